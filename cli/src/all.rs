@@ -12,8 +12,8 @@ use mcp_sessiond_client::{ClaimRequest, Options};
 use mcp_sessiond_daemon::config::{Config, Names};
 use mcp_sessiond_proxy::keeper::backend::Program;
 use mcp_sessiond_proxy::several::{
-    self, Calls, Decoration, Decorations, Edit, Failure, FailureCode, Filter, Glob, Launch, List, Mistake,
-    Rename, Server, Settings, Style, Time,
+    self, Calls, Decoration, Decorations, Edit, Failure, FailureCode, Filter, Glob, Launch, List,
+    Mistake, Rename, Server, Settings, Style, Time,
 };
 
 use super::configured::{configured, waits};
@@ -34,7 +34,14 @@ pub(super) fn run(options: &Options, claim: ClaimRequest, filter: Filter, lazy: 
     let list = move || -> Box<dyn List> {
         // It was there a moment ago. Where it can't be watched, it is as it was.
         let watch = Watch::begin(&path);
-        Box::new(Listed { servers, watch, filter, lazy, names: None, config: listed })
+        Box::new(Listed {
+            servers,
+            watch,
+            filter,
+            lazy,
+            names: None,
+            config: listed,
+        })
     };
     several::run(options, claim, list, settings(&config), waits(&config))
 }
@@ -46,7 +53,8 @@ fn read(filter: &Filter) -> Result<(PathBuf, Servers), ServersError> {
     Ok((path, servers))
 }
 
-/// Where the servers are that `serve` serves, and which these are. Without `names` it is all of them.
+/// Where the servers are that `serve` serves, and which these are. Without `names` it is all of
+/// them.
 ///
 /// # Errors
 /// When the file can't be read, or there is no server of such a name in it.
@@ -64,7 +72,14 @@ pub(super) fn listed(
     let list = move || -> Box<dyn List> {
         let (servers, names, filter) = (servers.clone(), names.clone(), filter.clone());
         let config = config.clone();
-        Box::new(Listed { servers, watch: Watch::begin(&at), filter, lazy: false, names, config })
+        Box::new(Listed {
+            servers,
+            watch: Watch::begin(&at),
+            filter,
+            lazy: false,
+            names,
+            config,
+        })
     };
     Ok((path, list))
 }
@@ -116,13 +131,15 @@ impl List for Listed {
         };
         let (servers, config) = (self.current(), &self.config);
         let meant = servers.all().filter(|(name, entry)| is_meant(name, *entry));
-        meant.map(|(name, entry)| server(name, entry, self.lazy, servers.path(), config)).collect()
+        meant
+            .map(|(name, entry)| server(name, entry, self.lazy, servers.path(), config))
+            .collect()
     }
 
     fn decorations(&self) -> Result<Decorations, String> {
         let servers = self.current();
-        let all =
-            decorations(servers, &self.filter).map_err(|error| servers.undecorated(&error).to_string())?;
+        let all = decorations(servers, &self.filter)
+            .map_err(|error| servers.undecorated(&error).to_string())?;
         Ok(match &self.names {
             Some(names) => all.of(|server| names.iter().any(|name| name == server)),
             None => all,
@@ -143,7 +160,8 @@ impl List for Listed {
     }
 }
 
-/// What is added: to each server by its entry, then to all by the file, and last by the command line.
+/// What is added: to each server by its entry, then to all by the file, and last by the command
+/// line.
 fn decorations(servers: &Servers, filter: &Filter) -> Result<Decorations, Mistake> {
     let mut all: Vec<Decoration> = Vec::new();
     for entry in servers.entries() {
@@ -152,18 +170,36 @@ fn decorations(servers: &Servers, filter: &Filter) -> Result<Decorations, Mistak
         if options.only.is_some() || !options.without.is_empty() {
             let only = options.only.as_deref().map(globs);
             let without = globs(&options.without);
-            all.push(Decoration::Filter(Filter { server: server.clone(), only, without }));
+            all.push(Decoration::Filter(Filter {
+                server: server.clone(),
+                only,
+                without,
+            }));
         }
         if !options.rename.is_empty() {
             let (tools, prompts) = (options.rename.clone(), BTreeMap::new());
-            all.push(Decoration::Rename(Rename { server: server.clone(), tools, prompts }));
+            all.push(Decoration::Rename(Rename {
+                server: server.clone(),
+                tools,
+                prompts,
+            }));
         }
-        all.extend(options.calls.map(|most| Decoration::Calls(Calls { server: server.clone(), most })));
-        let timeout_ms = options.timeout.and_then(|time| u32::try_from(time.as_millis()).ok());
+        all.extend(options.calls.map(|most| {
+            Decoration::Calls(Calls {
+                server: server.clone(),
+                most,
+            })
+        }));
+        let timeout_ms = options
+            .timeout
+            .and_then(|time| u32::try_from(time.as_millis()).ok());
         let timeout_ms = timeout_ms.and_then(NonZeroU32::new);
-        all.extend(
-            timeout_ms.map(|timeout_ms| Decoration::Time(Time { server: server.clone(), timeout_ms })),
-        );
+        all.extend(timeout_ms.map(|timeout_ms| {
+            Decoration::Time(Time {
+                server: server.clone(),
+                timeout_ms,
+            })
+        }));
     }
     all.extend(Vec::from(servers.decorations().clone()));
     if filter.only.is_some() || !filter.without.is_empty() {
@@ -178,39 +214,82 @@ fn globs(texts: &[String]) -> Vec<Glob> {
 }
 
 /// An entry of the file, or why there is none.
-fn server(name: &str, entry: Result<&Entry, &str>, lazy: bool, list: &Path, config: &Arc<Config>) -> Server {
+fn server(
+    name: &str,
+    entry: Result<&Entry, &str>,
+    lazy: bool,
+    list: &Path,
+    config: &Arc<Config>,
+) -> Server {
     // Secrets are not looked up for this: a token that was renewed makes no other server.
     let own = name.to_owned();
     let identity = entry.map_or_else(
         |why| format!("wrong: {why}"),
         |entry| {
             // The same server, if it is shared or not, but not the same process.
-            let shared = if entry.options().shared { " shared" } else { "" };
+            let shared = if entry.options().shared {
+                " shared"
+            } else {
+                ""
+            };
             entry.kind().written() + shared
         },
     );
     let lazy = lazy || entry.is_ok_and(|entry| entry.options().lazy);
-    // With another secret or another login it may be another account's server, which tells something else.
+    // With another secret or another login it may be another account's server, which tells
+    // something else.
     let lazy = lazy && !entry.is_ok_and(|entry| entry.kind().looks_up() || entry.kind().logs_in());
     let (list, config) = (list.to_owned(), config.clone());
     let entry = entry.cloned().map_err(str::to_owned);
     let launch = move || {
         let bad = |why: String| Failure::new(FailureCode::BadEntry, why);
-        let shared =
-            entry.as_ref().ok().map(|entry| entry.shared(&list, &config)).transpose().map_err(bad)?;
+        let shared = entry
+            .as_ref()
+            .ok()
+            .map(|entry| entry.shared(&list, &config))
+            .transpose()
+            .map_err(bad)?;
         if let Some(shared) = shared.flatten() {
             return Ok(Launch::Shared(shared));
         }
-        match entry.as_ref().map_err(Clone::clone).and_then(Entry::resolve).map_err(bad)? {
-            Kind::Stdio { command, args, env, cwd } => {
+        match entry
+            .as_ref()
+            .map_err(Clone::clone)
+            .and_then(Entry::resolve)
+            .map_err(bad)?
+        {
+            Kind::Stdio {
+                command,
+                args,
+                env,
+                cwd,
+            } => {
                 let arguments = args.into_iter().map(Into::into).collect();
-                let environment = env.into_iter().map(|(name, value)| (name.into(), value.into())).collect();
+                let environment = env
+                    .into_iter()
+                    .map(|(name, value)| (name.into(), value.into()))
+                    .collect();
                 // What `status` calls it, and `stop` and `restart`.
-                let program = Program { name: command.into(), arguments, title: own.parse().ok() };
-                Ok(Launch::Program { program, environment, home: cwd })
+                let program = Program {
+                    name: command.into(),
+                    arguments,
+                    title: own.parse().ok(),
+                };
+                Ok(Launch::Program {
+                    program,
+                    environment,
+                    home: cwd,
+                })
             }
-            Kind::Http { url, headers } => remote::connecting(&own, &url, headers).map(Launch::Elsewhere),
+            Kind::Http { url, headers } => {
+                remote::connecting(&own, &url, headers).map(Launch::Elsewhere)
+            }
         }
     };
-    Server { name: name.to_owned(), identity, launch: Arc::new(launch), lazy }
+    Server {
+        name: name.to_owned(),
+        identity,
+        launch: Arc::new(launch),
+        lazy,
+    }
 }

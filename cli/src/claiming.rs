@@ -7,10 +7,12 @@ use mcp_sessiond_process::executable;
 
 #[derive(Debug, Clone, Args)]
 pub(super) struct Claiming {
-    /// Tell instances apart by this label, not by directory, environment and the path to the program
+    /// Tell instances apart by this label, not by directory, environment and the path to the
+    /// program
     #[arg(long = "instance", value_name = "LABEL")]
     label: Option<Label>,
-    /// The name of this server in the host's file: when its command is edited, the previous server ends
+    /// The name of this server in the host's file: when its command is edited, the previous server
+    /// ends
     #[arg(long, value_name = "NAME")]
     entry: Option<Label>,
     /// What to get where the host has, or had, several servers that are alike
@@ -28,20 +30,29 @@ fn meaning(siblings: Siblings) -> &'static str {
         Siblings::Successor => {
             "The only free session, also while others live: where the host closes a server before it starts the next"
         }
-        Siblings::Oldest => "The free session that was opened first: where they are interchangeable",
+        Siblings::Oldest => {
+            "The free session that was opened first: where they are interchangeable"
+        }
         Siblings::Never => "A session of its own, which ends with it",
     }
 }
 
 fn which() -> impl clap::builder::TypedValueParser<Value = Siblings> {
-    let words = Siblings::ALL.map(|siblings| PossibleValue::new(siblings.as_str()).help(meaning(siblings)));
+    let words =
+        Siblings::ALL.map(|siblings| PossibleValue::new(siblings.as_str()).help(meaning(siblings)));
     PossibleValuesParser::new(words).try_map(|word| word.parse::<Siblings>())
 }
 
 impl Claiming {
     /// The same for the client library. A daemon is started from this very executable.
     pub(super) fn options(self) -> Options {
-        let start = if self.no_start { Start::Never } else { Start::Auto { binary: executable::own() } };
+        let start = if self.no_start {
+            Start::Never
+        } else {
+            Start::Auto {
+                binary: executable::own(),
+            }
+        };
         let options = Options::default().start(start);
         let options = self.label.into_iter().fold(options, Options::label);
         let options = self.entry.into_iter().fold(options, Options::entry);
@@ -55,7 +66,17 @@ impl Claiming {
 
     /// The claim that a front makes.
     pub(super) fn claim(&self) -> ClaimRequest {
-        let Self { label, entry, siblings, .. } = self.clone();
-        ClaimRequest { label, entry, siblings, ..ClaimRequest::default() }
+        let Self {
+            label,
+            entry,
+            siblings,
+            ..
+        } = self.clone();
+        ClaimRequest {
+            label,
+            entry,
+            siblings,
+            ..ClaimRequest::default()
+        }
     }
 }

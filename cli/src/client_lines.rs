@@ -14,5 +14,7 @@ pub(super) fn show() {
         .with_level(false)
         .without_time();
     let only = Targets::new().with_target(mcp_sessiond_client::LOG_TARGET, LevelFilter::INFO);
-    let _ = tracing_subscriber::registry().with(lines.with_filter(only)).try_init();
+    let _ = tracing_subscriber::registry()
+        .with(lines.with_filter(only))
+        .try_init();
 }

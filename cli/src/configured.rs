@@ -5,7 +5,8 @@ use std::time::Duration;
 use mcp_sessiond_daemon::config::{self, Config, Loaded};
 use mcp_sessiond_proxy::front::Waits;
 
-/// How long the configuration has us wait. One that is wrong is the daemon's to complain about: the host must have its server.
+/// How long the configuration has us wait. One that is wrong is the daemon's to complain about: the
+/// host must have its server.
 pub(super) fn waits(config: &Config) -> Waits {
     Waits {
         first_line: Duration::from_millis(config.wrap.first_line_wait_ms),
@@ -16,5 +17,7 @@ pub(super) fn waits(config: &Config) -> Waits {
 /// The configuration, or the defaults where it is wrong.
 pub(super) fn configured() -> Config {
     let loaded = config::usual_path().and_then(|path| config::load(Some(&path), &[]).ok());
-    loaded.map(|Loaded { config, .. }| config).unwrap_or_default()
+    loaded
+        .map(|Loaded { config, .. }| config)
+        .unwrap_or_default()
 }

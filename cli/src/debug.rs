@@ -35,16 +35,17 @@ pub(super) struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Topic {
-    /// The daemon about itself: version, pid, protocol, started_by, uptime_ms, directory, executable, storage,
-    /// storage_failure, ailments, hints
+    /// The daemon about itself: version, pid, protocol, started_by, uptime_ms, directory,
+    /// executable, storage, storage_failure, ailments, hints
     #[command(after_help = "Example: mcp-sessiond debug about")]
     About,
     /// Hosts that own sessions: pid, start, name, sessions, held, plural_keys
     #[command(after_help = "Example: mcp-sessiond debug hosts")]
     Hosts,
-    /// Sessions. Of a host: session, host, program, label, key, epoch, holder, token_file, opened_ms. What they hold:
-    /// owner, status, bound, created_ms, active_ms, expires_ms, attached, state_keys, state_bytes, state_expires_ms, streams, events,
-    /// event_bytes, last_number, handles, tasks
+    /// Sessions. Of a host: session, host, program, label, key, epoch, holder, token_file,
+    /// opened_ms. What they hold: owner, status, bound, created_ms, active_ms, expires_ms,
+    /// attached, state_keys, state_bytes, state_expires_ms, streams, events, event_bytes,
+    /// last_number, handles, tasks
     #[command(after_help = "Example: mcp-sessiond debug sessions")]
     Sessions,
     /// One session: session and content as above, its streams and its tasks
@@ -56,14 +57,16 @@ Example: mcp-sessiond debug session 019a4e3c-5d2f-7c1e-9a51-3f0d6c1b2a77")]
         /// Its id
         id: SessionId,
     },
-    /// Streams of all sessions: owner, session, stream, closed, orphaned, last_position, events, bytes
+    /// Streams of all sessions: owner, session, stream, closed, orphaned, last_position, events,
+    /// bytes
     #[command(after_help = "Example: mcp-sessiond debug streams")]
     Streams,
     /// Tasks of all sessions: owner, session, task, status, created_ms, updated_ms, until_ms
     #[command(after_help = "Example: mcp-sessiond debug tasks")]
     Tasks,
-    /// Backends, the servers behind `wrap`: session, keeper, keeper_pid, host, program, pid, and as `status` what the keeper
-    /// says. Of one session: also its calls, its parked answers and the end of its standard error
+    /// Backends, the servers behind `wrap`: session, keeper, keeper_pid, host, program, pid, and as
+    /// `status` what the keeper says. Of one session: also its calls, its parked answers and the
+    /// end of its standard error
     #[command(after_help = "\
 `mcp-sessiond status` has a line for each; `mcp-sessiond stop SESSION` ends one.
 
@@ -85,7 +88,8 @@ Example, for a textfile collector: mcp-sessiond debug stats --prometheus > sessi
         #[arg(long, conflicts_with = "json")]
         prometheus: bool,
     },
-    /// End sessions now that have outlived their time, or that a service has not used: session, owner, why
+    /// End sessions now that have outlived their time, or that a service has not used: session,
+    /// owner, why
     Sweep(tend::Sweep),
     /// Prune events of a service's session now: events, bytes
     Prune(tend::Prune),
@@ -129,11 +133,19 @@ pub(super) struct StatsArguments {
 
 impl Arguments {
     pub(super) fn config(one: &OneTopic) -> Self {
-        Self { topic: Some(Topic::Config), json: one.json }
+        Self {
+            topic: Some(Topic::Config),
+            json: one.json,
+        }
     }
 
     pub(super) fn stats(stats: &StatsArguments) -> Self {
-        Self { topic: Some(Topic::Stats { prometheus: stats.prometheus }), json: stats.json }
+        Self {
+            topic: Some(Topic::Stats {
+                prometheus: stats.prometheus,
+            }),
+            json: stats.json,
+        }
     }
 }
 
@@ -176,32 +188,50 @@ async fn show(arguments: &Arguments) -> Result<String, Failure> {
             }
         }
         Some(Topic::About) => either(json, &connection.about(PATIENCE).await?, about_text),
-        Some(Topic::Hosts) => either(json, &connection.list_hosts(PATIENCE).await?, |rows| hosts_text(rows)),
-        Some(Topic::Sessions) => {
-            either(json, &contents::all(&connection).await?, |rows| contents::sessions_text(rows))
-        }
+        Some(Topic::Hosts) => either(json, &connection.list_hosts(PATIENCE).await?, |rows| {
+            hosts_text(rows)
+        }),
+        Some(Topic::Sessions) => either(json, &contents::all(&connection).await?, |rows| {
+            contents::sessions_text(rows)
+        }),
         Some(Topic::Session { id }) => {
-            either(json, &contents::inspect(&connection, id).await?, |found| contents::session_text(found))
+            either(json, &contents::inspect(&connection, id).await?, |found| {
+                contents::session_text(found)
+            })
         }
-        Some(Topic::Streams) => {
-            either(json, &contents::streams(&connection).await?, |rows| contents::streams_text(rows))
-        }
-        Some(Topic::Tasks) => {
-            either(json, &contents::tasks(&connection).await?, |rows| contents::tasks_text(rows))
-        }
+        Some(Topic::Streams) => either(json, &contents::streams(&connection).await?, |rows| {
+            contents::streams_text(rows)
+        }),
+        Some(Topic::Tasks) => either(json, &contents::tasks(&connection).await?, |rows| {
+            contents::tasks_text(rows)
+        }),
         Some(Topic::Backends { session }) => {
             let seen = kept::of_daemon(&connection, &directory, session.as_ref()).await?;
-            let text = if session.is_some() { backends::text } else { backends::table };
+            let text = if session.is_some() {
+                backends::text
+            } else {
+                backends::table
+            };
             either(json, &seen, |seen| text(seen))
         }
-        Some(Topic::Tokens) => either(json, &all_tokens(&connection).await?, |rows| tokens_text(rows)),
+        Some(Topic::Tokens) => either(json, &all_tokens(&connection).await?, |rows| {
+            tokens_text(rows)
+        }),
         Some(Topic::Stats { prometheus: true }) => connection.metrics(PATIENCE).await?,
         Some(Topic::Stats { .. }) => either(json, &connection.stats(PATIENCE).await?, stats::text),
         Some(Topic::Sweep(asked)) => {
-            either(json, &tend::sweep(&connection, asked).await?, |ended| tend::sweep_text(ended))
+            either(json, &tend::sweep(&connection, asked).await?, |ended| {
+                tend::sweep_text(ended)
+            })
         }
-        Some(Topic::Prune(asked)) => either(json, &tend::prune(&connection, asked).await?, tend::prune_text),
-        Some(Topic::Config) => either(json, &connection.settings(PATIENCE).await?, |rows| config_text(rows)),
+        Some(Topic::Prune(asked)) => either(
+            json,
+            &tend::prune(&connection, asked).await?,
+            tend::prune_text,
+        ),
+        Some(Topic::Config) => either(json, &connection.settings(PATIENCE).await?, |rows| {
+            config_text(rows)
+        }),
         // Answered before a connection was made.
         Some(Topic::Check(_)) => String::new(),
     })
@@ -235,12 +265,17 @@ fn about_text(about: &About) -> String {
         ailments,
         hints,
     } = about;
-    let failure = storage_failure.as_ref().map_or_else(String::new, |why| format!("  {}", paint(BAD, why)));
+    let failure = storage_failure
+        .as_ref()
+        .map_or_else(String::new, |why| format!("  {}", paint(BAD, why)));
     let title = paint(HEADING, &format!("mcp-sessiond {version}"));
     let up = duration(*uptime_ms);
     let ailments = ailments.iter().map(|one| paint(BAD, &one.finding));
     let hints = hints.iter().map(|one| paint(DOUBTFUL, &one.finding));
-    let ailments: String = ailments.chain(hints).map(|one| format!("  {one}\n")).collect();
+    let ailments: String = ailments
+        .chain(hints)
+        .map(|one| format!("  {one}\n"))
+        .collect();
     format!(
         "{title}  pid {pid}, protocol {protocol}, started by {started_by}, up {up}\n  {directory}\n  {executable}\n  {storage}{failure}\n{ailments}"
     )
@@ -248,7 +283,15 @@ fn about_text(about: &About) -> String {
 
 fn hosts_text(hosts: &[HostInfo]) -> String {
     let row = |host: &HostInfo| {
-        let HostInfo { pid, start, name, sessions, held, plural_keys, losses: _ } = host;
+        let HostInfo {
+            pid,
+            start,
+            name,
+            sessions,
+            held,
+            plural_keys,
+            losses: _,
+        } = host;
         vec![
             name.clone(),
             pid.to_string(),
@@ -258,23 +301,56 @@ fn hosts_text(hosts: &[HostInfo]) -> String {
             plural_keys.to_string(),
         ]
     };
-    listed(&["host", "pid", "start", "sessions", "held", "plural keys"], hosts.iter().map(row), "No hosts.")
+    listed(
+        &["host", "pid", "start", "sessions", "held", "plural keys"],
+        hosts.iter().map(row),
+        "No hosts.",
+    )
 }
 
 fn tokens_text(tokens: &[TokenInfo]) -> String {
     let row = |info: &TokenInfo| {
-        let bytes = info.bytes.map_or_else(|| "-".to_owned(), |bytes| bytes.to_string());
+        let bytes = info
+            .bytes
+            .map_or_else(|| "-".to_owned(), |bytes| bytes.to_string());
         let style = if info.state == "ok" { GOOD } else { BAD };
-        vec![info.file.clone(), info.session.to_string(), bytes, paint(style, &info.state)]
+        vec![
+            info.file.clone(),
+            info.session.to_string(),
+            bytes,
+            paint(style, &info.state),
+        ]
     };
-    listed(&["file", "session", "bytes", "state"], tokens.iter().map(row), "No tokens.")
+    listed(
+        &["file", "session", "bytes", "state"],
+        tokens.iter().map(row),
+        "No tokens.",
+    )
 }
 
 fn config_text(settings: &[Setting]) -> String {
-    let row = |setting: &Setting| vec![setting.name.clone(), setting.value.clone(), setting.source.clone()];
-    listed(&["setting", "value", "source"], settings.iter().map(row), "No settings.")
+    let row = |setting: &Setting| {
+        vec![
+            setting.name.clone(),
+            setting.value.clone(),
+            setting.source.clone(),
+        ]
+    };
+    listed(
+        &["setting", "value", "source"],
+        settings.iter().map(row),
+        "No settings.",
+    )
 }
 
-fn listed(heading: &[&str], rows: impl ExactSizeIterator<Item = Vec<String>>, none: &str) -> String {
-    if rows.len() == 0 { format!("{none}\n") } else { table::listing(heading, rows) }
+fn listed(
+    heading: &[&str],
+    rows: impl ExactSizeIterator<Item = Vec<String>>,
+    none: &str,
+) -> String {
+    if rows.len() == 0 {
+        format!("{none}\n")
+    } else {
+        table::listing(heading, rows)
+    }
 }

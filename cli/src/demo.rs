@@ -1,7 +1,8 @@
 //! `mcp-sessiond demo`: the whole story on real processes.
 //!
-//! One executable plays every part: the director (`demo`), the hosts (`demo --part host`) and the servers
-//! (`demo --part server` and so on), with a daemon that the servers start themselves, in a directory that is gone afterwards.
+//! One executable plays every part: the director (`demo`), the hosts (`demo --part host`) and the
+//! servers (`demo --part server` and so on), with a daemon that the servers start themselves, in a
+//! directory that is gone afterwards.
 
 mod counter;
 mod curl;
@@ -47,7 +48,8 @@ pub(super) struct Arguments {
     /// Arguments of a server's own, which tell it from its siblings
     #[arg(hide = true, last = true)]
     own: Vec<String>,
-    /// Print each row as a JSON object: scene, expected, as_expected. With `token` also host, server, session, visit
+    /// Print each row as a JSON object: scene, expected, as_expected. With `token` also host,
+    /// server, session, visit
     #[arg(long)]
     json: bool,
 }

@@ -1,4 +1,5 @@
-//! `mcp-sessiond doctor`: tries what a user depends on, and says what to do where something is wrong.
+//! `mcp-sessiond doctor`: tries what a user depends on, and says what to do where something is
+//! wrong.
 
 mod claim;
 mod daemon;
@@ -52,7 +53,8 @@ pub(super) struct Arguments {
 /// Where the daemon is asked about the caller.
 #[derive(Debug, Clone, Args)]
 pub(super) struct Asked {
-    /// Find the host and the key of this instance, an ancestor of this command below the host; by default of this command itself
+    /// Find the host and the key of this instance, an ancestor of this command below the host; by
+    /// default of this command itself
     #[arg(long = "for", value_name = "PID")]
     instance: Option<u32>,
     /// The label that the instance would give
@@ -84,15 +86,30 @@ struct Finding {
 
 impl Finding {
     fn ok(check: &'static str, what: impl Into<String>) -> Self {
-        Self { check, outcome: Outcome::Ok, what: what.into(), mend: None }
+        Self {
+            check,
+            outcome: Outcome::Ok,
+            what: what.into(),
+            mend: None,
+        }
     }
 
     fn note(check: &'static str, what: impl Into<String>, mend: impl Into<String>) -> Self {
-        Self { check, outcome: Outcome::Note, what: what.into(), mend: Some(mend.into()) }
+        Self {
+            check,
+            outcome: Outcome::Note,
+            what: what.into(),
+            mend: Some(mend.into()),
+        }
     }
 
     fn problem(check: &'static str, what: impl Into<String>, mend: impl Into<String>) -> Self {
-        Self { check, outcome: Outcome::Problem, what: what.into(), mend: Some(mend.into()) }
+        Self {
+            check,
+            outcome: Outcome::Problem,
+            what: what.into(),
+            mend: Some(mend.into()),
+        }
     }
 }
 
@@ -115,15 +132,24 @@ impl Findings {
 
     /// What to do about what was found by a check.
     fn mend_of(&self, check: &str) -> Option<String> {
-        self.0.iter().find(|finding| finding.check == check)?.mend.clone()
+        self.0
+            .iter()
+            .find(|finding| finding.check == check)?
+            .mend
+            .clone()
     }
 
     fn has_problem(&self, check: &str) -> bool {
-        self.0.iter().any(|finding| finding.check == check && finding.outcome == Outcome::Problem)
+        self.0
+            .iter()
+            .any(|finding| finding.check == check && finding.outcome == Outcome::Problem)
     }
 
     fn count(&self, outcome: Outcome) -> usize {
-        self.0.iter().filter(|finding| finding.outcome == outcome).count()
+        self.0
+            .iter()
+            .filter(|finding| finding.outcome == outcome)
+            .count()
     }
 
     fn verdict(&self) -> String {
@@ -132,13 +158,19 @@ impl Findings {
             1 => "1 note".to_owned(),
             notes => format!("{notes} notes"),
         };
-        let and = if notes.is_empty() { String::new() } else { format!(" and {notes}") };
+        let and = if notes.is_empty() {
+            String::new()
+        } else {
+            format!(" and {notes}")
+        };
         match self.count(Outcome::Problem) {
             0 if notes.is_empty() => "All is well.".to_owned(),
             0 => format!("All is well; {notes}."),
             1 => format!("1 problem{and}; the line below it says what to do."),
             problems => {
-                format!("{problems} problems{and}; start with the first; the line below it says what to do.")
+                format!(
+                    "{problems} problems{and}; start with the first; the line below it says what to do."
+                )
             }
         }
     }
@@ -148,7 +180,8 @@ pub(super) fn run(arguments: &Arguments) -> ExitCode {
     look_and_say(&arguments.asked, arguments.json)
 }
 
-/// Looks at everything, says what was found, and returns the exit code. `debug check` does the same.
+/// Looks at everything, says what was found, and returns the exit code. `debug check` does the
+/// same.
 pub(super) fn look_and_say(asked: &Asked, json: bool) -> ExitCode {
     let findings = match block_on(look(asked)) {
         Ok(findings) => findings,
@@ -169,7 +202,11 @@ pub(super) fn look_and_say(asked: &Asked, json: bool) -> ExitCode {
     } else {
         text(&findings)
     });
-    if problems > 0 { ExitCode::FAILURE } else { printed }
+    if problems > 0 {
+        ExitCode::FAILURE
+    } else {
+        printed
+    }
 }
 
 async fn look(asked: &Asked) -> Findings {
@@ -203,7 +240,13 @@ async fn look(asked: &Asked) -> Findings {
 
 fn text(findings: &Findings) -> String {
     let mut text = String::new();
-    for Finding { check, outcome, what, mend } in &findings.0 {
+    for Finding {
+        check,
+        outcome,
+        what,
+        mend,
+    } in &findings.0
+    {
         let (style, word) = match outcome {
             Outcome::Ok => (GOOD, "ok"),
             Outcome::Note => (DOUBTFUL, "note"),
@@ -250,17 +293,32 @@ mod tests {
         let verdict = |findings| Findings(findings).verdict();
         assert_eq!(verdict(vec![Finding::ok("path", "fine")]), "All is well.");
         assert_eq!(verdict(vec![note()]), "All is well; 1 note.");
-        assert_eq!(verdict(vec![problem()]), "1 problem; the line below it says what to do.");
-        assert!(verdict(vec![problem(), note(), problem(), note()]).starts_with("2 problems and 2 notes; "));
+        assert_eq!(
+            verdict(vec![problem()]),
+            "1 problem; the line below it says what to do."
+        );
+        assert!(
+            verdict(vec![problem(), note(), problem(), note()])
+                .starts_with("2 problems and 2 notes; ")
+        );
     }
 
     #[test]
     fn lines_have_80_columns() {
         let long = "word ".repeat(40);
-        let text = text(&Findings(vec![Finding::note("directory", long.clone(), long)]));
-        let lines: Vec<String> =
-            text.lines().map(|line| anstream::adapter::strip_str(line).to_string()).collect();
-        assert!(lines.iter().all(|line| line.chars().count() <= COLUMNS), "{lines:#?}");
+        let text = text(&Findings(vec![Finding::note(
+            "directory",
+            long.clone(),
+            long,
+        )]));
+        let lines: Vec<String> = text
+            .lines()
+            .map(|line| anstream::adapter::strip_str(line).to_string())
+            .collect();
+        assert!(
+            lines.iter().all(|line| line.chars().count() <= COLUMNS),
+            "{lines:#?}"
+        );
         assert_eq!(text.matches("word").count(), 80);
         assert!(
             lines[0].starts_with("note     directory  word")

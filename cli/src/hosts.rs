@@ -32,36 +32,54 @@ pub(super) enum Host {
 #[derive(Debug, thiserror::Error)]
 pub(super) enum HostError {
     #[error("could not read {}: {error}", path.display())]
-    Unread { path: PathBuf, error: std::io::Error },
+    Unread {
+        path: PathBuf,
+        error: std::io::Error,
+    },
     #[error("{}: {why}", path.display())]
     Form { path: PathBuf, why: String },
 }
 
 impl Host {
-    /// The files that this host reads the user's servers from, whether they are there or not; the first one that has a name counts.
+    /// The files that this host reads the user's servers from, whether they are there or not; the
+    /// first one that has a name counts.
     pub(super) fn files(self, home: &Path) -> Vec<PathBuf> {
-        let named =
-            |variable: &str| std::env::var_os(variable).filter(|value| !value.is_empty()).map(PathBuf::from);
+        let named = |variable: &str| {
+            std::env::var_os(variable)
+                .filter(|value| !value.is_empty())
+                .map(PathBuf::from)
+        };
         let config = named("XDG_CONFIG_HOME").unwrap_or_else(|| home.join(".config"));
         // Where Electron has its applications' data.
-        let data =
-            if cfg!(target_os = "macos") { home.join("Library/Application Support") } else { config.clone() };
+        let data = if cfg!(target_os = "macos") {
+            home.join("Library/Application Support")
+        } else {
+            config.clone()
+        };
         let extension = |path: &str| data.join("Code/User/globalStorage").join(path);
         match self {
             Self::Claude => {
-                vec![named("CLAUDE_CONFIG_DIR").unwrap_or_else(|| home.to_owned()).join(".claude.json")]
+                vec![
+                    named("CLAUDE_CONFIG_DIR")
+                        .unwrap_or_else(|| home.to_owned())
+                        .join(".claude.json"),
+                ]
             }
             Self::ClaudeDesktop => vec![data.join("Claude/claude_desktop_config.json")],
             Self::Vscode => vec![data.join("Code/User/mcp.json")],
             Self::Cursor => vec![home.join(".cursor/mcp.json")],
             Self::Codex => {
-                vec![named("CODEX_HOME").unwrap_or_else(|| home.join(".codex")).join("config.toml")]
+                vec![
+                    named("CODEX_HOME")
+                        .unwrap_or_else(|| home.join(".codex"))
+                        .join("config.toml"),
+                ]
             }
             Self::Gemini => vec![home.join(".gemini/settings.json")],
             // opencode has it in .config on macOS, too.
-            Self::Opencode => {
-                ["opencode.json", "opencode.jsonc"].map(|name| config.join("opencode").join(name)).into()
-            }
+            Self::Opencode => ["opencode.json", "opencode.jsonc"]
+                .map(|name| config.join("opencode").join(name))
+                .into(),
             Self::Zed => vec![config.join("zed/settings.json")],
             Self::Cline => vec![
                 home.join(".cline/mcp.json"),
@@ -78,7 +96,10 @@ impl Host {
             // On macOS, too.
             Self::Goose => {
                 let own = named("GOOSE_PATH_ROOT").filter(|root| root.is_absolute());
-                vec![own.map_or_else(|| config.join("goose"), |root| root.join("config")).join("config.yaml")]
+                vec![
+                    own.map_or_else(|| config.join("goose"), |root| root.join("config"))
+                        .join("config.yaml"),
+                ]
             }
         }
     }
@@ -97,10 +118,15 @@ impl Host {
 
     /// Under which name an entry has its command.
     pub(super) fn command(self) -> &'static str {
-        if self == Self::Goose { "cmd" } else { "command" }
+        if self == Self::Goose {
+            "cmd"
+        } else {
+            "command"
+        }
     }
 
-    /// The servers of a file of this host's, as they are written there, in its order. None: there is no such file.
+    /// The servers of a file of this host's, as they are written there, in its order. None: there
+    /// is no such file.
     ///
     /// # Errors
     /// When it can't be read, or is not of its form.
@@ -115,10 +141,17 @@ impl Host {
             {
                 return Ok(None);
             }
-            Err(error) => return Err(HostError::Unread { path: path.to_owned(), error }),
+            Err(error) => {
+                return Err(HostError::Unread {
+                    path: path.to_owned(),
+                    error,
+                });
+            }
         };
-        let mut members =
-            self.members(&text).map_err(|why| HostError::Form { path: path.to_owned(), why })?;
+        let mut members = self.members(&text).map_err(|why| HostError::Form {
+            path: path.to_owned(),
+            why,
+        })?;
         members.retain(|(_, entry)| !self.is_part(entry));
         Ok(Some(members))
     }
@@ -141,27 +174,43 @@ impl Host {
     /// When it is not of this host's form.
     pub(super) fn all_members(self, text: &str) -> Result<Vec<(String, Value)>, String> {
         let mut found = self.members(text)?;
-        let Some(projects) = self.projects() else { return Ok(found) };
+        let Some(projects) = self.projects() else {
+            return Ok(found);
+        };
         if text.trim().is_empty() {
             return Ok(found);
         }
         let (_, object) = json_object(text)?;
-        for project in object.object_value(projects).iter().flat_map(CstObject::properties) {
+        for project in object
+            .object_value(projects)
+            .iter()
+            .flat_map(CstObject::properties)
+        {
             let name = project.decoded_name().ok_or("a name in it is no JSON")?;
-            let Some(project) = project.object_value() else { continue };
+            let Some(project) = project.object_value() else {
+                continue;
+            };
             let servers = members_of(&project, self.key())?;
-            found.extend(servers.into_iter().map(|(server, value)| (of_project(&server, &name), value)));
+            found.extend(
+                servers
+                    .into_iter()
+                    .map(|(server, value)| (of_project(&server, &name), value)),
+            );
         }
         Ok(found)
     }
 
     /// Whether an entry is a part of this host, and no server: Goose has some beside the servers.
     fn is_part(self, entry: &Value) -> bool {
-        let kind = entry.get("type").and_then(Value::as_str).unwrap_or_default();
+        let kind = entry
+            .get("type")
+            .and_then(Value::as_str)
+            .unwrap_or_default();
         self == Self::Goose && ["builtin", "platform", "frontend", "inline_python"].contains(&kind)
     }
 
-    /// Under which name the file has what belongs to single projects of the user's, by their paths: `claude mcp add` puts servers there.
+    /// Under which name the file has what belongs to single projects of the user's, by their paths:
+    /// `claude mcp add` puts servers there.
     pub(super) fn projects(self) -> Option<&'static str> {
         (self == Self::Claude).then_some("projects")
     }
@@ -169,7 +218,11 @@ impl Host {
 
 impl std::fmt::Display for Host {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.write_str(self.to_possible_value().as_ref().map_or("", |value| value.get_name()))
+        formatter.write_str(
+            self.to_possible_value()
+                .as_ref()
+                .map_or("", |value| value.get_name()),
+        )
     }
 }
 
@@ -199,7 +252,11 @@ pub(super) fn json_object(text: &str) -> Result<(CstRootNode, CstObject), String
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     // The parser's own error would quote the text.
     let root = CstRootNode::parse(text, &tolerant()).map_err(|error| {
-        format!("it is no JSON at line {} column {}", error.line_display(), error.column_display())
+        format!(
+            "it is no JSON at line {} column {}",
+            error.line_display(),
+            error.column_display()
+        )
     })?;
     let object = root.object_value().ok_or("it has to be a JSON object")?;
     Ok((root, object))
@@ -214,14 +271,20 @@ fn json_members(text: &str, key: &str) -> Result<Vec<(String, Value)>, String> {
 }
 
 fn members_of(object: &CstObject, key: &str) -> Result<Vec<(String, Value)>, String> {
-    let Some(servers) = object.get(key).filter(|servers| !is_null(servers)) else { return Ok(Vec::new()) };
-    let servers = servers.object_value().ok_or_else(|| format!("`{key}` has to be an object"))?;
+    let Some(servers) = object.get(key).filter(|servers| !is_null(servers)) else {
+        return Ok(Vec::new());
+    };
+    let servers = servers
+        .object_value()
+        .ok_or_else(|| format!("`{key}` has to be an object"))?;
     let mut found = Vec::new();
     let mut seen = BTreeSet::new();
     for member in servers.properties() {
         let name = member.decoded_name().ok_or("a name in it is no JSON")?;
-        let value =
-            member.value().and_then(|value| value.to_serde_value()).ok_or("a value in it is no JSON")?;
+        let value = member
+            .value()
+            .and_then(|value| value.to_serde_value())
+            .ok_or("a value in it is no JSON")?;
         if !seen.insert(name.clone()) {
             return Err(format!("the server {name:?} is there twice; remove one"));
         }
@@ -237,13 +300,24 @@ fn is_null(member: &CstObjectProp) -> bool {
 
 fn yaml_members(text: &str, key: &str) -> Result<Vec<(String, Value)>, String> {
     let tree = Yaml::read(text.trim_start_matches('\u{feff}'))?;
-    let Some(servers) = tree.as_ref().and_then(|tree| tree.get(key)) else { return Ok(Vec::new()) };
+    let Some(servers) = tree.as_ref().and_then(|tree| tree.get(key)) else {
+        return Ok(Vec::new());
+    };
     match &servers.kind {
         Kind::Null => Ok(Vec::new()),
         // What an alias stands for is elsewhere.
         Kind::Table(members) => Ok(members
             .iter()
-            .map(|(name, entry)| (name.clone(), if entry.has_marks() { Value::Null } else { entry.value() }))
+            .map(|(name, entry)| {
+                (
+                    name.clone(),
+                    if entry.has_marks() {
+                        Value::Null
+                    } else {
+                        entry.value()
+                    },
+                )
+            })
             .collect()),
         _ => Err(format!("`{key}` has to be a table")),
     }
@@ -251,10 +325,14 @@ fn yaml_members(text: &str, key: &str) -> Result<Vec<(String, Value)>, String> {
 
 fn toml_members(text: &str, key: &str) -> Result<Vec<(String, Value)>, String> {
     let mut table: toml::Table = toml::from_str(text).map_err(|error| {
-        let before = error.span().map_or("", |span| text.get(..span.start).unwrap_or_default());
+        let before = error
+            .span()
+            .map_or("", |span| text.get(..span.start).unwrap_or_default());
         format!("it is no TOML at line {}", before.matches('\n').count() + 1)
     })?;
-    let Some(servers) = table.remove(key) else { return Ok(Vec::new()) };
+    let Some(servers) = table.remove(key) else {
+        return Ok(Vec::new());
+    };
     match serde_json::to_value(servers) {
         Ok(Value::Object(servers)) => Ok(servers.into_iter().collect()),
         _ => Err(format!("`{key}` has to be a table")),

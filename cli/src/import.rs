@@ -86,18 +86,26 @@ type Failure = (u8, String);
 
 fn import(arguments: &Arguments) -> Result<u8, Failure> {
     let path = Servers::usual_path().map_err(|error| (error.code(), error.to_string()))?;
-    let home = std::env::home_dir().ok_or_else(|| (NOT_THERE, "there is no home directory".to_owned()))?;
+    let home =
+        std::env::home_dir().ok_or_else(|| (NOT_THERE, "there is no home directory".to_owned()))?;
     let text = match std::fs::read_to_string(&path) {
         Ok(text) => text,
         Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
-        Err(error) => return Err((REFUSED, format!("could not read {}: {error}", path.display()))),
+        Err(error) => {
+            return Err((
+                REFUSED,
+                format!("could not read {}: {error}", path.display()),
+            ));
+        }
     };
     let understood = |text: &str| {
         let text = if text.trim().is_empty() { "{}" } else { text };
         Servers::parse(text.as_bytes(), &path).map_err(|error| (error.code(), error.to_string()))
     };
     let there = understood(&text)?;
-    let hosts = arguments.from.map_or_else(|| Host::value_variants().to_vec(), |host| vec![host]);
+    let hosts = arguments
+        .from
+        .map_or_else(|| Host::value_variants().to_vec(), |host| vec![host]);
     let (mut found, mut coming, mut code) = (Vec::new(), Vec::new(), 0);
     for host in hosts {
         // What one host has does not matter to another while they are only shown.
@@ -118,7 +126,8 @@ fn import(arguments: &Arguments) -> Result<u8, Failure> {
             for (name, server) in servers {
                 let is_meant = arguments.names.is_empty() || arguments.names.contains(&name);
                 if is_meant && seen.iter().all(|(other, _)| *other != name) {
-                    let (one, entry) = judged(host, &file, name, &server, &there, arguments.replace);
+                    let (one, entry) =
+                        judged(host, &file, name, &server, &there, arguments.replace);
                     seen.push((one.name.clone(), entry));
                     found.push(one);
                 }
@@ -129,36 +138,74 @@ fn import(arguments: &Arguments) -> Result<u8, Failure> {
             missing(host, &home, files, &arguments.names, &found)?;
         }
         coming.extend(seen.into_iter().filter(|(name, _)| {
-            found.iter().any(|one| one.host == host.to_string() && one.name == *name && one.is_written())
+            found
+                .iter()
+                .any(|one| one.host == host.to_string() && one.name == *name && one.is_written())
         }));
     }
     let is_dry = arguments.dry_run || arguments.from.is_none();
     if !is_dry && !coming.is_empty() {
-        let new =
-            write::edited(&text, &coming).map_err(|why| (REFUSED, format!("{}: {why}", path.display())))?;
+        let new = write::edited(&text, &coming)
+            .map_err(|why| (REFUSED, format!("{}: {why}", path.display())))?;
         // What is written can be read again, or is not written.
         let read = understood(&new)?;
         for (name, _) in &coming {
-            read.get(name).map_err(|error| (error.code(), error.to_string()))?;
+            read.get(name)
+                .map_err(|error| (error.code(), error.to_string()))?;
         }
-        write::replace(&path, &text, &new)
-            .map_err(|error| (UNWRITTEN, format!("could not write {}: {error}", path.display())))?;
+        write::replace(&path, &text, &new).map_err(|error| {
+            (
+                UNWRITTEN,
+                format!("could not write {}: {error}", path.display()),
+            )
+        })?;
     }
     let refused = found.iter().any(|one| one.outcome == Outcome::Refused);
-    let shown = if arguments.json { to_json(&found) } else { told(&found, &path, is_dry, arguments.from) };
+    let shown = if arguments.json {
+        to_json(&found)
+    } else {
+        told(&found, &path, is_dry, arguments.from)
+    };
     // A list is no failure of what it shows.
-    let code = if code == 0 && refused && arguments.from.is_some() { REFUSED } else { code };
+    let code = if code == 0 && refused && arguments.from.is_some() {
+        REFUSED
+    } else {
+        code
+    };
     let printed = print(&shown);
-    Ok(if printed == ExitCode::SUCCESS { code } else { super::FAILED })
+    Ok(if printed == ExitCode::SUCCESS {
+        code
+    } else {
+        super::FAILED
+    })
 }
 
 /// Says what is not there of what was asked for.
-fn missing(host: Host, home: &Path, files: usize, names: &[String], found: &[Found]) -> Result<(), Failure> {
+fn missing(
+    host: Host,
+    home: &Path,
+    files: usize,
+    names: &[String],
+    found: &[Found],
+) -> Result<(), Failure> {
     if files == 0 {
-        let places: Vec<String> = host.files(home).iter().map(|file| file.display().to_string()).collect();
-        return Err((NOT_THERE, format!("{host} has no file here; it would be {}", places.join(" or "))));
+        let places: Vec<String> = host
+            .files(home)
+            .iter()
+            .map(|file| file.display().to_string())
+            .collect();
+        return Err((
+            NOT_THERE,
+            format!(
+                "{host} has no file here; it would be {}",
+                places.join(" or ")
+            ),
+        ));
     }
-    match names.iter().find(|name| found.iter().all(|one| one.name != **name)) {
+    match names
+        .iter()
+        .find(|name| found.iter().all(|one| one.name != **name))
+    {
         Some(name) => Err((
             NOT_THERE,
             format!("{host} has no server {name:?}; `mcp-sessiond import` shows which there are"),
@@ -182,8 +229,8 @@ fn judged(
     there: &Servers,
     replace: bool,
 ) -> (Found, Map<String, Value>) {
-    let converted =
-        convert::converted(host, server).and_then(|entry| Ok((there.would_be(&name, &entry)?, entry)));
+    let converted = convert::converted(host, server)
+        .and_then(|entry| Ok((there.would_be(&name, &entry)?, entry)));
     let (outcome, why, entry) = match converted {
         Err(why) => (Outcome::Refused, Some(why), Map::new()),
         Ok((new, entry)) => match there.listed_as(&name) {
@@ -197,7 +244,17 @@ fn judged(
         },
     };
     let secrets = convert::secrets(&entry);
-    (Found { host: host.to_string(), file: file.to_owned(), name, outcome, why, secrets }, entry)
+    (
+        Found {
+            host: host.to_string(),
+            file: file.to_owned(),
+            name,
+            outcome,
+            why,
+            secrets,
+        },
+        entry,
+    )
 }
 
 /// The same for people.
@@ -218,11 +275,19 @@ fn told(found: &[Found], path: &Path, is_dry: bool, from: Option<Host>) -> Strin
             (Outcome::Unchanged, _) => "is there already",
             (Outcome::Refused, _) => "refused",
         };
-        let why = one.why.as_ref().map(|why| format!(": {why}")).unwrap_or_default();
+        let why = one
+            .why
+            .as_ref()
+            .map(|why| format!(": {why}"))
+            .unwrap_or_default();
         // A file may be anybody's.
         let name = table::shown(&one.name);
         line(format!("  {name}: {what}{}", table::shown(&why)));
-        for secret in one.secrets.iter().filter(|_| one.outcome != Outcome::Refused) {
+        for secret in one
+            .secrets
+            .iter()
+            .filter(|_| one.outcome != Outcome::Refused)
+        {
             line(format!(
                 "    {} looks like a secret, and is copied as it is; better: {}, and ${{keyring:{name}/{0}}} in {}",
                 table::shown(secret),
@@ -234,7 +299,9 @@ fn told(found: &[Found], path: &Path, is_dry: bool, from: Option<Host>) -> Strin
     if found.is_empty() {
         line("no server was found in a host's file".to_owned());
     } else if from.is_none() {
-        line("Nothing was written. Copy them by: mcp-sessiond import --from HOST [NAME…]".to_owned());
+        line(
+            "Nothing was written. Copy them by: mcp-sessiond import --from HOST [NAME…]".to_owned(),
+        );
     }
     text
 }

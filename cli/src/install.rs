@@ -1,6 +1,7 @@
 //! `mcp-sessiond install` and `uninstall`: the user service, of systemd or launchd.
 //!
-//! A manager is a module that knows its files and its commands; what is done with them is the same for both.
+//! A manager is a module that knows its files and its commands; what is done with them is the same
+//! for both.
 
 mod files;
 #[cfg(any(target_os = "macos", test))]
@@ -57,7 +58,12 @@ pub(super) struct Arguments {
     #[arg(long, value_name = "NAME")]
     serve: Option<Name>,
     /// With `--serve`: options of `serve`, `--`, and the server's command; or `--upstream URL`
-    #[arg(trailing_var_arg = true, allow_hyphen_values = true, requires = "serve", value_name = "SERVING")]
+    #[arg(
+        trailing_var_arg = true,
+        allow_hyphen_values = true,
+        requires = "serve",
+        value_name = "SERVING"
+    )]
     serving: Vec<OsString>,
 }
 
@@ -68,9 +74,14 @@ impl Arguments {
 
     /// What is written, and, for `serve`, how it runs.
     fn files(&self, service: &Service) -> Result<(Vec<File>, Option<Served>), Problem> {
-        let Some(name) = &self.serve else { return Ok((manager::files(service)?, None)) };
+        let Some(name) = &self.serve else {
+            return Ok((manager::files(service)?, None));
+        };
         let served = Served::here(name, &self.serving)?;
-        Ok((vec![manager::serve_file(name, service, &served)?], Some(served)))
+        Ok((
+            vec![manager::serve_file(name, service, &served)?],
+            Some(served),
+        ))
     }
 }
 
@@ -152,21 +163,32 @@ struct Service {
     binary: String,
     directory: String,
     /// By `MCP_SESSIOND_DIR`, so that the daemon has to be told as well.
-    #[cfg_attr(target_os = "macos", allow(dead_code, reason = "it is always told there"))]
+    #[cfg_attr(
+        target_os = "macos",
+        allow(dead_code, reason = "it is always told there")
+    )]
     named: bool,
 }
 
 impl Service {
     fn of_this_machine() -> Result<Self, Problem> {
         let binary = std::env::current_exe().and_then(|path| path.canonicalize());
-        let binary = binary.map_err(|error| Problem::Failed(format!("this very executable: {error}")))?;
+        let binary =
+            binary.map_err(|error| Problem::Failed(format!("this very executable: {error}")))?;
         let directory = paths::directory().map_err(|error| Problem::Usage(error.to_string()))?;
-        let named = std::env::var_os(paths::DIRECTORY_VARIABLE).is_some_and(|value| !value.is_empty());
-        Ok(Self { binary: writable(&binary)?, directory: writable(&directory)?, named })
+        let named =
+            std::env::var_os(paths::DIRECTORY_VARIABLE).is_some_and(|value| !value.is_empty());
+        Ok(Self {
+            binary: writable(&binary)?,
+            directory: writable(&directory)?,
+            named,
+        })
     }
 
     fn socket(&self) -> String {
-        paths::socket(Path::new(&self.directory)).display().to_string()
+        paths::socket(Path::new(&self.directory))
+            .display()
+            .to_string()
     }
 }
 
@@ -174,7 +196,9 @@ impl Service {
 fn writable(path: &Path) -> Result<String, Problem> {
     match path.to_str() {
         Some(text) if !text.contains(char::is_control) => Ok(text.to_owned()),
-        _ => Err(Problem::Usage(format!("{path:?} can't be written into a service file; use another path"))),
+        _ => Err(Problem::Usage(format!(
+            "{path:?} can't be written into a service file; use another path"
+        ))),
     }
 }
 
@@ -195,7 +219,11 @@ pub(super) fn is_packaged() -> bool {
 pub(super) fn units(serve: Option<&Name>) -> Vec<PathBuf> {
     let packaged = serve.is_none().then(manager::packaged).flatten();
     let files = packaged.or_else(|| manager::paths(&unit(serve)).ok());
-    files.unwrap_or_default().into_iter().filter(|path| path.is_file()).collect()
+    files
+        .unwrap_or_default()
+        .into_iter()
+        .filter(|path| path.is_file())
+        .collect()
 }
 
 /// What the service manager says of a service. What it does not say is none.
@@ -219,7 +247,10 @@ pub(super) enum Log {
     /// In this file.
     File(PathBuf),
     /// In systemd's journal, under this unit.
-    #[cfg_attr(target_os = "macos", allow(dead_code, reason = "launchd has no journal"))]
+    #[cfg_attr(
+        target_os = "macos",
+        allow(dead_code, reason = "launchd has no journal")
+    )]
     Journal(String),
     /// It can't. The sentence says why.
     Nowhere(String),
@@ -261,11 +292,19 @@ pub(super) fn served() -> Vec<(Name, Option<Ailment>)> {
 const PACKAGED: &str = "The units are those of the package that has brought this executable.";
 
 pub(super) fn install(arguments: &Arguments) -> ExitCode {
-    exit(if arguments.print { show_install(arguments) } else { do_install(arguments) })
+    exit(if arguments.print {
+        show_install(arguments)
+    } else {
+        do_install(arguments)
+    })
 }
 
 pub(super) fn uninstall(arguments: &UninstallArguments) -> ExitCode {
-    exit(if arguments.print { show_uninstall(arguments) } else { do_uninstall(arguments) })
+    exit(if arguments.print {
+        show_uninstall(arguments)
+    } else {
+        do_uninstall(arguments)
+    })
 }
 
 pub(super) fn restart(arguments: &RestartArguments) -> ExitCode {
@@ -323,18 +362,26 @@ fn do_install(arguments: &Arguments) -> Result<(), Problem> {
     if files.is_empty() {
         say(PACKAGED);
     }
-    // launchd does not make it, and systemd would. Either way it is found out now whether it can be used.
-    Directory::open(Path::new(&service.directory)).map_err(|error| Problem::Failed(error.to_string()))?;
+    // launchd does not make it, and systemd would. Either way it is found out now whether it can be
+    // used.
+    Directory::open(Path::new(&service.directory))
+        .map_err(|error| Problem::Failed(error.to_string()))?;
     for step in manager::steps(&arguments.unit(), before(&found), !arguments.no_start)? {
         step.run()?;
     }
     let socket = service.socket();
     match (served, arguments.no_start) {
         (None, true) => say("From the next login on, the first connection starts the daemon."),
-        (None, false) => say(format_args!("The first connection to {socket} starts the daemon.")),
+        (None, false) => say(format_args!(
+            "The first connection to {socket} starts the daemon."
+        )),
         (Some(Served { at, directory, .. }), no_start) => say(format_args!(
             "{}`serve` listens at {at}. Servers run in {directory}, with this shell's PATH.",
-            if no_start { "From the next login on, " } else { "" }
+            if no_start {
+                "From the next login on, "
+            } else {
+                ""
+            }
         )),
     }
     if let Some(built) = build_directory(Path::new(&service.binary)) {
@@ -357,7 +404,11 @@ fn put(files: &[File], found: &[Written]) -> Result<(), Problem> {
         match found {
             Written::New => say(format_args!("wrote    {}", file.path.display())),
             Written::Changed(lines) => {
-                say(format_args!("changed  {}\n{}", file.path.display(), lines.trim_end()));
+                say(format_args!(
+                    "changed  {}\n{}",
+                    file.path.display(),
+                    lines.trim_end()
+                ));
             }
             Written::Unchanged => say(format_args!("kept     {}", file.path.display())),
         }
@@ -389,8 +440,8 @@ fn do_uninstall(arguments: &UninstallArguments) -> Result<(), Problem> {
     }
     manager::reach()?;
     // Not the one that is derived now: it may have been installed for another.
-    let socket =
-        manager::socket(packaged.as_ref().unwrap_or(&files)).filter(|_| matches!(unit, Unit::Daemon));
+    let socket = manager::socket(packaged.as_ref().unwrap_or(&files))
+        .filter(|_| matches!(unit, Unit::Daemon));
     if packaged.is_some() {
         files.clear();
         say(
@@ -410,11 +461,16 @@ fn do_uninstall(arguments: &UninstallArguments) -> Result<(), Problem> {
     for step in manager::aftermath(&unit) {
         step.run()?;
     }
-    if let Some((directory, socket)) = socket.as_deref().and_then(|socket| Some((socket.parent()?, socket)))
+    if let Some((directory, socket)) = socket
+        .as_deref()
+        .and_then(|socket| Some((socket.parent()?, socket)))
         && directory.is_dir()
     {
         unlink(directory, socket);
-        say(format_args!("The sessions stay in {0}; `rm -r '{0}'` forgets them.", directory.display()));
+        say(format_args!(
+            "The sessions stay in {0}; `rm -r '{0}'` forgets them.",
+            directory.display()
+        ));
     }
     if let Unit::Serve(name) = &unit {
         say(format_args!(
@@ -426,17 +482,24 @@ fn do_uninstall(arguments: &UninstallArguments) -> Result<(), Problem> {
     Ok(())
 }
 
-/// Removes a socket that nobody listens on any more. Only who holds the lock may: another daemon may be using it.
+/// Removes a socket that nobody listens on any more. Only who holds the lock may: another daemon
+/// may be using it.
 fn unlink(directory: &Path, socket: &Path) {
-    let Ok(directory) = Directory::open_existing(directory) else { return };
+    let Ok(directory) = Directory::open_existing(directory) else {
+        return;
+    };
     if directory.try_lock().is_ok() && std::fs::remove_file(socket).is_ok() {
         say(format_args!("removed  {}", socket.display()));
     }
 }
 
-/// The build directory that the executable is in: cargo tags its own for the tools that make backups.
+/// The build directory that the executable is in: cargo tags its own for the tools that make
+/// backups.
 fn build_directory(binary: &Path) -> Option<&Path> {
-    binary.ancestors().skip(1).find(|directory| directory.join("CACHEDIR.TAG").is_file())
+    binary
+        .ancestors()
+        .skip(1)
+        .find(|directory| directory.join("CACHEDIR.TAG").is_file())
 }
 
 fn say(line: impl std::fmt::Display) {

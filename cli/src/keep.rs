@@ -51,22 +51,63 @@ pub(super) struct Arguments {
 }
 
 pub(super) fn run(arguments: Arguments) -> ExitCode {
-    let Arguments { session, service, backend, epoch, wait_ms, name, descriptors: most, detached, command } =
-        arguments;
+    let Arguments {
+        session,
+        service,
+        backend,
+        epoch,
+        wait_ms,
+        name,
+        descriptors: most,
+        detached,
+        command,
+    } = arguments;
     if let Some(most) = most {
         descriptors::restore(most);
     }
     if detached {
-        let program = Program { title: name, ..program(command) };
+        let program = Program {
+            title: name,
+            ..program(command)
+        };
         let wait = Duration::from_millis(wait_ms);
-        return keeper::run(Errand { session, service, backend, epoch: Epoch(epoch), program, wait });
+        return keeper::run(Errand {
+            session,
+            service,
+            backend,
+            epoch: Epoch(epoch),
+            program,
+            wait,
+        });
     }
-    let lease = ["--session".into(), session.as_str().into(), "--epoch".into(), epoch.to_string().into()];
+    let lease = [
+        "--session".into(),
+        session.as_str().into(),
+        "--epoch".into(),
+        epoch.to_string().into(),
+    ];
     let lease = lease
         .into_iter()
-        .chain(service.into_iter().flat_map(|name| ["--service".into(), name.as_str().into()]))
-        .chain(backend.into_iter().flat_map(|name| ["--backend".into(), name.as_str().into()]));
+        .chain(
+            service
+                .into_iter()
+                .flat_map(|name| ["--service".into(), name.as_str().into()]),
+        )
+        .chain(
+            backend
+                .into_iter()
+                .flat_map(|name| ["--backend".into(), name.as_str().into()]),
+        );
     let wait = ["--wait-ms".into(), wait_ms.to_string().into()];
-    let title = name.into_iter().flat_map(|name| ["--name".into(), name.as_str().into()]);
-    launch::launch(lease.chain(wait).chain(title).chain(["--".into()]).chain(command).collect())
+    let title = name
+        .into_iter()
+        .flat_map(|name| ["--name".into(), name.as_str().into()]);
+    launch::launch(
+        lease
+            .chain(wait)
+            .chain(title)
+            .chain(["--".into()])
+            .chain(command)
+            .collect(),
+    )
 }

@@ -1,5 +1,5 @@
-//! What is kept: the daemon knows which servers there are; how each is, its keeper says. Keepers that the daemon does not know,
-//! or all of them where none answers, are found by their sockets.
+//! What is kept: the daemon knows which servers there are; how each is, its keeper says. Keepers
+//! that the daemon does not know, or all of them where none answers, are found by their sockets.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -9,7 +9,9 @@ use std::time::Duration;
 use mcp_sessiond_client::CallError;
 use mcp_sessiond_client::{ConnectError, Connection, Directory, SessionId, Start, connect};
 use mcp_sessiond_process as process;
-use mcp_sessiond_proto::backends::{Backend, BackendState, BackendStatus, KeeperReply, KeeperRequest};
+use mcp_sessiond_proto::backends::{
+    Backend, BackendState, BackendStatus, KeeperReply, KeeperRequest,
+};
 use mcp_sessiond_proto::debug::{HostInfo, PAGE_MAX, Page};
 use mcp_sessiond_proto::{BackendName, KeeperName, Loss, ServiceName, paths};
 use mcp_sessiond_proxy::keeper::dial::{DialError, Dialled, dial, keeper_of};
@@ -65,7 +67,8 @@ pub(super) struct Server {
     /// How many hosts share it, where it is shared.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) hosts: Option<usize>,
-    /// How many of its notifications none of these was told, since it can't be known whom they concern.
+    /// How many of its notifications none of these was told, since it can't be known whom they
+    /// concern.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) withheld: Option<u64>,
     /// How long it has been running, in ms.
@@ -130,7 +133,9 @@ impl Kept {
     pub(super) async fn look() -> Result<Self, Failure> {
         let directory = Directory::of_user()?;
         let answer = match connect(&directory, &Start::Never).await {
-            Ok(connection) => of_daemon(&connection, &directory, None).await.map(|seen| (connection, seen)),
+            Ok(connection) => of_daemon(&connection, &directory, None)
+                .await
+                .map(|seen| (connection, seen)),
             Err(error) => Err(error.into()),
         };
         let (connection, failure, seen) = match answer {
@@ -156,12 +161,21 @@ impl Kept {
         }
         let order = |server: &Server| (server.server.clone(), server.host, server.keeper);
         servers.sort_by_key(order);
-        Ok(Self { directory, connection, failure, servers, lost })
+        Ok(Self {
+            directory,
+            connection,
+            failure,
+            servers,
+            lost,
+        })
     }
 
     /// Whether there is no daemon, which is no failure where nothing needs one.
     pub(super) fn has_no_daemon(&self) -> bool {
-        matches!(self.failure, Some(Failure::Connect(ConnectError::NotRunning { .. })))
+        matches!(
+            self.failure,
+            Some(Failure::Connect(ConnectError::NotRunning { .. }))
+        )
     }
 }
 
@@ -169,8 +183,14 @@ impl Kept {
 pub(super) async fn lost(connection: &Connection) -> Result<Vec<Lost>, CallError> {
     let hosts = connection.list_hosts(PATIENCE).await?;
     let of = |host: HostInfo| {
-        let HostInfo { pid, name, losses, .. } = host;
-        let lost = move |because| Lost { host: (pid != 0).then_some(pid), host_name: name.clone(), because };
+        let HostInfo {
+            pid, name, losses, ..
+        } = host;
+        let lost = move |because| Lost {
+            host: (pid != 0).then_some(pid),
+            host_name: name.clone(),
+            because,
+        };
         losses.into_iter().map(lost)
     };
     Ok(hosts.into_iter().flat_map(of).collect())
@@ -189,8 +209,22 @@ impl Lost {
 
 impl Server {
     fn known(seen: Seen) -> Self {
-        let Seen { backend, status, failure, is_leaving } = seen;
-        let Backend { session, keeper, keeper_pid, host, service, backend, program, pid } = backend;
+        let Seen {
+            backend,
+            status,
+            failure,
+            is_leaving,
+        } = seen;
+        let Backend {
+            session,
+            keeper,
+            keeper_pid,
+            host,
+            service,
+            backend,
+            program,
+            pid,
+        } = backend;
         let silent = match (is_leaving, pid) {
             (false, _) => State::Silent,
             (true, Some(_)) => State::Stopping,
@@ -222,7 +256,11 @@ impl Server {
             return None;
         }
         let pid = keeper_of(socket).ok().map(|keeper| keeper.id().pid);
-        Some(Self { keeper_pid: pid, failure, ..Self::told(keeper, State::Silent, status.as_ref()) })
+        Some(Self {
+            keeper_pid: pid,
+            failure,
+            ..Self::told(keeper, State::Silent, status.as_ref())
+        })
     }
 
     /// What its keeper says.
@@ -231,7 +269,9 @@ impl Server {
         let program = said.and_then(|status| status.program.clone());
         Self {
             // An older keeper does not say.
-            server: program.or_else(|| pid.map(process::name_of)).unwrap_or_else(|| "?".to_owned()),
+            server: program
+                .or_else(|| pid.map(process::name_of))
+                .unwrap_or_else(|| "?".to_owned()),
             session: said.map(|status| status.session.clone()),
             service: None,
             backend: None,
@@ -255,7 +295,11 @@ impl Server {
 
     /// Notes how it is shared, if it is. Its sharer is there also when no host is.
     fn note_use(&mut self, uses: &BTreeMap<SessionId, Use>) {
-        let found = self.session.as_ref().and_then(|session| uses.get(session)).copied();
+        let found = self
+            .session
+            .as_ref()
+            .and_then(|session| uses.get(session))
+            .copied();
         self.hosts = found.map(|found| found.hosts);
         self.withheld = found.map(|found| found.withheld);
         if self.hosts == Some(0) && self.state == State::InUse {
@@ -277,8 +321,11 @@ impl Server {
             );
             return Some((format!("{called} has ended ({why})"), again));
         }
-        let what =
-            || format!("{called} is not known to the daemon; its host starts another one when it reconnects");
+        let what = || {
+            format!(
+                "{called} is not known to the daemon; its host starts another one when it reconnects"
+            )
+        };
         (daemon_answers && !self.known).then(|| (what(), end))
     }
 
@@ -288,7 +335,11 @@ impl Server {
             (Some(name), Some(pid)) => format!("{} of {name} {pid}", self.server),
             (None, Some(pid)) => format!("{} of process {pid}", self.server),
             _ if let Some(service) = &self.service => format!("{} of {service}", self.server),
-            _ => format!("{} (keeper {})", self.server, self.keeper_pid.unwrap_or_default()),
+            _ => format!(
+                "{} (keeper {})",
+                self.server,
+                self.keeper_pid.unwrap_or_default()
+            ),
         }
     }
 }
@@ -323,24 +374,36 @@ pub(super) async fn of_daemon(
 ) -> Result<Vec<Seen>, Failure> {
     let page = |after| connection.list_backends(PATIENCE, Page { after });
     let backends = all(page, |backend| &backend.session).await?;
-    let wanted: Vec<Backend> =
-        backends.into_iter().filter(|backend| of.is_none_or(|of| backend.session == *of)).collect();
+    let wanted: Vec<Backend> = backends
+        .into_iter()
+        .filter(|backend| of.is_none_or(|of| backend.session == *of))
+        .collect();
     Ok(each(wanted, |backend| {
-        let (status, failure, is_leaving) = ask(&paths::keeper_socket(directory.path(), backend.keeper));
-        Seen { backend, status, failure, is_leaving }
+        let (status, failure, is_leaving) =
+            ask(&paths::keeper_socket(directory.path(), backend.keeper));
+        Seen {
+            backend,
+            status,
+            failure,
+            is_leaving,
+        }
     }))
 }
 
 /// The keepers whose sockets are there and that are not among the known ones.
 fn strays(directory: &Path, known: &[KeeperName]) -> Vec<Server> {
-    let found = std::fs::read_dir(paths::keepers(directory)).into_iter().flatten().flatten();
+    let found = std::fs::read_dir(paths::keepers(directory))
+        .into_iter()
+        .flatten()
+        .flatten();
     let names = found.filter_map(|entry| entry.file_name().to_str()?.parse::<KeeperName>().ok());
     let unknown: Vec<KeeperName> = names.filter(|name| !known.contains(name)).collect();
     let stray = |name| Server::stray(name, &paths::keeper_socket(directory, name));
     each(unknown, stray).into_iter().flatten().collect()
 }
 
-/// Does this for each, some at a time: a keeper that hangs takes its seconds, and the others do not wait for it.
+/// Does this for each, some at a time: a keeper that hangs takes its seconds, and the others do not
+/// wait for it.
 fn each<T: Send, U: Send>(all: Vec<T>, work: impl Fn(T) -> U + Sync) -> Vec<U> {
     const AT_A_TIME: usize = 16;
     let mut done = Vec::new();
@@ -348,7 +411,10 @@ fn each<T: Send, U: Send>(all: Vec<T>, work: impl Fn(T) -> U + Sync) -> Vec<U> {
     while left.peek().is_some() {
         let some: Vec<T> = left.by_ref().take(AT_A_TIME).collect();
         std::thread::scope(|scope| {
-            let working: Vec<_> = some.into_iter().map(|one| scope.spawn(|| work(one))).collect();
+            let working: Vec<_> = some
+                .into_iter()
+                .map(|one| scope.spawn(|| work(one)))
+                .collect();
             done.extend(working.into_iter().filter_map(|thread| thread.join().ok()));
         });
     }
@@ -358,7 +424,10 @@ fn each<T: Send, U: Send>(all: Vec<T>, work: impl Fn(T) -> U + Sync) -> Vec<U> {
 /// How a keeper's backend is; else why it does not say, and whether nobody listens there.
 pub(super) fn ask(socket: &Path) -> (Option<BackendStatus>, Option<String>, bool) {
     match dial(socket, &KeeperRequest::Status {}) {
-        Ok(Dialled { reply: KeeperReply::Status(status), .. }) => (Some(*status), None, false),
+        Ok(Dialled {
+            reply: KeeperReply::Status(status),
+            ..
+        }) => (Some(*status), None, false),
         Ok(_) => (None, Some(DialError::Answer.to_string()), false),
         Err(error) => {
             let is_leaving = matches!(&error, DialError::Io(error)
@@ -368,7 +437,8 @@ pub(super) fn ask(socket: &Path) -> (Option<BackendStatus>, Option<String>, bool
     }
 }
 
-/// Every entry of a list, a page at a time. A page that is not full is the last; one of backends may be fuller than full.
+/// Every entry of a list, a page at a time. A page that is not full is the last; one of backends
+/// may be fuller than full.
 pub(super) async fn all<T, F: Future<Output = Result<Vec<T>, CallError>>>(
     page: impl Fn(Option<SessionId>) -> F,
     id: impl Fn(&T) -> &SessionId,

@@ -153,7 +153,11 @@ pub fn main() -> ExitCode {
         Ok(cli) => cli,
         Err(error) => {
             let _ = error.print();
-            return if error.use_stderr() { ExitCode::from(USAGE) } else { ExitCode::SUCCESS };
+            return if error.use_stderr() {
+                ExitCode::from(USAGE)
+            } else {
+                ExitCode::SUCCESS
+            };
         }
     };
     let Some(verb) = cli.verb else {
@@ -221,8 +225,12 @@ fn to_json(data: &impl Serialize) -> String {
     serde_json::to_string_pretty(data).unwrap_or_default() + "\n"
 }
 
-/// Does something to the servers that are meant. The work tells what it did, and returns the exit code.
-fn by_hand(selection: &select::Selection, work: impl AsyncFnOnce(&Kept, &[&Server]) -> u8) -> ExitCode {
+/// Does something to the servers that are meant. The work tells what it did, and returns the exit
+/// code.
+fn by_hand(
+    selection: &select::Selection,
+    work: impl AsyncFnOnce(&Kept, &[&Server]) -> u8,
+) -> ExitCode {
     let done = block_on(async {
         let kept = match Kept::look().await {
             Ok(kept) => kept,
@@ -241,5 +249,8 @@ fn by_hand(selection: &select::Selection, work: impl AsyncFnOnce(&Kept, &[&Serve
 
 /// A runtime for a command that does one thing.
 fn block_on<T>(work: impl Future<Output = T>) -> std::io::Result<T> {
-    Ok(tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(work))
+    Ok(tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?
+        .block_on(work))
 }

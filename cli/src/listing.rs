@@ -20,8 +20,18 @@ use super::table::{self, BAD, DOUBTFUL, GOOD, bytes, duration, paint, shown};
 pub(super) const COLUMNS: usize = 80;
 
 /// The columns, and behind them those that are shown when it is to be wide.
-const HEADING: [&str; 10] =
-    ["server", "host", "pid", "state", "age", "restarts", "memory", "session", "keeper", "last error"];
+const HEADING: [&str; 10] = [
+    "server",
+    "host",
+    "pid",
+    "state",
+    "age",
+    "restarts",
+    "memory",
+    "session",
+    "keeper",
+    "last error",
+];
 const NARROW: usize = 7;
 
 /// Everything that is listed.
@@ -52,8 +62,14 @@ impl Listing {
         for note in &notes {
             upstreams.extend(Upstream::of(note, kept.connection.as_ref()).await);
         }
-        let unkept = notes.into_iter().filter(|note| note.service.is_none()).collect();
-        Ok(Self { kept, others: Others { upstreams, unkept } })
+        let unkept = notes
+            .into_iter()
+            .filter(|note| note.service.is_none())
+            .collect();
+        Ok(Self {
+            kept,
+            others: Others { upstreams, unkept },
+        })
     }
 
     /// Whether there is nothing to list.
@@ -71,7 +87,9 @@ impl Listing {
         }
         let is_ours = paths::derived().is_ok_and(|derived| derived == kept.directory.path());
         if is_ours && install::installed().is_some() {
-            return Some(format!("{failure}, although the service is installed; see `mcp-sessiond doctor`"));
+            return Some(format!(
+                "{failure}, although the service is installed; see `mcp-sessiond doctor`"
+            ));
         }
         if !kept.servers.is_empty() {
             let sentence = "no daemon runs; what is kept goes on without it, and the next `mcp-sessiond wrap` starts one";
@@ -84,14 +102,27 @@ impl Listing {
     /// What has to be said beside the rows.
     pub(super) fn notes(&self) -> Vec<String> {
         let Self { kept, others } = self;
-        let notes = kept.servers.iter().filter_map(|server| note(server, kept.connection.is_some()));
+        let notes = kept
+            .servers
+            .iter()
+            .filter_map(|server| note(server, kept.connection.is_some()));
         let why = others.unkept.iter().map(|unkept| {
-            let Unkept { process, program, why, .. } = unkept;
+            let Unkept {
+                process,
+                program,
+                why,
+                ..
+            } = unkept;
             format!("{program} (pid {}) is not kept: {why}", process.pid)
         });
         let upstreams = others.upstreams.iter().map(Upstream::note);
         let lost = kept.lost.iter().map(Lost::sentence);
-        notes.chain(upstreams).chain(why).chain(lost).map(|note| shown(&note)).collect()
+        notes
+            .chain(upstreams)
+            .chain(why)
+            .chain(lost)
+            .map(|note| shown(&note))
+            .collect()
     }
 
     /// The rows, those of the kept servers first, in their order.
@@ -110,7 +141,11 @@ pub(super) const NOTHING: &str = "Nothing is kept: there is no server that was s
 
 /// The columns.
 pub(super) fn heading(is_wide: bool) -> &'static [&'static str] {
-    if is_wide { &HEADING } else { &HEADING[..NARROW] }
+    if is_wide {
+        &HEADING
+    } else {
+        &HEADING[..NARROW]
+    }
 }
 
 /// How a cell is painted; none: not at all.
@@ -125,13 +160,17 @@ pub(super) fn style(column: usize, cell: &str) -> Option<Style> {
 
 /// What has to be said about a server beside its line.
 fn note(server: &Server, daemon_answers: bool) -> Option<String> {
-    server.trouble(daemon_answers).map(|(what, mend)| format!("{what}; {mend}"))
+    server
+        .trouble(daemon_answers)
+        .map(|(what, mend)| format!("{what}; {mend}"))
 }
 
 /// Shows these servers to whoever reads the complaints.
 pub(super) fn to_stderr(servers: &[&Server]) {
     let rows = rows(servers.iter().copied(), &Others::default());
-    let _ = anstream::stderr().lock().write_all(table(&rows, Some(COLUMNS)).as_bytes());
+    let _ = anstream::stderr()
+        .lock()
+        .write_all(table(&rows, Some(COLUMNS)).as_bytes());
 }
 
 fn table(rows: &[Vec<String>], width: Option<usize>) -> String {
@@ -143,7 +182,10 @@ fn table(rows: &[Vec<String>], width: Option<usize>) -> String {
 }
 
 fn rows<'a>(servers: impl Iterator<Item = &'a Server>, others: &Others) -> Vec<Vec<String>> {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis();
+    let now = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default()
+        .as_millis();
     let now = u64::try_from(now).unwrap_or(u64::MAX);
     let upstreams = others.upstreams.iter().map(|upstream| upstream.row(now));
     let unkept = others.unkept.iter().map(|unkept| unkept_row(unkept, now));
@@ -160,9 +202,9 @@ fn row(server: &Server) -> Vec<String> {
         }),
         (Some(name), Some(pid)) => Some(format!("{name} {pid}")),
         // A server behind `serve` has no host.
-        (_, pid) => {
-            pid.map(|pid| pid.to_string()).or_else(|| server.service.as_ref().map(ToString::to_string))
-        }
+        (_, pid) => pid
+            .map(|pid| pid.to_string())
+            .or_else(|| server.service.as_ref().map(ToString::to_string)),
     };
     vec![
         shown(&server.server),

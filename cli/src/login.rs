@@ -59,35 +59,53 @@ fn login_with(name: &str) -> Result<Login, ExitCode> {
     };
     if is_http(name) {
         let remote = Remote::new(&known_as(name), name, []).map_err(|why| refused(&why))?;
-        return remote.login().cloned().ok_or_else(|| refused(&"it can have no login"));
+        return remote
+            .login()
+            .cloned()
+            .ok_or_else(|| refused(&"it can have no login"));
     }
     let found = |error: ServersError| {
         let code = error.code();
         complain(error);
         ExitCode::from(code)
     };
-    let servers = Servers::usual_path().and_then(|path| Servers::read(&path)).map_err(found)?;
+    let servers = Servers::usual_path()
+        .and_then(|path| Servers::read(&path))
+        .map_err(found)?;
     let entry = servers.get(name).map_err(found)?;
     match entry.resolve().map_err(|why| refused(&why))? {
         Kind::Stdio { .. } => Err(refused(&"it has no `url`, and so no login")),
         Kind::Http { url, headers } => {
             let remote = Remote::new(name, &url, headers).map_err(|why| refused(&why))?;
             remote.login().cloned().ok_or_else(|| {
-                refused(&"its entry has an `Authorization` header, which is used instead of a login")
+                refused(
+                    &"its entry has an `Authorization` header, which is used instead of a login",
+                )
             })
         }
     }
 }
 
 pub(super) fn run(arguments: Arguments) -> ExitCode {
-    let Arguments { name, no_browser, scopes, client_id } = arguments;
+    let Arguments {
+        name,
+        no_browser,
+        scopes,
+        client_id,
+    } = arguments;
     let login = match login_with(&name) {
         Ok(login) => login,
         Err(code) => return code,
     };
     let done = block_on(async {
-        let waiting = login.begin(Wishes { scopes, client_id }).await.map_err(|error| error.to_string())?;
-        print(&format!("To log in, open this page in a browser of this machine:\n{}\n", waiting.url));
+        let waiting = login
+            .begin(Wishes { scopes, client_id })
+            .await
+            .map_err(|error| error.to_string())?;
+        print(&format!(
+            "To log in, open this page in a browser of this machine:\n{}\n",
+            waiting.url
+        ));
         if !no_browser {
             open_page(&waiting.url);
         }
@@ -104,16 +122,30 @@ pub(super) fn run(arguments: Arguments) -> ExitCode {
 
 /// Opens a page. Where that is not possible, the user has its address.
 fn open_page(url: &str) {
-    let opener = if cfg!(target_os = "macos") { "open" } else { "xdg-open" };
+    let opener = if cfg!(target_os = "macos") {
+        "open"
+    } else {
+        "xdg-open"
+    };
     let mut command = Command::new(opener);
-    command.arg(url).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    command
+        .arg(url)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null());
     if command.spawn().is_err() {
-        complain(format_args!("no browser could be opened: there is no {opener}"));
+        complain(format_args!(
+            "no browser could be opened: there is no {opener}"
+        ));
     }
 }
 
 pub(super) fn logout(arguments: &LogoutArguments) -> ExitCode {
-    let name = &if is_http(&arguments.name) { known_as(&arguments.name) } else { arguments.name.clone() };
+    let name = &if is_http(&arguments.name) {
+        known_as(&arguments.name)
+    } else {
+        arguments.name.clone()
+    };
     match block_on(forget(name))
         .map_err(|error| error.to_string())
         .and_then(|done| done.map_err(|error| error.to_string()))

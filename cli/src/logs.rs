@@ -1,4 +1,5 @@
-//! `mcp-sessiond logs`: what the daemon logs, wherever it goes, and what a kept server writes to its standard error.
+//! `mcp-sessiond logs`: what the daemon logs, wherever it goes, and what a kept server writes to
+//! its standard error.
 
 mod file;
 mod journal;
@@ -27,7 +28,8 @@ use self::server::Errors;
 use super::kept::{Kept, Server};
 use super::{FAILED, NOT_THERE, block_on, complain, install, select};
 
-/// The pause before it is looked again whether a file or a server has more, and whether anybody reads what is printed.
+/// The pause before it is looked again whether a file or a server has more, and whether anybody
+/// reads what is printed.
 const PAUSE: Duration = Duration::from_millis(200);
 
 /// How many lines are shown, unless it is said.
@@ -57,8 +59,8 @@ Examples:
   mcp-sessiond logs -f
   mcp-sessiond logs -n 20 playwright")]
 pub(super) struct Arguments {
-    /// Part of what `mcp-sessiond status` calls the server, part of its session's id, or the pid of the server, its keeper or
-    /// its host; or `serve.NAME`
+    /// Part of what `mcp-sessiond status` calls the server, part of its session's id, or the pid of
+    /// the server, its keeper or its host; or `serve.NAME`
     #[arg(value_parser = NonEmptyStringValueParser::new())]
     name: Option<String>,
     /// Go on with what comes
@@ -97,7 +99,11 @@ impl Source {
     }
 
     /// The last of the lines that there are, of those that are wanted.
-    async fn last(&mut self, most: usize, is_wanted: &dyn Fn(&Line) -> bool) -> Result<Vec<Line>, Nothing> {
+    async fn last(
+        &mut self,
+        most: usize,
+        is_wanted: &dyn Fn(&Line) -> bool,
+    ) -> Result<Vec<Line>, Nothing> {
         match self {
             Self::File(tail) => tail.last(most, is_wanted),
             Self::Journal(journal) => journal.last(most, is_wanted).await,
@@ -164,7 +170,9 @@ async fn alone(arguments: &Arguments, source: Result<Source, Nothing>) -> u8 {
     };
     match shown.await {
         Ok((source, Ok(()))) if arguments.follow => {
-            follow(source, Source::Over, |lines| print(&lines)).await.unwrap_or_default()
+            follow(source, Source::Over, |lines| print(&lines))
+                .await
+                .unwrap_or_default()
         }
         Ok(_) => 0,
         Err(Nothing(why)) => {
@@ -192,8 +200,12 @@ async fn of_server(arguments: &Arguments, name: &str) -> u8 {
             return code;
         }
     };
-    let Begun { told, written, events, errors } =
-        begin(server, &kept.directory, arguments.lines, arguments.follow).await;
+    let Begun {
+        told,
+        written,
+        events,
+        errors,
+    } = begin(server, &kept.directory, arguments.lines, arguments.follow).await;
     if print(&told, arguments.json, true).is_err() {
         return 0;
     }
@@ -201,7 +213,10 @@ async fn of_server(arguments: &Arguments, name: &str) -> u8 {
         Ok(lines) if print(lines, arguments.json, false).is_err() => return 0,
         Ok(lines) => {
             if lines.is_empty() && arguments.lines > 0 && !arguments.follow {
-                complain(format_args!("{} has written nothing to its standard error", server.called()));
+                complain(format_args!(
+                    "{} has written nothing to its standard error",
+                    server.called()
+                ));
             }
             0
         }
@@ -214,8 +229,12 @@ async fn of_server(arguments: &Arguments, name: &str) -> u8 {
         return code;
     }
     let show = |lines: Vec<Line>| {
-        let (told, written): (Vec<Line>, Vec<Line>) = lines.into_iter().partition(|line| line.is_daemons);
-        let told: Vec<Line> = told.into_iter().filter(|line| is_about(line, server)).collect();
+        let (told, written): (Vec<Line>, Vec<Line>) =
+            lines.into_iter().partition(|line| line.is_daemons);
+        let told: Vec<Line> = told
+            .into_iter()
+            .filter(|line| is_about(line, server))
+            .collect();
         print(&told, arguments.json, true).and_then(|()| print(&written, arguments.json, false))
     };
     match follow(errors, events, show).await {
@@ -241,22 +260,45 @@ async fn begin(server: &Server, directory: &Directory, most: usize, goes_on: boo
     // That there is none is no reason to hide what the server writes.
     let place = place::of_daemon(directory).await;
     let mut events = Source::of(place, goes_on).unwrap_or(Source::Over);
-    let told = events.last(most, &|line| is_about(line, server)).await.unwrap_or_else(|_| {
-        events = Source::Over;
-        Vec::new()
-    });
+    let told = events
+        .last(most, &|line| is_about(line, server))
+        .await
+        .unwrap_or_else(|_| {
+            events = Source::Over;
+            Vec::new()
+        });
     let mut errors = Source::Server(Errors::of(server, directory, goes_on));
     let written = errors.last(most, &|_| true).await;
-    Begun { told, written, events, errors }
+    Begun {
+        told,
+        written,
+        events,
+        errors,
+    }
 }
 
-/// Gives the lines about a server to whoever shows them: the last ones, and those that come, until nobody takes them any more.
-pub(super) async fn watch(server: &Server, directory: &Directory, show: impl Fn(Vec<String>) -> bool) {
+/// Gives the lines about a server to whoever shows them: the last ones, and those that come, until
+/// nobody takes them any more.
+pub(super) async fn watch(
+    server: &Server,
+    directory: &Directory,
+    show: impl Fn(Vec<String>) -> bool,
+) {
     let plain = |lines: &[Line], marked| -> Vec<String> {
-        let text = |line: &Line| strip_str(&line.painted(marked)).to_string().trim_end().to_owned();
+        let text = |line: &Line| {
+            strip_str(&line.painted(marked))
+                .to_string()
+                .trim_end()
+                .to_owned()
+        };
         lines.iter().map(text).collect()
     };
-    let Begun { told, written, mut events, mut errors } = begin(server, directory, LINES, true).await;
+    let Begun {
+        told,
+        written,
+        mut events,
+        mut errors,
+    } = begin(server, directory, LINES, true).await;
     let mut lines = plain(&told, true);
     match &written {
         Ok(written) => lines.extend(plain(written, false)),
@@ -272,23 +314,31 @@ pub(super) async fn watch(server: &Server, directory: &Directory, show: impl Fn(
                 break;
             }
         };
-        let wanted: Vec<Line> = lines.into_iter().filter(|line| !marked || is_about(line, server)).collect();
+        let wanted: Vec<Line> = lines
+            .into_iter()
+            .filter(|line| !marked || is_about(line, server))
+            .collect();
         goes_on = wanted.is_empty() || show(plain(&wanted, marked));
     }
 }
 
 /// Whether a line of the daemon's is about this server.
 fn is_about(line: &Line, server: &Server) -> bool {
-    let session = server.session.as_ref().map(|session| format!("session={session}"));
+    let session = server
+        .session
+        .as_ref()
+        .map(|session| format!("session={session}"));
     let keeper = server.keeper_pid.map(|keeper| format!("keeper={keeper}"));
     let says = |what: &Option<String>| {
-        what.as_deref().is_some_and(|what| line.text.split_whitespace().any(|word| word == what))
+        what.as_deref()
+            .is_some_and(|what| line.text.split_whitespace().any(|word| word == what))
     };
     // A session may have several servers.
     says(&keeper) || says(&session) && line.text.contains(&*server.server)
 }
 
-/// Shows what comes from both, until it is interrupted, nobody reads it, or there is no more from the first one: none. Else the exit code.
+/// Shows what comes from both, until it is interrupted, nobody reads it, or there is no more from
+/// the first one: none. Else the exit code.
 async fn follow(
     mut first: Source,
     mut second: Source,
@@ -320,7 +370,9 @@ async fn follow(
     // The daemon sees the end a moment later.
     let until = Instant::now() + FAREWELL;
     while let Ok(Some(lines)) = timeout_at(until, second.next()).await {
-        let is_last = lines.iter().any(|line| line.text.contains("a server has ended"));
+        let is_last = lines
+            .iter()
+            .any(|line| line.text.contains("a server has ended"));
         if show(lines).is_err() || is_last {
             break;
         }
@@ -333,8 +385,12 @@ struct Ends([Signal; 3]);
 
 impl Ends {
     fn new() -> io::Result<Self> {
-        let [interrupt, terminate, hangup] =
-            [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()].map(signal);
+        let [interrupt, terminate, hangup] = [
+            SignalKind::interrupt(),
+            SignalKind::terminate(),
+            SignalKind::hangup(),
+        ]
+        .map(signal);
         Ok(Self([interrupt?, terminate?, hangup?]))
     }
 
@@ -354,14 +410,20 @@ fn is_read() -> bool {
     let mut asked = [PollFd::new(output.as_fd(), PollFlags::empty())];
     let _ = poll(&mut asked, PollTimeout::ZERO);
     let closed = PollFlags::POLLERR | PollFlags::POLLHUP;
-    !asked[0].revents().is_some_and(|told| told.intersects(closed))
+    !asked[0]
+        .revents()
+        .is_some_and(|told| told.intersects(closed))
 }
 
 /// Prints lines; `marked` says of each that the daemon has said it.
 fn print(lines: &[Line], json: bool, marked: bool) -> Result<(), Unread> {
     let mut output = anstream::stdout().lock();
     for line in lines {
-        let text = if json { line.to_json() } else { line.painted(marked) };
+        let text = if json {
+            line.to_json()
+        } else {
+            line.painted(marked)
+        };
         output.write_all(text.as_bytes()).map_err(|_| Unread)?;
     }
     output.flush().map_err(|_| Unread)

@@ -36,7 +36,12 @@ pub(super) struct ManArguments {
 
 pub(super) fn completions(arguments: &CompletionsArguments) -> ExitCode {
     let mut text = Vec::new();
-    clap_complete::generate(arguments.shell, &mut Cli::command(), "mcp-sessiond", &mut text);
+    clap_complete::generate(
+        arguments.shell,
+        &mut Cli::command(),
+        "mcp-sessiond",
+        &mut text,
+    );
     print(&String::from_utf8_lossy(&text))
 }
 
@@ -44,14 +49,20 @@ pub(super) fn man(arguments: &ManArguments) -> ExitCode {
     let written = match &arguments.to {
         None => {
             let mut page = Vec::new();
-            clap_mangen::Man::new(Cli::command()).render(&mut page).map(|()| page)
+            clap_mangen::Man::new(Cli::command())
+                .render(&mut page)
+                .map(|()| page)
         }
         Some(directory) => std::fs::create_dir_all(directory)
             .and_then(|()| clap_mangen::generate_to(Cli::command(), directory))
             .map(|()| Vec::new()),
     };
     let said = |error: io::Error| {
-        let place = arguments.to.as_ref().map(|place| format!("{}: ", place.display())).unwrap_or_default();
+        let place = arguments
+            .to
+            .as_ref()
+            .map(|place| format!("{}: ", place.display()))
+            .unwrap_or_default();
         complain(format_args!("{place}{error}"));
         ExitCode::from(UNWRITTEN)
     };

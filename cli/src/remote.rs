@@ -1,4 +1,5 @@
-//! A server that has a URL: `wrap -- https://…`, `wrap @NAME` where the entry has a `url`, and one of those of `wrap --all`.
+//! A server that has a URL: `wrap -- https://…`, `wrap @NAME` where the entry has a `url`, and one
+//! of those of `wrap --all`.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -6,9 +7,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use futures::future::BoxFuture;
-use mcp_sessiond_upstream::{Ids, Keep, News, Remote, Said, connect};
 use mcp_sessiond_proxy::elsewhere::{Connecting, Shelf};
 use mcp_sessiond_proxy::several::{self, End, Failure, FailureCode, Pipe, Receipt, WAITING};
+use mcp_sessiond_upstream::{Ids, Keep, News, Remote, Said, connect};
 use tokio::sync::mpsc;
 
 /// How long nothing is written after that has failed.
@@ -60,14 +61,17 @@ impl Keep for InSession {
 /// A connection to the server of this name.
 ///
 /// # Errors
-/// [`FailureCode::BadEntry`]. That the server can't be reached, or wants a login, is told by its answer to `initialize`.
+/// [`FailureCode::BadEntry`]. That the server can't be reached, or wants a login, is told by its
+/// answer to `initialize`.
 pub(super) fn connecting(
     name: &str,
     url: &str,
     headers: BTreeMap<String, String>,
 ) -> Result<Connecting, Failure> {
     let remote = Remote::new(name, url, headers).map_err(|why| bad(&why))?;
-    Ok(Connecting::new(move |shelf| Box::pin(connected(remote, shelf))))
+    Ok(Connecting::new(move |shelf| {
+        Box::pin(connected(remote, shelf))
+    }))
 }
 
 fn bad(why: &dyn fmt::Display) -> Failure {
@@ -84,10 +88,17 @@ async fn connected(remote: Remote, shelf: Shelf) -> Result<Pipe, Failure> {
             BTreeMap::new()
         }
     };
-    let keep = InSession { shelf, failed: Mutex::default() };
+    let keep = InSession {
+        shelf,
+        failed: Mutex::default(),
+    };
     // The host counts its calls anew with each connection.
-    let mcp_sessiond_upstream::Pipe { to, mut from, confirm, .. } =
-        connect(remote, Some(&kept), Arc::new(keep), Ids::Renamed).map_err(|why| bad(&why))?;
+    let mcp_sessiond_upstream::Pipe {
+        to,
+        mut from,
+        confirm,
+        ..
+    } = connect(remote, Some(&kept), Arc::new(keep), Ids::Renamed).map_err(|why| bad(&why))?;
     let (said, lines) = mpsc::channel(WAITING);
     let end = confirm.clone();
     tokio::spawn(async move {
@@ -100,7 +111,11 @@ async fn connected(remote: Remote, shelf: Shelf) -> Result<Pipe, Failure> {
         }
     });
     let end = End::new(|| Box::pin(async move { end.end_session().await }));
-    Ok(Pipe { to, from: lines, end })
+    Ok(Pipe {
+        to,
+        from: lines,
+        end,
+    })
 }
 
 /// What people know a server by that is in no file: its URL, without what may be secret in it.
@@ -118,7 +133,10 @@ mod tests {
 
     #[test]
     fn a_url_is_shown_without_secrets() {
-        assert_eq!(known_as("https://a:b@x.org:1/mcp?key=c#d"), "https://x.org:1/mcp");
+        assert_eq!(
+            known_as("https://a:b@x.org:1/mcp?key=c#d"),
+            "https://x.org:1/mcp"
+        );
         assert_eq!(known_as("http://x.org"), "http://x.org");
     }
 }

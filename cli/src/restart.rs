@@ -59,7 +59,10 @@ enum NotRestarted {
 
 impl NotRestarted {
     fn silent(server: &Server, why: Option<String>) -> Self {
-        Self::Silent { keeper: server.keeper_pid.unwrap_or_default(), why: why.unwrap_or_default() }
+        Self::Silent {
+            keeper: server.keeper_pid.unwrap_or_default(),
+            why: why.unwrap_or_default(),
+        }
     }
 }
 
@@ -69,7 +72,10 @@ pub(super) fn run(arguments: &Arguments) -> ExitCode {
 
 async fn restart(kept: &Kept, servers: &[&Server]) -> u8 {
     let mut code = 0;
-    let asked: Vec<_> = servers.iter().map(|server| (server, replace(kept, server))).collect();
+    let asked: Vec<_> = servers
+        .iter()
+        .map(|server| (server, replace(kept, server)))
+        .collect();
     let until = Instant::now() + START;
     for (server, asked) in asked {
         let what = format!("{} has ended, and a fresh one runs", server.called());
@@ -107,7 +113,10 @@ async fn restarted(
     };
     match fresh {
         Ok(pid) => Ok(format!("{called} is restarted, and has pid {pid}")),
-        Err(why) => Err(format!("{called} is not restarted: {}", shown(&why.to_string()))),
+        Err(why) => Err(format!(
+            "{called} is not restarted: {}",
+            shown(&why.to_string())
+        )),
     }
 }
 
@@ -119,9 +128,14 @@ fn replace(kept: &Kept, server: &Server) -> Result<BackendStatus, NotRestarted> 
         (None, why, _) => return Err(NotRestarted::silent(server, why)),
     };
     match dial(&socket, &KeeperRequest::Restart {}) {
-        Ok(Dialled { reply: KeeperReply::Restarting {}, .. }) => Ok(former),
+        Ok(Dialled {
+            reply: KeeperReply::Restarting {},
+            ..
+        }) => Ok(former),
         Ok(_) => Err(NotRestarted::Unreachable(DialError::Answer)),
-        Err(DialError::Refused(Error::InvalidArgument { .. })) => Err(NotRestarted::Older(former.keeper_pid)),
+        Err(DialError::Refused(Error::InvalidArgument { .. })) => {
+            Err(NotRestarted::Older(former.keeper_pid))
+        }
         Err(error) => Err(NotRestarted::Unreachable(error)),
     }
 }
@@ -136,7 +150,15 @@ async fn started(
     let socket = paths::keeper_socket(kept.directory.path(), server.keeper);
     loop {
         match ask(&socket) {
-            (Some(BackendStatus { restarts, pid, last_error, .. }), ..) if restarts > former.restarts => {
+            (
+                Some(BackendStatus {
+                    restarts,
+                    pid,
+                    last_error,
+                    ..
+                }),
+                ..,
+            ) if restarts > former.restarts => {
                 return pid.ok_or_else(|| NotRestarted::Ended(last_error.unwrap_or_default()));
             }
             (Some(_), ..) => {}

@@ -21,10 +21,12 @@ pub(super) struct Arguments {
     /// Override a setting; `mcp-sessiond debug config` lists them
     #[arg(long, value_name = "NAME=VALUE")]
     set: Vec<String>,
-    /// Serve metrics for Prometheus at this address, as 127.0.0.1:9464, over plain HTTP at /metrics; the setting metrics.address
+    /// Serve metrics for Prometheus at this address, as 127.0.0.1:9464, over plain HTTP at
+    /// /metrics; the setting metrics.address
     #[arg(long, value_name = "ADDR", value_parser = clap::builder::NonEmptyStringValueParser::new())]
     metrics: Option<String>,
-    /// Start a daemon detached from the caller, wait until it is ready, and return; it exits when nothing needs it
+    /// Start a daemon detached from the caller, wait until it is ready, and return; it exits when
+    /// nothing needs it
     #[arg(long, conflicts_with = "detached")]
     on_demand: bool,
     /// The process behind --on-demand
@@ -33,9 +35,27 @@ pub(super) struct Arguments {
 }
 
 pub(super) fn run(arguments: &Arguments) -> ExitCode {
-    let Arguments { config, set, metrics, on_demand, detached } = arguments;
+    let Arguments {
+        config,
+        set,
+        metrics,
+        on_demand,
+        detached,
+    } = arguments;
     let mut set = set.clone();
-    set.extend(metrics.iter().map(|address| format!("metrics.address={address}")));
-    let options = Options { config: config.clone(), set, detached: *detached };
-    if *on_demand { run::launch(&options) } else { run::run(&options) }
+    set.extend(
+        metrics
+            .iter()
+            .map(|address| format!("metrics.address={address}")),
+    );
+    let options = Options {
+        config: config.clone(),
+        set,
+        detached: *detached,
+    };
+    if *on_demand {
+        run::launch(&options)
+    } else {
+        run::run(&options)
+    }
 }

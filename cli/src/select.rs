@@ -10,8 +10,8 @@ use super::{NO_SERVER, USAGE, complain, listing};
 /// What people name servers by.
 #[derive(Debug, Args)]
 pub(super) struct Selection {
-    /// Part of what `mcp-sessiond status` calls the server, part of its session's id, or the pid of the server, its keeper or
-    /// its host
+    /// Part of what `mcp-sessiond status` calls the server, part of its session's id, or the pid of
+    /// the server, its keeper or its host
     #[arg(required_unless_present = "all", value_parser = NonEmptyStringValueParser::new())]
     what: Vec<String>,
     /// Every server that is kept
@@ -50,7 +50,9 @@ impl Selection {
         let mut chosen: Vec<&Server> = Vec::new();
         for what in &self.what {
             match choose(what, &kept.servers) {
-                Ok(server) if chosen.iter().all(|other| other.keeper != server.keeper) => chosen.push(server),
+                Ok(server) if chosen.iter().all(|other| other.keeper != server.keeper) => {
+                    chosen.push(server);
+                }
                 Ok(_) => {}
                 Err(unclear) => return Err(unclear.report(kept)),
             }
@@ -70,14 +72,24 @@ pub(super) fn one<'a>(what: &'a str, kept: &'a Kept) -> Result<&'a Server, u8> {
 /// What runs unkept and is called so.
 pub(super) fn unkept(what: &str, kept: &Kept) -> Option<Unkept> {
     let lower = what.to_lowercase();
-    let is_meant =
-        |unkept: &Unkept| unkept.service.is_none() && unkept.program.to_lowercase().contains(&lower);
-    unkept::list(kept.directory.path()).into_iter().find(is_meant)
+    let is_meant = |unkept: &Unkept| {
+        unkept.service.is_none() && unkept.program.to_lowercase().contains(&lower)
+    };
+    unkept::list(kept.directory.path())
+        .into_iter()
+        .find(is_meant)
 }
 
 fn choose<'a>(what: &'a str, servers: &'a [Server]) -> Result<&'a Server, Unclear<'a>> {
-    let best = servers.iter().filter_map(|server| fit(what, server)).min().ok_or(Unclear::Nobody(what))?;
-    let fitting: Vec<&Server> = servers.iter().filter(|server| fit(what, server) == Some(best)).collect();
+    let best = servers
+        .iter()
+        .filter_map(|server| fit(what, server))
+        .min()
+        .ok_or(Unclear::Nobody(what))?;
+    let fitting: Vec<&Server> = servers
+        .iter()
+        .filter(|server| fit(what, server) == Some(best))
+        .collect();
     match fitting[..] {
         [server] => Ok(server),
         _ => Err(Unclear::Several(what, fitting)),
@@ -85,13 +97,21 @@ fn choose<'a>(what: &'a str, servers: &'a [Server]) -> Result<&'a Server, Unclea
 }
 
 fn fit(what: &str, server: &Server) -> Option<Fit> {
-    let session = server.session.as_ref().map(mcp_sessiond_client::SessionId::as_str).unwrap_or_default();
+    let session = server
+        .session
+        .as_ref()
+        .map(mcp_sessiond_client::SessionId::as_str)
+        .unwrap_or_default();
     let pid: Option<u32> = what.parse().ok();
     let pids = [server.pid, server.keeper_pid, server.host];
     let (words, lower) = (server.server.to_lowercase(), what.to_lowercase());
     if session == what || pid.is_some() && pids.contains(&pid) {
         Some(Fit::Whole)
-    } else if words == lower || words.strip_prefix(&*lower).is_some_and(|rest| rest.starts_with(": ")) {
+    } else if words == lower
+        || words
+            .strip_prefix(&*lower)
+            .is_some_and(|rest| rest.starts_with(": "))
+    {
         Some(Fit::Words)
     } else if words.contains(&lower) || session.contains(what) {
         Some(Fit::Part)
@@ -104,13 +124,22 @@ impl Unclear<'_> {
     fn report(&self, kept: &Kept) -> u8 {
         match self {
             Self::Nobody(what) => {
-                if let Some(Unkept { program, process, .. }) = unkept(what, kept) {
+                if let Some(Unkept {
+                    program, process, ..
+                }) = unkept(what, kept)
+                {
                     let pid = process.pid;
-                    complain(format_args!("{program} (pid {pid}) is not kept; it ends with its host"));
+                    complain(format_args!(
+                        "{program} (pid {pid}) is not kept; it ends with its host"
+                    ));
                 } else if kept.servers.is_empty() {
-                    complain(format_args!("no server is called `{what}`: nothing is kept"));
+                    complain(format_args!(
+                        "no server is called `{what}`: nothing is kept"
+                    ));
                 } else {
-                    complain(format_args!("no server is called `{what}`; these are kept:"));
+                    complain(format_args!(
+                        "no server is called `{what}`; these are kept:"
+                    ));
                     complain_of(kept.servers.iter());
                 }
                 if let Some(failure) = kept.failure.as_ref().filter(|_| !kept.has_no_daemon()) {
@@ -167,7 +196,9 @@ mod tests {
         match choose(what, servers) {
             Ok(server) => Ok(server.keeper.0),
             Err(Unclear::Nobody(_)) => Err(vec![]),
-            Err(Unclear::Several(_, servers)) => Err(servers.iter().map(|server| server.keeper.0).collect()),
+            Err(Unclear::Several(_, servers)) => {
+                Err(servers.iter().map(|server| server.keeper.0).collect())
+            }
         }
     }
 

@@ -76,7 +76,8 @@ pub(super) struct Arguments {
     /// Where to listen: an address and a port (0: a free one, which is printed), or `unix:PATH`
     #[arg(long, value_name = "WHERE", default_value = "127.0.0.1:8000")]
     listen: At,
-    /// The name under which sessions are found again; by default a digest of command or URL, and directory
+    /// The name under which sessions are found again; by default a digest of command or URL, and
+    /// directory
     #[arg(long, value_name = "NAME")]
     name: Option<Label>,
     /// A name of this machine that clients may use, beside localhost, 127.0.0.1 and [::1]
@@ -90,7 +91,8 @@ pub(super) struct Arguments {
     cookie: bool,
     #[command(flatten)]
     who: Who,
-    /// Serve a page at /inspect: sessions, streams and servers, with buttons to end and restart them, and a client for trying tools
+    /// Serve a page at /inspect: sessions, streams and servers, with buttons to end and restart
+    /// them, and a client for trying tools
     #[arg(long)]
     inspect: bool,
     /// Keep the sessions when SIGINT (Ctrl-C) ends `serve`, as SIGTERM does
@@ -99,7 +101,8 @@ pub(super) struct Arguments {
     /// Do not start a daemon where none runs
     #[arg(long)]
     no_start: bool,
-    /// If no daemon can be started, serve all the same, and keep nothing: no stream can be resumed, and sessions end with `serve`
+    /// If no daemon can be started, serve all the same, and keep nothing: no stream can be resumed,
+    /// and sessions end with `serve`
     #[arg(long)]
     unkept: bool,
     /// In place of a command: the http:// URL of a server that speaks Streamable HTTP itself
@@ -108,13 +111,15 @@ pub(super) struct Arguments {
     /// All servers of servers.json, as one at /mcp, and each at /servers/NAME
     #[arg(long, conflicts_with_all = ["command", "upstream"])]
     all: bool,
-    /// Of several servers: let through only what is listed by such a name; `*` stands for any text, `?` for one character. Repeatable
+    /// Of several servers: let through only what is listed by such a name; `*` stands for any text,
+    /// `?` for one character. Repeatable
     #[arg(long, value_name = "GLOB", conflicts_with = "upstream")]
     only: Vec<Glob>,
     /// Of several servers: let through nothing that is listed by such a name. Repeatable
     #[arg(long, value_name = "GLOB", conflicts_with = "upstream")]
     without: Vec<Glob>,
-    /// Names of servers of servers.json; or the command of one server and its arguments, with `--` before it where it is such a name
+    /// Names of servers of servers.json; or the command of one server and its arguments, with `--`
+    /// before it where it is such a name
     #[arg(trailing_var_arg = true, required_unless_present_any = ["upstream", "all"], value_name = "NAME|CMD")]
     command: Vec<OsString>,
 }
@@ -129,9 +134,13 @@ impl FromStr for At {
         if let Some(path) = text.strip_prefix("unix:").filter(|path| !path.is_empty()) {
             return Ok(Self(Listen::Unix(PathBuf::from(path))));
         }
-        let address = text.strip_prefix("localhost:").map(|port| format!("127.0.0.1:{port}"));
+        let address = text
+            .strip_prefix("localhost:")
+            .map(|port| format!("127.0.0.1:{port}"));
         let address = address.as_deref().unwrap_or(text).parse::<SocketAddr>();
-        address.map(|address| Self(Listen::Tcp(address))).map_err(|_| "ADDRESS:PORT, or unix:PATH".into())
+        address
+            .map(|address| Self(Listen::Tcp(address)))
+            .map_err(|_| "ADDRESS:PORT, or unix:PATH".into())
     }
 }
 
@@ -143,13 +152,21 @@ struct Alone {
     arguments: Arguments,
 }
 
-/// Whether `serve` takes these words. Returns where it would listen, and how many of the words are a server's command.
+/// Whether `serve` takes these words. Returns where it would listen, and how many of the words are
+/// a server's command.
 pub(super) fn check(words: &[OsString]) -> Result<(String, usize), String> {
     let parsed = Alone::try_parse_from(words).map_err(|error| {
         let text = error.to_string();
-        text.strip_prefix("error: ").unwrap_or(&text).trim_end().to_owned()
+        text.strip_prefix("error: ")
+            .unwrap_or(&text)
+            .trim_end()
+            .to_owned()
     })?;
-    let Arguments { listen: At(listen), command, .. } = parsed.arguments;
+    let Arguments {
+        listen: At(listen),
+        command,
+        ..
+    } = parsed.arguments;
     let at = match listen {
         Listen::Tcp(at) => format!("http://{at}/mcp"),
         Listen::Unix(path) => format!("unix:{}", path.display()),
@@ -227,7 +244,10 @@ fn before(line: Vec<OsString>, words: &[OsString]) -> Option<OsString> {
 
 /// What is behind, and what that is called where it has no name of its own.
 fn behind(arguments: &mut Arguments, config: &Config) -> Result<(Behind, String), NoSettings> {
-    let (only, without) = (std::mem::take(&mut arguments.only), std::mem::take(&mut arguments.without));
+    let (only, without) = (
+        std::mem::take(&mut arguments.only),
+        std::mem::take(&mut arguments.without),
+    );
     let command = std::mem::take(&mut arguments.command);
     if let Some(url) = arguments.upstream.take() {
         let what = url.to_string();
@@ -240,32 +260,67 @@ fn behind(arguments: &mut Arguments, config: &Config) -> Result<(Behind, String)
     };
     if names.is_none() && !arguments.all {
         if !only.is_empty() || !without.is_empty() {
-            let sentence = "--only and --without are for servers of servers.json: name them, or take --all";
+            let sentence =
+                "--only and --without are for servers of servers.json: name them, or take --all";
             return Err(NoSettings::Usage(sentence.to_owned()));
         }
         let program = wrap::program(command);
         let what = program.digest();
         return Ok((Behind::Program(program), what));
     }
-    let filter = Filter { server: None, only: (!only.is_empty()).then_some(only), without };
-    let named = names.as_ref().map_or_else(|| "*".to_owned(), |names| names.join("\0"));
+    let filter = Filter {
+        server: None,
+        only: (!only.is_empty()).then_some(only),
+        without,
+    };
+    let named = names
+        .as_ref()
+        .map_or_else(|| "*".to_owned(), |names| names.join("\0"));
     let (path, list) = all::listed(names, filter)?;
-    let servers = Servers { list: Arc::new(list), settings: all::settings(config) };
-    Ok((Behind::Servers(servers), format!("{}\0{named}", path.display())))
+    let servers = Servers {
+        list: Arc::new(list),
+        settings: all::settings(config),
+    };
+    Ok((
+        Behind::Servers(servers),
+        format!("{}\0{named}", path.display()),
+    ))
 }
 
 fn settings(mut arguments: Arguments, config: &Config) -> Result<Settings, NoSettings> {
     let At(listen) = &arguments.listen;
-    let (proof, identity) = (arguments.who.proof(listen)?, arguments.who.identity(listen)?);
+    let (proof, identity) = (
+        arguments.who.proof(listen)?,
+        arguments.who.identity(listen)?,
+    );
     let (behind, what) = behind(&mut arguments, config)?;
-    let start = if arguments.no_start { Start::Never } else { Start::Auto { binary: executable::own() } };
-    let Arguments { listen: At(listen), name, mut hosts, origins, cookie, inspect, keep, unkept, .. } =
-        arguments;
+    let start = if arguments.no_start {
+        Start::Never
+    } else {
+        Start::Auto {
+            binary: executable::own(),
+        }
+    };
+    let Arguments {
+        listen: At(listen),
+        name,
+        mut hosts,
+        origins,
+        cookie,
+        inspect,
+        keep,
+        unkept,
+        ..
+    } = arguments;
     if let Listen::Tcp(at) = &listen {
         hosts.extend(host(at));
     }
-    if name.as_ref().is_some_and(|name| name.as_str().contains('/')) {
-        let sentence = "--name: a name can't have a \"/\": the part after it names a server at /servers/";
+    if name
+        .as_ref()
+        .is_some_and(|name| name.as_str().contains('/'))
+    {
+        let sentence =
+            "--name: a name can't have a \"/\": the part after it names a server at /servers/";
         return Err(NoSettings::Usage(sentence.to_owned()));
     }
     let name = name.map_or_else(|| unnamed(&what), |name| name.as_str().to_owned());
@@ -300,7 +355,11 @@ fn settings(mut arguments: Arguments, config: &Config) -> Result<Settings, NoSet
 
 /// The host that clients name when they connect to this address.
 fn host(at: &SocketAddr) -> Option<String> {
-    let host = if at.is_ipv6() { format!("[{}]", at.ip()) } else { at.ip().to_string() };
+    let host = if at.is_ipv6() {
+        format!("[{}]", at.ip())
+    } else {
+        at.ip().to_string()
+    };
     (!at.ip().is_unspecified()).then_some(host)
 }
 
@@ -309,5 +368,9 @@ fn unnamed(what: &str) -> String {
     let directory = std::env::current_dir().unwrap_or_default();
     let text = format!("{what}\0{}", directory.display());
     let digest = digest("mcp-sessiond serve", text.as_bytes());
-    digest.iter().take(DIGEST_LEN).map(|byte| format!("{byte:02x}")).collect()
+    digest
+        .iter()
+        .take(DIGEST_LEN)
+        .map(|byte| format!("{byte:02x}"))
+        .collect()
 }

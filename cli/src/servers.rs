@@ -1,4 +1,5 @@
-//! `servers.json`: the servers that the user has written down once, for all hosts. `wrap @NAME` runs one of them.
+//! `servers.json`: the servers that the user has written down once, for all hosts. `wrap @NAME`
+//! runs one of them.
 
 mod entry;
 mod error;
@@ -33,7 +34,8 @@ pub(super) struct Servers {
     decorations: Decorations,
 }
 
-/// A server of the file. One that is wrong has no entry, unless a [`watch::Watch`] has kept its former one.
+/// A server of the file. One that is wrong has no entry, unless a [`watch::Watch`] has kept its
+/// former one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Listed {
     name: String,
@@ -47,7 +49,9 @@ impl Servers {
     /// # Errors
     /// Without a home directory.
     pub(super) fn usual_path() -> Result<PathBuf, ServersError> {
-        Ok(config::usual_path().ok_or(ServersError::NoHome)?.with_file_name(FILE))
+        Ok(config::usual_path()
+            .ok_or(ServersError::NoHome)?
+            .with_file_name(FILE))
     }
 
     /// Reads the file. A server that is wrong takes no other with it: it is in [`Self::bad`].
@@ -55,33 +59,54 @@ impl Servers {
     /// # Errors
     /// When the file can't be read, is no JSON, or has no servers where they belong.
     pub(super) fn read(path: &Path) -> Result<Self, ServersError> {
-        let text =
-            std::fs::read(path).map_err(|error| ServersError::Unread { path: path.to_owned(), error })?;
+        let text = std::fs::read(path).map_err(|error| ServersError::Unread {
+            path: path.to_owned(),
+            error,
+        })?;
         Self::parse(&text, path)
     }
 
     /// The same, from what the file at `path` has in it.
     pub(super) fn parse(text: &[u8], path: &Path) -> Result<Self, ServersError> {
-        let (values, decorations) =
-            file::servers(text).map_err(|error| ServersError::Form { path: path.to_owned(), error })?;
+        let (values, decorations) = file::servers(text).map_err(|error| ServersError::Form {
+            path: path.to_owned(),
+            error,
+        })?;
         let base = path.parent().unwrap_or(Path::new("/"));
         let listed = values.into_iter().map(|(name, value)| {
             match value.and_then(|value| Entry::read(&name, &value, base)) {
-                Ok(entry) => Listed { name, entry: Some(entry), wrong: None },
-                Err(why) => Listed { name, entry: None, wrong: Some(why) },
+                Ok(entry) => Listed {
+                    name,
+                    entry: Some(entry),
+                    wrong: None,
+                },
+                Err(why) => Listed {
+                    name,
+                    entry: None,
+                    wrong: Some(why),
+                },
             }
         });
-        Ok(Self { path: path.to_owned(), listed: listed.collect(), decorations })
+        Ok(Self {
+            path: path.to_owned(),
+            listed: listed.collect(),
+            decorations,
+        })
     }
 
     /// The servers that are right, in the order of the file.
     pub(super) fn entries(&self) -> impl Iterator<Item = &Entry> {
-        self.listed.iter().filter_map(|listed| listed.entry.as_ref())
+        self.listed
+            .iter()
+            .filter_map(|listed| listed.entry.as_ref())
     }
 
     /// Says what is wrong with what is to be added.
     pub(super) fn undecorated(&self, why: &dyn std::fmt::Display) -> ServersError {
-        ServersError::Undecorated { path: self.path.clone(), why: why.to_string() }
+        ServersError::Undecorated {
+            path: self.path.clone(),
+            why: why.to_string(),
+        }
     }
 
     /// What is added to all servers together.
@@ -97,7 +122,10 @@ impl Servers {
     /// All servers, in the order of the file; of one that is wrong, why.
     pub(super) fn all(&self) -> impl Iterator<Item = (&str, Result<&Entry, &str>)> {
         self.listed.iter().map(|listed| {
-            let entry = listed.entry.as_ref().ok_or(listed.wrong.as_deref().unwrap_or_default());
+            let entry = listed
+                .entry
+                .as_ref()
+                .ok_or(listed.wrong.as_deref().unwrap_or_default());
             (&*listed.name, entry)
         })
     }
@@ -105,7 +133,9 @@ impl Servers {
     /// The names of those that are wrong, each with why.
     #[cfg(test)]
     pub(super) fn bad(&self) -> impl Iterator<Item = (&str, &str)> {
-        self.listed.iter().filter_map(|listed| Some((&*listed.name, listed.wrong.as_deref()?)))
+        self.listed
+            .iter()
+            .filter_map(|listed| Some((&*listed.name, listed.wrong.as_deref()?)))
     }
 
     /// The server of this name.
@@ -114,17 +144,33 @@ impl Servers {
     /// When there is none, or it is wrong.
     pub(super) fn get(&self, name: &str) -> Result<&Entry, ServersError> {
         let Some(listed) = self.listed.iter().find(|listed| listed.name == name) else {
-            let mut names: Vec<String> = self.listed.iter().map(|listed| listed.name.clone()).collect();
+            let mut names: Vec<String> = self
+                .listed
+                .iter()
+                .map(|listed| listed.name.clone())
+                .collect();
             names.sort();
-            return Err(ServersError::Unknown { path: self.path.clone(), name: name.to_owned(), names });
+            return Err(ServersError::Unknown {
+                path: self.path.clone(),
+                name: name.to_owned(),
+                names,
+            });
         };
-        listed.entry.as_ref().ok_or_else(|| self.wrong(name, listed.wrong.clone().unwrap_or_default()))
+        listed
+            .entry
+            .as_ref()
+            .ok_or_else(|| self.wrong(name, listed.wrong.clone().unwrap_or_default()))
     }
 
     /// What is listed under this name: an entry, or why there is none. None: the name is free.
     pub(super) fn listed_as(&self, name: &str) -> Option<Result<&Entry, &str>> {
         let listed = self.listed.iter().find(|listed| listed.name == name)?;
-        Some(listed.entry.as_ref().ok_or(listed.wrong.as_deref().unwrap_or_default()))
+        Some(
+            listed
+                .entry
+                .as_ref()
+                .ok_or(listed.wrong.as_deref().unwrap_or_default()),
+        )
     }
 
     /// The entry that this would be in the file.
@@ -132,15 +178,24 @@ impl Servers {
     /// # Errors
     /// Why it would be wrong.
     pub(super) fn would_be(&self, name: &str, entry: &Map<String, Value>) -> Result<Entry, String> {
-        Entry::read(name, &Value::Object(entry.clone()), self.path.parent().unwrap_or(Path::new("/")))
+        Entry::read(
+            name,
+            &Value::Object(entry.clone()),
+            self.path.parent().unwrap_or(Path::new("/")),
+        )
     }
 
     /// Says why this server of the file can't be run.
     fn wrong(&self, name: &str, why: String) -> ServersError {
-        ServersError::Entry { path: self.path.clone(), name: name.to_owned(), why }
+        ServersError::Entry {
+            path: self.path.clone(),
+            name: name.to_owned(),
+            why,
+        }
     }
 
-    /// What an edit has done. Entries are compared as they are written, so a secret that is another now is no change.
+    /// What an edit has done. Entries are compared as they are written, so a secret that is another
+    /// now is no change.
     pub(super) fn changes(old: &Self, new: &Self) -> Edit {
         let mut edit = Edit::default();
         for entry in new.entries() {
@@ -151,12 +206,17 @@ impl Servers {
             }
         }
         let is_gone = |former: &&Entry| new.entries().all(|entry| entry.name() != former.name());
-        edit.removed = old.entries().filter(is_gone).map(|former| former.name().to_owned()).collect();
+        edit.removed = old
+            .entries()
+            .filter(is_gone)
+            .map(|former| former.name().to_owned())
+            .collect();
         edit
     }
 }
 
-/// Names of servers, in the order of the new file; those that were removed in the order of the old one.
+/// Names of servers, in the order of the new file; those that were removed in the order of the old
+/// one.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub(super) struct Edit {
     pub(super) added: Vec<String>,

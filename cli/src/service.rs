@@ -116,15 +116,31 @@ fn status(arguments: &StatusArguments) -> ExitCode {
             return ExitCode::from(FAILED);
         }
     };
-    let printed = print(&if arguments.json { to_json(&service) } else { text(&service) });
-    if service.is_grave { ExitCode::from(UNAVAILABLE) } else { printed }
+    let printed = print(&if arguments.json {
+        to_json(&service)
+    } else {
+        text(&service)
+    });
+    if service.is_grave {
+        ExitCode::from(UNAVAILABLE)
+    } else {
+        printed
+    }
 }
 
 async fn look() -> Service {
     let served = install::served();
     let serve = served.iter().map(|(name, _)| of_serve(name)).collect();
     let installed = install::installed().is_some();
-    let Runs { enabled, listens, pid } = if installed { install::runs(None) } else { Runs::default() };
+    let Runs {
+        enabled,
+        listens,
+        pid,
+    } = if installed {
+        install::runs(None)
+    } else {
+        Runs::default()
+    };
     // Whoever connects to the manager's socket has it start a daemon.
     let is_idle = listens == Some(true) && pid.is_none();
     let daemon = if is_idle { None } else { running().await };
@@ -154,37 +170,73 @@ async fn look() -> Service {
     if let Some(executable) = &service.executable {
         service.version = version::of(executable).await;
         if !version::is_program(executable) {
-            service.finding = Some(format!("{} is not there, or can't be run", executable.display()));
+            service.finding = Some(format!(
+                "{} is not there, or can't be run",
+                executable.display()
+            ));
             (service.advice, service.is_grave) = (Some(again.to_owned()), true);
             return service;
         }
     }
-    if let Some(install::Ailment { finding, advice, is_grave }) = install::ailment() {
-        (service.finding, service.advice, service.is_grave) = (Some(finding), Some(advice), is_grave);
-    } else if service.version.as_deref().is_some_and(|version| version != version::OURS) {
+    if let Some(install::Ailment {
+        finding,
+        advice,
+        is_grave,
+    }) = install::ailment()
+    {
+        (service.finding, service.advice, service.is_grave) =
+            (Some(finding), Some(advice), is_grave);
+    } else if service
+        .version
+        .as_deref()
+        .is_some_and(|version| version != version::OURS)
+    {
         let ours = version::OURS;
-        service.finding = Some(format!("it starts another version than that of this executable, {ours}"));
-        service.advice = Some("`mcp-sessiond service install` with the one that you want".to_owned());
+        service.finding = Some(format!(
+            "it starts another version than that of this executable, {ours}"
+        ));
+        service.advice =
+            Some("`mcp-sessiond service install` with the one that you want".to_owned());
     } else if let Some(Daemon { pid, version, .. }) = &service.daemon
         && service.pid == Some(*pid)
-        && service.version.as_ref().is_some_and(|starts| starts != version)
+        && service
+            .version
+            .as_ref()
+            .is_some_and(|starts| starts != version)
     {
         service.finding = Some(format!("the daemon that runs is of version {version}"));
-        service.advice = Some("`mcp-sessiond service restart`; sessions and servers stay".to_owned());
+        service.advice =
+            Some("`mcp-sessiond service restart`; sessions and servers stay".to_owned());
     }
     service
 }
 
 /// The daemon that runs, no matter what has started it.
 async fn running() -> Option<Daemon> {
-    let connection = connect(&Directory::of_user().ok()?, &Start::Never).await.ok()?;
-    let About { pid, version, started_by, .. } = connection.about(PATIENCE).await.ok()?;
-    Some(Daemon { pid, version, started_by })
+    let connection = connect(&Directory::of_user().ok()?, &Start::Never)
+        .await
+        .ok()?;
+    let About {
+        pid,
+        version,
+        started_by,
+        ..
+    } = connection.about(PATIENCE).await.ok()?;
+    Some(Daemon {
+        pid,
+        version,
+        started_by,
+    })
 }
 
 fn of_serve(name: &Name) -> Served {
     let Runs { enabled, pid, .. } = install::runs(Some(name));
-    Served { name: name.as_str().to_owned(), units: install::units(Some(name)), enabled, pid }
+    Served {
+        name: name.as_str().to_owned(),
+        units: install::units(Some(name)),
+        enabled,
+        pid,
+    }
 }
 
 fn text(service: &Service) -> String {
@@ -202,46 +254,92 @@ fn text(service: &Service) -> String {
         None => paint(DOUBTFUL, "not known"),
     };
     if service.installed {
-        let by = if service.packaged { ", by a package" } else { "" };
-        say("service", format!("{}, for {}{by}", paint(GOOD, "installed"), service.manager));
+        let by = if service.packaged {
+            ", by a package"
+        } else {
+            ""
+        };
+        say(
+            "service",
+            format!("{}, for {}{by}", paint(GOOD, "installed"), service.manager),
+        );
         for unit in &service.units {
             say("unit", shown(&unit.display().to_string()));
         }
-        say("enabled", yes(service.enabled, "yes", "no: it is not there after the next login"));
-        say("listens", yes(service.listens, "yes: the first connection starts the daemon", "no"));
+        say(
+            "enabled",
+            yes(
+                service.enabled,
+                "yes",
+                "no: it is not there after the next login",
+            ),
+        );
+        say(
+            "listens",
+            yes(
+                service.listens,
+                "yes: the first connection starts the daemon",
+                "no",
+            ),
+        );
         if let Some(executable) = &service.executable {
             let version = service.version.as_deref().unwrap_or("not known");
             say(
                 "starts",
-                format!("{}, version {}", shown(&executable.display().to_string()), shown(version)),
+                format!(
+                    "{}, version {}",
+                    shown(&executable.display().to_string()),
+                    shown(version)
+                ),
             );
         }
     } else {
-        say("service", "not installed: the first program that needs a daemon starts one".to_owned());
+        say(
+            "service",
+            "not installed: the first program that needs a daemon starts one".to_owned(),
+        );
     }
     say(
         "daemon",
         match &service.daemon {
-            Some(Daemon { pid, version, started_by }) => {
+            Some(Daemon {
+                pid,
+                version,
+                started_by,
+            }) => {
                 let by = match &**started_by {
                     "on_demand" => "on demand",
                     "foreground" => "by hand",
                     by => by,
                 };
-                let by = if by.starts_with(['o', 'b']) { by.to_owned() } else { format!("by {by}") };
-                format!("{} (pid {pid}), version {version}, started {by}", paint(GOOD, "runs"))
+                let by = if by.starts_with(['o', 'b']) {
+                    by.to_owned()
+                } else {
+                    format!("by {by}")
+                };
+                format!(
+                    "{} (pid {pid}), version {version}, started {by}",
+                    paint(GOOD, "runs")
+                )
             }
             None => "none runs just now".to_owned(),
         },
     );
-    for Served { name, enabled, pid, .. } in &service.serve {
+    for Served {
+        name, enabled, pid, ..
+    } in &service.serve
+    {
         let runs = match (pid, enabled) {
             (Some(pid), _) => format!("{} (pid {pid})", paint(GOOD, "runs")),
             // The manager can't be asked.
             (None, None) => paint(DOUBTFUL, "not known"),
             (None, Some(_)) => paint(BAD, "does not run"),
         };
-        let enabled = if *enabled == Some(false) { "; not enabled" } else { "" };
+        let enabled = if *enabled == Some(false) {
+            "; not enabled"
+        } else {
+            ""
+        };
         say(&format!("serve.{name}"), format!("{runs}{enabled}"));
     }
     if let Some(finding) = &service.finding {

@@ -21,7 +21,8 @@ pub(super) struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Verb {
-    /// End the sessions of a service that nobody uses now, or has used for some time; print their ids, one on each line
+    /// End the sessions of a service that nobody uses now, or has used for some time; print their
+    /// ids, one on each line
     #[command(after_help = "\
 What the sessions hold goes with them. Sessions of other services, and of hosts, stay.
 
@@ -39,12 +40,19 @@ Example, in a crontab: mcp-sessiond session expire --older-than 1h --service web
 }
 
 pub(super) fn run(arguments: Arguments) -> ExitCode {
-    let Verb::Expire { older_than, service } = arguments.verb;
+    let Verb::Expire {
+        older_than,
+        service,
+    } = arguments.verb;
     match block_on(expire(service, older_than)) {
         Ok(Ok(ended)) => print(&ended),
         Ok(Err(failure)) => {
             complain(&failure);
-            ExitCode::from(if matches!(failure, Failure::Refused(_)) { REFUSED } else { DISABLED })
+            ExitCode::from(if matches!(failure, Failure::Refused(_)) {
+                REFUSED
+            } else {
+                DISABLED
+            })
         }
         Err(error) => {
             complain(error);
@@ -55,7 +63,13 @@ pub(super) fn run(arguments: Arguments) -> ExitCode {
 
 async fn expire(service: ServiceName, older_than: Duration) -> Result<String, Failure> {
     let connection = connect(&Directory::of_user()?, &Start::Never).await?;
-    let request = SweepRequest { service: Some(service), older_than_ms: Some(in_ms(older_than)) };
+    let request = SweepRequest {
+        service: Some(service),
+        older_than_ms: Some(in_ms(older_than)),
+    };
     let ended = connection.sweep(PATIENCE, request).await??;
-    Ok(ended.iter().map(|one| format!("{}\n", one.session)).collect())
+    Ok(ended
+        .iter()
+        .map(|one| format!("{}\n", one.session))
+        .collect())
 }

@@ -1,4 +1,5 @@
-//! `mcp-sessiond setup`: puts `wrap` in front of the servers in hosts' files, and takes it away again.
+//! `mcp-sessiond setup`: puts `wrap` in front of the servers in hosts' files, and takes it away
+//! again.
 
 mod edit;
 mod entries;
@@ -161,8 +162,9 @@ fn set_up(arguments: &Arguments) -> Result<u8, Failure> {
     if !arguments.json {
         told(&lines_within(&shown(&plans, &executable), columns()))?;
     }
-    let (mut plans, unchanged): (Vec<_>, Vec<_>) =
-        plans.into_iter().partition(|plan| plan.has_changes() || arguments.undo);
+    let (mut plans, unchanged): (Vec<_>, Vec<_>) = plans
+        .into_iter()
+        .partition(|plan| plan.has_changes() || arguments.undo);
     let has_changes = plans.iter().any(Plan::has_changes);
     let mut done = 0;
     if arguments.undo && !arguments.dry_run && plans.is_empty() {
@@ -172,17 +174,26 @@ fn set_up(arguments: &Arguments) -> Result<u8, Failure> {
     if !is_dry {
         // JSON is for programs: nobody has seen what they would agree to.
         if has_changes && arguments.json && !arguments.yes {
-            return Err((USAGE, "with --json nobody is asked; add --yes or --dry-run".to_owned()));
+            return Err((
+                USAGE,
+                "with --json nobody is asked; add --yes or --dry-run".to_owned(),
+            ));
         }
         if has_changes && !arguments.yes && !asked()? {
             complain("nothing was changed");
             return Ok(code);
         }
         // Another one may have run while somebody was asked.
-        let lock = records.lock().map_err(|error| (UNWRITTEN, error.to_string()))?;
+        let lock = records
+            .lock()
+            .map_err(|error| (UNWRITTEN, error.to_string()))?;
         records.sweep();
         let (now, _) = planned()?;
-        if !now.iter().filter(|plan| plan.has_changes() || arguments.undo).eq(&plans) {
+        if !now
+            .iter()
+            .filter(|plan| plan.has_changes() || arguments.undo)
+            .eq(&plans)
+        {
             return Err((
                 UNWRITTEN,
                 "a file was changed meanwhile; nothing was written, run this again".to_owned(),
@@ -206,9 +217,17 @@ fn set_up(arguments: &Arguments) -> Result<u8, Failure> {
         }
         drop(lock);
     }
-    let files = if done == 1 { "1 file was changed." } else { &format!("{done} files were changed.") };
+    let files = if done == 1 {
+        "1 file was changed."
+    } else {
+        &format!("{done} files were changed.")
+    };
     if arguments.json {
-        let lines: Vec<&Line> = plans.iter().chain(&unchanged).flat_map(|plan| &plan.lines).collect();
+        let lines: Vec<&Line> = plans
+            .iter()
+            .chain(&unchanged)
+            .flat_map(|plan| &plan.lines)
+            .collect();
         told(&to_json(&lines))?;
     } else if done > 0 {
         told(&if arguments.undo {
@@ -229,13 +248,20 @@ fn set_up(arguments: &Arguments) -> Result<u8, Failure> {
 
 fn told(text: &str) -> Result<(), Failure> {
     let printed = print(text);
-    if printed == ExitCode::SUCCESS { Ok(()) } else { Err((FAILED, "could not print".to_owned())) }
+    if printed == ExitCode::SUCCESS {
+        Ok(())
+    } else {
+        Err((FAILED, "could not print".to_owned()))
+    }
 }
 
 /// Asks whoever sits at the terminal.
 fn asked() -> Result<bool, Failure> {
     if !io::stdin().is_terminal() || !io::stdout().is_terminal() {
-        return Err((USAGE, "this is no terminal, so nobody can be asked; add --yes".to_owned()));
+        return Err((
+            USAGE,
+            "this is no terminal, so nobody can be asked; add --yes".to_owned(),
+        ));
     }
     let mut answer = String::new();
     let asked = write!(io::stdout(), "Change this? [y/N] ")
@@ -257,15 +283,28 @@ fn plans(
 ) -> Result<(Vec<Plan>, u8), Failure> {
     let home = home()?;
     // Codex runs the servers of several threads in one process, and nothing tells them apart.
-    let usual = || Host::value_variants().iter().copied().filter(|host| *host != Host::Codex);
-    let hosts = arguments.host.map_or_else(|| usual().collect::<Vec<_>>(), |host| vec![host]);
+    let usual = || {
+        Host::value_variants()
+            .iter()
+            .copied()
+            .filter(|host| *host != Host::Codex)
+    };
+    let hosts = arguments
+        .host
+        .map_or_else(|| usual().collect::<Vec<_>>(), |host| vec![host]);
     let (mut plans, mut code, mut places) = (Vec::new(), 0, Vec::new());
     for host in hosts {
-        let files = arguments.file.as_ref().map_or_else(|| host.files(&home), |file| vec![file.clone()]);
+        let files = arguments
+            .file
+            .as_ref()
+            .map_or_else(|| host.files(&home), |file| vec![file.clone()]);
         for path in files {
             match plan(host, &path, &arguments.only, &executable.path, records) {
                 // Two hosts may share a file, by a symbolic link, too.
-                Ok(Some(plan)) if plans.iter().any(|other: &Plan| other.file.path == plan.file.path) => {}
+                Ok(Some(plan))
+                    if plans
+                        .iter()
+                        .any(|other: &Plan| other.file.path == plan.file.path) => {}
                 Ok(Some(plan)) => plans.push(plan),
                 Ok(None) => places.push(path.display().to_string()),
                 Err(why) => {
@@ -276,15 +315,24 @@ fn plans(
         }
     }
     if plans.is_empty() && code == 0 {
-        return Err((NOT_THERE, format!("no host's file is here; looked for {}", places.join(", "))));
+        return Err((
+            NOT_THERE,
+            format!("no host's file is here; looked for {}", places.join(", ")),
+        ));
     }
     Ok((plans, code))
 }
 
 fn check_names(names: &[String], plans: &[Plan]) -> Result<(), Failure> {
     let lines = || plans.iter().flat_map(|plan| &plan.lines);
-    match names.iter().find(|name| !lines().any(|line| line.server == **name || line.own == **name)) {
-        Some(name) => Err((NOT_THERE, format!("there is no server {name:?} in these files"))),
+    match names
+        .iter()
+        .find(|name| !lines().any(|line| line.server == **name || line.own == **name))
+    {
+        Some(name) => Err((
+            NOT_THERE,
+            format!("there is no server {name:?} in these files"),
+        )),
         None => Ok(()),
     }
 }
@@ -297,8 +345,11 @@ fn plan(
     executable: &str,
     records: &Records,
 ) -> Result<Option<Plan>, String> {
-    let Some(file) = HostFile::read(path).map_err(|error| error.to_string())? else { return Ok(None) };
-    let (mut edits, mut lines, mut wrapped, mut renewed) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    let Some(file) = HostFile::read(path).map_err(|error| error.to_string())? else {
+        return Ok(None);
+    };
+    let (mut edits, mut lines, mut wrapped, mut renewed) =
+        (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     let body = body(&file.text);
     let tree = tree(host, body)?;
     for Server { name, own, entry } in servers(host, tree.as_ref())? {
@@ -319,7 +370,13 @@ fn plan(
             },
             form => {
                 edits.extend(form.wrap(host, body, executable));
-                let has_made_arguments = matches!(form, Form::Command { arguments: None, .. });
+                let has_made_arguments = matches!(
+                    form,
+                    Form::Command {
+                        arguments: None,
+                        ..
+                    }
+                );
                 wrapped.push(Wrapped {
                     name: name.clone(),
                     executable: executable.to_owned(),
@@ -341,7 +398,14 @@ fn plan(
     }
     let text = with_body(&file.text, edits);
     if text == file.text {
-        return Ok(Some(Plan { host, text, file, lines, record: None, left: Vec::new() }));
+        return Ok(Some(Plan {
+            host,
+            text,
+            file,
+            lines,
+            record: None,
+            left: Vec::new(),
+        }));
     }
     if let Some(why) = file.hindrance() {
         return Err(why);
@@ -354,11 +418,16 @@ fn plan(
         }
     };
     check(host, &file.text, &text, expect)?;
-    let former = records.get(&host.to_string(), &file.path).map_err(|error| error.to_string())?;
+    let former = records
+        .get(&host.to_string(), &file.path)
+        .map_err(|error| error.to_string())?;
     // As it would be without any of us, also where somebody has edited it since.
     let (before, mut servers) = match former {
         Some(former) if former.after == file.text => (former.before, former.servers),
-        Some(former) => (undo::unwrapped(host, &file.text, &former.before, &former.servers)?, former.servers),
+        Some(former) => (
+            undo::unwrapped(host, &file.text, &former.before, &former.servers)?,
+            former.servers,
+        ),
         None => (file.text.clone(), Vec::new()),
     };
     servers.retain(|known| !wrapped.iter().any(|one| one.name == known.name));
@@ -376,7 +445,14 @@ fn plan(
         after: text.clone(),
         servers,
     };
-    Ok(Some(Plan { host, text, file, lines, record: Some(record), left: Vec::new() }))
+    Ok(Some(Plan {
+        host,
+        text,
+        file,
+        lines,
+        record: Some(record),
+        left: Vec::new(),
+    }))
 }
 
 /// The text without the mark that some editors put before it.
@@ -391,8 +467,14 @@ fn with_body(text: &str, edits: Vec<Edit>) -> String {
     mark.to_owned() + &edited(body, edits)
 }
 
-/// Whether the text says what it said, but for what is expected of each server: as its host will read it.
-fn check(host: Host, former: &str, text: &str, expect: impl Fn(&str, &mut Value)) -> Result<(), String> {
+/// Whether the text says what it said, but for what is expected of each server: as its host will
+/// read it.
+fn check(
+    host: Host,
+    former: &str,
+    text: &str,
+    expect: impl Fn(&str, &mut Value),
+) -> Result<(), String> {
     let read = |text: &str| host.all_members(body(text));
     let (mut expected, mut found) = (read(former)?, read(text)?);
     for (name, entry) in &mut expected {
@@ -408,13 +490,18 @@ fn check(host: Host, former: &str, text: &str, expect: impl Fn(&str, &mut Value)
 }
 
 impl Plan {
-    /// Does it. The record comes first, so that a kill in between leaves nothing that can't be taken back.
+    /// Does it. The record comes first, so that a kill in between leaves nothing that can't be
+    /// taken back.
     fn carry_out(&self, records: &Records, is_undo: bool) -> Result<(), String> {
         if let (false, Some(record)) = (is_undo, &self.record) {
-            records.put(record).map_err(|error| FileError::Unwritten(error).to_string())?;
+            records
+                .put(record)
+                .map_err(|error| FileError::Unwritten(error).to_string())?;
         }
         if self.has_changes() {
-            self.file.replace(&self.text).map_err(|error| error.to_string())?;
+            self.file
+                .replace(&self.text)
+                .map_err(|error| error.to_string())?;
         } else {
             self.file.sweep();
         }

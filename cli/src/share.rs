@@ -18,5 +18,9 @@ pub(super) struct Arguments {
 }
 
 pub(super) fn run(arguments: &Arguments) -> ExitCode {
-    if arguments.detached { sharer::run() } else { sharer::launch() }
+    if arguments.detached {
+        sharer::run()
+    } else {
+        sharer::launch()
+    }
 }

@@ -62,7 +62,8 @@ Examples:
     /// Print the keys that have a value, a line each
     #[command(after_help = "Example: mcp-sessiond state list --json --for $$")]
     List {
-        /// Print `key`, `version`, `bytes` of the value, and `expires_ms` where it goes by itself, as JSON
+        /// Print `key`, `version`, `bytes` of the value, and `expires_ms` where it goes by itself,
+        /// as JSON
         #[arg(long)]
         json: bool,
         #[command(flatten)]
@@ -78,13 +79,20 @@ pub(super) fn run(arguments: Arguments) -> ExitCode {
 async fn carry_out(verb: Verb) -> Result<ExitCode, u8> {
     match verb {
         Verb::Get { key, whose } => get(&whose.session(Missing::Refused).await?, &key).await,
-        Verb::Set { key, value, expires, whose } => {
+        Verb::Set {
+            key,
+            value,
+            expires,
+            whose,
+        } => {
             let value = json(&value.map_or_else(standard_input, Ok)?)?;
             set(&whose.session(Missing::Made).await?, key, value, expires).await
         }
         Verb::Remove { key, whose } => {
             let removed = whose.session(Missing::Refused).await?.remove(&key).await;
-            removed.map(|()| ExitCode::SUCCESS).map_err(|error| report(&error))
+            removed
+                .map(|()| ExitCode::SUCCESS)
+                .map_err(|error| report(&error))
         }
         Verb::List { json, whose } => list(&whose.session(Missing::Refused).await?, json).await,
     }
@@ -100,10 +108,27 @@ async fn get(session: &Session, key: &StateKey) -> Result<ExitCode, u8> {
     }
 }
 
-async fn set(session: &Session, key: StateKey, value: Json, expires: Option<u64>) -> Result<ExitCode, u8> {
-    let write = StateWrite { key, value: Some(value), expected: None, expires_ms: None };
-    let write = expires.map(Duration::from_secs).into_iter().fold(write, StateWrite::expires);
-    session.write(vec![write]).await.map(|_| ExitCode::SUCCESS).map_err(|error| report(&error))
+async fn set(
+    session: &Session,
+    key: StateKey,
+    value: Json,
+    expires: Option<u64>,
+) -> Result<ExitCode, u8> {
+    let write = StateWrite {
+        key,
+        value: Some(value),
+        expected: None,
+        expires_ms: None,
+    };
+    let write = expires
+        .map(Duration::from_secs)
+        .into_iter()
+        .fold(write, StateWrite::expires);
+    session
+        .write(vec![write])
+        .await
+        .map(|_| ExitCode::SUCCESS)
+        .map_err(|error| report(&error))
 }
 
 #[derive(Serialize)]
@@ -117,15 +142,32 @@ struct Shown<'a> {
 
 impl<'a> From<&'a StateKeyInfo> for Shown<'a> {
     fn from(info: &'a StateKeyInfo) -> Self {
-        let StateKeyInfo { key, version, bytes, expires_ms } = info;
-        Self { key: key.as_str(), version: version.0, bytes: *bytes, expires_ms: *expires_ms }
+        let StateKeyInfo {
+            key,
+            version,
+            bytes,
+            expires_ms,
+        } = info;
+        Self {
+            key: key.as_str(),
+            version: version.0,
+            bytes: *bytes,
+            expires_ms: *expires_ms,
+        }
     }
 }
 
 async fn list(session: &Session, as_json: bool) -> Result<ExitCode, u8> {
     let keys = session.keys().await.map_err(|error| report(&error))?;
     if as_json {
-        return Ok(print(&to_json(&keys.iter().map(Shown::from).collect::<Vec<_>>())));
+        return Ok(print(&to_json(
+            &keys.iter().map(Shown::from).collect::<Vec<_>>(),
+        )));
     }
-    Ok(print(&keys.iter().map(|info| format!("{}\n", info.key)).collect::<String>()))
+    Ok(print(
+        &keys
+            .iter()
+            .map(|info| format!("{}\n", info.key))
+            .collect::<String>(),
+    ))
 }

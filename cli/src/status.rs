@@ -63,7 +63,12 @@ pub(super) fn run(arguments: &Arguments) -> ExitCode {
 fn show(arguments: &Arguments, listing: &Listing) -> ExitCode {
     let trouble = listing.trouble();
     let printed = print(&if arguments.json {
-        let Kept { servers, lost, failure, .. } = &listing.kept;
+        let Kept {
+            servers,
+            lost,
+            failure,
+            ..
+        } = &listing.kept;
         let why = failure.as_ref().map(ToString::to_string);
         let daemon = serde_json::json!({"answers": why.is_none(), "why": why});
         let Others { upstreams, unkept } = &listing.others;

@@ -16,8 +16,8 @@ use super::kept::{Kept, PATIENCE, Server};
 use super::select::Selection;
 use super::{FAILED, by_hand, complain, print, waiting};
 
-/// How long a server may take to end. With `backends.stop_wait_ms` as it is by default a keeper that does not end by itself is
-/// killed before that, where there is a daemon.
+/// How long a server may take to end. With `backends.stop_wait_ms` as it is by default a keeper
+/// that does not end by itself is killed before that, where there is a daemon.
 const END: Duration = Duration::from_secs(10);
 
 /// The pause before it is looked again.
@@ -73,7 +73,9 @@ async fn stop(kept: &Kept, servers: &[&Server]) -> u8 {
 /// # Errors
 /// A sentence, where it is not.
 pub(super) async fn one(kept: &Kept, server: &Server) -> Result<String, String> {
-    let keeper = end(kept, server).await.map_err(|failure| failure.to_string())?;
+    let keeper = end(kept, server)
+        .await
+        .map_err(|failure| failure.to_string())?;
     ended(server, keeper, Instant::now() + END).await
 }
 
@@ -99,8 +101,12 @@ async fn end(kept: &Kept, server: &Server) -> Result<Option<Pinned>, Failure> {
     let socket = paths::keeper_socket(kept.directory.path(), server.keeper);
     // The kernel says who listens; one that ends has closed its socket.
     let listens = keeper_of(&socket).ok();
-    if let (Some(connection), Some(session), true) = (&kept.connection, &server.session, server.known) {
-        let keeper = listens.clone().or_else(|| Pinned::open(server.keeper_pid?).ok());
+    if let (Some(connection), Some(session), true) =
+        (&kept.connection, &server.session, server.known)
+    {
+        let keeper = listens
+            .clone()
+            .or_else(|| Pinned::open(server.keeper_pid?).ok());
         let request = StopRequest {
             session: session.clone(),
             service: server.service.clone(),

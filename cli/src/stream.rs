@@ -73,33 +73,62 @@ pub(super) fn run(arguments: Arguments) -> ExitCode {
 /// Where something is wrong, that was said, and this is the exit code.
 async fn carry_out(verb: Verb) -> Result<(), u8> {
     match verb {
-        Verb::Append { stream, close, whose } => {
+        Verb::Append {
+            stream,
+            close,
+            whose,
+        } => {
             let messages = standard_input()?;
             let messages = messages.lines().filter(|line| !line.trim().is_empty());
-            let messages = messages.map(|line| json(line).map(Some)).collect::<Result<Vec<_>, u8>>()?;
-            append(&whose.session(Missing::Made).await?, stream, messages, close).await
+            let messages = messages
+                .map(|line| json(line).map(Some))
+                .collect::<Result<Vec<_>, u8>>()?;
+            append(
+                &whose.session(Missing::Made).await?,
+                stream,
+                messages,
+                close,
+            )
+            .await
         }
         Verb::Replay(reading) => reading.print(false).await,
         Verb::Tail(reading) => reading.print(true).await,
     }
 }
 
-async fn append(session: &Session, id: StreamId, messages: Vec<Option<Json>>, close: bool) -> Result<(), u8> {
+async fn append(
+    session: &Session,
+    id: StreamId,
+    messages: Vec<Option<Json>>,
+    close: bool,
+) -> Result<(), u8> {
     let is_standalone = id.as_str() == StreamId::STANDALONE;
     let stream = if is_standalone {
         session.standalone()
     } else {
-        session.open_stream(&id, None).await.map_err(|error| report(&error))?
+        session
+            .open_stream(&id, None)
+            .await
+            .map_err(|error| report(&error))?
     };
     let parts = messages.chunks(BATCH);
     let last = parts.len().checked_sub(1).filter(|_| close);
     for (at, part) in parts.enumerate() {
         let appended = match last == Some(at) {
-            true => stream.append_and_close_as(RequestId::mint(), part.to_vec()).await,
+            true => {
+                stream
+                    .append_and_close_as(RequestId::mint(), part.to_vec())
+                    .await
+            }
             false => stream.append_all(part.to_vec()).await,
         };
         let appended = appended.map_err(|error| report(&error))?;
-        shown(&appended.iter().map(|event| format!("{}\n", event.id.0)).collect::<String>())?;
+        shown(
+            &appended
+                .iter()
+                .map(|event| format!("{}\n", event.id.0))
+                .collect::<String>(),
+        )?;
     }
     if close && last.is_none() {
         stream.close().await.map_err(|error| report(&error))?;
@@ -116,14 +145,20 @@ impl Reading {
             None => Cursor::Stream(self.stream),
         };
         loop {
-            let page = session.replay(&after).await.map_err(|error| report(&error))?;
+            let page = session
+                .replay(&after)
+                .await
+                .map_err(|error| report(&error))?;
             let (is_last, ended) = (!page.more, !page.ended.is_empty());
             after = said(page, after)?;
             if is_last && (ended || !follows) {
                 return Ok(());
             }
             if is_last {
-                let page = session.wait(&[after.clone()], WAIT).await.map_err(|error| report(&error))?;
+                let page = session
+                    .wait(&[after.clone()], WAIT)
+                    .await
+                    .map_err(|error| report(&error))?;
                 let ended = !page.ended.is_empty();
                 after = said(page, after)?;
                 if ended {
@@ -137,16 +172,26 @@ impl Reading {
 /// Prints a page. Returns where the next one begins.
 fn said(page: Replayed, after: Cursor) -> Result<Cursor, u8> {
     for gap in &page.gaps {
-        complain(format_args!("{} events are missing: they were pruned", gap.last + 1 - gap.first));
+        complain(format_args!(
+            "{} events are missing: they were pruned",
+            gap.last + 1 - gap.first
+        ));
     }
     // No string of JSON has a line break in it.
     let line = |text: &str| text.replace(['\r', '\n'], " ");
-    let lines = page.events.iter().map(|event| format!("{}\t{}\n", event.id.0, line(event.message.as_str())));
+    let lines = page
+        .events
+        .iter()
+        .map(|event| format!("{}\t{}\n", event.id.0, line(event.message.as_str())));
     shown(&lines.collect::<String>())?;
     Ok(page.next.into_iter().next().unwrap_or(after))
 }
 
 /// Prints to standard output. Where that fails, it was said, and this is the exit code.
 fn shown(text: &str) -> Result<(), u8> {
-    if print(text) == ExitCode::SUCCESS { Ok(()) } else { Err(REFUSED) }
+    if print(text) == ExitCode::SUCCESS {
+        Ok(())
+    } else {
+        Err(REFUSED)
+    }
 }

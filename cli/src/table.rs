@@ -15,10 +15,16 @@ pub(super) const DOUBTFUL: Style = AnsiColor::Yellow.on_default();
 
 /// The lines of a table, its heading first. Cells may be painted. No column is wrapped.
 pub(super) fn render(heading: &[&str], rows: impl IntoIterator<Item = Vec<String>>) -> String {
-    fitted(heading, &rows.into_iter().collect::<Vec<_>>(), None, |_, cell| cell.to_owned())
+    fitted(
+        heading,
+        &rows.into_iter().collect::<Vec<_>>(),
+        None,
+        |_, cell| cell.to_owned(),
+    )
 }
 
-/// The same, or a block of lines for each row where the table is wider than the terminal. What reads a pipe gets the table.
+/// The same, or a block of lines for each row where the table is wider than the terminal. What
+/// reads a pipe gets the table.
 pub(super) fn listing(heading: &[&str], rows: impl IntoIterator<Item = Vec<String>>) -> String {
     within(heading, &rows.into_iter().collect::<Vec<_>>(), columns())
 }
@@ -34,18 +40,29 @@ fn within(heading: &[&str], rows: &[Vec<String>], columns: Option<usize>) -> Str
     if columns.is_none_or(|columns| widest <= columns) {
         return table;
     }
-    let names = heading.iter().map(|name| name.len()).max().unwrap_or_default();
+    let names = heading
+        .iter()
+        .map(|name| name.len())
+        .max()
+        .unwrap_or_default();
     let line = |(name, cell): (&&str, &String)| {
         let gap = " ".repeat(names - name.len() + 2);
         format!("{}{gap}{cell}\n", paint(HEADING, &name.to_uppercase()))
     };
-    let block =
-        |row: &Vec<String>| heading.iter().zip(row).filter(|(_, cell)| *cell != "-").map(line).collect();
+    let block = |row: &Vec<String>| {
+        heading
+            .iter()
+            .zip(row)
+            .filter(|(_, cell)| *cell != "-")
+            .map(line)
+            .collect()
+    };
     rows.iter().map(block).collect::<Vec<String>>().join("\n")
 }
 
-/// The same within so many columns: the first cells of a row are shortened, in their middle, where that is too much. There may be
-/// more cells than headings; those are left out. `style` paints a cell that has its final length.
+/// The same within so many columns: the first cells of a row are shortened, in their middle, where
+/// that is too much. There may be more cells than headings; those are left out. `style` paints a
+/// cell that has its final length.
 pub(super) fn fitted(
     heading: &[&str],
     rows: &[Vec<String>],
@@ -55,7 +72,11 @@ pub(super) fn fitted(
     let mut text = String::new();
     for (number, cells) in laid_out(heading, rows, width).into_iter().enumerate() {
         for (at, Cell { text: cell, behind }) in cells.iter().enumerate() {
-            text += &if number == 0 { paint(HEADING, cell) } else { style(at, cell) };
+            text += &if number == 0 {
+                paint(HEADING, cell)
+            } else {
+                style(at, cell)
+            };
             text += &" ".repeat(*behind);
         }
         text += "\n";
@@ -71,7 +92,11 @@ pub(super) struct Cell {
 }
 
 /// The cells of the lines that [`fitted`] makes, those of the heading first.
-pub(super) fn laid_out(heading: &[&str], rows: &[Vec<String>], width: Option<usize>) -> Vec<Vec<Cell>> {
+pub(super) fn laid_out(
+    heading: &[&str],
+    rows: &[Vec<String>],
+    width: Option<usize>,
+) -> Vec<Vec<Cell>> {
     const GAP: usize = 2;
     /// How many cells can be shortened, and to what.
     const ELASTIC: [usize; 2] = [16, 10];
@@ -93,13 +118,20 @@ pub(super) fn laid_out(heading: &[&str], rows: &[Vec<String>], width: Option<usi
         let last = widths.len().min(cells.len()).saturating_sub(1);
         let cell = |(at, (cell, width)): (usize, (&String, &usize))| {
             let text = shortened(cell, *width);
-            let behind = if at < last { width - length(&text) + GAP } else { 0 };
+            let behind = if at < last {
+                width - length(&text) + GAP
+            } else {
+                0
+            };
             Cell { text, behind }
         };
         cells.iter().zip(&widths).enumerate().map(cell).collect()
     };
     let names: Vec<String> = heading.iter().map(|name| name.to_uppercase()).collect();
-    std::iter::once(&names).chain(rows).map(|row| line(row)).collect()
+    std::iter::once(&names)
+        .chain(rows)
+        .map(|row| line(row))
+        .collect()
 }
 
 /// How many characters of a text are seen.
@@ -107,8 +139,8 @@ fn length(text: &str) -> usize {
     strip_str(text).map(|part| part.chars().count()).sum()
 }
 
-/// A text of at most so many characters, without its middle where it has more. A short last word is kept, such as a pid; else a
-/// short first one, and the end of what is behind it.
+/// A text of at most so many characters, without its middle where it has more. A short last word is
+/// kept, such as a pid; else a short first one, and the end of what is behind it.
 pub(super) fn shortened(text: &str, most: usize) -> String {
     if length(text) <= most {
         return text.to_owned();
@@ -116,7 +148,12 @@ pub(super) fn shortened(text: &str, most: usize) -> String {
     let letters: Vec<char> = text.chars().collect();
     let kept = most.saturating_sub(1);
     let first = letters.iter().take_while(|letter| **letter != ' ').count() + 1;
-    let last = letters.iter().rev().take_while(|letter| **letter != ' ').count() + 1;
+    let last = letters
+        .iter()
+        .rev()
+        .take_while(|letter| **letter != ' ')
+        .count()
+        + 1;
     let tail = if last + 3 <= kept {
         last
     } else if first + 6 <= kept {
@@ -125,12 +162,19 @@ pub(super) fn shortened(text: &str, most: usize) -> String {
         kept / 2
     };
     let head = kept - tail;
-    letters[..head].iter().chain(['…'].iter()).chain(&letters[letters.len() - tail..]).collect()
+    letters[..head]
+        .iter()
+        .chain(['…'].iter())
+        .chain(&letters[letters.len() - tail..])
+        .collect()
 }
 
-/// Words in lines of so many columns, those behind the first indented. A word that is longer has a line of its own.
+/// Words in lines of so many columns, those behind the first indented. A word that is longer has a
+/// line of its own.
 pub(super) fn wrapped(text: &str, width: Option<usize>) -> String {
-    let Some(width) = width else { return format!("{text}\n") };
+    let Some(width) = width else {
+        return format!("{text}\n");
+    };
     let mut lines = String::new();
     let mut line = String::new();
     for word in text.split_whitespace() {
@@ -147,9 +191,12 @@ pub(super) fn wrapped(text: &str, width: Option<usize>) -> String {
     lines + &line + "\n"
 }
 
-/// Lines within so many columns: what is too long goes on below, behind the indentation of its line.
+/// Lines within so many columns: what is too long goes on below, behind the indentation of its
+/// line.
 pub(super) fn lines_within(text: &str, width: Option<usize>) -> String {
-    let Some(width) = width else { return text.to_owned() };
+    let Some(width) = width else {
+        return text.to_owned();
+    };
     let mut lines = String::new();
     for line in text.lines() {
         if line.chars().count() <= width {
@@ -195,7 +242,13 @@ pub(super) fn bytes(bytes: u64) -> String {
 
 /// What somebody else wrote, so that it can do nothing to a terminal.
 pub(super) fn shown(text: &str) -> String {
-    let harmless = |letter: char| if letter.is_control() && letter != '\t' { '\u{fffd}' } else { letter };
+    let harmless = |letter: char| {
+        if letter.is_control() && letter != '\t' {
+            '\u{fffd}'
+        } else {
+            letter
+        }
+    };
     text.chars().map(harmless).collect()
 }
 
@@ -205,9 +258,13 @@ mod tests {
 
     #[test]
     fn a_table_keeps_within_its_columns() {
-        let row =
-            |first: &str, second: &str| vec![first.into(), second.into(), "third".into(), "more".into()];
-        let rows = [row(&"é".repeat(40), "second 4711"), row("short", &"x".repeat(30))];
+        let row = |first: &str, second: &str| {
+            vec![first.into(), second.into(), "third".into(), "more".into()]
+        };
+        let rows = [
+            row(&"é".repeat(40), "second 4711"),
+            row("short", &"x".repeat(30)),
+        ];
         let plain = |_: usize, cell: &str| cell.to_owned();
         for width in [39, 40, 60, 100] {
             let text = strip_str(&fitted(&["a", "b", "c"], &rows, Some(width), plain)).to_string();
@@ -216,7 +273,10 @@ mod tests {
             assert!(text.lines().all(|line| !line.ends_with(' ')), "{text}");
         }
         let whole = fitted(&["a", "b", "c", "d"], &rows, None, plain);
-        assert!(whole.contains(&"é".repeat(40)) && whole.contains("more"), "{whole}");
+        assert!(
+            whole.contains(&"é".repeat(40)) && whole.contains("more"),
+            "{whole}"
+        );
         assert_eq!(shortened("npx @playwright/mcp", 16), "npx …ywright/mcp");
         assert_eq!(shortened("containerd-like-name", 11), "conta…-name");
         assert_eq!(shortened("claude-desktop 4711", 14), "claude-d… 4711");
@@ -225,26 +285,40 @@ mod tests {
 
     #[test]
     fn a_table_that_is_too_wide_is_a_block_for_each_row() {
-        let rows =
-            [["one", "-", "long"].map(String::from).to_vec(), ["two", "b", "-"].map(String::from).to_vec()];
+        let rows = [
+            ["one", "-", "long"].map(String::from).to_vec(),
+            ["two", "b", "-"].map(String::from).to_vec(),
+        ];
         let shown = |columns| strip_str(&within(&["a", "bc", "d"], &rows, columns)).to_string();
         assert_eq!(shown(Some(13)), "A    BC  D\none  -   long\ntwo  b   -\n");
-        assert_eq!((shown(None), shown(Some(100))), (shown(Some(13)), shown(Some(13))));
+        assert_eq!(
+            (shown(None), shown(Some(100))),
+            (shown(Some(13)), shown(Some(13)))
+        );
         assert_eq!(shown(Some(12)), "A   one\nD   long\n\nA   two\nBC  b\n");
     }
 
     #[test]
     fn what_is_painted_is_aligned_as_it_is_seen() {
-        let rows = [vec![paint(BAD, "ill"), "x".into()], vec!["healthy".into(), "y".into()]];
+        let rows = [
+            vec![paint(BAD, "ill"), "x".into()],
+            vec!["healthy".into(), "y".into()],
+        ];
         let text = strip_str(&render(&["state", "n"], rows)).to_string();
         assert_eq!(text, "STATE    N\nill      x\nhealthy  y\n");
     }
 
     #[test]
     fn words_are_wrapped_between_them() {
-        assert_eq!(wrapped("one two  three four", Some(9)), "one two\n  three\n  four\n");
+        assert_eq!(
+            wrapped("one two  three four", Some(9)),
+            "one two\n  three\n  four\n"
+        );
         assert_eq!(wrapped("one two", None), "one two\n");
-        assert_eq!(wrapped("incomprehensible words", Some(5)), "incomprehensible\n  words\n");
+        assert_eq!(
+            wrapped("incomprehensible words", Some(5)),
+            "incomprehensible\n  words\n"
+        );
     }
 
     #[test]
@@ -252,7 +326,10 @@ mod tests {
         let text = "a: one  two\n  + three four five\n";
         assert_eq!(lines_within(text, None), text);
         assert_eq!(lines_within(text, Some(19)), text);
-        assert_eq!(lines_within(text, Some(14)), "a: one  two\n  + three four\n    five\n");
+        assert_eq!(
+            lines_within(text, Some(14)),
+            "a: one  two\n  + three four\n    five\n"
+        );
     }
 
     #[test]

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand};
 use mcp_sessiond_client::{
-    InputKey, Json, Session, SessionError, Task, TaskAnswer, TaskAsk, TaskId, TaskStatus, TaskUpdate,
-    TaskView,
+    InputKey, Json, Session, SessionError, Task, TaskAnswer, TaskAsk, TaskId, TaskStatus,
+    TaskUpdate, TaskView,
 };
 
 use super::whose::{Missing, Whose, json, report, speak_for, standard_input};
@@ -132,7 +132,11 @@ async fn carry_out(verb: Verb) -> Result<ExitCode, u8> {
         }
         Verb::Answer { one, key, response } => {
             let response = json(&response.map_or_else(standard_input, Ok)?)?;
-            change(one, TaskUpdate::default().answer(TaskAnswer { key, response })).await
+            change(
+                one,
+                TaskUpdate::default().answer(TaskAnswer { key, response }),
+            )
+            .await
         }
         Verb::Cancel(one) => said(one.task().await?.cancel().await).map(|_| ExitCode::SUCCESS),
     }
@@ -162,14 +166,22 @@ async fn wait(task: &Task) -> Result<ExitCode, u8> {
 async fn list(session: &Session, as_json: bool) -> Result<ExitCode, u8> {
     let tasks = said(session.tasks().await)?;
     if as_json {
-        return Ok(print(&to_json(&tasks.iter().map(shown::Shown::from).collect::<Vec<_>>())));
+        return Ok(print(&to_json(
+            &tasks.iter().map(shown::Shown::from).collect::<Vec<_>>(),
+        )));
     }
     let line = |task: &TaskView| format!("{}\t{}\n", task.task, task.status.name());
     Ok(print(&tasks.iter().map(line).collect::<String>()))
 }
 
 async fn ask(task: &Task, key: InputKey, request: Json) -> Result<ExitCode, u8> {
-    let mut view = said(task.update(TaskUpdate::default().ask(TaskAsk { key: key.clone(), request })).await)?;
+    let mut view = said(
+        task.update(TaskUpdate::default().ask(TaskAsk {
+            key: key.clone(),
+            request,
+        }))
+        .await,
+    )?;
     loop {
         if view.status.is_final() {
             complain("the task has ended before its client has answered");

@@ -9,7 +9,9 @@ pub(super) fn in_ms(time: Duration) -> u64 {
 
 /// A number and its unit.
 pub(super) fn time(text: &str) -> Result<Duration, String> {
-    let end = text.find(|letter: char| !letter.is_ascii_digit()).unwrap_or(text.len());
+    let end = text
+        .find(|letter: char| !letter.is_ascii_digit())
+        .unwrap_or(text.len());
     let unit_ms = match &text[end..] {
         "ms" => 1,
         "s" => 1_000,
@@ -18,8 +20,13 @@ pub(super) fn time(text: &str) -> Result<Duration, String> {
         "d" => 24 * 3_600_000,
         _ => return Err("a number with ms, s, m, h or d behind it, as `30m`".into()),
     };
-    let number: u64 = text[..end].parse().map_err(|_| "a number comes first, as `30m`".to_owned())?;
-    number.checked_mul(unit_ms).map(Duration::from_millis).ok_or_else(|| "less than that".into())
+    let number: u64 = text[..end]
+        .parse()
+        .map_err(|_| "a number comes first, as `30m`".to_owned())?;
+    number
+        .checked_mul(unit_ms)
+        .map(Duration::from_millis)
+        .ok_or_else(|| "less than that".into())
 }
 
 #[cfg(test)]
@@ -28,12 +35,25 @@ mod tests {
 
     #[test]
     fn times() {
-        for (text, ms) in
-            [("0ms", 0), ("5s", 5_000), ("30m", 1_800_000), ("2h", 7_200_000), ("7d", 604_800_000)]
-        {
+        for (text, ms) in [
+            ("0ms", 0),
+            ("5s", 5_000),
+            ("30m", 1_800_000),
+            ("2h", 7_200_000),
+            ("7d", 604_800_000),
+        ] {
             assert_eq!(time(text), Ok(Duration::from_millis(ms)), "{text}");
         }
-        for text in ["", "5", "m", "-1s", "1.5h", "5 s", "99999999999999999999s", "999999999999999999d"] {
+        for text in [
+            "",
+            "5",
+            "m",
+            "-1s",
+            "1.5h",
+            "5 s",
+            "99999999999999999999s",
+            "999999999999999999d",
+        ] {
             assert!(time(text).is_err(), "{text}");
         }
     }

@@ -74,7 +74,10 @@ async fn load(options: Options) -> u8 {
         return disabled(&sessiond).map_or(NOTHING, |reason| tell(&reason));
     };
     let mut output = std::io::stdout().lock();
-    match output.write_all(token.expose()).and_then(|()| output.flush()) {
+    match output
+        .write_all(token.expose())
+        .and_then(|()| output.flush())
+    {
         Ok(()) => 0,
         Err(error) => {
             complain(format_args!("standard output: {error}"));
@@ -86,7 +89,11 @@ async fn load(options: Options) -> u8 {
 async fn store(options: Options) -> u8 {
     let mut bytes = Zeroizing::new(Vec::new());
     // One byte more than fits, so that too much is told from just enough.
-    if let Err(error) = std::io::stdin().lock().take(TOKEN_MAX as u64 + 1).read_to_end(&mut bytes) {
+    if let Err(error) = std::io::stdin()
+        .lock()
+        .take(TOKEN_MAX as u64 + 1)
+        .read_to_end(&mut bytes)
+    {
         complain(format_args!("standard input: {error}"));
         return REFUSED;
     }

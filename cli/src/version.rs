@@ -16,16 +16,26 @@ pub(super) async fn of(binary: &Path) -> Option<String> {
         return Some(OURS.to_owned());
     }
     let mut command = tokio::process::Command::new(binary);
-    command.arg("--version").stdin(Stdio::null()).stderr(Stdio::null()).kill_on_drop(true);
-    let said = tokio::time::timeout(WAIT, command.output()).await.ok()?.ok()?;
+    command
+        .arg("--version")
+        .stdin(Stdio::null())
+        .stderr(Stdio::null())
+        .kill_on_drop(true);
+    let said = tokio::time::timeout(WAIT, command.output())
+        .await
+        .ok()?
+        .ok()?;
     let said = String::from_utf8(said.stdout).ok()?;
-    said.trim().strip_prefix("mcp-sessiond ").map(ToOwned::to_owned)
+    said.trim()
+        .strip_prefix("mcp-sessiond ")
+        .map(ToOwned::to_owned)
 }
 
 /// Whether it can be run.
 pub(super) fn is_program(path: &Path) -> bool {
     use std::os::unix::fs::PermissionsExt as _;
-    path.metadata().is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
+    path.metadata()
+        .is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
 }
 
 fn is_this(binary: &Path) -> bool {

@@ -8,7 +8,8 @@ use std::time::Duration;
 /// For how long nobody wonders what is going on.
 const SHORT: Duration = Duration::from_secs(1);
 
-/// Waits. When it takes longer than a second, and standard error is a terminal, a line says what is waited for.
+/// Waits. When it takes longer than a second, and standard error is a terminal, a line says what is
+/// waited for.
 pub(super) async fn until<T>(what: impl Display, work: impl Future<Output = T>) -> T {
     let mut work = pin!(work);
     if io::stderr().is_terminal() {

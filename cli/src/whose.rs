@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use clap::Args;
 use mcp_sessiond_client::{
-    ClientName, CreateOptions, Error, Json, Options, Reason, ServiceName, Session, SessionError, SessionId,
-    SessionStatus, Sessiond, Sessions, Status,
+    ClientName, CreateOptions, Error, Json, Options, Reason, ServiceName, Session, SessionError,
+    SessionId, SessionStatus, Sessiond, Sessions, Status,
 };
 use mcp_sessiond_process as process;
 
@@ -16,7 +16,8 @@ use super::{DISABLED, NOT_THERE, REFUSED, block_on, client_lines, complain};
 
 #[derive(Debug, Args)]
 pub(super) struct Who {
-    /// The instance: this command's caller, or a launcher or shell script above that. By default the caller
+    /// The instance: this command's caller, or a launcher or shell script above that. By default
+    /// the caller
     #[arg(long = "for", value_name = "PID")]
     instance: Option<u32>,
     /// What the host calls itself: `clientInfo.name` of its first message
@@ -39,7 +40,10 @@ impl Who {
                 "the caller is a shell ({shell}); say `--for $$`, since inside $( ) it is a subshell that is about to die"
             ));
         }
-        let options = self.claiming.options().instance(self.instance.unwrap_or(caller));
+        let options = self
+            .claiming
+            .options()
+            .instance(self.instance.unwrap_or(caller));
         self.client.into_iter().fold(options, Options::client)
     }
 }
@@ -50,10 +54,20 @@ const INPUT_MAX: u64 = 4 * 1024 * 1024;
 #[derive(Debug, Args)]
 pub(super) struct Whose {
     /// A session of this service, in place of the caller's own
-    #[arg(long, value_name = "NAME", requires = "session", conflicts_with = "instance")]
+    #[arg(
+        long,
+        value_name = "NAME",
+        requires = "session",
+        conflicts_with = "instance"
+    )]
     service: Option<ServiceName>,
     /// The id of the service's session
-    #[arg(long, value_name = "ID", requires = "service", allow_hyphen_values = true)]
+    #[arg(
+        long,
+        value_name = "ID",
+        requires = "service",
+        allow_hyphen_values = true
+    )]
     session: Option<SessionId>,
     #[command(flatten)]
     who: Who,
@@ -71,19 +85,30 @@ pub(super) enum Missing {
 impl Whose {
     /// The session. Where there is none, that was said, and this is the exit code.
     pub(super) async fn session(self, missing: Missing) -> Result<Session, u8> {
-        let Self { service, session, who } = self;
+        let Self {
+            service,
+            session,
+            who,
+        } = self;
         let (Some(service), Some(id)) = (service, session) else {
             let sessiond = Sessiond::init(who.options());
             let session = sessiond.session().await;
-            return session.ok_or_else(|| disabled(&sessiond).map_or(DISABLED, |reason| tell(&reason)));
+            return session
+                .ok_or_else(|| disabled(&sessiond).map_or(DISABLED, |reason| tell(&reason)));
         };
         let sessions = Sessions::of_service(service, who.claiming.options());
         let opened = match sessions.open(&id).await {
-            Err(error) if missing == Missing::Made && error.refusal() == Some(&Error::UnknownSession) => {
-                let options = CreateOptions::default().id(id.clone()).status(SessionStatus::Ready);
+            Err(error)
+                if missing == Missing::Made && error.refusal() == Some(&Error::UnknownSession) =>
+            {
+                let options = CreateOptions::default()
+                    .id(id.clone())
+                    .status(SessionStatus::Ready);
                 match sessions.create(options).await {
                     // Another process has made it just now.
-                    Err(error) if error.refusal() == Some(&Error::AlreadyExists) => sessions.open(&id).await,
+                    Err(error) if error.refusal() == Some(&Error::AlreadyExists) => {
+                        sessions.open(&id).await
+                    }
                     made => made,
                 }
             }
@@ -93,8 +118,8 @@ impl Whose {
     }
 }
 
-/// Carries out a command that speaks for a server, whose contents never reach a core file. Where something is wrong, that was said, and is
-/// the exit code.
+/// Carries out a command that speaks for a server, whose contents never reach a core file. Where
+/// something is wrong, that was said, and is the exit code.
 pub(super) fn speak_for(work: impl Future<Output = Result<ExitCode, u8>>) -> ExitCode {
     client_lines::show();
     process::core_files::never_dump();
@@ -127,7 +152,9 @@ pub(super) fn report(error: &SessionError) -> u8 {
 /// Takes a text for JSON. Where it is none, that was said, and this is the exit code.
 pub(super) fn json(text: &str) -> Result<Json, u8> {
     Json::new(text.trim()).map_err(|error| {
-        complain(format_args!("{error}. A text is written with quotes: '\"text\"'"));
+        complain(format_args!(
+            "{error}. A text is written with quotes: '\"text\"'"
+        ));
         REFUSED
     })
 }
@@ -135,10 +162,15 @@ pub(super) fn json(text: &str) -> Result<Json, u8> {
 /// Reads all of standard input. Where that fails, it was said, and this is the exit code.
 pub(super) fn standard_input() -> Result<String, u8> {
     let mut text = String::new();
-    let read = io::stdin().lock().take(INPUT_MAX + 1).read_to_string(&mut text);
+    let read = io::stdin()
+        .lock()
+        .take(INPUT_MAX + 1)
+        .read_to_string(&mut text);
     match read {
         Ok(bytes) if bytes as u64 > INPUT_MAX => {
-            complain(format_args!("standard input has more than {INPUT_MAX} bytes"));
+            complain(format_args!(
+                "standard input has more than {INPUT_MAX} bytes"
+            ));
         }
         Ok(_) => return Ok(text),
         Err(error) => complain(format_args!("standard input: {error}")),

@@ -59,10 +59,12 @@ pub(super) struct Arguments {
     /// Start a fresh server, and end the previous one
     #[arg(long)]
     fresh: bool,
-    /// Keep the server for you, and not for the host: any host that uses this name finds it, also after a restart
+    /// Keep the server for you, and not for the host: any host that uses this name finds it, also
+    /// after a restart
     #[arg(long, value_name = "NAME", conflicts_with_all = ["label", "entry", "siblings"])]
     name: Option<Label>,
-    /// Take the server of that name from the process that has it; if another command line has started it, end it
+    /// Take the server of that name from the process that has it; if another command line has
+    /// started it, end it
     #[arg(long, requires = "name")]
     take: bool,
     /// Start the server at its first call: until then answer for it by what it has said last
@@ -74,19 +76,24 @@ pub(super) struct Arguments {
     /// All servers of servers.json, as one
     #[arg(long, conflicts_with_all = ["name", "command"])]
     all: bool,
-    /// With --all: let through only what is listed by such a name; `*` stands for any text, `?` for one character. Repeatable
+    /// With --all: let through only what is listed by such a name; `*` stands for any text, `?` for
+    /// one character. Repeatable
     #[arg(long, value_name = "GLOB", requires = "all")]
     only: Vec<Glob>,
     /// With --all: let through nothing that is listed by such a name. Repeatable
     #[arg(long, value_name = "GLOB", requires = "all")]
     without: Vec<Glob>,
-    /// With a URL: send this header with each request, as `NAME: VALUE`; in the value `${env:NAME}`, `${file:PATH}` and
-    /// `${keyring:SERVICE/ACCOUNT}` are looked up. Repeatable
+    /// With a URL: send this header with each request, as `NAME: VALUE`; in the value
+    /// `${env:NAME}`, `${file:PATH}` and `${keyring:SERVICE/ACCOUNT}` are looked up. Repeatable
     #[arg(long = "header", value_name = "HEADER")]
     headers: Vec<String>,
-    /// The server's command and its arguments; `--` before it may be left out. `@NAME`: the server NAME of servers.json. A URL: the server
-    /// that answers there
-    #[arg(trailing_var_arg = true, required_unless_present = "all", value_name = "CMD")]
+    /// The server's command and its arguments; `--` before it may be left out. `@NAME`: the server
+    /// NAME of servers.json. A URL: the server that answers there
+    #[arg(
+        trailing_var_arg = true,
+        required_unless_present = "all",
+        value_name = "CMD"
+    )]
     command: Vec<OsString>,
 }
 
@@ -99,9 +106,16 @@ pub(super) fn run(arguments: Arguments) -> ExitCode {
         return ExitCode::from(64);
     }
     if arguments.all {
-        let claim = ClaimRequest { fresh: arguments.fresh, ..arguments.claiming.claim() };
+        let claim = ClaimRequest {
+            fresh: arguments.fresh,
+            ..arguments.claiming.claim()
+        };
         let only = (!arguments.only.is_empty()).then_some(arguments.only);
-        let filter = Filter { server: None, only, without: arguments.without };
+        let filter = Filter {
+            server: None,
+            only,
+            without: arguments.without,
+        };
         return all::run(&arguments.claiming.options(), claim, filter, arguments.lazy);
     }
     if let Some(code) = url::run(&arguments) {
@@ -113,31 +127,67 @@ pub(super) fn run(arguments: Arguments) -> ExitCode {
             // What the user has named is one host's at a time.
             [_] if arguments.name.is_none() => match servers::shared(name, &config) {
                 Ok(Some((shared, looking))) => {
-                    let claim = ClaimRequest { fresh: arguments.fresh, ..arguments.claiming.claim() };
-                    return place::run(arguments.claiming.options(), claim, shared, looking, waits(&config));
+                    let claim = ClaimRequest {
+                        fresh: arguments.fresh,
+                        ..arguments.claiming.claim()
+                    };
+                    return place::run(
+                        arguments.claiming.options(),
+                        claim,
+                        shared,
+                        looking,
+                        waits(&config),
+                    );
                 }
-                Ok(None) => {
-                    servers::become_wrap_of(name, &options(&arguments, name), may_be_lazy(&arguments))
-                }
+                Ok(None) => servers::become_wrap_of(
+                    name,
+                    &options(&arguments, name),
+                    may_be_lazy(&arguments),
+                ),
                 Err(error) => error,
             },
-            [_] => servers::become_wrap_of(name, &options(&arguments, name), may_be_lazy(&arguments)),
+            [_] => {
+                servers::become_wrap_of(name, &options(&arguments, name), may_be_lazy(&arguments))
+            }
             _ => {
-                complain(format_args!("the arguments of @{name} are in servers.json; none may follow it"));
+                complain(format_args!(
+                    "the arguments of @{name} are in servers.json; none may follow it"
+                ));
                 return ExitCode::from(64);
             }
         };
         complain(&error);
         return ExitCode::from(error.code());
     }
-    let program = Program { title: arguments.name.clone(), ..program(arguments.command) };
-    let named = arguments.name.map(|name| Named { name, command: program.digest(), take: arguments.take });
-    let claim = ClaimRequest { fresh: arguments.fresh, named, ..arguments.claiming.claim() };
-    let run = if arguments.lazy { alone::run } else { front::run };
-    run(arguments.claiming.options(), claim, &program, waits(&configured()))
+    let program = Program {
+        title: arguments.name.clone(),
+        ..program(arguments.command)
+    };
+    let named = arguments.name.map(|name| Named {
+        name,
+        command: program.digest(),
+        take: arguments.take,
+    });
+    let claim = ClaimRequest {
+        fresh: arguments.fresh,
+        named,
+        ..arguments.claiming.claim()
+    };
+    let run = if arguments.lazy {
+        alone::run
+    } else {
+        front::run
+    };
+    run(
+        arguments.claiming.options(),
+        claim,
+        &program,
+        waits(&configured()),
+    )
 }
 
-/// Whether the entry of the server decides if it is started at its first call. What has a name of the user's is started once.
+/// Whether the entry of the server decides if it is started at its first call. What has a name of
+/// the user's is started once.
 fn may_be_lazy(arguments: &Arguments) -> bool {
     !arguments.lazy && arguments.name.is_none()
 }
@@ -151,18 +201,24 @@ struct Line {
 /// The command in what follows `wrap`. None: that is no `wrap` of ours.
 pub(super) fn command_in(words: &[OsString]) -> Option<Vec<OsString>> {
     let line =
-        Line::try_parse_from(std::iter::once(OsString::from("wrap")).chain(words.iter().cloned())).ok()?;
+        Line::try_parse_from(std::iter::once(OsString::from("wrap")).chain(words.iter().cloned()))
+            .ok()?;
     Some(line.arguments.command)
 }
 
-/// The options that this process was started with, for a `wrap` of the server of this name in `servers.json`.
+/// The options that this process was started with, for a `wrap` of the server of this name in
+/// `servers.json`.
 fn options(arguments: &Arguments, name: &str) -> Vec<OsString> {
     // What was parsed are `wrap`, the options, perhaps `--`, and the name at the end.
-    let mut words: Vec<OsString> = std::env::args_os().skip_while(|word| word != "wrap").skip(1).collect();
+    let mut words: Vec<OsString> = std::env::args_os()
+        .skip_while(|word| word != "wrap")
+        .skip(1)
+        .collect();
     words.pop();
     words.pop_if(|word| word == "--");
     // When the entry is edited, the former server ends.
-    if arguments.name.is_none() && !arguments.claiming.has_entry() && name.parse::<Label>().is_ok() {
+    if arguments.name.is_none() && !arguments.claiming.has_entry() && name.parse::<Label>().is_ok()
+    {
         words.extend(["--entry".into(), name.into()]);
     }
     words
@@ -172,7 +228,11 @@ fn options(arguments: &Arguments, name: &str) -> Vec<OsString> {
 pub(super) fn program(command: Vec<OsString>) -> Program {
     let mut words = command.into_iter();
     // The parser has seen to it that there is one.
-    Program { name: words.next().unwrap_or_default(), arguments: words.collect(), title: None }
+    Program {
+        name: words.next().unwrap_or_default(),
+        arguments: words.collect(),
+        title: None,
+    }
 }
 
 #[cfg(test)]
@@ -180,14 +240,24 @@ mod tests {
     use super::*;
 
     fn read(words: &[&str]) -> Result<Vec<String>, clap::error::ErrorKind> {
-        let line = Line::try_parse_from(["wrap"].iter().chain(words)).map_err(|error| error.kind())?;
-        Ok(line.arguments.command.into_iter().map(|word| word.to_string_lossy().into_owned()).collect())
+        let line =
+            Line::try_parse_from(["wrap"].iter().chain(words)).map_err(|error| error.kind())?;
+        Ok(line
+            .arguments
+            .command
+            .into_iter()
+            .map(|word| word.to_string_lossy().into_owned())
+            .collect())
     }
 
     #[test]
     fn the_command_begins_behind_the_options_with_or_without_two_dashes() {
         let command = ["npx", "-y", "@playwright/mcp", "--", "--instance", "x"];
-        for options in [&[][..], &["--no-start"], &["--instance", "x", "--siblings", "oldest"]] {
+        for options in [
+            &[][..],
+            &["--no-start"],
+            &["--instance", "x", "--siblings", "oldest"],
+        ] {
             for dashes in [&[][..], &["--"]] {
                 assert_eq!(
                     read(&[options, dashes, &command].concat()).as_deref(),
@@ -195,12 +265,20 @@ mod tests {
                 );
             }
         }
-        assert_eq!(read(&["--", "-odd-name"]).as_deref(), Ok(&["-odd-name".to_owned()][..]));
+        assert_eq!(
+            read(&["--", "-odd-name"]).as_deref(),
+            Ok(&["-odd-name".to_owned()][..])
+        );
     }
 
     #[test]
     fn an_option_of_ours_that_is_mistyped_is_no_command() {
-        for words in [&["--no-strat", "npx"][..], &[], &["--"], &["--instance", "x"]] {
+        for words in [
+            &["--no-strat", "npx"][..],
+            &[],
+            &["--"],
+            &["--instance", "x"],
+        ] {
             assert!(read(words).is_err(), "{words:?}");
         }
     }

@@ -1,4 +1,5 @@
-//! YAML as a tree that knows where each scalar stands in the text: Goose keeps its servers in such a file.
+//! YAML as a tree that knows where each scalar stands in the text: Goose keeps its servers in such
+//! a file.
 
 use std::ops::Range;
 
@@ -33,12 +34,22 @@ impl Yaml {
     /// Reads a text. None: there is nothing in it.
     ///
     /// # Errors
-    /// When it is no YAML, or not of the kind that hosts write. What is in it is never part of the sentence.
+    /// When it is no YAML, or not of the kind that hosts write. What is in it is never part of the
+    /// sentence.
     pub(super) fn read(text: &str) -> Result<Option<Self>, String> {
-        let mut builder = Builder { offsets: offsets(text), text, open: Vec::new(), root: None };
+        let mut builder = Builder {
+            offsets: offsets(text),
+            text,
+            open: Vec::new(),
+            root: None,
+        };
         for event in Parser::new_from_str(text) {
             let (event, span) = event.map_err(|error| {
-                format!("it is no YAML at line {} column {}", error.marker().line(), error.marker().col() + 1)
+                format!(
+                    "it is no YAML at line {} column {}",
+                    error.marker().line(),
+                    error.marker().col() + 1
+                )
             })?;
             builder.take(event, span)?;
         }
@@ -52,7 +63,10 @@ impl Yaml {
             Kind::Other(value) => value.clone(),
             Kind::List(items) => items.iter().map(Self::value).collect(),
             Kind::Table(members) => Value::Object(
-                members.iter().map(|(name, value)| (name.clone(), value.value())).collect::<Map<_, _>>(),
+                members
+                    .iter()
+                    .map(|(name, value)| (name.clone(), value.value()))
+                    .collect::<Map<_, _>>(),
             ),
             Kind::Null | Kind::Marked => Value::Null,
         }
@@ -70,14 +84,23 @@ impl Yaml {
 
     /// A member of a table: the last one of that name.
     pub(super) fn get(&self, name: &str) -> Option<&Self> {
-        let Kind::Table(members) = &self.kind else { return None };
-        members.iter().rev().find(|(known, _)| known == name).map(|(_, value)| value)
+        let Kind::Table(members) = &self.kind else {
+            return None;
+        };
+        members
+            .iter()
+            .rev()
+            .find(|(known, _)| known == name)
+            .map(|(_, value)| value)
     }
 }
 
 /// Where each character begins, and where the text ends: the parser counts characters.
 fn offsets(text: &str) -> Vec<usize> {
-    text.char_indices().map(|(at, _)| at).chain([text.len()]).collect()
+    text.char_indices()
+        .map(|(at, _)| at)
+        .chain([text.len()])
+        .collect()
 }
 
 /// A list or a table that is not complete yet.
@@ -107,32 +130,56 @@ impl Builder<'_> {
     fn take(&mut self, event: Event<'_>, span: Span) -> Result<(), String> {
         let range = self.range(span);
         match event {
-            Event::Alias(_) => self.put(Yaml { range, kind: Kind::Marked })?,
+            Event::Alias(_) => self.put(Yaml {
+                range,
+                kind: Kind::Marked,
+            })?,
             Event::Scalar(text, style, anchor, tag) => {
                 let range = range.start..self.end(&range, style);
                 let kind = if anchor > 0 || tag.is_some() {
                     Kind::Marked
                 } else {
-                    scalar(&text, style, self.text.get(range.clone()).unwrap_or_default())
+                    scalar(
+                        &text,
+                        style,
+                        self.text.get(range.clone()).unwrap_or_default(),
+                    )
                 };
                 self.scalar(Yaml { range, kind }, &text)?;
             }
             Event::SequenceStart(anchor, tag) => {
-                self.begin(range.start, anchor > 0 || tag.is_some(), Members::List(Vec::new()))?;
+                self.begin(
+                    range.start,
+                    anchor > 0 || tag.is_some(),
+                    Members::List(Vec::new()),
+                )?;
             }
             Event::MappingStart(anchor, tag) => {
-                self.begin(range.start, anchor > 0 || tag.is_some(), Members::Table(Vec::new()))?;
+                self.begin(
+                    range.start,
+                    anchor > 0 || tag.is_some(),
+                    Members::Table(Vec::new()),
+                )?;
             }
             Event::SequenceEnd | Event::MappingEnd => {
-                let Some(open) = self.open.pop() else { return Ok(()) };
+                let Some(open) = self.open.pop() else {
+                    return Ok(());
+                };
                 // A bracket, which is there only in one style.
-                let end = if range.is_empty() { open.end } else { range.end };
+                let end = if range.is_empty() {
+                    open.end
+                } else {
+                    range.end
+                };
                 let kind = match open.members {
                     _ if open.is_marked => Kind::Marked,
                     Members::List(items) => Kind::List(items),
                     Members::Table(members) => Kind::Table(members),
                 };
-                self.put(Yaml { range: open.start..end.max(open.start), kind })?;
+                self.put(Yaml {
+                    range: open.start..end.max(open.start),
+                    kind,
+                })?;
             }
             Event::Nothing
             | Event::StreamStart
@@ -148,7 +195,8 @@ impl Builder<'_> {
         at(span.start.index())..at(span.end.index()).max(at(span.start.index()))
     }
 
-    /// Where a scalar ends. The parser takes what follows a closing quote for a part of it, a comment too.
+    /// Where a scalar ends. The parser takes what follows a closing quote for a part of it, a
+    /// comment too.
     fn end(&self, range: &Range<usize>, style: ScalarStyle) -> usize {
         let quote = match style {
             ScalarStyle::SingleQuoted => b'\'',
@@ -176,14 +224,24 @@ impl Builder<'_> {
         if self.open.len() == DEEPEST {
             return Err(format!("it is more than {DEEPEST} levels deep"));
         }
-        self.open.push(Open { start, end: start, is_marked, name: None, members });
+        self.open.push(Open {
+            start,
+            end: start,
+            is_marked,
+            name: None,
+            members,
+        });
         Ok(())
     }
 
     /// A scalar is a name, or a value.
     fn scalar(&mut self, value: Yaml, text: &str) -> Result<(), String> {
-        if let Some(Open { members: Members::Table(_), name: name @ None, is_marked, .. }) =
-            self.open.last_mut()
+        if let Some(Open {
+            members: Members::Table(_),
+            name: name @ None,
+            is_marked,
+            ..
+        }) = self.open.last_mut()
         {
             *is_marked |= text == "<<" || matches!(value.kind, Kind::Marked);
             *name = Some(text.to_owned());
@@ -218,7 +276,9 @@ fn scalar(text: &str, style: ScalarStyle, literal: &str) -> Kind {
         ScalarStyle::SingleQuoted => {
             literal.len() > 1 && literal.starts_with('\'') && literal.ends_with('\'')
         }
-        ScalarStyle::DoubleQuoted => literal.len() > 1 && literal.starts_with('"') && literal.ends_with('"'),
+        ScalarStyle::DoubleQuoted => {
+            literal.len() > 1 && literal.starts_with('"') && literal.ends_with('"')
+        }
         ScalarStyle::Literal | ScalarStyle::Folded => false,
     };
     match plain(text).filter(|_| style == ScalarStyle::Plain) {
@@ -243,11 +303,16 @@ fn plain(text: &str) -> Option<Value> {
         return u64::from_str_radix(digits, radix).ok().map(Value::from);
     }
     let is_number = text.starts_with(|c: char| c.is_ascii_digit() || "+-.".contains(c))
-        && text.chars().all(|c| c.is_ascii_digit() || "+-.eE".contains(c));
+        && text
+            .chars()
+            .all(|c| c.is_ascii_digit() || "+-.eE".contains(c));
     if !is_number {
         return None;
     }
-    text.parse::<i64>().map(Value::from).ok().or_else(|| text.parse::<f64>().ok().map(Value::from))
+    text.parse::<i64>()
+        .map(Value::from)
+        .ok()
+        .or_else(|| text.parse::<f64>().ok().map(Value::from))
 }
 
 #[cfg(test)]
@@ -263,8 +328,13 @@ mod tests {
         assert_eq!(literal(a.get("cmd").expect("a member")), "npx");
         assert_eq!(literal(a.get("n").expect("a member")), "\"ä\\n\"");
         assert_eq!(literal(a.get("flow").expect("a member")), "[x, {k: \"v\"}]");
-        let Kind::List(items) = &a.get("args").expect("a member").kind else { panic!("no list") };
-        assert_eq!(items.iter().map(literal).collect::<Vec<_>>(), ["-y", "'it''s'"]);
+        let Kind::List(items) = &a.get("args").expect("a member").kind else {
+            panic!("no list")
+        };
+        assert_eq!(
+            items.iter().map(literal).collect::<Vec<_>>(),
+            ["-y", "'it''s'"]
+        );
         assert_eq!(
             tree.value(),
             serde_json::json!({"a": {"cmd": "npx", "n": "ä\n", "args": ["-y", "it's"], "flow": ["x", {"k": "v"}]}, "b": null})
@@ -273,7 +343,14 @@ mod tests {
 
     #[test]
     fn what_is_not_plain_is_marked_or_refused() {
-        for text in ["a: &x b", "a: *x", "a: !t b", "<<: {k: v}", "a: {<<: [b]}", "a: [&x b]"] {
+        for text in [
+            "a: &x b",
+            "a: *x",
+            "a: !t b",
+            "<<: {k: v}",
+            "a: {<<: [b]}",
+            "a: [&x b]",
+        ] {
             let text = format!("x: &x 1\nin:\n  {text}\n");
             let tree = Yaml::read(&text).expect("YAML").expect("a value");
             assert!(tree.get("in").is_some_and(Yaml::has_marks), "{text}");
@@ -290,7 +367,9 @@ mod tests {
         let error = Yaml::read(&("- ".repeat(1 << 10) + "x")).expect_err("too deep");
         assert!(error.contains("levels deep"), "{error}");
         assert!(
-            Yaml::read("# nothing\n").expect("YAML").is_none_or(|value| matches!(value.kind, Kind::Null))
+            Yaml::read("# nothing\n")
+                .expect("YAML")
+                .is_none_or(|value| matches!(value.kind, Kind::Null))
         );
     }
 

@@ -1,5 +1,5 @@
-//! The settings: every one with a default, unknown ones refused with their line. Flags beat the environment, the
-//! environment beats the file.
+//! The settings: every one with a default, unknown ones refused with their line. Flags beat the
+//! environment, the environment beats the file.
 
 mod backends;
 mod bundle;
@@ -36,7 +36,8 @@ pub use wrap::Wrap;
 /// Names the configuration file, in place of the usual one.
 pub const FILE_VARIABLE: &str = "MCP_SESSIOND_CONFIG";
 
-/// What precedes the name of a setting, in upper case, in the environment: `MCP_SESSIOND_CLAIM_WAIT_MS=500`.
+/// What precedes the name of a setting, in upper case, in the environment:
+/// `MCP_SESSIOND_CLAIM_WAIT_MS=500`.
 const VARIABLE_PREFIX: &str = "MCP_SESSIOND_";
 
 /// A configuration that can't be used.
@@ -136,12 +137,16 @@ pub fn usual_path() -> Option<PathBuf> {
         return Some(named.into());
     }
     let base = directories::BaseDirs::new()?;
-    let config =
-        if cfg!(target_os = "macos") { base.home_dir().join(".config") } else { base.config_dir().into() };
+    let config = if cfg!(target_os = "macos") {
+        base.home_dir().join(".config")
+    } else {
+        base.config_dir().into()
+    };
     Some(config.join("mcp-sessiond").join("config.toml"))
 }
 
-/// Reads the file at `path`, if there is one, then the environment, then `--set NAME=VALUE` in `flags`.
+/// Reads the file at `path`, if there is one, then the environment, then `--set NAME=VALUE` in
+/// `flags`.
 ///
 /// # Errors
 /// [`ConfigError`]: nothing of a configuration that is wrong somewhere is used.
@@ -153,8 +158,8 @@ pub fn load(path: Option<&Path>, flags: &[String]) -> Result<Loaded, ConfigError
     with_overrides(path, table, flags, None)
 }
 
-/// Reads what can be read of a file that [`load`] refused with this error: every setting that is understood by itself. The
-/// others have their defaults.
+/// Reads what can be read of a file that [`load`] refused with this error: every setting that is
+/// understood by itself. The others have their defaults.
 ///
 /// # Errors
 /// The same error, where it is not the file that is wrong.
@@ -169,28 +174,45 @@ pub fn load_readable(
     let text = std::fs::read_to_string(path).unwrap_or_default();
     let sentence = match &error {
         ConfigError::File { error, .. } => {
-            let line = error.span().map_or(1, |span| line_number(&text, span.start));
-            format!("{}: line {line}: {}", path.display(), without_url(error.message()))
+            let line = error
+                .span()
+                .map_or(1, |span| line_number(&text, span.start));
+            format!(
+                "{}: line {line}: {}",
+                path.display(),
+                without_url(error.message())
+            )
         }
         ConfigError::Range(why) => format!("{}: {why}", path.display()),
         other => other.to_string(),
     };
     // A line of the log is one line.
     let sentence = sentence.replace('\n', " ");
-    let parsed = toml::from_str::<toml::Table>(&text).ok().filter(|_| !text.is_empty());
+    let parsed = toml::from_str::<toml::Table>(&text)
+        .ok()
+        .filter(|_| !text.is_empty());
     let mut hides_storage = parsed.is_none();
     let mut table = toml::Table::new();
     for (name, value) in parsed.iter().flat_map(|parsed| leaves(parsed)) {
         let mut with = table.clone();
         put(&mut with, &name, value.clone());
-        let understood = Config::deserialize(with.clone()).is_ok_and(|config| range::check(&config).is_ok());
+        let understood =
+            Config::deserialize(with.clone()).is_ok_and(|config| range::check(&config).is_ok());
         if understood {
             table = with;
         } else {
             hides_storage |= name == "storage" || name.starts_with("storage.");
         }
     }
-    with_overrides(Some(path), table, flags, Some(Fault { sentence, hides_storage }))
+    with_overrides(
+        Some(path),
+        table,
+        flags,
+        Some(Fault {
+            sentence,
+            hides_storage,
+        }),
+    )
 }
 
 fn with_overrides(
@@ -203,7 +225,10 @@ fn with_overrides(
     for name in names(&table) {
         sources.insert(name, Source::File);
     }
-    let known: Vec<String> = names(&defaults()).into_iter().chain([OPTIONAL.to_owned()]).collect();
+    let known: Vec<String> = names(&defaults())
+        .into_iter()
+        .chain([OPTIONAL.to_owned()])
+        .collect();
     for name in &known {
         let variable = VARIABLE_PREFIX.to_owned() + &name.replace('.', "_").to_uppercase();
         if let Ok(value) = std::env::var(&variable) {
@@ -226,9 +251,15 @@ fn with_overrides(
         override_value(&mut table, name, value.trim(), "--set", name)?;
         sources.insert(name.into(), Source::Flag);
     }
-    let config = Config::deserialize(table).map_err(|error| ConfigError::Range(error.to_string()))?;
+    let config =
+        Config::deserialize(table).map_err(|error| ConfigError::Range(error.to_string()))?;
     range::check(&config)?;
-    Ok(Loaded { config, path: path.map(Into::into), fault, sources })
+    Ok(Loaded {
+        config,
+        path: path.map(Into::into),
+        fault,
+        sources,
+    })
 }
 
 /// The one setting that has no value by default.
@@ -239,16 +270,27 @@ fn read(path: &Path) -> Result<toml::Table, ConfigError> {
     let text = match std::fs::read_to_string(path) {
         Ok(text) => text,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(toml::Table::new()),
-        Err(error) => return Err(ConfigError::Unreadable { path: path.into(), error }),
+        Err(error) => {
+            return Err(ConfigError::Unreadable {
+                path: path.into(),
+                error,
+            });
+        }
     };
     let file_error = |error: toml::de::Error| match error.span() {
         // The line is quoted, and may have a password in it.
         Some(span) if lines_about(&text, span.start).contains("://") => {
             let line = line_number(&text, span.start);
             let error = format!("line {line}: {}", without_url(error.message()));
-            ConfigError::Hidden { path: path.into(), error }
+            ConfigError::Hidden {
+                path: path.into(),
+                error,
+            }
         }
-        _ => ConfigError::File { path: path.into(), error: Box::new(error) },
+        _ => ConfigError::File {
+            path: path.into(),
+            error: Box::new(error),
+        },
     };
     toml::from_str::<Config>(&text).map_err(file_error)?;
     toml::from_str(&text).map_err(file_error)
@@ -265,11 +307,16 @@ fn without_url(message: &str) -> String {
 }
 
 fn line_number(text: &str, at: usize) -> usize {
-    text.as_bytes().iter().take(at).filter(|byte| **byte == b'\n').count() + 1
+    text.as_bytes()
+        .iter()
+        .take(at)
+        .filter(|byte| **byte == b'\n')
+        .count()
+        + 1
 }
 
-/// The line at this place of a text, and the line before it, which the error quotes if the place is the end
-/// of the text.
+/// The line at this place of a text, and the line before it, which the error quotes if the place is
+/// the end of the text.
 fn lines_about(text: &str, at: usize) -> &str {
     let at = at.min(text.len());
     let before = text[..at].rfind('\n').unwrap_or(0);
@@ -286,8 +333,12 @@ fn override_value(
     origin: &'static str,
     said: &str,
 ) -> Result<(), ConfigError> {
-    let refused =
-        |error: String| ConfigError::Override { origin, name: said.into(), value: value.into(), error };
+    let refused = |error: String| ConfigError::Override {
+        origin,
+        name: said.into(),
+        value: value.into(),
+        error,
+    };
     // A bare word is a string; everything else is TOML.
     let bare = || toml::Value::String(value.to_owned());
     let parsed = toml::from_str::<toml::Table>(&format!("value = {value}"))
@@ -295,13 +346,21 @@ fn override_value(
         .and_then(|mut table| table.remove("value"))
         .unwrap_or_else(bare);
     let mut place = &mut *table;
-    let (section, leaf) = name.rsplit_once('.').map_or((None, name), |(section, leaf)| (Some(section), leaf));
+    let (section, leaf) = name
+        .rsplit_once('.')
+        .map_or((None, name), |(section, leaf)| (Some(section), leaf));
     if let Some(section) = section {
-        let entry = place.entry(section).or_insert_with(|| toml::Table::new().into());
-        place = entry.as_table_mut().ok_or_else(|| refused(format!("{section} must be a table")))?;
+        let entry = place
+            .entry(section)
+            .or_insert_with(|| toml::Table::new().into());
+        place = entry
+            .as_table_mut()
+            .ok_or_else(|| refused(format!("{section} must be a table")))?;
     }
     place.insert(leaf.to_owned(), parsed);
-    Config::deserialize(table.clone()).map(drop).map_err(|error| refused(error.message().to_owned()))
+    Config::deserialize(table.clone())
+        .map(drop)
+        .map_err(|error| refused(error.message().to_owned()))
 }
 
 fn defaults() -> toml::Table {
@@ -311,7 +370,10 @@ fn defaults() -> toml::Table {
 /// The names of the settings in a table, with a dot before what is in a section.
 fn names(table: &toml::Table) -> Vec<String> {
     let name = |(name, value): (&String, &toml::Value)| match value {
-        toml::Value::Table(section) => section.keys().map(|leaf| format!("{name}.{leaf}")).collect(),
+        toml::Value::Table(section) => section
+            .keys()
+            .map(|leaf| format!("{name}.{leaf}"))
+            .collect(),
         _ => vec![name.clone()],
     };
     table.iter().flat_map(name).collect()
@@ -320,7 +382,9 @@ fn names(table: &toml::Table) -> Vec<String> {
 /// The settings in a table, by their names.
 fn leaves(table: &toml::Table) -> Vec<(String, &toml::Value)> {
     let named = names(table).into_iter();
-    named.filter_map(|name| value(table, &name).map(|found| (name.clone(), found))).collect()
+    named
+        .filter_map(|name| value(table, &name).map(|found| (name.clone(), found)))
+        .collect()
 }
 
 /// Puts a setting into a table.
@@ -329,14 +393,19 @@ fn put(table: &mut toml::Table, name: &str, value: toml::Value) {
         table.insert(name.to_owned(), value);
         return;
     };
-    let section = table.entry(section).or_insert_with(|| toml::Table::new().into());
+    let section = table
+        .entry(section)
+        .or_insert_with(|| toml::Table::new().into());
     if let Some(section) = section.as_table_mut() {
         section.insert(leaf.to_owned(), value);
     }
 }
 
 fn value<'a>(table: &'a toml::Table, name: &str) -> Option<&'a toml::Value> {
-    name.split_once('.').map_or_else(|| table.get(name), |(section, leaf)| table.get(section)?.get(leaf))
+    name.split_once('.').map_or_else(
+        || table.get(name),
+        |(section, leaf)| table.get(section)?.get(leaf),
+    )
 }
 
 impl Loaded {
@@ -358,7 +427,11 @@ impl Loaded {
                 value => value.map_or_else(|| "unset".into(), ToString::to_string),
             };
             let source = self.sources.get(&name).copied().unwrap_or(Source::Default);
-            Setting { name, value, source: source.as_str().into() }
+            Setting {
+                name,
+                value,
+                source: source.as_str().into(),
+            }
         };
         names.into_iter().map(setting).collect()
     }
@@ -368,7 +441,9 @@ impl Loaded {
     pub fn changes(&self, newer: &Self) -> Vec<String> {
         let pairs = self.settings().into_iter().zip(newer.settings());
         let changed = pairs.filter(|(old, new)| old.value != new.value);
-        changed.map(|(old, new)| format!("{}: {} -> {}", old.name, old.value, new.value)).collect()
+        changed
+            .map(|(old, new)| format!("{}: {} -> {}", old.name, old.value, new.value))
+            .collect()
     }
 }
 

@@ -1,10 +1,13 @@
-//! What sessions contain: status, state, streams, events. One set of rules over whichever storage is below.
+//! What sessions contain: status, state, streams, events. One set of rules over whichever storage
+//! is below.
 //!
-//! A session's owner is part of where it is ([`Place`]), so nobody comes across another owner's. Every change is
-//! conditional on the version that was read: within this daemon one change of a session comes after the other, and
-//! where other daemons write to the same storage, they meet at the version.
+//! A session's owner is part of where it is ([`Place`]), so nobody comes across another owner's.
+//! Every change is conditional on the version that was read: within this daemon one change of a
+//! session comes after the other, and where other daemons write to the same storage, they meet at
+//! the version.
 //!
-//! **Architecture Invariant:** the rules do no I/O. They work on a `Draft`, and say what they need to read.
+//! **Architecture Invariant:** the rules do no I/O. They work on a `Draft`, and say what they need
+//! to read.
 
 mod access;
 mod attached;
@@ -63,7 +66,8 @@ use known::Known;
 use presence::Presence;
 use unused::LastUses;
 
-/// When a client is told to come back after the storage failed, in ms: about as long as a failover takes to be noticed.
+/// When a client is told to come back after the storage failed, in ms: about as long as a failover
+/// takes to be noticed.
 const RETRY_AFTER_MS: u32 = 500;
 
 /// The same where somebody has to do something about it first, in ms: longer than clients wait.
@@ -106,7 +110,12 @@ impl fmt::Debug for Contents {
 impl Contents {
     /// Keeps sessions in `storage`.
     #[must_use]
-    pub fn new(storage: Arc<dyn Storage>, clock: Arc<Clock>, bounds: Bounds, meters: Arc<Meters>) -> Self {
+    pub fn new(
+        storage: Arc<dyn Storage>,
+        clock: Arc<Clock>,
+        bounds: Bounds,
+        meters: Arc<Meters>,
+    ) -> Self {
         let began_ms = clock.now_ms();
         Self {
             storage,
@@ -130,7 +139,9 @@ impl Contents {
     pub fn close(&self) {
         self.closing.store(true, Ordering::Relaxed);
         let news = self.news.lock().unwrap_or_else(PoisonError::into_inner);
-        news.values().filter_map(Weak::upgrade).for_each(|waiting| waiting.notify_waiters());
+        news.values()
+            .filter_map(Weak::upgrade)
+            .for_each(|waiting| waiting.notify_waiters());
     }
 
     fn is_closing(&self) -> bool {
@@ -163,15 +174,23 @@ impl Contents {
     /// Whether there are sessions that end with this daemon.
     #[must_use]
     pub fn would_be_lost(&self) -> bool {
-        self.storage.name() == "memory" && self.storage.usage("").is_some_and(|usage| usage.total_bytes > 0)
+        self.storage.name() == "memory"
+            && self
+                .storage
+                .usage("")
+                .is_some_and(|usage| usage.total_bytes > 0)
     }
 
     fn bounds(&self) -> Arc<Bounds> {
-        self.bounds.read().unwrap_or_else(PoisonError::into_inner).clone()
+        self.bounds
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
     }
 
-    /// A session has a new holder. What the former one was allowed to change is changed when the new one looks
-    /// ([`Contents::fenced`]). The claim itself does not wait for that: the storage may be slow, or not there at all.
+    /// A session has a new holder. What the former one was allowed to change is changed when the
+    /// new one looks ([`Contents::fenced`]). The claim itself does not wait for that: the storage
+    /// may be slow, or not there at all.
     pub fn fence(self: &Arc<Self>, place: &Place) {
         let lock = self.locks.of(place);
         if lock.try_lock().is_ok() {
@@ -196,23 +215,38 @@ impl Contents {
         self.fences.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether the owner, and all owners together, may have so many bytes more in this process's memory.
+    /// Whether the owner, and all owners together, may have so many bytes more in this process's
+    /// memory.
     fn afford(&self, place: &Place, added: usize, bounds: &Bounds) -> Result<(), Error> {
-        let Some(usage) = self.storage.usage(&place.owner) else { return Ok(()) };
+        let Some(usage) = self.storage.usage(&place.owner) else {
+            return Ok(());
+        };
         let bounds = [
-            ("that one owner's sessions may take, in bytes,", usage.bytes, bounds.limits.owner_bytes),
-            ("that all sessions may take, in bytes,", usage.total_bytes, bounds.limits.total_bytes),
+            (
+                "that one owner's sessions may take, in bytes,",
+                usage.bytes,
+                bounds.limits.owner_bytes,
+            ),
+            (
+                "that all sessions may take, in bytes,",
+                usage.total_bytes,
+                bounds.limits.total_bytes,
+            ),
         ];
-        match bounds.into_iter().find(|(_, used, limit)| added > 0 && used.saturating_add(added) > *limit) {
-            Some((what, _, limit)) => {
-                Err(Error::QuotaExceeded { what: format!("{MEMORY} {what}"), limit: limit as u64 })
-            }
+        match bounds
+            .into_iter()
+            .find(|(_, used, limit)| added > 0 && used.saturating_add(added) > *limit)
+        {
+            Some((what, _, limit)) => Err(Error::QuotaExceeded {
+                what: format!("{MEMORY} {what}"),
+                limit: limit as u64,
+            }),
             None => Ok(()),
         }
     }
 
-    /// Whether a change has a chance to be kept. What can't be kept here would only pile up; a database elsewhere has to
-    /// be asked, or nobody would ever learn that it answers again.
+    /// Whether a change has a chance to be kept. What can't be kept here would only pile up; a
+    /// database elsewhere has to be asked, or nobody would ever learn that it answers again.
     fn accepts(&self) -> Result<(), Error> {
         if self.storage.is_shared() {
             return Ok(());
@@ -220,12 +254,18 @@ impl Contents {
         self.storage.check().map_err(|error| self.failed(&error))
     }
 
-    /// Waits until everything that was read of this session is kept: it must not be told what a crash could undo.
+    /// Waits until everything that was read of this session is kept: it must not be told what a
+    /// crash could undo.
     async fn settled(&self, place: &Place) -> Result<(), Error> {
-        self.storage.settled(place).kept().await.map_err(|error| self.failed(&error))
+        self.storage
+            .settled(place)
+            .kept()
+            .await
+            .map_err(|error| self.failed(&error))
     }
 
-    /// What the storage could not do, as a peer may see it. It is never said that there is no such session.
+    /// What the storage could not do, as a peer may see it. It is never said that there is no such
+    /// session.
     fn failed(&self, error: &StorageError) -> Error {
         count(&self.meters.counters.storage_errors_total);
         let mut retry_after_ms = RETRY_AFTER_MS;
@@ -237,26 +277,53 @@ impl Contents {
                 format!("what sessions contain can't be read or written now: {why}")
             }
             StorageError::Unknown { why, passes } => {
-                let retry_after_ms = if *passes { RETRY_AFTER_MS } else { MEND_RETRY_MS };
-                tracing::debug!(storage = self.storage.name(), why, "what became of a change is not known");
+                let retry_after_ms = if *passes {
+                    RETRY_AFTER_MS
+                } else {
+                    MEND_RETRY_MS
+                };
+                tracing::debug!(
+                    storage = self.storage.name(),
+                    why,
+                    "what became of a change is not known"
+                );
                 let sentence = match self.storage.is_shared() {
                     // What it says of itself is for the log.
-                    true => format!("the storage ({}) does not answer at the moment", self.storage.name()),
+                    true => format!(
+                        "the storage ({}) does not answer at the moment",
+                        self.storage.name()
+                    ),
                     false => why.clone(),
                 };
-                return Error::OutcomeUnknown { sentence, retry_after_ms };
+                return Error::OutcomeUnknown {
+                    sentence,
+                    retry_after_ms,
+                };
             }
             StorageError::Unavailable(why) => {
-                tracing::debug!(storage = self.storage.name(), why, "the storage does not answer");
-                format!("the storage ({}) does not answer at the moment", self.storage.name())
+                tracing::debug!(
+                    storage = self.storage.name(),
+                    why,
+                    "the storage does not answer"
+                );
+                format!(
+                    "the storage ({}) does not answer at the moment",
+                    self.storage.name()
+                )
             }
             StorageError::Damaged(why) => {
                 tracing::error!(storage = self.storage.name(), why, "the storage is damaged");
-                format!("the storage ({}) holds something that can't be read", self.storage.name())
+                format!(
+                    "the storage ({}) holds something that can't be read",
+                    self.storage.name()
+                )
             }
             StorageError::Conflict => "the session is being changed by others".into(),
         };
-        Error::Unavailable { sentence, retry_after_ms }
+        Error::Unavailable {
+            sentence,
+            retry_after_ms,
+        }
     }
 
     /// Who waits for news of a session is told of them through this.
@@ -287,7 +354,8 @@ fn is_session(place: &Place) -> bool {
     !handles::is_handle(place) && !signs::is_sign(place) && !secrets::is_secret(place)
 }
 
-/// A version that nobody has drawn before. It is no secret, so the kernel is asked for many at once.
+/// A version that nobody has drawn before. It is no secret, so the kernel is asked for many at
+/// once.
 fn draw_version() -> Version {
     thread_local! {
         static DRAWN: RefCell<Vec<[u8; 8]>> = const { RefCell::new(Vec::new()) };
@@ -320,13 +388,22 @@ mod tests {
     use crate::config::Config;
     use crate::storage::Memory;
 
-    /// A claim is answered at once; what its holder does next waits for what the former one is still changing.
+    /// A claim is answered at once; what its holder does next waits for what the former one is
+    /// still changing.
     #[tokio::test]
     async fn who_has_claimed_waits_only_before_it_looks() {
         let (storage, clock) = (Arc::new(Memory::default()), Arc::new(Clock::system()));
-        let contents = Contents::new(storage, clock, Bounds::of(&Config::default()), Arc::default());
+        let contents = Contents::new(
+            storage,
+            clock,
+            Bounds::of(&Config::default()),
+            Arc::default(),
+        );
         let contents = Arc::new(contents);
-        let place = |name: &str| Place { owner: "host".into(), name: name.into() };
+        let place = |name: &str| Place {
+            owner: "host".into(),
+            name: name.into(),
+        };
         let (changed, other) = (place("a"), place("b"));
         let changing = contents.locks.of(&changed).lock_owned().await;
         contents.fence(&changed);

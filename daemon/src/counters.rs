@@ -157,8 +157,11 @@ pub struct Meters {
     storage: ByName<{ OPERATIONS.len() }>,
 }
 
-/// What a storage is asked to do; `keep` is from a change to its being kept, where that comes later.
-pub const OPERATIONS: [&str; 8] = ["read", "scan", "commit", "keep", "list", "list_all", "due", "count"];
+/// What a storage is asked to do; `keep` is from a change to its being kept, where that comes
+/// later.
+pub const OPERATIONS: [&str; 8] = [
+    "read", "scan", "commit", "keep", "list", "list_all", "due", "count",
+];
 
 /// A histogram for each of some names.
 #[derive(Debug)]

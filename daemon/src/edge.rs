@@ -1,7 +1,7 @@
 //! The registry's edge to the world: tells it facts, in one order, and carries out its effects.
 //!
-//! Everything that happens to the registry happens under one lock, in which exits are taken in first. So an exit
-//! that the kernel knows of is known to every decision that comes after it.
+//! Everything that happens to the registry happens under one lock, in which exits are taken in
+//! first. So an exit that the kernel knows of is known to every decision that comes after it.
 
 mod access;
 mod adopt;
@@ -48,7 +48,8 @@ pub struct Edge {
     settings: RwLock<Arc<Settings>>,
     /// Tells [`Edge::run`] that there may be a new deadline.
     changed: Notify,
-    /// Wakes the task that waits in `Edge::told`: the registry was told something, and may be idle now.
+    /// Wakes the task that waits in `Edge::told`: the registry was told something, and may be idle
+    /// now.
     told: Notify,
     began: Instant,
     /// What tells its hosts from those of other daemons: the boot, and the runtime directory.
@@ -65,7 +66,8 @@ pub struct Edge {
 
 type FileLock = tokio::sync::Mutex<()>;
 
-/// What the name of a token file is made of. Two hosts that differ in nothing else have files of the same names.
+/// What the name of a token file is made of. Two hosts that differ in nothing else have files of
+/// the same names.
 type FileName = (u32, StartTime, u32);
 
 /// The configuration in force, and what is made of it once.
@@ -88,7 +90,10 @@ pub enum Dropped {
 
 impl Settings {
     fn new(loaded: Loaded) -> Self {
-        Self { table: loaded.config.table(), loaded }
+        Self {
+            table: loaded.config.table(),
+            loaded,
+        }
     }
 }
 
@@ -96,13 +101,19 @@ impl Edge {
     /// The settings in force.
     #[must_use]
     pub fn settings(&self) -> Arc<Settings> {
-        self.settings.read().unwrap_or_else(PoisonError::into_inner).clone()
+        self.settings
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
     }
 
     /// Puts a new configuration in force, for what comes from now on.
     pub fn configure(&self, loaded: Loaded) {
         let policy = loaded.config.policy();
-        *self.settings.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(Settings::new(loaded));
+        *self
+            .settings
+            .write()
+            .unwrap_or_else(PoisonError::into_inner) = Arc::new(Settings::new(loaded));
         self.tell(|registry| registry.set_policy(policy));
     }
 
@@ -122,7 +133,8 @@ impl Edge {
         let exits = mcp_sessiond_process::sys::when_readable(watched)?;
         loop {
             let deadline = self.tell(|registry| registry.next_deadline());
-            let next = deadline.map(|deadline| self.began + std::time::Duration::from_millis(deadline));
+            let next =
+                deadline.map(|deadline| self.began + std::time::Duration::from_millis(deadline));
             let timer = async {
                 match next {
                     Some(at) => tokio::time::sleep_until(at.into()).await,
@@ -144,8 +156,8 @@ impl Edge {
         self.tell(|registry| look(registry))
     }
 
-    /// Reads the registry as it is, for who has been let in already: whatever has exited since is found out when
-    /// it matters, at the next change.
+    /// Reads the registry as it is, for who has been let in already: whatever has exited since is
+    /// found out when it matters, at the next change.
     fn peek<T>(&self, peek: impl FnOnce(&Registry) -> T) -> T {
         peek(&self.lock().registry)
     }
@@ -234,7 +246,10 @@ impl Edge {
                 Effect::Answer(ticket, lease) => {
                     if let Some(answer) = state.answers.remove(&ticket) {
                         // The caller may be gone; the lease is its process's all the same.
-                        let _ = answer.send(Answer { lease, kept: state.ledger.waiter() });
+                        let _ = answer.send(Answer {
+                            lease,
+                            kept: state.ledger.waiter(),
+                        });
                     }
                 }
                 Effect::Unreachable(session, loss) => tell_unreachable(&session, loss),
@@ -242,8 +257,11 @@ impl Edge {
                 Effect::EndKeeper(keeper) => self.end_keeper(state, &keeper),
                 Effect::SweepBackend(keeper) => self.sweep_backend(state, keeper),
                 Effect::EndContents(owner, session) => {
-                    // Nobody takes them in when the daemon is about to exit. The next one finds them.
-                    let _ = self.dropped.send(Dropped::Session(self.place(Some(owner), &session)));
+                    // Nobody takes them in when the daemon is about to exit. The next one finds
+                    // them.
+                    let _ = self
+                        .dropped
+                        .send(Dropped::Session(self.place(Some(owner), &session)));
                 }
                 recorded => {
                     match &recorded {
@@ -288,10 +306,17 @@ impl Edge {
     }
 }
 
-/// What could not be put on record so far, and may be yet, where doing it again does not come to the same.
+/// What could not be put on record so far, and may be yet, where doing it again does not come to
+/// the same.
 fn in_doubt(error: Error) -> Error {
     match error {
-        Error::Unavailable { sentence, retry_after_ms } => Error::OutcomeUnknown { sentence, retry_after_ms },
+        Error::Unavailable {
+            sentence,
+            retry_after_ms,
+        } => Error::OutcomeUnknown {
+            sentence,
+            retry_after_ms,
+        },
         other => other,
     }
 }
@@ -302,13 +327,17 @@ fn tell_unreachable(session: &SessionId, loss: Option<Loss>) {
         Some(loss) => {
             tracing::warn!(%session, why = loss.sentence(), "a session has ended that nobody can resume");
         }
-        None => tracing::info!(%session, "a session has ended that nobody can resume, and nobody has used"),
+        None => {
+            tracing::info!(%session, "a session has ended that nobody can resume, and nobody has used");
+        }
     }
 }
 
 impl Config {
     /// When a claim that comes at `now` stops waiting.
     fn claim_deadline(&self, now: Millis, asked: Option<u32>) -> Millis {
-        now + asked.map_or(self.claim_wait_ms, |asked| u64::from(asked).min(self.claim_wait_ms))
+        now + asked.map_or(self.claim_wait_ms, |asked| {
+            u64::from(asked).min(self.claim_wait_ms)
+        })
     }
 }

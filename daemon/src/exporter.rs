@@ -1,4 +1,5 @@
-//! `metrics.address`: the metrics over plain HTTP, for a scraper. It reads one request a connection, and answers it.
+//! `metrics.address`: the metrics over plain HTTP, for a scraper. It reads one request a
+//! connection, and answers it.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -26,8 +27,8 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// How long it is until an address is tried again that somebody else has.
 const RETRY: Duration = Duration::from_secs(5);
 
-/// Serves the metrics at this address, until it is dropped. Sessions don't depend on it: what can't be had is told and tried
-/// again.
+/// Serves the metrics at this address, until it is dropped. Sessions don't depend on it: what can't
+/// be had is told and tried again.
 pub async fn serve(address: SocketAddr, daemon: Arc<Daemon>) {
     let mut is_told = false;
     loop {
@@ -58,11 +59,15 @@ async fn accept(listener: &TcpListener, daemon: &Arc<Daemon>) -> io::Result<()> 
             tokio::time::sleep(ACCEPT_PAUSE).await;
             continue;
         };
-        let Ok(place) = places.clone().try_acquire_owned() else { continue };
+        let Ok(place) = places.clone().try_acquire_owned() else {
+            continue;
+        };
         let daemon = daemon.clone();
         tokio::spawn(async move {
             // Whoever hangs up, or is slow, has itself to blame.
-            let _ = tokio::time::timeout(CONNECTION_TIMEOUT, converse(stream, &daemon, is_loopback)).await;
+            let _ =
+                tokio::time::timeout(CONNECTION_TIMEOUT, converse(stream, &daemon, is_loopback))
+                    .await;
             drop(place);
         });
     }
@@ -122,7 +127,8 @@ impl Request {
         let mut lines = head.lines();
         let mut words = lines.next().unwrap_or_default().split(' ');
         let (method, target, version) = (words.next(), words.next(), words.next());
-        if !version.is_some_and(|version| version.starts_with("HTTP/1.")) || words.next().is_some() {
+        if !version.is_some_and(|version| version.starts_with("HTTP/1.")) || words.next().is_some()
+        {
             return Self::Refused("400 Bad Request");
         }
         let headers = lines.filter_map(|line| line.split_once(':'));
@@ -147,8 +153,14 @@ fn is_local(host: &str) -> bool {
         Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => name,
         _ => host,
     };
-    let address = name.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();
-    address.map_or_else(|_| name.eq_ignore_ascii_case("localhost"), |address| address.is_loopback())
+    let address = name
+        .trim_start_matches('[')
+        .trim_end_matches(']')
+        .parse::<IpAddr>();
+    address.map_or_else(
+        |_| name.eq_ignore_ascii_case("localhost"),
+        |address| address.is_loopback(),
+    )
 }
 
 #[cfg(test)]
@@ -159,14 +171,29 @@ mod tests {
     fn what_is_asked_for() {
         let metrics = Request::Metrics { head_only: false };
         for (head, asked) in [
-            ("GET /metrics HTTP/1.1\r\nHost: 127.0.0.1:9464\r\n\r\n", metrics),
+            (
+                "GET /metrics HTTP/1.1\r\nHost: 127.0.0.1:9464\r\n\r\n",
+                metrics,
+            ),
             ("GET /metrics?x=1 HTTP/1.0\r\n\r\n", metrics),
-            ("HEAD /metrics HTTP/1.1\r\nhost: [::1]:9464\r\n\r\n", Request::Metrics { head_only: true }),
+            (
+                "HEAD /metrics HTTP/1.1\r\nhost: [::1]:9464\r\n\r\n",
+                Request::Metrics { head_only: true },
+            ),
             ("GET /metrics HTTP/1.1\r\nHost: LocalHost\r\n\r\n", metrics),
-            ("GET /metrics HTTP/1.1\r\nHost: evil.example:9464\r\n\r\n", Request::Refused("403 Forbidden")),
-            ("GET /metrics HTTP/1.1\r\nHost: 10.0.0.1\r\n\r\n", Request::Refused("403 Forbidden")),
+            (
+                "GET /metrics HTTP/1.1\r\nHost: evil.example:9464\r\n\r\n",
+                Request::Refused("403 Forbidden"),
+            ),
+            (
+                "GET /metrics HTTP/1.1\r\nHost: 10.0.0.1\r\n\r\n",
+                Request::Refused("403 Forbidden"),
+            ),
             ("GET / HTTP/1.1\r\n\r\n", Request::Refused("404 Not Found")),
-            ("POST /metrics HTTP/1.1\r\n\r\n", Request::Refused("405 Method Not Allowed")),
+            (
+                "POST /metrics HTTP/1.1\r\n\r\n",
+                Request::Refused("405 Method Not Allowed"),
+            ),
             ("GET /metrics\r\n\r\n", Request::Refused("400 Bad Request")),
             ("\r\n\r\n", Request::Refused("400 Bad Request")),
         ] {

@@ -1,7 +1,9 @@
-//! The daemons that share a storage: the signs of life that this one gives, and what it does for one that gives none any more.
+//! The daemons that share a storage: the signs of life that this one gives, and what it does for
+//! one that gives none any more.
 //!
-//! A daemon gives signs while something depends on it: a last will whose author it watches, or a service whose sessions have their
-//! servers on its machine. With a storage that is not shared, nothing in here ever runs.
+//! A daemon gives signs while something depends on it: a last will whose author it watches, or a
+//! service whose sessions have their servers on its machine. With a storage that is not shared,
+//! nothing in here ever runs.
 
 mod seen;
 
@@ -60,10 +62,20 @@ impl Fleet {
     /// A member that has given no sign so far.
     #[must_use]
     pub fn new(edge: Arc<Edge>, contents: Arc<Contents>, wills: Arc<Wills>) -> Self {
-        let millis = |(sign, silence)| (Duration::from_millis(sign), Duration::from_millis(silence));
+        let millis =
+            |(sign, silence)| (Duration::from_millis(sign), Duration::from_millis(silence));
         let (sign, silence) = fault::fleet_ms().map_or((SIGN, SILENCE), millis);
         let (own, seen, woken) = Default::default();
-        Self { edge, contents, wills, sign, silence, own, seen, woken }
+        Self {
+            edge,
+            contents,
+            wills,
+            sign,
+            silence,
+            own,
+            seen,
+            woken,
+        }
     }
 
     fn seen(&self) -> MutexGuard<'_, Seen> {
@@ -74,7 +86,8 @@ impl Fleet {
         self.contents.storage().is_shared()
     }
 
-    /// Something is about to depend on this daemon: has it give a sign first, if there is no recent one.
+    /// Something is about to depend on this daemon: has it give a sign first, if there is no recent
+    /// one.
     ///
     /// # Errors
     /// [`Error::Unavailable`].
@@ -95,7 +108,8 @@ impl Fleet {
     /// Puts on record that this machine has the server of a service's session, or will have it.
     ///
     /// # Errors
-    /// [`Error::UnknownSession`] as long as another machine has it whose daemon gives signs of life; [`Error::Unavailable`].
+    /// [`Error::UnknownSession`] as long as another machine has it whose daemon gives signs of
+    /// life; [`Error::Unavailable`].
     pub async fn keep_here(&self, access: &Access) -> Result<(), Error> {
         if !self.is_shared() {
             return Ok(());
@@ -103,7 +117,11 @@ impl Fleet {
         self.needed().await?;
         let mut gone: Option<String> = None;
         loop {
-            match self.contents.keep_at(access, self.edge.home(), gone.as_deref()).await? {
+            match self
+                .contents
+                .keep_at(access, self.edge.home(), gone.as_deref())
+                .await?
+            {
                 Keeping::Here => return Ok(()),
                 Keeping::TakenFrom(daemon) => {
                     let session = &access.place.name;
@@ -120,9 +138,12 @@ impl Fleet {
         }
     }
 
-    /// Whether a daemon gives no sign of life. One that was not heard of before gets the time to give one.
+    /// Whether a daemon gives no sign of life. One that was not heard of before gets the time to
+    /// give one.
     async fn is_gone(&self, home: &str) -> Result<bool, Error> {
-        let Some(version) = self.contents.sign_of(home).await? else { return Ok(true) };
+        let Some(version) = self.contents.sign_of(home).await? else {
+            return Ok(true);
+        };
         let (was_watching, silent) = {
             let mut seen = self.seen();
             (!seen.is_empty(), seen.hear(home, version))
@@ -147,7 +168,11 @@ impl Fleet {
             }
             let sweep_ms = self.edge.settings().loaded.config.sessions.sweep_ms;
             let is_idle = self.own.lock().await.given.is_none() && self.seen().is_empty();
-            let pause = if is_idle { Duration::from_millis(sweep_ms) } else { self.sign };
+            let pause = if is_idle {
+                Duration::from_millis(sweep_ms)
+            } else {
+                self.sign
+            };
             tokio::select! {
                 () = sleep(pause) => {}
                 () = self.woken.notified() => {}
@@ -161,8 +186,12 @@ impl Fleet {
         let signs = self.contents.signs().await?;
         let silent = {
             let mut seen = self.seen();
-            self.wills.others().into_iter().for_each(|home| seen.know(home));
-            // Whoever was stopped for long, as this daemon may have been, gets the time to give a sign.
+            self.wills
+                .others()
+                .into_iter()
+                .for_each(|home| seen.know(home));
+            // Whoever was stopped for long, as this daemon may have been, gets the time to give a
+            // sign.
             seen.look(&signs, looked.elapsed().min(2 * self.sign));
             *looked = Instant::now();
             seen.forget(self.edge.home());
@@ -191,7 +220,10 @@ impl Fleet {
 
     async fn give(&self, own: &mut Own) -> Result<(), Error> {
         let former = own.given.as_ref().map(|(sign, _)| sign.version);
-        let is_late = own.given.as_ref().is_none_or(|(_, at)| at.elapsed() >= self.silence);
+        let is_late = own
+            .given
+            .as_ref()
+            .is_none_or(|(_, at)| at.elapsed() >= self.silence);
         let (sign, is_removed) = self.contents.give_sign(self.edge.home(), former).await?;
         own.given = Some((sign, Instant::now()));
         own.is_checked &= !is_late && !is_removed;
@@ -205,7 +237,11 @@ impl Fleet {
     /// Ends the servers of sessions that others have taken over while this daemon gave no sign.
     async fn let_go(&self) -> Result<(), Error> {
         for of in self.edge.served_sessions() {
-            let kept_at = match self.contents.kept_at(&Access::service(&of.0, &of.1, None)).await {
+            let kept_at = match self
+                .contents
+                .kept_at(&Access::service(&of.0, &of.1, None))
+                .await
+            {
                 Err(Error::UnknownSession) => None,
                 kept_at => kept_at?,
             };
@@ -217,7 +253,8 @@ impl Fleet {
         Ok(())
     }
 
-    /// Carries out the last wills of a daemon that gives no sign any more, and removes the one that it gave last.
+    /// Carries out the last wills of a daemon that gives no sign any more, and removes the one that
+    /// it gave last.
     async fn stand_in(&self, home: String, version: Option<Version>) -> Result<(), Error> {
         let mut done = 0_usize;
         for will in self.contents.wills().await? {
@@ -233,7 +270,14 @@ impl Fleet {
             );
         }
         let is_over = match version {
-            Some(version) => self.contents.remove_sign(&Sign { home: home.clone(), version }).await?,
+            Some(version) => {
+                self.contents
+                    .remove_sign(&Sign {
+                        home: home.clone(),
+                        version,
+                    })
+                    .await?
+            }
             None => true,
         };
         if is_over {

@@ -36,11 +36,19 @@ impl Gauge {
         self.open.load(Ordering::Relaxed)
     }
 
-    /// Counts a new connection, if the limits allow it. `peer`: the process at its other end, as the socket
-    /// tells. `frames`: the budget of all connections.
-    pub(crate) fn enter(self: &Arc<Self>, peer: Pinned, limits: &Limits, frames: &Budget) -> Option<Place> {
+    /// Counts a new connection, if the limits allow it. `peer`: the process at its other end, as
+    /// the socket tells. `frames`: the budget of all connections.
+    pub(crate) fn enter(
+        self: &Arc<Self>,
+        peer: Pinned,
+        limits: &Limits,
+        frames: &Budget,
+    ) -> Option<Place> {
         let process = peer.id();
-        let mut by_process = self.by_process.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut by_process = self
+            .by_process
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         let own = by_process.get(&process).map_or(0, |own| own.open);
         if self.open() >= limits.connections || own >= limits.connections_per_process {
             return None;
@@ -54,8 +62,17 @@ impl Gauge {
         });
         own.open += 1;
         // Without an inode two processes may look like one.
-        let peer = if process.inode.is_some() { own.peer.clone() } else { peer };
-        Some(Place { gauge: self.clone(), process, peer, frames: own.frames.clone() })
+        let peer = if process.inode.is_some() {
+            own.peer.clone()
+        } else {
+            peer
+        };
+        Some(Place {
+            gauge: self.clone(),
+            process,
+            peer,
+            frames: own.frames.clone(),
+        })
     }
 }
 
@@ -72,7 +89,11 @@ impl Drop for Place {
         if self.gauge.open.fetch_sub(1, Ordering::Relaxed) == 1 {
             self.gauge.closed.notify_one();
         }
-        let mut by_process = self.gauge.by_process.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut by_process = self
+            .gauge
+            .by_process
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         if let Some(own) = by_process.get_mut(&self.process) {
             own.open -= 1;
             if own.open == 0 {

@@ -19,13 +19,19 @@ const ANSWER_MAX: usize = 4 * 1024 * 1024;
 /// The sockets in a runtime directory whose keepers are none of these.
 #[must_use]
 pub fn unknown(directory: &Path, known: &[KeeperName]) -> Vec<(KeeperName, PathBuf)> {
-    let found = std::fs::read_dir(paths::keepers(directory)).into_iter().flatten().flatten();
+    let found = std::fs::read_dir(paths::keepers(directory))
+        .into_iter()
+        .flatten()
+        .flatten();
     let names = found.filter_map(|entry| entry.file_name().to_str()?.parse::<KeeperName>().ok());
     let unknown = names.filter(|name| !known.contains(name));
-    unknown.map(|name| (name, paths::keeper_socket(directory, name))).collect()
+    unknown
+        .map(|name| (name, paths::keeper_socket(directory, name)))
+        .collect()
 }
 
-/// Whoever listens on a keeper's socket: a process of this user's that leads a session of processes, as a keeper does.
+/// Whoever listens on a keeper's socket: a process of this user's that leads a session of
+/// processes, as a keeper does.
 #[derive(Debug)]
 pub struct Listener {
     /// The process that called listen(2).
@@ -42,7 +48,10 @@ impl Listener {
     pub fn find(path: &Path) -> io::Result<Option<Self>> {
         let stream = match socket::connect_now(path) {
             Err(error)
-                if matches!(error.kind(), io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound) =>
+                if matches!(
+                    error.kind(),
+                    io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound
+                ) =>
             {
                 return Ok(None);
             }
@@ -54,12 +63,19 @@ impl Listener {
             Err(error) => return Err(io::Error::other(error)),
         };
         if !process::leads_session(&process)? {
-            return Err(io::Error::other("it leads no session of processes, as a keeper does"));
+            return Err(io::Error::other(
+                "it leads no session of processes, as a keeper does",
+            ));
         }
-        Ok(Some(Self { process, path: path.to_owned(), stream }))
+        Ok(Some(Self {
+            process,
+            path: path.to_owned(),
+            stream,
+        }))
     }
 
-    /// Asks it, in its own version of the protocol. None: it does not answer, or not what was asked for.
+    /// Asks it, in its own version of the protocol. None: it does not answer, or not what was asked
+    /// for.
     #[must_use]
     pub fn ask(self, request: &KeeperRequest) -> Option<KeeperReply> {
         let asked = match ask(self.stream, PROTOCOL_VERSION, request) {
@@ -85,7 +101,11 @@ impl<E: std::error::Error> From<E> for Unanswered {
     }
 }
 
-fn ask(mut stream: UnixStream, version: u16, request: &KeeperRequest) -> Result<KeeperReply, Unanswered> {
+fn ask(
+    mut stream: UnixStream,
+    version: u16,
+    request: &KeeperRequest,
+) -> Result<KeeperReply, Unanswered> {
     let until = Instant::now() + ASK_WAIT;
     stream.set_nonblocking(false)?;
     stream.set_read_timeout(Some(ASK_WAIT))?;
@@ -103,7 +123,9 @@ fn ask(mut stream: UnixStream, version: u16, request: &KeeperRequest) -> Result<
     let (mut answer, mut chunk) = (Vec::new(), [0; 4096]);
     // It hangs up after its answer.
     while answer.len() < ANSWER_MAX {
-        let left = until.checked_duration_since(Instant::now()).ok_or(Unanswered::Silent)?;
+        let left = until
+            .checked_duration_since(Instant::now())
+            .ok_or(Unanswered::Silent)?;
         stream.set_read_timeout(Some(left.max(Duration::from_millis(1))))?;
         match stream.read(&mut chunk)? {
             0 => break,

@@ -17,8 +17,8 @@ use crate::edge::{Charge, Edge};
 
 pub use strays::end_strays;
 
-/// How long a keeper may take beyond what it grants its backend: three times the wait, for closing its input, for SIGTERM
-/// and for SIGKILL, and this.
+/// How long a keeper may take beyond what it grants its backend: three times the wait, for closing
+/// its input, for SIGTERM and for SIGKILL, and this.
 const GRACE: Duration = Duration::from_secs(2);
 
 /// When the processes are listed again that could not be.
@@ -47,13 +47,22 @@ impl Killer {
     /// Will see to what comes in by `incoming`.
     #[must_use]
     pub fn new(edge: Arc<Edge>, incoming: mpsc::UnboundedReceiver<Charge>) -> Self {
-        Self { edge, ending: BTreeMap::new(), incoming }
+        Self {
+            edge,
+            ending: BTreeMap::new(),
+            incoming,
+        }
     }
 
-    /// Goes on until it is dropped. What it has not done by then is on record, and the next daemon does it.
+    /// Goes on until it is dropped. What it has not done by then is on record, and the next daemon
+    /// does it.
     pub async fn run(mut self) {
         loop {
-            let kill_at = self.ending.values().filter_map(|ending| ending.kill_at).min();
+            let kill_at = self
+                .ending
+                .values()
+                .filter_map(|ending| ending.kill_at)
+                .min();
             tokio::select! {
                 Some(charge) = self.incoming.recv() => match charge {
                     Charge::End { keeper, why } => self.end(keeper, why),
@@ -69,32 +78,46 @@ impl Killer {
 
     /// Asks a keeper to end.
     fn end(&mut self, keeper: Pinned, why: &'static str) {
-        let stop_wait = Duration::from_millis(self.edge.settings().loaded.config.backends.stop_wait_ms);
+        let stop_wait =
+            Duration::from_millis(self.edge.settings().loaded.config.backends.stop_wait_ms);
         // It fails where the keeper has just exited, which is told anyway.
         let _ = keeper.signal(Signal::SIGTERM);
         let kill_at = Some(Instant::now() + stop_wait * 3 + GRACE);
-        self.ending.entry(keeper.id()).or_insert(Ending { keeper, kill_at, why });
+        self.ending.entry(keeper.id()).or_insert(Ending {
+            keeper,
+            kill_at,
+            why,
+        });
     }
 
     /// Kills the keepers that have not ended in time.
     fn kill(&mut self) {
         let now = Instant::now();
-        for ending in self.ending.values_mut().filter(|ending| ending.kill_at.is_some_and(|at| at <= now)) {
+        for ending in self
+            .ending
+            .values_mut()
+            .filter(|ending| ending.kill_at.is_some_and(|at| at <= now))
+        {
             ending.kill_at = None;
             let pid = ending.keeper.id().pid;
             if ending.keeper.signal(Signal::SIGKILL).is_ok() {
-                tracing::warn!(pid, "a keeper did not end when it was asked to, and was killed");
+                tracing::warn!(
+                    pid,
+                    "a keeper did not end when it was asked to, and was killed"
+                );
             }
         }
     }
 }
 
-/// Kills what is left of a keeper's backend. `told` is why the keeper had to end, if it was told to by us.
+/// Kills what is left of a keeper's backend. `told` is why the keeper had to end, if it was told to
+/// by us.
 async fn sweep(edge: Arc<Edge>, keeper: KeeperRecord, is_seen: bool, told: Option<&'static str>) {
     loop {
         let of = keeper.clone();
         // Listing all processes takes its time.
-        let killing = tokio::task::spawn_blocking(move || kill_left_over(of.process, of.backend, is_seen));
+        let killing =
+            tokio::task::spawn_blocking(move || kill_left_over(of.process, of.backend, is_seen));
         match killing.await.map_err(io::Error::other).flatten() {
             Ok(killed) => {
                 if killed > 0 {
@@ -130,19 +153,31 @@ async fn sweep(edge: Arc<Edge>, keeper: KeeperRecord, is_seen: bool, told: Optio
 }
 
 /// Kills the members of the keeper's session of processes, and tells how many there were.
-fn kill_left_over(keeper: ProcessId, backend: Option<ProcessId>, is_seen: bool) -> io::Result<usize> {
+fn kill_left_over(
+    keeper: ProcessId,
+    backend: Option<ProcessId>,
+    is_seen: bool,
+) -> io::Result<usize> {
     let mut killed = BTreeSet::new();
     for session in sessions_of(keeper, backend, is_seen)? {
-        // Until nobody is found who was not killed yet: who has SIGKILL coming starts no process any more.
+        // Until nobody is found who was not killed yet: who has SIGKILL coming starts no process
+        // any more.
         loop {
             let members = process::session_members(session)?;
             // The number was given again after all: these are somebody else's.
             let leads = |member: &&Pinned| member.id().pid == session;
-            if members.iter().find(leads).is_some_and(|leader| Some(leader.id()) != backend) {
+            if members
+                .iter()
+                .find(leads)
+                .is_some_and(|leader| Some(leader.id()) != backend)
+            {
                 break;
             }
             let are_its = |member: &Pinned| member.id().start >= keeper.start;
-            let new = members.into_iter().filter(are_its).filter(|member| killed.insert(member.id()));
+            let new = members
+                .into_iter()
+                .filter(are_its)
+                .filter(|member| killed.insert(member.id()));
             let new: Vec<Pinned> = new.collect();
             if new.is_empty() {
                 break;
@@ -158,15 +193,22 @@ fn kill_left_over(keeper: ProcessId, backend: Option<ProcessId>, is_seen: bool) 
 
 /// The sessions of processes that are the keeper's, or its backend's, for sure.
 ///
-/// A number that a session has is given to no process as long as the session has a member. So the keeper's pid is that of
-/// its own session if its exit was seen just now and nobody has the pid again, or if the backend, which is known among all
-/// processes, is a member.
-fn sessions_of(keeper: ProcessId, backend: Option<ProcessId>, is_seen: bool) -> io::Result<BTreeSet<u32>> {
+/// A number that a session has is given to no process as long as the session has a member. So the
+/// keeper's pid is that of its own session if its exit was seen just now and nobody has the pid
+/// again, or if the backend, which is known among all processes, is a member.
+fn sessions_of(
+    keeper: ProcessId,
+    backend: Option<ProcessId>,
+    is_seen: bool,
+) -> io::Result<BTreeSet<u32>> {
     let mut sessions = BTreeSet::new();
     if is_seen && !process::is_taken(keeper.pid)? {
         sessions.insert(keeper.pid);
     }
-    let backend = backend.map(|backend| Pinned::reopen(&backend)).transpose()?.flatten();
+    let backend = backend
+        .map(|backend| Pinned::reopen(&backend))
+        .transpose()?
+        .flatten();
     if let Some(backend) = backend
         && let Some(session) = process::session_of(&backend)?
         && [keeper.pid, backend.id().pid].contains(&session)

@@ -1,8 +1,10 @@
-//! `sessions.db`: the registry's own memory, in SQLite. One writer thread commits in groups whatever has come in
-//! since the last commit. A commit survives the daemon's SIGKILL; sessions don't outlive a reboot anyway.
+//! `sessions.db`: the registry's own memory, in SQLite. One writer thread commits in groups
+//! whatever has come in since the last commit. A commit survives the daemon's SIGKILL; sessions
+//! don't outlive a reboot anyway.
 //!
-//! When the disk is full, the writer first frees the ballast (`ballast.rs`). When that is gone, nothing can
-//! be put on record until there is room: callers get an error at once, and the writer goes on trying.
+//! When the disk is full, the writer first frees the ballast (`ballast.rs`). When that is gone,
+//! nothing can be put on record until there is room: callers get an error at once, and the writer
+//! goes on trying.
 
 mod ballast;
 mod schema;
@@ -16,7 +18,9 @@ use mcp_sessiond_proto::Error;
 use mcp_sessiond_registry::{Effect, Snapshot};
 use rusqlite::Connection;
 
-use crate::writer::{self, Database, Failure, Files, RETRY, Rest, Stalled, Urgency, Writer, may_be_full};
+use crate::writer::{
+    self, Database, Failure, Files, RETRY, Rest, Stalled, Urgency, Writer, may_be_full,
+};
 use ballast::Ballast;
 
 /// The name of the database in the runtime directory.
@@ -25,8 +29,8 @@ pub(crate) const FILE: &str = "sessions.db";
 /// How long a caller waits for a commit at most: a host waits for it, and a disk may hang.
 const KEPT_WAIT: Duration = Duration::from_secs(1);
 
-/// When clients should try again after a full disk: longer than they wait, since a user has to make room
-/// first.
+/// When clients should try again after a full disk: longer than they wait, since a user has to make
+/// room first.
 const FULL_RETRY: Duration = Duration::from_secs(10);
 
 /// A registry that can't be kept.
@@ -69,8 +73,8 @@ pub struct Opened {
 }
 
 impl Opened {
-    /// Why the records of a former daemon are lost. That they are discarded after a reboot is no loss: no process of theirs
-    /// lives any more.
+    /// Why the records of a former daemon are lost. That they are discarded after a reboot is no
+    /// loss: no process of theirs lives any more.
     #[must_use]
     pub fn lost(&self) -> Option<String> {
         self.discarded.clone().filter(|why| why != schema::REBOOTED)
@@ -78,13 +82,14 @@ impl Opened {
 }
 
 impl Ledger {
-    /// Opens the database in a runtime directory. What is from before a reboot, or can't be read, is discarded:
-    /// losing a session is acceptable, resuming the wrong one is not.
+    /// Opens the database in a runtime directory. What is from before a reboot, or can't be read,
+    /// is discarded: losing a session is acceptable, resuming the wrong one is not.
     ///
     /// Where the disk is too full for even an empty one, it is made when there is room.
     ///
     /// # Errors
-    /// [`LedgerError`], when there is a database and it can't be opened at the moment, or none can be had.
+    /// [`LedgerError`], when there is a database and it can't be opened at the moment, or none can
+    /// be had.
     pub fn open(directory: &Path, boot: &str) -> Result<Opened, LedgerError> {
         let path = directory.join(FILE);
         let ballast = Ballast::of(directory);
@@ -96,8 +101,9 @@ impl Ledger {
             }
         };
         let watched = |connection| Database::new(&path, connection, schema::set_up);
-        let opened = opened
-            .and_then(|(connection, snapshot, discarded)| Ok((watched(connection)?, snapshot, discarded)));
+        let opened = opened.and_then(|(connection, snapshot, discarded)| {
+            Ok((watched(connection)?, snapshot, discarded))
+        });
         let (mut database, snapshot, discarded) = match opened {
             Ok((database, snapshot, discarded)) => (Some(database), snapshot, discarded),
             Err(error) if !is_there && Failure::of(&error, directory).is_full => {
@@ -114,8 +120,9 @@ impl Ledger {
         let commit = move |effects: &[Effect]| -> Result<Rest, Failure> {
             loop {
                 if database.is_none() {
-                    let found = find(&place, &boot)
-                        .and_then(|(found, ..)| Database::new(&place.join(FILE), found, schema::set_up));
+                    let found = find(&place, &boot).and_then(|(found, ..)| {
+                        Database::new(&place.join(FILE), found, schema::set_up)
+                    });
                     match found {
                         Ok(found) => {
                             let _ = known.set(found.files());
@@ -125,7 +132,9 @@ impl Ledger {
                         Err(error) => return Err(Failure::of(&error, &place)),
                     }
                 }
-                let Some(database) = &mut database else { continue };
+                let Some(database) = &mut database else {
+                    continue;
+                };
                 let committed = match database.ready() {
                     Ok(_) if effects.is_empty() => return Ok(Rest::Nothing),
                     Ok(connection) => schema::commit(connection, effects.iter()),
@@ -145,7 +154,11 @@ impl Ledger {
             Ok(Rest::Nothing)
         };
         let writer = Writer::start(FILE, commit).map_err(LedgerError::Thread)?;
-        Ok(Opened { ledger: Self { writer, files }, snapshot, discarded })
+        Ok(Opened {
+            ledger: Self { writer, files },
+            snapshot,
+            discarded,
+        })
     }
 
     /// Puts an effect on record, in the order of the calls.
@@ -164,7 +177,10 @@ impl Ledger {
     /// What is the matter with the database, if anything.
     #[must_use]
     pub fn failure(&self) -> Option<Failure> {
-        self.writer.check().err().map(|Stalled(failure)| Failure::clone(&failure))
+        self.writer
+            .check()
+            .err()
+            .map(|Stalled(failure)| Failure::clone(&failure))
     }
 
     /// Whether the writer still runs. Without it nothing can be kept any more.
@@ -185,7 +201,8 @@ impl Ledger {
         }
     }
 
-    /// Stops recording. When the returned future ends, all that was recorded is kept, as far as possible.
+    /// Stops recording. When the returned future ends, all that was recorded is kept, as far as
+    /// possible.
     pub fn close(&self) -> impl Future<Output = ()> + Send + use<> {
         self.writer.end()
     }
@@ -201,7 +218,8 @@ impl Waiter {
     /// Returns once it is kept.
     ///
     /// # Errors
-    /// [`Error::Unavailable`] when it could not be written yet, or takes long. The writer goes on trying.
+    /// [`Error::Unavailable`] when it could not be written yet, or takes long. The writer goes on
+    /// trying.
     pub async fn kept(self) -> Result<(), Error> {
         match tokio::time::timeout(KEPT_WAIT, self.0.kept()).await {
             Ok(kept) => kept.map_err(|stalled| unavailable(&stalled)),
@@ -211,7 +229,10 @@ impl Waiter {
 }
 
 fn unavailable(Stalled(failure): &Stalled) -> Error {
-    refused(&failure.sentence, if failure.is_full { FULL_RETRY } else { RETRY })
+    refused(
+        &failure.sentence,
+        if failure.is_full { FULL_RETRY } else { RETRY },
+    )
 }
 
 fn refused(why: &str, retry_after: Duration) -> Error {
@@ -228,7 +249,9 @@ fn find(directory: &Path, boot: &str) -> rusqlite::Result<(Connection, Snapshot,
     match schema::open(&path, boot) {
         Ok((connection, schema::State::Current(snapshot))) => Ok((connection, snapshot, None)),
         Ok((connection, schema::State::Empty)) => Ok((connection, Snapshot::default(), None)),
-        Ok((connection, schema::State::Discarded(why))) => Ok((connection, Snapshot::default(), Some(why))),
+        Ok((connection, schema::State::Discarded(why))) => {
+            Ok((connection, Snapshot::default(), Some(why)))
+        }
         Err(error) if schema::is_damage(&error) => {
             remove(directory);
             let (connection, _) = schema::open(&path, boot)?;

@@ -29,14 +29,15 @@ const HELLO_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long a peer that the daemon turns away may take for its hello.
 const TURN_AWAY_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// How many peers may be turned away with an answer at the same time. Beyond that the daemon hangs up.
+/// How many peers may be turned away with an answer at the same time. Beyond that the daemon hangs
+/// up.
 const TURNED_AWAY_MAX: usize = 32;
 
 /// The pause before the next accept when no descriptor is free.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// After how many closed connections their memory is given back to the system; otherwise the allocator keeps
-/// it.
+/// After how many closed connections their memory is given back to the system; otherwise the
+/// allocator keeps it.
 const CLOSED_MANY: usize = 32;
 
 /// The delay before that, so that it happens once for all connections that close together.
@@ -45,8 +46,8 @@ const GIVE_BACK_AFTER: Duration = Duration::from_secs(1);
 /// How long after its start the daemon gives back what it needed only for that.
 const STARTED_AFTER: Duration = Duration::from_secs(5);
 
-/// Serves connections until `draining` says otherwise, then waits for the calls under way. The caller limits
-/// that time.
+/// Serves connections until `draining` says otherwise, then waits for the calls under way. The
+/// caller limits that time.
 ///
 /// # Errors
 /// When the socket can't be listened on.
@@ -115,11 +116,16 @@ async fn converse(
     let id = peer.id();
     let place = {
         let settings = daemon.edge.settings();
-        daemon.connections.enter(peer, &settings.loaded.config.limits, &budget)
+        daemon
+            .connections
+            .enter(peer, &settings.loaded.config.limits, &budget)
     };
     let Some(place) = place else {
         count(&daemon.edge.meters.counters.connections_over_limit_total);
-        tracing::warn!(pid = id.pid, "refused a connection: as many as the limits allow are open");
+        tracing::warn!(
+            pid = id.pid,
+            "refused a connection: as many as the limits allow are open"
+        );
         turn_away(stream, &daemon, Answer::Busy).await;
         return;
     };
@@ -142,8 +148,18 @@ async fn converse(
     count(&daemon.edge.meters.counters.connections_total);
     let Ok(codec) = hello.accept() else { return };
     let transport = codec::server(stream, codec, hello.frame_max, place.frames.clone());
-    let most = daemon.edge.settings().loaded.config.limits.requests_per_connection;
-    let service = Service(Arc::new(Conversation::new(daemon.clone(), place.peer.clone(), hello.version)));
+    let most = daemon
+        .edge
+        .settings()
+        .loaded
+        .config
+        .limits
+        .requests_per_connection;
+    let service = Service(Arc::new(Conversation::new(
+        daemon.clone(),
+        place.peer.clone(),
+        hello.version,
+    )));
     let meters = daemon.meters.clone();
     let calls = Calls::new(transport, most, move |context, request| {
         let began = Instant::now();
@@ -166,7 +182,10 @@ fn method(request: &SessiondRequest) -> &'static str {
     // `Sessiond.store_token`
     let name = request.name();
     let name = name.rsplit('.').next().unwrap_or_default();
-    METHODS.into_iter().find(|method| *method == name).unwrap_or_default()
+    METHODS
+        .into_iter()
+        .find(|method| *method == name)
+        .unwrap_or_default()
 }
 
 /// Returns when the daemon is about to exit.

@@ -33,8 +33,13 @@ impl Logging {
             .with_ansi(colours)
             .with_target(false)
             .without_time();
-        let _ = tracing_subscriber::registry().with(layer.with_filter(filter)).try_init();
-        Self { handle: Box::new(move |targets| drop(handle.reload(targets))), lines }
+        let _ = tracing_subscriber::registry()
+            .with(layer.with_filter(filter))
+            .try_init();
+        Self {
+            handle: Box::new(move |targets| drop(handle.reload(targets))),
+            lines,
+        }
     }
 
     /// Standard error is this file, which is to be put aside when it is full.

@@ -8,7 +8,8 @@ use futures::future::BoxFuture;
 
 use crate::counters::{Meters, us_since};
 use crate::storage::{
-    Answer, Change, Durable, Key, Listed, Place, Record, Scan, Storage, StorageError, Usage, Version,
+    Answer, Change, Durable, Key, Listed, Place, Record, Scan, Storage, StorageError, Usage,
+    Version,
 };
 
 /// A storage, and where its times are taken down.
@@ -64,7 +65,11 @@ impl Storage for Metered {
         self.timed("read", self.storage.read(place, keys))
     }
 
-    fn scan<'a>(&'a self, place: &'a Place, scan: &'a Scan) -> Answer<'a, Vec<crate::storage::Item>> {
+    fn scan<'a>(
+        &'a self,
+        place: &'a Place,
+        scan: &'a Scan,
+    ) -> Answer<'a, Vec<crate::storage::Item>> {
         self.timed("scan", self.storage.scan(place, scan))
     }
 

@@ -33,15 +33,28 @@ pub struct Reaper {
 impl Reaper {
     /// Will end the contents of what comes in by `incoming`.
     #[must_use]
-    pub fn new(edge: Arc<Edge>, contents: Arc<Contents>, incoming: mpsc::UnboundedReceiver<Dropped>) -> Self {
-        Self { edge, contents, said: None, dropped: VecDeque::new(), incoming }
+    pub fn new(
+        edge: Arc<Edge>,
+        contents: Arc<Contents>,
+        incoming: mpsc::UnboundedReceiver<Dropped>,
+    ) -> Self {
+        Self {
+            edge,
+            contents,
+            said: None,
+            dropped: VecDeque::new(),
+            incoming,
+        }
     }
 
     /// Goes on until it is dropped.
     pub async fn run(mut self) {
         loop {
             let found = self.find_orphans().await;
-            if self.works(found, "could not look for what is left of hosts that are gone") {
+            if self.works(
+                found,
+                "could not look for what is left of hosts that are gone",
+            ) {
                 break;
             }
             tokio::time::sleep(RETRY).await;
@@ -65,10 +78,15 @@ impl Reaper {
         }
     }
 
-    /// Ends the backends of services' sessions that have ended, also where another daemon ended them.
+    /// Ends the backends of services' sessions that have ended, also where another daemon ended
+    /// them.
     async fn end_served(&self) {
         for of in self.edge.served_sessions() {
-            if let Ok(false) = self.contents.lives(&Access::service(&of.0, &of.1, None)).await {
+            if let Ok(false) = self
+                .contents
+                .lives(&Access::service(&of.0, &of.1, None))
+                .await
+            {
                 self.edge.end_served(&of);
             }
         }
@@ -97,14 +115,19 @@ impl Reaper {
         let mut after = None;
         loop {
             let page = self.contents.inventory(after.as_ref(), BATCH).await?;
-            let Some((last, _)) = page.last() else { return Ok(()) };
+            let Some((last, _)) = page.last() else {
+                return Ok(());
+            };
             after = Some(last.clone());
             for (place, info) in page {
                 // The storage is local, so sessions of another boot have no owner any more.
                 match self.edge.standing(&place) {
-                    Standing::Gone | Standing::Elsewhere => self.contents.end_owner(&place.owner).await?,
+                    Standing::Gone | Standing::Elsewhere => {
+                        self.contents.end_owner(&place.owner).await?;
+                    }
                     Standing::Left => drop(self.contents.end(&place, Standing::Left).await?),
-                    // It was terminated, and the daemon killed before that was on record everywhere.
+                    // It was terminated, and the daemon killed before that was on record
+                    // everywhere.
                     Standing::Held | Standing::Free if info.status == Status::Terminated => {
                         self.edge.forget(&place);
                     }
@@ -117,7 +140,9 @@ impl Reaper {
     async fn reap(&mut self) {
         let now = Instant::now();
         while self.dropped.front().is_some_and(|(at, _)| *at <= now) {
-            let Some((_, dropped)) = self.dropped.pop_front() else { return };
+            let Some((_, dropped)) = self.dropped.pop_front() else {
+                return;
+            };
             let ended = match &dropped {
                 // With its host everything goes at once.
                 Dropped::Session(place) => match self.edge.standing(place) {
@@ -127,7 +152,10 @@ impl Reaper {
                 },
                 Dropped::Owner(owner) => self.contents.end_owner(owner).await,
             };
-            if !self.works(ended, "could not end what is left of a session; trying again") {
+            if !self.works(
+                ended,
+                "could not end what is left of a session; trying again",
+            ) {
                 self.dropped.push_front((now + RETRY, dropped));
                 return;
             }

@@ -88,7 +88,8 @@ pub enum Fatal {
 }
 
 impl Fatal {
-    /// The exit code: 64 for what the user must correct, 75 for another daemon, 70 for the rest (sysexits.h).
+    /// The exit code: 64 for what the user must correct, 75 for another daemon, 70 for the rest
+    /// (sysexits.h).
     #[must_use]
     pub fn code(&self) -> u8 {
         match self {
@@ -103,7 +104,11 @@ impl Fatal {
 #[must_use]
 pub fn run(options: &Options) -> ExitCode {
     signals::let_in();
-    let load = if options.detached { load_for_client } else { load };
+    let load = if options.detached {
+        load_for_client
+    } else {
+        load
+    };
     let outcome = load(options).map_err(Fatal::from).and_then(|loaded| {
         let logging = Logging::start(loaded.config.log);
         if let Some(fault) = &loaded.fault {
@@ -117,7 +122,8 @@ pub fn run(options: &Options) -> ExitCode {
             if let Err(error) = rank::usual() {
                 tracing::info!(%error, "could not get the usual priority; the daemon has that of the program that started it");
             }
-            // Fails only for who leads a process group, which the process behind --on-demand does not.
+            // Fails only for who leads a process group, which the process behind --on-demand does
+            // not.
             let _ = nix::unistd::setsid();
         }
         mcp_sessiond_process::sys::share_one_heap();
@@ -130,7 +136,11 @@ pub fn run(options: &Options) -> ExitCode {
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(fatal) => {
-            let priority = if logging::is_journal() { logging::priority(tracing::Level::ERROR) } else { "" };
+            let priority = if logging::is_journal() {
+                logging::priority(tracing::Level::ERROR)
+            } else {
+                ""
+            };
             let _ = writeln!(std::io::stderr(), "{priority}mcp-sessiond: {fatal}");
             ExitCode::from(fatal.code())
         }
@@ -142,14 +152,17 @@ fn load(options: &Options) -> Result<Loaded, ConfigError> {
     if let Some(named) = &options.config
         && let Err(error) = std::fs::metadata(named)
     {
-        return Err(ConfigError::Unreadable { path: named.clone(), error });
+        return Err(ConfigError::Unreadable {
+            path: named.clone(),
+            error,
+        });
     }
     let path = options.config.clone().or_else(config::usual_path);
     config::load(path.as_deref(), &options.set)
 }
 
-/// The same for a daemon that a client starts, where a host waits for its server: logs what is wrong with the
-/// file, and uses what can be read of it.
+/// The same for a daemon that a client starts, where a host waits for its server: logs what is
+/// wrong with the file, and uses what can be read of it.
 fn load_for_client(options: &Options) -> Result<Loaded, ConfigError> {
     load(options).or_else(|error| {
         let path = options.config.clone().or_else(config::usual_path);
@@ -157,8 +170,8 @@ fn load_for_client(options: &Options) -> Result<Loaded, ConfigError> {
     })
 }
 
-/// No core files, since there are tokens in memory; and as many descriptors as may be had, one for each process and
-/// connection.
+/// No core files, since there are tokens in memory; and as many descriptors as may be had, one for
+/// each process and connection.
 fn prepare_process() {
     core_files::never_dump();
     descriptors::raise();
@@ -179,15 +192,27 @@ async fn live(options: &Options, loaded: Loaded, logging: &Logging) -> Result<()
         Some(fault) if fault.hides_storage => Err(fault.sentence.clone()),
         _ => Ok(loaded.config.storage.url.as_str()),
     };
-    let (storage, opener) = storage::open(url, loaded.config.storage.durability, directory.path()).await;
+    let (storage, opener) =
+        storage::open(url, loaded.config.storage.durability, directory.path()).await;
     let storage = Arc::new(Metered::new(storage, meters.clone()));
     let bounds = Bounds::of(&loaded.config);
     // It was looked at when the configuration was read.
     let scraped = loaded.config.metrics.bound().ok().flatten();
-    let contents = Arc::new(Contents::new(storage, Arc::new(Clock::system()), bounds, meters.clone()));
+    let contents = Arc::new(Contents::new(
+        storage,
+        Arc::new(Clock::system()),
+        bounds,
+        meters.clone(),
+    ));
     let (dropped, incoming) = mpsc::unbounded_channel();
     let (charges, charged) = mpsc::unbounded_channel();
-    let edge = Arc::new(Edge::start(&directory, loaded, meters.clone(), dropped, charges)?);
+    let edge = Arc::new(Edge::start(
+        &directory,
+        loaded,
+        meters.clone(),
+        dropped,
+        charges,
+    )?);
     let wills = Arc::new(Wills::new(edge.clone(), contents.clone())?);
     let told = (Arc::downgrade(&edge), Arc::downgrade(&wills));
     contents.on_end(move |place| {
@@ -205,12 +230,23 @@ async fn live(options: &Options, loaded: Loaded, logging: &Logging) -> Result<()
     let killer = tokio::spawn(Killer::new(edge.clone(), charged).run());
     let started_by = origin.name();
     let ours = matches!(origin, Origin::OwnSocket { .. });
-    let listener = origin.listener(&path).map_err(|error| Fatal::Socket { path: path.clone(), error })?;
+    let listener = origin.listener(&path).map_err(|error| Fatal::Socket {
+        path: path.clone(),
+        error,
+    })?;
     let placed = listener.try_clone()?;
     let mut place = Place::new(directory.clone(), listener.try_clone()?);
     let about = about(&directory, started_by);
-    let daemon =
-        Arc::new(Daemon { edge, contents, wills, fleet, meters, opener, connections: Arc::default(), about });
+    let daemon = Arc::new(Daemon {
+        edge,
+        contents,
+        wills,
+        fleet,
+        meters,
+        opener,
+        connections: Arc::default(),
+        about,
+    });
     let (drain, draining) = channel::channel(false);
     let mut serving = tokio::spawn(listener::serve(listener, daemon.clone(), draining));
     let mut exits = {
@@ -293,7 +329,8 @@ async fn take(
                 lock
             }
         };
-        // Meanwhile the directory may have been replaced, so that the lock is worthless, or the socket.
+        // Meanwhile the directory may have been replaced, so that the lock is worthless, or the
+        // socket.
         if directory.is_in_place() && origin.is_in_place(&path) {
             return Ok((directory, lock, origin));
         }
@@ -382,7 +419,11 @@ fn about(directory: &Directory, started_by: &str) -> About {
 
 fn report_ready(detached: bool) -> std::io::Result<()> {
     let _ = sd_notify::notify(&[NotifyState::Ready]);
-    if detached { detach::report_ready() } else { Ok(()) }
+    if detached {
+        detach::report_ready()
+    } else {
+        Ok(())
+    }
 }
 
 /// The directory in which the daemon would run, and its log when it was started on demand.

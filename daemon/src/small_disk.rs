@@ -17,8 +17,14 @@ impl SmallDisk {
         let directory = tempfile::tempdir().expect("a temporary directory");
         let options = format!("size={kibibytes}k,mode=0700");
         let mut mount = Command::new("mount");
-        let mounted = mount.args(["-t", "tmpfs", "-o", &options, "tmpfs"]).arg(directory.path()).status();
-        assert!(mounted.expect("mount is installed").success(), "could not mount a tmpfs");
+        let mounted = mount
+            .args(["-t", "tmpfs", "-o", &options, "tmpfs"])
+            .arg(directory.path())
+            .status();
+        assert!(
+            mounted.expect("mount is installed").success(),
+            "could not mount a tmpfs"
+        );
         Self { directory }
     }
 
@@ -30,7 +36,8 @@ impl SmallDisk {
     pub(crate) fn fill(&self) -> PathBuf {
         let path = self.path().join("filler");
         let mut filler = std::fs::File::create(&path).expect("a file");
-        let full = std::io::copy(&mut std::io::repeat(0), &mut filler).expect_err("no disk is endless");
+        let full =
+            std::io::copy(&mut std::io::repeat(0), &mut filler).expect_err("no disk is endless");
         assert_eq!(full.kind(), std::io::ErrorKind::StorageFull);
         path
     }
@@ -39,10 +46,16 @@ impl SmallDisk {
 impl Drop for SmallDisk {
     fn drop(&mut self) {
         // Lazily, for what still has files open in it.
-        let _ = Command::new("umount").arg("--lazy").arg(self.path()).status();
+        let _ = Command::new("umount")
+            .arg("--lazy")
+            .arg(self.path())
+            .status();
     }
 }
 
 pub(crate) fn needs_root(what: &str) {
-    assert!(geteuid().is_root(), "this test has to {what}: run it as root, or leave it out");
+    assert!(
+        geteuid().is_root(),
+        "this test has to {what}: run it as root, or leave it out"
+    );
 }

@@ -1,12 +1,12 @@
 //! Where the contents of sessions are kept: one trait, four backends.
 //!
-//! A backend keeps *records*. A record has a place (its owner and its name), a version that changes with every change
-//! of it, a head, and items under it in order of their keys. It knows nothing of what they mean: state, streams and
-//! events are made of them in [`crate::contents`], once for all backends. So a mistake gets the same error whichever
-//! backend is below.
+//! A backend keeps *records*. A record has a place (its owner and its name), a version that changes
+//! with every change of it, a head, and items under it in order of their keys. It knows nothing of
+//! what they mean: state, streams and events are made of them in [`crate::contents`], once for all
+//! backends. So a mistake gets the same error whichever backend is below.
 //!
-//! **Every change is conditional**: it names the version that was read, or says that there was no record, and applies
-//! as a whole or not at all.
+//! **Every change is conditional**: it names the version that was read, or says that there was no
+//! record, and applies as a whole or not at all.
 
 mod awaited;
 #[cfg(feature = "dynamodb")]
@@ -38,8 +38,8 @@ pub use postgres::Postgres;
 pub use sqlite::{Durability, Sqlite};
 pub use url::{Table, Url, UrlError, shown};
 
-/// Names a record. Nothing finds a record without its owner, so what belongs to another owner is as if it were not
-/// there.
+/// Names a record. Nothing finds a record without its owner, so what belongs to another owner is as
+/// if it were not there.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Place {
     /// Whom it belongs to: text without control characters, at most 512 bytes.
@@ -48,8 +48,9 @@ pub struct Place {
     pub name: String,
 }
 
-/// Changes with every change of a record. It is drawn at random by whoever makes the change, so that one whose answer
-/// was lost is told from somebody else's: the version in place is the one that was drawn, or it is not.
+/// Changes with every change of a record. It is drawn at random by whoever makes the change, so
+/// that one whose answer was lost is told from somebody else's: the version in place is the one
+/// that was drawn, or it is not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Version(pub u64);
 
@@ -61,7 +62,8 @@ pub type Key = Bytes;
 pub struct Item {
     /// Its key.
     pub key: Key,
-    /// What a scan can choose by; empty where nothing does. At most 160 bytes of text without control characters.
+    /// What a scan can choose by; empty where nothing does. At most 160 bytes of text without
+    /// control characters.
     pub tag: String,
     /// Its value: up to 4 MiB.
     pub value: Bytes,
@@ -74,7 +76,8 @@ pub struct Record {
     pub version: Version,
     /// Its head.
     pub head: Bytes,
-    /// The items that were asked for, in the order in which they were; None for those that there are not.
+    /// The items that were asked for, in the order in which they were; None for those that there
+    /// are not.
     pub items: Vec<Option<Item>>,
 }
 
@@ -95,7 +98,12 @@ impl Scan {
     /// Items in a range, whatever their tags.
     #[must_use]
     pub fn of(range: Range<Key>, most: usize, bytes: usize) -> Self {
-        Self { range, tags: Vec::new(), most, bytes }
+        Self {
+            range,
+            tags: Vec::new(),
+            most,
+            bytes,
+        }
     }
 }
 
@@ -121,8 +129,8 @@ pub struct Head {
 
 /// A change of one record. It applies as a whole, in this order, or not at all.
 ///
-/// SQLite's redo log has it as MessagePack, by the order of the fields: a change of this struct, or of one in it, is a new
-/// version of that log.
+/// SQLite's redo log has it as MessagePack, by the order of the fields: a change of this struct, or
+/// of one in it, is a new version of that log.
 #[derive(Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Change {
     /// The new head. None: the record goes, with all its items.
@@ -131,10 +139,11 @@ pub struct Change {
     pub clear: bool,
     /// Items that go. At most 128.
     pub removes: Vec<Key>,
-    /// Items that are put, in place of what had their keys, each key once. At most 128, and 4 MiB together.
+    /// Items that are put, in place of what had their keys, each key once. At most 128, and 4 MiB
+    /// together.
     pub puts: Vec<Item>,
-    /// Items in these ranges go too, but need not be gone at once: nobody asks for them any more, and nobody puts
-    /// anything into them again.
+    /// Items in these ranges go too, but need not be gone at once: nobody asks for them any more,
+    /// and nobody puts anything into them again.
     pub forget: Vec<Range<Key>>,
 }
 
@@ -150,18 +159,20 @@ impl Change {
 pub struct Usage {
     /// Records of the owner.
     pub records: usize,
-    /// Bytes of the owner's contents, with [`RECORD_COST`], [`ITEM_COST`] and [`SLOT_COST`] for the overhead.
+    /// Bytes of the owner's contents, with [`RECORD_COST`], [`ITEM_COST`] and [`SLOT_COST`] for the
+    /// overhead.
     pub bytes: usize,
     /// Bytes of all owners.
     pub total_bytes: usize,
 }
 
-/// What a record costs in memory beside its bytes: its places in the tables, its lock, and when it was used
-/// last. This and the next two were measured on a daemon; `what_is_counted_is_what_is_used` in
-/// tests/integration/quotas.rs checks them.
+/// What a record costs in memory beside its bytes: its places in the tables, its lock, and when it
+/// was used last. This and the next two were measured on a daemon;
+/// `what_is_counted_is_what_is_used` in tests/integration/quotas.rs checks them.
 pub const RECORD_COST: usize = 640;
 
-/// What an item costs in memory beside its bytes: the allocator's part of its key, its tag and its value.
+/// What an item costs in memory beside its bytes: the allocator's part of its key, its tag and its
+/// value.
 pub const ITEM_COST: usize = 100;
 
 /// What an item's slot in the table of its record costs: half of the slots are free.
@@ -173,11 +184,12 @@ pub const SLOTS_MIN: usize = 6;
 /// Why a backend did not do what it was asked.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum StorageError {
-    /// The record has not the version that the change names; or there is one, and it says that there is none.
+    /// The record has not the version that the change names; or there is one, and it says that
+    /// there is none.
     #[error("the record has changed since it was read")]
     Conflict,
-    /// For the moment nothing can be read or written, and nothing was. The sentence is for the log and for people: it
-    /// names no value and no credential.
+    /// For the moment nothing can be read or written, and nothing was. The sentence is for the log
+    /// and for people: it names no value and no credential.
     #[error("{0}")]
     Unavailable(String),
     /// A change that may have been written, or will be, or not.
@@ -210,7 +222,8 @@ pub enum Durable {
 }
 
 impl StorageError {
-    /// Of something that changed nothing, or nothing that anybody is told of: then there is no doubt.
+    /// Of something that changed nothing, or nothing that anybody is told of: then there is no
+    /// doubt.
     #[must_use]
     pub fn known(self) -> Self {
         match self {
@@ -224,9 +237,14 @@ impl StorageError {
     #[must_use]
     pub fn unknown(self) -> Self {
         match self {
-            Self::Conflict => Self::Unknown { why: "others have changed it since".into(), passes: true },
+            Self::Conflict => Self::Unknown {
+                why: "others have changed it since".into(),
+                passes: true,
+            },
             Self::Unavailable(why) | Self::Damaged(why) => Self::Unknown { why, passes: true },
-            Self::Unusable { why, passes } | Self::Unknown { why, passes } => Self::Unknown { why, passes },
+            Self::Unusable { why, passes } | Self::Unknown { why, passes } => {
+                Self::Unknown { why, passes }
+            }
         }
     }
 }
@@ -235,8 +253,8 @@ impl Durable {
     /// Waits until it is kept.
     ///
     /// # Errors
-    /// [`StorageError::Unknown`] for a change, and another for what was read, when that can't be had for the moment. The
-    /// backend goes on trying.
+    /// [`StorageError::Unknown`] for a change, and another for what was read, when that can't be
+    /// had for the moment. The backend goes on trying.
     pub async fn kept(self) -> Result<(), StorageError> {
         match self {
             Self::Now => Ok(()),
@@ -248,8 +266,8 @@ impl Durable {
 /// What a backend answers, in time.
 pub type Answer<'a, T> = BoxFuture<'a, Result<T, StorageError>>;
 
-/// A backend. Every method may fail with [`StorageError::Unavailable`], after the backend's own attempts, which are
-/// bounded.
+/// A backend. Every method may fail with [`StorageError::Unavailable`], after the backend's own
+/// attempts, which are bounded.
 pub trait Storage: Send + Sync + fmt::Debug {
     /// Its name, as in `storage.url`: `memory`, `sqlite`, `postgres`, `dynamodb`.
     fn name(&self) -> &'static str;
@@ -272,14 +290,15 @@ pub trait Storage: Send + Sync + fmt::Debug {
     /// Nothing is committed any more: finishes what there is to finish.
     fn close(&self) -> BoxFuture<'_, ()>;
 
-    /// Reads a record, and of its items those with these keys. The items are of one version: the one that is returned, or a
-    /// later one. None: there is no such record.
+    /// Reads a record, and of its items those with these keys. The items are of one version: the
+    /// one that is returned, or a later one. None: there is no such record.
     fn read<'a>(&'a self, place: &'a Place, keys: &'a [Key]) -> Answer<'a, Option<Record>>;
 
     /// Items of a record, in the order of their keys.
     fn scan<'a>(&'a self, place: &'a Place, scan: &'a Scan) -> Answer<'a, Vec<Item>>;
 
-    /// Changes a record that has the version `expected` (None: that is not there), and gives it the version `next`.
+    /// Changes a record that has the version `expected` (None: that is not there), and gives it the
+    /// version `next`.
     ///
     /// A change whose answer was lost on the way to the database is not made twice, nor told as a
     /// [`StorageError::Conflict`] with itself: `next` tells.
@@ -291,17 +310,20 @@ pub trait Storage: Send + Sync + fmt::Debug {
         change: Change,
     ) -> Answer<'a, Durable>;
 
-    /// When everything that was committed to this record so far is kept. What was read may be ahead of that.
+    /// When everything that was committed to this record so far is kept. What was read may be ahead
+    /// of that.
     fn settled(&self, place: &Place) -> Durable;
 
     /// Records of an owner in order of their names, those after `after`, at most `most`.
     fn list<'a>(&'a self, owner: &'a str, after: &'a str, most: usize) -> Answer<'a, Vec<Listed>>;
 
-    /// Every record, in order of owner and name, those after `after`, at most `most`. For `debug`, and for the start.
+    /// Every record, in order of owner and name, those after `after`, at most `most`. For `debug`,
+    /// and for the start.
     fn list_all<'a>(&'a self, after: Option<&'a Place>, most: usize) -> Answer<'a, Vec<Listed>>;
 
-    /// Records whose `due_ms` is at most `now_ms`, those that are longest due first, at most `most`. As every list, it may
-    /// be behind the records by a moment where the storage is shared: who acts upon it names the version.
+    /// Records whose `due_ms` is at most `now_ms`, those that are longest due first, at most
+    /// `most`. As every list, it may be behind the records by a moment where the storage is shared:
+    /// who acts upon it names the version.
     fn due<'a>(&'a self, now_ms: u64, most: usize) -> Answer<'a, Vec<Listed>>;
 
     /// How many records an owner has, counted up to `most`.
@@ -315,31 +337,59 @@ pub trait Storage: Send + Sync + fmt::Debug {
 
 impl fmt::Debug for Item {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "Item({} + {} bytes)", self.key.len(), self.value.len())
+        write!(
+            formatter,
+            "Item({} + {} bytes)",
+            self.key.len(),
+            self.value.len()
+        )
     }
 }
 
 impl fmt::Debug for Record {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "Record({:?}, {} bytes, {:?})", self.version, self.head.len(), self.items)
+        write!(
+            formatter,
+            "Record({:?}, {} bytes, {:?})",
+            self.version,
+            self.head.len(),
+            self.items
+        )
     }
 }
 
 impl fmt::Debug for Listed {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "Listed({:?}, {:?}, {} bytes)", self.place, self.version, self.head.len())
+        write!(
+            formatter,
+            "Listed({:?}, {:?}, {} bytes)",
+            self.place,
+            self.version,
+            self.head.len()
+        )
     }
 }
 
 impl fmt::Debug for Head {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "Head({} bytes, due {})", self.bytes.len(), self.due_ms)
+        write!(
+            formatter,
+            "Head({} bytes, due {})",
+            self.bytes.len(),
+            self.due_ms
+        )
     }
 }
 
 impl fmt::Debug for Change {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { head, clear, removes, puts, forget } = self;
+        let Self {
+            head,
+            clear,
+            removes,
+            puts,
+            forget,
+        } = self;
         write!(
             formatter,
             "Change({head:?}, clear {clear}, {} removes, {puts:?}, {} ranges)",

@@ -1,7 +1,7 @@
 //! The token files. This process is their only writer.
 //!
-//! Directory 0700, files 0600, owner checked, never repaired, never followed through a symlink. A file is written
-//! whole: temporary file, fsync, rename, fsync of the directory.
+//! Directory 0700, files 0600, owner checked, never repaired, never followed through a symlink. A
+//! file is written whole: temporary file, fsync, rename, fsync of the directory.
 
 use std::collections::HashSet;
 use std::fs::File;
@@ -88,7 +88,10 @@ impl Tokens {
     /// When it is not a directory of ours with mode 0700.
     pub fn open(runtime: &Directory) -> io::Result<Self> {
         let is_in_memory = directory::is_in_memory(runtime);
-        let tokens = Self { runtime: runtime.as_fd().try_clone_to_owned()?, is_in_memory };
+        let tokens = Self {
+            runtime: runtime.as_fd().try_clone_to_owned()?,
+            is_in_memory,
+        };
         tokens.directory()?;
         Ok(tokens)
     }
@@ -111,7 +114,8 @@ impl Tokens {
     /// Puts a token in the place of a file's former one. Blocks until the disk has it.
     ///
     /// # Errors
-    /// When it could not be written; unless only the last step failed, the former token is still there.
+    /// When it could not be written; unless only the last step failed, the former token is still
+    /// there.
     pub fn write(&self, file: TokenFile, token: &Token) -> io::Result<()> {
         let directory = self.directory()?;
         let name = file.to_string();
@@ -145,7 +149,9 @@ impl Tokens {
         let mut swept = 0;
         for entry in listing.iter() {
             let entry = entry?;
-            let Ok(name) = entry.file_name().to_str() else { continue };
+            let Ok(name) = entry.file_name().to_str() else {
+                continue;
+            };
             let ours = name.starts_with("token-") || name.starts_with(TEMPORARY_PREFIX);
             if ours && !keep.contains(name) && remove(&directory, name).is_ok() {
                 swept += 1;
@@ -154,7 +160,8 @@ impl Tokens {
         Ok(swept)
     }
 
-    /// The directory, made if it is not there, and checked anew each time: it may have been cleaned away.
+    /// The directory, made if it is not there, and checked anew each time: it may have been cleaned
+    /// away.
     fn directory(&self) -> io::Result<OwnedFd> {
         let flags = OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
         let open = || openat(&self.runtime, DIRECTORY, flags, Mode::empty());
@@ -172,17 +179,22 @@ impl Tokens {
         // As with the runtime directory, set-id and sticky bits let nobody in.
         let mode = found.st_mode as u32 & 0o777;
         if found.st_uid != geteuid().as_raw() {
-            return Err(io::Error::other(format!("{DIRECTORY}/ belongs to uid {}", found.st_uid)));
+            return Err(io::Error::other(format!(
+                "{DIRECTORY}/ belongs to uid {}",
+                found.st_uid
+            )));
         }
         if mode != DIRECTORY_MODE {
-            return Err(io::Error::other(format!("{DIRECTORY}/ has mode {mode:04o} instead of 0700")));
+            return Err(io::Error::other(format!(
+                "{DIRECTORY}/ has mode {mode:04o} instead of 0700"
+            )));
         }
         Ok(directory)
     }
 }
 
-/// Reads the token that version 1 left for a host, in the directory that the configuration names. Version 1 named
-/// its files as we do, and one host had one.
+/// Reads the token that version 1 left for a host, in the directory that the configuration names.
+/// Version 1 named its files as we do, and one host had one.
 ///
 /// # Errors
 /// When the directory or the file can't be trusted.
@@ -205,11 +217,15 @@ pub fn delete_version_1(directory: &Path, file: TokenFile) {
     }
 }
 
-/// Whether it is the machine that has no means at the moment, so that nothing is said about the file.
+/// Whether it is the machine that has no means at the moment, so that nothing is said about the
+/// file.
 #[must_use]
 pub fn is_passing(error: &io::Error) -> bool {
     let errno = error.raw_os_error().map(Errno::from_raw);
-    matches!(errno, Some(Errno::EMFILE | Errno::ENFILE | Errno::ENOMEM | Errno::EINTR | Errno::EIO))
+    matches!(
+        errno,
+        Some(Errno::EMFILE | Errno::ENFILE | Errno::ENOMEM | Errno::EINTR | Errno::EIO)
+    )
 }
 
 fn read_token(directory: impl AsFd, name: &str) -> io::Result<Found> {
@@ -230,8 +246,9 @@ fn read_token(directory: impl AsFd, name: &str) -> io::Result<Found> {
 }
 
 fn read_checked(file: File) -> Result<Token, Corruption> {
-    let unreadable =
-        |error: io::Error| Corruption::Unreadable(error.raw_os_error().map_or(Errno::EIO, Errno::from_raw));
+    let unreadable = |error: io::Error| {
+        Corruption::Unreadable(error.raw_os_error().map_or(Errno::EIO, Errno::from_raw))
+    };
     let found = file.metadata().map_err(unreadable)?;
     if !found.is_file() {
         return Err(Corruption::NotAFile);
@@ -244,12 +261,15 @@ fn read_checked(file: File) -> Result<Token, Corruption> {
         return Err(Corruption::Mode(mode));
     }
     let mut bytes = Zeroizing::new(Vec::with_capacity(TOKEN_MAX.min(found.len() as usize) + 1));
-    file.take(TOKEN_MAX as u64 + 1).read_to_end(&mut bytes).map_err(unreadable)?;
+    file.take(TOKEN_MAX as u64 + 1)
+        .read_to_end(&mut bytes)
+        .map_err(unreadable)?;
     Token::new(std::mem::take(&mut *bytes)).map_err(|_| Corruption::Size(found.len()))
 }
 
 fn write_new(directory: &OwnedFd, name: &str, token: &Token) -> io::Result<()> {
-    let flags = OFlag::O_WRONLY | OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
+    let flags =
+        OFlag::O_WRONLY | OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
     let mode = Mode::S_IRUSR | Mode::S_IWUSR;
     let fd = match openat(directory, name, flags, mode) {
         // Left by a daemon that was killed; nobody else writes here.

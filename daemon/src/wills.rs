@@ -1,4 +1,5 @@
-//! Carries out the last wills of streams and tasks: those whose authors were connected to this daemon, or to a former one of its directory.
+//! Carries out the last wills of streams and tasks: those whose authors were connected to this
+//! daemon, or to a former one of its directory.
 
 use std::collections::{HashMap, HashSet};
 use std::io;
@@ -45,7 +46,10 @@ impl Wills {
     /// # Errors
     /// When the kernel does not tell of exits.
     pub fn new(edge: Arc<Edge>, contents: Arc<Contents>) -> io::Result<Self> {
-        let watched = Watched { exits: ExitWatch::new()?, authors: HashMap::new() };
+        let watched = Watched {
+            exits: ExitWatch::new()?,
+            authors: HashMap::new(),
+        };
         Ok(Self {
             edge,
             contents,
@@ -85,13 +89,17 @@ impl Wills {
     /// A will is on record. This process has made it.
     ///
     /// # Errors
-    /// [`Error::Unavailable`], if the process can't be watched: the next daemon carries the will out.
+    /// [`Error::Unavailable`], if the process can't be watched: the next daemon carries the will
+    /// out.
     pub fn made(&self, author: Pinned, place: Place, of: Of) -> Result<(), Error> {
         let mut watched = self.lock();
         let id = author.id();
         watched.exits.add(author).map_err(|error| {
             let sentence = format!("the author of a will can't be watched: {error}");
-            Error::Unavailable { sentence, retry_after_ms: 1_000 }
+            Error::Unavailable {
+                sentence,
+                retry_after_ms: 1_000,
+            }
         })?;
         watched.authors.insert((place, of), id);
         Ok(())
@@ -111,8 +119,11 @@ impl Wills {
     pub fn ended(&self, place: &Place) {
         let mut watched = self.lock();
         let of = |(at, _): &(Place, Of)| at == place;
-        let authors: Vec<ProcessId> =
-            watched.authors.extract_if(|key, _| of(key)).map(|(_, id)| id).collect();
+        let authors: Vec<ProcessId> = watched
+            .authors
+            .extract_if(|key, _| of(key))
+            .map(|(_, id)| id)
+            .collect();
         authors.into_iter().for_each(|author| watched.leave(author));
     }
 
@@ -136,11 +147,19 @@ impl Wills {
     fn left(&self) -> Vec<Recorded> {
         let mut watched = self.lock();
         let exited = watched.exits.drain();
-        let left = watched.authors.extract_if(|_, author| exited.contains(author));
-        left.map(|((place, of), author)| Recorded { place, of, author: self.edge.owner(author) }).collect()
+        let left = watched
+            .authors
+            .extract_if(|_, author| exited.contains(author));
+        left.map(|((place, of), author)| Recorded {
+            place,
+            of,
+            author: self.edge.owner(author),
+        })
+        .collect()
     }
 
-    /// Carries out the wills of processes that have exited while no daemon ran, and watches the others.
+    /// Carries out the wills of processes that have exited while no daemon ran, and watches the
+    /// others.
     async fn find(self: Arc<Self>) {
         let found = loop {
             match self.contents.wills().await {
@@ -149,18 +168,27 @@ impl Wills {
             }
         };
         for will in found {
-            match self.edge.process_of(&will.author).map(|process| Pinned::reopen(&process)) {
+            match self
+                .edge
+                .process_of(&will.author)
+                .map(|process| Pinned::reopen(&process))
+            {
                 Some(Ok(Some(author))) => {
                     // If it can't be watched, it is for the next daemon.
                     let _ = self.made(author, will.place, will.of);
                 }
                 Some(Ok(None)) => self.carry_out(will).await,
-                Some(Err(error)) => tracing::warn!(%error, "could not look for the author of a will"),
+                Some(Err(error)) => {
+                    tracing::warn!(%error, "could not look for the author of a will");
+                }
                 // Of another boot, since the storage is local.
                 None if !self.contents.storage().is_shared() => self.carry_out(will).await,
                 None => {
                     let home = home_of(&will.author).map(str::to_owned);
-                    self.others.lock().unwrap_or_else(PoisonError::into_inner).extend(home);
+                    self.others
+                        .lock()
+                        .unwrap_or_else(PoisonError::into_inner)
+                        .extend(home);
                 }
             }
         }
@@ -173,7 +201,8 @@ impl Wills {
         }
     }
 
-    /// Carries out a will, if its stream is still open. Tells whether it was. What can't be carried out at all is logged.
+    /// Carries out a will, if its stream is still open. Tells whether it was. What can't be carried
+    /// out at all is logged.
     ///
     /// # Errors
     /// When the storage did not answer: the caller may try again.

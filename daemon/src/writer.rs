@@ -1,5 +1,5 @@
-//! A thread that writes for all tasks: it commits, as one group, all entries since its last commit, and
-//! reports how far it has come.
+//! A thread that writes for all tasks: it commits, as one group, all entries since its last commit,
+//! and reports how far it has come.
 
 mod database;
 mod queue;
@@ -15,7 +15,8 @@ pub use database::{Database, FileLock, Files, check, check_format};
 pub use queue::Urgency;
 use queue::{Queue, Work};
 
-/// How long after a failed commit the next attempt is made, and after what time clients should try again.
+/// How long after a failed commit the next attempt is made, and after what time clients should try
+/// again.
 pub const RETRY: Duration = Duration::from_millis(250);
 
 /// A place in the order of what was recorded.
@@ -51,7 +52,10 @@ impl Failure {
         let is_full = error.sqlite_error_code() == Some(rusqlite::ErrorCode::DiskFull)
             || may_be_full(error) && has_no_room(directory);
         let sentence = if is_full {
-            format!("the disk of {} is full; make room there", directory.display())
+            format!(
+                "the disk of {} is full; make room there",
+                directory.display()
+            )
         } else {
             error.to_string()
         };
@@ -59,8 +63,8 @@ impl Failure {
     }
 }
 
-/// Begins a transaction that writes. It takes the write lock at once: only here does SQLite wait for another
-/// program that writes; later it refuses a transaction that has read before.
+/// Begins a transaction that writes. It takes the write lock at once: only here does SQLite wait
+/// for another program that writes; later it refuses a transaction that has read before.
 ///
 /// # Errors
 /// Those of SQLite, also when another program writes for longer than the connection waits.
@@ -68,18 +72,22 @@ pub fn begin(connection: &mut rusqlite::Connection) -> rusqlite::Result<rusqlite
     connection.transaction_with_behavior(rusqlite::TransactionBehavior::Immediate)
 }
 
-/// Whether a full disk may be behind it. SQLite says so itself where a write fails, but not where a file can't be made or
-/// grow, or where it is the user's quota that is used up.
+/// Whether a full disk may be behind it. SQLite says so itself where a write fails, but not where a
+/// file can't be made or grow, or where it is the user's quota that is used up.
 #[must_use]
 pub fn may_be_full(error: &rusqlite::Error) -> bool {
     use rusqlite::ErrorCode::{CannotOpen, DiskFull, SystemIoFailure};
-    matches!(error.sqlite_error_code(), Some(DiskFull | SystemIoFailure | CannotOpen))
+    matches!(
+        error.sqlite_error_code(),
+        Some(DiskFull | SystemIoFailure | CannotOpen)
+    )
 }
 
 /// Whether nothing more fits into the file system that a directory is in: no block, or no file.
 fn has_no_room(directory: &Path) -> bool {
-    nix::sys::statvfs::statvfs(directory)
-        .is_ok_and(|found| found.blocks_available() == 0 || found.files() > 0 && found.files_available() == 0)
+    nix::sys::statvfs::statvfs(directory).is_ok_and(|found| {
+        found.blocks_available() == 0 || found.files() > 0 && found.files_available() == 0
+    })
 }
 
 /// What is left to do after a commit has been acknowledged.
@@ -87,8 +95,8 @@ fn has_no_room(directory: &Path) -> bool {
 pub enum Rest {
     /// Nothing.
     Nothing,
-    /// Work that no client waits for. The thread calls `commit` with an empty group for it, after all other
-    /// commits.
+    /// Work that no client waits for. The thread calls `commit` with an empty group for it, after
+    /// all other commits.
     Some,
 }
 
@@ -120,9 +128,9 @@ pub struct Waiter {
 }
 
 impl<E: Send + 'static> Writer<E> {
-    /// Starts the thread. `commit` writes all of a group or nothing. For an empty group it checks whether it
-    /// could write, and does a part of the work that is left. It is dropped when the thread ends. `what`
-    /// names the file in the log.
+    /// Starts the thread. `commit` writes all of a group or nothing. For an empty group it checks
+    /// whether it could write, and does a part of the work that is left. It is dropped when the
+    /// thread ends. `what` names the file in the log.
     ///
     /// # Errors
     /// When the system gives no thread.
@@ -134,12 +142,20 @@ impl<E: Send + 'static> Writer<E> {
         let incoming = queue.clone();
         let (report, reported) = watch::channel(Progress::default());
         let (lives, alive) = watch::channel(());
-        std::thread::Builder::new().name(what.into()).spawn(move || {
-            let _lives = lives;
-            write(what, commit, &incoming, &report);
-        })?;
+        std::thread::Builder::new()
+            .name(what.into())
+            .spawn(move || {
+                let _lives = lives;
+                write(what, commit, &incoming, &report);
+            })?;
         let progress = passed_on(&reported);
-        Ok(Self { queue, reported, progress, alive, last: Mark::default() })
+        Ok(Self {
+            queue,
+            reported,
+            progress,
+            alive,
+            last: Mark::default(),
+        })
     }
 
     /// Puts an entry on record, in the order of the calls.
@@ -154,7 +170,11 @@ impl<E: Send + 'static> Writer<E> {
     /// # Errors
     /// [`Stalled`] while the writer fails.
     pub fn check(&self) -> Result<(), Stalled> {
-        self.reported.borrow().failed.clone().map_or(Ok(()), |(_, stalled)| Err(stalled))
+        self.reported
+            .borrow()
+            .failed
+            .clone()
+            .map_or(Ok(()), |(_, stalled)| Err(stalled))
     }
 
     /// Whether the writer still runs. Without it nothing can be kept any more.
@@ -178,7 +198,10 @@ impl<E: Send + 'static> Writer<E> {
     /// Waits for everything recorded up to `mark`.
     #[must_use]
     pub fn waiter_for(&self, mark: Mark) -> Waiter {
-        Waiter { progress: self.progress.clone(), mark }
+        Waiter {
+            progress: self.progress.clone(),
+            mark,
+        }
     }
 
     /// Whether everything up to `mark` is kept already.
@@ -192,8 +215,8 @@ impl<E: Send + 'static> Writer<E> {
         self.queue.look();
     }
 
-    /// Has the thread write what it can, and end; entries after this are not kept. The returned future ends
-    /// with the thread.
+    /// Has the thread write what it can, and end; entries after this are not kept. The returned
+    /// future ends with the thread.
     pub fn end(&self) -> impl Future<Output = ()> + Send + use<E> {
         self.queue.end();
         let mut reported = self.reported.clone();
@@ -222,12 +245,19 @@ impl Waiter {
     /// [`Stalled`] when it could not be written yet.
     pub async fn kept(mut self) -> Result<(), Stalled> {
         let mark = self.mark;
-        let failed =
-            |progress: &Progress| progress.failed.as_ref().is_some_and(|(failed, _)| *failed >= mark);
+        let failed = |progress: &Progress| {
+            progress
+                .failed
+                .as_ref()
+                .is_some_and(|(failed, _)| *failed >= mark)
+        };
         let settled = |progress: &Progress| progress.kept >= mark || failed(progress);
         match self.progress.wait_for(settled).await {
             Ok(progress) if progress.kept >= mark => Ok(()),
-            Ok(progress) => Err(progress.failed.clone().map_or_else(Stalled::ended, |(_, stalled)| stalled)),
+            Ok(progress) => Err(progress
+                .failed
+                .clone()
+                .map_or_else(Stalled::ended, |(_, stalled)| stalled)),
             Err(_) => Err(Stalled::ended()),
         }
     }
@@ -236,15 +266,20 @@ impl Waiter {
 impl Stalled {
     fn ended() -> Self {
         let sentence = "the thread that writes it has ended".into();
-        Self(Arc::new(Failure { sentence, is_full: false }))
+        Self(Arc::new(Failure {
+            sentence,
+            is_full: false,
+        }))
     }
 }
 
-/// Wakes the waiting tasks from a task of its own: from the thread, each wake-up would cost a system call, so
-/// the thread only wakes this one.
+/// Wakes the waiting tasks from a task of its own: from the thread, each wake-up would cost a
+/// system call, so the thread only wakes this one.
 fn passed_on(reported: &watch::Receiver<Progress>) -> watch::Receiver<Progress> {
     let mut reported = reported.clone();
-    let Ok(runtime) = tokio::runtime::Handle::try_current() else { return reported };
+    let Ok(runtime) = tokio::runtime::Handle::try_current() else {
+        return reported;
+    };
     let (pass_on, progress) = watch::channel(Progress::default());
     runtime.spawn(async move {
         while reported.changed().await.is_ok() {
@@ -289,7 +324,12 @@ fn write<E>(
                 if report.borrow().failed.is_some() {
                     tracing::info!("{what} can be written again");
                 }
-                report.send_modify(|progress| *progress = Progress { kept: work.last, failed: None });
+                report.send_modify(|progress| {
+                    *progress = Progress {
+                        kept: work.last,
+                        failed: None,
+                    }
+                });
             }
             Err(error) => {
                 if report.borrow().failed.is_none() {

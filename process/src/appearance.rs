@@ -7,7 +7,8 @@ use super::os;
 use super::pinned::Pinned;
 use super::scarce::{Scarce, seen};
 
-/// Arguments in which the name of an interpreted program is looked for: `node --flag script`, `python -m module`.
+/// Arguments in which the name of an interpreted program is looked for: `node --flag script`,
+/// `python -m module`.
 const FIRST_ARGUMENTS: usize = 4;
 
 /// What a program is called, and what it was started with.
@@ -17,7 +18,8 @@ pub struct Appearance {
     arguments: Vec<String>,
 }
 
-/// What a process looks like. One that hides its executable goes by the name that the kernel has for it.
+/// What a process looks like. One that hides its executable goes by the name that the kernel has
+/// for it.
 ///
 /// # Errors
 /// [`Scarce`].
@@ -30,14 +32,20 @@ pub fn appearance(process: &Pinned) -> Result<Appearance, Scarce> {
     let arguments = seen(os::arguments(pid))?.flatten().unwrap_or_default();
     let text = |argument: &Vec<u8>| String::from_utf8_lossy(argument).into_owned();
     let arguments = arguments.iter().map(text).collect();
-    Ok(Appearance { executable: executable.unwrap_or_default(), arguments })
+    Ok(Appearance {
+        executable: executable.unwrap_or_default(),
+        arguments,
+    })
 }
 
 impl Appearance {
     /// A made-up one: arguments from `argv[0]` on.
     #[must_use]
     pub fn new(executable: impl Into<PathBuf>, arguments: Vec<String>) -> Self {
-        Self { executable: executable.into(), arguments }
+        Self {
+            executable: executable.into(),
+            arguments,
+        }
     }
 
     /// Whether its executable has this file name, which may end in `*`, or this absolute path.
@@ -50,6 +58,8 @@ impl Appearance {
     #[must_use]
     pub fn runs(&self, part: &str) -> bool {
         let first = self.arguments.iter().skip(1).take(FIRST_ARGUMENTS);
-        first.flat_map(|argument| argument.split('/')).any(|found| found == part)
+        first
+            .flat_map(|argument| argument.split('/'))
+            .any(|found| found == part)
     }
 }

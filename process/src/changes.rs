@@ -8,7 +8,8 @@ use tokio::io::unix::AsyncFd;
 
 use crate::sys;
 
-/// Watches directories and files. It says that something may have changed, not what: the caller has to look.
+/// Watches directories and files. It says that something may have changed, not what: the caller has
+/// to look.
 #[derive(Debug)]
 pub struct Changes {
     events: os::Events,
@@ -19,15 +20,16 @@ impl Changes {
     /// Watches nothing yet. Call it within a tokio runtime.
     ///
     /// # Errors
-    /// Those of inotify_init1(2), on macOS kqueue(2), for example when this user has as many as it may have.
+    /// Those of inotify_init1(2), on macOS kqueue(2), for example when this user has as many as it
+    /// may have.
     pub fn new() -> io::Result<Self> {
         let events = os::Events::new()?;
         let readable = sys::when_readable(events.descriptor()?)?;
         Ok(Self { events, readable })
     }
 
-    /// Watches for deletions and moves in this directory, and for moves of the directory or one above it.
-    /// Call it again after each change: the path may lead to another directory now.
+    /// Watches for deletions and moves in this directory, and for moves of the directory or one
+    /// above it. Call it again after each change: the path may lead to another directory now.
     ///
     /// # Errors
     /// When it is not there, or the system watches no more.
@@ -40,8 +42,9 @@ impl Changes {
         Ok(())
     }
 
-    /// Watches for whatever is made in this directory, deleted or moved, and for moves of the directory or one above it.
-    /// Call it again after each change: the path may lead to another directory now.
+    /// Watches for whatever is made in this directory, deleted or moved, and for moves of the
+    /// directory or one above it. Call it again after each change: the path may lead to another
+    /// directory now.
     ///
     /// # Errors
     /// When it is not there, or the system watches no more.
@@ -50,8 +53,8 @@ impl Changes {
         self.events.watch_arrivals(directory)
     }
 
-    /// Watches for truncation of this file and for writes that don't go through a mapping. Call it again
-    /// after each change.
+    /// Watches for truncation of this file and for writes that don't go through a mapping. Call it
+    /// again after each change.
     ///
     /// # Errors
     /// When it is not there, or the system watches no more.
@@ -90,7 +93,9 @@ mod os {
 
     impl Events {
         pub(super) fn new() -> io::Result<Self> {
-            Ok(Self(Inotify::init(InitFlags::IN_CLOEXEC | InitFlags::IN_NONBLOCK)?))
+            Ok(Self(Inotify::init(
+                InitFlags::IN_CLOEXEC | InitFlags::IN_NONBLOCK,
+            )?))
         }
 
         pub(super) fn descriptor(&self) -> io::Result<OwnedFd> {
@@ -148,7 +153,10 @@ mod os {
 
     use nix::sys::event::{EvFlags, EventFilter, FilterFlag, KEvent, Kqueue};
 
-    const NO_WAIT: libc::timespec = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    const NO_WAIT: libc::timespec = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
 
     #[derive(Debug)]
     pub(super) struct Events {
@@ -159,7 +167,10 @@ mod os {
 
     impl Events {
         pub(super) fn new() -> io::Result<Self> {
-            Ok(Self { queue: Kqueue::new()?, open: HashMap::new() })
+            Ok(Self {
+                queue: Kqueue::new()?,
+                open: HashMap::new(),
+            })
         }
 
         pub(super) fn descriptor(&self) -> io::Result<OwnedFd> {
@@ -187,7 +198,8 @@ mod os {
         fn watch(&mut self, path: &Path, what: FilterFlag) -> io::Result<()> {
             let id = |found: std::fs::Metadata| (found.dev(), found.ino());
             let known = self.open.remove(path);
-            // Compares by path: to open the file and close it again would release SQLite's locks on it.
+            // Compares by path: to open the file and close it again would release SQLite's locks on
+            // it.
             let (file, what) = match known {
                 Some((file, known)) if id(file.metadata()?) == id(std::fs::metadata(path)?) => {
                     (file, what | known)
@@ -204,10 +216,20 @@ mod os {
         }
 
         pub(super) fn drain(&self) {
-            let nothing =
-                KEvent::new(0, EventFilter::EVFILT_VNODE, EvFlags::empty(), FilterFlag::empty(), 0, 0);
+            let nothing = KEvent::new(
+                0,
+                EventFilter::EVFILT_VNODE,
+                EvFlags::empty(),
+                FilterFlag::empty(),
+                0,
+                0,
+            );
             let mut batch = [nothing; 16];
-            while self.queue.kevent(&[], &mut batch, Some(NO_WAIT)).is_ok_and(|count| count > 0) {}
+            while self
+                .queue
+                .kevent(&[], &mut batch, Some(NO_WAIT))
+                .is_ok_and(|count| count > 0)
+            {}
         }
     }
 }

@@ -5,6 +5,9 @@ use nix::time::{ClockId, clock_gettime};
 /// Milliseconds of `CLOCK_MONOTONIC`: a moment that one process names is the same to another.
 #[must_use]
 pub fn monotonic_ms() -> u64 {
-    let Ok(time) = clock_gettime(ClockId::CLOCK_MONOTONIC) else { return 0 };
-    u64::try_from(time.tv_sec()).unwrap_or(0) * 1_000 + u64::try_from(time.tv_nsec()).unwrap_or(0) / 1_000_000
+    let Ok(time) = clock_gettime(ClockId::CLOCK_MONOTONIC) else {
+        return 0;
+    };
+    u64::try_from(time.tv_sec()).unwrap_or(0) * 1_000
+        + u64::try_from(time.tv_nsec()).unwrap_or(0) / 1_000_000
 }

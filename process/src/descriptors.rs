@@ -2,11 +2,14 @@
 
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 
-/// Allows this process as many descriptors as it may have: one for each connection. Returns the limit until now, which a child that
-/// knows nothing of this should have: programs that use select(2) can't have more than 1,024.
+/// Allows this process as many descriptors as it may have: one for each connection. Returns the
+/// limit until now, which a child that knows nothing of this should have: programs that use
+/// select(2) can't have more than 1,024.
 pub fn raise() -> Option<u64> {
     let (soft, hard) = getrlimit(Resource::RLIMIT_NOFILE).ok()?;
-    setrlimit(Resource::RLIMIT_NOFILE, hard, hard).ok().map(|()| soft)
+    setrlimit(Resource::RLIMIT_NOFILE, hard, hard)
+        .ok()
+        .map(|()| soft)
 }
 
 /// Sets the limit back to what [`raise`] has returned.

@@ -10,11 +10,12 @@ use nix::fcntl::{Flock, FlockArg, OFlag, open};
 use nix::sys::stat::{Mode, fstat};
 use nix::unistd::geteuid;
 
-/// The mode of every directory of ours. It is checked, and never repaired: a wrong one means that somebody else was
-/// here.
+/// The mode of every directory of ours. It is checked, and never repaired: a wrong one means that
+/// somebody else was here.
 pub const DIRECTORY_MODE: u32 = 0o700;
 
-/// Whether no write in this directory waits for a disk: the file system keeps its files in memory, as that of `/run/user/UID` does.
+/// Whether no write in this directory waits for a disk: the file system keeps its files in memory,
+/// as that of `/run/user/UID` does.
 #[cfg(target_os = "linux")]
 #[must_use]
 pub fn is_in_memory(directory: impl AsFd) -> bool {
@@ -76,8 +77,8 @@ pub struct Directory {
     identity: (u64, u64),
 }
 
-/// The right to unlink and bind the socket, and to write the files: an exclusive `flock` on the directory itself,
-/// which also keeps the cleaners of systemd-tmpfiles off what is in it.
+/// The right to unlink and bind the socket, and to write the files: an exclusive `flock` on the
+/// directory itself, which also keeps the cleaners of systemd-tmpfiles off what is in it.
 #[derive(Debug)]
 pub struct Lock(#[expect(dead_code, reason = "held, not read")] Flock<OwnedFd>);
 
@@ -87,7 +88,10 @@ impl Directory {
     /// # Errors
     /// [`DirectoryError`], when it is not a directory of ours with mode 0700.
     pub fn open(path: &Path) -> Result<Self, DirectoryError> {
-        let io_error = |error: io::Error| DirectoryError::Io { path: path.into(), error };
+        let io_error = |error: io::Error| DirectoryError::Io {
+            path: path.into(),
+            error,
+        };
         match std::fs::DirBuilder::new().mode(DIRECTORY_MODE).create(path) {
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(io_error(error)),
             _ => Self::open_existing(path),
@@ -99,7 +103,10 @@ impl Directory {
     /// # Errors
     /// [`DirectoryError`], when it is not a directory of ours with mode 0700.
     pub fn open_existing(path: &Path) -> Result<Self, DirectoryError> {
-        let io_error = |error: io::Error| DirectoryError::Io { path: path.into(), error };
+        let io_error = |error: io::Error| DirectoryError::Io {
+            path: path.into(),
+            error,
+        };
         let found = std::fs::symlink_metadata(path).map_err(io_error)?;
         if !found.is_dir() {
             return Err(DirectoryError::NotADirectory(path.into()));
@@ -108,12 +115,18 @@ impl Directory {
         let fd = open(path, flags, Mode::empty()).map_err(|errno| io_error(errno.into()))?;
         let opened = fstat(&fd).map_err(|errno| io_error(errno.into()))?;
         if opened.st_uid != geteuid().as_raw() {
-            return Err(DirectoryError::Owner { path: path.into(), uid: opened.st_uid });
+            return Err(DirectoryError::Owner {
+                path: path.into(),
+                uid: opened.st_uid,
+            });
         }
         // Set-id and sticky bits let nobody in; some systems inherit them.
         let mode = found.permissions().mode() & 0o777;
         if mode != DIRECTORY_MODE {
-            return Err(DirectoryError::Mode { path: path.into(), mode });
+            return Err(DirectoryError::Mode {
+                path: path.into(),
+                mode,
+            });
         }
         // The conversions change nothing on Linux; st_dev is an i32 on macOS.
         #[allow(clippy::useless_conversion, clippy::unnecessary_cast)]
@@ -122,7 +135,11 @@ impl Directory {
             let error = io::Error::other("it was replaced while it was opened");
             return Err(io_error(error));
         }
-        Ok(Self { path: path.into(), fd, identity })
+        Ok(Self {
+            path: path.into(),
+            fd,
+            identity,
+        })
     }
 
     /// Takes the lock, or says that another daemon has it.
@@ -142,13 +159,18 @@ impl Directory {
     }
 
     fn flock(&self, how: FlockArg) -> Result<Lock, DirectoryError> {
-        let io_error = |error: io::Error| DirectoryError::Io { path: self.path.clone(), error };
+        let io_error = |error: io::Error| DirectoryError::Io {
+            path: self.path.clone(),
+            error,
+        };
         let mut fd = self.fd.try_clone().map_err(io_error)?;
         loop {
             match Flock::lock(fd, how) {
                 Ok(lock) => return Ok(Lock(lock)),
                 Err((back, Errno::EINTR)) => fd = back,
-                Err((_, Errno::EWOULDBLOCK)) => return Err(DirectoryError::Locked(self.path.clone())),
+                Err((_, Errno::EWOULDBLOCK)) => {
+                    return Err(DirectoryError::Locked(self.path.clone()));
+                }
                 Err((_, errno)) => return Err(io_error(errno.into())),
             }
         }
@@ -160,11 +182,12 @@ impl Directory {
         &self.path
     }
 
-    /// Whether the path still leads to the directory that was opened: after a logout, or when it was cleaned away,
-    /// it does not, and another daemon may have taken the lock of the same name.
+    /// Whether the path still leads to the directory that was opened: after a logout, or when it
+    /// was cleaned away, it does not, and another daemon may have taken the lock of the same name.
     #[must_use]
     pub fn is_in_place(&self) -> bool {
-        std::fs::symlink_metadata(&self.path).is_ok_and(|found| (found.dev(), found.ino()) == self.identity)
+        std::fs::symlink_metadata(&self.path)
+            .is_ok_and(|found| (found.dev(), found.ino()) == self.identity)
     }
 }
 

@@ -6,8 +6,8 @@ use std::path::PathBuf;
 #[cfg(target_os = "linux")]
 const DELETED: &str = " (deleted)";
 
-/// The path to run it again by. After an upgrade that is the new one in its place; where there is none, what this process is
-/// made of can still be run.
+/// The path to run it again by. After an upgrade that is the new one in its place; where there is
+/// none, what this process is made of can still be run.
 #[must_use]
 pub fn own() -> Option<PathBuf> {
     let path = std::env::current_exe().ok()?;
@@ -17,7 +17,11 @@ pub fn own() -> Option<PathBuf> {
     {
         let former = PathBuf::from(former);
         // In a child that has not become another program yet it leads to the same file.
-        return Some(if former.is_file() { former } else { PathBuf::from("/proc/self/exe") });
+        return Some(if former.is_file() {
+            former
+        } else {
+            PathBuf::from("/proc/self/exe")
+        });
     }
     Some(path)
 }

@@ -9,8 +9,8 @@ use mcp_sessiond_identity::ProcessId;
 use super::os;
 use super::pinned::Pinned;
 
-/// Watches any number of processes through one descriptor, which is readable while there is an exit that was not
-/// [drained](Self::drain) yet.
+/// Watches any number of processes through one descriptor, which is readable while there is an exit
+/// that was not [drained](Self::drain) yet.
 #[derive(Debug)]
 pub struct ExitWatch {
     events: os::Events,
@@ -33,11 +33,12 @@ impl ExitWatch {
         })
     }
 
-    /// Watches this process from now on. One that has exited already is reported by the next drain; one that is
-    /// watched already stays so.
+    /// Watches this process from now on. One that has exited already is reported by the next drain;
+    /// one that is watched already stays so.
     ///
     /// # Errors
-    /// Those of epoll_ctl(2), on macOS kevent(2): the limit of watches, or of memory. It is not watched then.
+    /// Those of epoll_ctl(2), on macOS kevent(2): the limit of watches, or of memory. It is not
+    /// watched then.
     pub fn add(&mut self, process: Pinned) -> io::Result<()> {
         let id = process.id();
         if self.tokens.contains_key(&id) {
@@ -65,11 +66,14 @@ impl ExitWatch {
         self.watched.get(self.tokens.get(id)?)
     }
 
-    /// Every watched process that has exited up to now, each once and in no order. They are watched no longer. Does
-    /// not wait.
+    /// Every watched process that has exited up to now, each once and in no order. They are watched
+    /// no longer. Does not wait.
     pub fn drain(&mut self) -> Vec<ProcessId> {
         let tokens = self.events.drain();
-        let exited: Vec<ProcessId> = tokens.into_iter().filter_map(|token| self.forget(token)).collect();
+        let exited: Vec<ProcessId> = tokens
+            .into_iter()
+            .filter_map(|token| self.forget(token))
+            .collect();
         for id in &exited {
             self.tokens.remove(id);
         }

@@ -1,13 +1,21 @@
-//! Named points at which a test may have the daemon, or `setup`, killed, as SIGKILL would at any other.
+//! Named points at which a test may have the daemon, or `setup`, killed, as SIGKILL would at any
+//! other.
 
 use std::time::Duration;
 
-/// The variable that names the point, and after a colon how often it is passed first: `token-renamed:3`.
+/// The variable that names the point, and after a colon how often it is passed first:
+/// `token-renamed:3`.
 pub const VARIABLE: &str = "MCP_SESSIOND_FAULT";
 
 /// Every point, in the order in which a store passes them.
-pub const POINTS: [&str; 6] =
-    ["digest-recorded", "token-created", "token-written", "token-renamed", "token-settled", "ledger-commit"];
+pub const POINTS: [&str; 6] = [
+    "digest-recorded",
+    "token-created",
+    "token-written",
+    "token-renamed",
+    "token-settled",
+    "ledger-commit",
+];
 
 /// After a group of changes of sessions' contents was committed, before anybody is told.
 pub const CONTENTS_COMMIT: &str = "contents-commit";
@@ -35,24 +43,32 @@ pub fn point(name: &'static str) {
     armed::pass(name);
 }
 
-/// The variable that makes a build speak another version of the protocol on keepers' sockets, as the next one will.
+/// The variable that makes a build speak another version of the protocol on keepers' sockets, as
+/// the next one will.
 pub const VERSION_VARIABLE: &str = "MCP_SESSIOND_PROTOCOL";
 
 /// The version that the environment asks for. Without the feature `fault-points` there is none.
 #[must_use]
 pub fn protocol_version() -> Option<u16> {
-    if cfg!(feature = "fault-points") { std::env::var(VERSION_VARIABLE).ok()?.parse().ok() } else { None }
+    if cfg!(feature = "fault-points") {
+        std::env::var(VERSION_VARIABLE).ok()?.parse().ok()
+    } else {
+        None
+    }
 }
 
-/// The variable that says how often daemons that share a storage give signs of life, and after how long without one a daemon is
-/// taken for dead, in ms: `50:300`.
+/// The variable that says how often daemons that share a storage give signs of life, and after how
+/// long without one a daemon is taken for dead, in ms: `50:300`.
 pub const FLEET_VARIABLE: &str = "MCP_SESSIOND_FLEET_MS";
 
 /// What the environment says of that. Without the feature `fault-points` it is not asked.
 #[must_use]
 pub fn fleet_ms() -> Option<(u64, u64)> {
-    let value =
-        if cfg!(feature = "fault-points") { std::env::var(FLEET_VARIABLE).ok()? } else { return None };
+    let value = if cfg!(feature = "fault-points") {
+        std::env::var(FLEET_VARIABLE).ok()?
+    } else {
+        return None;
+    };
     let (sign, silence) = value.split_once(':')?;
     Some((sign.parse().ok()?, silence.parse().ok()?))
 }
@@ -63,8 +79,11 @@ pub const PATIENCE_VARIABLE: &str = "MCP_SESSIOND_PATIENCE_MS";
 /// What the environment says of that. Without the feature `fault-points` it is not asked.
 #[must_use]
 pub fn patience() -> Option<Duration> {
-    let value =
-        if cfg!(feature = "fault-points") { std::env::var(PATIENCE_VARIABLE).ok()? } else { return None };
+    let value = if cfg!(feature = "fault-points") {
+        std::env::var(PATIENCE_VARIABLE).ok()?
+    } else {
+        return None;
+    };
     value.parse().ok().map(Duration::from_millis)
 }
 
@@ -99,7 +118,10 @@ mod armed {
         let armed = ARMED.get_or_init(|| {
             let value = std::env::var(super::VARIABLE).ok()?;
             let (name, passes) = value.split_once(':').unwrap_or((&value, "0"));
-            Some(Armed { name: name.into(), passes: AtomicI64::new(passes.parse().ok()?) })
+            Some(Armed {
+                name: name.into(),
+                passes: AtomicI64::new(passes.parse().ok()?),
+            })
         });
         if let Some(armed) = armed.as_ref().filter(|armed| armed.name == name)
             && armed.passes.fetch_sub(1, Ordering::Relaxed) == 0

@@ -1,11 +1,13 @@
-//! Directories that a launcher makes anew for each start, by their names within arguments and variables.
+//! Directories that a launcher makes anew for each start, by their names within arguments and
+//! variables.
 
 use std::ops::Range;
 
 /// What stands for the name that is another one at each start.
 const ANY: &[u8] = b"*";
 
-/// How a launcher names such a directory. All of it is one component of a path, but for what stands before.
+/// How a launcher names such a directory. All of it is one component of a path, but for what stands
+/// before.
 struct Pattern {
     /// The components before: how they end, with the slash.
     before: &'static [u8],
@@ -19,16 +21,43 @@ struct Pattern {
 
 /// As they were seen in /proc of servers that the same launcher had started twice.
 const PATTERNS: [Pattern; 5] = [
-    // uv 0.13, `uv run --with X` and `--isolated`: ~/.cache/uv/builds-v0/.tmpaZ2fC0, in argv[0], PATH, VIRTUAL_ENV.
-    Pattern { before: b"/builds-v0/", prefix: b".tmp", rest: is_letter, length: 6..7 },
+    // uv 0.13, `uv run --with X` and `--isolated`: ~/.cache/uv/builds-v0/.tmpaZ2fC0, in argv[0],
+    // PATH, VIRTUAL_ENV.
+    Pattern {
+        before: b"/builds-v0/",
+        prefix: b".tmp",
+        rest: is_letter,
+        length: 6..7,
+    },
     // yarn 1.22, every command: /tmp/yarn--1795302200110-0.3478862797675717, in PATH.
-    Pattern { before: b"/", prefix: b"yarn--", rest: is_number, length: 15..48 },
-    // yarn 4, every command: /tmp/xfs-09113dce, in PATH, BERRY_BIN_FOLDER, npm_execpath, npm_node_execpath; and
-    // `yarn dlx`: /tmp/xfs-0aff9faf/dlx-32021, in arguments, INIT_CWD, PROJECT_CWD, too.
-    Pattern { before: b"/", prefix: b"xfs-", rest: is_hex, length: 8..9 },
-    Pattern { before: b"/xfs-*/", prefix: b"dlx-", rest: is_number, length: 1..11 },
+    Pattern {
+        before: b"/",
+        prefix: b"yarn--",
+        rest: is_number,
+        length: 15..48,
+    },
+    // yarn 4, every command: /tmp/xfs-09113dce, in PATH, BERRY_BIN_FOLDER, npm_execpath,
+    // npm_node_execpath; and `yarn dlx`: /tmp/xfs-0aff9faf/dlx-32021, in arguments, INIT_CWD,
+    // PROJECT_CWD, too.
+    Pattern {
+        before: b"/",
+        prefix: b"xfs-",
+        rest: is_hex,
+        length: 8..9,
+    },
+    Pattern {
+        before: b"/xfs-*/",
+        prefix: b"dlx-",
+        rest: is_number,
+        length: 1..11,
+    },
     // xvfb-run of Debian: /tmp/xvfb-run.2Vb6Bi/Xauthority, in XAUTHORITY.
-    Pattern { before: b"/", prefix: b"xvfb-run.", rest: is_letter, length: 6..7 },
+    Pattern {
+        before: b"/",
+        prefix: b"xvfb-run.",
+        rest: is_letter,
+        length: 6..7,
+    },
 ];
 
 fn is_letter(byte: u8) -> bool {
@@ -52,7 +81,9 @@ pub(super) fn settled(text: &[u8]) -> Vec<u8> {
         settled.push(*byte);
         rest = behind;
         if *byte == b'/'
-            && let Some((pattern, end)) = PATTERNS.iter().find_map(|pattern| pattern.at(&settled, rest))
+            && let Some((pattern, end)) = PATTERNS
+                .iter()
+                .find_map(|pattern| pattern.at(&settled, rest))
         {
             settled.extend_from_slice(pattern.prefix);
             settled.extend_from_slice(ANY);
@@ -65,10 +96,14 @@ pub(super) fn settled(text: &[u8]) -> Vec<u8> {
 impl Pattern {
     /// Where the component at the beginning of `rest` ends, if that is one of these.
     fn at(&self, before: &[u8], rest: &[u8]) -> Option<(&Self, usize)> {
-        let name = rest.strip_prefix(self.prefix).filter(|_| before.ends_with(self.before))?;
+        let name = rest
+            .strip_prefix(self.prefix)
+            .filter(|_| before.ends_with(self.before))?;
         let length = name.iter().take_while(|byte| (self.rest)(**byte)).count();
         // A colon ends an entry of PATH.
-        let ends = name.get(length).is_none_or(|byte| matches!(byte, b'/' | b':'));
+        let ends = name
+            .get(length)
+            .is_none_or(|byte| matches!(byte, b'/' | b':'));
         (ends && self.length.contains(&length)).then_some((self, self.prefix.len() + length))
     }
 }
@@ -78,13 +113,20 @@ mod tests {
     use super::*;
 
     fn assert_settled(text: &str, expected: &str) {
-        assert_eq!(String::from_utf8_lossy(&settled(text.as_bytes())), expected, "{text}");
+        assert_eq!(
+            String::from_utf8_lossy(&settled(text.as_bytes())),
+            expected,
+            "{text}"
+        );
     }
 
     #[test]
     fn what_is_made_anew_at_each_start_is_settled() {
         for (text, expected) in [
-            ("/root/.cache/uv/builds-v0/.tmpaZ2fC0/bin/python", "/root/.cache/uv/builds-v0/.tmp*/bin/python"),
+            (
+                "/root/.cache/uv/builds-v0/.tmpaZ2fC0/bin/python",
+                "/root/.cache/uv/builds-v0/.tmp*/bin/python",
+            ),
             (
                 "VIRTUAL_ENV=/root/.cache/uv/builds-v0/.tmpNR57BR",
                 "VIRTUAL_ENV=/root/.cache/uv/builds-v0/.tmp*",
@@ -93,17 +135,32 @@ mod tests {
                 "PATH=/c/uv/builds-v0/.tmpjJa7nP/bin:/c/uv/archive-v0/rpOJtw5SPEho88Tt/bin:/usr/bin",
                 "PATH=/c/uv/builds-v0/.tmp*/bin:/c/uv/archive-v0/rpOJtw5SPEho88Tt/bin:/usr/bin",
             ),
-            ("PATH=/tmp/yarn--1795302200110-0.3478862797675717:/bin", "PATH=/tmp/yarn--*:/bin"),
+            (
+                "PATH=/tmp/yarn--1795302200110-0.3478862797675717:/bin",
+                "PATH=/tmp/yarn--*:/bin",
+            ),
             ("PATH=/tmp/xfs-09113dce:/x/.bin", "PATH=/tmp/xfs-*:/x/.bin"),
-            ("npm_execpath=/tmp/xfs-09113dce/yarn", "npm_execpath=/tmp/xfs-*/yarn"),
+            (
+                "npm_execpath=/tmp/xfs-09113dce/yarn",
+                "npm_execpath=/tmp/xfs-*/yarn",
+            ),
             (
                 "file:///tmp/xfs-0aff9faf/dlx-32021/node_modules/tsx/dist/loader.mjs",
                 "file:///tmp/xfs-*/dlx-*/node_modules/tsx/dist/loader.mjs",
             ),
-            ("--import=/tmp/xfs-f0e8e3ae/dlx-1", "--import=/tmp/xfs-*/dlx-*"),
+            (
+                "--import=/tmp/xfs-f0e8e3ae/dlx-1",
+                "--import=/tmp/xfs-*/dlx-*",
+            ),
             ("/tmp/xfs-09113dce/dlx-prod", "/tmp/xfs-*/dlx-prod"),
-            ("XAUTHORITY=/tmp/xvfb-run.2Vb6Bi/Xauthority", "XAUTHORITY=/tmp/xvfb-run.*/Xauthority"),
-            ("/a/builds-v0/.tmpaaaaaa:/a/builds-v0/.tmpbbbbbb", "/a/builds-v0/.tmp*:/a/builds-v0/.tmp*"),
+            (
+                "XAUTHORITY=/tmp/xvfb-run.2Vb6Bi/Xauthority",
+                "XAUTHORITY=/tmp/xvfb-run.*/Xauthority",
+            ),
+            (
+                "/a/builds-v0/.tmpaaaaaa:/a/builds-v0/.tmpbbbbbb",
+                "/a/builds-v0/.tmp*:/a/builds-v0/.tmp*",
+            ),
         ] {
             assert_settled(text, expected);
             assert_settled(expected, expected);

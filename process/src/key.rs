@@ -45,7 +45,8 @@ struct Image {
     arguments: Result<Vec<Vec<u8>>, KeyDoubt>,
 }
 
-/// What the operating system says about one process. It holds secrets, and is dropped as soon as it is digested.
+/// What the operating system says about one process. It holds secrets, and is dropped as soon as it
+/// is digested.
 struct Facts {
     image: Image,
     environment: Option<Vec<Vec<u8>>>,
@@ -55,7 +56,11 @@ struct Facts {
 impl Facts {
     fn read(pid: u32) -> Result<Self, Scarce> {
         let image = Self::image(pid)?;
-        Ok(Self { image, environment: seen(os::environment(pid))?, directory: seen(os::directory(pid))? })
+        Ok(Self {
+            image,
+            environment: seen(os::environment(pid))?,
+            directory: seen(os::directory(pid))?,
+        })
     }
 
     fn image(pid: u32) -> Result<Image, Scarce> {
@@ -65,11 +70,18 @@ impl Facts {
             Some(Some(_)) | None => Err(KeyDoubt::Arguments),
             Some(None) => Err(KeyDoubt::Rewritten),
         };
-        Ok(Image { executable: seen(os::executable(pid))?, arguments })
+        Ok(Image {
+            executable: seen(os::executable(pid))?,
+            arguments,
+        })
     }
 
     fn into_traits(self, name: impl FnOnce() -> String, table: &Table) -> Traits {
-        let program = self.image.executable.as_deref().map_or_else(name, base_name);
+        let program = self
+            .image
+            .executable
+            .as_deref()
+            .map_or_else(name, base_name);
         let (core, core_doubt) = split(self.core());
         let (place, place_doubt) = split(self.place(table));
         let directory = self.directory.as_deref();
@@ -77,7 +89,8 @@ impl Facts {
             program,
             core,
             place,
-            directory: directory.map(|path| digest("mcp-sessiond directory", path.as_os_str().as_bytes())),
+            directory: directory
+                .map(|path| digest("mcp-sessiond directory", path.as_os_str().as_bytes())),
             conversation: self.conversation(table),
             doubt: core_doubt.or(place_doubt),
             former: self.former(table),
@@ -86,24 +99,40 @@ impl Facts {
 
     /// What of the image counts: the path to the executable, and the arguments.
     fn started_with(&self) -> Result<(&Path, &[Vec<u8>]), KeyDoubt> {
-        let executable = self.image.executable.as_deref().ok_or(KeyDoubt::Executable)?;
+        let executable = self
+            .image
+            .executable
+            .as_deref()
+            .ok_or(KeyDoubt::Executable)?;
         let arguments = self.image.arguments.as_deref().map_err(|doubt| *doubt)?;
-        if is_title(executable, arguments) { Err(KeyDoubt::Rewritten) } else { Ok((executable, arguments)) }
+        if is_title(executable, arguments) {
+            Err(KeyDoubt::Rewritten)
+        } else {
+            Ok((executable, arguments))
+        }
     }
 
-    /// Which file names the program goes by, and its arguments. Where it lies is for [`Facts::place`].
+    /// Which file names the program goes by, and its arguments. Where it lies is for
+    /// [`Facts::place`].
     fn core(&self) -> Result<[u8; 32], KeyDoubt> {
         let (executable, arguments) = self.started_with()?;
         let (called, rest) = arguments.split_first().ok_or(KeyDoubt::Arguments)?;
         let mut encoder = Encoder::new("mcp-sessiond core");
         encoder.field(base_name(executable).as_bytes());
         encoder.field(base_name(Path::new(OsStr::from_bytes(called))).as_bytes());
-        encoder.list(&rest.iter().map(|argument| settled(argument)).collect::<Vec<_>>());
+        encoder.list(
+            &rest
+                .iter()
+                .map(|argument| settled(argument))
+                .collect::<Vec<_>>(),
+        );
         Ok(encoder.finish())
     }
 
     fn conversation(&self, table: &Table) -> Conversation {
-        let Some(variables) = &self.environment else { return Conversation::Hidden };
+        let Some(variables) = &self.environment else {
+            return Conversation::Hidden;
+        };
         let named = sorted(variables, |name| is_conversation(name, table));
         if named.is_empty() {
             return Conversation::None;
@@ -114,11 +143,18 @@ impl Facts {
     }
 
     fn place(&self, table: &Table) -> Result<[u8; 32], KeyDoubt> {
-        let executable = self.image.executable.as_deref().ok_or(KeyDoubt::Executable)?;
+        let executable = self
+            .image
+            .executable
+            .as_deref()
+            .ok_or(KeyDoubt::Executable)?;
         let directory = self.directory.as_deref().ok_or(KeyDoubt::Directory)?;
         let environment = self.environment.as_deref().ok_or(KeyDoubt::Environment)?;
         let counts = |name: &str| !is_ignored(name, table) && !is_conversation(name, table);
-        let variables: Vec<Vec<u8>> = environment.iter().map(|variable| settled(variable)).collect();
+        let variables: Vec<Vec<u8>> = environment
+            .iter()
+            .map(|variable| settled(variable))
+            .collect();
         let mut encoder = Encoder::new("mcp-sessiond place 2");
         encoder.field(&settled(executable.as_os_str().as_bytes()));
         encoder.field(directory.as_os_str().as_bytes());
@@ -126,12 +162,15 @@ impl Facts {
         Ok(encoder.finish())
     }
 
-    /// What the recipe of the version before was made of, byte for byte: so an upgrade under a running host is no new start.
+    /// What the recipe of the version before was made of, byte for byte: so an upgrade under a
+    /// running host is no new start.
     fn former(&self, table: &Table) -> Former {
         let base = || {
             let (executable, arguments) = self.started_with().ok()?;
             let mut encoder = Encoder::new("mcp-sessiond base");
-            encoder.field(executable.as_os_str().as_bytes()).list(arguments);
+            encoder
+                .field(executable.as_os_str().as_bytes())
+                .list(arguments);
             match &self.environment {
                 Some(variables) => encoder
                     .field(b"conversation")
@@ -143,17 +182,23 @@ impl Facts {
         let place = || {
             let mut encoder = Encoder::new("mcp-sessiond place");
             encoder.field(self.directory.as_deref()?.as_os_str().as_bytes());
-            encoder.list(&sorted(self.environment.as_deref()?, |name| !was_ignored(name, table)));
+            encoder.list(&sorted(self.environment.as_deref()?, |name| {
+                !was_ignored(name, table)
+            }));
             Some(encoder.finish())
         };
-        Former { base: base(), place: place() }
+        Former {
+            base: base(),
+            place: place(),
+        }
     }
 }
 
-/// Whether the arguments look like a title that the process has given itself, in the place of what it was started
-/// with: one string, and nothing but NULs up to the end of the old ones (node's `process.title`); or one string of
-/// several words that is not the executable's name. A title that happens to fill the place to the last byte, in one
-/// word, can't be told from a program without arguments.
+/// Whether the arguments look like a title that the process has given itself, in the place of what
+/// it was started with: one string, and nothing but NULs up to the end of the old ones (node's
+/// `process.title`); or one string of several words that is not the executable's name. A title that
+/// happens to fill the place to the last byte, in one word, can't be told from a program without
+/// arguments.
 fn is_title(executable: &Path, arguments: &[Vec<u8>]) -> bool {
     match arguments {
         [only] => only.contains(&b' ') && !only.ends_with(base_name(executable).as_bytes()),

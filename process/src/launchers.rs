@@ -1,8 +1,9 @@
 //! What a process above an instance is: a launcher, an adopter of orphans, or a program of its own.
 //!
-//! A process is judged by its own executable and arguments, never by what started it. When in doubt it is a program:
-//! then the host is too near and its sessions are lost early, while one that is too far up would mix the sessions of
-//! several hosts. Where arguments leave two readings, what the process has given its child decides.
+//! A process is judged by its own executable and arguments, never by what started it. When in doubt
+//! it is a program: then the host is too near and its sessions are lost early, while one that is
+//! too far up would mix the sessions of several hosts. Where arguments leave two readings, what the
+//! process has given its child decides.
 
 use std::path::Path;
 
@@ -27,7 +28,8 @@ pub struct Table {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Launcher {
-    /// The file name of its executable, or its absolute path. Of an interpreted program, the interpreter's.
+    /// The file name of its executable, or its absolute path. Of an interpreted program, the
+    /// interpreter's.
     pub executable: String,
     /// What its arguments must begin with, after `argv[0]`.
     #[serde(default)]
@@ -47,9 +49,9 @@ pub(super) enum Kind {
     Program,
 }
 
-/// What shows that an unclear one is a launcher. Its child must have its standard input and output: whoever has given
-/// these away does not speak to the child. That is not enough by itself, or a host that starts a helper would go for
-/// a launcher.
+/// What shows that an unclear one is a launcher. Its child must have its standard input and output:
+/// whoever has given these away does not speak to the child. That is not enough by itself, or a
+/// host that starts a helper would go for a launcher.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Evidence {
     /// No more than that.
@@ -61,11 +63,21 @@ pub(super) enum Evidence {
 /// The folder that npm's packages are in.
 const PACKAGES: &str = "node_modules";
 
-/// Executables that adopt orphans, beside `systemd --user`: service managers, and the inits of containers.
-const ADOPTERS: [&str; 7] =
-    ["launchd", "containerd-shim*", "tini", "dumb-init", "docker-init", "catatonit", "conmon"];
+/// Executables that adopt orphans, beside `systemd --user`: service managers, and the inits of
+/// containers.
+const ADOPTERS: [&str; 7] = [
+    "launchd",
+    "containerd-shim*",
+    "tini",
+    "dumb-init",
+    "docker-init",
+    "catatonit",
+    "conmon",
+];
 
-const SHELLS: [&str; 10] = ["sh", "bash", "rbash", "dash", "ash", "zsh", "ksh", "ksh93", "mksh", "fish"];
+const SHELLS: [&str; 10] = [
+    "sh", "bash", "rbash", "dash", "ash", "zsh", "ksh", "ksh93", "mksh", "fish",
+];
 
 /// Executables that are many programs in one, and go by `argv[0]`, or by the first argument.
 const MULTI_CALL: [&str; 3] = ["busybox", "toybox", "coreutils"];
@@ -73,8 +85,10 @@ const MULTI_CALL: [&str; 3] = ["busybox", "toybox", "coreutils"];
 impl Table {
     /// What the process with this executable and these arguments (from `argv[0]` on) is.
     pub(super) fn kind(&self, executable: &Path, arguments: &[Vec<u8>]) -> Kind {
-        let texts: Vec<String> =
-            arguments.iter().map(|argument| String::from_utf8_lossy(argument).into_owned()).collect();
+        let texts: Vec<String> = arguments
+            .iter()
+            .map(|argument| String::from_utf8_lossy(argument).into_owned())
+            .collect();
         let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
         if self.adopts(executable, &texts) {
             Kind::Adopter
@@ -88,25 +102,35 @@ impl Table {
     fn adopts(&self, executable: &Path, arguments: &[&str]) -> bool {
         let systemd = base_name(executable) == "systemd" && arguments.contains(&"--user");
         let more = self.adopters.iter().map(String::as_str);
-        systemd || ADOPTERS.into_iter().chain(more).any(|pattern| names(pattern, executable))
+        systemd
+            || ADOPTERS
+                .into_iter()
+                .chain(more)
+                .any(|pattern| names(pattern, executable))
     }
 
     fn configured(&self, executable: &Path, operands: &[&str]) -> bool {
         self.launchers.iter().any(|launcher| {
             names(&launcher.executable, executable)
-                && operands.iter().take(launcher.arguments.len()).eq(launcher.arguments.iter())
+                && operands
+                    .iter()
+                    .take(launcher.arguments.len())
+                    .eq(launcher.arguments.iter())
         })
     }
 }
 
 /// Whether a file is part of an npm package.
 pub(super) fn is_packaged(path: &Path) -> bool {
-    path.components().any(|component| component.as_os_str() == PACKAGES)
+    path.components()
+        .any(|component| component.as_os_str() == PACKAGES)
 }
 
 /// The last component of a path, for comparing and for display.
 pub(super) fn base_name(path: &Path) -> String {
-    path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
+    path.file_name()
+        .map(|name| name.to_string_lossy().into_owned())
+        .unwrap_or_default()
 }
 
 /// Whether a name, a name that ends in `*`, or an absolute path is about this executable.
@@ -135,19 +159,35 @@ struct Rule {
     values: &'static [&'static str],
 }
 
-/// By the executable. What was run, and when, stands in docs/settings.md; of `op` only the documented command line is
-/// known. Some of these become the server themselves (`env`, `nice`, `nohup`, `stdbuf`, `setsid` without `--fork`,
-/// `direnv exec`, `mise exec`) and are seen nowhere but in a version that does not; `xvfb-run` is a script of `sh`.
+/// By the executable. What was run, and when, stands in docs/settings.md; of `op` only the
+/// documented command line is known. Some of these become the server themselves (`env`, `nice`,
+/// `nohup`, `stdbuf`, `setsid` without `--fork`, `direnv exec`, `mise exec`) and are seen nowhere
+/// but in a version that does not; `xvfb-run` is a script of `sh`.
 const EXECUTABLES: [Rule; 8] = [
-    // `disclaimer` is the helper that Claude Desktop on macOS starts every server under, and that stays.
+    // `disclaimer` is the helper that Claude Desktop on macOS starts every server under, and that
+    // stays.
     Rule {
-        programs: &["env", "nice", "nohup", "stdbuf", "timeout", "setsid", "disclaimer"],
+        programs: &[
+            "env",
+            "nice",
+            "nohup",
+            "stdbuf",
+            "timeout",
+            "setsid",
+            "disclaimer",
+        ],
         verbs: &[],
         values: &[],
     },
-    // Any word that is none of pnpm's own may be a script's name. Bun's executables out of npm end in `.exe` everywhere.
-    Rule { programs: &["uvx", "pnpm", "pnpx", "pn", "pnx", "bunx", "bunx.exe"], verbs: &[], values: &[] },
-    // `uv tool uvx` is what uvx turns itself into. The common form is `uv --directory DIR run server.py`.
+    // Any word that is none of pnpm's own may be a script's name. Bun's executables out of npm end
+    // in `.exe` everywhere.
+    Rule {
+        programs: &["uvx", "pnpm", "pnpx", "pn", "pnx", "bunx", "bunx.exe"],
+        verbs: &[],
+        values: &[],
+    },
+    // `uv tool uvx` is what uvx turns itself into. The common form is
+    // `uv --directory DIR run server.py`.
     Rule {
         programs: &["uv"],
         verbs: &["run", "tool run", "tool uvx"],
@@ -167,20 +207,42 @@ const EXECUTABLES: [Rule; 8] = [
     Rule {
         programs: &["op"],
         verbs: &["run"],
-        values: &["--account", "--config", "--encoding", "--format", "--session"],
+        values: &[
+            "--account",
+            "--config",
+            "--encoding",
+            "--format",
+            "--session",
+        ],
     },
     Rule {
         programs: &["doppler"],
         verbs: &["run"],
-        values: &["--api-host", "--config-dir", "--configuration", "--scope", "--timeout", "--token", "-t"],
+        values: &[
+            "--api-host",
+            "--config-dir",
+            "--configuration",
+            "--scope",
+            "--timeout",
+            "--token",
+            "-t",
+        ],
     },
     Rule {
         programs: &["mise"],
         verbs: &["exec", "x"],
         values: &["-C", "--cd", "-E", "--env", "-j", "--jobs"],
     },
-    Rule { programs: &["direnv"], verbs: &["exec"], values: &[] },
-    Rule { programs: &["dotenvx", "micromamba", "mamba"], verbs: &["run"], values: &["-l", "--log-level"] },
+    Rule {
+        programs: &["direnv"],
+        verbs: &["exec"],
+        values: &[],
+    },
+    Rule {
+        programs: &["dotenvx", "micromamba", "mamba"],
+        verbs: &["run"],
+        values: &["-l", "--log-level"],
+    },
 ];
 
 const NPM: Rule = Rule {
@@ -192,8 +254,9 @@ const NPM: Rule = Rule {
 /// By the script that node runs.
 const NODE_SCRIPTS: [Rule; 3] = [
     NPM,
-    // As with pnpm, any word may be a script's name. A project can bring its own yarn: `.yarn/releases/yarn-4.18.1.cjs`.
-    // The last is our own package's, which starts the executable for this machine.
+    // As with pnpm, any word may be a script's name. A project can bring its own yarn:
+    // `.yarn/releases/yarn-4.18.1.cjs`. The last is our own package's, which starts the executable
+    // for this machine.
     Rule {
         programs: &[
             "npx",
@@ -223,37 +286,55 @@ const NODE_SCRIPTS: [Rule; 3] = [
         verbs: &[],
         values: &[],
     },
-    Rule { programs: &["dotenvx", "dotenvx.js"], verbs: &["run"], values: &["-l", "--log-level"] },
+    Rule {
+        programs: &["dotenvx", "dotenvx.js"],
+        verbs: &["run"],
+        values: &["-l", "--log-level"],
+    },
 ];
 
-/// By the script or module that Python runs. Poetry and pipx become the server, as long as the system has exec.
+/// By the script or module that Python runs. Poetry and pipx become the server, as long as the
+/// system has exec.
 const PYTHON_SCRIPTS: [Rule; 2] = [
-    Rule { programs: &["conda", "mamba", "pipx"], verbs: &["run"], values: &[] },
-    Rule { programs: &["poetry"], verbs: &["run"], values: &["-C", "--directory", "-P", "--project"] },
+    Rule {
+        programs: &["conda", "mamba", "pipx"],
+        verbs: &["run"],
+        values: &[],
+    },
+    Rule {
+        programs: &["poetry"],
+        verbs: &["run"],
+        values: &["-C", "--directory", "-P", "--project"],
+    },
 ];
 
 impl Rule {
     fn is_about(&self, program: &str) -> bool {
         let path = Path::new(program);
-        self.programs.iter().any(|known| path.ends_with(known) || matches(known, &base_name(path)))
+        self.programs
+            .iter()
+            .any(|known| path.ends_with(known) || matches(known, &base_name(path)))
     }
 
     fn has_verb(&self, operands: &[&str]) -> bool {
         let said = |verb: &&str| {
             let mut rest = operands;
-            verb.split(' ').all(|word| match first_operand(rest, self.values) {
-                Some((found, behind)) => {
-                    rest = behind;
-                    found == word
-                }
-                None => false,
-            })
+            verb.split(' ')
+                .all(|word| match first_operand(rest, self.values) {
+                    Some((found, behind)) => {
+                        rest = behind;
+                        found == word
+                    }
+                    None => false,
+                })
         };
         self.verbs.is_empty() || self.verbs.iter().any(said)
     }
 
     fn find(rules: &[Self], program: &str, operands: &[&str]) -> Kind {
-        let found = rules.iter().any(|rule| rule.is_about(program) && rule.has_verb(operands));
+        let found = rules
+            .iter()
+            .any(|rule| rule.is_about(program) && rule.has_verb(operands));
         if found { Kind::Launcher } else { Kind::Program }
     }
 }
@@ -266,9 +347,10 @@ fn built_in(program: &str, arguments: &[&str]) -> Kind {
     match program {
         "node" | "nodejs" => node(first, operands),
         "bun" | "bun.exe" => bun(first, operands),
-        python if matches("python*", python) => {
-            script(&PYTHON_SCRIPTS, operands.strip_prefix(&["-m"]).unwrap_or(operands))
-        }
+        python if matches("python*", python) => script(
+            &PYTHON_SCRIPTS,
+            operands.strip_prefix(&["-m"]).unwrap_or(operands),
+        ),
         shell if SHELLS.contains(&shell) && is_shell_with_work(shell, operands) => Kind::Launcher,
         many if MULTI_CALL.contains(&many) => match arguments {
             [first, applet, ..] if base_name(Path::new(first)) == many => {
@@ -282,31 +364,45 @@ fn built_in(program: &str, arguments: &[&str]) -> Kind {
 }
 
 fn applet_kind(name: &str, arguments: &[&str]) -> Kind {
-    if MULTI_CALL.contains(&name) { Kind::Program } else { built_in(name, arguments) }
+    if MULTI_CALL.contains(&name) {
+        Kind::Program
+    } else {
+        built_in(name, arguments)
+    }
 }
 
 /// What an interpreter is by the script that it runs. One with options before that is a program.
 fn script(rules: &[Rule], operands: &[&str]) -> Kind {
-    operands.split_first().map_or(Kind::Program, |(script, rest)| Rule::find(rules, script, rest))
+    operands
+        .split_first()
+        .map_or(Kind::Program, |(script, rest)| {
+            Rule::find(rules, script, rest)
+        })
 }
 
-/// npm overwrites its command line with one string, the rest of which is NULs (measured with 11.19); before that it is
-/// node with npm's script. Any other script out of a package may be a shim, which starts the package's executable for
-/// this machine and waits for it (`spawnSync`), or a host.
+/// npm overwrites its command line with one string, the rest of which is NULs (measured with
+/// 11.19); before that it is node with npm's script. Any other script out of a package may be a
+/// shim, which starts the package's executable for this machine and waits for it (`spawnSync`), or
+/// a host.
 fn node(first: &str, operands: &[&str]) -> Kind {
     if let Some(title) = first.strip_prefix("npm ") {
         return Rule::find(&[NPM], "npm", &title.split(' ').collect::<Vec<_>>());
     }
     match script(&NODE_SCRIPTS, operands) {
-        Kind::Program if operands.first().is_some_and(|script| is_packaged(Path::new(script))) => {
+        Kind::Program
+            if operands
+                .first()
+                .is_some_and(|script| is_packaged(Path::new(script))) =>
+        {
             Kind::Unclear(Evidence::StreamsAndPackage)
         }
         kind => kind,
     }
 }
 
-/// Bun runs JavaScript itself, and with it maybe a host, but packages' commands and scripts of package.json as children.
-/// `bun run NAME` and `bun NAME` do the one where there is a script of that name, else the other: `NAME.ts`.
+/// Bun runs JavaScript itself, and with it maybe a host, but packages' commands and scripts of
+/// package.json as children. `bun run NAME` and `bun NAME` do the one where there is a script of
+/// that name, else the other: `NAME.ts`.
 fn bun(first: &str, operands: &[&str]) -> Kind {
     match base_name(Path::new(first)).trim_end_matches(".exe") {
         "bunx" => return Kind::Launcher,
@@ -314,7 +410,10 @@ fn bun(first: &str, operands: &[&str]) -> Kind {
         // As `node`, as which it runs scripts that ask for that, it runs files only.
         _ => return Kind::Program,
     }
-    let name = match first_operand(operands, &["--cwd", "--config", "-c", "--env-file", "-r", "--preload"]) {
+    let name = match first_operand(
+        operands,
+        &["--cwd", "--config", "-c", "--env-file", "-r", "--preload"],
+    ) {
         Some(("x" | "exec", _)) => return Kind::Launcher,
         Some(("run", rest)) => first_operand(rest, &[]).map(|(name, _)| name),
         other => other.map(|(name, _)| name),
@@ -328,7 +427,10 @@ fn bun(first: &str, operands: &[&str]) -> Kind {
 }
 
 /// The first argument that is no option, and what follows it.
-fn first_operand<'a, 'b>(arguments: &'a [&'b str], with_value: &[&str]) -> Option<(&'b str, &'a [&'b str])> {
+fn first_operand<'a, 'b>(
+    arguments: &'a [&'b str],
+    with_value: &[&str],
+) -> Option<(&'b str, &'a [&'b str])> {
     let mut rest = arguments;
     while let Some((argument, behind)) = rest.split_first() {
         if !argument.starts_with('-') {
@@ -353,10 +455,11 @@ const SHELL_VALUE_OPTIONS: [&str; 9] = [
     "--profile",
 ];
 
-/// Whether a shell was given something to run, a command or a script, and is not interactive. One that reads its
-/// standard input, as a login shell or a terminal's does, is a program of its own.
+/// Whether a shell was given something to run, a command or a script, and is not interactive. One
+/// that reads its standard input, as a login shell or a terminal's does, is a program of its own.
 fn is_shell_with_work(shell: &str, operands: &[&str]) -> bool {
-    // Letters whose value is the next argument: names of options to be set, and whatever fish takes.
+    // Letters whose value is the next argument: names of options to be set, and whatever fish
+    // takes.
     let value_letters = if shell == "fish" { "CDdfop" } else { "oO" };
     let (mut command, mut standard_input) = (false, false);
     let mut rest = operands.iter();
@@ -375,7 +478,10 @@ fn is_shell_with_work(shell: &str, operands: &[&str]) -> bool {
                 values = usize::from(SHELL_VALUE_OPTIONS.contains(argument));
             }
             Some(cluster) => {
-                values = cluster.chars().filter(|letter| value_letters.contains(*letter)).count();
+                values = cluster
+                    .chars()
+                    .filter(|letter| value_letters.contains(*letter))
+                    .count();
                 if argument.starts_with('-') {
                     if cluster.contains('i') {
                         return false;

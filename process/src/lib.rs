@@ -2,7 +2,8 @@
 //!
 //! - [`ProcessId`], [`StartTime`], [`boot_id`]: what names one process, for good.
 //! - [`Pinned`]: a process that is held, so that what is read of it is its own.
-//! - [`peer()`], [`instance`]: who speaks on a socket, and which of its ancestors it speaks for. [`ancestor`]: any of them.
+//! - [`peer()`], [`instance`]: who speaks on a socket, and which of its ancestors it speaks for.
+//!   [`ancestor`]: any of them.
 //! - [`find_host`]: from an instance up to its host, past [launchers](Table).
 //! - [`Traits`], [`Key`]: what tells the instances of one host apart.
 //! - [`Scarce`]: why any of it may not be known for the moment.
@@ -10,13 +11,15 @@
 //! - [`changes`]: watches directories and files for changes.
 //! - [`rank`]: how the system ranks this process.
 //! - [`ExitWatch`]: which of many processes have exited.
-//! - [`child_of`], [`is_taken`], [`leads_session`], [`session_of`], [`session_members`], [`started_by`]: whom a process has started.
+//! - [`child_of`], [`is_taken`], [`leads_session`], [`session_of`], [`session_members`],
+//!   [`started_by`]: whom a process has started.
 //!
-//! `linux.rs` and `macos.rs` read the facts, behind the same set of functions; nothing else here differs between
-//! the two.
+//! `linux.rs` and `macos.rs` read the facts, behind the same set of functions; nothing else here
+//! differs between the two.
 //!
-//! **Architecture Invariant:** no pid is believed that was not pinned first and looked at again afterwards. A fact
-//! is the process's own only if the process was alive, and the same, after it was read.
+//! **Architecture Invariant:** no pid is believed that was not pinned first and looked at again
+//! afterwards. A fact is the process's own only if the process was alive, and the same, after it
+//! was read.
 
 mod appearance;
 pub mod changes;
@@ -62,17 +65,20 @@ pub use exits::ExitWatch;
 pub use key::traits_of;
 pub use launchers::{Launcher, Table};
 pub use mcp_sessiond_identity::{
-    Conversation, Former, Key, KeyDoubt, KeyDoubtError, ProcessId, Said, StartTime, StartTimeError, Traits,
-    digest,
+    Conversation, Former, Key, KeyDoubt, KeyDoubtError, ProcessId, Said, StartTime, StartTimeError,
+    Traits, digest,
 };
 pub use peer::{Misnamed, Peer, PeerError, ancestor, instance, peer};
 pub use pinned::{Gone, Pinned};
 pub use scarce::Scarce;
-pub use session::{child_of, children_of, is_taken, leads_session, session_members, session_of, started_by};
+pub use session::{
+    child_of, children_of, is_taken, leads_session, session_members, session_of, started_by,
+};
 pub use variables::own_variables;
 pub use walk::{HostDoubt, Role, Step, Walk, find_host, name_of};
 
-/// The id that the system was given when it started. What was recorded under another one is from before a reboot.
+/// The id that the system was given when it started. What was recorded under another one is from
+/// before a reboot.
 ///
 /// # Errors
 /// Those of reading /proc/sys/kernel/random/boot_id, on macOS the sysctl `kern.bootsessionuuid`.

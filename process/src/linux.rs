@@ -23,15 +23,18 @@ use crate::sys;
 /// A pidfd.
 pub(super) type Handle = Arc<OwnedFd>;
 
-/// `PID_FS_MAGIC` of <linux/magic.h>: the file system that gives every process an inode of its own (Linux 6.9).
-/// Before it, all pidfds share one inode.
+/// `PID_FS_MAGIC` of <linux/magic.h>: the file system that gives every process an inode of its own
+/// (Linux 6.9). Before it, all pidfds share one inode.
 const PID_FS_MAGIC: i64 = 0x5049_4446;
 
-/// What the kernel appends to the target of /proc/PID/exe when the file was replaced, as an upgrade does.
+/// What the kernel appends to the target of /proc/PID/exe when the file was replaced, as an upgrade
+/// does.
 const DELETED: &[u8] = b" (deleted)";
 
 pub(super) fn boot_id() -> io::Result<String> {
-    Ok(fs::read_to_string("/proc/sys/kernel/random/boot_id")?.trim_end().to_owned())
+    Ok(fs::read_to_string("/proc/sys/kernel/random/boot_id")?
+        .trim_end()
+        .to_owned())
 }
 
 /// Whether an error says that there is no such process, rather than that it can't be looked at.
@@ -43,21 +46,27 @@ pub(super) fn is_gone(error: &io::Error) -> bool {
 pub(super) fn hold(pid: u32) -> io::Result<Option<Handle>> {
     match sys::pidfd_open(pid) {
         Ok(pidfd) => Ok(Some(Arc::new(pidfd))),
-        // EINVAL is what it says to pid 0, and to the id of a thread; before 6.9 ENOENT to the latter.
+        // EINVAL is what it says to pid 0, and to the id of a thread; before 6.9 ENOENT to the
+        // latter.
         Err(error) if is_gone(&error) || error.raw_os_error() == Some(libc::EINVAL) => Ok(None),
         Err(error) => Err(error),
     }
 }
 
-/// Reads what names the process. Fails with `ESRCH` where /proc knows it by another pid than the kernel told us:
-/// then /proc is that of another pid namespace, and nothing in it is about whom it seems to be.
+/// Reads what names the process. Fails with `ESRCH` where /proc knows it by another pid than the
+/// kernel told us: then /proc is that of another pid namespace, and nothing in it is about whom it
+/// seems to be.
 pub(super) fn identify(handle: &Handle, pid: u32) -> io::Result<ProcessId> {
     if pid_in_proc(handle)? != i64::from(pid) {
         return Err(Errno::ESRCH.into());
     }
     let stat = fs::read(proc(pid, "stat"))?;
     let start = field(&stat, START_FIELD).ok_or_else(|| malformed("stat"))?;
-    Ok(ProcessId { pid, start: StartTime(start), inode: inode(handle)? })
+    Ok(ProcessId {
+        pid,
+        start: StartTime(start),
+        inode: inode(handle)?,
+    })
 }
 
 /// Whether it has not exited yet. A pidfd becomes readable when its process turns into a zombie.
@@ -67,7 +76,8 @@ pub(super) fn is_alive(handle: &Handle, _id: &ProcessId) -> bool {
     !matches!(poll(&mut poll_fd, PollTimeout::ZERO), Ok(ready) if ready > 0)
 }
 
-/// The process at the other end of a socket when it connected, and its user. The user is looked at first.
+/// The process at the other end of a socket when it connected, and its user. The user is looked at
+/// first.
 pub(super) fn peer(socket: BorrowedFd<'_>, our_uid: u32) -> Result<(Handle, u32), PeerError> {
     let credentials = getsockopt(&socket, sockopt::PeerCredentials).map_err(io::Error::from)?;
     if credentials.uid() != our_uid {
@@ -86,7 +96,9 @@ pub(super) fn peer(socket: BorrowedFd<'_>, our_uid: u32) -> Result<(Handle, u32)
     };
     match pid_in_proc(&pidfd).map_err(PeerError::Io)? {
         0 => Err(PeerError::OtherNamespace),
-        pid => u32::try_from(pid).map(|pid| (pidfd, pid)).map_err(|_| PeerError::Gone),
+        pid => u32::try_from(pid)
+            .map(|pid| (pidfd, pid))
+            .map_err(|_| PeerError::Gone),
     }
 }
 
@@ -98,8 +110,11 @@ pub(super) fn kin(pid: u32) -> io::Result<Kin> {
 /// Resident memory, in bytes: field 2 of /proc/PID/statm (proc(5)), which counts pages.
 pub(super) fn resident_bytes(pid: u32) -> io::Result<u64> {
     let memory = fs::read_to_string(proc(pid, "statm"))?;
-    let pages: u64 =
-        memory.split(' ').nth(1).and_then(|pages| pages.parse().ok()).ok_or_else(|| malformed("statm"))?;
+    let pages: u64 = memory
+        .split(' ')
+        .nth(1)
+        .and_then(|pages| pages.parse().ok())
+        .ok_or_else(|| malformed("statm"))?;
     let page = nix::unistd::sysconf(nix::unistd::SysconfVar::PAGE_SIZE)?.unwrap_or(4096);
     Ok(pages * page.unsigned_abs())
 }
@@ -113,15 +128,22 @@ pub(super) fn signal(handle: &Handle, _id: &ProcessId, signal: Signal) -> io::Re
 pub(super) fn pids() -> io::Result<Vec<u32>> {
     let names = fs::read_dir("/proc")?.map(|entry| Ok(entry?.file_name()));
     let names = names.collect::<io::Result<Vec<_>>>()?;
-    Ok(names.iter().filter_map(|name| name.to_str()?.parse().ok()).collect())
+    Ok(names
+        .iter()
+        .filter_map(|name| name.to_str()?.parse().ok())
+        .collect())
 }
 
-/// The children of all its threads (proc(5)). An error where the kernel does not tell: it was built without `CONFIG_PROC_CHILDREN`.
+/// The children of all its threads (proc(5)). An error where the kernel does not tell: it was built
+/// without `CONFIG_PROC_CHILDREN`.
 pub(super) fn children(pid: u32) -> io::Result<Vec<u32>> {
     let mut children = Vec::new();
     for thread in fs::read_dir(proc(pid, "task"))? {
         let said = fs::read_to_string(thread?.path().join("children"))?;
-        children.extend(said.split_ascii_whitespace().filter_map(|child| child.parse::<u32>().ok()));
+        children.extend(
+            said.split_ascii_whitespace()
+                .filter_map(|child| child.parse::<u32>().ok()),
+        );
     }
     Ok(children)
 }
@@ -142,14 +164,17 @@ pub(super) fn executable(pid: u32) -> io::Result<PathBuf> {
     Ok(OsString::from_vec(path).into())
 }
 
-/// The arguments, with `argv[0]`. None: the process has overwritten them with something longer, and what they were
-/// can't be known.
+/// The arguments, with `argv[0]`. None: the process has overwritten them with something longer, and
+/// what they were can't be known.
 pub(super) fn arguments(pid: u32) -> io::Result<Option<Vec<Vec<u8>>>> {
     let line = fs::read(proc(pid, "cmdline"))?;
     let stat = fs::read(proc(pid, "stat"))?;
-    // Where the area does not end in a NUL, the kernel takes it for a title and answers with another length than
-    // the area's. Both fields are 0 where we may not know them.
-    let bounds = (field(&stat, ARGUMENTS_START_FIELD), field(&stat, ARGUMENTS_END_FIELD));
+    // Where the area does not end in a NUL, the kernel takes it for a title and answers with
+    // another length than the area's. Both fields are 0 where we may not know them.
+    let bounds = (
+        field(&stat, ARGUMENTS_START_FIELD),
+        field(&stat, ARGUMENTS_END_FIELD),
+    );
     let intact = match bounds {
         (Some(start), Some(end)) if start != 0 && end > start => end - start == line.len() as u64,
         _ => true,
@@ -168,8 +193,9 @@ pub(super) fn directory(pid: u32) -> io::Result<PathBuf> {
     fs::read_link(proc(pid, "cwd"))
 }
 
-/// What its standard input and output are, each as a name that no other open file has meanwhile. None: they are no pipes or
-/// sockets, as a terminal or /dev/null, which many processes have in common.
+/// What its standard input and output are, each as a name that no other open file has meanwhile.
+/// None: they are no pipes or sockets, as a terminal or /dev/null, which many processes have in
+/// common.
 pub(super) fn standard_streams(pid: u32) -> io::Result<Option<[PathBuf; 2]>> {
     let stream = |number: u8| fs::read_link(proc(pid, "fd").join(number.to_string()));
     let streams = [stream(0)?, stream(1)?];
@@ -180,10 +206,12 @@ pub(super) fn standard_streams(pid: u32) -> io::Result<Option<[PathBuf; 2]>> {
     Ok(streams.iter().all(private).then_some(streams))
 }
 
-/// The name that the kernel has for it, at most 15 bytes, which a process may change. For where the executable
-/// can't be read.
+/// The name that the kernel has for it, at most 15 bytes, which a process may change. For where the
+/// executable can't be read.
 pub(super) fn short_name(pid: u32) -> io::Result<String> {
-    Ok(String::from_utf8_lossy(&fs::read(proc(pid, "comm"))?).trim_end_matches('\n').to_owned())
+    Ok(String::from_utf8_lossy(&fs::read(proc(pid, "comm"))?)
+        .trim_end_matches('\n')
+        .to_owned())
 }
 
 /// Reports the exit of many processes, each under a number of the caller's.
@@ -199,7 +227,8 @@ impl Events {
     }
 
     pub(super) fn add(&mut self, handle: &Handle, _id: &ProcessId, token: u64) -> io::Result<()> {
-        // One shot, so that fetching all there is comes to an end although nothing is removed meanwhile.
+        // One shot, so that fetching all there is comes to an end although nothing is removed
+        // meanwhile.
         let flags = EpollFlags::EPOLLIN | EpollFlags::EPOLLONESHOT;
         Ok(self.0.add(handle, EpollEvent::new(flags, token))?)
     }
@@ -235,40 +264,59 @@ const SESSION_FIELD: usize = 6;
 const START_FIELD: usize = 22;
 const ARGUMENTS_START_FIELD: usize = 48;
 const ARGUMENTS_END_FIELD: usize = 49;
-/// The first field behind the name, which is the only one that may have blanks and parentheses in it.
+/// The first field behind the name, which is the only one that may have blanks and parentheses in
+/// it.
 const FIRST_FIELD_BEHIND_NAME: usize = 3;
 
 fn field(stat: &[u8], number: usize) -> Option<u64> {
     let name_end = stat.iter().rposition(|byte| *byte == b')')?;
     let behind_name = std::str::from_utf8(&stat[name_end + 1..]).ok()?;
-    behind_name.split_ascii_whitespace().nth(number - FIRST_FIELD_BEHIND_NAME)?.parse().ok()
+    behind_name
+        .split_ascii_whitespace()
+        .nth(number - FIRST_FIELD_BEHIND_NAME)?
+        .parse()
+        .ok()
 }
 
 fn parse_status(status: &str) -> Option<Kin> {
-    let line = |name: &str| status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+    let line = |name: &str| {
+        status
+            .lines()
+            .find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))
+    };
     let mut uids = line("Uid")?.split_ascii_whitespace();
     let uids = [uids.next()?.parse().ok()?, uids.next()?.parse().ok()?];
     Some(Kin {
         parent: line("PPid")?.trim().parse().ok()?,
         uids,
         // A kernel without pid namespaces has no such line.
-        in_our_namespace: line("NSpid").is_none_or(|pids| pids.split_ascii_whitespace().count() == 1),
+        in_our_namespace: line("NSpid")
+            .is_none_or(|pids| pids.split_ascii_whitespace().count() == 1),
     })
 }
 
-/// The pid that our /proc knows the process by: 0 where it is in a pid namespace that is not below /proc's, -1
-/// where it was reaped.
+/// The pid that our /proc knows the process by: 0 where it is in a pid namespace that is not below
+/// /proc's, -1 where it was reaped.
 fn pid_in_proc(handle: &Handle) -> io::Result<i64> {
     let info = fs::read_to_string(format!("/proc/self/fdinfo/{}", handle.as_raw_fd()))?;
-    let pid = info.lines().find_map(|line| line.strip_prefix("Pid:")?.trim().parse().ok());
+    let pid = info
+        .lines()
+        .find_map(|line| line.strip_prefix("Pid:")?.trim().parse().ok());
     pid.ok_or_else(|| malformed("fdinfo"))
 }
 
 /// The inode of the pidfd, where the kernel gives every process its own.
 fn inode(handle: &Handle) -> io::Result<Option<u64>> {
-    #[allow(clippy::unnecessary_cast, reason = "the type of the magic number differs between C libraries")]
+    #[allow(
+        clippy::unnecessary_cast,
+        reason = "the type of the magic number differs between C libraries"
+    )]
     let magic = statfs::fstatfs(handle)?.filesystem_type().0 as i64;
-    if magic == PID_FS_MAGIC { Ok(Some(stat::fstat(handle)?.st_ino)) } else { Ok(None) }
+    if magic == PID_FS_MAGIC {
+        Ok(Some(stat::fstat(handle)?.st_ino))
+    } else {
+        Ok(None)
+    }
 }
 
 fn proc(pid: u32, file: &str) -> PathBuf {
@@ -285,7 +333,10 @@ fn strings(bytes: &[u8]) -> Vec<Vec<u8>> {
 }
 
 fn malformed(file: &str) -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidData, format!("/proc/PID/{file} has another form than expected"))
+    io::Error::new(
+        io::ErrorKind::InvalidData,
+        format!("/proc/PID/{file} has another form than expected"),
+    )
 }
 
 #[cfg(test)]
@@ -294,22 +345,37 @@ mod tests {
 
     #[test]
     fn the_name_in_stat_may_hold_anything() {
-        let rest = (4..=52).map(|number| number.to_string()).collect::<Vec<_>>().join(" ");
+        let rest = (4..=52)
+            .map(|number| number.to_string())
+            .collect::<Vec<_>>()
+            .join(" ");
         for name in ["sh", "a) b (c", ") R 1 1 (", "", "a\nb", "Z) Z 1"] {
             let stat = format!("77 ({name}) S {rest}\n");
             assert_eq!(field(stat.as_bytes(), START_FIELD), Some(22), "{name:?}");
-            assert_eq!(field(stat.as_bytes(), ARGUMENTS_END_FIELD), Some(49), "{name:?}");
+            assert_eq!(
+                field(stat.as_bytes(), ARGUMENTS_END_FIELD),
+                Some(49),
+                "{name:?}"
+            );
         }
         assert_eq!(field(b"77 (sh) S 1 2", START_FIELD), None);
-        assert_eq!(field(b"77 (\xff) S 4", 4), Some(4), "a name need not be UTF-8");
+        assert_eq!(
+            field(b"77 (\xff) S 4", 4),
+            Some(4),
+            "a name need not be UTF-8"
+        );
         assert_eq!(field(b"", START_FIELD), None);
     }
 
     #[test]
     fn status_tells_users_and_namespaces_apart() {
-        let status = |uid: &str, pids: &str| format!("Name:\tsh\nPPid:\t7\nUid:\t{uid}\nNSpid:\t{pids}\n");
+        let status =
+            |uid: &str, pids: &str| format!("Name:\tsh\nPPid:\t7\nUid:\t{uid}\nNSpid:\t{pids}\n");
         let kin = parse_status(&status("5\t5\t5\t5", "9")).expect("well-formed");
-        assert_eq!((kin.parent, kin.uids, kin.in_our_namespace), (7, [5, 5], true));
+        assert_eq!(
+            (kin.parent, kin.uids, kin.in_our_namespace),
+            (7, [5, 5], true)
+        );
         let kin = parse_status(&status("5\t0\t0\t0", "9\t1")).expect("well-formed");
         assert_eq!((kin.uids, kin.in_our_namespace), ([5, 0], false));
         assert!(parse_status("Name:\tsh\n").is_none());
@@ -317,7 +383,10 @@ mod tests {
 
     #[test]
     fn empty_arguments_are_arguments() {
-        assert_eq!(strings(b"a\0\0b\0"), [b"a".to_vec(), b"".to_vec(), b"b".to_vec()]);
+        assert_eq!(
+            strings(b"a\0\0b\0"),
+            [b"a".to_vec(), b"".to_vec(), b"b".to_vec()]
+        );
         assert_eq!(strings(b"a\0\0"), [b"a".to_vec(), b"".to_vec()]);
         assert_eq!(strings(b"a"), [b"a".to_vec()]);
         assert!(strings(b"").is_empty());

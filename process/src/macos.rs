@@ -1,7 +1,7 @@
 //! Facts about processes on macOS: libproc, sysctl and kqueue. The same functions as in `linux.rs`.
 //!
-//! There is no pidfd. What takes its place is the kernel's unique id of a process, which is never given again and is
-//! compared after each look.
+//! There is no pidfd. What takes its place is the kernel's unique id of a process, which is never
+//! given again and is compared after each look.
 
 use std::collections::HashMap;
 use std::io;
@@ -38,7 +38,9 @@ pub(super) fn is_gone(error: &io::Error) -> bool {
 /// Takes note of the process that has this pid now. `Ok(None)`: there is no such process.
 pub(super) fn hold(pid: u32) -> io::Result<Option<Handle>> {
     match sys::unique_ids(pid) {
-        Ok(ids) => Ok(Some(Handle { unique: ids.process })),
+        Ok(ids) => Ok(Some(Handle {
+            unique: ids.process,
+        })),
         Err(error) if is_gone(&error) => Ok(None),
         Err(error) => Err(error),
     }
@@ -50,8 +52,15 @@ pub(super) fn identify(handle: &Handle, pid: u32) -> io::Result<ProcessId> {
     if sys::unique_ids(pid)?.process != handle.unique {
         return Err(Errno::ESRCH.into());
     }
-    let start = info.pbi_start_tvsec.saturating_mul(1_000_000).saturating_add(info.pbi_start_tvusec);
-    Ok(ProcessId { pid, start: StartTime(start), inode: Some(handle.unique) })
+    let start = info
+        .pbi_start_tvsec
+        .saturating_mul(1_000_000)
+        .saturating_add(info.pbi_start_tvusec);
+    Ok(ProcessId {
+        pid,
+        start: StartTime(start),
+        inode: Some(handle.unique),
+    })
 }
 
 /// Whether it has not exited yet. A zombie has: libproc says `ESRCH` of it.
@@ -67,17 +76,20 @@ pub(super) fn is_alive(handle: &Handle, id: &ProcessId) -> bool {
     }
 }
 
-/// Where an audit token (<bsm/audit.h>) has the pid, and the version of it that tells who had it at that time.
+/// Where an audit token (<bsm/audit.h>) has the pid, and the version of it that tells who had it at
+/// that time.
 const TOKEN_PID: usize = 5;
 const TOKEN_PID_VERSION: usize = 7;
 
-/// The process at the other end of a socket when it connected, and its user. The user is looked at first.
+/// The process at the other end of a socket when it connected, and its user. The user is looked at
+/// first.
 pub(super) fn peer(socket: BorrowedFd<'_>, our_uid: u32) -> Result<(Handle, u32), PeerError> {
     let credentials = getsockopt(&socket, sockopt::LocalPeerCred).map_err(io::Error::from)?;
     if credentials.uid() != our_uid {
         return Err(PeerError::OtherUid(credentials.uid()));
     }
-    // Not LOCAL_PEERPID: that pid may be somebody else's by now. ENOTCONN is what it says once the peer has hung up.
+    // Not LOCAL_PEERPID: that pid may be somebody else's by now. ENOTCONN is what it says once the
+    // peer has hung up.
     let token = match getsockopt(&socket, sockopt::LocalPeerToken) {
         Ok(token) => token.val,
         Err(Errno::ENOTCONN | Errno::ESRCH) => return Err(PeerError::Gone),
@@ -85,8 +97,14 @@ pub(super) fn peer(socket: BorrowedFd<'_>, our_uid: u32) -> Result<(Handle, u32)
     };
     let pid = token[TOKEN_PID];
     match sys::unique_ids(pid) {
-        Ok(ids) if ids.version == token[TOKEN_PID_VERSION] => Ok((Handle { unique: ids.process }, pid)),
-        // An exec changes the version too. Who connects and then becomes another program is refused.
+        Ok(ids) if ids.version == token[TOKEN_PID_VERSION] => Ok((
+            Handle {
+                unique: ids.process,
+            },
+            pid,
+        )),
+        // An exec changes the version too. Who connects and then becomes another program is
+        // refused.
         Ok(_) => Err(PeerError::Gone),
         Err(error) if is_gone(&error) => Err(PeerError::Gone),
         Err(error) => Err(PeerError::Io(error)),
@@ -100,7 +118,11 @@ pub(super) fn resident_bytes(pid: u32) -> io::Result<u64> {
 
 pub(super) fn kin(pid: u32) -> io::Result<Kin> {
     let info = sys::short_info(pid)?;
-    Ok(Kin { parent: info.pbsi_ppid, uids: [info.pbsi_ruid, info.pbsi_uid], in_our_namespace: true })
+    Ok(Kin {
+        parent: info.pbsi_ppid,
+        uids: [info.pbsi_ruid, info.pbsi_uid],
+        in_our_namespace: true,
+    })
 }
 
 /// Sends a signal to this process, which is looked at immediately before.
@@ -118,23 +140,30 @@ pub(super) fn pids() -> io::Result<Vec<u32>> {
 
 /// The id of its session.
 pub(super) fn session(pid: u32) -> io::Result<u32> {
-    Ok(getsid(Some(Pid::from_raw(pid.cast_signed())))?.as_raw().cast_unsigned())
+    Ok(getsid(Some(Pid::from_raw(pid.cast_signed())))?
+        .as_raw()
+        .cast_unsigned())
 }
 
 pub(super) fn executable(pid: u32) -> io::Result<PathBuf> {
     sys::executable(pid)
 }
 
-/// The arguments, with `argv[0]`. Always as many as the process was started with; never `None` here.
+/// The arguments, with `argv[0]`. Always as many as the process was started with; never `None`
+/// here.
 pub(super) fn arguments(pid: u32) -> io::Result<Option<Vec<Vec<u8>>>> {
     Ok(Some(process_strings(pid)?.arguments))
 }
 
-/// The environment that the process was started with, each variable as `NAME=value`. An empty one is how macOS
-/// withholds it, so it counts as unreadable.
+/// The environment that the process was started with, each variable as `NAME=value`. An empty one
+/// is how macOS withholds it, so it counts as unreadable.
 pub(super) fn environment(pid: u32) -> io::Result<Vec<Vec<u8>>> {
     let environment = process_strings(pid)?.environment;
-    if environment.is_empty() { Err(io::ErrorKind::PermissionDenied.into()) } else { Ok(environment) }
+    if environment.is_empty() {
+        Err(io::ErrorKind::PermissionDenied.into())
+    } else {
+        Ok(environment)
+    }
 }
 
 pub(super) fn directory(pid: u32) -> io::Result<PathBuf> {
@@ -149,7 +178,11 @@ pub(super) fn standard_streams(_pid: u32) -> io::Result<Option<[PathBuf; 2]>> {
 /// The name that the kernel has for it, at most 15 bytes. For where the executable can't be read.
 pub(super) fn short_name(pid: u32) -> io::Result<String> {
     let name = sys::short_info(pid)?.pbsi_comm;
-    let bytes: Vec<u8> = name.iter().map(|byte| byte.cast_unsigned()).take_while(|byte| *byte != 0).collect();
+    let bytes: Vec<u8> = name
+        .iter()
+        .map(|byte| byte.cast_unsigned())
+        .take_while(|byte| *byte != 0)
+        .collect();
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
@@ -173,11 +206,18 @@ const BATCH: usize = 64;
 /// The event of our own that makes the queue readable for exits that it does not know of.
 const WAKE: usize = 0;
 
-const NO_WAIT: libc::timespec = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+const NO_WAIT: libc::timespec = libc::timespec {
+    tv_sec: 0,
+    tv_nsec: 0,
+};
 
 impl Events {
     pub(super) fn new() -> io::Result<Self> {
-        let events = Self { queue: Kqueue::new()?, tokens: HashMap::new(), exited: Vec::new() };
+        let events = Self {
+            queue: Kqueue::new()?,
+            tokens: HashMap::new(),
+            exited: Vec::new(),
+        };
         events.change(
             WAKE,
             EventFilter::EVFILT_USER,
@@ -189,12 +229,18 @@ impl Events {
 
     pub(super) fn add(&mut self, handle: &Handle, id: &ProcessId, token: u64) -> io::Result<()> {
         if self.tokens.contains_key(&id.pid) {
-            // A former process of this pid. Its exit lies in the queue, and must not be taken for the new one's.
+            // A former process of this pid. Its exit lies in the queue, and must not be taken for
+            // the new one's.
             self.fetch();
             self.wake()?;
         }
         let flags = EvFlags::EV_ADD | EvFlags::EV_ONESHOT;
-        let added = self.change(id.pid as usize, EventFilter::EVFILT_PROC, flags, FilterFlag::NOTE_EXIT);
+        let added = self.change(
+            id.pid as usize,
+            EventFilter::EVFILT_PROC,
+            flags,
+            FilterFlag::NOTE_EXIT,
+        );
         match added {
             Ok(()) => {}
             Err(error) if is_gone(&error) => {}
@@ -212,8 +258,12 @@ impl Events {
 
     pub(super) fn remove(&mut self, _handle: &Handle, id: &ProcessId) {
         // It fails where the exit was reported, which ends the watch by itself.
-        let _ =
-            self.change(id.pid as usize, EventFilter::EVFILT_PROC, EvFlags::EV_DELETE, FilterFlag::NOTE_EXIT);
+        let _ = self.change(
+            id.pid as usize,
+            EventFilter::EVFILT_PROC,
+            EvFlags::EV_DELETE,
+            FilterFlag::NOTE_EXIT,
+        );
         self.tokens.remove(&id.pid);
     }
 
@@ -224,8 +274,14 @@ impl Events {
     }
 
     fn fetch(&mut self) {
-        let nothing =
-            KEvent::new(WAKE, EventFilter::EVFILT_USER, EvFlags::empty(), FilterFlag::empty(), 0, 0);
+        let nothing = KEvent::new(
+            WAKE,
+            EventFilter::EVFILT_USER,
+            EvFlags::empty(),
+            FilterFlag::empty(),
+            0,
+            0,
+        );
         let mut batch = [nothing; BATCH];
         loop {
             let count = match self.queue.kevent(&[], &mut batch, Some(NO_WAIT)) {
@@ -237,14 +293,20 @@ impl Events {
             for event in &batch[..count] {
                 if event.filter() == Ok(EventFilter::EVFILT_PROC) {
                     let pid = u32::try_from(event.ident()).ok();
-                    self.exited.extend(pid.and_then(|pid| self.tokens.remove(&pid)));
+                    self.exited
+                        .extend(pid.and_then(|pid| self.tokens.remove(&pid)));
                 }
             }
         }
     }
 
     fn wake(&self) -> io::Result<()> {
-        self.change(WAKE, EventFilter::EVFILT_USER, EvFlags::empty(), FilterFlag::NOTE_TRIGGER)
+        self.change(
+            WAKE,
+            EventFilter::EVFILT_USER,
+            EvFlags::empty(),
+            FilterFlag::NOTE_TRIGGER,
+        )
     }
 
     fn change(
@@ -256,7 +318,10 @@ impl Events {
     ) -> io::Result<()> {
         let change = KEvent::new(ident, filter, flags, filter_flags, 0, 0);
         // Without room for events an error in the change is the call's own.
-        Ok(self.queue.kevent(&[change], &mut [], Some(NO_WAIT)).map(drop)?)
+        Ok(self
+            .queue
+            .kevent(&[change], &mut [], Some(NO_WAIT))
+            .map(drop)?)
     }
 }
 

@@ -12,8 +12,8 @@ use super::scarce::{Scarce, seen};
 use super::walk::{HostDoubt, confirm_child, hold_parent, kind_above, parent_pid};
 use super::{executable, os};
 
-/// The process at the other end of a connection: the one that connected, not necessarily the one that writes. A
-/// forked child speaks under its parent's name.
+/// The process at the other end of a connection: the one that connected, not necessarily the one
+/// that writes. A forked child speaks under its parent's name.
 #[derive(Debug)]
 pub struct Peer {
     /// The process.
@@ -50,8 +50,13 @@ pub fn peer(socket: &impl AsFd) -> Result<Peer, PeerError> {
     let uid = geteuid().as_raw();
     let (handle, pid) = os::peer(socket.as_fd(), uid)?;
     let process = Pinned::identify(handle, pid)?.ok_or(PeerError::Gone)?;
-    let kin =
-        os::kin(pid).map_err(|error| if os::is_gone(&error) { PeerError::Gone } else { error.into() })?;
+    let kin = os::kin(pid).map_err(|error| {
+        if os::is_gone(&error) {
+            PeerError::Gone
+        } else {
+            error.into()
+        }
+    })?;
     if !process.is_alive() {
         return Err(PeerError::Gone);
     }
@@ -70,7 +75,8 @@ const ANCESTORS_MAX: usize = 32;
 /// A process that can't be claimed for by the peer that named it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Misnamed {
-    /// It is neither the peer nor one of its ancestors of the same user, or the way there changed while it was looked at.
+    /// It is neither the peer nor one of its ancestors of the same user, or the way there changed
+    /// while it was looked at.
     #[error("process {0} is not the peer, nor an ancestor of it")]
     Stranger(u32),
     /// It is the host of whoever asks, or above that one.
@@ -81,17 +87,19 @@ pub enum Misnamed {
     Scarce(#[from] Scarce),
 }
 
-/// The process that a peer speaks for: itself, or the launcher or shell script above it that it names. Never its host,
-/// or anything above that: two servers that named their host would share one session.
+/// The process that a peer speaks for: itself, or the launcher or shell script above it that it
+/// names. Never its host, or anything above that: two servers that named their host would share one
+/// session.
 ///
-/// From below, a host and an instance look alike: each is the parent of what it runs. So what counts is who asks: the
-/// peer. But our own `token` and `debug` ask for whoever called them, a program (`subprocess.run(["mcp-sessiond", …])`)
-/// or a shell script; and a launcher on the way there that was given the number (`sh -c "… --for 4711"`, of a server that
-/// wrote its own pid there) only carries it. A shell that finds the number out (`sh -c '… --for $PPID'`, a script) is the
-/// one who asks, and the first program above it is its host.
+/// From below, a host and an instance look alike: each is the parent of what it runs. So what
+/// counts is who asks: the peer. But our own `token` and `debug` ask for whoever called them, a
+/// program (`subprocess.run(["mcp-sessiond", …])`) or a shell script; and a launcher on the way
+/// there that was given the number (`sh -c "… --for 4711"`, of a server that wrote its own pid
+/// there) only carries it. A shell that finds the number out (`sh -c '… --for $PPID'`, a script) is
+/// the one who asks, and the first program above it is its host.
 ///
-/// What the kernel can't tell: a shell that has become `token`, by exec. Its parent passes for the caller. No server is
-/// left there to use what it gets.
+/// What the kernel can't tell: a shell that has become `token`, by exec. Its parent passes for the
+/// caller. No server is left there to use what it gets.
 ///
 /// # Errors
 /// [`Misnamed`].
@@ -117,7 +125,8 @@ pub fn instance(peer: &Pinned, named: Option<u32>, table: &Table) -> Result<Pinn
     }
 }
 
-/// The ancestor that has this pid, if it is one of the same user, and the way there did not change meanwhile.
+/// The ancestor that has this pid, if it is one of the same user, and the way there did not change
+/// meanwhile.
 ///
 /// # Errors
 /// [`Scarce`].
@@ -134,12 +143,16 @@ fn climb(
     let uid = geteuid().as_raw();
     let mut child = peer.clone();
     for _ in 0..ANCESTORS_MAX {
-        let Some(above) = HostDoubt::settled(parent_pid(&child))? else { break };
+        let Some(above) = HostDoubt::settled(parent_pid(&child))? else {
+            break;
+        };
         // Nobody speaks for pid 1, and it may not even be ours to look at.
         if above == 1 {
             break;
         }
-        let Some(parent) = HostDoubt::settled(hold_parent(above, uid))? else { break };
+        let Some(parent) = HostDoubt::settled(hold_parent(above, uid))? else {
+            break;
+        };
         show(&child, above)?;
         if HostDoubt::settled(confirm_child(&child, &parent))?.is_none() {
             break;
@@ -152,8 +165,8 @@ fn climb(
     Ok(None)
 }
 
-/// Whether this is `mcp-sessiond token` or `mcp-sessiond debug`. Before and after an upgrade they have the name in common,
-/// and where they have another name, the file.
+/// Whether this is `mcp-sessiond token` or `mcp-sessiond debug`. Before and after an upgrade they
+/// have the name in common, and where they have another name, the file.
 fn is_our_command(pid: u32) -> Result<bool, Scarce> {
     let ours = |path: PathBuf| {
         base_name(&path) == "mcp-sessiond" || executable::own().is_some_and(|own| own == path)
@@ -162,17 +175,22 @@ fn is_our_command(pid: u32) -> Result<bool, Scarce> {
     if !seen(os::executable(pid))?.is_some_and(ours) {
         return Ok(false);
     }
-    Ok(arguments(pid)?.get(1).is_some_and(|verb| verbs.contains(&verb.as_slice())))
+    Ok(arguments(pid)?
+        .get(1)
+        .is_some_and(|verb| verbs.contains(&verb.as_slice())))
 }
 
 /// Whether the arguments of a process say `--for` this pid.
 fn is_given(named: u32, pid: u32) -> Result<bool, Scarce> {
     let text = arguments(pid)?.join(&b' ');
     let text = String::from_utf8_lossy(&text);
-    Ok([format!("--for {named}"), format!("--for={named}")].iter().any(|said| {
-        text.match_indices(said)
-            .any(|(at, _)| !text[at + said.len()..].starts_with(|next: char| next.is_ascii_digit()))
-    }))
+    Ok([format!("--for {named}"), format!("--for={named}")]
+        .iter()
+        .any(|said| {
+            text.match_indices(said).any(|(at, _)| {
+                !text[at + said.len()..].starts_with(|next: char| next.is_ascii_digit())
+            })
+        }))
 }
 
 fn arguments(pid: u32) -> Result<Vec<Vec<u8>>, Scarce> {

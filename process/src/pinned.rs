@@ -7,8 +7,8 @@ use nix::sys::signal::Signal;
 
 use super::os;
 
-/// One process, held so that it can't be mistaken for another: on Linux by its pidfd, on macOS, where there is no
-/// such thing, by its identity, which is looked at again each time.
+/// One process, held so that it can't be mistaken for another: on Linux by its pidfd, on macOS,
+/// where there is no such thing, by its identity, which is looked at again each time.
 ///
 /// Clones share the descriptor.
 #[derive(Clone, Debug)]
@@ -17,8 +17,8 @@ pub struct Pinned {
     id: ProcessId,
 }
 
-/// There is nobody to hold: the process has exited, or the kernel would not let us look at it (out of descriptors,
-/// another user's process on macOS). Either way nothing can be granted to it.
+/// There is nobody to hold: the process has exited, or the kernel would not let us look at it (out
+/// of descriptors, another user's process on macOS). Either way nothing can be granted to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the process has exited, or can't be looked at")]
 pub struct Gone;
@@ -35,8 +35,8 @@ impl Pinned {
     /// Holds exactly this process, if it is alive. `None` is certain: it has exited.
     ///
     /// # Errors
-    /// Whatever stands in the way of knowing, such as too many open files. The process may well be alive then, and
-    /// its leases with it.
+    /// Whatever stands in the way of knowing, such as too many open files. The process may well be
+    /// alive then, and its leases with it.
     pub fn reopen(id: &ProcessId) -> io::Result<Option<Self>> {
         Ok(Self::pin(id.pid)?.filter(|found| found.id == *id))
     }
@@ -44,7 +44,8 @@ impl Pinned {
     /// Holds this very process.
     ///
     /// # Errors
-    /// [`Gone`] where the system does not let us look at ourselves (no /proc, or that of another pid namespace).
+    /// [`Gone`] where the system does not let us look at ourselves (no /proc, or that of another
+    /// pid namespace).
     pub fn myself() -> Result<Self, Gone> {
         Self::open(std::process::id())
     }
@@ -61,8 +62,8 @@ impl Pinned {
         os::is_alive(&self.handle, &self.id)
     }
 
-    /// Sends it a signal, and nobody else. On macOS, which has no way to do this in one step, it is looked at
-    /// immediately before.
+    /// Sends it a signal, and nobody else. On macOS, which has no way to do this in one step, it is
+    /// looked at immediately before.
     ///
     /// # Errors
     /// `ESRCH` where it has exited, `EPERM` where it has become another user's.
@@ -96,8 +97,8 @@ impl Pinned {
         }
     }
 
-    /// Reads the identity of a process that is held already. It is its own if the process was alive afterwards:
-    /// until then nobody else could have its pid.
+    /// Reads the identity of a process that is held already. It is its own if the process was alive
+    /// afterwards: until then nobody else could have its pid.
     pub(super) fn identify(handle: os::Handle, pid: u32) -> io::Result<Option<Self>> {
         let id = match os::identify(&handle, pid) {
             Ok(id) => id,

@@ -1,16 +1,16 @@
-//! How the system ranks this process among others: for processor time, and when it kills processes because
-//! memory runs out.
+//! How the system ranks this process among others: for processor time, and when it kills processes
+//! because memory runs out.
 
 use std::io;
 
 use crate::sys;
 
-/// Gives this process the usual ranks instead of those that it inherited. Call it before there is another
-/// thread.
+/// Gives this process the usual ranks instead of those that it inherited. Call it before there is
+/// another thread.
 ///
 /// # Errors
-/// When the system refuses one of them: most users may not raise a rank that their parent process has
-/// lowered.
+/// When the system refuses one of them: most users may not raise a rank that their parent process
+/// has lowered.
 pub fn usual() -> io::Result<()> {
     let memory = usual_for_memory();
     let nice = sys::set_nice(0);
@@ -20,7 +20,11 @@ pub fn usual() -> io::Result<()> {
 #[cfg(target_os = "linux")]
 fn usual_for_memory() -> io::Result<()> {
     const FILE: &str = "/proc/self/oom_score_adj";
-    if std::fs::read_to_string(FILE)?.trim_end() == "0" { Ok(()) } else { std::fs::write(FILE, "0") }
+    if std::fs::read_to_string(FILE)?.trim_end() == "0" {
+        Ok(())
+    } else {
+        std::fs::write(FILE, "0")
+    }
 }
 
 #[cfg(not(target_os = "linux"))]

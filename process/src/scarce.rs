@@ -1,10 +1,12 @@
-//! What can't be read for want of means: a doubt that passes, and says nothing about the process that was to be read.
+//! What can't be read for want of means: a doubt that passes, and says nothing about the process
+//! that was to be read.
 
 use std::io;
 
 use nix::errno::Errno;
 
-/// This process has no descriptors left, or the machine has no memory. What was to be read may well be there.
+/// This process has no descriptors left, or the machine has no memory. What was to be read may well
+/// be there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("out of file descriptors or memory")]
 pub struct Scarce;

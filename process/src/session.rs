@@ -1,4 +1,5 @@
-//! Whom a process has started: its children, and the members of its session, in the sense of setsid(2).
+//! Whom a process has started: its children, and the members of its session, in the sense of
+//! setsid(2).
 
 use std::io;
 
@@ -9,7 +10,8 @@ use super::pinned::Pinned;
 use super::scarce::{Scarce, seen};
 use super::walk::{HostDoubt, confirm_child, hold_parent};
 
-/// Holds the process that has this pid, if it is a child of `parent`'s and this user's. One that has exited is none.
+/// Holds the process that has this pid, if it is a child of `parent`'s and this user's. One that
+/// has exited is none.
 ///
 /// # Errors
 /// [`Scarce`].
@@ -18,8 +20,8 @@ pub fn child_of(parent: &Pinned, pid: u32) -> Result<Option<Pinned>, Scarce> {
     HostDoubt::settled(held.and_then(|child| confirm_child(&child, parent).map(|()| child)))
 }
 
-/// Whether a process has called setsid(2), so that its session has its pid for an id. As long as the session has members
-/// the system gives that number to nobody else.
+/// Whether a process has called setsid(2), so that its session has its pid for an id. As long as
+/// the session has members the system gives that number to nobody else.
 ///
 /// # Errors
 /// [`Scarce`].
@@ -58,8 +60,9 @@ pub fn session_members(session: u32) -> io::Result<Vec<Pinned>> {
     Ok(members)
 }
 
-/// The pids of what a process has started, if it leads a session and adopts orphans: its descendants, or, where the system lists nobody's
-/// children, the rest of its session. For figures only: the next moment they may be other processes'.
+/// The pids of what a process has started, if it leads a session and adopts orphans: its
+/// descendants, or, where the system lists nobody's children, the rest of its session. For figures
+/// only: the next moment they may be other processes'.
 ///
 /// # Errors
 /// When the system tells neither.
@@ -76,7 +79,11 @@ pub fn started_by(leader: u32) -> io::Result<Vec<u32>> {
         return Ok(found);
     }
     let members = session_members(leader)?;
-    Ok(members.iter().map(Pinned::pid).filter(|pid| *pid != leader).collect())
+    Ok(members
+        .iter()
+        .map(Pinned::pid)
+        .filter(|pid| *pid != leader)
+        .collect())
 }
 
 /// The children of a process that have not exited, and that may be looked at.

@@ -13,8 +13,8 @@ use nix::sys::stat::{Mode, fchmod};
 
 use crate::sys;
 
-/// How many connections may wait to be accepted: all servers of all hosts may start at once. The kernel may
-/// lower it.
+/// How many connections may wait to be accepted: all servers of all hosts may start at once. The
+/// kernel may lower it.
 const BACKLOG: i32 = 1024;
 
 /// A listening socket, and the path that clients know it by.
@@ -26,7 +26,8 @@ pub struct Listener {
 }
 
 impl Listener {
-    /// Binds a socket of mode 0600. Whatever has the path is unlinked: the caller holds the directory's lock.
+    /// Binds a socket of mode 0600. Whatever has the path is unlinked: the caller holds the
+    /// directory's lock.
     ///
     /// # Errors
     /// Those of the operating system.
@@ -36,8 +37,8 @@ impl Listener {
             _ => {}
         }
         let fd = socket(AddressFamily::Unix, SockType::Stream, socket_flags(), None)?;
-        // Before bind, so that there is no moment in which the umask decides. macOS ignores it, and has the
-        // directory's mode.
+        // Before bind, so that there is no moment in which the umask decides. macOS ignores it, and
+        // has the directory's mode.
         #[cfg(target_os = "linux")]
         fchmod(&fd, Mode::S_IRUSR | Mode::S_IWUSR)?;
         bind(fd.as_raw_fd(), &UnixAddr::new(path)?)?;
@@ -54,18 +55,27 @@ impl Listener {
         socket.set_nonblocking(true)?;
         let found = std::fs::symlink_metadata(path)?;
         if found.permissions().mode() & 0o077 != 0 && !cfg!(target_os = "macos") {
-            return Err(io::Error::other("the socket is open to other users; set SocketMode=0600"));
+            return Err(io::Error::other(
+                "the socket is open to other users; set SocketMode=0600",
+            ));
         }
-        Ok(Self { socket, path: path.into(), identity: (found.dev(), found.ino()) })
+        Ok(Self {
+            socket,
+            path: path.into(),
+            identity: (found.dev(), found.ino()),
+        })
     }
 
-    /// Whether the path still leads to this socket: when another one was bound over it, no client comes any more.
+    /// Whether the path still leads to this socket: when another one was bound over it, no client
+    /// comes any more.
     #[must_use]
     pub fn is_in_place(&self) -> bool {
-        std::fs::symlink_metadata(&self.path).is_ok_and(|found| (found.dev(), found.ino()) == self.identity)
+        std::fs::symlink_metadata(&self.path)
+            .is_ok_and(|found| (found.dev(), found.ino()) == self.identity)
     }
 
-    /// Takes the path away, if it is still ours, so that nobody connects to a daemon that is about to exit.
+    /// Takes the path away, if it is still ours, so that nobody connects to a daemon that is about
+    /// to exit.
     pub fn unlink(&self) {
         if self.is_in_place() {
             let _ = std::fs::remove_file(&self.path);
@@ -77,7 +87,11 @@ impl Listener {
     /// # Errors
     /// Those of the operating system.
     pub fn try_clone(&self) -> io::Result<Self> {
-        Ok(Self { socket: self.socket.try_clone()?, path: self.path.clone(), identity: self.identity })
+        Ok(Self {
+            socket: self.socket.try_clone()?,
+            path: self.path.clone(),
+            identity: self.identity,
+        })
     }
 }
 
@@ -87,7 +101,8 @@ impl From<Listener> for UnixListener {
     }
 }
 
-/// Whether somebody listens at `path`. Under the directory's lock that can only be a service manager.
+/// Whether somebody listens at `path`. Under the directory's lock that can only be a service
+/// manager.
 #[must_use]
 pub fn is_served(path: &Path) -> bool {
     // EAGAIN: so many wait that there is no place left in the queue.
@@ -102,7 +117,8 @@ pub fn connect_now(path: &Path) -> io::Result<UnixStream> {
     Ok(UnixStream::from(knock(path)?))
 }
 
-/// Whether who connects to `path` comes to this listening socket, or at least to one of who listens on it.
+/// Whether who connects to `path` comes to this listening socket, or at least to one of who listens
+/// on it.
 #[must_use]
 pub fn leads_to(path: &Path, socket: &OwnedFd) -> bool {
     match knock(path) {
@@ -148,8 +164,8 @@ fn socket_flags() -> SockFlag {
 mod tests {
     use super::{Listener, connect_now};
 
-    /// Also where the C library's SOMAXCONN is lower: it is 128 in musl. On macOS the kernel itself has such
-    /// a limit.
+    /// Also where the C library's SOMAXCONN is lower: it is 128 in musl. On macOS the kernel itself
+    /// has such a limit.
     #[test]
     fn many_may_wait_to_be_accepted() {
         let directory = tempfile::tempdir().expect("a directory");

@@ -1,15 +1,15 @@
 //! The one module where `unsafe` is allowed: system calls for which nix 0.31 has no safe function.
 //!
-//! **Architecture Invariant:** every function here is safe to call with any argument, and decides nothing. What the
-//! answers mean is for the rest of this crate, and for those who call, to say.
+//! **Architecture Invariant:** every function here is safe to call with any argument, and decides
+//! nothing. What the answers mean is for the rest of this crate, and for those who call, to say.
 #![allow(unsafe_code)]
 
 #[cfg(target_os = "linux")]
 pub use linux::{pidfd_open, pidfd_send_signal, take_fd};
 #[cfg(target_os = "macos")]
 pub use macos::{
-    all_pids, bsd_info, executable, launchd_sockets, process_strings, short_info, sysctl_text, task_info,
-    unique_ids, working_directory,
+    all_pids, bsd_info, executable, launchd_sockets, process_strings, short_info, sysctl_text,
+    task_info, unique_ids, working_directory,
 };
 
 #[cfg(target_os = "linux")]
@@ -22,52 +22,80 @@ mod linux {
     /// A descriptor of the process that has this pid now, closed on exec.
     ///
     /// # Errors
-    /// `ESRCH` where there is no such process, `EINVAL` for pid 0 or the id of a thread, `EMFILE` and its like.
+    /// `ESRCH` where there is no such process, `EINVAL` for pid 0 or the id of a thread, `EMFILE`
+    /// and its like.
     pub fn pidfd_open(pid: u32) -> io::Result<OwnedFd> {
-        let pid = libc::pid_t::try_from(pid).map_err(|_| io::Error::from_raw_os_error(libc::ESRCH))?;
+        let pid =
+            libc::pid_t::try_from(pid).map_err(|_| io::Error::from_raw_os_error(libc::ESRCH))?;
         // SAFETY: the call takes two integers and touches no memory of ours.
         let result = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) };
         let raw = RawFd::try_from(result).map_err(io::Error::other)?;
         if raw < 0 {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: the kernel has just made this descriptor for us, and nobody else knows its number.
+        // SAFETY: the kernel has just made this descriptor for us, and nobody else knows its
+        // number.
         Ok(unsafe { OwnedFd::from_raw_fd(raw) })
     }
 
     /// Sends a signal to the process that this descriptor was opened for.
     ///
     /// # Errors
-    /// `ESRCH` where it has exited, `EPERM` where it is another user's, `EBADF` for any other descriptor.
+    /// `ESRCH` where it has exited, `EPERM` where it is another user's, `EBADF` for any other
+    /// descriptor.
     pub fn pidfd_send_signal(pidfd: BorrowedFd<'_>, signal: i32) -> io::Result<()> {
         let nothing = std::ptr::null::<libc::siginfo_t>();
         // SAFETY: the call takes three integers and a pointer that may be null.
-        let result =
-            unsafe { libc::syscall(libc::SYS_pidfd_send_signal, pidfd.as_raw_fd(), signal, nothing, 0) };
-        if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+        let result = unsafe {
+            libc::syscall(
+                libc::SYS_pidfd_send_signal,
+                pidfd.as_raw_fd(),
+                signal,
+                nothing,
+                0,
+            )
+        };
+        if result == 0 {
+            Ok(())
+        } else {
+            Err(io::Error::last_os_error())
+        }
     }
 
-    /// Takes over a descriptor that the service manager left open for us (sd_listen_fds(3)), and closes it on exec.
+    /// Takes over a descriptor that the service manager left open for us (sd_listen_fds(3)), and
+    /// closes it on exec.
     ///
-    /// The number must come from `LISTEN_FDS`, before anything else in this process could have opened one: that
-    /// part no check can make good for a careless caller.
+    /// The number must come from `LISTEN_FDS`, before anything else in this process could have
+    /// opened one: that part no check can make good for a careless caller.
     ///
     /// # Errors
-    /// The standard streams and what was taken already are refused; `EBADF` where nothing is open at that number.
+    /// The standard streams and what was taken already are refused; `EBADF` where nothing is open
+    /// at that number.
     pub fn take_fd(raw: RawFd) -> io::Result<OwnedFd> {
         static TAKEN: Mutex<BTreeSet<RawFd>> = Mutex::new(BTreeSet::new());
         if raw <= libc::STDERR_FILENO {
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, "a standard stream is not ours to take"));
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidInput,
+                "a standard stream is not ours to take",
+            ));
         }
-        // SAFETY: the call takes three integers, and fails where the number names no open descriptor.
+        // SAFETY: the call takes three integers, and fails where the number names no open
+        // descriptor.
         if unsafe { libc::fcntl(raw, libc::F_SETFD, libc::FD_CLOEXEC) } == -1 {
             return Err(io::Error::last_os_error());
         }
-        if !TAKEN.lock().unwrap_or_else(PoisonError::into_inner).insert(raw) {
-            return Err(io::Error::new(io::ErrorKind::AlreadyExists, "this descriptor was taken before"));
+        if !TAKEN
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .insert(raw)
+        {
+            return Err(io::Error::new(
+                io::ErrorKind::AlreadyExists,
+                "this descriptor was taken before",
+            ));
         }
-        // SAFETY: it is open, as fcntl says, it was inherited, so nothing in this process owns it, and `TAKEN` lets
-        // each number through once.
+        // SAFETY: it is open, as fcntl says, it was inherited, so nothing in this process owns it,
+        // and `TAKEN` lets each number through once.
         Ok(unsafe { OwnedFd::from_raw_fd(raw) })
     }
 }
@@ -108,7 +136,11 @@ mod macos {
     #[link(name = "System")]
     unsafe extern "C" {
         /// <launch.h>; libc does not have it.
-        fn launch_activate_socket(name: *const c_char, fds: *mut *mut c_int, count: *mut usize) -> c_int;
+        fn launch_activate_socket(
+            name: *const c_char,
+            fds: *mut *mut c_int,
+            count: *mut usize,
+        ) -> c_int;
     }
 
     /// Start time, ids of user and group, and parent of a process of our own user.
@@ -129,11 +161,15 @@ mod macos {
         const MOST: usize = 1 << 17;
         let mut pids = vec![0_i32; MOST];
         let size = c_int::try_from(size_of_val(pids.as_slice())).map_err(io::Error::other)?;
-        // SAFETY: the pointer and the size are those of one buffer of ours, of which any bit pattern is a value.
+        // SAFETY: the pointer and the size are those of one buffer of ours, of which any bit
+        // pattern is a value.
         let count = unsafe { libc::proc_listallpids(pids.as_mut_ptr().cast(), size) };
         let count = usize::try_from(count).map_err(|_| io::Error::last_os_error())?;
         pids.truncate(count);
-        Ok(pids.into_iter().filter_map(|pid| u32::try_from(pid).ok()).collect())
+        Ok(pids
+            .into_iter()
+            .filter_map(|pid| u32::try_from(pid).ok())
+            .collect())
     }
 
     /// What a process of our own user uses of memory and time.
@@ -146,7 +182,10 @@ mod macos {
     pub fn unique_ids(pid: u32) -> io::Result<UniqueIds> {
         // SAFETY: this flavor fills exactly this structure, which consists of integers.
         let info: UniqueIdentifierInfo = unsafe { pidinfo(pid, PIDUNIQIDENTIFIERINFO) }?;
-        Ok(UniqueIds { process: info.unique, version: info.version.cast_unsigned() })
+        Ok(UniqueIds {
+            process: info.unique,
+            version: info.version.cast_unsigned(),
+        })
     }
 
     /// The working directory.
@@ -154,15 +193,25 @@ mod macos {
         // SAFETY: this flavor fills exactly this structure, which consists of integers.
         let info: libc::proc_vnodepathinfo = unsafe { pidinfo(pid, libc::PROC_PIDVNODEPATHINFO) }?;
         let path = info.pvi_cdir.vip_path.as_flattened();
-        Ok(path_of(path.iter().map(|byte| byte.cast_unsigned()).take_while(|byte| *byte != 0).collect()))
+        Ok(path_of(
+            path.iter()
+                .map(|byte| byte.cast_unsigned())
+                .take_while(|byte| *byte != 0)
+                .collect(),
+        ))
     }
 
     /// The path of the executable.
     pub fn executable(pid: u32) -> io::Result<PathBuf> {
         let mut buffer = vec![0_u8; libc::PROC_PIDPATHINFO_MAXSIZE as usize];
         // SAFETY: the pointer and the size are those of one buffer of ours.
-        let length =
-            unsafe { libc::proc_pidpath(number(pid)?, buffer.as_mut_ptr().cast(), buffer.len() as u32) };
+        let length = unsafe {
+            libc::proc_pidpath(
+                number(pid)?,
+                buffer.as_mut_ptr().cast(),
+                buffer.len() as u32,
+            )
+        };
         match usize::try_from(length) {
             Ok(length) if length > 0 => {
                 buffer.truncate(length);
@@ -172,15 +221,18 @@ mod macos {
         }
     }
 
-    /// What `KERN_PROCARGS2` answers: the number of arguments as a native `int`, the executable's path, padding,
-    /// the arguments, and the environment where the kernel lets us see it.
+    /// What `KERN_PROCARGS2` answers: the number of arguments as a native `int`, the executable's
+    /// path, padding, the arguments, and the environment where the kernel lets us see it.
     pub fn process_strings(pid: u32) -> io::Result<Vec<u8>> {
         let mut bound = [0_u8; size_of::<c_int>()];
         sysctl(&mut [libc::CTL_KERN, libc::KERN_ARGMAX], &mut bound)?;
         let bound = usize::try_from(c_int::from_ne_bytes(bound)).map_err(io::Error::other)?;
         // A smaller buffer would get the *end* of the strings.
         let mut strings = vec![0_u8; bound];
-        let length = sysctl(&mut [libc::CTL_KERN, libc::KERN_PROCARGS2, number(pid)?], &mut strings)?;
+        let length = sysctl(
+            &mut [libc::CTL_KERN, libc::KERN_PROCARGS2, number(pid)?],
+            &mut strings,
+        )?;
         strings.truncate(length);
         Ok(strings)
     }
@@ -189,9 +241,16 @@ mod macos {
     pub fn sysctl_text(name: &CStr) -> io::Result<String> {
         let mut buffer = [0_u8; 256];
         let mut length = buffer.len();
-        // SAFETY: name is a C string; pointer and length are those of one buffer of ours; nothing is set.
+        // SAFETY: name is a C string; pointer and length are those of one buffer of ours; nothing
+        // is set.
         let result = unsafe {
-            libc::sysctlbyname(name.as_ptr(), buffer.as_mut_ptr().cast(), &raw mut length, ptr::null_mut(), 0)
+            libc::sysctlbyname(
+                name.as_ptr(),
+                buffer.as_mut_ptr().cast(),
+                &raw mut length,
+                ptr::null_mut(),
+                0,
+            )
         };
         if result == -1 {
             return Err(io::Error::last_os_error());
@@ -200,30 +259,34 @@ mod macos {
         text.to_str().map(str::to_owned).map_err(io::Error::other)
     }
 
-    /// The listening sockets that launchd holds for us under this name of the property list's `Sockets`. Each name
-    /// can be had once.
+    /// The listening sockets that launchd holds for us under this name of the property list's
+    /// `Sockets`. Each name can be had once.
     ///
     /// # Errors
-    /// `ESRCH` where launchd did not start us, `ENOENT` where it knows no such name, `EALREADY` the second time.
+    /// `ESRCH` where launchd did not start us, `ENOENT` where it knows no such name, `EALREADY` the
+    /// second time.
     pub fn launchd_sockets(name: &str) -> io::Result<Vec<OwnedFd>> {
         let name = CString::new(name).map_err(io::Error::other)?;
         let mut descriptors: *mut c_int = ptr::null_mut();
         let mut count = 0_usize;
         // SAFETY: name is a C string, and the other two point at variables of ours.
-        let error = unsafe { launch_activate_socket(name.as_ptr(), &raw mut descriptors, &raw mut count) };
+        let error =
+            unsafe { launch_activate_socket(name.as_ptr(), &raw mut descriptors, &raw mut count) };
         if error != 0 {
             return Err(io::Error::from_raw_os_error(error));
         }
         if descriptors.is_null() {
             return Ok(Vec::new());
         }
-        // SAFETY: on success it points at an array of `count` descriptors, made for us, which nobody else owns.
+        // SAFETY: on success it points at an array of `count` descriptors, made for us, which
+        // nobody else owns.
         let sockets = unsafe { std::slice::from_raw_parts(descriptors, count) }
             .iter()
             // SAFETY: as above; each occurs once.
             .map(|raw| unsafe { OwnedFd::from_raw_fd(*raw) })
             .collect();
-        // SAFETY: launch_activate_socket(3) leaves it to its caller to free the array, which is not used after this.
+        // SAFETY: launch_activate_socket(3) leaves it to its caller to free the array, which is not
+        // used after this.
         unsafe { libc::free(descriptors.cast()) };
         Ok(sockets)
     }
@@ -236,11 +299,15 @@ mod macos {
         let mut info = MaybeUninit::<T>::zeroed();
         let size = c_int::try_from(size_of::<T>()).map_err(io::Error::other)?;
         // SAFETY: the pointer and the size are those of one variable of ours.
-        let filled = unsafe { libc::proc_pidinfo(number(pid)?, flavor, 0, info.as_mut_ptr().cast(), size) };
+        let filled =
+            unsafe { libc::proc_pidinfo(number(pid)?, flavor, 0, info.as_mut_ptr().cast(), size) };
         match filled {
-            // SAFETY: it was zeroed and then filled, and every bit pattern is a value, as the caller warrants.
+            // SAFETY: it was zeroed and then filled, and every bit pattern is a value, as the
+            // caller warrants.
             filled if filled == size => Ok(unsafe { info.assume_init() }),
-            filled if filled > 0 => Err(io::Error::other("the kernel knows this structure in another size")),
+            filled if filled > 0 => Err(io::Error::other(
+                "the kernel knows this structure in another size",
+            )),
             _ => Err(io::Error::last_os_error()),
         }
     }
@@ -251,9 +318,21 @@ mod macos {
         let mut length = buffer.len();
         let into: *mut c_void = buffer.as_mut_ptr().cast();
         // SAFETY: both pointers go with their own lengths, and nothing is set.
-        let result =
-            unsafe { libc::sysctl(mib.as_mut_ptr(), names, into, &raw mut length, ptr::null_mut(), 0) };
-        if result == -1 { Err(io::Error::last_os_error()) } else { Ok(length) }
+        let result = unsafe {
+            libc::sysctl(
+                mib.as_mut_ptr(),
+                names,
+                into,
+                &raw mut length,
+                ptr::null_mut(),
+                0,
+            )
+        };
+        if result == -1 {
+            Err(io::Error::last_os_error())
+        } else {
+            Ok(length)
+        }
     }
 
     fn number(pid: u32) -> io::Result<c_int> {
@@ -269,15 +348,16 @@ mod macos {
 pub fn when_readable(
     fd: std::os::fd::OwnedFd,
 ) -> std::io::Result<tokio::io::unix::AsyncFd<std::os::fd::OwnedFd>> {
-    // SAFETY: an `OwnedFd` names the same open descriptor for as long as it is owned, and `AsyncFd` owns it until it
-    // has deregistered it.
-    let registered =
-        unsafe { tokio::io::unix::AsyncFd::register_with_interest(fd, tokio::io::Interest::READABLE) };
+    // SAFETY: an `OwnedFd` names the same open descriptor for as long as it is owned, and `AsyncFd`
+    // owns it until it has deregistered it.
+    let registered = unsafe {
+        tokio::io::unix::AsyncFd::register_with_interest(fd, tokio::io::Interest::READABLE)
+    };
     Ok(registered?)
 }
 
-/// Lets a socket listen. nix refuses a backlog above the C library's SOMAXCONN, which is not the kernel's
-/// limit.
+/// Lets a socket listen. nix refuses a backlog above the C library's SOMAXCONN, which is not the
+/// kernel's limit.
 ///
 /// # Errors
 /// Those of listen(2).
@@ -285,11 +365,15 @@ pub fn listen(socket: std::os::fd::BorrowedFd<'_>, backlog: i32) -> std::io::Res
     use std::os::fd::AsRawFd as _;
     // SAFETY: the call takes two integers and touches no memory of ours.
     let result = unsafe { libc::listen(socket.as_raw_fd(), backlog) };
-    if result == 0 { Ok(()) } else { Err(std::io::Error::last_os_error()) }
+    if result == 0 {
+        Ok(())
+    } else {
+        Err(std::io::Error::last_os_error())
+    }
 }
 
-/// Unblocks all signals and resets their handlers, except for SIGPIPE, which stays ignored as Rust has it.
-/// Call it before there is another thread, and before anything handles a signal.
+/// Unblocks all signals and resets their handlers, except for SIGPIPE, which stays ignored as Rust
+/// has it. Call it before there is another thread, and before anything handles a signal.
 pub fn forget_given_signals() {
     use nix::sys::signal::{SigHandler, SigSet, Signal, signal};
     for each in Signal::iterator().filter(|each| *each != Signal::SIGPIPE) {
@@ -299,37 +383,54 @@ pub fn forget_given_signals() {
     let _ = SigSet::empty().thread_set_mask();
 }
 
-/// Sets this thread's nice value, on macOS the process's. A new thread inherits that of the one that starts
-/// it.
+/// Sets this thread's nice value, on macOS the process's. A new thread inherits that of the one
+/// that starts it.
 ///
 /// # Errors
 /// `EACCES` if this user may not lower it.
 pub fn set_nice(nice: i32) -> std::io::Result<()> {
     // SAFETY: the call takes three integers and touches no memory of ours.
     let result = unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, nice) };
-    if result == 0 { Ok(()) } else { Err(std::io::Error::last_os_error()) }
+    if result == 0 {
+        Ok(())
+    } else {
+        Err(std::io::Error::last_os_error())
+    }
 }
 
 /// Closes every descriptor but the standard streams at the next exec, whoever opened it.
 pub fn keep_only_standard_streams() -> std::io::Result<()> {
     const FIRST: libc::c_uint = 3;
     #[cfg(target_os = "linux")]
-    // SAFETY: the call takes three integers. It closes nothing now, so no descriptor that is in use is affected.
-    let result =
-        unsafe { libc::syscall(libc::SYS_close_range, FIRST, libc::c_uint::MAX, libc::CLOSE_RANGE_CLOEXEC) };
+    // SAFETY: the call takes three integers. It closes nothing now, so no descriptor that is in use
+    // is affected.
+    let result = unsafe {
+        libc::syscall(
+            libc::SYS_close_range,
+            FIRST,
+            libc::c_uint::MAX,
+            libc::CLOSE_RANGE_CLOEXEC,
+        )
+    };
     #[cfg(not(target_os = "linux"))]
-    // SAFETY: both calls take integers, and a number that names no descriptor is refused. Nothing is closed now.
+    // SAFETY: both calls take integers, and a number that names no descriptor is refused. Nothing
+    // is closed now.
     let result = unsafe {
         for raw in FIRST as libc::c_int..libc::getdtablesize() {
             libc::fcntl(raw, libc::F_SETFD, libc::FD_CLOEXEC);
         }
         0
     };
-    if result == 0 { Ok(()) } else { Err(std::io::Error::last_os_error()) }
+    if result == 0 {
+        Ok(())
+    } else {
+        Err(std::io::Error::last_os_error())
+    }
 }
 
-/// Has all threads share one heap, for a process whose threads seldom allocate at the same time. A heap of a thread's own grows a page at a
-/// time, each with a call of the system (`mprotect`): that took a seventh of a start with 10,000 sessions. Call it before there are threads.
+/// Has all threads share one heap, for a process whose threads seldom allocate at the same time. A
+/// heap of a thread's own grows a page at a time, each with a call of the system (`mprotect`): that
+/// took a seventh of a start with 10,000 sessions. Call it before there are threads.
 pub fn share_one_heap() {
     #[cfg(target_env = "gnu")]
     // SAFETY: the call takes two integers.
@@ -338,8 +439,8 @@ pub fn share_one_heap() {
     }
 }
 
-/// Gives memory back to the system that this process has no use for at the moment: of freed buffers, and of program text that was
-/// needed only to start. There is no harm where it fails.
+/// Gives memory back to the system that this process has no use for at the moment: of freed
+/// buffers, and of program text that was needed only to start. There is no harm where it fails.
 pub fn give_back_memory() {
     give_back_freed();
     #[cfg(target_os = "linux")]
@@ -355,24 +456,25 @@ fn give_back_freed() {
     }
 }
 
-/// Lets go of the pages of program text and constants that this process has touched so far: they stay in the page cache, and
-/// those that are needed again come back one by one. What was needed only to start no longer counts as ours.
+/// Lets go of the pages of program text and constants that this process has touched so far: they
+/// stay in the page cache, and those that are needed again come back one by one. What was needed
+/// only to start no longer counts as ours.
 #[cfg(target_os = "linux")]
 fn let_go_of_text() -> std::io::Result<()> {
     for (start, end) in untouched_mappings(&std::fs::read_to_string("/proc/self/smaps")?) {
         let at = std::ptr::without_provenance_mut::<libc::c_void>(start);
         // Without the first, two MiB would come back for every page that is needed.
         for advice in [libc::MADV_NOHUGEPAGE, libc::MADV_DONTNEED] {
-            // SAFETY: the kernel says that this is a private mapping of a file which can't be written to, and none of whose
-            // pages ever was; so what comes back is what was there.
+            // SAFETY: the kernel says that this is a private mapping of a file which can't be
+            // written to, and none of whose pages ever was; so what comes back is what was there.
             unsafe { libc::madvise(at, end - start, advice) };
         }
     }
     Ok(())
 }
 
-/// Where files are mapped that can't be written to, and of which no page was written to before they were made so: all that
-/// is there is in the file. `smaps` is as proc_pid_smaps(5) has it.
+/// Where files are mapped that can't be written to, and of which no page was written to before they
+/// were made so: all that is there is in the file. `smaps` is as proc_pid_smaps(5) has it.
 #[cfg(target_os = "linux")]
 fn untouched_mappings(smaps: &str) -> Vec<(usize, usize)> {
     let mut found = Vec::new();
@@ -383,7 +485,9 @@ fn untouched_mappings(smaps: &str) -> Vec<(usize, usize)> {
             // `start-end perms offset device inode path`.
             (Some(range), Some("r-xp" | "r--p"), Some(path)) if path.starts_with('/') => {
                 let bound = |text| usize::from_str_radix(text, 16).ok();
-                mapping = range.split_once('-').and_then(|(start, end)| bound(start).zip(bound(end)));
+                mapping = range
+                    .split_once('-')
+                    .and_then(|(start, end)| bound(start).zip(bound(end)));
             }
             // Relocated data, in memory or swapped out, is in no file.
             (Some("Anonymous:" | "Swap:"), Some(kib), _) if kib != "0" => mapping = None,
@@ -413,7 +517,10 @@ mod tests {
             mapping("7000-8000 r-xp 00000000 00:00 0 [vdso]", 0, 0),
             mapping("8000-9000 r--p 00000000 00:00 0", 0, 0),
         ];
-        assert_eq!(super::untouched_mappings(&smaps.concat()), [(0x1000, 0x2000), (0x2000, 0x4000)]);
+        assert_eq!(
+            super::untouched_mappings(&smaps.concat()),
+            [(0x1000, 0x2000), (0x2000, 0x4000)]
+        );
     }
 
     #[test]

@@ -1,8 +1,8 @@
 //! Which user is at the other end of a TCP connection over loopback.
 //!
-//! This asks the kernel, by sock_diag(7), for both addresses and both ports: so the answer is about this very
-//! connection, not a later one from the same port. Only an established socket that a process holds counts:
-//! for a closed one the kernel names root as the owner.
+//! This asks the kernel, by sock_diag(7), for both addresses and both ports: so the answer is about
+//! this very connection, not a later one from the same port. Only an established socket that a
+//! process holds counts: for a closed one the kernel names root as the owner.
 
 use std::io;
 use std::net::SocketAddr;
@@ -31,7 +31,8 @@ mod diag {
     use std::os::fd::AsRawFd as _;
 
     use nix::sys::socket::{
-        AddressFamily, MsgFlags, NetlinkAddr, SockFlag, SockProtocol, SockType, recv, sendto, socket,
+        AddressFamily, MsgFlags, NetlinkAddr, SockFlag, SockProtocol, SockType, recv, sendto,
+        socket,
     };
 
     /// SOCK_DIAG_BY_FAMILY of linux/sock_diag.h.
@@ -54,10 +55,19 @@ mod diag {
     /// The user who owns the established socket.
     pub(super) fn owner(peer: SocketAddr, own: SocketAddr) -> io::Result<Option<u32>> {
         let kind = SockType::Datagram;
-        let asker =
-            socket(AddressFamily::Netlink, kind, SockFlag::SOCK_CLOEXEC, SockProtocol::NetlinkSockDiag)?;
+        let asker = socket(
+            AddressFamily::Netlink,
+            kind,
+            SockFlag::SOCK_CLOEXEC,
+            SockProtocol::NetlinkSockDiag,
+        )?;
         let asked = asked(peer, own);
-        sendto(asker.as_raw_fd(), &asked, &NetlinkAddr::new(0, 0), MsgFlags::empty())?;
+        sendto(
+            asker.as_raw_fd(),
+            &asked,
+            &NetlinkAddr::new(0, 0),
+            MsgFlags::empty(),
+        )?;
         let mut said = [0; 512];
         let length = recv(asker.as_raw_fd(), &mut said, MsgFlags::empty())?;
         read(&said[..length])
@@ -65,9 +75,14 @@ mod diag {
 
     fn asked(peer: SocketAddr, own: SocketAddr) -> [u8; ASKED] {
         // A dual-stack socket shows an IPv4 peer as an IPv6 address; the kernel has it as IPv4.
-        let canonical = |address: SocketAddr| SocketAddr::new(address.ip().to_canonical(), address.port());
+        let canonical =
+            |address: SocketAddr| SocketAddr::new(address.ip().to_canonical(), address.port());
         let (peer, own) = (canonical(peer), canonical(own));
-        let family = if peer.is_ipv4() { AddressFamily::Inet } else { AddressFamily::Inet6 };
+        let family = if peer.is_ipv4() {
+            AddressFamily::Inet
+        } else {
+            AddressFamily::Inet6
+        };
         let mut asked = [0; ASKED];
         let mut put = |at: usize, bytes: &[u8]| asked[at..at + bytes.len()].copy_from_slice(bytes);
         put(0, &(ASKED as u32).to_ne_bytes());
@@ -93,13 +108,22 @@ mod diag {
     fn read(said: &[u8]) -> io::Result<Option<u32>> {
         let number = |at: usize| {
             let bytes = said.get(at..at + 4).and_then(|bytes| bytes.try_into().ok());
-            bytes.map(u32::from_ne_bytes).ok_or_else(|| io::Error::from(io::ErrorKind::UnexpectedEof))
+            bytes
+                .map(u32::from_ne_bytes)
+                .ok_or_else(|| io::Error::from(io::ErrorKind::UnexpectedEof))
         };
-        let kind = said.get(4..6).and_then(|bytes| bytes.try_into().ok()).map(u16::from_ne_bytes);
+        let kind = said
+            .get(4..6)
+            .and_then(|bytes| bytes.try_into().ok())
+            .map(u16::from_ne_bytes);
         if kind == Some(ERROR) {
             let error = io::Error::from_raw_os_error(-number(HEADER)?.cast_signed());
             // There is no such socket (any more).
-            return if error.kind() == io::ErrorKind::NotFound { Ok(None) } else { Err(error) };
+            return if error.kind() == io::ErrorKind::NotFound {
+                Ok(None)
+            } else {
+                Err(error)
+            };
         }
         if kind != Some(BY_FAMILY) {
             return Err(io::ErrorKind::InvalidData.into());
@@ -119,12 +143,17 @@ mod tests {
     fn an_open_connection_is_its_users_and_a_closed_one_is_nobodys() {
         for at in ["127.0.0.1:0", "[::1]:0"] {
             let listener = TcpListener::bind(at).expect("bound");
-            let client = TcpStream::connect(listener.local_addr().expect("an address")).expect("connected");
+            let client =
+                TcpStream::connect(listener.local_addr().expect("an address")).expect("connected");
             let (accepted, peer) = listener.accept().expect("accepted");
             let own = accepted.local_addr().expect("an address");
             assert!(is_ours(peer, own).expect("told"), "{at}");
             drop(client);
-            assert_eq!(owner(peer, own).expect("told"), None, "hung up: not even root's");
+            assert_eq!(
+                owner(peer, own).expect("told"),
+                None,
+                "hung up: not even root's"
+            );
             // A socket listens at this address, but none has connected from it.
             let listening = listener.local_addr().expect("an address");
             assert_eq!(owner(listening, peer).expect("told"), None);
@@ -133,7 +162,9 @@ mod tests {
 
     #[test]
     fn an_ipv4_connection_to_a_dual_stack_socket_is_found() {
-        let Ok(listener) = TcpListener::bind("[::]:0") else { return };
+        let Ok(listener) = TcpListener::bind("[::]:0") else {
+            return;
+        };
         let port = listener.local_addr().expect("an address").port();
         let _client = TcpStream::connect(("127.0.0.1", port)).expect("connected");
         let (accepted, peer) = listener.accept().expect("accepted");

@@ -16,12 +16,12 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use super::walk::name_of;
 use super::*;
 
-/// What the innermost process of a tree runs: it says its pid, and stays until its standard input has a line or ends.
+/// What the innermost process of a tree runs: it says its pid, and stays until its standard input
+/// has a line or ends.
 const STAY: &str = "echo $$; read line";
 
 /// The same in perl, which connects to the socket that it is given before.
-const CALL: &str =
-    r#"use IO::Socket::UNIX; $| = 1; my $s = IO::Socket::UNIX->new(Peer => shift); print "$$\n"; <STDIN>"#;
+const CALL: &str = r#"use IO::Socket::UNIX; $| = 1; my $s = IO::Socket::UNIX->new(Peer => shift); print "$$\n"; <STDIN>"#;
 
 /// A tree of processes, of which the innermost says its pid.
 struct Tree {
@@ -32,10 +32,17 @@ struct Tree {
 
 impl Tree {
     fn spawn(command: &mut Command) -> Self {
-        let mut child =
-            command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("the command starts");
+        let mut child = command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("the command starts");
         let stdout = BufReader::new(child.stdout.take().expect("piped"));
-        Self { stdin: child.stdin.take(), stdout, child }
+        Self {
+            stdin: child.stdin.take(),
+            stdout,
+            child,
+        }
     }
 
     fn shell(script: &str) -> Self {
@@ -46,7 +53,9 @@ impl Tree {
     fn said(&mut self) -> u32 {
         let mut line = String::new();
         self.stdout.read_line(&mut line).expect("a line");
-        line.trim().parse().unwrap_or_else(|_| panic!("{line:?} is no pid"))
+        line.trim()
+            .parse()
+            .unwrap_or_else(|_| panic!("{line:?} is no pid"))
     }
 
     /// The next process that says its pid.
@@ -80,7 +89,9 @@ fn until_readable(watch: &ExitWatch) {
 /// Kills a child without reaping it, and waits until it is a zombie.
 fn make_zombie(child: &mut Child) {
     let mut watch = ExitWatch::new().expect("a watch");
-    watch.add(Pinned::open(child.id()).expect("alive")).expect("watched");
+    watch
+        .add(Pinned::open(child.id()).expect("alive"))
+        .expect("watched");
     child.kill().expect("ours to kill");
     until_readable(&watch);
 }
@@ -90,8 +101,17 @@ fn this_process_knows_itself() {
     let me = Pinned::myself().expect("alive");
     assert_eq!(me.id().pid, std::process::id());
     assert!(me.is_alive());
-    assert_eq!(Pinned::open(std::process::id()).expect("alive").id(), me.id());
-    assert_eq!(Pinned::reopen(&me.id()).expect("readable").expect("alive").id(), me.id());
+    assert_eq!(
+        Pinned::open(std::process::id()).expect("alive").id(),
+        me.id()
+    );
+    assert_eq!(
+        Pinned::reopen(&me.id())
+            .expect("readable")
+            .expect("alive")
+            .id(),
+        me.id()
+    );
     assert_eq!(Pinned::open(0).err(), Some(Gone));
     assert_eq!(Pinned::open(u32::MAX).err(), Some(Gone));
 }
@@ -100,8 +120,14 @@ fn this_process_knows_itself() {
 fn another_identity_is_another_process() {
     let me = Pinned::myself().expect("alive").id();
     let others = [
-        ProcessId { start: StartTime(me.start.0 + 1), ..me },
-        ProcessId { inode: Some(me.inode.unwrap_or(0) + 1), ..me },
+        ProcessId {
+            start: StartTime(me.start.0 + 1),
+            ..me
+        },
+        ProcessId {
+            inode: Some(me.inode.unwrap_or(0) + 1),
+            ..me
+        },
     ];
     for other in others {
         assert!(Pinned::reopen(&other).expect("readable").is_none());
@@ -137,14 +163,19 @@ fn caller(directory: &Path) -> (Tree, UnixStream) {
     (tree, listener.accept().expect("it calls").0)
 }
 
-/// The tree is this test, `sh -c` (which has something left to do, so it can't replace itself), and the instance.
+/// The tree is this test, `sh -c` (which has something left to do, so it can't replace itself), and
+/// the instance.
 #[test]
 fn the_walk_goes_past_a_shell_with_a_command() {
     let mut tree = Tree::shell(&format!("sh -c '{STAY}'; :"));
     let instance = tree.pinned();
     let walk = find_host(&instance, &Table::default());
     assert_eq!(walk.host.expect("verified").id().pid, std::process::id());
-    let roles: Vec<(u32, Role)> = walk.steps.iter().map(|step| (step.pid, step.role)).collect();
+    let roles: Vec<(u32, Role)> = walk
+        .steps
+        .iter()
+        .map(|step| (step.pid, step.role))
+        .collect();
     let expected = [
         (instance.id().pid, Role::Instance),
         (tree.child.id(), Role::Launcher),
@@ -166,9 +197,18 @@ fn the_walk_goes_past_a_script_but_not_past_a_shell_that_reads_commands() {
     let mut tree = Tree::spawn(&mut Command::new("bash"));
     let shell = tree.child.id();
     let commands = format!("sh -c '{STAY}'\n");
-    tree.stdin.as_mut().expect("piped").write_all(commands.as_bytes()).expect("read");
+    tree.stdin
+        .as_mut()
+        .expect("piped")
+        .write_all(commands.as_bytes())
+        .expect("read");
     let walk = find_host(&tree.pinned(), &Table::default());
-    assert_eq!(walk.host.expect("verified").id().pid, shell, "{:?}", walk.steps);
+    assert_eq!(
+        walk.host.expect("verified").id().pid,
+        shell,
+        "{:?}",
+        walk.steps
+    );
 }
 
 #[test]
@@ -185,7 +225,9 @@ fn the_walk_has_an_end() {
     let walk = find_host(&instance, &Table::default());
     assert_eq!(walk.host.err(), Some(HostDoubt::TooManyLaunchers));
     assert_eq!(
-        ancestor(&instance, std::process::id()).expect("read").map(|found| found.pid()),
+        ancestor(&instance, std::process::id())
+            .expect("read")
+            .map(|found| found.pid()),
         Some(std::process::id())
     );
 }
@@ -198,11 +240,18 @@ fn an_orphan_has_no_host() {
     let orphan = tree.pinned();
     let walk = find_host(&orphan, &Table::default());
     let doubt = walk.host.expect_err("an orphan");
-    assert!(matches!(doubt, HostDoubt::PidOne | HostDoubt::Adopter(_)), "{doubt}: {:?}", walk.steps);
+    assert!(
+        matches!(doubt, HostDoubt::PidOne | HostDoubt::Adopter(_)),
+        "{doubt}: {:?}",
+        walk.steps
+    );
     assert_eq!(walk.steps.last().map(|step| step.role), Some(Role::Ended));
     if doubt == HostDoubt::PidOne {
         // In a container it may be the host after all, if it is ours.
-        let table = Table { pid1_is_host: true, ..Table::default() };
+        let table = Table {
+            pid1_is_host: true,
+            ..Table::default()
+        };
         match find_host(&orphan, &table).host {
             Ok(host) => assert_eq!(host.id().pid, 1),
             Err(doubt) => assert_eq!(doubt, HostDoubt::OtherUser),
@@ -220,21 +269,37 @@ fn only_the_peer_and_its_ancestors_can_be_named() {
     assert_eq!(pid_of(None), Ok(own));
     assert_eq!(pid_of(Some(own)), Ok(own));
     assert_eq!(pid_of(Some(tree.child.id())), Ok(tree.child.id()));
-    assert_eq!(pid_of(Some(test)), Err(Misnamed::Host(test)), "the test is the host");
-    let above = find_host(&Pinned::open(test).expect("this very process"), &Table::default()).host;
+    assert_eq!(
+        pid_of(Some(test)),
+        Err(Misnamed::Host(test)),
+        "the test is the host"
+    );
+    let above = find_host(
+        &Pinned::open(test).expect("this very process"),
+        &Table::default(),
+    )
+    .host;
     if let Ok(above) = above {
         assert_eq!(pid_of(Some(above.pid())), Err(Misnamed::Host(above.pid())));
     }
     for pid in [0, 1, stranger.id().pid, u32::MAX] {
         assert_eq!(pid_of(Some(pid)), Err(Misnamed::Stranger(pid)));
     }
-    assert_eq!(ancestor(&process, test).expect("read").map(|found| found.pid()), Some(test));
+    assert_eq!(
+        ancestor(&process, test)
+            .expect("read")
+            .map(|found| found.pid()),
+        Some(test)
+    );
     assert!(
         ancestor(&process, own).expect("read").is_none()
             && ancestor(&process, stranger.pid()).expect("read").is_none()
     );
     tree.end();
-    assert!(instance(&process, Some(test), &Table::default()).is_err(), "the dead speak for nobody");
+    assert!(
+        instance(&process, Some(test), &Table::default()).is_err(),
+        "the dead speak for nobody"
+    );
 }
 
 #[test]
@@ -242,7 +307,11 @@ fn the_traits_of_a_process_are_those_it_was_started_with() {
     let directory = tempfile::tempdir().expect("a directory");
     let read = |change: &dyn Fn(&mut Command) -> &mut Command| {
         let mut command = Command::new("sh");
-        command.args(["-c", STAY, "server", "--db", "prod"]).env_clear().env("A", "1").env("B", "2");
+        command
+            .args(["-c", STAY, "server", "--db", "prod"])
+            .env_clear()
+            .env("A", "1")
+            .env("B", "2");
         command.current_dir("/");
         change(&mut command);
         let mut tree = Tree::spawn(&mut command);
@@ -251,12 +320,22 @@ fn the_traits_of_a_process_are_those_it_was_started_with() {
     };
     let usual = read(&|command| command);
     assert_eq!(usual.doubt, None);
-    assert_eq!(usual, read(&|command| command), "a second start is the same server");
+    assert_eq!(
+        usual,
+        read(&|command| command),
+        "a second start is the same server"
+    );
     assert_eq!(usual, read(&|command| command.env("INVOCATION_ID", "7")));
-    assert_eq!(usual, read(&|command| command.env_remove("A").env("A", "1")));
+    assert_eq!(
+        usual,
+        read(&|command| command.env_remove("A").env("A", "1"))
+    );
     assert_ne!(usual.core, read(&|command| command.arg("-x")).core);
     assert_ne!(usual.place, read(&|command| command.env("B", "3")).place);
-    assert_ne!(usual.place, read(&|command| command.current_dir(directory.path())).place);
+    assert_ne!(
+        usual.place,
+        read(&|command| command.current_dir(directory.path())).place
+    );
     let conversation = read(&|command| command.env("CLAUDE_CODE_SESSION_ID", "7"));
     assert_ne!(usual.conversation, conversation.conversation);
 }
@@ -268,7 +347,10 @@ fn nothing_is_read_from_a_zombie() {
     make_zombie(&mut tree.child);
     let traits = traits_of(&process, &Table::default()).expect("read");
     assert_eq!((traits.core, traits.doubt), (None, Some(KeyDoubt::Gone)));
-    assert_eq!(find_host(&process, &Table::default()).host.err(), Some(HostDoubt::Changed));
+    assert_eq!(
+        find_host(&process, &Table::default()).host.err(),
+        Some(HostDoubt::Changed)
+    );
 }
 
 #[test]
@@ -280,5 +362,8 @@ fn the_boot_id_is_one_id() {
 
 /// What was not tried must not look as if it had gone well.
 pub(crate) fn needs_root(what: &str) {
-    assert!(nix::unistd::geteuid().is_root(), "{what} needs root: run the tests as root");
+    assert!(
+        nix::unistd::geteuid().is_root(),
+        "{what} needs root: run the tests as root"
+    );
 }

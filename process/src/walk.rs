@@ -11,8 +11,8 @@ use super::os;
 use super::pinned::Pinned;
 use super::scarce::{Scarce, seen};
 
-/// Launchers that may lie between an instance and its host. The longest chains seen have four (`sh`, `npm`, `sh`,
-/// `env`).
+/// Launchers that may lie between an instance and its host. The longest chains seen have four
+/// (`sh`, `npm`, `sh`, `env`).
 const LAUNCHERS_MAX: usize = 16;
 
 /// The pid that adopts every orphan that nobody else does.
@@ -32,7 +32,8 @@ pub struct Walk {
 pub struct Step {
     /// Its pid.
     pub pid: u32,
-    /// The file name of its executable; where that can't be read, the name that the kernel has for it.
+    /// The file name of its executable; where that can't be read, the name that the kernel has for
+    /// it.
     pub name: String,
     /// What it is.
     pub role: Role,
@@ -104,15 +105,21 @@ impl HostDoubt {
 
 /// Walks from the instance up to its host: the first process above it that is no launcher.
 ///
-/// The instance itself is never taken for a launcher. Each parent is held before it is read, and its child is looked
-/// at again afterwards, so a process that took over a parent's pid is never mistaken for it.
+/// The instance itself is never taken for a launcher. Each parent is held before it is read, and
+/// its child is looked at again afterwards, so a process that took over a parent's pid is never
+/// mistaken for it.
 ///
-/// What can't be seen: an orphan that was adopted by an ancestor which asked for orphans (a child subreaper) and is in
-/// no table of [adopters](Table::adopters). It is taken for a child of that ancestor.
+/// What can't be seen: an orphan that was adopted by an ancestor which asked for orphans (a child
+/// subreaper) and is in no table of [adopters](Table::adopters). It is taken for a child of that
+/// ancestor.
 #[must_use]
 pub fn find_host(instance: &Pinned, table: &Table) -> Walk {
     let name = name_of(instance.pid());
-    let mut steps = vec![Step { pid: instance.pid(), name, role: Role::Instance }];
+    let mut steps = vec![Step {
+        pid: instance.pid(),
+        name,
+        role: Role::Instance,
+    }];
     let host = climb(instance, table, &mut steps);
     Walk { steps, host }
 }
@@ -129,7 +136,11 @@ fn climb(instance: &Pinned, table: &Table, steps: &mut Vec<Step>) -> Result<Pinn
             Ok((_, Kind::Adopter)) | Err(_) => Role::Ended,
         };
         let name = name_of(pid);
-        steps.push(Step { pid, name: name.clone(), role });
+        steps.push(Step {
+            pid,
+            name: name.clone(),
+            role,
+        });
         match read? {
             (parent, Kind::Program | Kind::Unclear(_)) => return Ok(parent),
             (parent, Kind::Launcher) => child = parent,
@@ -140,7 +151,12 @@ fn climb(instance: &Pinned, table: &Table, steps: &mut Vec<Step>) -> Result<Pinn
 }
 
 /// Holds the parent and says what it is, as of a moment at which it was the parent.
-fn read_parent(child: &Pinned, pid: u32, uid: u32, table: &Table) -> Result<(Pinned, Kind), HostDoubt> {
+fn read_parent(
+    child: &Pinned,
+    pid: u32,
+    uid: u32,
+    table: &Table,
+) -> Result<(Pinned, Kind), HostDoubt> {
     if pid == PID_ONE && !table.pid1_is_host {
         return Err(HostDoubt::PidOne);
     }
@@ -152,11 +168,17 @@ fn read_parent(child: &Pinned, pid: u32, uid: u32, table: &Table) -> Result<(Pin
 
 /// What the process with this pid is to its child: never [`Kind::Unclear`].
 pub(super) fn kind_above(child: &Pinned, pid: u32, table: &Table) -> Result<Kind, HostDoubt> {
-    Ok(match if pid == PID_ONE { Kind::Program } else { kind_of(pid, table)? } {
-        Kind::Unclear(evidence) if has_given(evidence, child.pid(), pid)? => Kind::Launcher,
-        Kind::Unclear(_) => Kind::Program,
-        kind => kind,
-    })
+    Ok(
+        match if pid == PID_ONE {
+            Kind::Program
+        } else {
+            kind_of(pid, table)?
+        } {
+            Kind::Unclear(evidence) if has_given(evidence, child.pid(), pid)? => Kind::Launcher,
+            Kind::Unclear(_) => Kind::Program,
+            kind => kind,
+        },
+    )
 }
 
 /// Whether the evidence is there that a parent is a launcher. What can't be read is none.
@@ -167,7 +189,9 @@ fn has_given(evidence: Evidence, child: u32, parent: u32) -> Result<bool, Scarce
     }
     Ok(match evidence {
         Evidence::Streams => true,
-        Evidence::StreamsAndPackage => seen(os::executable(child))?.is_some_and(|path| is_packaged(&path)),
+        Evidence::StreamsAndPackage => {
+            seen(os::executable(child))?.is_some_and(|path| is_packaged(&path))
+        }
     })
 }
 
@@ -188,7 +212,9 @@ pub(super) fn hold_parent(pid: u32, uid: u32) -> Result<Pinned, HostDoubt> {
     let parent = match Pinned::pin(pid) {
         Ok(parent) => parent.ok_or(HostDoubt::Changed)?,
         // macOS does not say when another user's process started.
-        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => return Err(HostDoubt::OtherUser),
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+            return Err(HostDoubt::OtherUser);
+        }
         Err(error) => return Err(unreadable(&error)),
     };
     let kin = os::kin(pid).map_err(|error| unreadable(&error))?;
@@ -201,24 +227,31 @@ pub(super) fn hold_parent(pid: u32, uid: u32) -> Result<Pinned, HostDoubt> {
     Ok(parent)
 }
 
-/// Makes sure that the one is the parent of the other. To be called last: the child still names that pid as its
-/// parent's, and the process that was held under it has not exited since, so what was read of it in between was
-/// read of the parent.
+/// Makes sure that the one is the parent of the other. To be called last: the child still names
+/// that pid as its parent's, and the process that was held under it has not exited since, so what
+/// was read of it in between was read of the parent.
 pub(super) fn confirm_child(child: &Pinned, parent: &Pinned) -> Result<(), HostDoubt> {
     let still_there = parent_pid(child)? == parent.pid() && parent.is_alive();
-    if still_there { Ok(()) } else { Err(HostDoubt::Changed) }
+    if still_there {
+        Ok(())
+    } else {
+        Err(HostDoubt::Changed)
+    }
 }
 
 /// What the process with this pid is, by its own executable and arguments.
 fn kind_of(pid: u32, table: &Table) -> Result<Kind, HostDoubt> {
     let read = || match os::executable(pid) {
         Ok(path) => Ok(Some(path)),
-        // A process that is not dumpable, as Codex makes itself on Linux, hides this from its own user.
+        // A process that is not dumpable, as Codex makes itself on Linux, hides this from its own
+        // user.
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Ok(None),
         Err(error) => Err(unreadable(&error)),
     };
     let executable = read()?;
-    let arguments = os::arguments(pid).map_err(|error| unreadable(&error))?.unwrap_or_default();
+    let arguments = os::arguments(pid)
+        .map_err(|error| unreadable(&error))?
+        .unwrap_or_default();
     if read()? != executable {
         return Err(HostDoubt::Changed);
     }
@@ -231,16 +264,27 @@ fn kind_of(pid: u32, table: &Table) -> Result<Kind, HostDoubt> {
     }
 }
 
-/// Launchers and adopters have nothing to hide. So a process whose executable can't be read is none of them, unless
-/// it goes by the name of one: then there is no telling.
-fn kind_without_executable(name: &str, arguments: &[Vec<u8>], table: &Table) -> Result<Kind, HostDoubt> {
-    let called = arguments.first().map(|first| PathBuf::from(String::from_utf8_lossy(first).as_ref()));
+/// Launchers and adopters have nothing to hide. So a process whose executable can't be read is none
+/// of them, unless it goes by the name of one: then there is no telling.
+fn kind_without_executable(
+    name: &str,
+    arguments: &[Vec<u8>],
+    table: &Table,
+) -> Result<Kind, HostDoubt> {
+    let called = arguments
+        .first()
+        .map(|first| PathBuf::from(String::from_utf8_lossy(first).as_ref()));
     let suspects = [Some(PathBuf::from(name)), called];
-    let innocent = suspects.iter().flatten().all(|path| table.kind(path, arguments) == Kind::Program);
+    let innocent = suspects
+        .iter()
+        .flatten()
+        .all(|path| table.kind(path, arguments) == Kind::Program);
     if innocent {
         Ok(Kind::Program)
     } else {
-        Err(HostDoubt::Unreadable(format!("{name} hides its executable, and has the name of a launcher")))
+        Err(HostDoubt::Unreadable(format!(
+            "{name} hides its executable, and has the name of a launcher"
+        )))
     }
 }
 
@@ -256,7 +300,9 @@ fn unreadable(error: &io::Error) -> HostDoubt {
 #[must_use]
 pub fn name_of(pid: u32) -> String {
     let executable = os::executable(pid).map(|path| base_name(&path));
-    executable.or_else(|_| os::short_name(pid)).unwrap_or_else(|_| "?".to_owned())
+    executable
+        .or_else(|_| os::short_name(pid))
+        .unwrap_or_else(|_| "?".to_owned())
 }
 
 #[cfg(test)]
@@ -266,12 +312,23 @@ mod tests {
     #[test]
     fn what_hides_its_executable_is_a_host_unless_it_looks_like_a_launcher() {
         let table = Table::default();
-        let arguments = |text: &str| -> Vec<Vec<u8>> { text.split(' ').map(|part| part.into()).collect() };
+        let arguments =
+            |text: &str| -> Vec<Vec<u8>> { text.split(' ').map(|part| part.into()).collect() };
         let kind = |name, line| kind_without_executable(name, &arguments(line), &table);
-        assert_eq!(kind("codex", "/usr/bin/codex app-server"), Ok(Kind::Program));
+        assert_eq!(
+            kind("codex", "/usr/bin/codex app-server"),
+            Ok(Kind::Program)
+        );
         assert_eq!(kind("bash", "-bash"), Ok(Kind::Program));
-        for (name, line) in [("sh", "server -c x"), ("run.sh", "/bin/bash ./run.sh"), ("tini", "/t -- x")] {
-            assert!(matches!(kind(name, line), Err(HostDoubt::Unreadable(_))), "{name}");
+        for (name, line) in [
+            ("sh", "server -c x"),
+            ("run.sh", "/bin/bash ./run.sh"),
+            ("tini", "/t -- x"),
+        ] {
+            assert!(
+                matches!(kind(name, line), Err(HostDoubt::Unreadable(_))),
+                "{name}"
+            );
         }
     }
 }

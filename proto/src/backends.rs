@@ -1,17 +1,20 @@
-//! Backends and their keepers: what a keeper tells the daemon, and the protocol on a keeper's socket.
+//! Backends and their keepers: what a keeper tells the daemon, and the protocol on a keeper's
+//! socket.
 //!
-//! A keeper's socket begins with the [hello](crate::hello) each way. Then the client sends one line of JSON, a
-//! [`KeeperRequest`], and gets one line of JSON, a [`KeeperReply`]. After `attached` both sides go on with MCP's own
-//! stdio framing, a message a line; after `beside` the keeper sends what the backend writes to its standard error, and
-//! the front, one byte after the other, how many messages it has passed on; after anything else the keeper hangs up. An empty
-//! line among the messages for a front says that the keeper takes its backend down on purpose: no other one is to be started
-//! before the host has something to say.
+//! A keeper's socket begins with the [hello](crate::hello) each way. Then the client sends one line
+//! of JSON, a [`KeeperRequest`], and gets one line of JSON, a [`KeeperReply`]. After `attached`
+//! both sides go on with MCP's own stdio framing, a message a line; after `beside` the keeper sends
+//! what the backend writes to its standard error, and the front, one byte after the other, how many
+//! messages it has passed on; after anything else the keeper hangs up. An empty line among the
+//! messages for a front says that the keeper takes its backend down on purpose: no other one is to
+//! be started before the host has something to say.
 //!
-//! If the front *continues* another one, each line after `attached` begins with a letter instead. Both sides
-//! send `m` with a number, a space and a message. The front sends `c` with the number up to which it confirms
-//! messages, `o` to ask which calls the keeper knows, and `e` to end the backend. The keeper sends `t` with
-//! the number up to which it has taken messages, `o` with a JSON array of the calls' ids, and `e` when it
-//! ends. The front sends its next message only after the keeper has taken the one before.
+//! If the front *continues* another one, each line after `attached` begins with a letter instead.
+//! Both sides send `m` with a number, a space and a message. The front sends `c` with the number up
+//! to which it confirms messages, `o` to ask which calls the keeper knows, and `e` to end the
+//! backend. The keeper sends `t` with the number up to which it has taken messages, `o` with a JSON
+//! array of the calls' ids, and `e` when it ends. The front sends its next message only after the
+//! keeper has taken the one before.
 
 mod status;
 
@@ -28,11 +31,12 @@ use crate::types::{Epoch, Loss, SessionId};
 
 pub use status::{BackendState, BackendStatus, CallInfo, ParkedInfo, Traffic, Written};
 
-/// The most bytes of one relayed MCP message, without the newline: as many as the largest transports of the
-/// SDKs take.
+/// The most bytes of one relayed MCP message, without the newline: as many as the largest
+/// transports of the SDKs take.
 pub const RELAYED_MAX: usize = 16 * 1024 * 1024;
 
-/// The name of a keeper, which is that of its socket in `keepers/`: 8 hex digits, so that the path fits everywhere.
+/// The name of a keeper, which is that of its socket in `keepers/`: 8 hex digits, so that the path
+/// fits everywhere.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct KeeperName(pub u32);
@@ -51,8 +55,14 @@ pub struct KeeperNameError;
 impl FromStr for KeeperName {
     type Err = KeeperNameError;
     fn from_str(text: &str) -> Result<Self, KeeperNameError> {
-        let name = u32::from_str_radix(text, 16).map(Self).map_err(|_| KeeperNameError)?;
-        if name.to_string() == text { Ok(name) } else { Err(KeeperNameError) }
+        let name = u32::from_str_radix(text, 16)
+            .map(Self)
+            .map_err(|_| KeeperNameError)?;
+        if name.to_string() == text {
+            Ok(name)
+        } else {
+            Err(KeeperNameError)
+        }
     }
 }
 
@@ -74,11 +84,16 @@ impl From<KeeperName> for String {
 pub struct ProcessRef {
     /// Its pid.
     pub pid: u32,
-    /// When it started: clock ticks since boot on Linux, microseconds since the Unix epoch on macOS.
+    /// When it started: clock ticks since boot on Linux, microseconds since the Unix epoch on
+    /// macOS.
     #[serde(with = "crate::text")]
     pub start: u64,
     /// The inode of its pidfd, or macOS's unique id; absent on kernels before Linux 6.9.
-    #[serde(default, with = "crate::text::optional", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        with = "crate::text::optional",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub inode: Option<u64>,
 }
 
@@ -92,9 +107,11 @@ pub struct KeepRequest {
     pub epoch: Epoch,
     /// The keeper's name.
     pub keeper: KeeperName,
-    /// What people know the backend by: its program and the package or script that it runs. At most 255 bytes.
+    /// What people know the backend by: its program and the package or script that it runs. At most
+    /// 255 bytes.
     pub program: String,
-    /// The service that the session belongs to. Only for a daemon whose hello has [`SERVICES`](crate::hello::SERVICES).
+    /// The service that the session belongs to. Only for a daemon whose hello has
+    /// [`SERVICES`](crate::hello::SERVICES).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub service: Option<ServiceName>,
     /// The name of the backend, where the session has several. Only for a daemon whose hello has
@@ -106,8 +123,8 @@ pub struct KeepRequest {
 /// A registered keeper: what it has to know.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Kept {
-    /// The session's host. When it exits, the backend ends. None: the session is the user's own, or a
-    /// service's.
+    /// The session's host. When it exits, the backend ends. None: the session is the user's own, or
+    /// a service's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub owner: Option<ProcessRef>,
     /// How long the backend stays when no front is attached, in ms.
@@ -116,11 +133,12 @@ pub struct Kept {
     /// How long it stays after its front has said that it leaves, in ms.
     #[serde(default = "closed_linger_ms", with = "crate::text")]
     pub closed_linger_ms: u64,
-    /// How long the backend may take to answer a ping before the keeper answers it in its place, in ms.
+    /// How long the backend may take to answer a ping before the keeper answers it in its place, in
+    /// ms.
     #[serde(default = "ping_wait_ms", with = "crate::text")]
     pub ping_wait_ms: u64,
-    /// How many orderly closes within `closes_ms` give the host a fresh backend: a user tries to repair it by
-    /// reconnecting.
+    /// How many orderly closes within `closes_ms` give the host a fresh backend: a user tries to
+    /// repair it by reconnecting.
     #[serde(default = "closes")]
     pub closes: u32,
     /// The time within which they are counted, in ms.
@@ -129,17 +147,19 @@ pub struct Kept {
     /// How long a request of the backend waits for a front that can answer it, in ms.
     #[serde(with = "crate::text")]
     pub ask_wait_ms: u64,
-    /// How long the backend has to exit after its standard input was closed, and again after SIGTERM, in ms.
+    /// How long the backend has to exit after its standard input was closed, and again after
+    /// SIGTERM, in ms.
     #[serde(with = "crate::text")]
     pub stop_wait_ms: u64,
-    /// Messages that are kept for the next front. When there are more, the backend is not read from.
+    /// Messages that are kept for the next front. When there are more, the backend is not read
+    /// from.
     pub queue_messages: usize,
     /// Bytes of them.
     pub queue_bytes: usize,
     /// Bytes of the backend's standard error that are kept.
     pub stderr_bytes: usize,
-    /// A copy of the session's record. The keeper gives it back to a daemon that has lost its records, and
-    /// does not read it.
+    /// A copy of the session's record. The keeper gives it back to a daemon that has lost its
+    /// records, and does not read it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub record: Option<String>,
 }
@@ -189,7 +209,8 @@ pub struct EndingRequest {
     pub why: Loss,
 }
 
-/// A keeper's totals. The keeper sends all of them each time, so a repeated message is not counted twice.
+/// A keeper's totals. The keeper sends all of them each time, so a repeated message is not counted
+/// twice.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CountedRequest {
@@ -225,8 +246,8 @@ pub struct StartedRequest {
     pub keeper: KeeperName,
     /// The pid of the backend, which is the keeper's child and leads a process group.
     pub pid: u32,
-    /// After a restart: why the former backend ended, for the log. An older daemon refuses a request with
-    /// this field.
+    /// After a restart: why the former backend ended, for the log. An older daemon refuses a
+    /// request with this field.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
 }
@@ -288,8 +309,9 @@ pub struct Backend {
 pub enum KeeperRequest {
     /// A front takes the backend. Another one that has it is cut off.
     Attach(Attach),
-    /// The connection beside that of a front, which the same process opens before it attaches: what the backend writes
-    /// to its standard error one way; the other way bytes, each of which says how many messages were passed on.
+    /// The connection beside that of a front, which the same process opens before it attaches: what
+    /// the backend writes to its standard error one way; the other way bytes, each of which says
+    /// how many messages were passed on.
     Beside {},
     /// How the backend is.
     Status {},
@@ -318,16 +340,16 @@ pub struct Attach {
     pub session: SessionId,
     /// The epoch of the front's lease.
     pub epoch: Epoch,
-    /// The `initialize` that the host has sent to this front before, where a former keeper answered it: the backend is
-    /// initialised with it, and the host does not notice.
+    /// The `initialize` that the host has sent to this front before, where a former keeper answered
+    /// it: the backend is initialised with it, and the host does not notice.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub initialize: Option<Json>,
     /// The service that the session belongs to. Then `epoch` is that of the service's lease.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub service: Option<ServiceName>,
-    /// The front continues the former one: the keeper numbers each line that it hands out, and keeps it until
-    /// a front confirms it. True for a service's session, and for no other. Only for a keeper whose hello has
-    /// [`CONTINUES`](crate::hello::CONTINUES).
+    /// The front continues the former one: the keeper numbers each line that it hands out, and
+    /// keeps it until a front confirms it. True for a service's session, and for no other. Only for
+    /// a keeper whose hello has [`CONTINUES`](crate::hello::CONTINUES).
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub continues: bool,
 }
@@ -383,8 +405,8 @@ pub struct Attached {
     pub resumed: bool,
     /// Messages that are kept for this front.
     pub waiting: usize,
-    /// Messages that were on their way to a former front when it ended, since the last time that this was told. They
-    /// may have arrived or not, and are not sent again.
+    /// Messages that were on their way to a former front when it ended, since the last time that
+    /// this was told. They may have arrived or not, and are not sent again.
     #[serde(with = "crate::text")]
     pub lost: u64,
     /// Whether the backend that the former front left has exited while no front was attached.
@@ -392,11 +414,12 @@ pub struct Attached {
     /// How long the backend has been running, in ms.
     #[serde(with = "crate::text")]
     pub age_ms: u64,
-    /// If the front continues: the number of the last message that the keeper has taken from this process
-    /// under this lease; 0: none.
+    /// If the front continues: the number of the last message that the keeper has taken from this
+    /// process under this lease; 0: none.
     #[serde(with = "crate::text", skip_serializing_if = "is_zero")]
     pub taken: u64,
-    /// If the front continues: whether the backend has answered `initialize`. If not, the front has to send it.
+    /// If the front continues: whether the backend has answered `initialize`. If not, the front has
+    /// to send it.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub initialized: bool,
     /// If the front continues: tells this keeper from former ones of the same name.
@@ -416,7 +439,14 @@ mod tests {
     #[test]
     fn a_keeper_has_one_name() {
         assert_eq!("00c0ffee".parse(), Ok(KeeperName(0x00c0_ffee)));
-        for bad in ["", "c0ffee", "00C0FFEE", "+0c0ffee", "00c0ffee0", "../../aa"] {
+        for bad in [
+            "",
+            "c0ffee",
+            "00C0FFEE",
+            "+0c0ffee",
+            "00c0ffee0",
+            "../../aa",
+        ] {
             assert_eq!(bad.parse::<KeeperName>(), Err(KeeperNameError), "{bad:?}");
         }
     }

@@ -6,8 +6,8 @@ use std::marker::PhantomData;
 use serde::Deserialize;
 use serde::de::{Deserializer, IgnoredAny, SeqAccess, Visitor};
 
-/// Reads at most `MOST + 1` elements of a list and skips the rest. The extra one shows the caller that there
-/// were too many.
+/// Reads at most `MOST + 1` elements of a list and skips the rest. The extra one shows the caller
+/// that there were too many.
 ///
 /// # Errors
 /// When it is no list, or an element has another type.
@@ -25,7 +25,9 @@ where
         fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Vec<T>, A::Error> {
             let mut list = Vec::new();
             while list.len() <= MOST {
-                let Some(element) = seq.next_element()? else { return Ok(list) };
+                let Some(element) = seq.next_element()? else {
+                    return Ok(list);
+                };
                 list.push(element);
             }
             while seq.next_element::<IgnoredAny>()?.is_some() {}

@@ -1,4 +1,5 @@
-//! The client's side of a connection, after the hello: calls in MessagePack with named fields, several at a time.
+//! The client's side of a connection, after the hello: calls in MessagePack with named fields,
+//! several at a time.
 //!
 //! An unknown field of a newer daemon's answer is skipped, a missing one has its default.
 
@@ -50,7 +51,8 @@ pub enum CallError {
     Unreadable,
 }
 
-/// Calls over one connection: the methods of the service. Clones share the connection, which ends with the last of them.
+/// Calls over one connection: the methods of the service. Clones share the connection, which ends
+/// with the last of them.
 #[derive(Debug, Clone)]
 pub struct Client {
     orders: mpsc::UnboundedSender<Order>,
@@ -61,24 +63,35 @@ pub struct Client {
 /// For whoever drives the connection.
 #[derive(Debug)]
 enum Order {
-    Call { id: u64, frame: Bytes, answer: oneshot::Sender<Bytes> },
-    Cancel { id: u64 },
+    Call {
+        id: u64,
+        frame: Bytes,
+        answer: oneshot::Sender<Bytes>,
+    },
+    Cancel {
+        id: u64,
+    },
 }
 
-/// A client on a stream after the hello, which has told the largest frame that the daemon takes. The future drives the
-/// connection, and returns when that has ended.
+/// A client on a stream after the hello, which has told the largest frame that the daemon takes.
+/// The future drives the connection, and returns when that has ended.
 pub fn over<S>(stream: S, frame_max: u32) -> (Client, impl Future<Output = ()>)
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
     let (orders, received) = mpsc::unbounded_channel();
     let frames = Frames::new(stream, Raw, FRAME_MAX as usize, Budget::new(usize::MAX));
-    let client = Client { orders, last: Arc::default(), frame_max: frame_max.min(FRAME_MAX) as usize };
+    let client = Client {
+        orders,
+        last: Arc::default(),
+        frame_max: frame_max.min(FRAME_MAX) as usize,
+    };
     (client, drive(frames, received))
 }
 
 impl Client {
-    /// Makes a call. Where the future is dropped, or the time is over, the daemon is told that nobody waits.
+    /// Makes a call. Where the future is dropped, or the time is over, the daemon is told that
+    /// nobody waits.
     pub(crate) async fn call<A: DeserializeOwned>(
         &self,
         within: Duration,
@@ -89,9 +102,16 @@ impl Client {
         let frame = call(id, within, method, arguments, self.frame_max)
             .map_err(|error| CallError::NotSent(error.to_string()))?;
         let (answer, answered) = oneshot::channel();
-        self.orders.send(Order::Call { id, frame, answer }).map_err(|_| CallError::Ended)?;
-        let mut waiting = Waiting { orders: Some(&self.orders), id };
-        let frame = timeout(within, answered).await.map_err(|_| CallError::Late)?;
+        self.orders
+            .send(Order::Call { id, frame, answer })
+            .map_err(|_| CallError::Ended)?;
+        let mut waiting = Waiting {
+            orders: Some(&self.orders),
+            id,
+        };
+        let frame = timeout(within, answered)
+            .await
+            .map_err(|_| CallError::Late)?;
         waiting.orders = None;
         reply(&frame.map_err(|_| CallError::Ended)?)
     }
@@ -219,7 +239,9 @@ pub(crate) fn variant(method: &str) -> String {
 
 fn put(max: usize, call: &impl Serialize) -> io::Result<Bytes> {
     let mut frame = BytesMut::new();
-    put_frame(&mut frame, max, |writer| rmp_serde::encode::write_named(writer, call))?;
+    put_frame(&mut frame, max, |writer| {
+        rmp_serde::encode::write_named(writer, call)
+    })?;
     Ok(frame.freeze())
 }
 
@@ -232,12 +254,26 @@ pub(crate) fn call(
     max: usize,
 ) -> io::Result<Bytes> {
     let deadline_ms = u64::try_from(within.as_millis()).unwrap_or(u64::MAX);
-    put(max, &Call { id, deadline_ms, call: Some(Tagged(method, arguments)) })
+    put(
+        max,
+        &Call {
+            id,
+            deadline_ms,
+            call: Some(Tagged(method, arguments)),
+        },
+    )
 }
 
 /// The cancellation of a call, as a frame.
 pub(crate) fn cancellation(id: u64) -> io::Result<Bytes> {
-    put(FRAME_MAX as usize, &Call::<()> { id, deadline_ms: 0, call: None })
+    put(
+        FRAME_MAX as usize,
+        &Call::<()> {
+            id,
+            deadline_ms: 0,
+            call: None,
+        },
+    )
 }
 
 /// The answer in a frame.
@@ -255,8 +291,11 @@ pub(crate) fn reply<A: DeserializeOwned>(frame: &[u8]) -> Result<A, CallError> {
     fn none<A>() -> Option<A> {
         None
     }
-    let Reply { reply, refused, unreadable } =
-        rmp_serde::from_slice(frame).map_err(|_| CallError::Unreadable)?;
+    let Reply {
+        reply,
+        refused,
+        unreadable,
+    } = rmp_serde::from_slice(frame).map_err(|_| CallError::Unreadable)?;
     let refused = || refused.unwrap_or_else(|| "refused".into());
     match reply {
         Some(Answer(answer)) => Ok(answer),
@@ -278,7 +317,8 @@ impl<'de, A: DeserializeOwned> Deserialize<'de> for Answer<A> {
             }
             fn visit_map<M: MapAccess<'de>>(self, mut map: M) -> Result<Answer<A>, M::Error> {
                 let named = map.next_entry::<IgnoredAny, A>()?;
-                let (_, answer) = named.ok_or_else(|| serde::de::Error::invalid_length(0, &self))?;
+                let (_, answer) =
+                    named.ok_or_else(|| serde::de::Error::invalid_length(0, &self))?;
                 Ok(Answer(answer))
             }
         }

@@ -1,4 +1,5 @@
-//! Two codecs behind one service, on the daemon's side. tarpc's own envelope never reaches the wire: both translate to and from it.
+//! Two codecs behind one service, on the daemon's side. tarpc's own envelope never reaches the
+//! wire: both translate to and from it.
 
 #[cfg(test)]
 mod fuzz;
@@ -21,8 +22,8 @@ use crate::frame::{Budget, Decoded, FrameCodec, Frames};
 use crate::hello::{Codec, FRAME_MAX};
 use crate::service::{SessiondRequest, SessiondResponse};
 
-/// The longest deadline that a request may have; a longer one is taken for this. tarpc itself panics beyond two
-/// years.
+/// The longest deadline that a request may have; a longer one is taken for this. tarpc itself
+/// panics beyond two years.
 pub const DEADLINE_MAX: Duration = Duration::from_secs(3600);
 
 /// The deadline of a JSON-RPC request, which can't carry one.
@@ -79,12 +80,14 @@ impl FrameCodec for ServerCodec {
 /// What is told in place of an answer that is larger than a frame may be.
 const TOO_LARGE: &str = "the answer does not fit into a frame; ask for less at once";
 
-/// What serde has against a message, without what stood in it: that might be a token, and this may be logged. What
-/// was expected comes from our own types and stands at the end.
+/// What serde has against a message, without what stood in it: that might be a token, and this may
+/// be logged. What was expected comes from our own types and stands at the end.
 fn without_values(error: &dyn std::fmt::Display) -> String {
     const EXPECTED: &str = ", expected ";
     let text = error.to_string();
-    let quotes = ["invalid ", "unknown "].iter().any(|start| text.starts_with(start));
+    let quotes = ["invalid ", "unknown "]
+        .iter()
+        .any(|start| text.starts_with(start));
     match text.rfind(EXPECTED) {
         Some(at) => format!("expected {}", &text[at + EXPECTED.len()..]),
         None if quotes => "a field or a value that is not known".into(),
@@ -99,10 +102,17 @@ fn request<Req>(id: u64, deadline: Duration, message: Req) -> ClientMessage<Req>
     let mut context = *OUTSIDE;
     context.trace_context = trace::Context::default();
     context.deadline = Instant::now() + deadline.min(DEADLINE_MAX);
-    ClientMessage::Request(Request { context, id, message })
+    ClientMessage::Request(Request {
+        context,
+        id,
+        message,
+    })
 }
 
 /// A cancellation as tarpc has it.
 fn cancel<Req>(request_id: u64) -> ClientMessage<Req> {
-    ClientMessage::Cancel { trace_context: trace::Context::default(), request_id }
+    ClientMessage::Cancel {
+        trace_context: trace::Context::default(),
+        request_id,
+    }
 }

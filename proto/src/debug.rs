@@ -1,4 +1,5 @@
-//! What `mcp-sessiond debug` is told. Never a token, never a value, never an argument or a variable of a process.
+//! What `mcp-sessiond debug` is told. Never a token, never a value, never an argument or a variable
+//! of a process.
 
 use serde::{Deserialize, Serialize};
 
@@ -145,7 +146,11 @@ pub struct ContentInfo {
     #[serde(with = "crate::text")]
     pub active_ms: u64,
     /// When it ends if nothing happens, in ms since the Unix epoch; absent: it does not by itself.
-    #[serde(default, with = "crate::text::optional", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        with = "crate::text::optional",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub expires_ms: Option<u64>,
     /// Clients that are attached through this daemon.
     pub attached: u32,
@@ -154,8 +159,13 @@ pub struct ContentInfo {
     /// Bytes of their keys and values.
     #[serde(with = "crate::text")]
     pub state_bytes: u64,
-    /// When the first of them expires, as far as it is on record, in ms since the Unix epoch; absent: none does.
-    #[serde(default, with = "crate::text::optional", skip_serializing_if = "Option::is_none")]
+    /// When the first of them expires, as far as it is on record, in ms since the Unix epoch;
+    /// absent: none does.
+    #[serde(
+        default,
+        with = "crate::text::optional",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub state_expires_ms: Option<u64>,
     /// Streams.
     pub streams: u32,
@@ -247,15 +257,20 @@ pub struct TaskInfo {
     pub until_ms: u64,
 }
 
-/// What is to be ended. Without `older_than_ms`: whatever has outlived its time, as every sweep does.
+/// What is to be ended. Without `older_than_ms`: whatever has outlived its time, as every sweep
+/// does.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct SweepRequest {
     /// The service whose sessions are meant; only with `older_than_ms`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub service: Option<ServiceName>,
-    /// The service's sessions that nobody has used for so long, in ms, and nobody uses now; and no others.
-    #[serde(with = "crate::text::optional", skip_serializing_if = "Option::is_none")]
+    /// The service's sessions that nobody has used for so long, in ms, and nobody uses now; and no
+    /// others.
+    #[serde(
+        with = "crate::text::optional",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub older_than_ms: Option<u64>,
 }
 

@@ -9,7 +9,8 @@ use crate::types::Epoch;
 /// What the names of quotas of memory begin with.
 pub const MEMORY: &str = "the memory";
 
-/// A refusal: a stable code ([`Error::code`]), an HTTP status for who needs one, and a sentence for people.
+/// A refusal: a stable code ([`Error::code`]), an HTTP status for who needs one, and a sentence for
+/// people.
 ///
 /// Each code means one thing to do.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
@@ -23,7 +24,9 @@ pub enum Error {
         sentence: String,
     },
     /// The pid that the claim names is not the sender, nor an ancestor of it.
-    #[error("process {pid} is not an ancestor of the process that asked, so nothing can be claimed for it")]
+    #[error(
+        "process {pid} is not an ancestor of the process that asked, so nothing can be claimed for it"
+    )]
     NotAnAncestor {
         /// The pid that was named.
         pid: u32,
@@ -61,7 +64,8 @@ pub enum Error {
     /// Another live process holds the session: it can be had when that process is gone.
     #[error("another live process holds the session")]
     SessionHeld,
-    /// A session with a name is somebody else's now, or another command's: wait, take it, or take another name.
+    /// A session with a name is somebody else's now, or another command's: wait, take it, or take
+    /// another name.
     #[error("{sentence}")]
     NameTaken {
         /// Who has it, and what can be done.
@@ -84,7 +88,8 @@ pub enum Error {
         /// The version that it has; 0: there is none.
         current: StateVersion,
     },
-    /// The session is bound to another caller than the one that the request names, or it names none.
+    /// The session is bound to another caller than the one that the request names, or it names
+    /// none.
     #[error("the session is bound to another caller")]
     BindingMismatch,
     /// There is no such handle, or no longer.
@@ -105,10 +110,12 @@ pub enum Error {
     /// The task has ended. What has become of it can be read.
     #[error("the task has ended")]
     TaskEnded,
-    /// The cursor names no place in this session: it is another session's, or was made up, or its stream is gone.
+    /// The cursor names no place in this session: it is another session's, or was made up, or its
+    /// stream is gone.
     #[error("the cursor names no place in this session")]
     UnknownCursor,
-    /// The session has no backend, or it is not held by the keeper that speaks: start one, or, as that keeper, end.
+    /// The session has no backend, or it is not held by the keeper that speaks: start one, or, as
+    /// that keeper, end.
     #[error("the session has no such backend: none is registered, or another keeper holds it")]
     UnknownBackend,
     /// The request can't be meant as it is: correct it.
@@ -140,8 +147,8 @@ pub enum Error {
         /// When to try again, in ms.
         retry_after_ms: u32,
     },
-    /// It was carried out, or will be, or not: repeat it with the same `request`, which has no further effect. Without
-    /// one, look first.
+    /// It was carried out, or will be, or not: repeat it with the same `request`, which has no
+    /// further effect. Without one, look first.
     #[error("{sentence}: whether it was carried out is not known")]
     OutcomeUnknown {
         /// What is the matter.
@@ -238,17 +245,28 @@ mod tests {
     #[test]
     fn the_code_on_the_wire_is_the_code() {
         let errors = [
-            Error::NoVerifiedHost { sentence: "x".into() },
+            Error::NoVerifiedHost {
+                sentence: "x".into(),
+            },
             Error::NotAnAncestor { pid: 1 },
             Error::NamesHost { pid: 1 },
-            Error::StaleEpoch { given: Epoch(1), newest: Epoch(2) },
+            Error::StaleEpoch {
+                given: Epoch(1),
+                newest: Epoch(2),
+            },
             Error::LeaseEnded,
             Error::UnknownSession,
             Error::AlreadyExists,
             Error::SessionTerminated,
             Error::SessionHeld,
-            Error::ServiceTaken { pid: 1, since_ms: 2 },
-            Error::VersionConflict { key: "k".parse().expect("a key"), current: StateVersion(1) },
+            Error::ServiceTaken {
+                pid: 1,
+                since_ms: 2,
+            },
+            Error::VersionConflict {
+                key: "k".parse().expect("a key"),
+                current: StateVersion(1),
+            },
             Error::BindingMismatch,
             Error::UnknownHandle,
             Error::HandleExpired,
@@ -258,11 +276,24 @@ mod tests {
             Error::TaskEnded,
             Error::UnknownCursor,
             Error::UnknownBackend,
-            Error::InvalidArgument { sentence: "x".into() },
-            Error::QuotaExceeded { what: "x".into(), limit: 1 },
-            Error::WriteFailed { sentence: "x".into() },
-            Error::Unavailable { sentence: "x".into(), retry_after_ms: 1 },
-            Error::OutcomeUnknown { sentence: "x".into(), retry_after_ms: 1 },
+            Error::InvalidArgument {
+                sentence: "x".into(),
+            },
+            Error::QuotaExceeded {
+                what: "x".into(),
+                limit: 1,
+            },
+            Error::WriteFailed {
+                sentence: "x".into(),
+            },
+            Error::Unavailable {
+                sentence: "x".into(),
+                retry_after_ms: 1,
+            },
+            Error::OutcomeUnknown {
+                sentence: "x".into(),
+                retry_after_ms: 1,
+            },
         ];
         for error in errors {
             let json = serde_json::to_value(&error).expect("json");
@@ -272,6 +303,9 @@ mod tests {
             assert_eq!(rmp_serde::from_slice::<Error>(&bytes).expect("back"), error);
         }
         let newer = serde_json::json!({"code": "from_the_future", "detail": 1});
-        assert_eq!(serde_json::from_value::<Error>(newer).expect("other"), Error::Unknown);
+        assert_eq!(
+            serde_json::from_value::<Error>(newer).expect("other"),
+            Error::Unknown
+        );
     }
 }

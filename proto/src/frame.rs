@@ -1,4 +1,5 @@
-//! Frames on a stream: four bytes of length, big-endian, then that many bytes. Bounded in size and in time.
+//! Frames on a stream: four bytes of length, big-endian, then that many bytes. Bounded in size and
+//! in time.
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -20,18 +21,19 @@ const HEADER_LEN: usize = 4;
 /// Bytes that are read from the stream at once.
 const READ_CHUNK: usize = 16 * 1024;
 
-/// A frame up to this size is not charged to the [`Budget`], and a buffer beyond it is not kept for later. The largest
-/// token fits, in JSON's base64 too.
+/// A frame up to this size is not charged to the [`Budget`], and a buffer beyond it is not kept for
+/// later. The largest token fits, in JSON's base64 too.
 const SMALL: usize = 96 * 1024;
 
 /// Bytes of answers that may wait for a peer to read them before no more of its requests are taken.
 const OUTBOUND_MAX: usize = 256 * 1024;
 
-/// How long a peer may take to send the rest of a frame that it began, or to read what it was sent. A peer that is
-/// merely idle between frames has no limit.
+/// How long a peer may take to send the rest of a frame that it began, or to read what it was sent.
+/// A peer that is merely idle between frames has no limit.
 pub const STALL_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Bytes of large frames that all connections together, or those of one peer, may be in the middle of receiving.
+/// Bytes of large frames that all connections together, or those of one peer, may be in the middle
+/// of receiving.
 #[derive(Debug, Clone)]
 pub struct Budget {
     used: Arc<AtomicUsize>,
@@ -43,13 +45,21 @@ impl Budget {
     /// A budget of `limit` bytes.
     #[must_use]
     pub fn new(limit: usize) -> Self {
-        Self { used: Arc::default(), limit, whole: None }
+        Self {
+            used: Arc::default(),
+            limit,
+            whole: None,
+        }
     }
 
     /// A budget of `limit` bytes within this one.
     #[must_use]
     pub fn share(&self, limit: usize) -> Self {
-        Self { used: Arc::default(), limit, whole: Some(Box::new(self.clone())) }
+        Self {
+            used: Arc::default(),
+            limit,
+            whole: Some(Box::new(self.clone())),
+        }
     }
 
     fn charge(&self, bytes: usize) -> Option<Charge> {
@@ -58,8 +68,14 @@ impl Budget {
             Some(whole) => Some(Box::new(whole.charge(bytes)?)),
             None => None,
         };
-        self.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take).ok()?;
-        Some(Charge { used: self.used.clone(), bytes, _whole: whole })
+        self.used
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, take)
+            .ok()?;
+        Some(Charge {
+            used: self.used.clone(),
+            bytes,
+            _whole: whole,
+        })
     }
 }
 
@@ -78,7 +94,10 @@ impl Drop for Charge {
 }
 
 /// What became of a frame.
-#[cfg_attr(not(feature = "server"), expect(dead_code, reason = "a client only gets answers"))]
+#[cfg_attr(
+    not(feature = "server"),
+    expect(dead_code, reason = "a client only gets answers")
+)]
 pub(crate) enum Decoded<T> {
     /// Something for the service.
     Item(T),
@@ -94,8 +113,9 @@ pub(crate) trait FrameCodec {
     type In;
     /// What goes out.
     type Out;
-    /// Whether decoding may write to `outbound`. If so, nothing is read while much waits there to be written
-    /// (backpressure). Else reading goes on: the peer may not read before it could write.
+    /// Whether decoding may write to `outbound`. If so, nothing is read while much waits there to
+    /// be written (backpressure). Else reading goes on: the peer may not read before it could
+    /// write.
     const ANSWERS: bool = true;
     /// Decodes one whole frame. May answer it by writing frames to `outbound`.
     fn decode(&mut self, frame: &[u8], outbound: &mut BytesMut) -> io::Result<Decoded<Self::In>>;
@@ -115,7 +135,10 @@ pub(crate) fn put_frame<E: std::fmt::Display>(
     let len = outbound.len() - start - HEADER_LEN;
     if let Err(error) = written {
         outbound.truncate(start);
-        return Err(io::Error::new(io::ErrorKind::InvalidData, error.to_string()));
+        return Err(io::Error::new(
+            io::ErrorKind::InvalidData,
+            error.to_string(),
+        ));
     }
     match u32::try_from(len) {
         Ok(header) if len <= max => {
@@ -162,10 +185,15 @@ impl<S, C> Frames<S, C> {
 
     /// The length of the frame at the front of the buffer, when its header is there.
     fn announced(&self) -> io::Result<Option<usize>> {
-        let Some(header) = self.inbound.first_chunk::<HEADER_LEN>() else { return Ok(None) };
+        let Some(header) = self.inbound.first_chunk::<HEADER_LEN>() else {
+            return Ok(None);
+        };
         let len = u32::from_be_bytes(*header) as usize;
         if len > self.max {
-            let text = format!("a frame of {len} bytes was announced; the limit is {}", self.max);
+            let text = format!(
+                "a frame of {len} bytes was announced; the limit is {}",
+                self.max
+            );
             return Err(io::Error::new(io::ErrorKind::InvalidData, text));
         }
         Ok(Some(len))
@@ -173,7 +201,11 @@ impl<S, C> Frames<S, C> {
 }
 
 /// Fails once `stall` has lasted for [`STALL_TIMEOUT`].
-fn poll_stall(stall: &mut Option<Pin<Box<Sleep>>>, context: &mut Context<'_>, what: &str) -> io::Result<()> {
+fn poll_stall(
+    stall: &mut Option<Pin<Box<Sleep>>>,
+    context: &mut Context<'_>,
+    what: &str,
+) -> io::Result<()> {
     let sleep = stall.get_or_insert_with(|| Box::pin(tokio::time::sleep(STALL_TIMEOUT)));
     if sleep.as_mut().poll(context).is_ready() {
         return Err(io::Error::new(io::ErrorKind::TimedOut, what));
@@ -192,7 +224,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin, C: FrameCodec + Unpin> Frames<S, C> {
                 }
                 Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
                 Poll::Pending => {
-                    poll_stall(&mut self.write_stall, context, "the peer does not read its answers")?;
+                    poll_stall(
+                        &mut self.write_stall,
+                        context,
+                        "the peer does not read its answers",
+                    )?;
                     return Poll::Pending;
                 }
             }
@@ -204,13 +240,19 @@ impl<S: AsyncRead + AsyncWrite + Unpin, C: FrameCodec + Unpin> Frames<S, C> {
     }
 
     fn poll_read_in(&mut self, context: &mut Context<'_>) -> Poll<io::Result<usize>> {
-        // The rest of a large frame is read straight into the buffer; anything else takes no more room than
-        // it needs.
-        let rest = self.announced()?.map_or(0, |len| (HEADER_LEN + len).saturating_sub(self.inbound.len()));
+        // The rest of a large frame is read straight into the buffer; anything else takes no more
+        // room than it needs.
+        let rest = self.announced()?.map_or(0, |len| {
+            (HEADER_LEN + len).saturating_sub(self.inbound.len())
+        });
         if rest >= READ_CHUNK {
-            // Reserve all of it if the budget was charged. The system provides the memory only as it is
-            // filled.
-            self.inbound.reserve(if self.charge.is_some() { rest } else { READ_CHUNK });
+            // Reserve all of it if the budget was charged. The system provides the memory only as
+            // it is filled.
+            self.inbound.reserve(if self.charge.is_some() {
+                rest
+            } else {
+                READ_CHUNK
+            });
             return pin!(self.stream.read_buf(&mut self.inbound)).poll(context);
         }
         let mut chunk = [const { MaybeUninit::uninit() }; READ_CHUNK];
@@ -261,17 +303,26 @@ impl<S: AsyncRead + AsyncWrite + Unpin, C: FrameCodec + Unpin> Stream for Frames
             if let Some(len) = announced.filter(|len| *len > SMALL && this.charge.is_none()) {
                 let charge = this.budget.charge(len);
                 this.charge =
-                    Some(charge.ok_or_else(|| io::Error::new(io::ErrorKind::QuotaExceeded, "large frames"))?);
+                    Some(charge.ok_or_else(|| {
+                        io::Error::new(io::ErrorKind::QuotaExceeded, "large frames")
+                    })?);
             }
             match this.poll_read_in(context) {
                 Poll::Ready(Ok(0)) if this.inbound.is_empty() => return Poll::Ready(None),
-                Poll::Ready(Ok(0)) => return Poll::Ready(Some(Err(io::ErrorKind::UnexpectedEof.into()))),
+                Poll::Ready(Ok(0)) => {
+                    return Poll::Ready(Some(Err(io::ErrorKind::UnexpectedEof.into())));
+                }
                 Poll::Ready(Ok(_)) => {}
                 Poll::Ready(Err(error)) => return Poll::Ready(Some(Err(error))),
                 Poll::Pending => {
-                    // The clock runs from the first byte of a frame to its last, however steadily they trickle.
+                    // The clock runs from the first byte of a frame to its last, however steadily
+                    // they trickle.
                     if !this.inbound.is_empty() {
-                        poll_stall(&mut this.read_stall, context, "the peer does not finish its frame")?;
+                        poll_stall(
+                            &mut this.read_stall,
+                            context,
+                            "the peer does not finish its frame",
+                        )?;
                     }
                     this.rest();
                     return Poll::Pending;
@@ -286,7 +337,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin, C: FrameCodec + Unpin> Sink<C::Out> for 
 
     fn poll_ready(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let this = self.get_mut();
-        if this.outbound.len() > OUTBOUND_MAX { this.poll_write_out(context) } else { Poll::Ready(Ok(())) }
+        if this.outbound.len() > OUTBOUND_MAX {
+            this.poll_write_out(context)
+        } else {
+            Poll::Ready(Ok(()))
+        }
     }
 
     fn start_send(self: Pin<&mut Self>, item: C::Out) -> io::Result<()> {

@@ -1,5 +1,5 @@
-//! The greeting: 32 bytes from the client, 32 bytes from the server, before anything else. Its layout never
-//! changes, so that any two versions can at least tell each other why they won't talk.
+//! The greeting: 32 bytes from the client, 32 bytes from the server, before anything else. Its
+//! layout never changes, so that any two versions can at least tell each other why they won't talk.
 //!
 //! | offset | bytes | what |
 //! | --- | --- | --- |
@@ -25,10 +25,12 @@ pub const HELLO_LEN: usize = 32;
 /// The first 8 bytes.
 pub const MAGIC: [u8; 8] = *b"mcpsessd";
 
-/// The largest frame, in bytes, without its length: the limit that the SDKs of MCP have for a message.
+/// The largest frame, in bytes, without its length: the limit that the SDKs of MCP have for a
+/// message.
 pub const FRAME_MAX: u32 = 4 * 1024 * 1024;
 
-/// The feature bit of a daemon whose `write_state` and `reset_session` take a `request`: an older one refuses it.
+/// The feature bit of a daemon whose `write_state` and `reset_session` take a `request`: an older
+/// one refuses it.
 pub const REQUESTS: u64 = 1;
 
 /// The feature bit of a daemon that leases services, and accepts `service` in `keep_backend` and
@@ -63,7 +65,8 @@ pub enum Codec {
     JsonRpc = 2,
 }
 
-/// The codec's number on the socket of a [keeper](crate::backends), which speaks lines instead of frames.
+/// The codec's number on the socket of a [keeper](crate::backends), which speaks lines instead of
+/// frames.
 pub const LINES: u8 = 3;
 
 /// The server's answer to a hello.
@@ -80,7 +83,8 @@ pub enum Answer {
     Busy = 3,
     /// The daemon is about to exit: connect again.
     Draining = 4,
-    /// The peer's process can't be identified (another pid namespace, or a kernel before Linux 6.5).
+    /// The peer's process can't be identified (another pid namespace, or a kernel before Linux
+    /// 6.5).
     Unidentified = 5,
 }
 
@@ -111,7 +115,9 @@ pub enum HelloError {
     #[error("the daemon is about to exit")]
     Draining,
     /// The daemon can't tell which process is asking.
-    #[error("the daemon can't identify this process (another pid namespace, or a kernel before Linux 6.5)")]
+    #[error(
+        "the daemon can't identify this process (another pid namespace, or a kernel before Linux 6.5)"
+    )]
     Unidentified,
 }
 
@@ -149,7 +155,11 @@ impl Hello {
     /// The hello of a client on the socket of a keeper that speaks `version`.
     #[must_use]
     pub fn lines(version: u16) -> Self {
-        Self { version, codec: LINES, ..Self::client(Codec::JsonRpc) }
+        Self {
+            version,
+            codec: LINES,
+            ..Self::client(Codec::JsonRpc)
+        }
     }
 
     /// What a server of this build answers to `self`.
@@ -188,7 +198,11 @@ impl Hello {
         if !(OLDEST_PROTOCOL_VERSION..=newest).contains(&self.version) {
             return Err(Answer::Version);
         }
-        if self.codec == LINES { Ok(()) } else { Err(Answer::Codec) }
+        if self.codec == LINES {
+            Ok(())
+        } else {
+            Err(Answer::Codec)
+        }
     }
 
     /// What the server's answer to a hello means.
@@ -198,7 +212,10 @@ impl Hello {
     pub fn welcome(self, ours: u16, codec: u8) -> Result<Self, HelloError> {
         match self.answer {
             0 => Ok(self),
-            1 => Err(HelloError::Version { ours, theirs: self.version }),
+            1 => Err(HelloError::Version {
+                ours,
+                theirs: self.version,
+            }),
             2 => Err(HelloError::Codec(codec)),
             4 => Err(HelloError::Draining),
             5 => Err(HelloError::Unidentified),
@@ -270,7 +287,9 @@ pub async fn greet<S: AsyncRead + AsyncWrite + Unpin>(
     codec: Codec,
 ) -> Result<Hello, HelloError> {
     Hello::client(codec).write(stream).await?;
-    Hello::read(stream).await?.welcome(PROTOCOL_VERSION, codec as u8)
+    Hello::read(stream)
+        .await?
+        .welcome(PROTOCOL_VERSION, codec as u8)
 }
 
 #[cfg(test)]
@@ -281,9 +300,15 @@ mod tests {
     async fn a_mismatch_is_refused_with_both_versions() {
         let (mut ours, mut theirs) = tokio::io::duplex(64);
         let server = async {
-            let hello = Hello { version: 9, ..Hello::read(&mut theirs).await.expect("hello") };
+            let hello = Hello {
+                version: 9,
+                ..Hello::read(&mut theirs).await.expect("hello")
+            };
             assert_eq!(hello.accept(), Err(Answer::Version));
-            let newer = Hello { version: 9, ..hello.reply(Answer::Version) };
+            let newer = Hello {
+                version: 9,
+                ..hello.reply(Answer::Version)
+            };
             newer.write(&mut theirs).await.expect("written");
         };
         let (refused, ()) = tokio::join!(greet(&mut ours, Codec::MessagePack), server);
@@ -294,6 +319,9 @@ mod tests {
     #[test]
     fn another_protocol_is_told_apart() {
         let http = *b"GET / HTTP/1.1\r\nHost: localhost\r\n";
-        assert!(matches!(Hello::decode(http[..32].try_into().expect("32")), Err(HelloError::Magic)));
+        assert!(matches!(
+            Hello::decode(http[..32].try_into().expect("32")),
+            Err(HelloError::Magic)
+        ));
     }
 }

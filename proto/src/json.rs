@@ -29,7 +29,10 @@ impl Json {
         let text = text.into();
         match serde_json::from_str::<IgnoredAny>(&text) {
             Ok(_) => Ok(Self(text)),
-            Err(error) => Err(JsonError { line: error.line(), column: error.column() }),
+            Err(error) => Err(JsonError {
+                line: error.line(),
+                column: error.column(),
+            }),
         }
     }
 

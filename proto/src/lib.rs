@@ -2,19 +2,20 @@
 //!
 //! - [`hello`]: the fixed-size greeting that opens every connection, each way.
 //! - [`frame`]: length-prefixed frames, with bounds on size and on time.
-//! - `codec`: the daemon's side, with the feature `server`: two codecs behind one service, MessagePack for Rust, JSON-RPC 2.0
-//!   for everybody else.
+//! - `codec`: the daemon's side, with the feature `server`: two codecs behind one service,
+//!   MessagePack for Rust, JSON-RPC 2.0 for everybody else.
 //! - [`client`]: the client's side, in MessagePack.
 //! - [`service`]: the RPCs.
-//! - [`types`], [`token`]: claims, leases, tokens. [`sessions`], [`state`], [`streams`], [`tasks`]: what a session holds. [`names`],
-//!   [`json`], [`error`], [`debug`]: what they are made of, refused with, and looked at by.
+//! - [`types`], [`token`]: claims, leases, tokens. [`sessions`], [`state`], [`streams`], [`tasks`]:
+//!   what a session holds. [`names`], [`json`], [`error`], [`debug`]: what they are made of,
+//!   refused with, and looked at by.
 //! - [`backends`]: keepers, and what is said on their sockets.
 //! - [`paths`]: where the daemon lives, derived from the uid alone.
 //!
 //! `PROTOCOL.md`, beside this crate's manifest, is the same for readers of other languages.
 //!
-//! **Architecture Invariant:** this crate does no I/O beyond reading and writing frames on a stream that it is
-//! given, and looking at which of the candidate runtime directories exists.
+//! **Architecture Invariant:** this crate does no I/O beyond reading and writing frames on a stream
+//! that it is given, and looking at which of the candidate runtime directories exists.
 #![forbid(unsafe_code)]
 
 pub mod backends;
@@ -44,11 +45,14 @@ pub use error::{Error, MEMORY};
 pub use json::Json;
 pub use names::{BackendName, InputKey, RequestId, ServiceName, StateKey, StreamId, TaskId};
 pub use token::Token;
-pub use types::{ClaimRequest, Claimed, ClientName, Epoch, Label, Loss, Named, SessionId, Siblings};
+pub use types::{
+    ClaimRequest, Claimed, ClientName, Epoch, Label, Loss, Named, SessionId, Siblings,
+};
 
 /// The version of the protocol that this build speaks.
 ///
-/// It grows only when an old peer could misunderstand a new one. Fields and methods are added without it.
+/// It grows only when an old peer could misunderstand a new one. Fields and methods are added
+/// without it.
 pub const PROTOCOL_VERSION: u16 = 2;
 
 /// The oldest version that this build still serves.

@@ -1,4 +1,5 @@
-//! Names that callers choose: services, streams, state keys, requests. Each can hold only what is allowed.
+//! Names that callers choose: services, streams, state keys, requests. Each can hold only what is
+//! allowed.
 
 use std::fmt;
 use std::str::FromStr;
@@ -11,7 +12,8 @@ pub const SERVICE_NAME_MAX: usize = 128;
 pub const STREAM_ID_MAX: usize = 128;
 /// Bytes that a state key may have at most.
 pub const STATE_KEY_MAX: usize = 240;
-/// Bytes that the name of a backend may have at most: hosts' files give their servers names that people type.
+/// Bytes that the name of a backend may have at most: hosts' files give their servers names that
+/// people type.
 pub const BACKEND_NAME_MAX: usize = 128;
 /// Bytes that the id of a request may have at most: a UUID has 36.
 pub const REQUEST_ID_MAX: usize = 64;
@@ -79,8 +81,8 @@ macro_rules! name {
 }
 
 name! {
-    /// The name of a service: an owner of sessions that no host started, such as an HTTP server. Every process of
-    /// this user that says the name is the service.
+    /// The name of a service: an owner of sessions that no host started, such as an HTTP server.
+    /// Every process of this user that says the name is the service.
     ServiceName, "the name of a service", SERVICE_NAME_MAX, "visible ASCII (0x21 to 0x7E)",
     |letter| letter.is_ascii_graphic()
 }
@@ -94,7 +96,8 @@ name! {
     StateKey, "a state key", STATE_KEY_MAX, "text without control characters", |letter| !letter.is_control()
 }
 name! {
-    /// The caller's id of a request that may be repeated after its answer was lost: drawn at random, used once.
+    /// The caller's id of a request that may be repeated after its answer was lost: drawn at
+    /// random, used once.
     RequestId, "the id of a request", REQUEST_ID_MAX, "visible ASCII (0x21 to 0x7E)",
     |letter| letter.is_ascii_graphic()
 }
@@ -115,8 +118,8 @@ name! {
 }
 
 impl StreamId {
-    /// The stream that a client has opened by GET, and that takes what belongs to no request: every session has it.
-    /// The SDKs call it so.
+    /// The stream that a client has opened by GET, and that takes what belongs to no request: every
+    /// session has it. The SDKs call it so.
     pub const STANDALONE: &'static str = "_GET_stream";
 
     /// [`StreamId::STANDALONE`].
@@ -140,10 +143,19 @@ mod tests {
 
     #[test]
     fn names_hold_what_is_allowed() {
-        assert!("!~".parse::<ServiceName>().is_ok() && StreamId::STANDALONE.parse::<StreamId>().is_ok());
+        assert!(
+            "!~".parse::<ServiceName>().is_ok() && StreamId::STANDALONE.parse::<StreamId>().is_ok()
+        );
         assert!("größe des Fensters".parse::<StateKey>().is_ok());
         assert!("a b".parse::<StreamId>().is_err() && "a\n".parse::<StateKey>().is_err());
-        let error = "x".repeat(129).parse::<ServiceName>().expect_err("too long").to_string();
-        assert_eq!(error, "the name of a service is 1 to 128 bytes of visible ASCII (0x21 to 0x7E)");
+        let error = "x"
+            .repeat(129)
+            .parse::<ServiceName>()
+            .expect_err("too long")
+            .to_string();
+        assert_eq!(
+            error,
+            "the name of a service is 1 to 128 bytes of visible ASCII (0x21 to 0x7E)"
+        );
     }
 }

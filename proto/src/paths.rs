@@ -1,5 +1,5 @@
-//! Where the daemon lives. Hosts hand their servers almost no environment, so daemon and clients derive it from
-//! the uid alone, and arrive at the same place.
+//! Where the daemon lives. Hosts hand their servers almost no environment, so daemon and clients
+//! derive it from the uid alone, and arrive at the same place.
 
 use std::path::{Path, PathBuf};
 
@@ -17,11 +17,12 @@ pub const KEEPERS_NAME: &str = "keepers";
 /// The name of the directory of the sockets of shared servers in the runtime directory.
 pub const SHARED_NAME: &str = "shared";
 
-/// The name of the directory of notes about servers that are not kept, in the runtime directory. A note is called
-/// `PID-START`, by the front's process.
+/// The name of the directory of notes about servers that are not kept, in the runtime directory. A
+/// note is called `PID-START`, by the front's process.
 pub const UNKEPT: &str = "unkept";
 
-/// Bytes that a socket's path may have at most: `sun_path` has 104 on macOS and 108 on Linux, with a NUL.
+/// Bytes that a socket's path may have at most: `sun_path` has 104 on macOS and 108 on Linux, with
+/// a NUL.
 pub const SOCKET_PATH_MAX: usize = 103;
 
 /// A runtime directory that can't be used.
@@ -40,9 +41,10 @@ pub enum DirectoryError {
     NoHome,
 }
 
-/// The runtime directory: `MCP_SESSIOND_DIR`; else, on Linux, `/run/user/<uid>/mcp-sessiond` where that parent
-/// exists and belongs to the user; on macOS `~/Library/Application Support/mcp-sessiond`, with the home directory
-/// of the user database; else `/tmp/mcp-sessiond-<uid>`.
+/// The runtime directory: `MCP_SESSIOND_DIR`; else, on Linux, `/run/user/<uid>/mcp-sessiond` where
+/// that parent exists and belongs to the user; on macOS
+/// `~/Library/Application Support/mcp-sessiond`, with the home directory of the user database; else
+/// `/tmp/mcp-sessiond-<uid>`.
 ///
 /// # Errors
 /// [`DirectoryError`] when no such path can be used.
@@ -64,7 +66,10 @@ pub fn usable(path: PathBuf) -> Result<PathBuf, DirectoryError> {
         return Err(DirectoryError::Relative(path));
     }
     let longest = [socket(&path), keeper_socket(&path, KeeperName(0))];
-    if longest.iter().any(|socket| socket.as_os_str().len() > SOCKET_PATH_MAX) {
+    if longest
+        .iter()
+        .any(|socket| socket.as_os_str().len() > SOCKET_PATH_MAX)
+    {
         return Err(DirectoryError::TooLong(path));
     }
     Ok(path)
@@ -88,24 +93,29 @@ pub fn keeper_socket(directory: &Path, keeper: KeeperName) -> PathBuf {
     keepers(directory).join(keeper.to_string())
 }
 
-/// The directory of the sockets of shared servers in a runtime directory. Their names have as many letters as those of keepers.
+/// The directory of the sockets of shared servers in a runtime directory. Their names have as many
+/// letters as those of keepers.
 #[must_use]
 pub fn shared(directory: &Path) -> PathBuf {
     directory.join(SHARED_NAME)
 }
 
-/// The runtime directory without regard to `MCP_SESSIOND_DIR`: the one that a service manager's units serve.
+/// The runtime directory without regard to `MCP_SESSIOND_DIR`: the one that a service manager's
+/// units serve.
 ///
 /// # Errors
 /// [`DirectoryError::NoHome`].
 #[cfg(target_os = "macos")]
 pub fn derived() -> Result<PathBuf, DirectoryError> {
-    let user = nix::unistd::User::from_uid(nix::unistd::geteuid()).ok().flatten();
+    let user = nix::unistd::User::from_uid(nix::unistd::geteuid())
+        .ok()
+        .flatten();
     let home = user.ok_or(DirectoryError::NoHome)?.dir;
     Ok(home.join("Library/Application Support/mcp-sessiond"))
 }
 
-/// The runtime directory without regard to `MCP_SESSIOND_DIR`: the one that a service manager's units serve.
+/// The runtime directory without regard to `MCP_SESSIOND_DIR`: the one that a service manager's
+/// units serve.
 ///
 /// # Errors
 /// None here; macOS may have no home directory.
@@ -114,22 +124,37 @@ pub fn derived() -> Result<PathBuf, DirectoryError> {
     use std::os::unix::fs::MetadataExt;
     let uid = nix::unistd::geteuid().as_raw();
     let run = PathBuf::from(format!("/run/user/{uid}"));
-    let ours = std::fs::symlink_metadata(&run).is_ok_and(|found| found.is_dir() && found.uid() == uid);
-    Ok(if ours { run.join("mcp-sessiond") } else { PathBuf::from(format!("/tmp/mcp-sessiond-{uid}")) })
+    let ours =
+        std::fs::symlink_metadata(&run).is_ok_and(|found| found.is_dir() && found.uid() == uid);
+    Ok(if ours {
+        run.join("mcp-sessiond")
+    } else {
+        PathBuf::from(format!("/tmp/mcp-sessiond-{uid}"))
+    })
 }
 
-/// Where systemd looks for the units of a user: in the user's own folder first, then in those of the administrator and of packages.
+/// Where systemd looks for the units of a user: in the user's own folder first, then in those of
+/// the administrator and of packages.
 #[cfg(all(unix, not(target_os = "macos")))]
 #[must_use]
 pub fn unit_directories() -> Vec<PathBuf> {
-    let named = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    let named = |name: &str| {
+        std::env::var_os(name)
+            .map(PathBuf::from)
+            .filter(|path| path.is_absolute())
+    };
     let config = named("XDG_CONFIG_HOME").or_else(|| Some(named("HOME")?.join(".config")));
     let own = config.map(|config| config.join("systemd/user"));
-    let others = ["/etc/systemd/user", "/usr/local/lib/systemd/user", "/usr/lib/systemd/user"];
+    let others = [
+        "/etc/systemd/user",
+        "/usr/local/lib/systemd/user",
+        "/usr/lib/systemd/user",
+    ];
     own.into_iter().chain(others.map(PathBuf::from)).collect()
 }
 
-/// The file that systemd takes a user's unit from: the first that there is. None: there is none, or it is masked, by a link to `/dev/null`.
+/// The file that systemd takes a user's unit from: the first that there is. None: there is none, or
+/// it is masked, by a link to `/dev/null`.
 #[cfg(all(unix, not(target_os = "macos")))]
 #[must_use]
 pub fn unit(name: &str) -> Option<PathBuf> {
@@ -138,8 +163,12 @@ pub fn unit(name: &str) -> Option<PathBuf> {
 
 #[cfg(all(unix, not(target_os = "macos")))]
 fn first_unit(directories: Vec<PathBuf>, name: &str) -> Option<PathBuf> {
-    let mut paths = directories.into_iter().map(|directory| directory.join(name));
-    paths.find(|path| path.symlink_metadata().is_ok()).filter(|path| path.is_file())
+    let mut paths = directories
+        .into_iter()
+        .map(|directory| directory.join(name));
+    paths
+        .find(|path| path.symlink_metadata().is_ok())
+        .filter(|path| path.is_file())
 }
 
 #[cfg(test)]
@@ -149,8 +178,15 @@ mod tests {
     #[cfg(all(unix, not(target_os = "macos")))]
     #[test]
     fn the_first_unit_counts_even_if_it_is_masked() {
-        let places: Vec<_> = (0..3).map(|_| tempfile::tempdir().expect("a directory")).collect();
-        let found = || first_unit(places.iter().map(|place| place.path().to_owned()).collect(), "a.socket");
+        let places: Vec<_> = (0..3)
+            .map(|_| tempfile::tempdir().expect("a directory"))
+            .collect();
+        let found = || {
+            first_unit(
+                places.iter().map(|place| place.path().to_owned()).collect(),
+                "a.socket",
+            )
+        };
         let unit = |place: usize| places[place].path().join("a.socket");
         assert_eq!(found(), None);
         std::fs::write(unit(2), "").expect("written");
@@ -166,8 +202,14 @@ mod tests {
         let of = |length: usize| PathBuf::from(format!("/{}", "d".repeat(length - 1)));
         let longest = SOCKET_PATH_MAX - "/keepers/00c0ffee".len();
         assert_eq!(usable(of(longest)), Ok(of(longest)));
-        assert_eq!(usable(of(longest + 1)), Err(DirectoryError::TooLong(of(longest + 1))));
-        assert_eq!(usable("d".into()), Err(DirectoryError::Relative("d".into())));
+        assert_eq!(
+            usable(of(longest + 1)),
+            Err(DirectoryError::TooLong(of(longest + 1)))
+        );
+        assert_eq!(
+            usable("d".into()),
+            Err(DirectoryError::Relative("d".into()))
+        );
         let socket = keeper_socket(Path::new("/d"), KeeperName(0x00c0_ffee));
         assert_eq!(socket, Path::new("/d/keepers/00c0ffee"));
     }

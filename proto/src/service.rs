@@ -1,30 +1,37 @@
-//! The RPCs. In JSON-RPC the method has the name that it has here, and `params` is its one argument.
+//! The RPCs. In JSON-RPC the method has the name that it has here, and `params` is its one
+//! argument.
 
 use std::time::Duration;
 
 use serde::Serialize;
 
 use crate::backends::{
-    Backend, CountedRequest, EndingRequest, FrontRequest, KeepRequest, Kept, LeftRequest, ProcessRef,
-    StartedRequest, StopRequest,
+    Backend, CountedRequest, EndingRequest, FrontRequest, KeepRequest, Kept, LeftRequest,
+    ProcessRef, StartedRequest, StopRequest,
 };
 use crate::client::{CallError, Client};
 use crate::debug::{
-    About, ContentInfo, ContentPage, Ended, HostInfo, InspectRequest, Inspected, Page, SessionInfo, Setting,
-    Stats, SweepRequest, TokenInfo, WhoAmI,
+    About, ContentInfo, ContentPage, Ended, HostInfo, InspectRequest, Inspected, Page, SessionInfo,
+    Setting, Stats, SweepRequest, TokenInfo, WhoAmI,
 };
 use crate::error::Error;
-use crate::services::{FindRequest, SecretRequest, ServeRequest, Served, ServiceLease, ServiceSecret};
-use crate::sessions::{
-    CreateRequest, MintRequest, Minted, OpenHandleRequest, OwnSessions, ResetRequest, RotateRequest, Session,
-    SessionRef, UpdateRequest,
+use crate::services::{
+    FindRequest, SecretRequest, ServeRequest, Served, ServiceLease, ServiceSecret,
 };
-use crate::state::{ListStateRequest, ReadStateRequest, StateEntry, StateKeyInfo, WriteStateRequest};
+use crate::sessions::{
+    CreateRequest, MintRequest, Minted, OpenHandleRequest, OwnSessions, ResetRequest,
+    RotateRequest, Session, SessionRef, UpdateRequest,
+};
+use crate::state::{
+    ListStateRequest, ReadStateRequest, StateEntry, StateKeyInfo, WriteStateRequest,
+};
 use crate::streams::{
     AppendRequest, Appended, FindEventRequest, FoundEvent, ListStreamsRequest, OpenStreamRequest,
     PruneRequest, Pruned, ReplayRequest, Replayed, Stream, StreamRef, WaitRequest,
 };
-use crate::tasks::{CreateTaskRequest, ListTasksRequest, Task, TaskRef, UpdateTaskRequest, WaitTaskRequest};
+use crate::tasks::{
+    CreateTaskRequest, ListTasksRequest, Task, TaskRef, UpdateTaskRequest, WaitTaskRequest,
+};
 use crate::types::{ClaimRequest, Claimed, LeaseRef, StoreRequest, Stored};
 
 /// The type of an answer; `()` for a call that has none.
@@ -87,8 +94,8 @@ macro_rules! service {
 service! {
     /// Does nothing, and shows that the daemon answers.
     async fn ping();
-    /// Takes a session for the calling process, or for the ancestor that it names. Repeated by the same process
-    /// it returns the same lease, and the token as it is now.
+    /// Takes a session for the calling process, or for the ancestor that it names. Repeated by the
+    /// same process it returns the same lease, and the token as it is now.
     async fn claim(request: ClaimRequest) -> Result<Claimed, Error>;
     /// Puts a new token in place of the former one. Once answered, it survives the daemon.
     async fn store_token(request: StoreRequest) -> Result<Stored, Error>;
@@ -99,7 +106,8 @@ service! {
 
     /// Makes a session. A host's is leased to the calling process.
     async fn create_session(request: CreateRequest) -> Result<Session, Error>;
-    /// Takes a session up by its id. A host's is leased to the calling process, unless another live one holds it.
+    /// Takes a session up by its id. A host's is leased to the calling process, unless another live
+    /// one holds it.
     async fn open_session(request: SessionRef) -> Result<Session, Error>;
     /// A session as it is.
     async fn get_session(request: SessionRef) -> Result<Session, Error>;
@@ -109,12 +117,13 @@ service! {
     async fn update_session(request: UpdateRequest) -> Result<Session, Error>;
     /// Marks the session as in use.
     async fn touch_session(request: SessionRef) -> Result<(), Error>;
-    /// A client has attached: the grace period stops. The client counts until it is detached or this
-    /// connection ends.
+    /// A client has attached: the grace period stops. The client counts until it is detached or
+    /// this connection ends.
     async fn attach_session(request: SessionRef) -> Result<(), Error>;
     /// A client has detached. If it was the last, the grace period starts.
     async fn detach_session(request: SessionRef) -> Result<(), Error>;
-    /// Empties a session: state, streams and events go; id, owner, lease, token, binding and counters stay.
+    /// Empties a session: state, streams and events go; id, owner, lease, token, binding and
+    /// counters stay.
     async fn reset_session(request: ResetRequest) -> Result<Session, Error>;
     /// Ends a session. What is left says so, until it expires.
     async fn terminate_session(request: SessionRef) -> Result<(), Error>;
@@ -138,7 +147,8 @@ service! {
     async fn list_streams(request: ListStreamsRequest) -> Result<Vec<Stream>, Error>;
     /// Closes a stream: nothing is appended any more. What it has said can be replayed.
     async fn close_stream(request: StreamRef) -> Result<Stream, Error>;
-    /// The stream's reader is gone: all messages but answers go to the standalone stream from now on.
+    /// The stream's reader is gone: all messages but answers go to the standalone stream from now
+    /// on.
     async fn orphan_stream(request: StreamRef) -> Result<Stream, Error>;
     /// The stream's reader is back: everything goes to it again.
     async fn unorphan_stream(request: StreamRef) -> Result<Stream, Error>;
@@ -164,21 +174,24 @@ service! {
     /// The tasks in order of their ids, a page at a time.
     async fn list_tasks(request: ListTasksRequest) -> Result<Vec<Task>, Error>;
 
-    /// Leases a service's name to the calling process, until it exits or releases the lease. Repeated by the
-    /// same process it returns the same lease. While another process holds it: `service_taken`.
+    /// Leases a service's name to the calling process, until it exits or releases the lease.
+    /// Repeated by the same process it returns the same lease. While another process holds it:
+    /// `service_taken`.
     async fn lease_service(request: ServeRequest) -> Result<Served, Error>;
     /// Releases the lease on a service. Its sessions and their backends stay.
     async fn release_service(request: ServiceLease) -> Result<(), Error>;
     /// The secret of a service, which is made by the first call. It may be rotated.
     async fn service_secret(request: SecretRequest) -> Result<ServiceSecret, Error>;
-    /// The keeper that holds the session's backend. None: there is none. While one is being ended: `unavailable`.
+    /// The keeper that holds the session's backend. None: there is none. While one is being ended:
+    /// `unavailable`.
     async fn find_backend(request: FindRequest) -> Result<Option<Backend>, Error>;
-    /// Registers a keeper for a session; a former keeper has to end. Sent by the keeper, a descendant of the
-    /// holder of the lease on the session or its service.
+    /// Registers a keeper for a session; a former keeper has to end. Sent by the keeper, a
+    /// descendant of the holder of the lease on the session or its service.
     async fn keep_backend(request: KeepRequest) -> Result<Kept, Error>;
     /// A registered keeper has started its backend.
     async fn backend_started(request: StartedRequest) -> Result<(), Error>;
-    /// The process that holds the session under this epoch, which is the newest: the one that a keeper lets attach.
+    /// The process that holds the session under this epoch, which is the newest: the one that a
+    /// keeper lets attach.
     async fn check_front(request: FrontRequest) -> Result<ProcessRef, Error>;
     /// A registered keeper tells how its front has left.
     async fn front_left(request: LeftRequest) -> Result<(), Error>;
@@ -199,12 +212,13 @@ service! {
     async fn list_sessions(request: Page) -> Vec<SessionInfo>;
     /// The token files, in order of their sessions' ids, a page at a time.
     async fn list_tokens(request: Page) -> Vec<TokenInfo>;
-    /// What the storage holds of every owner's sessions, in order of owner and id, a page at a time.
+    /// What the storage holds of every owner's sessions, in order of owner and id, a page at a
+    /// time.
     async fn list_contents(request: ContentPage) -> Result<Vec<ContentInfo>, Error>;
     /// The sessions of an id, of all owners.
     async fn inspect_session(request: InspectRequest) -> Result<Vec<Inspected>, Error>;
-    /// Ends the sessions that the next sweep would end, or those that a service has not used for some time.
-    /// Returns them.
+    /// Ends the sessions that the next sweep would end, or those that a service has not used for
+    /// some time. Returns them.
     async fn sweep(request: SweepRequest) -> Result<Vec<Ended>, Error>;
     /// Counters and latencies.
     async fn stats() -> Stats;

@@ -1,6 +1,6 @@
-//! Leases on services: one process at a time holds the lease on a service's name. The service's sessions are
-//! those of [`sessions`](crate::sessions); their keepers check the epoch of this lease. Only for a daemon
-//! whose hello has [`SERVICES`](crate::hello::SERVICES).
+//! Leases on services: one process at a time holds the lease on a service's name. The service's
+//! sessions are those of [`sessions`](crate::sessions); their keepers check the epoch of this
+//! lease. Only for a daemon whose hello has [`SERVICES`](crate::hello::SERVICES).
 
 use std::fmt;
 
@@ -15,9 +15,13 @@ use crate::types::{Epoch, SessionId};
 pub struct ServeRequest {
     /// The service.
     pub service: ServiceName,
-    /// The deadline, in ms of the machine's `CLOCK_MONOTONIC`: the daemon grants no lease after it. In JSON:
-    /// decimal text.
-    #[serde(default, with = "crate::text::optional", skip_serializing_if = "Option::is_none")]
+    /// The deadline, in ms of the machine's `CLOCK_MONOTONIC`: the daemon grants no lease after it.
+    /// In JSON: decimal text.
+    #[serde(
+        default,
+        with = "crate::text::optional",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub until_ms: Option<u64>,
 }
 
@@ -55,7 +59,8 @@ pub struct FindRequest {
     pub backend: Option<BackendName>,
 }
 
-/// Asks for the secret of a service. Only for a daemon whose hello has [`SECRETS`](crate::hello::SECRETS).
+/// Asks for the secret of a service. Only for a daemon whose hello has
+/// [`SECRETS`](crate::hello::SECRETS).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SecretRequest {
@@ -74,11 +79,13 @@ pub struct SecretRequest {
 pub struct ServiceSecret {
     /// The key that counts for whatever is made from now on.
     pub current: SecretKey,
-    /// The keys that were rotated out and still count for what was made with them, the latest first.
+    /// The keys that were rotated out and still count for what was made with them, the latest
+    /// first.
     pub former: Vec<SecretKey>,
 }
 
-/// A key: 256 random bits as base64url (RFC 4648, section 5) without padding, 43 characters. It is never shown.
+/// A key: 256 random bits as base64url (RFC 4648, section 5) without padding, 43 characters. It is
+/// never shown.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct SecretKey(pub String);

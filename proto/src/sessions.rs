@@ -21,7 +21,8 @@ pub struct SessionRef {
     /// The service that owns it. Absent: the caller's host does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub service: Option<ServiceName>,
-    /// The epoch of the lease, which every change of a host's session must carry. A service's sessions have none.
+    /// The epoch of the lease, which every change of a host's session must carry. A service's
+    /// sessions have none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub epoch: Option<Epoch>,
     /// Who is asking, where the session is bound to somebody.
@@ -44,8 +45,8 @@ pub struct ResetRequest {
     /// As in [`SessionRef`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub caller: Option<Caller>,
-    /// An idempotency key: a repeated request with the same one empties nothing. Only for a daemon whose
-    /// hello has [`REQUESTS`](crate::hello::REQUESTS).
+    /// An idempotency key: a repeated request with the same one empties nothing. Only for a daemon
+    /// whose hello has [`REQUESTS`](crate::hello::REQUESTS).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub request: Option<RequestId>,
 }
@@ -54,15 +55,37 @@ impl ResetRequest {
     /// Of this session.
     #[must_use]
     pub fn new(of: SessionRef, request: Option<RequestId>) -> Self {
-        let SessionRef { session, service, epoch, caller } = of;
-        Self { session, service, epoch, caller, request }
+        let SessionRef {
+            session,
+            service,
+            epoch,
+            caller,
+        } = of;
+        Self {
+            session,
+            service,
+            epoch,
+            caller,
+            request,
+        }
     }
 
     /// The session.
     #[must_use]
     pub fn of(self) -> SessionRef {
-        let Self { session, service, epoch, caller, .. } = self;
-        SessionRef { session, service, epoch, caller }
+        let Self {
+            session,
+            service,
+            epoch,
+            caller,
+            ..
+        } = self;
+        SessionRef {
+            session,
+            service,
+            epoch,
+            caller,
+        }
     }
 }
 
@@ -70,7 +93,8 @@ impl ResetRequest {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case", try_from = "CallerFields")]
 pub enum Caller {
-    /// By a token's claims (RFC 9068, section 2.2): these stay the same when the token is refreshed.
+    /// By a token's claims (RFC 9068, section 2.2): these stay the same when the token is
+    /// refreshed.
     Identity {
         /// Who issued it.
         iss: String,
@@ -115,15 +139,20 @@ impl<'de> Deserialize<'de> for CredentialHash {
         impl de::Visitor<'_> for Visitor {
             type Value = CredentialHash;
             fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-                formatter.write_str("the hash of a credential: 32 bytes, in JSON 64 hexadecimal digits")
+                formatter
+                    .write_str("the hash of a credential: 32 bytes, in JSON 64 hexadecimal digits")
             }
             fn visit_bytes<E: de::Error>(self, bytes: &[u8]) -> Result<CredentialHash, E> {
-                bytes.try_into().map(CredentialHash).map_err(|_| E::invalid_length(bytes.len(), &self))
+                bytes
+                    .try_into()
+                    .map(CredentialHash)
+                    .map_err(|_| E::invalid_length(bytes.len(), &self))
             }
             fn visit_str<E: de::Error>(self, text: &str) -> Result<CredentialHash, E> {
                 let wrong = || E::invalid_length(text.len(), &self);
                 let digits = text.as_bytes();
-                let byte = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok();
+                let byte =
+                    |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok();
                 if digits.len() != 64 || !digits.iter().all(u8::is_ascii_hexdigit) {
                     return Err(wrong());
                 }
@@ -157,7 +186,8 @@ pub enum OnMismatch {
     Terminate,
 }
 
-/// The most bytes that a status may have as JSON: enough for dozens of failed parts, each with a sentence.
+/// The most bytes that a status may have as JSON: enough for dozens of failed parts, each with a
+/// sentence.
 pub const STATUS_MAX: usize = 16 * 1024;
 
 /// The most bytes that the metadata of a session may have: capabilities and names, many times over.
@@ -201,13 +231,23 @@ pub struct FailedPart {
 #[serde(default, deny_unknown_fields)]
 pub struct Lifetimes {
     /// After the last activity.
-    #[serde(with = "crate::text::optional", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        with = "crate::text::optional",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub idle_ms: Option<u64>,
     /// After it was made, whatever happens.
-    #[serde(with = "crate::text::optional", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        with = "crate::text::optional",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub absolute_ms: Option<u64>,
-    /// After its last client has gone (`detach_session`, or the end of the connection that attached it).
-    #[serde(with = "crate::text::optional", skip_serializing_if = "Option::is_none")]
+    /// After its last client has gone (`detach_session`, or the end of the connection that attached
+    /// it).
+    #[serde(
+        with = "crate::text::optional",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub grace_ms: Option<u64>,
 }
 
@@ -215,14 +255,15 @@ pub struct Lifetimes {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct CreateRequest {
-    /// Its id. Absent: the daemon makes one, and then a call whose answer was lost can't be repeated: have an id of
-    /// your own.
+    /// Its id. Absent: the daemon makes one, and then a call whose answer was lost can't be
+    /// repeated: have an id of your own.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub session: Option<SessionId>,
     /// The service that owns it. Absent: the caller's host does, and the caller gets the lease.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub service: Option<ServiceName>,
-    /// An idempotency key: a repeated request with the same one gets the first answer, not `already_exists`.
+    /// An idempotency key: a repeated request with the same one gets the first answer, not
+    /// `already_exists`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub request: Option<RequestId>,
     /// To whom it is bound.
@@ -285,7 +326,11 @@ pub struct Session {
     #[serde(with = "crate::text")]
     pub active_ms: u64,
     /// When it ends if nothing happens, in ms since the Unix epoch; absent: it does not by itself.
-    #[serde(default, with = "crate::text::optional", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        with = "crate::text::optional",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub expires_ms: Option<u64>,
     /// Clients that are attached through this daemon.
     pub attached: u32,
@@ -327,7 +372,11 @@ pub struct RotateRequest {
     /// The new one.
     pub hash: CredentialHash,
     /// How long the former one is still good, in ms. Absent: 60,000.
-    #[serde(default, with = "crate::text::optional", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        with = "crate::text::optional",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub grace_ms: Option<u64>,
 }
 
@@ -338,15 +387,19 @@ pub struct MintRequest {
     /// The session.
     pub of: SessionRef,
     /// How long the handle is good, in ms. Absent: as configured, which is also the longest.
-    #[serde(default, with = "crate::text::optional", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        with = "crate::text::optional",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub life_ms: Option<u64>,
 }
 
 /// Bytes that the text of a handle has.
 pub const HANDLE_LEN: usize = 43;
 
-/// What a server gives to a client of the sessionless era (MCP 2026-07-28) to come back with: 256 random bits as
-/// base64url (RFC 4648, section 5), which only a hash is kept of. It is never shown.
+/// What a server gives to a client of the sessionless era (MCP 2026-07-28) to come back with: 256
+/// random bits as base64url (RFC 4648, section 5), which only a hash is kept of. It is never shown.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Handle(pub String);
@@ -387,24 +440,45 @@ mod tests {
 
     #[test]
     fn the_hash_of_a_credential_is_binary_in_messagepack_and_hexadecimal_in_json() {
-        let caller = Caller::Credential { hash: CredentialHash([0xab; 32]) };
+        let caller = Caller::Credential {
+            hash: CredentialHash([0xab; 32]),
+        };
         let bytes = rmp_serde::to_vec_named(&caller).expect("msgpack");
         assert!(bytes.len() < 64, "32 bytes, not 64 digits");
-        assert_eq!(rmp_serde::from_slice::<Caller>(&bytes).expect("back"), caller);
+        assert_eq!(
+            rmp_serde::from_slice::<Caller>(&bytes).expect("back"),
+            caller
+        );
         let json = serde_json::to_value(&caller).expect("json");
         assert_eq!(json["hash"], "ab".repeat(32));
-        assert_eq!(serde_json::from_value::<Caller>(json).expect("back"), caller);
+        assert_eq!(
+            serde_json::from_value::<Caller>(json).expect("back"),
+            caller
+        );
         for wrong in ["ab".repeat(31), "xy".repeat(32), String::new()] {
             let wrong = serde_json::json!({"kind": "credential", "hash": wrong});
-            let error = serde_json::from_value::<Caller>(wrong).expect_err("no hash").to_string();
-            assert!(!error.contains("abab") && !error.contains("xyxy"), "{error}");
+            let error = serde_json::from_value::<Caller>(wrong)
+                .expect_err("no hash")
+                .to_string();
+            assert!(
+                !error.contains("abab") && !error.contains("xyxy"),
+                "{error}"
+            );
         }
         let rotate = RotateRequest {
-            of: SessionRef { session: SessionId::mint(), service: None, epoch: None, caller: Some(caller) },
+            of: SessionRef {
+                session: SessionId::mint(),
+                service: None,
+                epoch: None,
+                caller: Some(caller),
+            },
             hash: CredentialHash([1; 32]),
             grace_ms: None,
         };
         let bytes = rmp_serde::to_vec_named(&rotate).expect("msgpack");
-        assert_eq!(rmp_serde::from_slice::<RotateRequest>(&bytes).expect("back"), rotate);
+        assert_eq!(
+            rmp_serde::from_slice::<RotateRequest>(&bytes).expect("back"),
+            rotate
+        );
     }
 }

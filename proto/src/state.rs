@@ -11,7 +11,8 @@ use crate::sessions::SessionRef;
 /// Keys that one call may name: what DynamoDB writes in one batch, twice over.
 pub const STATE_KEYS_MAX: usize = 50;
 
-/// The version of a value: grows within a session with every write, and no two writes share one. 0: there is none.
+/// The version of a value: grows within a session with every write, and no two writes share one. 0:
+/// there is none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct StateVersion(#[serde(with = "crate::text")] pub u64);
 
@@ -47,8 +48,8 @@ pub struct WriteStateRequest {
     /// 1 to [`STATE_KEYS_MAX`] writes, of different keys.
     #[serde(deserialize_with = "crate::bounded::list::<_, _, STATE_KEYS_MAX>")]
     pub writes: Vec<StateWrite>,
-    /// An idempotency key: a repeated request with the same one gets the first answer, and writes nothing.
-    /// Only for a daemon whose hello has [`REQUESTS`](crate::hello::REQUESTS).
+    /// An idempotency key: a repeated request with the same one gets the first answer, and writes
+    /// nothing. Only for a daemon whose hello has [`REQUESTS`](crate::hello::REQUESTS).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub request: Option<RequestId>,
 }
@@ -65,9 +66,14 @@ pub struct StateWrite {
     /// Only if the key has this version; 0: only if it has no value. Absent: whatever it has.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expected: Option<StateVersion>,
-    /// The value expires after so many ms, at least 1: from then on the key has none. Absent: it stays. Only with a value, and only for
-    /// a daemon whose hello has [`EXPIRES`](crate::hello::EXPIRES).
-    #[serde(default, with = "crate::text::optional", skip_serializing_if = "Option::is_none")]
+    /// The value expires after so many ms, at least 1: from then on the key has none. Absent: it
+    /// stays. Only with a value, and only for a daemon whose hello has
+    /// [`EXPIRES`](crate::hello::EXPIRES).
+    #[serde(
+        default,
+        with = "crate::text::optional",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub expires_ms: Option<u64>,
 }
 
@@ -75,26 +81,43 @@ impl StateWrite {
     /// Writes this value, whatever the key has.
     #[must_use]
     pub fn new(key: StateKey, value: Json) -> Self {
-        Self { key, value: Some(value), expected: None, expires_ms: None }
+        Self {
+            key,
+            value: Some(value),
+            expected: None,
+            expires_ms: None,
+        }
     }
 
     /// Removes the value of a key.
     #[must_use]
     pub fn remove(key: StateKey) -> Self {
-        Self { key, value: None, expected: None, expires_ms: None }
+        Self {
+            key,
+            value: None,
+            expected: None,
+            expires_ms: None,
+        }
     }
 
     /// Only if the key has this version; 0: only if it has no value.
     #[must_use]
     pub fn expected(self, version: StateVersion) -> Self {
-        Self { expected: Some(version), ..self }
+        Self {
+            expected: Some(version),
+            ..self
+        }
     }
 
-    /// The value expires after this time: from then on the key has none. A daemon of before this was known keeps the value.
+    /// The value expires after this time: from then on the key has none. A daemon of before this
+    /// was known keeps the value.
     #[must_use]
     pub fn expires(self, after: Duration) -> Self {
         let after_ms = u64::try_from(after.as_millis()).unwrap_or(u64::MAX).max(1);
-        Self { expires_ms: Some(after_ms), ..self }
+        Self {
+            expires_ms: Some(after_ms),
+            ..self
+        }
     }
 }
 
@@ -119,6 +142,10 @@ pub struct StateKeyInfo {
     /// The bytes of its value.
     pub bytes: u32,
     /// When the value expires, in ms since the Unix epoch; absent: it stays.
-    #[serde(default, with = "crate::text::optional", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        with = "crate::text::optional",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub expires_ms: Option<u64>,
 }

@@ -6,12 +6,13 @@ use crate::json::Json;
 use crate::names::{RequestId, StreamId};
 use crate::sessions::SessionRef;
 
-/// Bytes that one message or state value may have at most, whatever the configuration says: as a string in JSON every
-/// byte of it may take two, and it still has to fit into a frame.
+/// Bytes that one message or state value may have at most, whatever the configuration says: as a
+/// string in JSON every byte of it may take two, and it still has to fit into a frame.
 pub const MESSAGE_MAX: usize = 2_000_000;
 /// Messages that one append may have.
 pub const APPEND_MAX: usize = 256;
-/// Bytes of messages that one append may have, so that it fits into a frame and into a transaction of any backend.
+/// Bytes of messages that one append may have, so that it fits into a frame and into a transaction
+/// of any backend.
 pub const APPEND_BYTES_MAX: usize = 3 * 1024 * 1024;
 /// Events that one answer has at most.
 pub const EVENTS_MAX: usize = 1_000;
@@ -24,8 +25,9 @@ pub const WAIT_MAX_MS: u32 = 25_000;
 /// Bytes that the text of an event id may have at most.
 pub const EVENT_ID_MAX: usize = 512;
 
-/// The id of an event, as it goes to a client as the `id` of an SSE event (MCP 2025-11-25): visible ASCII that names
-/// its stream, can't be guessed, and means nothing in another session. Nothing should be read from it.
+/// The id of an event, as it goes to a client as the `id` of an SSE event (MCP 2025-11-25): visible
+/// ASCII that names its stream, can't be guessed, and means nothing in another session. Nothing
+/// should be read from it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct EventId(pub String);
@@ -51,9 +53,10 @@ pub struct OpenStreamRequest {
     /// The id of the request that opened it, as JSON: a string or a number.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub opened_by: Option<Json>,
-    /// A message that the daemon appends, and with which it closes the stream, when the process that has sent this has exited and the
-    /// stream is still open. For a stream that is open already it takes the place of the former will. Only for a daemon whose hello
-    /// has [`WILLS`](crate::hello::WILLS).
+    /// A message that the daemon appends, and with which it closes the stream, when the process
+    /// that has sent this has exited and the stream is still open. For a stream that is open
+    /// already it takes the place of the former will. Only for a daemon whose hello has
+    /// [`WILLS`](crate::hello::WILLS).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub will: Option<Json>,
 }
@@ -102,15 +105,17 @@ pub struct AppendRequest {
     pub of: SessionRef,
     /// The stream, which is open. The standalone one always is.
     pub stream: StreamId,
-    /// An idempotency key: a repeated request with the same one gets the first answer, and appends nothing.
+    /// An idempotency key: a repeated request with the same one gets the first answer, and appends
+    /// nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub request: Option<RequestId>,
-    /// The messages, 1 to [`APPEND_MAX`] and [`APPEND_BYTES_MAX`] together. null: a priming event (MCP 2025-11-25: an
-    /// id and empty data), which has an id and is skipped in replay.
+    /// The messages, 1 to [`APPEND_MAX`] and [`APPEND_BYTES_MAX`] together. null: a priming event
+    /// (MCP 2025-11-25: an id and empty data), which has an id and is skipped in replay.
     #[serde(deserialize_with = "crate::bounded::list::<_, _, APPEND_MAX>")]
     pub messages: Vec<Option<Json>>,
-    /// Whether the stream is closed with these messages, in one step: its will is void. A repeated request closes a stream that is
-    /// open still. Only for a daemon whose hello has [`CLOSES`](crate::hello::CLOSES).
+    /// Whether the stream is closed with these messages, in one step: its will is void. A repeated
+    /// request closes a stream that is open still. Only for a daemon whose hello has
+    /// [`CLOSES`](crate::hello::CLOSES).
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub close: bool,
 }
@@ -167,7 +172,8 @@ pub struct WaitRequest {
     /// How many events at most: 1 to [`EVENTS_MAX`]. Absent: as many.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub most: Option<u32>,
-    /// How long to wait, in ms, where there is nothing yet: at most [`WAIT_MAX_MS`], which it is where absent.
+    /// How long to wait, in ms, where there is nothing yet: at most [`WAIT_MAX_MS`], which it is
+    /// where absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout_ms: Option<u32>,
 }
@@ -207,10 +213,18 @@ pub struct PruneRequest {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stream: Option<StreamId>,
     /// So many stay, the newest.
-    #[serde(default, with = "crate::text::optional", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        with = "crate::text::optional",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub keep: Option<u64>,
     /// Those stay that were appended within so many ms.
-    #[serde(default, with = "crate::text::optional", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        with = "crate::text::optional",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub older_than_ms: Option<u64>,
 }
 
@@ -236,7 +250,8 @@ pub struct Replayed {
     pub next: Vec<Cursor>,
     /// Whether there is more already.
     pub more: bool,
-    /// Of the streams of the cursors, those that are closed and said to their ends: there is nothing to come.
+    /// Of the streams of the cursors, those that are closed and said to their ends: there is
+    /// nothing to come.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub ended: Vec<StreamId>,
 }

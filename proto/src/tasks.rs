@@ -1,5 +1,5 @@
-//! Tasks: work that goes on after the request that began it was answered, after the Tasks extension of MCP 2026-07-28 (SEP-2663) and
-//! the experimental tasks of MCP 2025-11-25.
+//! Tasks: work that goes on after the request that began it was answered, after the Tasks extension
+//! of MCP 2026-07-28 (SEP-2663) and the experimental tasks of MCP 2025-11-25.
 
 use serde::{Deserialize, Serialize};
 
@@ -51,8 +51,8 @@ impl TaskStatus {
     }
 }
 
-/// A task to be created. The process that sends this is the task's writer: if it exits before the task has ended, the task has failed,
-/// with [`TASK_LOST`].
+/// A task to be created. The process that sends this is the task's writer: if it exits before the
+/// task has ended, the task has failed, with [`TASK_LOST`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CreateTaskRequest {
@@ -61,9 +61,13 @@ pub struct CreateTaskRequest {
     /// An idempotency key: a repeated request with the same one gets the same task.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub request: Option<RequestId>,
-    /// How long after its creation the task is kept, in ms, whatever has become of it. At most, and where absent, as long as
-    /// the setting `sessions.task_life_ms` says.
-    #[serde(default, with = "crate::text::optional", skip_serializing_if = "Option::is_none")]
+    /// How long after its creation the task is kept, in ms, whatever has become of it. At most, and
+    /// where absent, as long as the setting `sessions.task_life_ms` says.
+    #[serde(
+        default,
+        with = "crate::text::optional",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub ttl_ms: Option<u64>,
     /// How often clients should ask for it, in ms. The daemon keeps it for them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -95,18 +99,22 @@ pub struct UpdateTaskRequest {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
     /// How long after its creation the task is kept, in ms.
-    #[serde(default, with = "crate::text::optional", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        with = "crate::text::optional",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub ttl_ms: Option<u64>,
     /// How often clients should ask for it, in ms.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub poll_ms: Option<u32>,
-    /// Requests for the client, each by a key that the task has never used (SEP-2663, Task Update Requests). Repeating a request with its
-    /// key has no further effect.
+    /// Requests for the client, each by a key that the task has never used (SEP-2663, Task Update
+    /// Requests). Repeating a request with its key has no further effect.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[serde(deserialize_with = "crate::bounded::list::<_, _, TASK_INPUTS_MAX>")]
     pub ask: Vec<TaskAsk>,
-    /// The client's answers, by the keys of their requests. The daemon ignores those to what was not asked, or is answered already
-    /// (SEP-2663, Task Update Requests).
+    /// The client's answers, by the keys of their requests. The daemon ignores those to what was
+    /// not asked, or is answered already (SEP-2663, Task Update Requests).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[serde(deserialize_with = "crate::bounded::list::<_, _, TASK_INPUTS_MAX>")]
     pub answer: Vec<TaskAnswer>,
@@ -158,10 +166,12 @@ pub struct WaitTaskRequest {
     pub of: SessionRef,
     /// The task.
     pub task: TaskId,
-    /// The version that the caller knows. A task that has another one, or has ended, is answered at once.
+    /// The version that the caller knows. A task that has another one, or has ended, is answered at
+    /// once.
     #[serde(with = "crate::text")]
     pub version: u64,
-    /// How long to wait at most, in ms; [`WAIT_MAX_MS`](crate::streams::WAIT_MAX_MS) where it is absent or more.
+    /// How long to wait at most, in ms; [`WAIT_MAX_MS`](crate::streams::WAIT_MAX_MS) where it is
+    /// absent or more.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout_ms: Option<u32>,
 }

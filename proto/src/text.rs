@@ -7,7 +7,11 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 /// # Errors
 /// Those of the serialiser.
 pub fn serialize<S: Serializer>(value: &u64, serializer: S) -> Result<S::Ok, S::Error> {
-    if serializer.is_human_readable() { serializer.collect_str(value) } else { value.serialize(serializer) }
+    if serializer.is_human_readable() {
+        serializer.collect_str(value)
+    } else {
+        value.serialize(serializer)
+    }
 }
 
 /// Deserialises what [`serialize`] wrote. In JSON a plain number is taken as well.
@@ -25,7 +29,9 @@ pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D:
             Ok(value)
         }
         fn visit_str<E: de::Error>(self, value: &str) -> Result<u64, E> {
-            value.parse().map_err(|_| E::invalid_value(de::Unexpected::Str(value), &self))
+            value
+                .parse()
+                .map_err(|_| E::invalid_value(de::Unexpected::Str(value), &self))
         }
     }
     if deserializer.is_human_readable() {
@@ -55,7 +61,9 @@ pub mod optional {
     ///
     /// # Errors
     /// As [`super::deserialize`].
-    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
+    pub fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<Option<u64>, D::Error> {
         Ok(Option::<Text>::deserialize(deserializer)?.map(|Text(value)| value))
     }
 }

@@ -6,12 +6,14 @@ use base64::{Engine as _, engine::general_purpose::STANDARD as BASE64};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use zeroize::Zeroizing;
 
-/// Bytes that a token may have at most: what a broker's cookie or signed token needs, many times over.
+/// Bytes that a token may have at most: what a broker's cookie or signed token needs, many times
+/// over.
 pub const TOKEN_MAX: usize = 65_536;
 
 /// A resume token, 1 to [`TOKEN_MAX`] bytes. It is never shown, and wiped from memory when dropped.
 ///
-/// On the wire it is `bin` in MessagePack and standard base64 (RFC 4648, section 4, padded) in JSON.
+/// On the wire it is `bin` in MessagePack and standard base64 (RFC 4648, section 4, padded) in
+/// JSON.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Token(Zeroizing<Vec<u8>>);
 
@@ -68,7 +70,9 @@ impl<'de> Deserialize<'de> for Token {
         // The message never quotes what was sent: it might be a token.
         let bytes = if deserializer.is_human_readable() {
             let text = Zeroizing::new(String::deserialize(deserializer)?);
-            BASE64.decode(&*text).map_err(|_| de::Error::custom("a token is standard base64, padded"))?
+            BASE64
+                .decode(&*text)
+                .map_err(|_| de::Error::custom("a token is standard base64, padded"))?
         } else {
             serde_bytes::ByteBuf::deserialize(deserializer)?.into_vec()
         };
@@ -83,7 +87,10 @@ mod tests {
     #[test]
     fn a_token_has_1_to_65536_bytes() {
         assert_eq!(Token::new([]), Err(TokenError::Empty));
-        assert_eq!(Token::new(vec![0; TOKEN_MAX + 1]), Err(TokenError::TooLarge(TOKEN_MAX + 1)));
+        assert_eq!(
+            Token::new(vec![0; TOKEN_MAX + 1]),
+            Err(TokenError::TooLarge(TOKEN_MAX + 1))
+        );
         assert!(Token::new([0]).is_ok() && Token::new(vec![0; TOKEN_MAX]).is_ok());
     }
 
@@ -91,7 +98,9 @@ mod tests {
     fn a_token_is_never_shown() {
         let token = Token::new(*b"hunter2").expect("7 bytes");
         assert_eq!(format!("{token:?}"), "Token(7 bytes)");
-        let refused = serde_json::from_str::<Token>("\"hunter2!\"").expect_err("not base64").to_string();
+        let refused = serde_json::from_str::<Token>("\"hunter2!\"")
+            .expect_err("not base64")
+            .to_string();
         assert!(!refused.contains("hunter2"), "{refused}");
     }
 }

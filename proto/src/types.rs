@@ -14,8 +14,8 @@ pub const SESSION_ID_MAX: usize = 128;
 /// Bytes that a label may have at most: it is typed by people, into a configuration file.
 pub const LABEL_MAX: usize = 128;
 
-/// The id of a session: visible ASCII (0x21 to 0x7E, as MCP 2025-11-25 has it for `Mcp-Session-Id`), 1 to 128
-/// bytes. Those that the daemon makes are UUIDs of version 7.
+/// The id of a session: visible ASCII (0x21 to 0x7E, as MCP 2025-11-25 has it for
+/// `Mcp-Session-Id`), 1 to 128 bytes. Those that the daemon makes are UUIDs of version 7.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct SessionId(Box<str>);
@@ -70,7 +70,8 @@ impl From<SessionId> for String {
     }
 }
 
-/// The number of a lease. It only grows within a session, and every mutation carries it. In JSON: decimal text.
+/// The number of a lease. It only grows within a session, and every mutation carries it. In JSON:
+/// decimal text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Epoch(#[serde(with = "crate::text")] pub u64);
 
@@ -80,8 +81,8 @@ impl fmt::Display for Epoch {
     }
 }
 
-/// A name that the configuration gives an instance, in place of its directory and environment: printable, 1 to
-/// 128 bytes, without blanks at its ends.
+/// A name that the configuration gives an instance, in place of its directory and environment:
+/// printable, 1 to 128 bytes, without blanks at its ends.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Label(Box<str>);
@@ -127,8 +128,8 @@ impl From<Label> for String {
 /// Bytes that the name of a client may have at most: it is a program's own name for itself.
 pub const CLIENT_NAME_MAX: usize = 256;
 
-/// What a host calls itself: `clientInfo.name` of its first message (MCP, `initialize`; from 2026-07-28 on in `_meta`). Any
-/// text of up to 256 bytes.
+/// What a host calls itself: `clientInfo.name` of its first message (MCP, `initialize`; from
+/// 2026-07-28 on in `_meta`). Any text of up to 256 bytes.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct ClientName(Box<str>);
@@ -159,7 +160,11 @@ pub struct ClientNameError;
 impl FromStr for ClientName {
     type Err = ClientNameError;
     fn from_str(text: &str) -> Result<Self, ClientNameError> {
-        if text.len() <= CLIENT_NAME_MAX { Ok(Self(text.into())) } else { Err(ClientNameError) }
+        if text.len() <= CLIENT_NAME_MAX {
+            Ok(Self(text.into()))
+        } else {
+            Err(ClientNameError)
+        }
     }
 }
 
@@ -180,14 +185,17 @@ impl From<ClientName> for String {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Siblings {
-    /// The only session that nobody holds, if no other server of the key lives; else a session of its own.
+    /// The only session that nobody holds, if no other server of the key lives; else a session of
+    /// its own.
     #[default]
     Fresh,
-    /// The only session that nobody holds, also while others live: for hosts that close a server before they start the next.
+    /// The only session that nobody holds, also while others live: for hosts that close a server
+    /// before they start the next.
     Successor,
     /// The session opened first that nobody holds: for hosts whose sessions are interchangeable.
     Oldest,
-    /// A session of its own, always. It ends with its server: for programs that serve several clients from one process.
+    /// A session of its own, always. It ends with its server: for programs that serve several
+    /// clients from one process.
     Never,
 }
 
@@ -215,7 +223,10 @@ pub struct SiblingsError;
 impl FromStr for Siblings {
     type Err = SiblingsError;
     fn from_str(text: &str) -> Result<Self, SiblingsError> {
-        Self::ALL.into_iter().find(|siblings| siblings.as_str() == text).ok_or(SiblingsError)
+        Self::ALL
+            .into_iter()
+            .find(|siblings| siblings.as_str() == text)
+            .ok_or(SiblingsError)
     }
 }
 
@@ -225,9 +236,11 @@ impl FromStr for Siblings {
 pub struct Named {
     /// The name.
     pub name: Label,
-    /// A digest of the command and its arguments, as hexadecimal text of 1 to 128 digits. Another one under the same name is refused.
+    /// A digest of the command and its arguments, as hexadecimal text of 1 to 128 digits. Another
+    /// one under the same name is refused.
     pub command: String,
-    /// Takes the session from whoever holds it; where it is another command's, ends that and begins afresh.
+    /// Takes the session from whoever holds it; where it is another command's, ends that and begins
+    /// afresh.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub take: bool,
 }
@@ -236,8 +249,8 @@ pub struct Named {
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct ClaimRequest {
-    /// The pid of the instance, where that is an ancestor of the sender (a command that speaks for its caller).
-    /// Absent: the sender itself. The daemon verifies it.
+    /// The pid of the instance, where that is an ancestor of the sender (a command that speaks for
+    /// its caller). Absent: the sender itself. The daemon verifies it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub instance: Option<u32>,
     /// Takes the place of directory and environment in the key.
@@ -246,29 +259,35 @@ pub struct ClaimRequest {
     /// Overrides the configured `siblings` for this claim.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub siblings: Option<Siblings>,
-    /// The name of the instance's entry in its host's file. A session that was claimed with the same one, for another program or
-    /// other arguments, is what the entry was before it was edited: it ends.
+    /// The name of the instance's entry in its host's file. A session that was claimed with the
+    /// same one, for another program or other arguments, is what the entry was before it was
+    /// edited: it ends.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub entry: Option<Label>,
     /// What the host calls itself. It narrows the key.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub client: Option<ClientName>,
-    /// Claims a session of the user's, by its name: no host has to be verified, and none of the key counts.
+    /// Claims a session of the user's, by its name: no host has to be verified, and none of the key
+    /// counts.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub named: Option<Named>,
-    /// What people know the server by, where that is not the name of its executable (`npx @playwright/mcp`): printable, 1 to 255
-    /// bytes.
+    /// What people know the server by, where that is not the name of its executable
+    /// (`npx @playwright/mcp`): printable, 1 to 255 bytes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub program: Option<String>,
-    /// When nobody waits for the answer any more: in ms of the machine's `CLOCK_MONOTONIC`. Nothing is granted after it. In JSON:
-    /// decimal text.
-    #[serde(with = "crate::text::optional", skip_serializing_if = "Option::is_none")]
+    /// When nobody waits for the answer any more: in ms of the machine's `CLOCK_MONOTONIC`. Nothing
+    /// is granted after it. In JSON: decimal text.
+    #[serde(
+        with = "crate::text::optional",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub until_ms: Option<u64>,
-    /// How long to wait, in ms, for another holder to be gone. It can only shorten the configured `claim_wait_ms`.
+    /// How long to wait, in ms, for another holder to be gone. It can only shorten the configured
+    /// `claim_wait_ms`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub wait_ms: Option<u32>,
-    /// Ends the session that would be resumed or kept, and opens a new one in its place (stdio's `initialize` begins
-    /// anew). False where absent.
+    /// Ends the session that would be resumed or kept, and opens a new one in its place (stdio's
+    /// `initialize` begins anew). False where absent.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub fresh: bool,
 }
@@ -282,8 +301,8 @@ pub struct Claimed {
     pub epoch: Epoch,
     /// How it came to this session.
     pub outcome: Outcome,
-    /// What was lost before this claim, where something was: a session that it would have got, or the backend of the one that
-    /// it got. It is told once.
+    /// What was lost before this claim, where something was: a session that it would have got, or
+    /// the backend of the one that it got. It is told once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub because: Option<Loss>,
     /// What became of the token.
@@ -305,7 +324,8 @@ pub enum Outcome {
     FreshFirst,
     /// A new session: another live process with this key stayed.
     FreshHeld,
-    /// A new session: several with this key were free, and can't be told apart; or two instances waited for one.
+    /// A new session: several with this key were free, and can't be told apart; or two instances
+    /// waited for one.
     FreshPlural,
     /// A new session, which ends with its holder: nothing is resumed by key for this host.
     FreshNever,
@@ -325,11 +345,13 @@ impl Outcome {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Loss {
-    /// Another server of the same key lives, so that it can't be told whose session the free one is.
+    /// Another server of the same key lives, so that it can't be told whose session the free one
+    /// is.
     Sibling,
     /// Several sessions of the same key were free, and can't be told apart.
     Several,
-    /// The host was seen with three servers of one key at once: nothing is resumed by key for it until it exits.
+    /// The host was seen with three servers of one key at once: nothing is resumed by key for it
+    /// until it exits.
     Crowd,
     /// The backend exited, while nobody was attached.
     Exited,
@@ -380,12 +402,16 @@ impl Loss {
                  exits; give each entry its own `--instance NAME`"
             }
             Self::Exited => "the former server exited while no host was connected",
-            Self::Killed => "the process that kept the former server was killed while no host was connected",
+            Self::Killed => {
+                "the process that kept the former server was killed while no host was connected"
+            }
             Self::Lingered => {
                 "no host came back for the former server in time (`backends.linger_ms`, `backends.closed_linger_ms`)"
             }
             Self::Stopped => "the former server was stopped",
-            Self::Conversation => "the former server belonged to a conversation that the host has left",
+            Self::Conversation => {
+                "the former server belonged to a conversation that the host has left"
+            }
             Self::Edited => "the server's entry in the host's configuration was edited",
             Self::Quota => {
                 "the host has as many sessions as it may (`sessions_per_owner`), and this one was free the longest"
@@ -421,8 +447,8 @@ pub struct StoreRequest {
 /// A stored token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Stored {
-    /// Whether this is the first store after a load under this lease, without a reject in between: the broker
-    /// accepted the token that it was offered.
+    /// Whether this is the first store after a load under this lease, without a reject in between:
+    /// the broker accepted the token that it was offered.
     pub resumed: bool,
 }
 

@@ -1,5 +1,6 @@
-//! A server is told from the one that came before it: the host gets the ids of its requests, and their progress tokens, as
-//! `"PREFIX/ID"`. What the host says of a request of another server goes nowhere.
+//! A server is told from the one that came before it: the host gets the ids of its requests, and
+//! their progress tokens, as `"PREFIX/ID"`. What the host says of a request of another server goes
+//! nowhere.
 
 use std::cell::OnceCell;
 
@@ -38,17 +39,21 @@ impl Apart {
 /// An id or a progress token, with a prefix that tells whose it is.
 #[must_use]
 pub fn prefixed(prefix: &str, id: &str) -> Id {
-    serde_json::Value::String(format!("{prefix}/{id}")).to_string().into()
+    serde_json::Value::String(format!("{prefix}/{id}"))
+        .to_string()
+        .into()
 }
 
 /// What [`prefixed`] has made an id of.
 #[must_use]
 pub fn parts(id: &str) -> Option<(String, Id)> {
     let text: String = serde_json::from_str(id).ok()?;
-    text.split_once('/').map(|(prefix, own)| (prefix.to_owned(), own.into()))
+    text.split_once('/')
+        .map(|(prefix, own)| (prefix.to_owned(), own.into()))
 }
 
-/// The server's own id, or token, of a request that this server has made. None: another server has made it.
+/// The server's own id, or token, of a request that this server has made. None: another server has
+/// made it.
 #[must_use]
 pub fn asked_by(prefix: &str, id: &str) -> Option<Id> {
     parts(id).and_then(|(by, own)| (by == prefix).then_some(own))
@@ -58,7 +63,9 @@ pub fn asked_by(prefix: &str, id: &str) -> Option<Id> {
 pub fn tag(message: &Message<'_>, prefix: &str, edits: &mut Edits) {
     let chosen = match &message.kind {
         Kind::Request { id, .. } => [Some(*id), message.asked_progress()],
-        Kind::Notification { method } if method == "notifications/cancelled" => [message.cancelled(), None],
+        Kind::Notification { method } if method == "notifications/cancelled" => {
+            [message.cancelled(), None]
+        }
         Kind::Notification { .. } | Kind::Answer { .. } => [None, None],
     };
     for id in chosen.into_iter().flatten() {
@@ -66,7 +73,8 @@ pub fn tag(message: &Message<'_>, prefix: &str, edits: &mut Edits) {
     }
 }
 
-/// A line of a server whose requests are to be told from those of another one: a message, or a batch.
+/// A line of a server whose requests are to be told from those of another one: a message, or a
+/// batch.
 #[must_use]
 pub fn tagged(line: &Bytes, prefix: &str) -> Bytes {
     let spliced = |message: &Message<'_>| {
@@ -80,7 +88,9 @@ pub fn tagged(line: &Bytes, prefix: &str) -> Bytes {
         Line::Batch(parts) => {
             let (mut tagged, mut from) = (Vec::with_capacity(line.len()), 0);
             for (span, part) in parts {
-                let Part::Message(message) = part else { continue };
+                let Part::Message(message) = part else {
+                    continue;
+                };
                 tagged.extend_from_slice(&line[from..span.start]);
                 tagged.extend_from_slice(&spliced(&message));
                 from = span.end;
@@ -96,7 +106,9 @@ pub fn tagged(line: &Bytes, prefix: &str) -> Bytes {
 #[must_use]
 pub fn answering(line: &Bytes, own: &str) -> Bytes {
     let copy = OnceCell::new();
-    let Some(message) = Line::of(line, &copy).message() else { return line.clone() };
+    let Some(message) = Line::of(line, &copy).message() else {
+        return line.clone();
+    };
     let id = match &message.kind {
         Kind::Answer { id, .. } => Some(*id),
         Kind::Request { .. } | Kind::Notification { .. } => message.progress(),
@@ -108,8 +120,9 @@ pub fn answering(line: &Bytes, own: &str) -> Bytes {
     edits.spliced(&message).into()
 }
 
-/// A line for a server whose own ids were [`tagged`] with this prefix: a message, or a batch. What is about requests of another server is
-/// left out, and in the place of an answer that can't be read there is an error. None: nothing is left.
+/// A line for a server whose own ids were [`tagged`] with this prefix: a message, or a batch. What
+/// is about requests of another server is left out, and in the place of an answer that can't be
+/// read there is an error. None: nothing is left.
 #[must_use]
 pub fn from_asked(line: &Bytes, prefix: &str) -> Option<Bytes> {
     let copy = OnceCell::new();
@@ -119,7 +132,10 @@ pub fn from_asked(line: &Bytes, prefix: &str) -> Option<Bytes> {
         Line::Batch(parts) => {
             let sent = parts.iter().map(|(span, _)| line.slice(span.clone()));
             let sent: Vec<Bytes> = sent.collect();
-            let own = sent.iter().zip(&parts).map(|(sent, (_, part))| part_from_asked(sent, part, prefix));
+            let own = sent
+                .iter()
+                .zip(&parts)
+                .map(|(sent, (_, part))| part_from_asked(sent, part, prefix));
             let own: Vec<Bytes> = own.flatten().collect();
             if own == sent {
                 return Some(line.clone());
@@ -147,7 +163,8 @@ fn part_from_asked(sent: &Bytes, part: &Part<'_>, prefix: &str) -> Option<Bytes>
     }
 }
 
-/// The id of the request of the server that a message of a client answers, or the token of the one that it tells progress of.
+/// The id of the request of the server that a message of a client answers, or the token of the one
+/// that it tells progress of.
 fn asked_of<'a>(message: &Message<'a>) -> Option<&'a str> {
     match &message.kind {
         Kind::Answer { id, .. } => Some(*id),
@@ -185,18 +202,33 @@ mod tests {
             r#"{"jsonrpc":"2.0","id":0,"method":"ping"}"#,
         );
         let given = r#"{"jsonrpc":"2.0","id":7,"result":{}}"#;
-        let batch = |parts: &[&str]| -> &'static str { format!("[ {} ]", parts.join(" , ")).leak() };
+        let batch =
+            |parts: &[&str]| -> &'static str { format!("[ {} ]", parts.join(" , ")).leak() };
         assert_eq!(own(batch(&[theirs, theirs])), None);
         let both = own(batch(&[theirs, ours, call])).expect("two of them");
         assert_eq!(both, format!("[{given},{call}]"));
         // What is about no request of a server stays as it is.
-        for whole in [batch(&[call, call]), call, "", "[]", "{\"id\":4}", "nonsense"] {
+        for whole in [
+            batch(&[call, call]),
+            call,
+            "",
+            "[]",
+            "{\"id\":4}",
+            "nonsense",
+        ] {
             assert_eq!(own(whole).as_deref(), Some(whole.as_bytes()), "{whole}");
         }
         // Nobody can read these: whoever waits is told, and nobody else.
-        assert_eq!(own(r#"{"jsonrpc":"2.0","id":0,"result":{},"result":{}}"#), None);
-        let told = own(r#"{"jsonrpc":"2.0","id":"x/7","result":{},"result":{}}"#).expect("an error");
+        assert_eq!(
+            own(r#"{"jsonrpc":"2.0","id":0,"result":{},"result":{}}"#),
+            None
+        );
+        let told =
+            own(r#"{"jsonrpc":"2.0","id":"x/7","result":{},"result":{}}"#).expect("an error");
         let told: serde_json::Value = serde_json::from_slice(&told).expect("JSON");
-        assert_eq!((&told["id"], told["error"]["code"].as_i64()), (&7.into(), Some(-32000)));
+        assert_eq!(
+            (&told["id"], told["error"]["code"].as_i64()),
+            (&7.into(), Some(-32000))
+        );
     }
 }

@@ -1,5 +1,5 @@
-//! A front of one server that runs elsewhere: there is no keeper, since there is no process to be kept. What the next front needs of the
-//! connection is in the session's state.
+//! A front of one server that runs elsewhere: there is no keeper, since there is no process to be
+//! kept. What the next front needs of the connection is in the session's state.
 
 mod shelf;
 
@@ -65,8 +65,8 @@ impl std::fmt::Debug for Connecting {
     }
 }
 
-/// Speaks MCP to the host, on standard input and output, until the host closes its end or is gone. People know the server as `shown`, which
-/// has no secrets.
+/// Speaks MCP to the host, on standard input and output, until the host closes its end or is gone.
+/// People know the server as `shown`, which has no secrets.
 #[must_use]
 pub fn run(
     options: &Options,
@@ -76,10 +76,13 @@ pub fn run(
     waits: Waits,
 ) -> ExitCode {
     let mask = GivenMask::block(&ENDING);
-    let spoken = tokio::runtime::Builder::new_current_thread().enable_all().build().and_then(|runtime| {
-        runtime.spawn(give_back_once_started());
-        speak(&runtime, options, claim, shown, connecting, waits, mask)
-    });
+    let spoken = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .and_then(|runtime| {
+            runtime.spawn(give_back_once_started());
+            speak(&runtime, options, claim, shown, connecting, waits, mask)
+        });
     match spoken {
         Ok(code) => code,
         Err(error) => {
@@ -105,17 +108,35 @@ fn speak(
         First::Said(client) => claim.client = client,
     }
     claim.program = Some(shown.to_owned());
-    let program = Program { name: shown.into(), arguments: Vec::new(), title: None };
-    let claimed = Door::new(options.clone(), claim, program, mask, waits.keeper)
-        .and_then(|mut door| door.claim(Instant::now() + waits.keeper).map(|claimed| (door, claimed)));
+    let program = Program {
+        name: shown.into(),
+        arguments: Vec::new(),
+        title: None,
+    };
+    let claimed =
+        Door::new(options.clone(), claim, program, mask, waits.keeper).and_then(|mut door| {
+            door.claim(Instant::now() + waits.keeper)
+                .map(|claimed| (door, claimed))
+        });
     let voice = Voice::new()?;
     let (lease, releaser) = match claimed {
-        Ok((door, Claimed { session, epoch, because, outcome, .. })) => {
+        Ok((
+            door,
+            Claimed {
+                session,
+                epoch,
+                because,
+                outcome,
+                ..
+            },
+        )) => {
             tell_of_claim(&voice, because, outcome);
             (Some(LeaseRef { session, epoch }), Some(door.releaser()))
         }
         Err(why) => {
-            say(&format_args!("{why}; the session with {shown} will not survive a reconnect"));
+            say(&format_args!(
+                "{why}; the session with {shown} will not survive a reconnect"
+            ));
             note(shown.to_owned(), &why);
             (None, None)
         }
@@ -129,7 +150,9 @@ fn speak(
     let (out, spoken) = mpsc::channel(WAITING);
     let (heard, from_host) = mpsc::channel(WAITING);
     let too_large = out.clone();
-    std::thread::Builder::new().name("to-host".into()).spawn(move || write(output, spoken))?;
+    std::thread::Builder::new()
+        .name("to-host".into())
+        .spawn(move || write(output, spoken))?;
     std::thread::Builder::new()
         .name("from-host".into())
         .spawn(move || read(input, lines, &heard, &too_large))?;
@@ -142,7 +165,13 @@ fn speak(
                 return Ok(ExitCode::from(FAILED));
             }
         };
-        let carrying = Carrying { pipe, out, from_host, leave, open: Open::default() };
+        let carrying = Carrying {
+            pipe,
+            out,
+            from_host,
+            leave,
+            open: Open::default(),
+        };
         let gone = tokio::task::spawn_blocking(move || wait_until_unread(&until_unread));
         tokio::select! {
             () = carrying.run(releaser) => {}
@@ -176,7 +205,11 @@ impl Carrying {
         }
         self.leave.send_replace(true);
         if let Some(releaser) = releaser {
-            drop(std::thread::Builder::new().name("release".into()).spawn(move || releaser.release()));
+            drop(
+                std::thread::Builder::new()
+                    .name("release".into())
+                    .spawn(move || releaser.release()),
+            );
         }
         while !self.open.is_settled() {
             match self.pipe.from.recv().await {
@@ -187,7 +220,8 @@ impl Carrying {
         written(&self.out).await;
     }
 
-    /// Passes on what the host says. What can't be read goes no further, and whoever waits for it is told.
+    /// Passes on what the host says. What can't be read goes no further, and whoever waits for it
+    /// is told.
     async fn pass(&mut self, line: Bytes) {
         for answer in unreadable(&line) {
             self.say(Said::once(answer)).await;
@@ -196,7 +230,10 @@ impl Carrying {
         if let Err(mpsc::error::SendError(line)) = self.pipe.to.send(line).await {
             // It is gone for good, and has said so. A host that reconnects gets another session.
             let answers = refusals(&line, GONE);
-            for answer in answers.split(|byte| *byte == b'\n').filter(|answer| !answer.is_empty()) {
+            for answer in answers
+                .split(|byte| *byte == b'\n')
+                .filter(|answer| !answer.is_empty())
+            {
                 self.say(Said::once(Bytes::copy_from_slice(answer))).await;
             }
         }
@@ -218,7 +255,9 @@ fn unreadable(line: &Bytes) -> Vec<Bytes> {
         Line::One(part) => vec![(0..line.len(), part)],
         Line::Batch(parts) => parts,
     };
-    let odd = all.into_iter().filter(|(_, part)| !matches!(part, Part::Message(_)));
+    let odd = all
+        .into_iter()
+        .filter(|(_, part)| !matches!(part, Part::Message(_)));
     odd.filter_map(|(span, _)| {
         let read = serde_json::from_slice::<Value>(&line[span]);
         let (code, why) = match read {
@@ -228,8 +267,12 @@ fn unreadable(line: &Bytes) -> Vec<Bytes> {
         let said = read.unwrap_or_default();
         // Nobody waits for an answer to an answer.
         let is_answer = said.get("result").or(said.get("error")).is_some();
-        let id = said.get("id").filter(|id| id.is_string() || id.is_number()).cloned();
-        let error = json!({"code": code, "message": format!("{why}; it was not sent to the server")});
+        let id = said
+            .get("id")
+            .filter(|id| id.is_string() || id.is_number())
+            .cloned();
+        let error =
+            json!({"code": code, "message": format!("{why}; it was not sent to the server")});
         let answer = json!({"jsonrpc": "2.0", "id": id, "error": error});
         (!is_answer).then(|| answer.to_string().into())
     })
@@ -244,16 +287,25 @@ mod tests {
     fn what_can_not_be_read_is_answered_to_whoever_waits_for_it() {
         let answers = |text: &'static str| -> Vec<(Value, Value)> {
             let answers = unreadable(&Bytes::from(text)).into_iter();
-            let answers = answers.map(|answer| serde_json::from_slice::<Value>(&answer).expect("JSON"));
-            answers.map(|answer| (answer["id"].clone(), answer["error"]["code"].clone())).collect()
+            let answers =
+                answers.map(|answer| serde_json::from_slice::<Value>(&answer).expect("JSON"));
+            answers
+                .map(|answer| (answer["id"].clone(), answer["error"]["code"].clone()))
+                .collect()
         };
-        for fine in
-            ["", " ", r#"{"jsonrpc":"2.0","id":1,"method":"x"}"#, r#"[{"jsonrpc":"2.0","method":"x"}]"#]
-        {
+        for fine in [
+            "",
+            " ",
+            r#"{"jsonrpc":"2.0","id":1,"method":"x"}"#,
+            r#"[{"jsonrpc":"2.0","method":"x"}]"#,
+        ] {
             assert_eq!(answers(fine), [], "{fine}");
         }
         assert_eq!(answers("nonsense"), [(Value::Null, json!(-32700))]);
-        assert_eq!(answers(r#"{"id":7,"methode":"x"}"#), [(json!(7), json!(-32600))]);
+        assert_eq!(
+            answers(r#"{"id":7,"methode":"x"}"#),
+            [(json!(7), json!(-32600))]
+        );
         assert_eq!(answers(r#"{"id":7,"result":1,"id":8}"#), []);
         assert_eq!(
             answers(r#"[{"jsonrpc":"2.0","id":1,"method":"x"}, {"id":"a"}]"#),

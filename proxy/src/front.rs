@@ -1,16 +1,18 @@
-//! The front: what `mcp-sessiond wrap` is to its host. It claims a session, finds or starts the keeper that holds the
-//! session's backend, and carries lines between the host and the keeper. Whatever happens to the keeper, it stays as long as
-//! its host does.
+//! The front: what `mcp-sessiond wrap` is to its host. It claims a session, finds or starts the
+//! keeper that holds the session's backend, and carries lines between the host and the keeper.
+//! Whatever happens to the keeper, it stays as long as its host does.
 //!
 //! - [`first`]: the host's first line, which says what it calls itself.
-//! - [`attach`]: from a claim to a connection to the keeper. [`calls`]: what else it asks the daemon.
-//! - [`open`]: what the host would have to be told if the keeper were lost: the calls that it waits for.
+//! - [`attach`]: from a claim to a connection to the keeper. [`calls`]: what else it asks the
+//!   daemon.
+//! - [`open`]: what the host would have to be told if the keeper were lost: the calls that it waits
+//!   for.
 //! - [`carry`]: lines, both ways. [`voice`]: standard error. [`leave`]: how it goes.
 //! - [`surroundings`]: where it runs, for what is remembered of a server.
 //! - [`plain`]: the command as it is, where there can be no keeper.
 //!
-//! **Architecture Invariant:** what was read from the host before a keeper has answered is handed on whole, to the keeper or to
-//! the command that is run in its place.
+//! **Architecture Invariant:** what was read from the host before a keeper has answered is handed
+//! on whole, to the keeper or to the command that is run in its place.
 
 pub mod attach;
 pub mod calls;
@@ -49,15 +51,16 @@ use leave::Leaver;
 use plain::Plain;
 use voice::{Voice, sentence};
 
-/// How long it is tried to attach where a former server of this one is still being taken down: that is the server's time.
+/// How long it is tried to attach where a former server of this one is still being taken down: that
+/// is the server's time.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The first and the longest pause between attempts; each is twice the one before.
 pub(crate) const PAUSE: Duration = Duration::from_millis(5);
 pub(crate) const PAUSE_MAX: Duration = Duration::from_secs(2);
 
-/// How long the host's messages wait for a keeper that was lost, before they are refused: as long as the keeper itself would
-/// let them wait for a server that has died.
+/// How long the host's messages wait for a keeper that was lost, before they are refused: as long
+/// as the keeper itself would let them wait for a server that has died.
 const HOLD: Duration = Duration::from_secs(2);
 
 /// The exit code of what can't be run (EX_OSERR of sysexits.h).
@@ -77,7 +80,10 @@ pub struct Waits {
 
 impl Default for Waits {
     fn default() -> Self {
-        Self { first_line: Duration::from_secs(1), keeper: Duration::from_secs(2) }
+        Self {
+            first_line: Duration::from_secs(1),
+            keeper: Duration::from_secs(2),
+        }
     }
 }
 
@@ -97,8 +103,8 @@ pub(crate) struct Begun<'a> {
 pub(crate) enum Way<'a> {
     /// Through what is made of the host's first line and of the way to a server of its own.
     Through(Box<dyn FnOnce(Bytes, Door, GivenMask) -> Box<dyn Attaching> + 'a>),
-    /// By something that ends the process, or says why the server can't be kept; then it has taken nothing from the lines but what it has
-    /// answered.
+    /// By something that ends the process, or says why the server can't be kept; then it has taken
+    /// nothing from the lines but what it has answered.
     Instead(fn(Begun<'_>, &mut Door) -> io::Result<Result<Infallible, NoBackend>>),
 }
 
@@ -140,7 +146,9 @@ fn speak(
     mask: &GivenMask,
     way: Way<'_>,
 ) -> io::Result<ExitCode> {
-    let carrier = Arc::new(Carrier::new(io::stdout().as_fd().try_clone_to_owned()?.into()));
+    let carrier = Arc::new(Carrier::new(
+        io::stdout().as_fd().try_clone_to_owned()?.into(),
+    ));
     let leaver = Leaver::listen(&carrier)?;
     let mut input: File = io::stdin().as_fd().try_clone_to_owned()?.into();
     let mut lines = LineBuffer::default();
@@ -173,7 +181,13 @@ fn speak(
             }
         }
     };
-    let opened = Door::new(options.clone(), claim.clone(), program.clone(), *mask, waits.keeper);
+    let opened = Door::new(
+        options.clone(),
+        claim.clone(),
+        program.clone(),
+        *mask,
+        waits.keeper,
+    );
     let mut door = match opened {
         Ok(door) => door.with(environment.clone(), home.clone()),
         Err(error) => return Ok(plain(&error, &lines, input)),
@@ -188,7 +202,16 @@ fn speak(
         }
         Way::Instead(instead) => {
             let (lines, input, leaver) = (&mut lines, &mut input, &leaver);
-            let begun = Begun { options, claim, program, waits, mask: *mask, leaver, input, lines };
+            let begun = Begun {
+                options,
+                claim,
+                program,
+                waits,
+                mask: *mask,
+                leaver,
+                input,
+                lines,
+            };
             match instead(begun, &mut door)? {
                 Ok(never) => match never {},
                 Err(why) => (Box::new(door), Err(why)),
@@ -215,7 +238,8 @@ fn speak(
     stay(&mut *way, &carrier, attachment)
 }
 
-/// Attaches for the first time. What can pass is tried again, within the time that a host waits for us.
+/// Attaches for the first time. What can pass is tried again, within the time that a host waits for
+/// us.
 pub(crate) fn first_time(door: &mut dyn Attaching, waits: Waits) -> Result<Attachment, NoBackend> {
     let began = Instant::now();
     let mut until = began + waits.keeper;
@@ -278,7 +302,10 @@ fn tell(voice: &Voice, attachment: &Attachment) {
 /// What the host's user should know of how the session was got. False: nothing.
 pub(crate) fn tell_of_claim(voice: &Voice, because: Option<Loss>, outcome: Outcome) -> bool {
     match (because, outcome) {
-        (Some(loss), _) => voice.say(&format_args!("this server begins afresh: {}", loss.sentence())),
+        (Some(loss), _) => voice.say(&format_args!(
+            "this server begins afresh: {}",
+            loss.sentence()
+        )),
         (None, Outcome::FreshDoubtful) => voice.say(
             &"this server will not survive a reconnect: what it was started with can't be read; \
               `mcp-sessiond doctor` says which part, and `--instance NAME` may help",
@@ -300,16 +327,30 @@ fn listed(names: &[String]) -> Option<String> {
 
 /// A time for people: its largest unit.
 pub(crate) fn span(ms: u64) -> String {
-    let units = [(86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (1_000, "s")];
+    let units = [
+        (86_400_000, "d"),
+        (3_600_000, "h"),
+        (60_000, "min"),
+        (1_000, "s"),
+    ];
     let unit = units.into_iter().find(|(of, _)| ms >= *of);
-    unit.map_or_else(|| format!("{ms} ms"), |(of, name)| format!("{} {name}", ms / of))
+    unit.map_or_else(
+        || format!("{ms} ms"),
+        |(of, name)| format!("{} {name}", ms / of),
+    )
 }
 
 /// Carries lines, and attaches again whenever the keeper is lost and the host has something to say.
-fn stay(door: &mut dyn Attaching, carrier: &Arc<Carrier>, first: Option<Attachment>) -> io::Result<ExitCode> {
+fn stay(
+    door: &mut dyn Attaching,
+    carrier: &Arc<Carrier>,
+    first: Option<Attachment>,
+) -> io::Result<ExitCode> {
     let voice = Voice::new()?;
     let first = first.or_else(|| again(door, carrier, &voice, false));
-    let Some(mut attachment) = first else { return Ok(ExitCode::SUCCESS) };
+    let Some(mut attachment) = first else {
+        return Ok(ExitCode::SUCCESS);
+    };
     loop {
         if let Some(news) = door.news() {
             voice.say(&news);
@@ -318,8 +359,15 @@ fn stay(door: &mut dyn Attaching, carrier: &Arc<Carrier>, first: Option<Attachme
         if let Some(beside) = &attachment.beside {
             voice.repeat(beside)?;
         }
-        let beside = attachment.beside.as_ref().map(std::os::unix::net::UnixStream::try_clone).transpose()?;
-        if carrier.attached(attachment.reader.try_clone()?, beside).is_ok() {
+        let beside = attachment
+            .beside
+            .as_ref()
+            .map(std::os::unix::net::UnixStream::try_clone)
+            .transpose()?;
+        if carrier
+            .attached(attachment.reader.try_clone()?, beside)
+            .is_ok()
+        {
             carrier.from_keeper(attachment);
         }
         carrier.lost();
@@ -332,9 +380,15 @@ fn stay(door: &mut dyn Attaching, carrier: &Arc<Carrier>, first: Option<Attachme
     }
 }
 
-/// Attaches again, however long it takes. When it takes too long, what the host asks for is refused meanwhile. None: the
-/// host is gone. A front that `had` it does not take it back from whoever has taken it.
-fn again(door: &mut dyn Attaching, carrier: &Carrier, voice: &Voice, had: bool) -> Option<Attachment> {
+/// Attaches again, however long it takes. When it takes too long, what the host asks for is refused
+/// meanwhile. None: the host is gone. A front that `had` it does not take it back from whoever has
+/// taken it.
+fn again(
+    door: &mut dyn Attaching,
+    carrier: &Carrier,
+    voice: &Voice,
+    had: bool,
+) -> Option<Attachment> {
     let began = Instant::now();
     let mut pause = PAUSE;
     let mut said = String::new();
@@ -364,7 +418,9 @@ fn again(door: &mut dyn Attaching, carrier: &Carrier, voice: &Voice, had: bool) 
         if began.elapsed() >= HOLD {
             carrier.refuse(&why);
             if said != why {
-                voice.say(&format_args!("the server can't be started again: {why}; trying on"));
+                voice.say(&format_args!(
+                    "the server can't be started again: {why}; trying on"
+                ));
                 said = why;
             }
         }
@@ -373,7 +429,8 @@ fn again(door: &mut dyn Attaching, carrier: &Carrier, voice: &Voice, had: bool) 
     }
 }
 
-/// Says something to whoever reads our standard error, before there is anything that could be kept waiting.
+/// Says something to whoever reads our standard error, before there is anything that could be kept
+/// waiting.
 pub(crate) fn say(what: &dyn std::fmt::Display) {
     let _ = io::stderr().write_all(sentence(what).as_bytes());
 }

@@ -1,17 +1,20 @@
-//! The keeper: the small process that holds one backend's pipes, so that no other process has to stay up for
-//! it.
+//! The keeper: the small process that holds one backend's pipes, so that no other process has to
+//! stay up for it.
 //!
 //! - [`mcp_sessiond_relay`]: what becomes of each line: a state machine that does no I/O.
-//! - [`hold`]: the loop that carries lines between the backend and the front, and tells the relay what happens.
-//! - [`backend`], [`children`]: the child process, its group, and how it is taken down. [`errors`]: its standard error.
-//! - [`visits`]: requests on its socket. [`front`]: the attached front. [`dial`]: the client's side of the
-//!   socket.
+//! - [`hold`]: the loop that carries lines between the backend and the front, and tells the relay
+//!   what happens.
+//! - [`backend`], [`children`]: the child process, its group, and how it is taken down. [`errors`]:
+//!   its standard error.
+//! - [`visits`]: requests on its socket. [`front`]: the attached front. [`dial`]: the client's side
+//!   of the socket.
 //! - [`continuing`]: the lines between it and a continuing front, where the session is a service's.
-//! - [`watch`]: whose exits matter. [`watched`]: whether the program has changed. [`launch`]: how a keeper
-//!   starts.
+//! - [`watch`]: whose exits matter. [`watched`]: whether the program has changed. [`launch`]: how a
+//!   keeper starts.
 //!
-//! **Architecture Invariant:** a front gets the backend only if the daemon says that it holds the lease, or,
-//! while the daemon is away, if no other process has attached under its epoch or a newer one.
+//! **Architecture Invariant:** a front gets the backend only if the daemon says that it holds the
+//! lease, or, while the daemon is away, if no other process has attached under its epoch or a newer
+//! one.
 
 pub mod backend;
 pub mod children;
@@ -53,7 +56,8 @@ use watch::Watch;
 
 use crate::signals::GivenMask;
 
-/// How long the daemon may take to say whether a front holds the session. A daemon that is restarted takes less.
+/// How long the daemon may take to say whether a front holds the session. A daemon that is
+/// restarted takes less.
 const CHECK_PATIENCE: Duration = Duration::from_secs(1);
 
 /// What a keeper is started for.
@@ -87,7 +91,10 @@ pub fn run(errand: Errand) -> ExitCode {
     // A host may have blocked them.
     let mask = GivenMask::unblock(&[Signal::SIGCHLD, Signal::SIGTERM]);
     keep_to_ourselves();
-    let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
+    let runtime = match tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+    {
         Ok(runtime) => runtime,
         Err(error) => {
             Report::Failed(error.to_string()).write();
@@ -106,14 +113,15 @@ pub fn run(errand: Errand) -> ExitCode {
     }
 }
 
-/// Keeps messages out of core files, of keepers and fronts. Leaves limits and signal mask alone: the backend
-/// inherits them.
+/// Keeps messages out of core files, of keepers and fronts. Leaves limits and signal mask alone:
+/// the backend inherits them.
 pub fn keep_to_ourselves() {
     #[cfg(target_os = "linux")]
     let _ = nix::sys::prctl::set_dumpable(false);
 }
 
-/// Does this while the daemon can read what this process was started with, where it [keeps that to itself](keep_to_ourselves) already.
+/// Does this while the daemon can read what this process was started with, where it [keeps that to
+/// itself](keep_to_ourselves) already.
 pub(crate) fn while_readable<T>(what: impl FnOnce() -> T) -> T {
     #[cfg(target_os = "linux")]
     if nix::sys::prctl::get_dumpable() == Ok(false) {
@@ -125,19 +133,28 @@ pub(crate) fn while_readable<T>(what: impl FnOnce() -> T) -> T {
     what()
 }
 
-/// Makes orphans of the backend our children, so that none of them can outlive us unseen. Call it only after
-/// the daemon runs: a daemon that we have started must not become our child.
+/// Makes orphans of the backend our children, so that none of them can outlive us unseen. Call it
+/// only after the daemon runs: a daemon that we have started must not become our child.
 fn adopt_orphans() {
     #[cfg(target_os = "linux")]
     let _ = nix::sys::prctl::set_child_subreaper(true);
 }
 
 async fn live(errand: Errand, mask: GivenMask) -> Result<(), Report> {
-    let Errand { session, service, backend, epoch, program, wait } = errand;
+    let Errand {
+        session,
+        service,
+        backend,
+        epoch,
+        program,
+        wait,
+    } = errand;
     let failed = |error: &dyn std::fmt::Display| Report::Failed(error.to_string());
     let directory = paths::directory().map_err(|error| failed(&error))?;
     let keeper = KeeperName(getrandom::u32().map_err(|error| failed(&error))?);
-    let options = Options::default().start(Start::Auto { binary: executable::own() });
+    let options = Options::default().start(Start::Auto {
+        binary: executable::own(),
+    });
     let control = Control::new(options);
     let shown = program.shown();
     let request = KeepRequest {
@@ -153,18 +170,26 @@ async fn live(errand: Errand, mask: GivenMask) -> Result<(), Report> {
     let owner = watch(&kept).map_err(|error| failed(&error))?;
     // Before the backend is started, so that its end can't be missed.
     let sigchld = signal(SignalKind::child()).map_err(|error| failed(&error))?;
-    let check = Options::default().start(Start::Never).timeout(CHECK_PATIENCE);
-    let house = House { session, service, keeper, control: Control::new(check) };
+    let check = Options::default()
+        .start(Start::Never)
+        .timeout(CHECK_PATIENCE);
+    let house = House {
+        session,
+        service,
+        keeper,
+        control: Control::new(check),
+    };
     let quiet = Control::new(Options::default().start(Start::Never));
-    let listener =
-        Listener::bind(&paths::keeper_socket(&directory, keeper)).map_err(|error| failed(&error))?;
+    let listener = Listener::bind(&paths::keeper_socket(&directory, keeper))
+        .map_err(|error| failed(&error))?;
     let placed = listener.try_clone().map_err(|error| failed(&error))?;
     let listener = UnixListener::from_std(listener.into()).map_err(|error| failed(&error))?;
-    let holder = Keeper::start(house, epoch, kept, quiet, program.clone(), mask, wait).map_err(|error| {
-        placed.unlink();
-        let (code, sentence) = program.not_run(&error);
-        Report::NoProgram { code, sentence }
-    })?;
+    let holder =
+        Keeper::start(house, epoch, kept, quiet, program.clone(), mask, wait).map_err(|error| {
+            placed.unlink();
+            let (code, sentence) = program.not_run(&error);
+            Report::NoProgram { code, sentence }
+        })?;
     Report::Ready(keeper).write();
     launch::let_go().map_err(|error| failed(&error))?;
     // The report is sent; later failures show when the front's connection ends.
@@ -204,7 +229,15 @@ async fn register(control: &Control, request: KeepRequest) -> Result<Kept, Repor
 
 /// Watches the session's host, where it has one.
 fn watch(kept: &Kept) -> io::Result<Watch> {
-    let Some(owner) = &kept.owner else { return Watch::new(None) };
-    let owner = ProcessId { pid: owner.pid, start: StartTime(owner.start), inode: owner.inode };
-    Watch::new(Some(Pinned::reopen(&owner)?.ok_or_else(|| io::Error::other("the host has exited"))?))
+    let Some(owner) = &kept.owner else {
+        return Watch::new(None);
+    };
+    let owner = ProcessId {
+        pid: owner.pid,
+        start: StartTime(owner.start),
+        inode: owner.inode,
+    };
+    Watch::new(Some(
+        Pinned::reopen(&owner)?.ok_or_else(|| io::Error::other("the host has exited"))?,
+    ))
 }

@@ -1,10 +1,12 @@
-//! For a process that serves sessions which belong to no host, such as an HTTP server. It leases a service's
-//! name; one process at a time may. Each session of the service has a backend in a keeper of its own, and the
-//! keeper outlives the process.
+//! For a process that serves sessions which belong to no host, such as an HTTP server. It leases a
+//! service's name; one process at a time may. Each session of the service has a backend in a keeper
+//! of its own, and the keeper outlives the process.
 //!
-//! - [`Service`]: the lease on the name. [`Service::backend`] attaches to a session's keeper, or starts one.
-//! - [`Backend`]: sends lines to the backend and receives numbered lines from it. The keeper repeats each
-//!   line until it is confirmed, to this process or to the next one that leases the name.
+//! - [`Service`]: the lease on the name. [`Service::backend`] attaches to a session's keeper, or
+//!   starts one.
+//! - [`Backend`]: sends lines to the backend and receives numbered lines from it. The keeper
+//!   repeats each line until it is confirmed, to this process or to the next one that leases the
+//!   name.
 //! - `link`: the connection to the keeper; it reconnects when the connection breaks.
 //!
 //! Only the lease, and finding or starting a backend, need the daemon.
@@ -42,12 +44,13 @@ const PAUSE: Duration = Duration::from_millis(20);
 /// How to reach the daemon, and which executable starts keepers.
 #[derive(Debug, Clone, Default)]
 pub struct Options {
-    /// How to reach the daemon, and how long to wait for its answer. By default the client starts a daemon if
-    /// none runs.
+    /// How to reach the daemon, and how long to wait for its answer. By default the client starts a
+    /// daemon if none runs.
     pub control: Option<ControlOptions>,
     /// The executable `mcp-sessiond`, which starts keepers. By default this program's own.
     pub binary: Option<PathBuf>,
-    /// The most descriptors that a backend may have, where this process has raised its own limit. By default as many as this process.
+    /// The most descriptors that a backend may have, where this process has raised its own limit.
+    /// By default as many as this process.
     pub descriptors: Option<u64>,
 }
 
@@ -101,7 +104,8 @@ pub enum Running {
     Unreached(String),
 }
 
-/// What a session's backend runs. It inherits this process's environment, and its working directory where it has none of its own.
+/// What a session's backend runs. It inherits this process's environment, and its working directory
+/// where it has none of its own.
 #[derive(Debug, Clone)]
 pub struct Command {
     /// The program and its arguments.
@@ -128,22 +132,36 @@ struct Inner {
 }
 
 impl Service {
-    /// Leases this name. Repeating the call in the same process has no further effect. Call it within a tokio
-    /// runtime.
+    /// Leases this name. Repeating the call in the same process has no further effect. Call it
+    /// within a tokio runtime.
     ///
     /// # Errors
     /// [`NotLeased`].
     pub async fn lease(name: ServiceName, options: Options) -> Result<Self, NotLeased> {
         let descriptors = options.descriptors;
         let binary = options.binary.or_else(executable::own);
-        let binary = binary
-            .ok_or_else(|| NotLeased::Impossible("there is no executable to start keepers with".into()))?;
-        let directory = paths::directory().map_err(|error| NotLeased::Impossible(error.to_string()))?;
-        let start = || ControlOptions::default().start(Start::Auto { binary: Some(binary.clone()) });
+        let binary = binary.ok_or_else(|| {
+            NotLeased::Impossible("there is no executable to start keepers with".into())
+        })?;
+        let directory =
+            paths::directory().map_err(|error| NotLeased::Impossible(error.to_string()))?;
+        let start = || {
+            ControlOptions::default().start(Start::Auto {
+                binary: Some(binary.clone()),
+            })
+        };
         let control = Control::new(options.control.unwrap_or_else(start));
         let epoch = Mutex::new(leased(&control, &name).await?);
         let mask = GivenMask::block(&[]);
-        Ok(Self(Arc::new(Inner { name, epoch, control, directory, binary, mask, descriptors })))
+        Ok(Self(Arc::new(Inner {
+            name,
+            epoch,
+            control,
+            directory,
+            binary,
+            mask,
+            descriptors,
+        })))
     }
 
     /// The name.
@@ -158,16 +176,22 @@ impl Service {
         *self.0.epoch.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Attaches to the backend of a session of this service, or starts one if none runs. The session must
-    /// exist. Drop a session's former [`Backend`] first: otherwise the two disconnect each other in turn.
+    /// Attaches to the backend of a session of this service, or starts one if none runs. The
+    /// session must exist. Drop a session's former [`Backend`] first: otherwise the two disconnect
+    /// each other in turn.
     ///
     /// # Errors
     /// [`NoBackend`].
-    pub async fn backend(&self, session: &SessionId, command: &Command) -> Result<Backend, NoBackend> {
+    pub async fn backend(
+        &self,
+        session: &SessionId,
+        command: &Command,
+    ) -> Result<Backend, NoBackend> {
         self.backend_of(session, None, command).await
     }
 
-    /// The same for one of several backends of a session, which is told from the others by its name.
+    /// The same for one of several backends of a session, which is told from the others by its
+    /// name.
     ///
     /// # Errors
     /// [`NoBackend`].
@@ -188,7 +212,8 @@ impl Service {
         .await
     }
 
-    /// Attaches to a backend of a session, if it runs. Its keeper may take as long as `patience` to let this process in.
+    /// Attaches to a backend of a session, if it runs. Its keeper may take as long as `patience` to
+    /// let this process in.
     ///
     /// # Errors
     /// [`NoBackend`], where not the keeper is to blame, but the daemon, the session or the lease.
@@ -198,8 +223,13 @@ impl Service {
         name: Option<&BackendName>,
         patience: Duration,
     ) -> Result<Option<Running>, NoBackend> {
-        let found = patiently(Instant::now() + KEEPER_PATIENCE, || self.find(session, name)).await?;
-        let Some(mut keeper) = found else { return Ok(None) };
+        let found = patiently(Instant::now() + KEEPER_PATIENCE, || {
+            self.find(session, name)
+        })
+        .await?;
+        let Some(mut keeper) = found else {
+            return Ok(None);
+        };
         let until = Instant::now() + patience;
         loop {
             let why = match self.attach(session, keeper, until).await {
@@ -220,14 +250,18 @@ impl Service {
         }
     }
 
-    /// Makes sure that the backend of a session of this service may run on this machine, where daemons of several machines
-    /// share a storage. From then on it runs on no other, as long as the daemon here gives signs of life.
+    /// Makes sure that the backend of a session of this service may run on this machine, where
+    /// daemons of several machines share a storage. From then on it runs on no other, as long as
+    /// the daemon here gives signs of life.
     ///
     /// # Errors
-    /// [`NoBackend::NoSession`] also while it runs on another machine; the other errors of [`Service::backend`].
+    /// [`NoBackend::NoSession`] also while it runs on another machine; the other errors of
+    /// [`Service::backend`].
     pub async fn claim(&self, session: &SessionId) -> Result<(), NoBackend> {
         let until = Instant::now() + KEEPER_PATIENCE;
-        patiently(until, || self.find(session, None)).await.map(drop)
+        patiently(until, || self.find(session, None))
+            .await
+            .map(drop)
     }
 
     async fn attach(
@@ -242,8 +276,9 @@ impl Service {
             session: session.clone(),
             epoch: self.epoch(),
         };
-        let (link, attached) =
-            Link::open(place, until).await.map_err(|error| NoBackend::Passing(error.to_string()))?;
+        let (link, attached) = Link::open(place, until)
+            .await
+            .map_err(|error| NoBackend::Passing(error.to_string()))?;
         Ok(Backend::over(link, keeper, &attached))
     }
 
@@ -255,7 +290,12 @@ impl Service {
     ) -> Result<Option<KeeperName>, NoBackend> {
         for _ in 0..2 {
             let (session, service) = (session.clone(), Some(self.0.name.clone()));
-            let request = FindRequest { session, epoch: self.epoch(), service, backend: name.cloned() };
+            let request = FindRequest {
+                session,
+                epoch: self.epoch(),
+                service,
+                backend: name.cloned(),
+            };
             let found = self.0.control.call(|connection, context| {
                 let request = request.clone();
                 async move { connection.find_backend(context, request).await }
@@ -269,30 +309,38 @@ impl Service {
                 Err(SessionError::Refused(error @ Error::ServiceTaken { .. })) => {
                     return Err(NoBackend::LeaseLost(error));
                 }
-                Err(SessionError::Refused(Error::UnknownSession)) => return Err(NoBackend::NoSession),
+                Err(SessionError::Refused(Error::UnknownSession)) => {
+                    return Err(NoBackend::NoSession);
+                }
                 Err(error) => return Err(NoBackend::Passing(error.to_string())),
             }
         }
         Err(NoBackend::LeaseLost(Error::LeaseEnded))
     }
 
-    /// Leases the name again if the daemon has lost its records, and the lease with them. Otherwise it has no effect.
+    /// Leases the name again if the daemon has lost its records, and the lease with them. Otherwise
+    /// it has no effect.
     ///
     /// # Errors
-    /// [`NoBackend::LeaseLost`] when another process has it by now; [`NoBackend::Passing`] when the daemon did not answer.
+    /// [`NoBackend::LeaseLost`] when another process has it by now; [`NoBackend::Passing`] when the
+    /// daemon did not answer.
     async fn hold(&self) -> Result<(), NoBackend> {
-        let epoch = leased(&self.0.control, &self.0.name).await.map_err(|error| match error {
-            NotLeased::Daemon(SessionError::Refused(
-                error @ (Error::Unavailable { .. } | Error::OutcomeUnknown { .. }),
-            )) => NoBackend::Passing(error.to_string()),
-            NotLeased::Daemon(SessionError::Refused(error)) => NoBackend::LeaseLost(error),
-            NotLeased::Taken { pid, since } => {
-                let since_ms = since.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis());
-                let since_ms = u64::try_from(since_ms).unwrap_or(u64::MAX);
-                NoBackend::LeaseLost(Error::ServiceTaken { pid, since_ms })
-            }
-            error => NoBackend::Passing(error.to_string()),
-        })?;
+        let epoch = leased(&self.0.control, &self.0.name)
+            .await
+            .map_err(|error| match error {
+                NotLeased::Daemon(SessionError::Refused(
+                    error @ (Error::Unavailable { .. } | Error::OutcomeUnknown { .. }),
+                )) => NoBackend::Passing(error.to_string()),
+                NotLeased::Daemon(SessionError::Refused(error)) => NoBackend::LeaseLost(error),
+                NotLeased::Taken { pid, since } => {
+                    let since_ms = since
+                        .duration_since(UNIX_EPOCH)
+                        .map_or(0, |since| since.as_millis());
+                    let since_ms = u64::try_from(since_ms).unwrap_or(u64::MAX);
+                    NoBackend::LeaseLost(Error::ServiceTaken { pid, since_ms })
+                }
+                error => NoBackend::Passing(error.to_string()),
+            })?;
         *self.0.epoch.lock().unwrap_or_else(PoisonError::into_inner) = epoch;
         Ok(())
     }
@@ -308,7 +356,13 @@ impl Service {
         let (service, session, command) = (self.clone(), session.clone(), command.clone());
         let backend = name.cloned();
         let started = tokio::task::spawn_blocking(move || {
-            let Inner { name, binary, mask, descriptors, .. } = &*service.0;
+            let Inner {
+                name,
+                binary,
+                mask,
+                descriptors,
+                ..
+            } = &*service.0;
             let binary: &Path = binary;
             let launch = Launch {
                 descriptors: *descriptors,
@@ -327,21 +381,30 @@ impl Service {
         let passing = |error: &dyn std::fmt::Display| {
             NoBackend::Passing(format!("no keeper could be started: {error}"))
         };
-        match started.await.map_err(|error| passing(&error))?.map_err(|error| passing(&error))? {
+        match started
+            .await
+            .map_err(|error| passing(&error))?
+            .map_err(|error| passing(&error))?
+        {
             Report::Ready(keeper) => Ok(keeper),
             Report::NoProgram { code, sentence } => Err(NoBackend::NoProgram { code, sentence }),
             Report::NoSession(_) => Err(NoBackend::NoSession),
-            Report::NoLease(sentence) | Report::Failed(sentence) => Err(NoBackend::Passing(sentence)),
+            Report::NoLease(sentence) | Report::Failed(sentence) => {
+                Err(NoBackend::Passing(sentence))
+            }
         }
     }
 
-    /// Releases the lease, so that another process can take it. The backends go on, as they do when this
-    /// process exits.
+    /// Releases the lease, so that another process can take it. The backends go on, as they do when
+    /// this process exits.
     ///
     /// # Errors
     /// When the daemon could not be told. Then the lease ends when this process exits.
     pub async fn release(self) -> Result<(), SessionError> {
-        let request = ServiceLease { service: self.0.name.clone(), epoch: self.epoch() };
+        let request = ServiceLease {
+            service: self.0.name.clone(),
+            epoch: self.epoch(),
+        };
         let released = self.0.control.call(|connection, context| {
             let request = request.clone();
             async move { connection.release_service(context, request).await }
@@ -367,7 +430,10 @@ async fn patiently<T, F: Future<Output = Result<T, NoBackend>>>(
 }
 
 async fn leased(control: &Control, name: &ServiceName) -> Result<Epoch, NotLeased> {
-    let request = ServeRequest { service: name.clone(), until_ms: None };
+    let request = ServeRequest {
+        service: name.clone(),
+        until_ms: None,
+    };
     let leased = control.call(|connection, context| {
         let request = request.clone();
         async move { connection.lease_service(context, request).await }
@@ -375,7 +441,10 @@ async fn leased(control: &Control, name: &ServiceName) -> Result<Epoch, NotLease
     match leased.await {
         Ok(served) => Ok(served.epoch),
         Err(SessionError::Refused(Error::ServiceTaken { pid, since_ms })) => {
-            Err(NotLeased::Taken { pid, since: UNIX_EPOCH + Duration::from_millis(since_ms) })
+            Err(NotLeased::Taken {
+                pid,
+                since: UNIX_EPOCH + Duration::from_millis(since_ms),
+            })
         }
         Err(error) => Err(error.into()),
     }

@@ -1,9 +1,12 @@
-//! A front of several servers, which are one to its host: each has a keeper of its own, and all belong to one session.
+//! A front of several servers, which are one to its host: each has a keeper of its own, and all
+//! belong to one session.
 //!
-//! - `kept`: a server in its keeper. `carrying`: lines between the bundle and that. `plain`: one as a child, where there can be no keeper.
+//! - `kept`: a server in its keeper. `carrying`: lines between the bundle and that. `plain`: one as
+//!   a child, where there can be no keeper.
 //! - `apart`: one server is told from the next one of its name.
 //! - `names`: by which names their tools are listed, today and after a restart.
-//! - `known`: what those have told that are started at their first call. `place`: where the daemon remembers both.
+//! - `known`: what those have told that are started at their first call. `place`: where the daemon
+//!   remembers both.
 //! - `alone`: the front of one such server, without others.
 //!
 //! What is listed and who is called is the bundle's: see `mcp_sessiond_bundle`.
@@ -81,7 +84,8 @@ pub enum Launch {
     Elsewhere(Connecting),
 }
 
-/// Looks up what a server is, just before it is started. It is called in a thread of a tokio runtime that may wait.
+/// Looks up what a server is, just before it is started. It is called in a thread of a tokio
+/// runtime that may wait.
 pub type Launching = Arc<dyn Fn() -> Result<Launch, Failure> + Send + Sync>;
 
 /// A server of the list.
@@ -89,8 +93,8 @@ pub type Launching = Arc<dyn Fn() -> Result<Launch, Failure> + Send + Sync>;
 pub struct Server {
     /// Its name in the list.
     pub name: String,
-    /// What it is, as the list has it. With another text under the same name it is another server: what the former one holds is not
-    /// its own.
+    /// What it is, as the list has it. With another text under the same name it is another server:
+    /// what the former one holds is not its own.
     pub identity: String,
     /// What it runs. It may wait for a file or for the user.
     pub launch: Launching,
@@ -102,11 +106,16 @@ pub struct Server {
 const DIGEST: usize = 8;
 
 impl Server {
-    /// The name of its keeper. None where the server's name has too many bytes, or control characters.
+    /// The name of its keeper. None where the server's name has too many bytes, or control
+    /// characters.
     #[must_use]
     pub fn keeper_name(&self) -> Option<BackendName> {
         let digest = Sha256::digest(&self.identity);
-        let digest: String = digest.iter().take(DIGEST / 2).map(|byte| format!("{byte:02x}")).collect();
+        let digest: String = digest
+            .iter()
+            .take(DIGEST / 2)
+            .map(|byte| format!("{byte:02x}"))
+            .collect();
         format!("{}#{digest}", self.name).parse().ok()
     }
 }
@@ -153,7 +162,8 @@ impl fmt::Debug for dyn List {
 /// What the servers are together, for people.
 const SHOWN: &str = "all servers of servers.json";
 
-/// Speaks MCP to the host, on standard input and output, until the host closes its end or is gone. `list` is called in a tokio runtime.
+/// Speaks MCP to the host, on standard input and output, until the host closes its end or is gone.
+/// `list` is called in a tokio runtime.
 #[must_use]
 pub fn run(
     options: &Options,
@@ -163,10 +173,13 @@ pub fn run(
     waits: Waits,
 ) -> ExitCode {
     let mask = GivenMask::block(&ENDING);
-    let spoken = tokio::runtime::Builder::new_current_thread().enable_all().build().and_then(|runtime| {
-        runtime.spawn(give_back_once_started());
-        speak(&runtime, options, claim, list, settings, waits, mask)
-    });
+    let spoken = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .and_then(|runtime| {
+            runtime.spawn(give_back_once_started());
+            speak(&runtime, options, claim, list, settings, waits, mask)
+        });
     match spoken {
         Ok(code) => code,
         Err(error) => {
@@ -191,10 +204,18 @@ fn speak(
         First::Nothing => return Ok(ExitCode::SUCCESS),
         First::Said(client) => claim.client = client,
     }
-    let program = Program { name: SHOWN.into(), arguments: Vec::new(), title: None };
+    let program = Program {
+        name: SHOWN.into(),
+        arguments: Vec::new(),
+        title: None,
+    };
     claim.program = Some(SHOWN.to_owned());
-    let door = Door::new(options.clone(), claim.clone(), program, mask, waits.keeper)
-        .and_then(|mut door| door.claim(Instant::now() + waits.keeper).map(|claimed| (door, claimed)));
+    let door = Door::new(options.clone(), claim.clone(), program, mask, waits.keeper).and_then(
+        |mut door| {
+            door.claim(Instant::now() + waits.keeper)
+                .map(|claimed| (door, claimed))
+        },
+    );
     let (unkept, claimed) = match door {
         Ok((door, claimed)) => (None, Some((door.releaser(), claimed))),
         Err(why) => {
@@ -209,10 +230,21 @@ fn speak(
     keeper::keep_to_ourselves();
     let voice = Voice::new()?;
     let (releaser, lease) = claimed
-        .map(|(releaser, Claimed { session, epoch, because, outcome, .. })| {
-            tell_of_claim(&voice, because, outcome);
-            (releaser, LeaseRef { session, epoch })
-        })
+        .map(
+            |(
+                releaser,
+                Claimed {
+                    session,
+                    epoch,
+                    because,
+                    outcome,
+                    ..
+                },
+            )| {
+                tell_of_claim(&voice, because, outcome);
+                (releaser, LeaseRef { session, epoch })
+            },
+        )
         .unzip();
     let (leave, leaving) = watch::channel(false);
     let common = Arc::new(Common {
@@ -232,12 +264,22 @@ fn speak(
     let (out, spoken) = mpsc::channel(WAITING);
     let (heard, from_host) = mpsc::channel(WAITING);
     let too_large = out.clone();
-    std::thread::Builder::new().name("to-host".into()).spawn(move || write(output, spoken))?;
+    std::thread::Builder::new()
+        .name("to-host".into())
+        .spawn(move || write(output, spoken))?;
     std::thread::Builder::new()
         .name("from-host".into())
         .spawn(move || read(input, lines, &heard, &too_large))?;
     signals(leave.clone())?;
-    let carrying = Carrying { common, out, from_host, settings, leave, releaser, until_unread };
+    let carrying = Carrying {
+        common,
+        out,
+        from_host,
+        settings,
+        leave,
+        releaser,
+        until_unread,
+    };
     // The list is watched from within the runtime.
     Ok(runtime.block_on(async { carry(carrying, list()).await }))
 }
@@ -252,7 +294,8 @@ struct Carrying {
     until_unread: File,
 }
 
-/// Where the names are remembered of the servers that are written down at this place. None where that can't be.
+/// Where the names are remembered of the servers that are written down at this place. None where
+/// that can't be.
 #[must_use]
 pub fn memory(place: &str, options: Options) -> Option<Arc<dyn Memory>> {
     Some(Arc::new(Remembered::new(place, options)?))
@@ -261,7 +304,10 @@ pub fn memory(place: &str, options: Options) -> Option<Arc<dyn Memory>> {
 /// Which server runs under which name.
 #[must_use]
 pub fn identities(servers: &[Server]) -> BTreeMap<String, String> {
-    servers.iter().map(|server| (server.name.clone(), server.identity.clone())).collect()
+    servers
+        .iter()
+        .map(|server| (server.name.clone(), server.identity.clone()))
+        .collect()
 }
 
 /// Notes calls on standard error, where a decoration asks for it.
@@ -274,7 +320,15 @@ impl CallLog for Noted {
 }
 
 async fn carry(carrying: Carrying, mut list: Box<dyn List>) -> ExitCode {
-    let Carrying { common, out, mut from_host, settings, leave, releaser, until_unread } = carrying;
+    let Carrying {
+        common,
+        out,
+        mut from_host,
+        settings,
+        leave,
+        releaser,
+        until_unread,
+    } = carrying;
     let told = Told::new(common.options.clone());
     let sources = {
         let (common, told, limit) = (common.clone(), told.clone(), settings.init_timeout);
@@ -284,17 +338,21 @@ async fn carry(carrying: Carrying, mut list: Box<dyn List>) -> ExitCode {
                 let known = is_lazy.then(|| told.of(&server.identity));
                 let backend = Arc::new(Backend::new(server, common.clone()));
                 match known {
-                    Some(known) => {
-                        Arc::new(Lazy::new(backend, Arc::new(known), Some(handshake.clone())).within(limit))
-                    }
+                    Some(known) => Arc::new(
+                        Lazy::new(backend, Arc::new(known), Some(handshake.clone())).within(limit),
+                    ),
                     None => backend,
                 }
             };
             servers.into_iter().map(source).collect::<Vec<_>>()
         }
     };
-    let memory = Remembered::new(&list.place(), common.options.clone()).filter(|_| common.unkept.is_none());
-    let memory = memory.map_or_else(|| Arc::new(()) as Arc<dyn Memory>, |memory| Arc::new(memory));
+    let memory =
+        Remembered::new(&list.place(), common.options.clone()).filter(|_| common.unkept.is_none());
+    let memory = memory.map_or_else(
+        || Arc::new(()) as Arc<dyn Memory>,
+        |memory| Arc::new(memory),
+    );
     let (made, mut is_made) = mpsc::channel::<(Arc<Backends>, Arc<Current>, Handshake)>(1);
     let first = list.servers();
     let mut running = identities(&first);
@@ -353,7 +411,11 @@ async fn carry(carrying: Carrying, mut list: Box<dyn List>) -> ExitCode {
     // What is under way is still answered, to a host that still reads.
     leave.send_replace(true);
     if let Some(releaser) = releaser {
-        drop(std::thread::Builder::new().name("release".into()).spawn(move || releaser.release()));
+        drop(
+            std::thread::Builder::new()
+                .name("release".into())
+                .spawn(move || releaser.release()),
+        );
     }
     let gone = tokio::task::spawn_blocking(move || wait_until_unread(&until_unread));
     let closed = async {

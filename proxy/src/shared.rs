@@ -1,14 +1,16 @@
 //! One server for all hosts and sessions of the user, where an entry of the user's list says so.
 //!
-//! The *sharer* is a small process that belongs to no host. To the server it is a front like every other: it claims a session of the
-//! user's own, and the server is in that session's keeper. To hosts it is the server: each front has a *place*, a connection to the
-//! sharer's socket. Which message is whose [`mcp_sessiond_relay::many`] decides.
+//! The *sharer* is a small process that belongs to no host. To the server it is a front like every
+//! other: it claims a session of the user's own, and the server is in that session's keeper. To
+//! hosts it is the server: each front has a *place*, a connection to the sharer's socket. Which
+//! message is whose [`mcp_sessiond_relay::many`] decides.
 //!
 //! - [`place`]: the front's side, which starts the sharer where there is none.
 //! - [`sharer`]: the process. `crowd`: the connections to it. [`look`]: who uses what, for people.
 //!
-//! **Architecture Invariant:** a place ends with its connection, and nothing of it is handed to another one. The sharer has its session's
-//! lease; so there is one sharer for one server, whatever else goes wrong.
+//! **Architecture Invariant:** a place ends with its connection, and nothing of it is handed to
+//! another one. The sharer has its session's lease; so there is one sharer for one server, whatever
+//! else goes wrong.
 
 mod crowd;
 pub mod look;
@@ -29,8 +31,8 @@ use sha2::{Digest as _, Sha256};
 use crate::front::Surroundings;
 use crate::keeper::backend::Program;
 
-/// The variables of a host that reach a shared server: those that hosts hand to all their servers (the official SDKs' list). No other
-/// one does, since it might be the host's secret.
+/// The variables of a host that reach a shared server: those that hosts hand to all their servers
+/// (the official SDKs' list). No other one does, since it might be the host's secret.
 pub const VARIABLES: [&str; 6] = ["HOME", "LOGNAME", "PATH", "SHELL", "TERM", "USER"];
 
 /// What is said on the socket, apart from messages. Another version's sharer is left alone.
@@ -61,7 +63,8 @@ pub struct Shared {
     pub linger: Duration,
 }
 
-/// Looks up again what a shared server's entry stands for: a secret may have been renewed since a front was started.
+/// Looks up again what a shared server's entry stands for: a secret may have been renewed since a
+/// front was started.
 #[derive(Clone)]
 pub struct Looking(Arc<dyn Fn() -> Result<Shared, String> + Send + Sync>);
 
@@ -89,19 +92,28 @@ impl Shared {
     /// By which name the session of a host that can't share knows the server of its own.
     pub(crate) fn own_name(&self) -> Option<BackendName> {
         let digits = self.key.get(..OWN_DIGITS).unwrap_or_default();
-        [&*self.name, "shared"].into_iter().find_map(|name| format!("{name}#{digits}").parse().ok())
+        [&*self.name, "shared"]
+            .into_iter()
+            .find_map(|name| format!("{name}#{digits}").parse().ok())
     }
 
     /// What is run.
     #[must_use]
     pub fn program(&self) -> Program {
         let arguments = self.args.iter().map(Into::into).collect();
-        Program { name: self.command.clone().into(), arguments, title: self.name.parse().ok() }
+        Program {
+            name: self.command.clone().into(),
+            arguments,
+            title: self.name.parse().ok(),
+        }
     }
 
     /// Its variables, and where it runs, for a host that gets a server of its own.
     pub fn surroundings(&self) -> Surroundings {
-        let environment = self.env.iter().map(|(name, value)| (name.into(), value.into()));
+        let environment = self
+            .env
+            .iter()
+            .map(|(name, value)| (name.into(), value.into()));
         (environment.collect(), self.cwd.clone())
     }
 
@@ -148,7 +160,8 @@ enum Reply {
     },
 }
 
-/// What the sharer reports to the front that has started it, in one line of JSON on its standard output.
+/// What the sharer reports to the front that has started it, in one line of JSON on its standard
+/// output.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum Report {

@@ -1,7 +1,8 @@
 //! Signals: which of them are blocked, for whom.
 //!
-//! A host may have blocked signals that we need, and what we block must not be blocked in the server that we start. So each of
-//! our programs sets its own mask first, and gives the host's to whatever it starts.
+//! A host may have blocked signals that we need, and what we block must not be blocked in the
+//! server that we start. So each of our programs sets its own mask first, and gives the host's to
+//! whatever it starts.
 
 use nix::sys::signal::{SigSet, SigmaskHow, Signal};
 
@@ -27,10 +28,14 @@ impl GivenMask {
 
     fn change(how: SigmaskHow, signals: &[Signal]) -> Self {
         let set: SigSet = signals.iter().copied().collect();
-        Self(set.thread_swap_mask(how).unwrap_or_else(|_| SigSet::empty()))
+        Self(
+            set.thread_swap_mask(how)
+                .unwrap_or_else(|_| SigSet::empty()),
+        )
     }
 
-    /// Does something as it would be done in the program that has started this one: what is started meanwhile inherits its mask.
+    /// Does something as it would be done in the program that has started this one: what is started
+    /// meanwhile inherits its mask.
     pub fn while_in_force<T>(&self, act: impl FnOnce() -> T) -> T {
         let ours = self.0.thread_swap_mask(SigmaskHow::SIG_SETMASK);
         let done = act();

@@ -1,4 +1,5 @@
-//! The host's end of a front that has a runtime: threads that read and write its lines, and wait for signals.
+//! The host's end of a front that has a runtime: threads that read and write its lines, and wait
+//! for signals.
 
 use std::fs::File;
 use std::io::{self, Write as _};
@@ -21,7 +22,14 @@ pub(crate) async fn written(out: &mpsc::Sender<Spoken>) {
     let receipt = Receipt::new(move || {
         let _ = done.send(());
     });
-    if out.send(Spoken { line: Bytes::new(), receipt }).await.is_ok() {
+    if out
+        .send(Spoken {
+            line: Bytes::new(),
+            receipt,
+        })
+        .await
+        .is_ok()
+    {
         let _ = is_done.await;
     }
 }
@@ -53,7 +61,12 @@ fn pass_on(line: Line, heard: &mpsc::Sender<Bytes>, out: &mpsc::Sender<Spoken>) 
     match line {
         Line::Whole(line) => heard.blocking_send(line).is_ok(),
         Line::Oversized { head, tail } => match Oversized::of_host(&head, &tail) {
-            Oversized::Refused(line) => out.blocking_send(Spoken { line, receipt: Receipt::none() }).is_ok(),
+            Oversized::Refused(line) => out
+                .blocking_send(Spoken {
+                    line,
+                    receipt: Receipt::none(),
+                })
+                .is_ok(),
             // A server waits for it.
             Oversized::Failed(line) => heard.blocking_send(line).is_ok(),
             Oversized::Dropped => true,
@@ -64,7 +77,11 @@ fn pass_on(line: Line, heard: &mpsc::Sender<Bytes>, out: &mpsc::Sender<Spoken>) 
 /// Writes lines to the host, and confirms those that it has. An empty one is none.
 pub(crate) fn write(mut output: File, mut spoken: mpsc::Receiver<Spoken>) {
     while let Some(Spoken { line, receipt }) = spoken.blocking_recv() {
-        let whole = if line.is_empty() { Vec::new() } else { [&line[..], b"\n"].concat() };
+        let whole = if line.is_empty() {
+            Vec::new()
+        } else {
+            [&line[..], b"\n"].concat()
+        };
         let mut left = &whole[..];
         while !left.is_empty() {
             match output.write(left) {
@@ -88,7 +105,10 @@ pub(crate) fn signals(leave: watch::Sender<bool>) -> io::Result<()> {
         std::thread::sleep(LAST_WORDS);
         die_of(signal)
     };
-    std::thread::Builder::new().name("signals".into()).spawn(waiting).map(drop)
+    std::thread::Builder::new()
+        .name("signals".into())
+        .spawn(waiting)
+        .map(drop)
 }
 
 #[cfg(test)]
@@ -103,20 +123,34 @@ mod tests {
         let saying = std::thread::spawn(move || {
             let pad = "x".repeat(mcp_sessiond_proto::backends::RELAYED_MAX);
             for (id, of) in [(r#""a:3""#, "result"), ("4", "params")] {
-                writeln!(host, r#"{{"jsonrpc":"2.0","id":{id},"{of}":{{"pad":"{pad}"}}}}"#)
-                    .expect("a reader");
+                writeln!(
+                    host,
+                    r#"{{"jsonrpc":"2.0","id":{id},"{of}":{{"pad":"{pad}"}}}}"#
+                )
+                .expect("a reader");
             }
         });
         let (heard, mut from_host) = mpsc::channel(4);
         let (out, mut spoken) = mpsc::channel(4);
-        read(File::from(OwnedFd::from(input)), LineBuffer::default(), &heard, &out);
+        read(
+            File::from(OwnedFd::from(input)),
+            LineBuffer::default(),
+            &heard,
+            &out,
+        );
         saying.join().expect("said");
         let read = |line: &[u8]| {
             let line: serde_json::Value = serde_json::from_slice(line).expect("JSON");
             (line["id"].clone(), line["error"]["code"].clone())
         };
-        assert_eq!(read(&from_host.try_recv().expect("for the server")), ("a:3".into(), (-32000).into()));
-        assert_eq!(read(&spoken.try_recv().expect("for the host").line), (4.into(), (-32600).into()));
+        assert_eq!(
+            read(&from_host.try_recv().expect("for the server")),
+            ("a:3".into(), (-32000).into())
+        );
+        assert_eq!(
+            read(&spoken.try_recv().expect("for the host").line),
+            (4.into(), (-32600).into())
+        );
         assert!(from_host.try_recv().is_err() && spoken.try_recv().is_err());
     }
 }

@@ -1,8 +1,8 @@
-//! Servers that run without a keeper, each noted in a file of its own, so that `mcp-sessiond status` can say so: there may be no daemon that
-//! could be told.
+//! Servers that run without a keeper, each noted in a file of its own, so that
+//! `mcp-sessiond status` can say so: there may be no daemon that could be told.
 //!
-//! The files are `unkept/PID-START` in the runtime directory, one line of JSON each, mode 0600. Whoever looks deletes those of
-//! processes that are gone.
+//! The files are `unkept/PID-START` in the runtime directory, one line of JSON each, mode 0600.
+//! Whoever looks deletes those of processes that are gone.
 
 use std::fs::OpenOptions;
 use std::io::{self, Read as _, Write as _};
@@ -37,8 +37,8 @@ pub struct Unkept {
     pub why: String,
     /// Since when, in ms since the Unix epoch.
     pub since_ms: u64,
-    /// The service whose sessions are with this server, which speaks HTTP itself: the process is `serve`, and the daemon keeps
-    /// the sessions.
+    /// The service whose sessions are with this server, which speaks HTTP itself: the process is
+    /// `serve`, and the daemon keeps the sessions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub service: Option<ServiceName>,
 }
@@ -48,9 +48,15 @@ impl Unkept {
     #[must_use]
     pub fn now(process: &Pinned, program: String, why: &dyn std::fmt::Display) -> Self {
         let ProcessId { pid, start, inode } = process.id();
-        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let since = SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .unwrap_or_default();
         Self {
-            process: ProcessRef { pid, start: start.0, inode },
+            process: ProcessRef {
+                pid,
+                start: start.0,
+                inode,
+            },
             program,
             why: why.to_string().chars().take(WHY_MAX).collect(),
             since_ms: u64::try_from(since.as_millis()).unwrap_or(u64::MAX),
@@ -60,12 +66,16 @@ impl Unkept {
 
     fn process(&self) -> ProcessId {
         let ProcessRef { pid, start, inode } = self.process;
-        ProcessId { pid, start: StartTime(start), inode }
+        ProcessId {
+            pid,
+            start: StartTime(start),
+            inode,
+        }
     }
 }
 
-/// Notes a server that runs unkept in a runtime directory, which is made if it is not there. Where that can't be done nobody is
-/// told: the server comes first.
+/// Notes a server that runs unkept in a runtime directory, which is made if it is not there. Where
+/// that can't be done nobody is told: the server comes first.
 pub fn note(directory: &Path, unkept: &Unkept) {
     let _ = try_note(directory, unkept);
 }
@@ -74,7 +84,10 @@ fn try_note(directory: &Path, unkept: &Unkept) -> io::Result<()> {
     // Not into a directory that anybody else could have made.
     Directory::open(directory).map_err(io::Error::other)?;
     let notes = directory.join(UNKEPT_NAME);
-    match std::fs::DirBuilder::new().mode(DIRECTORY_MODE).create(&notes) {
+    match std::fs::DirBuilder::new()
+        .mode(DIRECTORY_MODE)
+        .create(&notes)
+    {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
         _ => {}
     }
@@ -82,17 +95,26 @@ fn try_note(directory: &Path, unkept: &Unkept) -> io::Result<()> {
     line.push(b'\n');
     let path = notes.join(file_name(&unkept.process()));
     let mut options = OpenOptions::new();
-    options.write(true).create(true).truncate(true).mode(0o600).custom_flags(OFlag::O_NOFOLLOW.bits());
+    options
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .mode(0o600)
+        .custom_flags(OFlag::O_NOFOLLOW.bits());
     options.open(path)?.write_all(&line)
 }
 
-/// The servers that run unkept, in order of their pids. The notes of those that are gone are deleted.
+/// The servers that run unkept, in order of their pids. The notes of those that are gone are
+/// deleted.
 #[must_use]
 pub fn list(directory: &Path) -> Vec<Unkept> {
     if Directory::open_existing(directory).is_err() {
         return Vec::new();
     }
-    let found = std::fs::read_dir(directory.join(UNKEPT_NAME)).into_iter().flatten().flatten();
+    let found = std::fs::read_dir(directory.join(UNKEPT_NAME))
+        .into_iter()
+        .flatten()
+        .flatten();
     let mut unkept: Vec<Unkept> = found.filter_map(|entry| look(&entry.path())).collect();
     unkept.sort_by_key(|unkept| unkept.process.pid);
     unkept
@@ -105,8 +127,9 @@ fn look(path: &Path) -> Option<Unkept> {
         // Where that can't be found out it may well be alive.
         Some(unkept) => !matches!(Pinned::reopen(&unkept.process()), Ok(None)),
         // It may be in the middle of being written.
-        None => named(path)
-            .is_some_and(|named| Pinned::open(named.0).is_ok_and(|found| found.id().start == named.1)),
+        None => named(path).is_some_and(|named| {
+            Pinned::open(named.0).is_ok_and(|found| found.id().start == named.1)
+        }),
     };
     if !lives {
         let _ = std::fs::remove_file(path);
@@ -115,7 +138,11 @@ fn look(path: &Path) -> Option<Unkept> {
 }
 
 fn read(path: &Path) -> Option<Unkept> {
-    let file = OpenOptions::new().read(true).custom_flags(OFlag::O_NOFOLLOW.bits()).open(path).ok()?;
+    let file = OpenOptions::new()
+        .read(true)
+        .custom_flags(OFlag::O_NOFOLLOW.bits())
+        .open(path)
+        .ok()?;
     let mut text = String::new();
     file.take(RECORD_MAX).read_to_string(&mut text).ok()?;
     serde_json::from_str(&text).ok()

@@ -1,6 +1,8 @@
-//! Fifty calls a second for a minute, while a thousand streams are open. By `tests/campaign streams`.
+//! Fifty calls a second for a minute, while a thousand streams are open. By
+//! `tests/campaign streams`.
 //!
-//! Prints how long the calls took, from the moment at which each was due, and asserts that no stream has lost anything.
+//! Prints how long the calls took, from the moment at which each was due, and asserts that no
+//! stream has lost anything.
 
 use std::io::{self, Write as _};
 use std::time::{Duration, Instant};
@@ -19,14 +21,24 @@ const CALLS: u32 = 60 * RATE / WORKERS;
 fn main() -> io::Result<()> {
     let mut crowd = Crowd::begin(&BINARIES);
     let start = Instant::now();
-    let workers = crowd.sessions.chunks_mut(SESSIONS / WORKERS as usize).zip(0..);
+    let workers = crowd
+        .sessions
+        .chunks_mut(SESSIONS / WORKERS as usize)
+        .zip(0..);
     let took: Vec<Vec<Duration>> = std::thread::scope(|scope| {
-        let calling: Vec<_> =
-            workers.map(|(sessions, worker)| scope.spawn(move || call(sessions, worker, start))).collect();
-        calling.into_iter().flat_map(|calling| calling.join().expect("each call is answered")).collect()
+        let calling: Vec<_> = workers
+            .map(|(sessions, worker)| scope.spawn(move || call(sessions, worker, start)))
+            .collect();
+        calling
+            .into_iter()
+            .flat_map(|calling| calling.join().expect("each call is answered"))
+            .collect()
     });
     let passed = start.elapsed();
-    let mut medians: Vec<Duration> = took.iter().map(|times| part(&mut times.clone(), 50)).collect();
+    let mut medians: Vec<Duration> = took
+        .iter()
+        .map(|times| part(&mut times.clone(), 50))
+        .collect();
     let mut all = took.concat();
     writeln!(
         io::stdout(),
@@ -43,7 +55,8 @@ fn main() -> io::Result<()> {
     Ok(())
 }
 
-/// Calls each of these sessions in turn, each call at its own moment. How long the calls of each session took.
+/// Calls each of these sessions in turn, each call at its own moment. How long the calls of each
+/// session took.
 fn call(sessions: &mut [Session], worker: u32, start: Instant) -> Vec<Vec<Duration>> {
     let mut took = vec![Vec::new(); sessions.len()];
     for (call, session) in (0..CALLS).zip((0..sessions.len()).cycle()) {

@@ -30,7 +30,10 @@ impl World {
     #[must_use]
     pub fn backends(&self) -> Vec<Backend> {
         let listed = self.listed("list_backends");
-        listed.iter().map(|known| Backend::of(&self.directory(), known)).collect()
+        listed
+            .iter()
+            .map(|known| Backend::of(&self.directory(), known))
+            .collect()
     }
 
     /// The only backend there is.
@@ -44,8 +47,8 @@ impl World {
         backends[0].clone()
     }
 
-    /// Processes whose command line names this world's directory: fronts, keepers and servers that were given it, whoever
-    /// started them.
+    /// Processes whose command line names this world's directory: fronts, keepers and servers that
+    /// were given it, whoever started them.
     #[must_use]
     pub fn processes(&self) -> Vec<u32> {
         let root = self.root().to_str().expect("UTF-8").as_bytes();
@@ -55,7 +58,9 @@ impl World {
             let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
             line.windows(root.len()).any(|window| window == root)
         };
-        pids.filter(|pid| *pid != std::process::id()).filter(names_it).collect()
+        pids.filter(|pid| *pid != std::process::id())
+            .filter(names_it)
+            .collect()
     }
 
     /// Waits until none of these processes is left.
@@ -73,15 +78,23 @@ impl World {
 
     /// Waits until the daemon knows of so many backends.
     pub fn wait_backends(&self, count: usize) {
-        self.until_recorded(&format!("{count} backends"), || (self.backends().len() == count).then_some(()));
+        self.until_recorded(&format!("{count} backends"), || {
+            (self.backends().len() == count).then_some(())
+        });
     }
 }
 
 impl Backend {
     fn of(directory: &Path, known: &Value) -> Self {
-        let name: KeeperName = known["keeper"].as_str().and_then(|name| name.parse().ok()).expect("a name");
+        let name: KeeperName = known["keeper"]
+            .as_str()
+            .and_then(|name| name.parse().ok())
+            .expect("a name");
         Self {
-            keeper: known["keeper_pid"].as_u64().and_then(|pid| u32::try_from(pid).ok()).expect("a pid"),
+            keeper: known["keeper_pid"]
+                .as_u64()
+                .and_then(|pid| u32::try_from(pid).ok())
+                .expect("a pid"),
             session: known["session"].as_str().expect("text").to_owned(),
             socket: paths::keeper_socket(directory, name),
         }
@@ -100,7 +113,9 @@ impl Backend {
     #[must_use]
     pub fn status(&self) -> BackendStatus {
         let asked = dial(&self.socket, &KeeperRequest::Status {}).expect("the keeper");
-        let KeeperReply::Status(status) = asked.reply else { panic!("{:?}", asked.reply) };
+        let KeeperReply::Status(status) = asked.reply else {
+            panic!("{:?}", asked.reply)
+        };
         *status
     }
 
@@ -111,10 +126,13 @@ impl Backend {
 
     /// Waits until its keeper has seen that nobody is attached.
     pub fn wait_alone(&self) -> BackendStatus {
-        self.wait("the keeper has lost its front", |status| status.front.is_none())
+        self.wait("the keeper has lost its front", |status| {
+            status.front.is_none()
+        })
     }
 
-    /// Kills a front that is attached to it, and waits until the keeper has seen it. Returns how it is then.
+    /// Kills a front that is attached to it, and waits until the keeper has seen it. Returns how it
+    /// is then.
     pub fn cut_off(&self, front: &mut Front) -> BackendStatus {
         front.kill();
         self.wait_alone()
@@ -138,7 +156,9 @@ impl Backend {
     /// Waits until nobody can attach to it any more.
     pub fn closed(&self) {
         let directory = self.socket.parent().expect("a directory");
-        until_removed(directory, "its socket is gone", || (!self.socket.exists()).then_some(()));
+        until_removed(directory, "its socket is gone", || {
+            (!self.socket.exists()).then_some(())
+        });
     }
 
     /// Waits until the keeper is gone, and its socket.

@@ -45,7 +45,13 @@ impl Broker {
     /// When there is no /dev/urandom.
     pub fn new() -> io::Result<Self> {
         let random = File::open("/dev/urandom")?;
-        Ok(Self { random, tokens: HashMap::new(), issued: 0, resumed: 0, refused: 0 })
+        Ok(Self {
+            random,
+            tokens: HashMap::new(),
+            issued: 0,
+            resumed: 0,
+            refused: 0,
+        })
     }
 
     /// Answers one line.
@@ -98,7 +104,13 @@ impl Broker {
         self.random.read_exact(&mut bytes)?;
         let token: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
         let answer = json!({"session": session, "token": token});
-        self.tokens.insert(token, Issued { session, state: State::Good });
+        self.tokens.insert(
+            token,
+            Issued {
+                session,
+                state: State::Good,
+            },
+        );
         Ok(answer)
     }
 }
@@ -115,12 +127,21 @@ mod tests {
     fn a_token_is_good_for_one_time() {
         let mut broker = Broker::new().expect("random bytes");
         let first = ask(&mut broker, &json!({"op": "issue"}));
-        let second = ask(&mut broker, &json!({"op": "resume", "token": first["token"]}));
+        let second = ask(
+            &mut broker,
+            &json!({"op": "resume", "token": first["token"]}),
+        );
         assert_eq!(first["session"], second["session"]);
         assert_ne!(first["token"], second["token"]);
-        let again = ask(&mut broker, &json!({"op": "resume", "token": first["token"]}));
+        let again = ask(
+            &mut broker,
+            &json!({"op": "resume", "token": first["token"]}),
+        );
         assert_eq!(again, json!({"refused": "used"}));
-        let third = ask(&mut broker, &json!({"op": "resume", "token": second["token"]}));
+        let third = ask(
+            &mut broker,
+            &json!({"op": "resume", "token": second["token"]}),
+        );
         assert_eq!(third["session"], first["session"]);
         assert_eq!(
             ask(&mut broker, &json!({"op": "tally"})),
@@ -131,27 +152,43 @@ mod tests {
     #[test]
     fn unknown_and_expired_tokens_are_refused() {
         let mut broker = Broker::new().expect("random bytes");
-        let (one, other) =
-            (ask(&mut broker, &json!({"op": "issue"})), ask(&mut broker, &json!({"op": "issue"})));
+        let (one, other) = (
+            ask(&mut broker, &json!({"op": "issue"})),
+            ask(&mut broker, &json!({"op": "issue"})),
+        );
         let made_up = ask(&mut broker, &json!({"op": "resume", "token": "00"}));
         assert_eq!(made_up, json!({"refused": "unknown"}));
-        let expired = ask(&mut broker, &json!({"op": "expire", "session": one["session"]}));
+        let expired = ask(
+            &mut broker,
+            &json!({"op": "expire", "session": one["session"]}),
+        );
         assert_eq!(expired, json!({"expired": 1}));
         let late = ask(&mut broker, &json!({"op": "resume", "token": one["token"]}));
         assert_eq!(late, json!({"refused": "expired"}));
-        let good = ask(&mut broker, &json!({"op": "resume", "token": other["token"]}));
+        let good = ask(
+            &mut broker,
+            &json!({"op": "resume", "token": other["token"]}),
+        );
         assert_eq!(good["session"], other["session"]);
     }
 
     #[test]
     fn sessions_and_tokens_are_never_the_same_twice() {
         let mut broker = Broker::new().expect("random bytes");
-        let issued: Vec<Value> = (0..100).map(|_| ask(&mut broker, &json!({"op": "issue"}))).collect();
+        let issued: Vec<Value> = (0..100)
+            .map(|_| ask(&mut broker, &json!({"op": "issue"})))
+            .collect();
         for member in ["session", "token"] {
-            let distinct: std::collections::HashSet<&str> =
-                issued.iter().filter_map(|answer| answer[member].as_str()).collect();
+            let distinct: std::collections::HashSet<&str> = issued
+                .iter()
+                .filter_map(|answer| answer[member].as_str())
+                .collect();
             assert_eq!(distinct.len(), issued.len(), "{member}");
         }
-        assert!(issued.iter().all(|answer| answer["token"].as_str().is_some_and(|token| token.len() == 64)));
+        assert!(issued.iter().all(|answer| {
+            answer["token"]
+                .as_str()
+                .is_some_and(|token| token.len() == 64)
+        }));
     }
 }

@@ -21,16 +21,24 @@ impl World {
     /// A broker.
     #[must_use]
     pub fn broker(&self) -> BrokerProcess {
-        BrokerProcess::spawn(self.command(self.binaries.broker), self.root().join("broker.sock"))
+        BrokerProcess::spawn(
+            self.command(self.binaries.broker),
+            self.root().join("broker.sock"),
+        )
     }
 }
 
 impl BrokerProcess {
     fn spawn(mut command: Command, socket: PathBuf) -> Self {
-        command.arg(&socket).stdin(Stdio::piped()).stdout(Stdio::piped());
+        command
+            .arg(&socket)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped());
         let mut child = command.spawn().expect("the broker");
         let mut ready = String::new();
-        BufReader::new(child.stdout.take().expect("piped")).read_line(&mut ready).expect("a line");
+        BufReader::new(child.stdout.take().expect("piped"))
+            .read_line(&mut ready)
+            .expect("a line");
         assert_eq!(ready, "ready\n");
         Self { child, socket }
     }
@@ -42,16 +50,22 @@ impl BrokerProcess {
     #[must_use]
     pub fn ask(&self, question: &Value) -> Value {
         let mut stream = UnixStream::connect(&self.socket).expect("the broker");
-        stream.write_all(format!("{question}\n").as_bytes()).expect("asked");
+        stream
+            .write_all(format!("{question}\n").as_bytes())
+            .expect("asked");
         let mut line = String::new();
-        BufReader::new(stream).read_line(&mut line).expect("answered");
+        BufReader::new(stream)
+            .read_line(&mut line)
+            .expect("answered");
         serde_json::from_str(&line).expect("json")
     }
 
     /// How many tokens were refused.
     #[must_use]
     pub fn refused(&self) -> u64 {
-        self.ask(&json!({"op": "tally"}))["refused"].as_u64().expect("a number")
+        self.ask(&json!({"op": "tally"}))["refused"]
+            .as_u64()
+            .expect("a number")
     }
 }
 

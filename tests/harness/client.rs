@@ -1,4 +1,5 @@
-//! A host's end of MCP, as much of it as it takes to call tools, over whatever takes lines and says some.
+//! A host's end of MCP, as much of it as it takes to call tools, over whatever takes lines and says
+//! some.
 
 use std::collections::VecDeque;
 
@@ -37,7 +38,11 @@ pub struct Client<P> {
 impl<P: Pipe> Client<P> {
     /// A host that has said nothing yet.
     pub fn new(pipe: P) -> Self {
-        Self { pipe, last: 0, said: VecDeque::new() }
+        Self {
+            pipe,
+            last: 0,
+            said: VecDeque::new(),
+        }
     }
 
     /// A host that has initialised its server.
@@ -86,7 +91,8 @@ impl<P: Pipe> Client<P> {
     #[expect(clippy::needless_pass_by_value, reason = "it is built for the call")]
     pub fn request(&mut self, method: &str, params: Value) -> u64 {
         self.last += 1;
-        let request = json!({"jsonrpc": "2.0", "id": self.last, "method": method, "params": params});
+        let request =
+            json!({"jsonrpc": "2.0", "id": self.last, "method": method, "params": params});
         self.pipe.write(&request.to_string());
         self.last
     }
@@ -94,7 +100,8 @@ impl<P: Pipe> Client<P> {
     /// Notifies.
     #[expect(clippy::needless_pass_by_value, reason = "it is built for the call")]
     pub fn notify(&mut self, method: &str, params: Value) {
-        self.pipe.write(&json!({"jsonrpc": "2.0", "method": method, "params": params}).to_string());
+        self.pipe
+            .write(&json!({"jsonrpc": "2.0", "method": method, "params": params}).to_string());
     }
 
     /// Calls a tool, and does not wait for the answer. Returns the id.
@@ -110,7 +117,8 @@ impl<P: Pipe> Client<P> {
         slow
     }
 
-    /// Waits until the server has come to this, and with it has heard everything that was said before.
+    /// Waits until the server has come to this, and with it has heard everything that was said
+    /// before.
     pub fn ping(&mut self) {
         let ping = self.request("ping", json!({}));
         self.answer(ping);
@@ -133,7 +141,10 @@ impl<P: Pipe> Client<P> {
         if answer.get("error").is_some() {
             return Err(answer["error"].take());
         }
-        Ok(answer["result"]["content"][0]["text"].as_str().unwrap_or_else(|| panic!("{answer}")).to_owned())
+        Ok(answer["result"]["content"][0]["text"]
+            .as_str()
+            .unwrap_or_else(|| panic!("{answer}"))
+            .to_owned())
     }
 
     /// Calls a tool.
@@ -151,7 +162,8 @@ impl<P: Pipe> Client<P> {
     /// When it fails.
     #[track_caller]
     pub fn call(&mut self, tool: &str, arguments: Value) -> String {
-        self.try_call(tool, arguments).unwrap_or_else(|error| panic!("{tool}: {error}"))
+        self.try_call(tool, arguments)
+            .unwrap_or_else(|error| panic!("{tool}: {error}"))
     }
 
     /// Has the server count, and returns how far it is.
@@ -173,7 +185,8 @@ impl<P: Pipe> Client<P> {
         }
         loop {
             let line = self.pipe.read();
-            let message: Value = serde_json::from_str(&line).unwrap_or_else(|_| panic!("no JSON: {line}"));
+            let message: Value =
+                serde_json::from_str(&line).unwrap_or_else(|_| panic!("no JSON: {line}"));
             if such(&message) {
                 return message;
             }

@@ -27,7 +27,12 @@ impl Daemon {
     pub(crate) fn spawn(mut command: Command, all: Log) -> Self {
         command.stderr(Stdio::piped()).stdout(Stdio::null());
         let (child, own) = launch(&mut command, &all);
-        Self { child, command, all, own }
+        Self {
+            child,
+            command,
+            all,
+            own,
+        }
     }
 
     /// Waits until clients can connect.
@@ -35,7 +40,11 @@ impl Daemon {
     /// # Panics
     /// When it ends instead.
     pub fn ready(&self) {
-        assert!(self.ready_or_ended(), "the daemon did not start:\n{}", self.own.text());
+        assert!(
+            self.ready_or_ended(),
+            "the daemon did not start:\n{}",
+            self.own.text()
+        );
     }
 
     /// Waits until clients can connect, or it has ended. Tells which.
@@ -71,7 +80,11 @@ impl Daemon {
     pub fn kill(&mut self) {
         let _ = self.child.kill();
         let status = self.wait();
-        assert_eq!(status.signal(), Some(Signal::SIGKILL as i32), "it ended by itself: {status}");
+        assert_eq!(
+            status.signal(),
+            Some(Signal::SIGKILL as i32),
+            "it ended by itself: {status}"
+        );
     }
 
     /// Starts another one like it, which is ready when this returns.
@@ -172,32 +185,51 @@ impl Daemon {
     /// The numbers of the descriptors that it has open.
     fn open_descriptors(&self) -> std::collections::BTreeSet<usize> {
         let open = std::fs::read_dir(format!("/proc/{}/fd", self.pid())).expect("it runs");
-        open.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()).collect()
+        open.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
+            .collect()
     }
 
-    /// Leaves it so many descriptors to open, beside those that are open now. None: as many as it may.
+    /// Leaves it so many descriptors to open, beside those that are open now. None: as many as it
+    /// may.
     ///
     /// # Panics
     /// When it can't be limited.
     pub fn leave_descriptors(&self, free: Option<usize>) {
         let open = self.open_descriptors();
-        let limit =
-            free.map(|free| (0..).filter(|number| !open.contains(number)).nth(free).unwrap_or_default());
+        let limit = free.map(|free| {
+            (0..)
+                .filter(|number| !open.contains(number))
+                .nth(free)
+                .unwrap_or_default()
+        });
         let limit = limit.map(|limit| limit.to_string());
         let pid = self.pid().to_string();
         let hard = std::fs::read_to_string(format!("/proc/{pid}/limits")).expect("it runs");
-        let hard = hard.lines().find_map(|line| line.strip_prefix("Max open files")).expect("a limit");
+        let hard = hard
+            .lines()
+            .find_map(|line| line.strip_prefix("Max open files"))
+            .expect("a limit");
         let hard = hard.split_whitespace().nth(1).expect("a hard one");
         let soft = limit.as_deref().unwrap_or(hard);
         let set = ["--pid", &pid, &format!("--nofile={soft}:{hard}")];
-        assert!(Command::new("prlimit").args(set).status().expect("prlimit").success());
+        assert!(
+            Command::new("prlimit")
+                .args(set)
+                .status()
+                .expect("prlimit")
+                .success()
+        );
     }
 }
 
 fn launch(command: &mut Command, all: &Log) -> (Child, Log) {
     let mut child = command.spawn().expect("the daemon");
     let own = Log::default();
-    Log::follow(child.stderr.take().expect("piped"), Daemon::END, vec![own.clone(), all.clone()]);
+    Log::follow(
+        child.stderr.take().expect("piped"),
+        Daemon::END,
+        vec![own.clone(), all.clone()],
+    );
     (child, own)
 }
 

@@ -15,7 +15,10 @@ impl<'a> SmallDisk<'a> {
     #[must_use]
     pub fn mount(at: &'a Path, size: &str) -> Self {
         let options = format!("size={size},mode=0700");
-        let mounted = Command::new("mount").args(["-t", "tmpfs", "-o", &options, "tmpfs"]).arg(at).status();
+        let mounted = Command::new("mount")
+            .args(["-t", "tmpfs", "-o", &options, "tmpfs"])
+            .arg(at)
+            .status();
         assert!(mounted.expect("mount").success());
         Self(at)
     }

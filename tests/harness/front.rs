@@ -32,7 +32,10 @@ impl World {
     #[must_use]
     pub fn wrapping(&self, options: &[&str], server: &[String]) -> Vec<String> {
         let own = [&[self.binaries.daemon, "wrap"], options, &["--"]].concat();
-        own.into_iter().map(str::to_owned).chain(server.iter().cloned()).collect()
+        own.into_iter()
+            .map(str::to_owned)
+            .chain(server.iter().cloned())
+            .collect()
     }
 
     /// A server that is started by this command line, of which the test is the host.
@@ -61,12 +64,27 @@ impl Front {
     /// When it can't be started.
     #[must_use]
     pub fn spawn(mut command: Command) -> Self {
-        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
+        command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .process_group(0);
         let mut child = command.spawn().expect("a server");
         let errors = Log::default();
-        Log::follow(child.stderr.take().expect("piped"), "-- end of the front --", vec![errors.clone()]);
+        Log::follow(
+            child.stderr.take().expect("piped"),
+            "-- end of the front --",
+            vec![errors.clone()],
+        );
         let (input, output) = (child.stdin.take(), child.stdout.take().expect("piped"));
-        Self { child, input, output, read: Vec::new(), scanned: 0, errors }
+        Self {
+            child,
+            input,
+            output,
+            read: Vec::new(),
+            scanned: 0,
+            errors,
+        }
     }
 
     /// Its pid.
@@ -84,7 +102,11 @@ impl Front {
     /// # Panics
     /// When it has closed its standard input.
     pub fn send(&mut self, bytes: &[u8]) {
-        self.input.as_mut().expect("open").write_all(bytes).expect("it reads");
+        self.input
+            .as_mut()
+            .expect("open")
+            .write_all(bytes)
+            .expect("it reads");
     }
 
     /// The next line, without its newline, or none at the end.
@@ -93,7 +115,10 @@ impl Front {
     /// When none comes.
     pub fn line(&mut self) -> Option<Vec<u8>> {
         loop {
-            if let Some(at) = self.read[self.scanned..].iter().position(|byte| *byte == b'\n') {
+            if let Some(at) = self.read[self.scanned..]
+                .iter()
+                .position(|byte| *byte == b'\n')
+            {
                 let mut line: Vec<u8> = self.read.drain(..=self.scanned + at).collect();
                 line.pop();
                 self.scanned = 0;
@@ -130,7 +155,13 @@ impl Front {
     /// When it was closed.
     #[must_use]
     pub fn input(&self) -> File {
-        self.input.as_ref().expect("open").as_fd().try_clone_to_owned().expect("a descriptor").into()
+        self.input
+            .as_ref()
+            .expect("open")
+            .as_fd()
+            .try_clone_to_owned()
+            .expect("a descriptor")
+            .into()
     }
 
     /// Closes its standard input.
@@ -179,7 +210,9 @@ impl Pipe for Front {
     }
 
     fn read(&mut self) -> String {
-        let line = self.line().unwrap_or_else(|| panic!("it ended:\n{}", self.errors.text()));
+        let line = self
+            .line()
+            .unwrap_or_else(|| panic!("it ended:\n{}", self.errors.text()));
         String::from_utf8(line).expect("UTF-8")
     }
 }

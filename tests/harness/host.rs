@@ -33,32 +33,60 @@ struct Link {
 impl Link {
     fn order(&self, order: &Value) {
         let mut orders = self.orders.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(orders) = orders.as_mut() else { return };
-        orders.write_all(format!("{order}\n").as_bytes()).expect("the host takes orders");
+        let Some(orders) = orders.as_mut() else {
+            return;
+        };
+        orders
+            .write_all(format!("{order}\n").as_bytes())
+            .expect("the host takes orders");
     }
 }
 
 impl Host {
     pub(crate) fn spawn(mut command: Command, binaries: &'static Binaries) -> Self {
-        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
         let mut child = command.spawn().expect("the host");
         let log = Log::default();
-        Log::follow(child.stderr.take().expect("piped"), "-- end of host --", vec![log.clone()]);
+        Log::follow(
+            child.stderr.take().expect("piped"),
+            "-- end of host --",
+            vec![log.clone()],
+        );
         let orders = Mutex::new(child.stdin.take());
-        let link = Arc::new(Link { orders, servers: Mutex::default() });
+        let link = Arc::new(Link {
+            orders,
+            servers: Mutex::default(),
+        });
         let reports = BufReader::new(child.stdout.take().expect("piped"));
         let distributing = Arc::clone(&link);
         std::thread::spawn(move || {
             for report in reports.lines().map_while(Result::ok) {
-                let report: Value = serde_json::from_str(&report).expect("the host reports in JSON");
+                let report: Value =
+                    serde_json::from_str(&report).expect("the host reports in JSON");
                 let server = report["server"].as_u64().unwrap_or_default();
-                let servers = distributing.servers.lock().unwrap_or_else(PoisonError::into_inner);
+                let servers = distributing
+                    .servers
+                    .lock()
+                    .unwrap_or_else(PoisonError::into_inner);
                 // Whoever no longer listens does not want to know.
                 let _ = servers.get(&server).map(|listener| listener.send(report));
             }
-            distributing.servers.lock().unwrap_or_else(PoisonError::into_inner).clear();
+            distributing
+                .servers
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .clear();
         });
-        Self { child, link, next: AtomicU64::new(1), binaries, log }
+        Self {
+            child,
+            link,
+            next: AtomicU64::new(1),
+            binaries,
+            log,
+        }
     }
 
     /// Its pid.
@@ -73,14 +101,25 @@ impl Host {
         self.server_with(arguments, &json!({}))
     }
 
-    /// Starts a server with more variables, and, where `directory` is among them, in that directory.
+    /// Starts a server with more variables, and, where `directory` is among them, in that
+    /// directory.
     #[must_use]
     pub fn server_with(&self, arguments: &[&str], variables: &Value) -> Server {
         let id = self.next.fetch_add(1, Ordering::Relaxed);
         let (sender, reports) = channel();
-        self.link.servers.lock().unwrap_or_else(PoisonError::into_inner).insert(id, sender);
-        self.link.order(&json!({"spawn": id, "arguments": arguments, "variables": variables}));
-        Server { id, pid: None, link: Arc::clone(&self.link), reports }
+        self.link
+            .servers
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .insert(id, sender);
+        self.link
+            .order(&json!({"spawn": id, "arguments": arguments, "variables": variables}));
+        Server {
+            id,
+            pid: None,
+            link: Arc::clone(&self.link),
+            reports,
+        }
     }
 
     /// Starts an [`Instance`].
@@ -108,17 +147,20 @@ impl Host {
         instance
     }
 
-    /// Starts instances with these arguments, then has all of them load at once; [`Instance::answer`] is what each got.
+    /// Starts instances with these arguments, then has all of them load at once;
+    /// [`Instance::answer`] is what each got.
     #[must_use]
     pub fn loading(&self, arguments: impl IntoIterator<Item = Vec<String>>) -> Vec<Instance> {
-        let start =
-            |arguments: Vec<String>| self.instance(&arguments.iter().map(String::as_str).collect::<Vec<_>>());
+        let start = |arguments: Vec<String>| {
+            self.instance(&arguments.iter().map(String::as_str).collect::<Vec<_>>())
+        };
         let instances: Vec<Instance> = arguments.into_iter().map(start).collect();
         instances.iter().for_each(|instance| instance.begin("load"));
         instances
     }
 
-    /// Starts a server by this command line: what [`World::front`](crate::World::front) does, with this as its host.
+    /// Starts a server by this command line: what [`World::front`](crate::World::front) does, with
+    /// this as its host.
     #[must_use]
     pub fn front(&self, words: &[String]) -> Server {
         self.server(&words.iter().map(String::as_str).collect::<Vec<_>>())
@@ -128,7 +170,9 @@ impl Host {
     #[must_use]
     pub fn mcp_server(&self, broker: &BrokerProcess, arguments: &[&str]) -> McpServer {
         let socket = broker.socket.to_str().expect("UTF-8");
-        McpServer::start(self.server(&[&[self.binaries.example_server, socket], arguments].concat()))
+        McpServer::start(
+            self.server(&[&[self.binaries.example_server, socket], arguments].concat()),
+        )
     }
 
     /// Kills it. Its servers see the end of their standard input.
@@ -141,11 +185,21 @@ impl Host {
 impl Drop for Host {
     fn drop(&mut self) {
         // It kills its servers when its orders end.
-        drop(self.link.orders.lock().unwrap_or_else(PoisonError::into_inner).take());
+        drop(
+            self.link
+                .orders
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .take(),
+        );
         let _ = self.child.wait();
         if std::thread::panicking() {
-            let _ =
-                writeln!(std::io::stderr(), "the log of host {}'s servers:\n{}", self.pid(), self.log.text());
+            let _ = writeln!(
+                std::io::stderr(),
+                "the log of host {}'s servers:\n{}",
+                self.pid(),
+                self.log.text()
+            );
         }
     }
 }
@@ -167,14 +221,18 @@ impl Server {
     pub fn pid(&mut self) -> u32 {
         if self.pid.is_none() {
             let report = self.report();
-            let pid = report["spawned"].as_u64().and_then(|pid| u32::try_from(pid).ok());
+            let pid = report["spawned"]
+                .as_u64()
+                .and_then(|pid| u32::try_from(pid).ok());
             self.pid = Some(pid.unwrap_or_else(|| panic!("not started: {report}")));
         }
         self.pid.unwrap_or_default()
     }
 
     fn report(&self) -> Value {
-        self.reports.recv_timeout(PATIENCE).expect("a report of the host")
+        self.reports
+            .recv_timeout(PATIENCE)
+            .expect("a report of the host")
     }
 
     /// Writes a line to its standard input.
@@ -190,7 +248,8 @@ impl Server {
         self.pid();
         let report = self.report();
         let line = report["line"].as_str();
-        line.unwrap_or_else(|| panic!("no line, but {report}")).to_owned()
+        line.unwrap_or_else(|| panic!("no line, but {report}"))
+            .to_owned()
     }
 
     /// Writes a line, and reads the answer, of which blanks at its end don't count.
@@ -201,7 +260,8 @@ impl Server {
 
     /// Sends it a signal.
     pub fn signal(&mut self, signal: Signal) {
-        self.link.order(&json!({"kill": self.id, "signal": signal as i32}));
+        self.link
+            .order(&json!({"kill": self.id, "signal": signal as i32}));
     }
 
     /// Kills it, and waits until it is gone. Lines that were not read are lost.
@@ -210,7 +270,8 @@ impl Server {
         self.wait();
     }
 
-    /// Waits until it is gone, and has been waited for by its host. Returns its exit code, if it had one.
+    /// Waits until it is gone, and has been waited for by its host. Returns its exit code, if it
+    /// had one.
     ///
     /// # Panics
     /// When it stays.

@@ -32,7 +32,9 @@ impl Loaded {
     /// When there is none.
     #[must_use]
     pub fn session(&self) -> String {
-        self.session.clone().unwrap_or_else(|| panic!("no session: {self:?}"))
+        self.session
+            .clone()
+            .unwrap_or_else(|| panic!("no session: {self:?}"))
     }
 
     /// Asserts that this is what a first run gets: a session, and no token.
@@ -41,7 +43,12 @@ impl Loaded {
     /// When it is not.
     pub fn assert_fresh(&self) -> &Self {
         assert!(self.token.is_none(), "{self:?}");
-        assert!(self.outcome.as_deref().is_some_and(|outcome| outcome.starts_with("fresh")), "{self:?}");
+        assert!(
+            self.outcome
+                .as_deref()
+                .is_some_and(|outcome| outcome.starts_with("fresh")),
+            "{self:?}"
+        );
         self
     }
 
@@ -51,7 +58,11 @@ impl Loaded {
     /// When it is not.
     #[track_caller]
     pub fn assert_resumed(&self, session: &str, token: Option<&str>) -> &Self {
-        assert_eq!((self.session().as_str(), self.token.as_deref()), (session, token), "{self:?}");
+        assert_eq!(
+            (self.session().as_str(), self.token.as_deref()),
+            (session, token),
+            "{self:?}"
+        );
         self
     }
 }
@@ -104,7 +115,8 @@ impl Instance {
         stored
     }
 
-    /// Loads what a first run gets, and stores a token. Returns the session and the lease, which stay.
+    /// Loads what a first run gets, and stores a token. Returns the session and the lease, which
+    /// stay.
     ///
     /// # Panics
     /// When it does not get that, or the token is not accepted.
@@ -112,7 +124,10 @@ impl Instance {
         let loaded = self.load();
         loaded.assert_fresh();
         let stored = self.store(token);
-        assert_eq!((&stored.session, stored.epoch), (&loaded.session, loaded.epoch));
+        assert_eq!(
+            (&stored.session, stored.epoch),
+            (&loaded.session, loaded.epoch)
+        );
         stored
     }
 
@@ -155,7 +170,10 @@ impl Instance {
     pub fn spawn(&mut self, arguments: &[&str]) -> u32 {
         self.begin(&format!("spawn {}", Value::from(arguments)));
         let answer = self.line();
-        answer["pid"].as_u64().and_then(|pid| u32::try_from(pid).ok()).unwrap_or_else(|| panic!("{answer}"))
+        answer["pid"]
+            .as_u64()
+            .and_then(|pid| u32::try_from(pid).ok())
+            .unwrap_or_else(|| panic!("{answer}"))
     }
 
     /// Kills it, and waits until it is gone.

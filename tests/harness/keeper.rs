@@ -20,8 +20,8 @@ pub struct Keeper {
 }
 
 impl World {
-    /// A keeper that is registered; before it, the instance of this host that has started it and holds the session, and
-    /// what that one has loaded.
+    /// A keeper that is registered; before it, the instance of this host that has started it and
+    /// holds the session, and what that one has loaded.
     ///
     /// # Panics
     /// When it is refused.
@@ -60,13 +60,22 @@ impl Keeper {
         // A socket's file is there before anybody listens, and nothing tells of either.
         let control = until("the keeper listens", || UnixStream::connect(&socket).ok());
         control.set_read_timeout(Some(PATIENCE)).expect("a timeout");
-        Self { pid, name, control: BufReader::new(control) }
+        Self {
+            pid,
+            name,
+            control: BufReader::new(control),
+        }
     }
 
     fn ask(&mut self, command: &str) -> Value {
-        self.control.get_mut().write_all(format!("{command}\n").as_bytes()).expect("the keeper listens");
+        self.control
+            .get_mut()
+            .write_all(format!("{command}\n").as_bytes())
+            .expect("the keeper listens");
         let mut line = String::new();
-        self.control.read_line(&mut line).expect("the keeper answers");
+        self.control
+            .read_line(&mut line)
+            .expect("the keeper answers");
         serde_json::from_str(&line).unwrap_or_else(|_| panic!("{line}"))
     }
 
@@ -97,8 +106,7 @@ impl Keeper {
     /// The error that the daemon answered with.
     pub fn register_as(&mut self, of: &Loaded, backend: Option<&str>) -> Result<Value, Value> {
         let epoch = of.epoch.unwrap_or_default().to_string();
-        let mut params =
-            json!({"session": of.session(), "epoch": epoch, "keeper": self.name, "program": "server"});
+        let mut params = json!({"session": of.session(), "epoch": epoch, "keeper": self.name, "program": "server"});
         if let Some(backend) = backend {
             params["backend"] = backend.into();
         }
@@ -117,7 +125,9 @@ impl Keeper {
 
     /// Has it start a backend that ends for nothing but SIGKILL. Returns its pid.
     pub fn start_backend(&mut self) -> u32 {
-        let pid = self.ask("backend")["pid"].as_u64().and_then(|pid| u32::try_from(pid).ok());
+        let pid = self.ask("backend")["pid"]
+            .as_u64()
+            .and_then(|pid| u32::try_from(pid).ok());
         pid.expect("a pid")
     }
 
@@ -125,7 +135,8 @@ impl Keeper {
     pub fn start_and_tell(&mut self, of: &Loaded) -> u32 {
         let pid = self.start_backend();
         let params = json!({"session": of.session(), "keeper": self.name, "pid": pid});
-        self.call("backend_started", params).expect("it is its keeper");
+        self.call("backend_started", params)
+            .expect("it is its keeper");
         pid
     }
 

@@ -1,17 +1,19 @@
 //! The harness: real processes in a directory of their own, in the shape that tests are told in.
 //!
-//! A [`World`] has a runtime directory, a configuration and a log; in it run [`Daemon`]s, [`Host`]s with the servers
-//! that they start ([`Instance`], [`McpServer`], or any [`Server`]), a [`BrokerProcess`], and [`Peer`]s that say to
-//! the daemon whatever they like. Servers that are kept have a [`Front`], where the test itself is the host, or a
-//! [`NodeHost`], and a [`Backend`] to look at; a [`Client`] speaks MCP to whatever takes lines. An [`EventService`] is a
-//! service over HTTP, an [`Upstream`] a server that speaks HTTP itself, a [`Page`] is one in Chromium, and a [`SmallDisk`] is
-//! soon full.
+//! A [`World`] has a runtime directory, a configuration and a log; in it run [`Daemon`]s, [`Host`]s
+//! with the servers that they start ([`Instance`], [`McpServer`], or any [`Server`]), a
+//! [`BrokerProcess`], and [`Peer`]s that say to the daemon whatever they like. Servers that are
+//! kept have a [`Front`], where the test itself is the host, or a [`NodeHost`], and a [`Backend`]
+//! to look at; a [`Client`] speaks MCP to whatever takes lines. An [`EventService`] is a service
+//! over HTTP, an [`Upstream`] a server that speaks HTTP itself, a [`Page`] is one in Chromium, and
+//! a [`SmallDisk`] is soon full.
 //!
-//! Nothing in here sleeps. A test waits for an event (a line of a log, an answer, an exit) under one deadline,
-//! [`PATIENCE`], which only a broken test ever sees; where there is no event, [`until`] looks again and again.
+//! Nothing in here sleeps. A test waits for an event (a line of a log, an answer, an exit) under
+//! one deadline, [`PATIENCE`], which only a broken test ever sees; where there is no event,
+//! [`until`] looks again and again.
 //!
-//! Everything ends with the test: daemons are killed when they are dropped, and every helper ends when the pipe to
-//! its standard input does, however its owner came to its end.
+//! Everything ends with the test: daemons are killed when they are dropped, and every helper ends
+//! when the pipe to its standard input does, however its owner came to its end.
 
 mod backend;
 pub mod broker;
@@ -77,8 +79,9 @@ use serde_json::Value;
 /// How long anything may take on the slowest machine. It is a bound, never a measure.
 pub const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Looks until something is there, where nothing tells of it; the caller says why. Where something does, there are [`until_written`],
-/// [`until_removed`], [`gone`], [`World::until_recorded`], [`World::nothing_left`], and the logs.
+/// Looks until something is there, where nothing tells of it; the caller says why. Where something
+/// does, there are [`until_written`], [`until_removed`], [`gone`], [`World::until_recorded`],
+/// [`World::nothing_left`], and the logs.
 ///
 /// # Panics
 /// When it is not there within [`PATIENCE`].
@@ -88,12 +91,16 @@ pub fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
         if let Some(found) = look() {
             return found;
         }
-        assert!(Instant::now() < deadline, "waited {PATIENCE:?} in vain: {what}");
+        assert!(
+            Instant::now() < deadline,
+            "waited {PATIENCE:?} in vain: {what}"
+        );
         std::thread::sleep(Duration::from_millis(1));
     }
 }
 
-/// Looks until something is there, each time that the file was written to or made shorter: the operating system tells.
+/// Looks until something is there, each time that the file was written to or made shorter: the
+/// operating system tells.
 ///
 /// # Panics
 /// When it is not there within [`PATIENCE`].
@@ -101,7 +108,8 @@ pub fn until_written<T>(file: &Path, what: &str, look: impl FnMut() -> Option<T>
     until_changed(what, |changes| changes.watch_file(file), look)
 }
 
-/// Looks until something is there, each time that a file of this directory was deleted or moved: the operating system tells.
+/// Looks until something is there, each time that a file of this directory was deleted or moved:
+/// the operating system tells.
 ///
 /// # Panics
 /// When it is not there within [`PATIENCE`].
@@ -114,7 +122,10 @@ fn until_changed<T>(
     mut watch: impl FnMut(&mut Changes) -> io::Result<()>,
     mut look: impl FnMut() -> Option<T>,
 ) -> T {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .expect("a runtime");
     runtime.block_on(async {
         let mut changes = Changes::new().expect("a watch");
         let found = async {
@@ -144,11 +155,14 @@ pub fn assert_refused<T: Debug>(answer: Result<T, Value>, code: &str) -> Value {
     error
 }
 
-/// Randomness from a seed, which is printed, so that a failure can be had again: `SEED=n cargo nextest run …`.
+/// Randomness from a seed, which is printed, so that a failure can be had again:
+/// `SEED=n cargo nextest run …`.
 #[must_use]
 pub fn random() -> fastrand::Rng {
     use std::io::Write as _;
-    let given = std::env::var("SEED").ok().and_then(|seed| seed.parse().ok());
+    let given = std::env::var("SEED")
+        .ok()
+        .and_then(|seed| seed.parse().ok());
     let seed = given.unwrap_or_else(|| fastrand::u64(..));
     let _ = writeln!(io::stderr(), "SEED={seed}");
     fastrand::Rng::with_seed(seed)

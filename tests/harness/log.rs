@@ -16,7 +16,8 @@ struct Shared {
 }
 
 impl Log {
-    /// Takes everything that comes from `source` into these logs, and calls its end by a line of its own.
+    /// Takes everything that comes from `source` into these logs, and calls its end by a line of
+    /// its own.
     pub(crate) fn follow(source: impl Read + Send + 'static, end: &'static str, logs: Vec<Self>) {
         std::thread::spawn(move || {
             let lines = BufReader::new(source).split(b'\n').map_while(Result::ok);
@@ -51,7 +52,11 @@ impl Log {
     /// The lines that hold `needle`.
     #[must_use]
     pub fn lines(&self, needle: &str) -> Vec<String> {
-        self.lock().iter().filter(|line| line.contains(needle)).cloned().collect()
+        self.lock()
+            .iter()
+            .filter(|line| line.contains(needle))
+            .cloned()
+            .collect()
     }
 
     /// Waits for a line that holds `needle`.
@@ -81,11 +86,16 @@ impl Log {
     /// # Panics
     /// When there are fewer.
     pub fn wait_count(&self, needle: &str, count: usize) {
-        let fewer =
-            |lines: &mut Vec<String>| lines.iter().filter(|line| line.contains(needle)).count() < count;
+        let fewer = |lines: &mut Vec<String>| {
+            lines.iter().filter(|line| line.contains(needle)).count() < count
+        };
         let waited = self.0.more.wait_timeout_while(self.lock(), PATIENCE, fewer);
         let (lines, timeout) = waited.unwrap_or_else(PoisonError::into_inner);
-        assert!(!timeout.timed_out(), "fewer than {count} lines with {needle:?} in:\n{}", lines.join("\n"));
+        assert!(
+            !timeout.timed_out(),
+            "fewer than {count} lines with {needle:?} in:\n{}",
+            lines.join("\n")
+        );
     }
 
     /// Everything, for who wants to know what went wrong.

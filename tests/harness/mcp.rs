@@ -20,9 +20,14 @@ impl McpServer {
             "capabilities": {},
             "clientInfo": {"name": "test", "version": "1"},
         });
-        let initialize = json!({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params});
+        let initialize =
+            json!({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params});
         process.write(&initialize.to_string());
-        Self { process, calls: 0, initialized: false }
+        Self {
+            process,
+            calls: 0,
+            initialized: false,
+        }
     }
 
     /// Calls a tool without arguments, and returns the JSON that it answers with.
@@ -32,16 +37,20 @@ impl McpServer {
     pub fn call(&mut self, tool: &str) -> Value {
         if !self.initialized {
             self.answer(0);
-            self.process.write(&json!({"jsonrpc": "2.0", "method": "notifications/initialized"}).to_string());
+            self.process.write(
+                &json!({"jsonrpc": "2.0", "method": "notifications/initialized"}).to_string(),
+            );
             self.initialized = true;
         }
         self.calls += 1;
         let params = json!({"name": tool, "arguments": {}});
-        let call = json!({"jsonrpc": "2.0", "id": self.calls, "method": "tools/call", "params": params});
+        let call =
+            json!({"jsonrpc": "2.0", "id": self.calls, "method": "tools/call", "params": params});
         self.process.write(&call.to_string());
         let answer = self.answer(self.calls);
         let text = answer["result"]["content"][0]["text"].as_str();
-        serde_json::from_str(text.unwrap_or_else(|| panic!("{answer}"))).expect("the tools answer in JSON")
+        serde_json::from_str(text.unwrap_or_else(|| panic!("{answer}")))
+            .expect("the tools answer in JSON")
     }
 
     fn answer(&mut self, id: u64) -> Value {
@@ -58,6 +67,9 @@ impl McpServer {
     /// # Panics
     /// When it does not tell.
     pub fn broker_session(&mut self) -> String {
-        self.call("session")["broker_session"].as_str().expect("text").to_owned()
+        self.call("session")["broker_session"]
+            .as_str()
+            .expect("text")
+            .to_owned()
     }
 }

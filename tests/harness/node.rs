@@ -1,4 +1,5 @@
-//! The official TypeScript client as a host that loses its servers and finds them again: `tests/node/reconnect.mjs`.
+//! The official TypeScript client as a host that loses its servers and finds them again:
+//! `tests/node/reconnect.mjs`.
 
 use std::io::Write as _;
 use std::process::{Child, ChildStdin, Stdio};
@@ -25,15 +26,30 @@ impl World {
     #[must_use]
     pub fn node_host(&self) -> NodeHost {
         let environment = self.environment();
-        let variables = environment.iter().map(|(name, path)| ((*name).to_owned(), json!(path)));
+        let variables = environment
+            .iter()
+            .map(|(name, path)| ((*name).to_owned(), json!(path)));
         let script = concat!(env!("CARGO_MANIFEST_DIR"), "/node/reconnect.mjs");
         let mut command = self.command("node");
-        command.arg(script).stdin(Stdio::piped()).stdout(Stdio::piped());
+        command
+            .arg(script)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped());
         let mut child = command.spawn().expect("node");
         let told = Log::default();
-        Log::follow(child.stdout.take().expect("piped"), "-- end of node --", vec![told.clone()]);
+        Log::follow(
+            child.stdout.take().expect("piped"),
+            "-- end of node --",
+            vec![told.clone()],
+        );
         let orders = child.stdin.take().expect("piped");
-        NodeHost { child, orders, last: 0, told, environment: Value::Object(variables.collect()) }
+        NodeHost {
+            child,
+            orders,
+            last: 0,
+            told,
+            environment: Value::Object(variables.collect()),
+        }
     }
 }
 
@@ -51,7 +67,9 @@ impl NodeHost {
     pub fn begin(&mut self, mut order: Value) -> u64 {
         self.last += 1;
         order["id"] = self.last.into();
-        self.orders.write_all(format!("{order}\n").as_bytes()).expect("node takes orders");
+        self.orders
+            .write_all(format!("{order}\n").as_bytes())
+            .expect("node takes orders");
         self.last
     }
 
@@ -79,7 +97,8 @@ impl NodeHost {
     pub fn order(&mut self, order: Value) -> Value {
         let shown = order.to_string();
         let id = self.begin(order);
-        self.answer(id).unwrap_or_else(|error| panic!("{shown}: {error}\n{}", self.told.text()))
+        self.answer(id)
+            .unwrap_or_else(|error| panic!("{shown}: {error}\n{}", self.told.text()))
     }
 
     /// Starts a server, and connects. Returns the pid of what was started.
@@ -97,7 +116,8 @@ impl NodeHost {
     /// When it fails.
     #[track_caller]
     pub fn connect_with(&mut self, name: &str, command: &[String], more: &Value) -> Value {
-        let mut order = json!({"do": "connect", "as": name, "command": command, "env": self.environment});
+        let mut order =
+            json!({"do": "connect", "as": name, "command": command, "env": self.environment});
         for (key, value) in more.as_object().into_iter().flatten() {
             match value.as_object().filter(|_| key == "env") {
                 Some(variables) => {
@@ -130,7 +150,10 @@ impl NodeHost {
     /// Its error.
     pub fn text(&self, id: u64) -> Result<String, Value> {
         let answer = self.answer(id)?;
-        Ok(answer["content"][0]["text"].as_str().unwrap_or_else(|| panic!("{answer}")).to_owned())
+        Ok(answer["content"][0]["text"]
+            .as_str()
+            .unwrap_or_else(|| panic!("{answer}"))
+            .to_owned())
     }
 
     /// Calls a tool, which must not fail.
@@ -140,7 +163,8 @@ impl NodeHost {
     #[track_caller]
     pub fn call(&mut self, name: &str, tool: &str, arguments: Value) -> String {
         let id = self.begin_call(name, tool, arguments);
-        self.text(id).unwrap_or_else(|error| panic!("{tool}: {error}\n{}", self.told.text()))
+        self.text(id)
+            .unwrap_or_else(|error| panic!("{tool}: {error}\n{}", self.told.text()))
     }
 
     /// Has a server count, and returns how far it is.
@@ -149,14 +173,19 @@ impl NodeHost {
     /// When it does not.
     #[track_caller]
     pub fn count(&mut self, name: &str) -> u64 {
-        self.call(name, "increment", json!({})).parse().expect("a number")
+        self.call(name, "increment", json!({}))
+            .parse()
+            .expect("a number")
     }
 
     /// Sends a signal to what was started, and waits until it is gone.
     pub fn end(&mut self, name: &str, signal: &str) {
         let before = self.told.len();
         self.order(json!({"do": "kill_front", "as": name, "signal": signal}));
-        self.told.wait_from(before, &[&format!("{{\"event\":\"exited\",\"as\":\"{name}\"")]);
+        self.told.wait_from(
+            before,
+            &[&format!("{{\"event\":\"exited\",\"as\":\"{name}\"")],
+        );
     }
 
     /// Closes a connection as a host does.

@@ -7,7 +7,8 @@ use crate::{Log, World};
 
 const PROGRAM: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/python/older.py");
 
-/// A directory in which the daemon of another one passes for an older daemon. It ends when this is dropped.
+/// A directory in which the daemon of another one passes for an older daemon. It ends when this is
+/// dropped.
 #[derive(Debug)]
 pub struct Older {
     child: Child,
@@ -26,7 +27,8 @@ impl World {
         self.former(features, &[])
     }
 
-    /// The daemon of this world, which is of the second version where it says the first. They have the same length.
+    /// The daemon of this world, which is of the second version where it says the first. They have
+    /// the same length.
     ///
     /// # Panics
     /// When it does not start.
@@ -38,13 +40,28 @@ impl World {
     fn former(&self, features: u64, versions: &[&str]) -> Older {
         let directory = self.root().join(format!("older-{features}"));
         let mut command = self.command("python3");
-        command.args(["-I", "-S", PROGRAM]).arg(&directory).arg(self.directory());
-        let mut child =
-            command.arg(features.to_string()).args(versions).stdout(Stdio::piped()).spawn().expect("python3");
+        command
+            .args(["-I", "-S", PROGRAM])
+            .arg(&directory)
+            .arg(self.directory());
+        let mut child = command
+            .arg(features.to_string())
+            .args(versions)
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("python3");
         let told = Log::default();
-        Log::follow(child.stdout.take().expect("piped"), "-- end of the older daemon --", vec![told.clone()]);
+        Log::follow(
+            child.stdout.take().expect("piped"),
+            "-- end of the older daemon --",
+            vec![told.clone()],
+        );
         told.wait("ready");
-        Older { child, directory, told }
+        Older {
+            child,
+            directory,
+            told,
+        }
     }
 }
 

@@ -1,4 +1,5 @@
-//! Chromium with a page that runs the official TypeScript client: `tests/node/chromium.mjs` and `page.mjs`.
+//! Chromium with a page that runs the official TypeScript client: `tests/node/chromium.mjs` and
+//! `page.mjs`.
 
 use std::io::Write as _;
 use std::process::{Child, ChildStdin, Stdio};
@@ -30,16 +31,34 @@ impl World {
         let script = concat!(env!("CARGO_MANIFEST_DIR"), "/node/chromium.mjs");
         let mut command = self.command("node");
         // Chromium keeps its profile and its sockets there.
-        command.arg(script).env("TMPDIR", self.root()).env("HOME", self.root());
-        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("node");
+        command
+            .arg(script)
+            .env("TMPDIR", self.root())
+            .env("HOME", self.root());
+        let mut child = command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("node");
         let told = Log::default();
-        Log::follow(child.stdout.take().expect("piped"), "-- end of the browser --", vec![told.clone()]);
+        Log::follow(
+            child.stdout.take().expect("piped"),
+            "-- end of the browser --",
+            vec![told.clone()],
+        );
         let orders = child.stdin.take().expect("piped");
         let line = told.wait_from(0, &["{\"origin\":", "-- end of the browser --"]);
-        let said: Value = serde_json::from_str(&line)
-            .unwrap_or_else(|_| panic!("no browser; tests/run installs Chromium:\n{}", told.text()));
+        let said: Value = serde_json::from_str(&line).unwrap_or_else(|_| {
+            panic!("no browser; tests/run installs Chromium:\n{}", told.text())
+        });
         let origin = said["origin"].as_str().expect("an origin").to_owned();
-        Page { child, orders, last: 0, origin, told }
+        Page {
+            child,
+            orders,
+            last: 0,
+            origin,
+            told,
+        }
     }
 }
 
@@ -85,7 +104,9 @@ impl Page {
     pub fn wait(&mut self, what: &str, count: usize) -> Vec<String> {
         let texts = self.order(json!({"do": "wait", "what": what, "count": count}));
         let texts = texts.as_array().into_iter().flatten();
-        texts.map(|text| text.as_str().unwrap_or_default().to_owned()).collect()
+        texts
+            .map(|text| text.as_str().unwrap_or_default().to_owned())
+            .collect()
     }
 
     /// Waits until none of these elements can be seen.
@@ -100,13 +121,18 @@ impl Page {
     #[must_use]
     pub fn said(&self, of: &str) -> Vec<Value> {
         let lines = self.told.lines(&format!("{{\"{of}\":"));
-        lines.iter().map(|line| serde_json::from_str::<Value>(line).expect("JSON")[of].take()).collect()
+        lines
+            .iter()
+            .map(|line| serde_json::from_str::<Value>(line).expect("JSON")[of].take())
+            .collect()
     }
 
     fn order(&mut self, mut order: Value) -> Value {
         self.last += 1;
         order["id"] = self.last.into();
-        self.orders.write_all(format!("{order}\n").as_bytes()).expect("the browser takes orders");
+        self.orders
+            .write_all(format!("{order}\n").as_bytes())
+            .expect("the browser takes orders");
         let line = self.told.wait(&format!("{{\"id\":{},", self.last));
         serde_json::from_str::<Value>(&line).expect("JSON")["done"].take()
     }

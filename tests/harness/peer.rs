@@ -48,7 +48,9 @@ impl Peer {
     /// # Panics
     /// When it is not.
     pub fn greet(&mut self, codec: Codec) {
-        let answer = self.hello(&Hello::client(codec).encode()).expect("an answer to the hello");
+        let answer = self
+            .hello(&Hello::client(codec).encode())
+            .expect("an answer to the hello");
         assert_eq!(answer.answer, 0, "{answer:?}");
     }
 
@@ -66,7 +68,8 @@ impl Peer {
     /// Those of the stream.
     pub fn send(&mut self, body: &[u8]) -> io::Result<()> {
         let length = u32::try_from(body.len()).expect("a frame");
-        self.stream.write_all(&[&length.to_be_bytes(), body].concat())
+        self.stream
+            .write_all(&[&length.to_be_bytes(), body].concat())
     }
 
     /// Sends the beginning of a frame that is to have so many bytes.
@@ -74,7 +77,9 @@ impl Peer {
     /// # Panics
     /// When the daemon has hung up.
     pub fn announce(&mut self, length: u32, beginning: &[u8]) {
-        self.stream.write_all(&[&length.to_be_bytes(), beginning].concat()).expect("written");
+        self.stream
+            .write_all(&[&length.to_be_bytes(), beginning].concat())
+            .expect("written");
     }
 
     /// Reads a frame. None: the connection was ended.
@@ -84,7 +89,9 @@ impl Peer {
     pub fn receive(&mut self) -> Option<Vec<u8>> {
         let mut length = [0; 4];
         match self.stream.read_exact(&mut length) {
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => panic!("neither an answer nor an end"),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                panic!("neither an answer nor an end")
+            }
             Err(_) => return None,
             Ok(()) => {}
         }
@@ -116,7 +123,8 @@ impl Peer {
     /// A call in JSON-RPC.
     ///
     /// # Errors
-    /// The error that the daemon answered with: `error.data`, or the whole of it where there is none.
+    /// The error that the daemon answered with: `error.data`, or the whole of it where there is
+    /// none.
     ///
     /// # Panics
     /// When it does not answer.
@@ -146,7 +154,8 @@ impl Peer {
     /// # Errors
     /// The error that the daemon answered with.
     pub fn store(&mut self, claimed: &Value, token: &str) -> Result<Value, Value> {
-        let request = json!({"session": claimed["session"], "epoch": claimed["epoch"], "token": token});
+        let request =
+            json!({"session": claimed["session"], "epoch": claimed["epoch"], "token": token});
         self.call("store_token", request)
     }
 

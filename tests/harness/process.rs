@@ -21,7 +21,9 @@ pub fn lives(pid: u32) -> bool {
 /// # Panics
 /// When it is still there after [`PATIENCE`].
 pub fn gone(pid: u32) {
-    let Ok(process) = Pinned::open(pid) else { return };
+    let Ok(process) = Pinned::open(pid) else {
+        return;
+    };
     let mut exits = ExitWatch::new().expect("a descriptor");
     exits.add(process).expect("it can be watched");
     let within = PollTimeout::try_from(PATIENCE).expect("some seconds");
@@ -59,8 +61,14 @@ pub fn stat(pid: u32) -> Vec<String> {
 /// A line of /proc/PID/status that tells KiB.
 pub(crate) fn kib(pid: u32, name: &str) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).expect("it runs");
-    let line = status.lines().find_map(|line| line.strip_prefix(name)).expect(name);
-    line.trim().trim_end_matches(" kB").parse().expect("a number")
+    let line = status
+        .lines()
+        .find_map(|line| line.strip_prefix(name))
+        .expect(name);
+    line.trim()
+        .trim_end_matches(" kB")
+        .parse()
+        .expect("a number")
 }
 
 /// When a process was started, in ticks since the boot: field 22.

@@ -23,14 +23,22 @@ impl World {
     /// When its FIFO can't be made.
     #[must_use]
     pub fn raw(&self, name: &str) -> Raw {
-        let (heard, control) =
-            (self.root().join(format!("{name}.heard")), self.root().join(format!("{name}.fifo")));
+        let (heard, control) = (
+            self.root().join(format!("{name}.heard")),
+            self.root().join(format!("{name}.fifo")),
+        );
         nix::unistd::mkfifo(&control, Mode::S_IRWXU).expect("a FIFO");
         std::fs::write(&heard, "").expect("a file");
         let script = concat!(env!("CARGO_MANIFEST_DIR"), "/python/raw.py").into();
         let path = |path: &PathBuf| path.to_str().expect("UTF-8").to_owned();
         let words = ["python3", "-I", "-S"].map(String::from).into_iter();
-        Raw { command: words.chain([script, path(&heard), path(&control)]).collect(), heard, control }
+        Raw {
+            command: words
+                .chain([script, path(&heard), path(&control)])
+                .collect(),
+            heard,
+            control,
+        }
     }
 }
 
@@ -40,8 +48,13 @@ impl Raw {
     /// # Panics
     /// When it can't be told.
     pub fn say(&self, line: &str) {
-        let mut control = std::fs::OpenOptions::new().write(true).open(&self.control).expect("its FIFO");
-        control.write_all(format!("{line}\n").as_bytes()).expect("told");
+        let mut control = std::fs::OpenOptions::new()
+            .write(true)
+            .open(&self.control)
+            .expect("its FIFO");
+        control
+            .write_all(format!("{line}\n").as_bytes())
+            .expect("told");
     }
 
     /// Every line that it has read.
@@ -51,7 +64,9 @@ impl Raw {
     #[must_use]
     pub fn heard(&self) -> Vec<Vec<u8>> {
         let all = std::fs::read(&self.heard).expect("a file");
-        all.split_inclusive(|byte| *byte == b'\n').map(<[u8]>::to_vec).collect()
+        all.split_inclusive(|byte| *byte == b'\n')
+            .map(<[u8]>::to_vec)
+            .collect()
     }
 
     /// Looks each time that it has read a line.
@@ -62,8 +77,13 @@ impl Raw {
     /// Waits until it has read a line with this text in it, and returns that.
     pub fn wait_heard(&self, text: &str) -> String {
         self.until(&format!("the server hears {text}"), || {
-            let lines = self.heard().into_iter().map(|line| String::from_utf8_lossy(&line).into_owned());
-            lines.filter(|line| line.ends_with('\n')).find(|line| line.contains(text))
+            let lines = self
+                .heard()
+                .into_iter()
+                .map(|line| String::from_utf8_lossy(&line).into_owned());
+            lines
+                .filter(|line| line.ends_with('\n'))
+                .find(|line| line.contains(text))
         })
     }
 }

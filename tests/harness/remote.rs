@@ -28,14 +28,28 @@ impl World {
     #[must_use]
     pub fn remote(&self, arguments: &[&str], variables: &[(&str, &str)]) -> Connected {
         let mut command = self.command(self.binaries.remote);
-        command.args(arguments).envs(variables.iter().copied()).stdin(Stdio::piped()).stdout(Stdio::piped());
+        command
+            .args(arguments)
+            .envs(variables.iter().copied())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped());
         let mut child = command.spawn().expect("remote");
         let said = Log::default();
-        Log::follow(child.stdout.take().expect("piped"), "null", vec![said.clone()]);
-        Connected { input: child.stdin.take(), child, said, seen: 0 }
+        Log::follow(
+            child.stdout.take().expect("piped"),
+            "null",
+            vec![said.clone()],
+        );
+        Connected {
+            input: child.stdin.take(),
+            child,
+            said,
+            seen: 0,
+        }
     }
 
-    /// `remote`, connected to `url`, with what a former one has kept in `file`. Returns what it knows of the handshake, too.
+    /// `remote`, connected to `url`, with what a former one has kept in `file`. Returns what it
+    /// knows of the handshake, too.
     #[must_use]
     pub fn connected(&self, url: &str, file: &Path) -> (Connected, Value) {
         let mut connected = self.remote(&["test", url, file.to_str().expect("UTF-8")], &[]);
@@ -77,7 +91,9 @@ impl Connected {
     /// When it does not read any more.
     pub fn line(&mut self, line: &str) {
         let input = self.input.as_mut().expect("open");
-        writeln!(input, "{line}").and_then(|()| input.flush()).expect("it reads");
+        writeln!(input, "{line}")
+            .and_then(|()| input.flush())
+            .expect("it reads");
     }
 
     /// Says a message to the server.
@@ -88,8 +104,7 @@ impl Connected {
     /// Initialises the session, and returns the answer.
     pub fn initialize(&mut self) -> Value {
         let client = json!({"name": "test", "version": "1"});
-        let params =
-            json!({"protocolVersion": "2025-11-25", "capabilities": {"sampling": {}}, "clientInfo": client});
+        let params = json!({"protocolVersion": "2025-11-25", "capabilities": {"sampling": {}}, "clientInfo": client});
         self.say(&json!({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params}));
         let answer = self.answer(0).1;
         self.say(&json!({"jsonrpc": "2.0", "method": "notifications/initialized"}));
@@ -110,7 +125,8 @@ impl Connected {
         self.begin(id, tool, arguments);
         let answer = self.answer(id).1;
         let text = answer["result"]["content"][0]["text"].as_str();
-        text.unwrap_or_else(|| panic!("no text in {answer}")).to_owned()
+        text.unwrap_or_else(|| panic!("no text in {answer}"))
+            .to_owned()
     }
 
     /// Kills it, and waits until it is gone.
@@ -138,24 +154,32 @@ impl Drop for Connected {
     }
 }
 
-/// A GET by plain HTTP, without following redirects: the status, the place that it redirects to, and the body.
+/// A GET by plain HTTP, without following redirects: the status, the place that it redirects to,
+/// and the body.
 ///
 /// # Panics
 /// When nobody answers.
 #[must_use]
 pub fn get(url: &str) -> (u16, Option<String>, String) {
-    let (host, path) =
-        url.strip_prefix("http://").and_then(|rest| rest.split_once('/')).expect("http://HOST/PATH");
+    let (host, path) = url
+        .strip_prefix("http://")
+        .and_then(|rest| rest.split_once('/'))
+        .expect("http://HOST/PATH");
     let mut stream = TcpStream::connect(host).expect("somebody listens");
     let head = format!("GET /{path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");
     stream.write_all(head.as_bytes()).expect("written");
     let mut text = String::new();
     stream.read_to_string(&mut text).expect("an answer");
     let (head, body) = text.split_once("\r\n\r\n").expect("a head");
-    let status = head.split(' ').nth(1).and_then(|status| status.parse().ok()).expect("a status");
+    let status = head
+        .split(' ')
+        .nth(1)
+        .and_then(|status| status.parse().ok())
+        .expect("a status");
     let location = head.lines().find_map(|line| {
         let (name, value) = line.split_once(": ")?;
-        name.eq_ignore_ascii_case("location").then(|| value.to_owned())
+        name.eq_ignore_ascii_case("location")
+            .then(|| value.to_owned())
     });
     (status, location, body.to_owned())
 }

@@ -1,4 +1,5 @@
-//! `mcp-sessiond serve` as a child process, and another server over HTTP that is started and ended like it.
+//! `mcp-sessiond serve` as a child process, and another server over HTTP that is started and ended
+//! like it.
 
 mod client;
 pub mod crowd;
@@ -32,7 +33,8 @@ pub struct Serve {
 }
 
 impl World {
-    /// Starts `serve` with these options in front of this server, at a free port. Without a server the options say where it is.
+    /// Starts `serve` with these options in front of this server, at a free port. Without a server
+    /// the options say where it is.
     #[must_use]
     pub fn serve(&self, options: &[&str], server: &[String]) -> Serve {
         self.serve_at(FREE_PORT, options, server)
@@ -46,11 +48,22 @@ impl World {
     pub fn serve_limited(&self, descriptors: u64, server: &[String]) -> Serve {
         let serve = self.sessiond(&["serve", "--listen", FREE_PORT, "--no-start", "--"]);
         let mut command = self.command("sh");
-        command.args(["-c", &format!("ulimit -S -n {descriptors}; exec \"$0\" \"$@\"")]);
-        command.arg(serve.get_program()).args(serve.get_args()).args(server);
+        command.args([
+            "-c",
+            &format!("ulimit -S -n {descriptors}; exec \"$0\" \"$@\""),
+        ]);
+        command
+            .arg(serve.get_program())
+            .args(serve.get_args())
+            .args(server);
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
         let (child, at, errors) = launch(&mut command);
-        Serve { child, command, at, errors }
+        Serve {
+            child,
+            command,
+            at,
+            errors,
+        }
     }
 
     /// As [`World::serve`], listening at `listen`.
@@ -59,18 +72,25 @@ impl World {
     /// When it does not listen.
     #[must_use]
     pub fn serve_at(&self, listen: &str, options: &[&str], server: &[String]) -> Serve {
-        let mut command = self.sessiond(&[&["serve", "--listen", listen, "--no-start"], options].concat());
+        let mut command =
+            self.sessiond(&[&["serve", "--listen", listen, "--no-start"], options].concat());
         if !server.is_empty() {
             command.arg("--").args(server);
         }
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
         let (child, at, errors) = launch(&mut command);
-        Serve { child, command, at, errors }
+        Serve {
+            child,
+            command,
+            at,
+            errors,
+        }
     }
 }
 
 impl World {
-    /// Starts `http-server`, the example of the client library, at a free port, with these variables on top.
+    /// Starts `http-server`, the example of the client library, at a free port, with these
+    /// variables on top.
     #[must_use]
     pub fn http_server(&self, variables: &[(&str, &str)]) -> Serve {
         self.own_server(self.binaries.http_server, variables)
@@ -93,22 +113,42 @@ impl World {
         command.arg(FREE_PORT).envs(variables.iter().copied());
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
         let (child, at, errors) = launch(&mut command);
-        Serve { child, command, at, errors }
+        Serve {
+            child,
+            command,
+            at,
+            errors,
+        }
     }
 }
 
 fn launch(command: &mut Command) -> (Child, String, Log) {
     let mut child = command.spawn().expect("serve");
     let errors = Log::default();
-    Log::follow(child.stderr.take().expect("piped"), "-- end of serve --", vec![errors.clone()]);
+    Log::follow(
+        child.stderr.take().expect("piped"),
+        "-- end of serve --",
+        vec![errors.clone()],
+    );
     let mut line = String::new();
-    BufReader::new(child.stdout.take().expect("piped")).read_line(&mut line).expect("a line");
-    let at = line.trim_end().strip_prefix("listening at ").unwrap_or_else(|| {
-        errors.wait("-- end of serve --");
-        panic!("it does not listen: {line:?}\n{}", errors.text())
-    });
-    let at = at.strip_prefix("http://").and_then(|at| at.strip_suffix("/mcp")).unwrap_or(at);
-    let at = at.strip_prefix("unix:").and_then(|at| at.split_once(" (")).map_or(at, |(path, _)| path);
+    BufReader::new(child.stdout.take().expect("piped"))
+        .read_line(&mut line)
+        .expect("a line");
+    let at = line
+        .trim_end()
+        .strip_prefix("listening at ")
+        .unwrap_or_else(|| {
+            errors.wait("-- end of serve --");
+            panic!("it does not listen: {line:?}\n{}", errors.text())
+        });
+    let at = at
+        .strip_prefix("http://")
+        .and_then(|at| at.strip_suffix("/mcp"))
+        .unwrap_or(at);
+    let at = at
+        .strip_prefix("unix:")
+        .and_then(|at| at.split_once(" ("))
+        .map_or(at, |(path, _)| path);
     (child, at.to_owned(), errors)
 }
 
@@ -153,21 +193,36 @@ impl Serve {
             let is_place = argument.as_encoded_bytes().ends_with(b":0");
             command.arg(if is_place { self.at.as_ref() } else { argument });
         }
-        let variables = self.command.get_envs().filter_map(|(name, value)| Some((name, value?)));
-        command.envs(variables).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let variables = self
+            .command
+            .get_envs()
+            .filter_map(|(name, value)| Some((name, value?)));
+        command
+            .envs(variables)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
         (self.child, self.at, self.errors) = launch(&mut command);
     }
 
     /// A client that has no session yet.
     #[must_use]
     pub fn client(&self) -> HttpClient {
-        HttpClient { at: self.at.clone(), path: "/mcp".to_owned(), headers: Vec::new(), last: 0 }
+        HttpClient {
+            at: self.at.clone(),
+            path: "/mcp".to_owned(),
+            headers: Vec::new(),
+            last: 0,
+        }
     }
 
     /// A client that has begun a session at this path, with MCP 2025-11-25.
     #[must_use]
     pub fn connected_at(&self, path: &str) -> HttpClient {
-        let mut client = HttpClient { path: path.to_owned(), ..self.client() };
+        let mut client = HttpClient {
+            path: path.to_owned(),
+            ..self.client()
+        };
         client.initialize("2025-11-25");
         client
     }
@@ -185,7 +240,11 @@ impl Drop for Serve {
     fn drop(&mut self) {
         self.kill();
         if std::thread::panicking() {
-            let _ = writeln!(std::io::stderr(), "serve's standard error:\n{}", self.errors.text());
+            let _ = writeln!(
+                std::io::stderr(),
+                "serve's standard error:\n{}",
+                self.errors.text()
+            );
         }
     }
 }

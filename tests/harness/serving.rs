@@ -18,7 +18,10 @@ impl World {
     #[must_use]
     pub fn serving(&self, name: &str) -> Serving {
         let words = [self.binaries.serving.to_owned(), name.to_owned()];
-        Serving { process: self.front(&words), said: Vec::new() }
+        Serving {
+            process: self.front(&words),
+            said: Vec::new(),
+        }
     }
 
     /// Makes a session of a service.
@@ -27,7 +30,10 @@ impl World {
     /// When the daemon refuses.
     pub fn create(&self, service: &str, session: &str) {
         self.peer()
-            .call("create_session", json!({"service": service, "session": session}))
+            .call(
+                "create_session",
+                json!({"service": service, "session": session}),
+            )
             .expect("a session");
     }
 
@@ -37,7 +43,9 @@ impl World {
     /// When the daemon refuses.
     pub fn terminate(&self, service: &str, session: &str) {
         let of = json!({"service": service, "session": session});
-        self.peer().call("terminate_session", of).expect("there is one");
+        self.peer()
+            .call("terminate_session", of)
+            .expect("there is one");
     }
 }
 
@@ -90,7 +98,10 @@ impl Serving {
     /// The next line of a backend, and its number.
     pub fn line(&mut self) -> (u64, String) {
         let said = self.wait("number");
-        (said["number"].as_u64().expect("a number"), said["line"].as_str().expect("text").to_owned())
+        (
+            said["number"].as_u64().expect("a number"),
+            said["line"].as_str().expect("text").to_owned(),
+        )
     }
 
     /// The calls that the keeper knows.

@@ -22,8 +22,8 @@ impl Steady {
         Self { socket, peer: None }
     }
 
-    /// Calls, and repeats the call where the answer was lost, or was `unavailable` or `outcome_unknown`. Tells whether that
-    /// happened.
+    /// Calls, and repeats the call where the answer was lost, or was `unavailable` or
+    /// `outcome_unknown`. Tells whether that happened.
     ///
     /// # Errors
     /// The error that a daemon answered with.
@@ -44,7 +44,9 @@ impl Steady {
                 return Some(Ok(result.take()));
             }
             let error = answer["error"]["data"].take();
-            let passes = ["unavailable", "outcome_unknown"].iter().any(|code| error["code"] == *code);
+            let passes = ["unavailable", "outcome_unknown"]
+                .iter()
+                .any(|code| error["code"] == *code);
             repeated |= passes;
             (!passes).then_some(Err(error))
         });

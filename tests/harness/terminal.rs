@@ -18,14 +18,32 @@ impl World {
     /// When there is no tmux, or no shell in it.
     #[must_use]
     pub fn terminal(&self, columns: u32, rows: u32, variables: &[(&str, &str)]) -> Terminal {
-        let terminal = Terminal { socket: self.root().join("tmux") };
+        let terminal = Terminal {
+            socket: self.root().join("tmux"),
+        };
         let mut command = self.command("tmux");
-        for inherited in ["TMUX", "NO_COLOR", "CLICOLOR", "CLICOLOR_FORCE", "MCP_SESSIOND_PANIC"] {
+        for inherited in [
+            "TMUX",
+            "NO_COLOR",
+            "CLICOLOR",
+            "CLICOLOR_FORCE",
+            "MCP_SESSIOND_PANIC",
+        ] {
             command.env_remove(inherited);
         }
-        command.env("LC_ALL", "C.UTF-8").envs(variables.iter().copied());
-        command.arg("-S").arg(&terminal.socket).args(["-f", "/dev/null", "-u", "new-session", "-d"]);
-        command.args(["-x", &columns.to_string(), "-y", &rows.to_string(), "-c"]).arg(self.root());
+        command
+            .env("LC_ALL", "C.UTF-8")
+            .envs(variables.iter().copied());
+        command.arg("-S").arg(&terminal.socket).args([
+            "-f",
+            "/dev/null",
+            "-u",
+            "new-session",
+            "-d",
+        ]);
+        command
+            .args(["-x", &columns.to_string(), "-y", &rows.to_string(), "-c"])
+            .arg(self.root());
         command.arg("exec env PS1='ready$ ' bash --norc --noprofile");
         let done = command.output().expect("tmux");
         assert!(done.status.success(), "{done:?}");
@@ -37,7 +55,13 @@ impl World {
 impl Terminal {
     fn tmux(&self, words: &[&str]) -> String {
         let mut command = Command::new("tmux");
-        let said = command.arg("-S").arg(&self.socket).arg("-u").args(words).output().expect("tmux");
+        let said = command
+            .arg("-S")
+            .arg(&self.socket)
+            .arg("-u")
+            .args(words)
+            .output()
+            .expect("tmux");
         assert!(said.status.success(), "{words:?}: {said:?}");
         String::from_utf8(said.stdout).expect("UTF-8")
     }
@@ -66,7 +90,9 @@ impl Terminal {
     /// When it is gone.
     #[must_use]
     pub fn about(&self, name: &str) -> String {
-        self.tmux(&["display-message", "-p", &format!("#{{{name}}}")]).trim_end().to_owned()
+        self.tmux(&["display-message", "-p", &format!("#{{{name}}}")])
+            .trim_end()
+            .to_owned()
     }
 
     /// Presses keys, by tmux's names.
@@ -92,7 +118,13 @@ impl Terminal {
     /// # Panics
     /// When it is gone.
     pub fn resize(&self, columns: u32, rows: u32) -> &Self {
-        self.tmux(&["resize-window", "-x", &columns.to_string(), "-y", &rows.to_string()]);
+        self.tmux(&[
+            "resize-window",
+            "-x",
+            &columns.to_string(),
+            "-y",
+            &rows.to_string(),
+        ]);
         self
     }
 
@@ -114,6 +146,10 @@ impl Terminal {
 
 impl Drop for Terminal {
     fn drop(&mut self) {
-        let _ = Command::new("tmux").arg("-S").arg(&self.socket).arg("kill-server").output();
+        let _ = Command::new("tmux")
+            .arg("-S")
+            .arg(&self.socket)
+            .arg("kill-server")
+            .output();
     }
 }

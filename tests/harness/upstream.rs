@@ -23,21 +23,49 @@ impl World {
     #[must_use]
     pub fn upstream(&self, program: &[String], options: &[&str]) -> Upstream {
         let mut command = self.command(&program[0]);
-        command.args(&program[1..]).arg("0").args(options).stdin(Stdio::null()).stdout(Stdio::piped());
+        command
+            .args(&program[1..])
+            .arg("0")
+            .args(options)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped());
         let (child, url, told) = launch(&mut command);
         let mut again = self.command(&program[0]);
-        let port = url.rsplit(':').next().and_then(|rest| rest.split('/').next()).expect("a port");
-        again.args(&program[1..]).arg(port).args(options).stdin(Stdio::null()).stdout(Stdio::piped());
-        Upstream { child, command: again, url, told }
+        let port = url
+            .rsplit(':')
+            .next()
+            .and_then(|rest| rest.split('/').next())
+            .expect("a port");
+        again
+            .args(&program[1..])
+            .arg(port)
+            .args(options)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped());
+        Upstream {
+            child,
+            command: again,
+            url,
+            told,
+        }
     }
 }
 
 fn launch(command: &mut Command) -> (Child, String, Log) {
     let mut child = command.spawn().expect("a server");
     let told = Log::default();
-    Log::follow(child.stdout.take().expect("piped"), "-- end of the server --", vec![told.clone()]);
+    Log::follow(
+        child.stdout.take().expect("piped"),
+        "-- end of the server --",
+        vec![told.clone()],
+    );
     let line = told.wait("listening at ");
-    let url = line.split("listening at ").last().expect("an address").trim().to_owned();
+    let url = line
+        .split("listening at ")
+        .last()
+        .expect("an address")
+        .trim()
+        .to_owned();
     (child, url, told)
 }
 

@@ -106,9 +106,16 @@ impl World {
     pub fn within(binaries: &'static Binaries, parent: &Path) -> Self {
         // A socket's path has 103 bytes, so the name is short.
         let mode = std::fs::Permissions::from_mode(0o700);
-        let root = tempfile::Builder::new().prefix("mcps-").permissions(mode).tempdir_in(parent);
+        let root = tempfile::Builder::new()
+            .prefix("mcps-")
+            .permissions(mode)
+            .tempdir_in(parent);
         let root = root.expect("a directory");
-        Self { root, binaries, log: Log::default() }
+        Self {
+            root,
+            binaries,
+            log: Log::default(),
+        }
     }
 
     /// The directory that everything is in.
@@ -123,7 +130,8 @@ impl World {
         self.root().join("d")
     }
 
-    /// Removes the daemon's records of sessions and leases, and what SQLite would mend them from. No daemon may run.
+    /// Removes the daemon's records of sessions and leases, and what SQLite would mend them from.
+    /// No daemon may run.
     pub fn lose_records(&self) {
         for file in ["sessions.db", "sessions.db-wal", "sessions.db-shm"] {
             let _ = std::fs::remove_file(self.directory().join(file));
@@ -155,7 +163,8 @@ impl World {
     #[must_use]
     pub fn environment(&self) -> [(&'static str, PathBuf); 5] {
         [
-            // A machine that is busy with tests is slower than a host's; nothing here is about these two but what sets them.
+            // A machine that is busy with tests is slower than a host's; nothing here is about
+            // these two but what sets them.
             ("MCP_SESSIOND_WRAP_FIRST_LINE_WAIT_MS", "5000".into()),
             ("MCP_SESSIOND_WRAP_KEEPER_WAIT_MS", "10000".into()),
             ("MCP_SESSIOND_DIR", self.directory()),
@@ -247,13 +256,17 @@ impl World {
         value.unwrap_or_else(|| panic!("no counter {name} in {stats}"))
     }
 
-    /// Waits until a counter of `debug stats` is so. The daemon tells nobody of its counters unasked.
+    /// Waits until a counter of `debug stats` is so. The daemon tells nobody of its counters
+    /// unasked.
     pub fn wait_stat(&self, name: &str, value: u64) {
-        until(&format!("{name} is {value}"), || (self.stat(name) == value).then_some(()));
+        until(&format!("{name} is {value}"), || {
+            (self.stat(name) == value).then_some(())
+        });
     }
 
-    /// Looks until something is there that the daemon knows by heart and has on record, such as its hosts' sessions and their keepers,
-    /// each time that it has written its records: it knows before it writes.
+    /// Looks until something is there that the daemon knows by heart and has on record, such as its
+    /// hosts' sessions and their keepers, each time that it has written its records: it knows
+    /// before it writes.
     pub fn until_recorded<T>(&self, what: &str, look: impl FnMut() -> Option<T>) -> T {
         until_written(&self.directory().join("sessions.db-wal"), what, look)
     }
@@ -264,7 +277,9 @@ impl World {
     /// When it does not say.
     #[must_use]
     pub fn about(&self) -> Value {
-        self.peer().call("about", json!({})).expect("the daemon about itself")
+        self.peer()
+            .call("about", json!({}))
+            .expect("the daemon about itself")
     }
 
     /// The pid of the daemon, whoever has started it.
@@ -273,7 +288,10 @@ impl World {
     /// When it does not say.
     #[must_use]
     pub fn daemon_pid(&self) -> u32 {
-        self.about()["pid"].as_u64().and_then(|pid| u32::try_from(pid).ok()).expect("a pid")
+        self.about()["pid"]
+            .as_u64()
+            .and_then(|pid| u32::try_from(pid).ok())
+            .expect("a pid")
     }
 
     /// What the daemon answers to a method that lists, such as `list_backends`.
@@ -308,14 +326,19 @@ impl World {
     /// The names of all token files.
     #[must_use]
     pub fn token_files(&self) -> Vec<String> {
-        let listed = std::fs::read_dir(self.directory().join("tokens")).into_iter().flatten().flatten();
-        listed.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect()
+        let listed = std::fs::read_dir(self.directory().join("tokens"))
+            .into_iter()
+            .flatten()
+            .flatten();
+        listed
+            .map(|entry| entry.file_name().to_string_lossy().into_owned())
+            .collect()
     }
 }
 
 impl World {
-    /// Kills the daemon, whoever has started it, and waits until it is gone: one that was started on demand is nobody's
-    /// child.
+    /// Kills the daemon, whoever has started it, and waits until it is gone: one that was started
+    /// on demand is nobody's child.
     pub fn kill_any_daemon(&self) {
         if let Some(pid) = self.signal_daemon() {
             gone(pid.as_raw().cast_unsigned());
@@ -332,8 +355,13 @@ impl Drop for World {
     fn drop(&mut self) {
         let _ = self.signal_daemon();
         if std::thread::panicking() {
-            let detached = std::fs::read_to_string(self.directory().join("daemon.log")).unwrap_or_default();
-            let _ = writeln!(std::io::stderr(), "the daemon's log:\n{}\n{detached}", self.log.text());
+            let detached =
+                std::fs::read_to_string(self.directory().join("daemon.log")).unwrap_or_default();
+            let _ = writeln!(
+                std::io::stderr(),
+                "the daemon's log:\n{}\n{detached}",
+                self.log.text()
+            );
         }
     }
 }

@@ -1,4 +1,5 @@
-//! What the daemon does where something on its disk is damaged, misconfigured or full: hosts have their servers all the same.
+//! What the daemon does where something on its disk is damaged, misconfigured or full: hosts have
+//! their servers all the same.
 
 mod files;
 mod full;
@@ -13,7 +14,8 @@ use std::process::{Command, Stdio};
 use mcp_sessiond_tests::World;
 use serde_json::Value;
 
-/// What `doctor` says is a problem with one thing: a sentence, and what to do. Asserts that it exits with 1.
+/// What `doctor` says is a problem with one thing: a sentence, and what to do. Asserts that it
+/// exits with 1.
 #[track_caller]
 fn assert_bad(world: &World, what: &str) -> String {
     let (code, findings) = check(world);
@@ -25,7 +27,9 @@ fn assert_bad(world: &World, what: &str) -> String {
 /// Whether `doctor` has neither a problem nor a note about it.
 fn is_well(world: &World, what: &str) -> bool {
     let findings = check(world).1;
-    ["problem", "note"].iter().all(|outcome| found(&findings, what, outcome).is_none())
+    ["problem", "note"]
+        .iter()
+        .all(|outcome| found(&findings, what, outcome).is_none())
 }
 
 /// What `doctor` notes about one thing: a sentence, and what to do.
@@ -37,15 +41,24 @@ fn noted(world: &World, what: &str) -> String {
 
 /// The exit code of `doctor`, and what it found.
 fn check(world: &World) -> (Option<i32>, Value) {
-    let check = world.sessiond(&["doctor", "--json"]).output().expect("doctor");
+    let check = world
+        .sessiond(&["doctor", "--json"])
+        .output()
+        .expect("doctor");
     let said: Value = serde_json::from_slice(&check.stdout).expect("JSON");
     (check.status.code(), said["findings"].clone())
 }
 
 fn found(findings: &Value, what: &str, outcome: &str) -> Option<String> {
     let findings = findings.as_array().expect("findings");
-    let one = findings.iter().find(|one| one["check"] == what && one["outcome"] == outcome)?;
-    Some(format!("{}: {}", one["what"].as_str()?, one["mend"].as_str()?))
+    let one = findings
+        .iter()
+        .find(|one| one["check"] == what && one["outcome"] == outcome)?;
+    Some(format!(
+        "{}: {}",
+        one["what"].as_str()?,
+        one["mend"].as_str()?
+    ))
 }
 
 /// Asserts that tokens are kept from one instance to the next.
@@ -55,7 +68,9 @@ fn assert_tokens_are_kept(world: &World) {
     let mut instance = host.instance(&[]);
     let session = instance.first_run("a token").session();
     instance.kill();
-    host.instance(&[]).load().assert_resumed(&session, Some("a token"));
+    host.instance(&[])
+        .load()
+        .assert_resumed(&session, Some("a token"));
 }
 
 /// Holds a database as a curious `sqlite3` does, until it is dropped.
@@ -76,10 +91,15 @@ impl Curious {
              {and_then}"
         );
         let mut command = Command::new("python3");
-        command.args(["-c", &script]).arg(database).stdin(Stdio::piped()).stdout(Stdio::piped());
+        command
+            .args(["-c", &script])
+            .arg(database)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped());
         let mut front = command.spawn().expect("python3");
         let mut said = [0; 4];
-        std::io::Read::read_exact(front.stdout.as_mut().expect("piped"), &mut said).expect("it has it");
+        std::io::Read::read_exact(front.stdout.as_mut().expect("piped"), &mut said)
+            .expect("it has it");
         Self(front)
     }
 }

@@ -1,4 +1,5 @@
-//! `docs/bundle-cases.md`: each case of others has tests of ours, which exist, or a reason why it has none.
+//! `docs/bundle-cases.md`: each case of others has tests of ours, which exist, or a reason why it
+//! has none.
 
 use std::collections::BTreeSet;
 use std::fs::{read_dir, read_to_string};
@@ -10,14 +11,19 @@ use crate::fixture;
 const END: &str = "\n## What a client sees";
 
 fn root() -> PathBuf {
-    PathBuf::from(fixture("..")).canonicalize().expect("the project's directory")
+    PathBuf::from(fixture(".."))
+        .canonicalize()
+        .expect("the project's directory")
 }
 
 /// The names of all tests in Rust below a directory.
 fn tests(directory: &Path, found: &mut BTreeSet<String>) {
     for entry in read_dir(directory).expect("a directory") {
         let entry = entry.expect("an entry");
-        let (path, name) = (entry.path(), entry.file_name().into_string().expect("UTF-8"));
+        let (path, name) = (
+            entry.path(),
+            entry.file_name().into_string().expect("UTF-8"),
+        );
         if entry.file_type().expect("a type").is_dir() {
             if !name.starts_with('.') && !["target", "node_modules"].contains(&name.as_str()) {
                 tests(&path, found);
@@ -35,7 +41,9 @@ pub(crate) fn named(text: &str) -> Vec<String> {
     for line in text.lines().map(str::trim) {
         if line.starts_with("#[test]") || line.starts_with("#[tokio::test") {
             is_test = true;
-        } else if let Some((_, after)) = line.split_once("fn ").filter(|_| is_test && !line.starts_with("//"))
+        } else if let Some((_, after)) = line
+            .split_once("fn ")
+            .filter(|_| is_test && !line.starts_with("//"))
         {
             names.extend(after.split(['(', '<']).next().map(str::to_owned));
             is_test = false;
@@ -44,7 +52,8 @@ pub(crate) fn named(text: &str) -> Vec<String> {
     names
 }
 
-/// The tests that the last cell of a row names: what stands in backticks and has two underscores at least.
+/// The tests that the last cell of a row names: what stands in backticks and has two underscores at
+/// least.
 fn cited(cell: &str) -> Vec<&str> {
     let is_name = |word: &&str| {
         let is_one = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
@@ -53,18 +62,33 @@ fn cited(cell: &str) -> Vec<&str> {
     cell.split('`').skip(1).step_by(2).filter(is_name).collect()
 }
 
-/// The rows without a test or a reason, the names of tests that there are not, and those that were written since.
+/// The rows without a test or a reason, the names of tests that there are not, and those that were
+/// written since.
 fn wrong(page: &str, tests: &BTreeSet<String>) -> Vec<String> {
     let mut wrong = Vec::new();
-    for row in page.lines().filter(|line| line.starts_with("| ") && !line.starts_with("| ---")) {
-        let cell = row.trim_end_matches(['|', ' ']).rsplit(" | ").next().unwrap_or_default();
+    for row in page
+        .lines()
+        .filter(|line| line.starts_with("| ") && !line.starts_with("| ---"))
+    {
+        let cell = row
+            .trim_end_matches(['|', ' '])
+            .rsplit(" | ")
+            .next()
+            .unwrap_or_default();
         let cited = cited(cell);
         if cell != "here" && cited.is_empty() && !cell.starts_with("no: ") {
             wrong.push(format!("no test and no reason: {row}"));
         }
         let is_to_come = cell.starts_with("to write: ");
-        for name in cited.into_iter().filter(|name| tests.contains(*name) == is_to_come) {
-            wrong.push(if is_to_come { format!("{name} was written") } else { format!("no test {name}") });
+        for name in cited
+            .into_iter()
+            .filter(|name| tests.contains(*name) == is_to_come)
+        {
+            wrong.push(if is_to_come {
+                format!("{name} was written")
+            } else {
+                format!("no test {name}")
+            });
         }
     }
     wrong
@@ -94,7 +118,10 @@ fn a_case_without_test_or_reason_is_found() {
 | `D` | x | `it_is_no_test` |
 | `E` | x | to write: `it_will_be_one`, `it_is_there` |
 ";
-    let found =
-        ["no test and no reason: | `C` | x | later |", "no test it_is_no_test", "it_is_there was written"];
+    let found = [
+        "no test and no reason: | `C` | x | later |",
+        "no test it_is_no_test",
+        "it_is_there was written",
+    ];
     assert_eq!(wrong(page, &tests), found);
 }

@@ -1,6 +1,6 @@
-//! The daemon is killed with SIGKILL under writers of state and events: what was acknowledged is there, no number is
-//! given twice, and nothing is missing in between, with a redo log and without one. With `durability = "power"` the
-//! files are cut back to their last fsync, too.
+//! The daemon is killed with SIGKILL under writers of state and events: what was acknowledged is
+//! there, no number is given twice, and nothing is missing in between, with a redo log and without
+//! one. With `durability = "power"` the files are cut back to their last fsync, too.
 
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -16,7 +16,8 @@ use crate::{BINARIES, fixture, world};
 const KILLS: u32 = 200;
 
 /// Nothing is pruned here, so every number must be found.
-const NOTHING_PRUNED: &str = "[limits]\nevents = 1000000\nstream_events = 1000000\nstate_keys = 100000\n";
+const NOTHING_PRUNED: &str =
+    "[limits]\nevents = 1000000\nstream_events = 1000000\nstate_keys = 100000\n";
 
 #[test]
 fn nothing_acknowledged_is_lost_in_200_kills() {
@@ -33,11 +34,14 @@ fn nothing_acknowledged_is_lost_in_200_kills_where_there_is_a_redo_log() {
     // A commit has what came in 10 ms, so there are fewer.
     kill_under_writers(&world, &[(CONTENTS_COMMIT, 6), (REDO_WRITTEN, 60)]);
     let found = world.log.lines(FROM_THE_LOG).len();
-    assert!(found > KILLS as usize / 10, "the log had something for the database {found} times");
+    assert!(
+        found > KILLS as usize / 10,
+        "the log had something for the database {found} times"
+    );
 }
 
-/// Until it happened some times, the daemon is killed at its start, too: the database has what the log had, and the log
-/// is as it was.
+/// Until it happened some times, the daemon is killed at its start, too: the database has what the
+/// log had, and the log is as it was.
 #[test]
 #[cfg(target_os = "linux")]
 fn what_the_redo_log_had_is_done_once_though_the_start_was_killed() {
@@ -54,7 +58,10 @@ fn what_the_redo_log_had_is_done_once_though_the_start_was_killed() {
             // If the database happens to have everything, it is not killed.
             daemon.start_with(&[(VARIABLE, REDO_COMMITTED)]);
             until("it is killed at its start, or lets somebody in", || {
-                daemon.ended().map(drop).or_else(|| UnixStream::connect(world.socket()).ok().map(drop))
+                daemon
+                    .ended()
+                    .map(drop)
+                    .or_else(|| UnixStream::connect(world.socket()).ok().map(drop))
             });
             daemon.kill();
             daemon.start_again();
@@ -63,7 +70,10 @@ fn what_the_redo_log_had_is_done_once_though_the_start_was_killed() {
     daemon.restart();
     check(&world, &written);
     let found = world.log.lines(FROM_THE_LOG).len();
-    assert!(found > KILLS as usize / 20, "the log had something for the database {found} times");
+    assert!(
+        found > KILLS as usize / 20,
+        "the log had something for the database {found} times"
+    );
 }
 
 /// What the daemon says when its redo log had something for the database.
@@ -131,7 +141,10 @@ fn without_that_durability_the_power_takes_what_was_not_synced() {
     cut_back(&world);
     daemon.start_again();
     let (lost, _) = caller.call("get_session", &json!({"service": "web", "session": "s"}));
-    assert_eq!(lost.expect_err("it was not synced")["code"], "unknown_session");
+    assert_eq!(
+        lost.expect_err("it was not synced")["code"],
+        "unknown_session"
+    );
 }
 
 /// A world whose sessions are kept outside of the runtime directory.

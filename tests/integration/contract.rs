@@ -1,11 +1,13 @@
 //! What every backend must do alike: the same cases, once for each.
 //!
-//! Whatever stands above a backend counts on the promises of [`mcp_sessiond_daemon::storage::Storage`] and asks no further
-//! which backend is below. So each promise has a case here, and a backend is done when all of them pass. Tests are
-//! named for the backend, the layer and the promise: `contract::memory::storage::create_twice`.
+//! Whatever stands above a backend counts on the promises of
+//! [`mcp_sessiond_daemon::storage::Storage`] and asks no further which backend is below. So each
+//! promise has a case here, and a backend is done when all of them pass. Tests are named for the
+//! backend, the layer and the promise: `contract::memory::storage::create_twice`.
 //!
-//! A backend is a line in [`contract!`]'s invocation and a [`backends::Backend`]. A layer is a module whose macro
-//! `cases` lists its cases, and a line in `contract!` itself. A case that is in no list is dead code, and told as such.
+//! A backend is a line in [`contract!`]'s invocation and a [`backends::Backend`]. A layer is a
+//! module whose macro `cases` lists its cases, and a line in `contract!` itself. A case that is in
+//! no list is dead code, and told as such.
 
 mod backends;
 mod sessions;

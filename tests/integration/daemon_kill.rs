@@ -1,4 +1,5 @@
-//! The daemon is killed with SIGKILL: what it acknowledged is kept, and who held a session still does.
+//! The daemon is killed with SIGKILL: what it acknowledged is kept, and who held a session still
+//! does.
 
 mod rotations;
 
@@ -25,19 +26,33 @@ fn nothing_acknowledged_is_lost_in_2000_rotations_under_kills() {
                 scope.spawn(move || Worker::start(host, number, random).rotate(done))
             })
             .collect();
-        kill_meanwhile(&mut daemon, &mut random, &done, || workers.iter().all(|worker| worker.is_finished()));
-        let mut workers: Vec<Worker> =
-            workers.into_iter().map(|worker| worker.join().expect("a worker")).collect();
+        kill_meanwhile(&mut daemon, &mut random, &done, || {
+            workers.iter().all(|worker| worker.is_finished())
+        });
+        let mut workers: Vec<Worker> = workers
+            .into_iter()
+            .map(|worker| worker.join().expect("a worker"))
+            .collect();
         assert_eq!(done.load(Ordering::Relaxed), ROTATIONS);
         daemon.restart();
         // Each still has its own, and nobody has two.
-        let loaded: Vec<Loaded> = workers.iter_mut().map(|worker| worker.instance.load()).collect();
+        let loaded: Vec<Loaded> = workers
+            .iter_mut()
+            .map(|worker| worker.instance.load())
+            .collect();
         for (worker, loaded) in workers.iter().zip(&loaded) {
-            assert_eq!(loaded.token, worker.acknowledged, "worker {}", worker.number);
+            assert_eq!(
+                loaded.token, worker.acknowledged,
+                "worker {}",
+                worker.number
+            );
         }
         let sessions: HashSet<String> = loaded.iter().map(Loaded::session).collect();
         assert_eq!(sessions.len(), workers.len());
-        assert_eq!((world.stat("sessions"), world.stat("leases")), (WORKERS, WORKERS));
+        assert_eq!(
+            (world.stat("sessions"), world.stat("leases")),
+            (WORKERS, WORKERS)
+        );
     });
 }
 
@@ -63,10 +78,21 @@ fn a_daemon_killed_at_each_point_of_a_store_keeps_one_of_the_two_tokens() {
         daemon.restart();
         let loaded;
         (instance, loaded) = host.loaded(&[]);
-        let found = loaded.token.clone().unwrap_or_else(|| panic!("{point}: nothing is left: {loaded:?}"));
-        assert!(found == kept || found == token, "{point}: {found}, neither {kept} nor {token}");
+        let found = loaded
+            .token
+            .clone()
+            .unwrap_or_else(|| panic!("{point}: nothing is left: {loaded:?}"));
+        assert!(
+            found == kept || found == token,
+            "{point}: {found}, neither {kept} nor {token}"
+        );
         kept = found;
-        assert_eq!(world.token_files().len(), 1, "{point}: {:?}", world.token_files());
+        assert_eq!(
+            world.token_files().len(),
+            1,
+            "{point}: {:?}",
+            world.token_files()
+        );
     }
 }
 
@@ -105,7 +131,11 @@ fn a_holder_that_is_not_connected_keeps_its_session() {
         assert_eq!(world.stat("leases"), 1);
         let mut newcomer = server();
         newcomer.write("load");
-        assert_eq!(newcomer.read(), "3 ", "a newcomer must not get what is held");
+        assert_eq!(
+            newcomer.read(),
+            "3 ",
+            "a newcomer must not get what is held"
+        );
         newcomer.kill();
         holder.write("load");
         assert_eq!(holder.read(), "0 mine");
@@ -143,7 +173,9 @@ fn a_host_that_died_meanwhile_leaves_nothing() {
     daemon.start_again();
     assert_eq!(world.stat("sessions"), 0);
     let tokens = world.directory().join("tokens");
-    until_removed(&tokens, "its token is deleted", || world.token_files().is_empty().then_some(()));
+    until_removed(&tokens, "its token is deleted", || {
+        world.token_files().is_empty().then_some(())
+    });
 }
 
 #[test]
@@ -160,7 +192,9 @@ fn what_was_lost_is_told_after_the_death_of_the_daemon() {
     daemon.start_again();
     let mut next = host.instance(&[]);
     next.load().assert_fresh();
-    world.log.wait("several former servers with the same command");
+    world
+        .log
+        .wait("several former servers with the same command");
 }
 
 #[test]

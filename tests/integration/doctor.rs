@@ -26,7 +26,13 @@ fn command(world: &World, words: &[&str]) -> Command {
     fs::create_dir_all(home(world)).expect("a directory");
     let mut command = world.sessiond(words);
     command.env("HOME", home(world)).stdin(Stdio::null());
-    for variable in ["XDG_CONFIG_HOME", "CODEX_HOME", "CLAUDE_CONFIG_DIR", "NO_COLOR", "CLICOLOR_FORCE"] {
+    for variable in [
+        "XDG_CONFIG_HOME",
+        "CODEX_HOME",
+        "CLAUDE_CONFIG_DIR",
+        "NO_COLOR",
+        "CLICOLOR_FORCE",
+    ] {
         command.env_remove(variable);
     }
     command
@@ -54,7 +60,10 @@ fn doctor(world: &World) -> Said {
 
 fn of(command: Command) -> Said {
     let (code, said) = run(command);
-    Said { code, whole: serde_json::from_str(&said).expect("JSON") }
+    Said {
+        code,
+        whole: serde_json::from_str(&said).expect("JSON"),
+    }
 }
 
 impl Said {
@@ -65,16 +74,31 @@ impl Said {
     /// `what` and `mend` of each finding with this outcome, with the check before them.
     fn with(&self, outcome: &str) -> Vec<String> {
         let text = |one: &Value, field: &str| one[field].as_str().unwrap_or_default().to_owned();
-        let of = self.findings().iter().filter(|one| one["outcome"] == outcome);
-        of.map(|one| format!("{}: {} -> {}", text(one, "check"), text(one, "what"), text(one, "mend")))
-            .collect()
+        let of = self
+            .findings()
+            .iter()
+            .filter(|one| one["outcome"] == outcome);
+        of.map(|one| {
+            format!(
+                "{}: {} -> {}",
+                text(one, "check"),
+                text(one, "what"),
+                text(one, "mend")
+            )
+        })
+        .collect()
     }
 
     /// Asserts that this is the only problem, with all of these words in it.
     #[track_caller]
     fn assert_only_problem(&self, words: &[&str]) {
         let problems = self.with("problem");
-        assert_eq!((self.code, problems.len()), (Some(1), 1), "{:#}", self.whole);
+        assert_eq!(
+            (self.code, problems.len()),
+            (Some(1), 1),
+            "{:#}",
+            self.whole
+        );
         for word in words {
             assert!(problems[0].contains(word), "{word:?} in {problems:?}");
         }
@@ -85,14 +109,20 @@ impl Said {
     #[track_caller]
     fn assert_well(&self) {
         let verdict = self.whole["verdict"].as_str().expect("a verdict");
-        assert!(self.code == Some(0) && verdict.starts_with("All is well"), "{:#}", self.whole);
+        assert!(
+            self.code == Some(0) && verdict.starts_with("All is well"),
+            "{:#}",
+            self.whole
+        );
     }
 
     /// Asserts that this is among those with this outcome.
     #[track_caller]
     fn assert_has(&self, outcome: &str, words: &[&str]) {
         let found = self.with(outcome);
-        let has = found.iter().any(|one| words.iter().all(|word| one.contains(word)));
+        let has = found
+            .iter()
+            .any(|one| words.iter().all(|word| one.contains(word)));
         assert!(has, "{words:?} in {found:#?}");
     }
 }
@@ -112,21 +142,39 @@ fn without_a_daemon_and_a_service_all_is_well() {
     assert_eq!(code, Some(0), "{said}");
     assert_eq!(said.lines().last(), Some("All is well."), "{said}");
     assert!(
-        said.contains("none ran, which is usual") && said.contains("a value written, read and removed"),
+        said.contains("none ran, which is usual")
+            && said.contains("a value written, read and removed"),
         "{said}"
     );
     let is_long = |line: &&str| line.chars().count() > 80 && line.split_whitespace().count() > 1;
-    assert!(!said.contains('\u{1b}') && !said.lines().any(|line| is_long(&line)), "{said}");
-    let words: Vec<&str> = said.lines().filter(|line| line.starts_with(char::is_alphabetic)).collect();
-    assert!(words.iter().all(|line| line.starts_with("ok ") || *line == "All is well."), "{said}");
-    // The daemon that was started is one as any client starts it, and nothing of this is left with it.
+    assert!(
+        !said.contains('\u{1b}') && !said.lines().any(|line| is_long(&line)),
+        "{said}"
+    );
+    let words: Vec<&str> = said
+        .lines()
+        .filter(|line| line.starts_with(char::is_alphabetic))
+        .collect();
+    assert!(
+        words
+            .iter()
+            .all(|line| line.starts_with("ok ") || *line == "All is well."),
+        "{said}"
+    );
+    // The daemon that was started is one as any client starts it, and nothing of this is left with
+    // it.
     assert_eq!(world.about()["started_by"], "on_demand");
     assert_eq!((world.sessions(), world.token_files()), (vec![], vec![]));
     let left: Vec<_> = fs::read_dir(world.directory())
         .expect("there")
         .map(|entry| entry.expect("one").file_name())
         .collect();
-    assert!(!left.iter().any(|name| name.to_string_lossy().contains("doctor")), "{left:?}");
+    assert!(
+        !left
+            .iter()
+            .any(|name| name.to_string_lossy().contains("doctor")),
+        "{left:?}"
+    );
 
     // Colours are for those who can see them.
     let mut coloured = command(&world, &["doctor"]);
@@ -151,22 +199,43 @@ fn with_a_daemon_nothing_of_its_sessions_is_touched() {
     said.assert_has("ok", &["claim: ", "written, read and removed"]);
     assert_eq!(world.sessions(), before);
     // `debug check` does the same.
-    let checks = |said: &Said| said.findings().iter().map(|one| one["check"].clone()).collect::<Vec<_>>();
+    let checks = |said: &Said| {
+        said.findings()
+            .iter()
+            .map(|one| one["check"].clone())
+            .collect::<Vec<_>>()
+    };
     let other = of(command(&world, &["debug", "check", "--json"]));
     assert_eq!((other.code, checks(&other)), (Some(0), checks(&said)));
     assert_eq!(world.sessions(), before);
     instance.kill();
-    host.instance(&[]).load().assert_resumed(&session, Some("a token"));
+    host.instance(&[])
+        .load()
+        .assert_resumed(&session, Some("a token"));
     assert_eq!(daemon.log().lines("WARN"), Vec::<String>::new());
 }
 
 #[test]
 fn json_has_the_documented_fields() {
     let world = world("");
-    write(&world, ".cursor/mcp.json", &json!({"mcpServers": {"a": {"command": "npx"}}}).to_string());
+    write(
+        &world,
+        ".cursor/mcp.json",
+        &json!({"mcpServers": {"a": {"command": "npx"}}}).to_string(),
+    );
     let Said { whole, .. } = doctor(&world);
-    let names = |value: &Value| value.as_object().expect("an object").keys().cloned().collect::<Vec<_>>();
-    assert_eq!(names(&whole), ["findings", "notes", "problems", "verdict", "version"]);
+    let names = |value: &Value| {
+        value
+            .as_object()
+            .expect("an object")
+            .keys()
+            .cloned()
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(
+        names(&whole),
+        ["findings", "notes", "problems", "verdict", "version"]
+    );
     assert_eq!(
         (&whole["version"], &whole["problems"], &whole["notes"]),
         (&json!(VERSION), &json!(0), &json!(1))
@@ -183,7 +252,9 @@ fn json_has_the_documented_fields() {
 
 #[test]
 fn a_configuration_that_is_wrong_is_said_with_its_line_and_without_its_secrets() {
-    let world = world(&format!("log = \"info\"\nstorage = \"postgres://me:{SECRET}@db/x\"\n"));
+    let world = world(&format!(
+        "log = \"info\"\nstorage = \"postgres://me:{SECRET}@db/x\"\n"
+    ));
     // None runs, and one that a client starts does with what can be read.
     let said = doctor(&world);
     said.assert_has("problem", &["config: ", "config.toml: line 2", "kill -HUP"]);
@@ -192,7 +263,12 @@ fn a_configuration_that_is_wrong_is_said_with_its_line_and_without_its_secrets()
     world.configure("");
     let daemon = world.daemon();
     world.configure("claim_wait_ms = 1\nno_such_setting = 1\n");
-    doctor(&world).assert_only_problem(&["config: ", "config.toml: line 2", "correct ", "config.toml"]);
+    doctor(&world).assert_only_problem(&[
+        "config: ",
+        "config.toml: line 2",
+        "correct ",
+        "config.toml",
+    ]);
     world.configure("");
     doctor(&world).assert_well();
 
@@ -211,7 +287,11 @@ fn a_directory_that_others_may_enter_is_a_problem_and_nothing_is_started_there()
     fs::create_dir(world.directory()).expect("made");
     fs::set_permissions(world.directory(), fs::Permissions::from_mode(0o755)).expect("ours");
     let shown = world.directory().display().to_string();
-    doctor(&world).assert_only_problem(&["directory: ", "has mode 0755", &format!("`chmod 700 {shown}`")]);
+    doctor(&world).assert_only_problem(&[
+        "directory: ",
+        "has mode 0755",
+        &format!("`chmod 700 {shown}`"),
+    ]);
     assert_eq!(fs::read_dir(world.directory()).expect("there").count(), 0);
     fs::set_permissions(world.directory(), fs::Permissions::from_mode(0o700)).expect("ours");
     doctor(&world).assert_well();
@@ -230,26 +310,37 @@ fn a_full_disk_is_a_problem_and_a_nearly_full_one_a_note() {
     said.assert_has("note", &["directory: ", "left", "df -h"]);
     let mut file = fs::File::create(directory.join("filler")).expect("a file");
     std::io::copy(&mut std::io::repeat(1), &mut file).expect_err("no disk is endless");
-    doctor(&world).assert_has("problem", &["directory: ", "No space left on device", "df -h"]);
+    doctor(&world).assert_has(
+        "problem",
+        &["directory: ", "No space left on device", "df -h"],
+    );
     fs::remove_file(directory.join("filler")).expect("room again");
     // What the disk has refused meanwhile the daemon tries again in its own time.
-    until("all is well", || (doctor(&world).code == Some(0)).then_some(()));
+    until("all is well", || {
+        (doctor(&world).code == Some(0)).then_some(())
+    });
 }
 
 #[test]
 fn a_database_where_there_is_no_directory_is_a_problem_with_the_command_that_makes_it() {
     let world = world("");
     let missing = world.root().join("missing");
-    world.configure(&format!("storage.url = \"sqlite:{}\"", missing.join("contents.db").display()));
-    doctor(&world).assert_only_problem(&["storage: ", &format!("`mkdir -p {}`", missing.display())]);
+    world.configure(&format!(
+        "storage.url = \"sqlite:{}\"",
+        missing.join("contents.db").display()
+    ));
+    doctor(&world)
+        .assert_only_problem(&["storage: ", &format!("`mkdir -p {}`", missing.display())]);
 }
 
 #[test]
 fn a_daemon_of_another_version_is_noted_with_the_command_that_replaces_it() {
     let world = world("");
     let daemon = world.daemon();
-    let other: String =
-        VERSION.chars().map(|digit| if digit.is_ascii_digit() { '9' } else { digit }).collect();
+    let other: String = VERSION
+        .chars()
+        .map(|digit| if digit.is_ascii_digit() { '9' } else { digit })
+        .collect();
     let older = world.of_version([VERSION, &other]);
     let mut doctor = command(&world, &["doctor", "--json"]);
     doctor.env("MCP_SESSIOND_DIR", &older.directory);
@@ -258,7 +349,12 @@ fn a_daemon_of_another_version_is_noted_with_the_command_that_replaces_it() {
     let kill = format!("`kill {}`", daemon.pid());
     said.assert_has(
         "note",
-        &["daemon: ", &format!("is version {other}"), &format!("executable is {VERSION}"), &kill],
+        &[
+            "daemon: ",
+            &format!("is version {other}"),
+            &format!("executable is {VERSION}"),
+            &kill,
+        ],
     );
 }
 
@@ -267,7 +363,11 @@ fn a_daemon_of_another_version_is_noted_with_the_command_that_replaces_it() {
 fn install(world: &World, binary: &Path) {
     let unit = format!("[Service]\nExecStart={} run\n", binary.display());
     write(world, ".config/systemd/user/mcp-sessiond.service", &unit);
-    write(world, ".config/systemd/user/mcp-sessiond.socket", "[Socket]\n");
+    write(
+        world,
+        ".config/systemd/user/mcp-sessiond.socket",
+        "[Socket]\n",
+    );
 }
 
 #[cfg(target_os = "linux")]
@@ -285,12 +385,19 @@ fn a_service_whose_executable_is_gone_is_a_problem_and_another_version_a_note() 
         "`mcp-sessiond install`",
     ]);
 
-    let former = write(&world, "bin/mcp-sessiond", "#!/bin/sh\necho mcp-sessiond 0.0.1\n");
+    let former = write(
+        &world,
+        "bin/mcp-sessiond",
+        "#!/bin/sh\necho mcp-sessiond 0.0.1\n",
+    );
     fs::set_permissions(&former, fs::Permissions::from_mode(0o755)).expect("ours");
     install(&world, &former);
     let said = doctor(&world);
     said.assert_well();
-    said.assert_has("note", &["service: ", "is version 0.0.1", "`mcp-sessiond install`"]);
+    said.assert_has(
+        "note",
+        &["service: ", "is version 0.0.1", "`mcp-sessiond install`"],
+    );
 }
 
 #[cfg(target_os = "linux")]
@@ -298,17 +405,29 @@ fn a_service_whose_executable_is_gone_is_a_problem_and_another_version_a_note() 
 fn of_a_service_that_the_manager_can_not_be_asked_about_nothing_is_claimed() {
     let world = world("");
     let _daemon = world.daemon();
-    write(&world, ".config/systemd/user/mcp-sessiond-serve@browser.service", "[Service]\n");
+    write(
+        &world,
+        ".config/systemd/user/mcp-sessiond-serve@browser.service",
+        "[Service]\n",
+    );
     let here = |words: &[&str]| {
         let mut command = command(&world, words);
-        command.env("XDG_RUNTIME_DIR", world.root()).env_remove("DBUS_SESSION_BUS_ADDRESS");
+        command
+            .env("XDG_RUNTIME_DIR", world.root())
+            .env_remove("DBUS_SESSION_BUS_ADDRESS");
         command
     };
     let said = of(here(&["doctor", "--json"]));
     said.assert_well();
-    said.assert_has("note", &["serve: ", "systemd does not say whether", "browser"]);
+    said.assert_has(
+        "note",
+        &["serve: ", "systemd does not say whether", "browser"],
+    );
     let (code, text) = run(here(&["service"]));
-    let line = text.lines().find(|line| line.contains("serve.browser")).expect("a line");
+    let line = text
+        .lines()
+        .find(|line| line.contains("serve.browser"))
+        .expect("a line");
     assert!(code == Some(0) && line.ends_with("not known"), "{text}");
 }
 
@@ -332,7 +451,14 @@ fn each_entry_of_a_host_s_file_is_told_and_setup_mends_what_it_can() {
         "/no/such/mcp-sessiond",
         "`mcp-sessiond setup cursor`",
     ]);
-    said.assert_has("note", &["setup: cursor: \"open\"", "could be", "`mcp-sessiond setup cursor`"]);
+    said.assert_has(
+        "note",
+        &[
+            "setup: cursor: \"open\"",
+            "could be",
+            "`mcp-sessiond setup cursor`",
+        ],
+    );
     said.assert_has("ok", &["setup: cursor: \"far\"", "remote server"]);
     said.assert_has("ok", &["setup: cursor: \"bare\"", "is wrapped"]);
     said.assert_has("ok", &["setup: codex: \"alone\"", "nothing would be kept"]);
@@ -345,11 +471,16 @@ fn each_entry_of_a_host_s_file_is_told_and_setup_mends_what_it_can() {
         said.assert_has("note", &["path: ", "cursor (\"bare\")", "/usr/local/bin"]);
     }
 
-    let setup = command(&world, &["setup", "cursor", "--yes"]).output().expect("setup");
+    let setup = command(&world, &["setup", "cursor", "--yes"])
+        .output()
+        .expect("setup");
     assert!(setup.status.success(), "{setup:?}");
     let said = doctor(&world);
     said.assert_well();
-    said.assert_has("ok", &["setup: cursor: \"bare\", \"gone\", \"open\"", "are wrapped"]);
+    said.assert_has(
+        "ok",
+        &["setup: cursor: \"bare\", \"gone\", \"open\"", "are wrapped"],
+    );
 
     fs::write(&file, format!("{{\"mcpServers\": {{\n\"a\": {SECRET}")).expect("written");
     let said = doctor(&world);
@@ -367,7 +498,8 @@ fn a_keeper_that_does_not_answer_is_a_problem() {
     said.assert_has("ok", &["kept: 1 server is kept"]);
     let keeper = world.backend().keeper;
     signal(keeper, Signal::SIGSTOP);
-    doctor(&world).assert_only_problem(&["kept: ", &format!("`mcp-sessiond stop {keeper}` ends it")]);
+    doctor(&world)
+        .assert_only_problem(&["kept: ", &format!("`mcp-sessiond stop {keeper}` ends it")]);
     signal(keeper, Signal::SIGCONT);
 }
 
@@ -378,14 +510,28 @@ fn a_file_that_the_daemon_has_not_read_since_it_was_edited_is_noted() {
     world.configure("claim_wait_ms = 17\n");
     let said = doctor(&world);
     said.assert_well();
-    said.assert_has("note", &["config: ", "of claim_wait_ms", &format!("`kill -HUP {}`", daemon.pid())]);
+    said.assert_has(
+        "note",
+        &[
+            "config: ",
+            "of claim_wait_ms",
+            &format!("`kill -HUP {}`", daemon.pid()),
+        ],
+    );
     world.configure("claim_wait_ms = 17\nstorage.url = \"memory:\"\n");
-    doctor(&world)
-        .assert_has("note", &["of claim_wait_ms, storage.url", &format!("`kill {}`", daemon.pid())]);
+    doctor(&world).assert_has(
+        "note",
+        &[
+            "of claim_wait_ms, storage.url",
+            &format!("`kill {}`", daemon.pid()),
+        ],
+    );
     daemon.signal(Signal::SIGHUP);
     world.configure("claim_wait_ms = 17\n");
     daemon.signal(Signal::SIGHUP);
-    until("it has read it", || doctor(&world).with("note").is_empty().then_some(()));
+    until("it has read it", || {
+        doctor(&world).with("note").is_empty().then_some(())
+    });
 }
 
 #[test]
@@ -401,11 +547,17 @@ fn files_that_are_none_and_servers_that_miss_something_are_found() {
     fs::write(&servers, entries.to_string()).expect("written");
     let problems = doctor(&world).with("problem");
     assert_eq!(problems.len(), 2, "{problems:?}");
-    assert!(problems[0].contains("\"in\"") && problems[1].contains("/no/such/file"), "{problems:?}");
+    assert!(
+        problems[0].contains("\"in\"") && problems[1].contains("/no/such/file"),
+        "{problems:?}"
+    );
 
     fs::remove_file(&servers).expect("removed");
     symlink("/no/such/file", &servers).expect("linked");
-    doctor(&world).assert_has("note", &["servers: ", "a symbolic link to a file that is not there"]);
+    doctor(&world).assert_has(
+        "note",
+        &["servers: ", "a symbolic link to a file that is not there"],
+    );
     fs::remove_file(&servers).expect("removed");
     mkfifo(&servers, Mode::S_IRWXU).expect("made");
     doctor(&world).assert_only_problem(&["servers: ", "is no file"]);

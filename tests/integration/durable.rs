@@ -40,8 +40,10 @@ fn open_at(world: &World, gate: &Path) {
 
 /// Calls the tool that tells so many steps, and waits after the step `hold` for the gate.
 fn count(client: &mut HttpClient, world: &World, steps: u32, hold: u32) -> Reply {
-    let mut reply =
-        client.call("count", &json!({"key": "k", "steps": steps, "hold": hold, "gate": gate(world)}));
+    let mut reply = client.call(
+        "count",
+        &json!({"key": "k", "steps": steps, "hold": hold, "gate": gate(world)}),
+    );
     reply.must_be(200);
     reply
 }
@@ -62,14 +64,20 @@ fn progress(reply: &mut Reply, step: f64) -> String {
 #[track_caller]
 fn assert_unknown(answer: &Value, id: u64) {
     assert_eq!(
-        (&answer["id"], &answer["error"]["code"], &answer["error"]["data"]["outcome"]),
+        (
+            &answer["id"],
+            &answer["error"]["code"],
+            &answer["error"]["data"]["outcome"]
+        ),
         (&json!(id), &json!(-32000), &json!("unknown")),
         "{answer}"
     );
 }
 
 fn text(answer: &Value) -> &str {
-    answer["result"]["content"][0]["text"].as_str().unwrap_or_else(|| panic!("{answer}"))
+    answer["result"]["content"][0]["text"]
+        .as_str()
+        .unwrap_or_else(|| panic!("{answer}"))
 }
 
 /// What the server knows of its client.
@@ -84,7 +92,10 @@ fn a_server_that_is_killed_in_the_middle_of_a_call_is_replaced_by_one_that_knows
     let mut server = world.durable_server(&[]);
     let mut client = begun(&server);
     let known = who(&mut client);
-    assert_eq!((&known["name"], &known["version"]), (&json!("test"), &json!(VERSION)));
+    assert_eq!(
+        (&known["name"], &known["version"]),
+        (&json!("test"), &json!(VERSION))
+    );
     assert_eq!(
         (&known["capabilities"]["sampling"], &known["session"]),
         (&json!({}), &json!(client.session()))
@@ -175,11 +186,19 @@ fn every_handler_gets_the_session_of_its_own_client() {
     // A browser names its session by the cookie alone.
     let mut by_cookie = server.client();
     let mut answer = by_cookie.begin(VERSION, &[]);
-    let cookie = answer.header("set-cookie").expect("a cookie").split(';').next().expect("a name").to_owned();
+    let cookie = answer
+        .header("set-cookie")
+        .expect("a cookie")
+        .split(';')
+        .next()
+        .expect("a name")
+        .to_owned();
     by_cookie.begun(VERSION, answer_again(&mut answer, &by_cookie));
     let id = by_cookie.session().to_owned();
     assert_eq!(cookie, format!("mcp_session_id={id}"));
-    by_cookie.headers.retain(|(name, _)| name != "Mcp-Session-Id");
+    by_cookie
+        .headers
+        .retain(|(name, _)| name != "Mcp-Session-Id");
     by_cookie.headers.push(("Cookie".into(), cookie));
     let clients = [(by_header.session().to_owned(), by_header), (id, by_cookie)];
     let ask_all = || {
@@ -205,29 +224,52 @@ fn every_handler_gets_the_session_of_its_own_client() {
 
 /// A second answer to `initialize`, which names the session that the first one has begun.
 fn answer_again(first: &mut Reply, client: &HttpClient) -> Reply {
-    let session = first.header("mcp-session-id").expect("a session").to_owned();
+    let session = first
+        .header("mcp-session-id")
+        .expect("a session")
+        .to_owned();
     let params = json!({"protocolVersion": VERSION, "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}});
-    let message = json!({"jsonrpc": "2.0", "id": client.last, "method": "initialize", "params": params});
-    let mut again = client.ask("POST", &[("Mcp-Session-Id", &session)], &message.to_string());
+    let message =
+        json!({"jsonrpc": "2.0", "id": client.last, "method": "initialize", "params": params});
+    let mut again = client.ask(
+        "POST",
+        &[("Mcp-Session-Id", &session)],
+        &message.to_string(),
+    );
     again.must_be(200);
     again
 }
 
 /// Asks for the session, in one of four ways. Returns its id.
 fn asked(client: &mut HttpClient, nth: u64) -> String {
-    let reference =
-        json!({"ref": {"type": "ref/prompt", "name": "id"}, "argument": {"name": "a", "value": ""}});
+    let reference = json!({"ref": {"type": "ref/prompt", "name": "id"}, "argument": {"name": "a", "value": ""}});
     let (method, params, place) = match nth % 4 {
         0 => {
             client.text("visit", &json!({}));
             return who(client)["session"].as_str().expect("an id").to_owned();
         }
-        1 => ("resources/read", json!({"uri": "session://id"}), "/result/contents/0/text"),
-        2 => ("prompts/get", json!({"name": "id"}), "/result/messages/0/content/text"),
-        _ => ("completion/complete", reference, "/result/completion/values/0"),
+        1 => (
+            "resources/read",
+            json!({"uri": "session://id"}),
+            "/result/contents/0/text",
+        ),
+        2 => (
+            "prompts/get",
+            json!({"name": "id"}),
+            "/result/messages/0/content/text",
+        ),
+        _ => (
+            "completion/complete",
+            reference,
+            "/result/completion/values/0",
+        ),
     };
     let mut reply = client.request(method, &params);
     reply.must_be(200);
     let answer = reply.answer();
-    answer.pointer(place).and_then(Value::as_str).unwrap_or_else(|| panic!("{answer}")).to_owned()
+    answer
+        .pointer(place)
+        .and_then(Value::as_str)
+        .unwrap_or_else(|| panic!("{answer}"))
+        .to_owned()
 }

@@ -1,4 +1,5 @@
-//! What is DynamoDB's own: a commit is made at one point and applied afterwards, by whoever comes first or late.
+//! What is DynamoDB's own: a commit is made at one point and applied afterwards, by whoever comes
+//! first or late.
 
 /// Each case with each server.
 macro_rules! cases {
@@ -64,26 +65,40 @@ pub(crate) struct Table<S> {
 
 impl<S: Server> Table<S> {
     pub(crate) fn new() -> Self {
-        Self { name: format!("test-{:016x}", fastrand::u64(..)), server: PhantomData }
+        Self {
+            name: format!("test-{:016x}", fastrand::u64(..)),
+            server: PhantomData,
+        }
     }
 
     /// Where its server is.
     fn server() -> String {
         let variable = S::VARIABLE;
         env::var(variable).unwrap_or_else(|_| {
-            panic!("{variable} names no server; use tests/run, or tests/servers with what it is to run")
+            panic!(
+                "{variable} names no server; use tests/run, or tests/servers with what it is to run"
+            )
         })
     }
 
     /// The URL with which a daemon opens it, and makes it.
     pub(crate) fn url(&self) -> String {
-        format!("dynamodb:{}?endpoint={}&region=us-east-1&create=true", self.name, Self::server())
+        format!(
+            "dynamodb:{}?endpoint={}&region=us-east-1&create=true",
+            self.name,
+            Self::server()
+        )
     }
 
     /// With what a daemon opens it.
     fn options(&self) -> Options {
         let (endpoint, region) = (Some(Self::server()), Some("us-east-1".into()));
-        Options { table: self.name.clone(), endpoint, region, create: true }
+        Options {
+            table: self.name.clone(),
+            endpoint,
+            region,
+            create: true,
+        }
     }
 
     /// A daemon's handle.
@@ -93,7 +108,10 @@ impl<S: Server> Table<S> {
 
     /// A daemon's handle, with something in the way.
     async fn through(&self, proxy: &proxy::Proxy) -> Arc<DynamoDb> {
-        let options = Options { endpoint: Some(proxy.url.clone()), ..self.options() };
+        let options = Options {
+            endpoint: Some(proxy.url.clone()),
+            ..self.options()
+        };
         Arc::new(DynamoDb::open(options).await.expect("opened"))
     }
 }

@@ -9,7 +9,8 @@ use std::fs::read_to_string;
 use crate::cases::named;
 use crate::fixture;
 
-/// A row that another test provokes: the beginning of the row, the file, the test, and what that test looks for, of the row's text.
+/// A row that another test provokes: the beginning of the row, the file, the test, and what that
+/// test looks for, of the row's text.
 type Elsewhere = (&'static str, &'static str, &'static str, &'static str);
 
 const ELSEWHERE: &[Elsewhere] = &[
@@ -37,7 +38,12 @@ const ELSEWHERE: &[Elsewhere] = &[
         "a_shell_script_needs_no_library",
         "Broker rejected resume token, starting fresh session",
     ),
-    ("Session resumed", "cli.rs", "a_shell_script_needs_no_library", "Session resumed successfully"),
+    (
+        "Session resumed",
+        "cli.rs",
+        "a_shell_script_needs_no_library",
+        "Session resumed successfully",
+    ),
     (
         "Failed to write token file",
         "tokens.rs",
@@ -50,8 +56,18 @@ const ELSEWHERE: &[Elsewhere] = &[
         "without_any_daemon_a_server_goes_on",
         "Session resume disabled",
     ),
-    ("session_held", "sessions.rs", "a_host_makes_sessions_and_takes_them_up_by_their_ids", "session_held"),
-    ("write_failed", "tokens.rs", "a_token_directory_that_others_may_enter_is_not_used", "write_failed"),
+    (
+        "session_held",
+        "sessions.rs",
+        "a_host_makes_sessions_and_takes_them_up_by_their_ids",
+        "session_held",
+    ),
+    (
+        "write_failed",
+        "tokens.rs",
+        "a_token_directory_that_others_may_enter_is_not_used",
+        "write_failed",
+    ),
     (
         "unavailable",
         "broken/storage.rs",
@@ -168,7 +184,8 @@ const ELSEWHERE: &[Elsewhere] = &[
     ),
 ];
 
-/// A row of the page's tables: what stands in its first cell in backticks, and the number in the second, where that is one.
+/// A row of the page's tables: what stands in its first cell in backticks, and the number in the
+/// second, where that is one.
 #[derive(Debug)]
 struct Row {
     texts: Vec<String>,
@@ -177,18 +194,32 @@ struct Row {
 
 fn rows() -> Vec<Row> {
     let page = read_to_string(fixture("../docs/errors.md")).expect("the page");
-    let lines = page.lines().filter(|line| line.starts_with("| ") && !line.starts_with("| ---"));
+    let lines = page
+        .lines()
+        .filter(|line| line.starts_with("| ") && !line.starts_with("| ---"));
     let row = |line: &str| {
         let mut cells = line.trim_matches(['|', ' ']).split(" | ");
-        let code = cells.next().unwrap_or_default().split('`').skip(1).step_by(2);
+        let code = cells
+            .next()
+            .unwrap_or_default()
+            .split('`')
+            .skip(1)
+            .step_by(2);
         // The verb that says it stands behind the text.
-        let texts = code.map(str::to_owned).filter(|text| text != "doctor" && text != "status").collect();
-        Row { texts, second: cells.next().unwrap_or_default().to_owned() }
+        let texts = code
+            .map(str::to_owned)
+            .filter(|text| text != "doctor" && text != "status")
+            .collect();
+        Row {
+            texts,
+            second: cells.next().unwrap_or_default().to_owned(),
+        }
     };
     lines.map(row).filter(|row| !row.texts.is_empty()).collect()
 }
 
-/// The one text of the page that begins so, and what is beside it: of the codes of a row, each has its own.
+/// The one text of the page that begins so, and what is beside it: of the codes of a row, each has
+/// its own.
 #[track_caller]
 fn row(beginning: &str) -> (String, String) {
     let rows = rows();
@@ -196,22 +227,37 @@ fn row(beginning: &str) -> (String, String) {
         .iter()
         .flat_map(|row| {
             let beside: Vec<&str> = row.second.split(", ").collect();
-            let one = move |at: usize| if beside.len() == row.texts.len() { beside[at] } else { &row.second };
-            row.texts.iter().enumerate().map(move |(at, text)| (text.clone(), one(at).to_owned()))
+            let one = move |at: usize| {
+                if beside.len() == row.texts.len() {
+                    beside[at]
+                } else {
+                    &row.second
+                }
+            };
+            row.texts
+                .iter()
+                .enumerate()
+                .map(move |(at, text)| (text.clone(), one(at).to_owned()))
         })
         .filter(|(text, _)| text.starts_with(beginning))
         .collect();
-    let [one] = &found[..] else { panic!("{beginning:?} is not one row of docs/errors.md: {found:?}") };
+    let [one] = &found[..] else {
+        panic!("{beginning:?} is not one row of docs/errors.md: {found:?}")
+    };
     one.clone()
 }
 
-/// The parts of a row's text that stand for themselves: the rest is `…`, `<why>`, a number, or a word in capitals.
+/// The parts of a row's text that stand for themselves: the rest is `…`, `<why>`, a number, or a
+/// word in capitals.
 fn literal(text: &str) -> Vec<String> {
     let mut pieces = vec![String::new()];
     let mut is_open = false;
     for word in text.split_inclusive(' ') {
         let bare = word.trim();
-        let is_capital = bare.trim_end_matches(['…', ':', ',']).chars().all(|c| c.is_ascii_uppercase());
+        let is_capital = bare
+            .trim_end_matches(['…', ':', ','])
+            .chars()
+            .all(|c| c.is_ascii_uppercase());
         if is_capital && !bare.is_empty() && bare != "PATH=…" {
             pieces.push(String::new());
             continue;
@@ -225,7 +271,11 @@ fn literal(text: &str) -> Vec<String> {
             }
         }
     }
-    pieces.iter().map(|piece| piece.trim().to_owned()).filter(|piece| !piece.is_empty()).collect()
+    pieces
+        .iter()
+        .map(|piece| piece.trim().to_owned())
+        .filter(|piece| !piece.is_empty())
+        .collect()
 }
 
 /// Asserts that this is what the row of the page that begins so says.
@@ -235,7 +285,8 @@ fn assert_row(beginning: &str, said: &str) {
     let mut rest = said;
     for piece in literal(&text) {
         let found = rest.find(&piece);
-        let at = found.unwrap_or_else(|| panic!("{piece:?} of the page's {text:?} is not in {said:?}"));
+        let at =
+            found.unwrap_or_else(|| panic!("{piece:?} of the page's {text:?} is not in {said:?}"));
         rest = &rest[at + piece.len()..];
     }
 }
@@ -245,10 +296,18 @@ fn every_row_is_provoked() {
     let here = messages::ROWS.iter().chain(refusals::CODES).copied();
     let beginnings: Vec<&str> = here.chain(ELSEWHERE.iter().map(|one| one.0)).collect();
     let texts: Vec<String> = rows().into_iter().flat_map(|row| row.texts).collect();
-    assert!(texts.len() > 50, "the tables are not found any more: {texts:?}");
-    let missing: Vec<&String> =
-        texts.iter().filter(|text| !beginnings.iter().any(|one| text.starts_with(one))).collect();
-    assert!(missing.is_empty(), "provoke these, or name the test that does: {missing:#?}");
+    assert!(
+        texts.len() > 50,
+        "the tables are not found any more: {texts:?}"
+    );
+    let missing: Vec<&String> = texts
+        .iter()
+        .filter(|text| !beginnings.iter().any(|one| text.starts_with(one)))
+        .collect();
+    assert!(
+        missing.is_empty(),
+        "provoke these, or name the test that does: {missing:#?}"
+    );
     for beginning in beginnings {
         row(beginning);
     }
@@ -278,7 +337,13 @@ fn the_tests_that_are_named_look_for_what_the_page_says() {
 #[test]
 fn what_stands_for_something_else_is_told_from_the_text() {
     assert_eq!(literal("line N: …; what"), ["line", "; what"]);
-    assert_eq!(literal("COMMAND can't be run: in PATH=…"), ["can't be run: in PATH="]);
+    assert_eq!(
+        literal("COMMAND can't be run: in PATH=…"),
+        ["can't be run: in PATH="]
+    );
     assert_eq!(literal("Failed: <error>"), ["Failed:"]);
-    assert_eq!(literal("(exit status 1: …) before"), ["(exit status", ":", ") before"]);
+    assert_eq!(
+        literal("(exit status 1: …) before"),
+        ["(exit status", ":", ") before"]
+    );
 }

@@ -9,7 +9,9 @@ use crate::{fixture, world};
 /// A client with this bearer token.
 fn client(server: &Serve, token: &str) -> HttpClient {
     let mut client = server.client();
-    client.headers.push(("Authorization".into(), format!("Bearer {token}")));
+    client
+        .headers
+        .push(("Authorization".into(), format!("Bearer {token}")));
     client
 }
 
@@ -18,7 +20,10 @@ fn count(client: &mut HttpClient) -> String {
     let mut reply = client.request("tools/call", &json!({"name": "count", "arguments": {}}));
     reply.must_be(200);
     let answer = reply.message();
-    answer["result"]["content"][0]["text"].as_str().unwrap_or_else(|| panic!("{answer}")).to_owned()
+    answer["result"]["content"][0]["text"]
+        .as_str()
+        .unwrap_or_else(|| panic!("{answer}"))
+        .to_owned()
 }
 
 /// Asks the handler of axum's, which finds the session by its extractor.
@@ -48,7 +53,10 @@ fn a_tool_finds_its_clients_state_again_after_every_kill() {
     one.initialize("2025-11-25");
     two.initialize("2025-11-25");
     assert_ne!(one.session(), two.session());
-    assert_eq!((count(&mut one), count(&mut one), count(&mut two)), ("1".into(), "2".into(), "1".into()));
+    assert_eq!(
+        (count(&mut one), count(&mut one), count(&mut two)),
+        ("1".into(), "2".into(), "1".into())
+    );
     server.kill();
     server.start_again();
     assert_eq!(count(&mut one), "3");
@@ -74,30 +82,64 @@ fn a_browser_finds_its_session_by_the_cookie_alone() {
     let set = begun.header("set-cookie").expect("a cookie").to_owned();
     let (cookie, rest) = set.split_once("; ").expect("attributes");
     assert_eq!(rest, "Path=/; HttpOnly; SameSite=Strict");
-    let session = begun.header("mcp-session-id").expect("a session").to_owned();
+    let session = begun
+        .header("mcp-session-id")
+        .expect("a session")
+        .to_owned();
     assert_eq!(cookie, format!("mcp_session_id={session}"));
-    browser.headers.push(("Cookie".into(), format!("theme=dark; {cookie}")));
+    browser
+        .headers
+        .push(("Cookie".into(), format!("theme=dark; {cookie}")));
     assert_eq!(count(&mut browser), "1");
     server.kill();
     server.start_again();
-    assert_eq!((count(&mut browser), page(&browser, &[])), ("2".into(), "2".into()));
+    assert_eq!(
+        (count(&mut browser), page(&browser, &[])),
+        ("2".into(), "2".into())
+    );
     // A page that is loaded again sends `initialize` again, and goes on.
     let again = browser.begin("2025-11-25", &[]);
-    assert_eq!((again.status, again.header("mcp-session-id")), (200, None), "a script could read it");
-    assert_eq!((again.header("set-cookie"), count(&mut browser)), (None, "3".into()));
+    assert_eq!(
+        (again.status, again.header("mcp-session-id")),
+        (200, None),
+        "a script could read it"
+    );
+    assert_eq!(
+        (again.header("set-cookie"), count(&mut browser)),
+        (None, "3".into())
+    );
     // A forged one leads nowhere, and `initialize` with it begins another session.
-    for forged in ["mcp_session_id=forged", "mcp_session_id=0199a0a0-0000-7000-8000-000000000000"] {
-        refused(browser.ask_at("GET", "/count", &[("Cookie", forged)], ""), 404);
+    for forged in [
+        "mcp_session_id=forged",
+        "mcp_session_id=0199a0a0-0000-7000-8000-000000000000",
+    ] {
+        refused(
+            browser.ask_at("GET", "/count", &[("Cookie", forged)], ""),
+            404,
+        );
         let fresh = browser.begin("2025-11-25", &[("Cookie", forged)]);
         let named = fresh.header("mcp-session-id").expect("a session");
         assert_ne!(named, session);
-        assert!(fresh.header("set-cookie").is_some_and(|set| set.contains(named)), "{fresh:?}");
+        assert!(
+            fresh
+                .header("set-cookie")
+                .is_some_and(|set| set.contains(named)),
+            "{fresh:?}"
+        );
     }
     // So does that of somebody else's session, who has used this browser before.
     let mut other = client(&server, "other");
-    refused(other.ask_at("GET", "/count", &[("Cookie", cookie)], ""), 403);
+    refused(
+        other.ask_at("GET", "/count", &[("Cookie", cookie)], ""),
+        403,
+    );
     let fresh = other.begin("2025-11-25", &[("Cookie", cookie)]);
-    assert!(fresh.header("mcp-session-id").is_some_and(|named| named != session), "{fresh:?}");
+    assert!(
+        fresh
+            .header("mcp-session-id")
+            .is_some_and(|named| named != session),
+        "{fresh:?}"
+    );
     assert_eq!(count(&mut browser), "4", "nobody has touched it");
 }
 
@@ -110,13 +152,17 @@ fn a_client_that_hangs_up_while_its_session_is_made_leaves_none() {
     first.initialize("2025-11-25");
     daemon.signal(Signal::SIGSTOP);
     for _ in 0..20 {
-        client(&server, "one").unanswered("initialize", &json!({})).hang_up();
+        client(&server, "one")
+            .unanswered("initialize", &json!({}))
+            .hang_up();
     }
     daemon.signal(Signal::SIGCONT);
     // The server answers in the order in which it has asked.
     count(&mut first);
     // What the layer ends, it ends unasked, and tells nobody.
-    until("the others have ended", || (sessions(&world) == 1).then_some(()));
+    until("the others have ended", || {
+        (sessions(&world) == 1).then_some(())
+    });
 }
 
 #[test]
@@ -133,7 +179,12 @@ fn what_leads_to_no_session_of_the_callers_is_refused() {
     assert_eq!(anonymous.header("www-authenticate"), Some("Bearer"));
     refused(anonymous, 401);
     one.initialize("2025-11-25");
-    for forged in ["forged", "0199a0a0-0000-7000-8000-000000000000", "a b", "%00"] {
+    for forged in [
+        "forged",
+        "0199a0a0-0000-7000-8000-000000000000",
+        "a b",
+        "%00",
+    ] {
         let error = refused(one.ask("POST", &[("Mcp-Session-Id", forged)], call), 404);
         assert_eq!(error["code"], -32001, "{error}");
     }
@@ -142,13 +193,21 @@ fn what_leads_to_no_session_of_the_callers_is_refused() {
     // An `initialize` that rmcp refuses leaves no session.
     let before = sessions(&world);
     let mut bad = client(&server, "one");
-    bad.begin("2025-11-25", &[("Accept", "text/plain")]).must_be(406);
+    bad.begin("2025-11-25", &[("Accept", "text/plain")])
+        .must_be(406);
     assert_eq!(sessions(&world), before);
     daemon.kill();
     let away = one.ask("POST", &[], call);
-    assert!(away.header("retry-after").is_some_and(|seconds| seconds.parse::<u32>().is_ok()), "{away:?}");
+    assert!(
+        away.header("retry-after")
+            .is_some_and(|seconds| seconds.parse::<u32>().is_ok()),
+        "{away:?}"
+    );
     let error = refused(away, 503);
-    assert!(!error["message"].as_str().expect("a sentence").contains('/'), "{error}: no paths");
+    assert!(
+        !error["message"].as_str().expect("a sentence").contains('/'),
+        "{error}: no paths"
+    );
     daemon.start_again();
     daemon.ready();
     one.ask("DELETE", &[], "").must_be(204);
@@ -161,16 +220,29 @@ fn the_official_client_that_begins_with_the_newest_mcp_falls_back_to_a_session()
     let _daemon = world.daemon();
     let server = world.http_server(&[]);
     let mut command = world.command("node");
-    command.arg(fixture("node/negotiate.mjs")).args([&server.url(), "count"]).env("TOKEN", "one");
+    command
+        .arg(fixture("node/negotiate.mjs"))
+        .args([&server.url(), "count"])
+        .env("TOKEN", "one");
     let said = command.output().expect("node");
     let said: Value =
         serde_json::from_slice(&said.stdout).unwrap_or_else(|error| panic!("{error}: {said:?}"));
-    assert_eq!((&said["era"], &said["text"]), (&json!("legacy"), &json!("1")), "{said}");
+    assert_eq!(
+        (&said["era"], &said["text"]),
+        (&json!("legacy"), &json!("1")),
+        "{said}"
+    );
 }
 
 /// How many sessions of the server's live.
 fn sessions(world: &World) -> usize {
-    let listed = world.peer().call("list_own_sessions", json!({"service": "http_server"})).expect("listed");
+    let listed = world
+        .peer()
+        .call("list_own_sessions", json!({"service": "http_server"}))
+        .expect("listed");
     let listed = listed.as_array().expect("a list");
-    listed.iter().filter(|session| session["status"]["is"] != "terminated").count()
+    listed
+        .iter()
+        .filter(|session| session["status"]["is"] != "terminated")
+        .count()
 }

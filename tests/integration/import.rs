@@ -16,13 +16,21 @@ const SECRET: &str = "an-open-secret";
 fn import(world: &World, words: &[&str]) -> (Option<i32>, String, String) {
     let mut command = world.sessiond(&[&["import"], words].concat());
     command.env("HOME", home(world));
-    for variable in ["XDG_CONFIG_HOME", "CODEX_HOME", "CLAUDE_CONFIG_DIR", "GOOSE_PATH_ROOT"] {
+    for variable in [
+        "XDG_CONFIG_HOME",
+        "CODEX_HOME",
+        "CLAUDE_CONFIG_DIR",
+        "GOOSE_PATH_ROOT",
+    ] {
         command.env_remove(variable);
     }
     let output = command.output().expect("it runs");
     let text = |bytes| String::from_utf8(bytes).expect("UTF-8");
     let (said, errors) = (text(output.stdout), text(output.stderr));
-    assert!(!said.contains(SECRET) && !errors.contains(SECRET), "{said}{errors}");
+    assert!(
+        !said.contains(SECRET) && !errors.contains(SECRET),
+        "{said}{errors}"
+    );
     (output.status.code(), said, errors)
 }
 
@@ -46,14 +54,21 @@ fn written(world: &World) -> Value {
 
 /// Each host that is known, with a file as that host writes it, and what comes of it.
 pub(crate) fn hosts() -> Vec<(&'static str, &'static str, String, Value)> {
-    let data = if cfg!(target_os = "macos") { "Library/Application Support" } else { ".config" };
+    let data = if cfg!(target_os = "macos") {
+        "Library/Application Support"
+    } else {
+        ".config"
+    };
     let (desktop, code): (&str, &str) = if cfg!(target_os = "macos") {
         (
             "Library/Application Support/Claude/claude_desktop_config.json",
             "Library/Application Support/Code/User/mcp.json",
         )
     } else {
-        (".config/Claude/claude_desktop_config.json", ".config/Code/User/mcp.json")
+        (
+            ".config/Claude/claude_desktop_config.json",
+            ".config/Code/User/mcp.json",
+        )
     };
     assert!(desktop.starts_with(data) && code.starts_with(data));
     let simple = json!({"command": "npx", "args": ["-y", "x"], "env": {"A": "1"}});
@@ -131,16 +146,29 @@ fn each_host_s_servers_come_as_they_are() {
             "{said}"
         );
         let (code, said, errors) = import(&world, &["--from", host]);
-        assert_eq!((code, said, &*errors), (Some(0), format!("  {name}: added\n"), ""));
+        assert_eq!(
+            (code, said, &*errors),
+            (Some(0), format!("  {name}: added\n"), "")
+        );
         assert_eq!(written(&world)["mcpServers"][&name], entry, "{host}");
         let (code, said, _) = import(&world, &["--from", host, &name]);
-        assert_eq!((code, said), (Some(0), format!("  {name}: is there already\n")));
+        assert_eq!(
+            (code, said),
+            (Some(0), format!("  {name}: is there already\n"))
+        );
     }
-    let mode = fs::metadata(servers(&world)).expect("it is there").permissions().mode();
+    let mode = fs::metadata(servers(&world))
+        .expect("it is there")
+        .permissions()
+        .mode();
     assert_eq!(mode & 0o777, 0o600);
     // What was written can be run: it gets as far as the program.
     let (code, _, errors) = import(&world, &["--from", "codex", "nobody"]);
-    assert_eq!((code, errors.contains("codex has no server \"nobody\"")), (Some(66), true), "{errors}");
+    assert_eq!(
+        (code, errors.contains("codex has no server \"nobody\"")),
+        (Some(66), true),
+        "{errors}"
+    );
 }
 
 #[test]
@@ -160,8 +188,12 @@ fn what_else_is_in_the_file_stays_and_a_different_server_is_refused() {
     let (code, said, _) = import(&world, &["--from", "cursor", "--dry-run", "--json"]);
     let found: Value = serde_json::from_str(&said).expect("JSON");
     let outcome = |name: &str| {
-        let one =
-            found.as_array().expect("a list").iter().find(|one| one["name"] == name).expect("it is listed");
+        let one = found
+            .as_array()
+            .expect("a list")
+            .iter()
+            .find(|one| one["name"] == name)
+            .expect("it is listed");
         one["outcome"].as_str().expect("a text").to_owned()
     };
     assert_eq!(
@@ -169,7 +201,10 @@ fn what_else_is_in_the_file_stays_and_a_different_server_is_refused() {
         ["refused", "added", "refused", "refused", "added"]
     );
     assert_eq!(
-        (code, fs::read_to_string(servers(&world)).expect("it is there")),
+        (
+            code,
+            fs::read_to_string(servers(&world)).expect("it is there")
+        ),
         (Some(65), before.to_owned())
     );
 
@@ -186,30 +221,69 @@ fn what_else_is_in_the_file_stays_and_a_different_server_is_refused() {
     }
     let text = fs::read_to_string(servers(&world)).expect("it is there");
     let kept = before.split("\"a\"").next().expect("a beginning");
-    assert!(text.starts_with(kept) && text.ends_with("\"more\": 1\n}\n"), "{text}");
-    assert_eq!(written(&world)["servers"]["wrapped"], json!({"command": "npx", "args": ["y"]}));
-    assert_eq!(written(&world)["servers"]["web"]["headers"]["Authorization"], format!("Bearer {SECRET}"));
+    assert!(
+        text.starts_with(kept) && text.ends_with("\"more\": 1\n}\n"),
+        "{text}"
+    );
+    assert_eq!(
+        written(&world)["servers"]["wrapped"],
+        json!({"command": "npx", "args": ["y"]})
+    );
+    assert_eq!(
+        written(&world)["servers"]["web"]["headers"]["Authorization"],
+        format!("Bearer {SECRET}")
+    );
 
     let (code, said, _) = import(&world, &["--from", "cursor", "--replace", "z"]);
     assert_eq!((code, &*said), (Some(0), "  z: replaced\n"));
-    assert_eq!(written(&world)["servers"]["z"], json!({"command": "theirs"}));
+    assert_eq!(
+        written(&world)["servers"]["z"],
+        json!({"command": "theirs"})
+    );
 }
 
 #[test]
 fn a_file_that_can_t_be_understood_is_said_and_nothing_is_written() {
     let world = world("");
     let (code, _, errors) = import(&world, &["--from", "zed"]);
-    assert_eq!((code, errors.contains("zed has no file here; it would be ")), (Some(66), true), "{errors}");
-    write(&world, ".cursor/mcp.json", &format!("{{\"mcpServers\": {{\n \"a\": {SECRET}"));
+    assert_eq!(
+        (code, errors.contains("zed has no file here; it would be ")),
+        (Some(66), true),
+        "{errors}"
+    );
+    write(
+        &world,
+        ".cursor/mcp.json",
+        &format!("{{\"mcpServers\": {{\n \"a\": {SECRET}"),
+    );
     let (code, _, errors) = import(&world, &["--from", "cursor"]);
-    assert_eq!((code, errors.contains("it is no JSON at line 2")), (Some(65), true), "{errors}");
-    write(&world, ".codex/config.toml", &format!("a = 1\nb = {SECRET}"));
+    assert_eq!(
+        (code, errors.contains("it is no JSON at line 2")),
+        (Some(65), true),
+        "{errors}"
+    );
+    write(
+        &world,
+        ".codex/config.toml",
+        &format!("a = 1\nb = {SECRET}"),
+    );
     let (code, _, errors) = import(&world, &["--from", "codex"]);
-    assert_eq!((code, errors.contains("it is no TOML at line 2")), (Some(65), true), "{errors}");
+    assert_eq!(
+        (code, errors.contains("it is no TOML at line 2")),
+        (Some(65), true),
+        "{errors}"
+    );
     assert!(!servers(&world).exists());
 
-    write(&world, ".cursor/mcp.json", "{\"mcpServers\": {\"a\": {\"command\": \"x\"}}}");
+    write(
+        &world,
+        ".cursor/mcp.json",
+        "{\"mcpServers\": {\"a\": {\"command\": \"x\"}}}",
+    );
     fs::write(servers(&world), "{\"servers\": ").expect("servers.json");
     assert_eq!(import(&world, &["--from", "cursor"]).0, Some(65));
-    assert_eq!(fs::read_to_string(servers(&world)).ok().as_deref(), Some("{\"servers\": "));
+    assert_eq!(
+        fs::read_to_string(servers(&world)).ok().as_deref(),
+        Some("{\"servers\": ")
+    );
 }

@@ -1,4 +1,5 @@
-//! Keepers: who may register one, what a daemon still knows of it after its end, and that no backend outlives its owner.
+//! Keepers: who may register one, what a daemon still knows of it after its end, and that no
+//! backend outlives its owner.
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::net::UnixListener;
@@ -24,16 +25,21 @@ fn wait_off_the_record(world: &World) {
 /// An instance asks for the backend of a session, again while a former one is being ended.
 fn find(instance: &mut Instance, of: &Loaded, epoch: u64) -> Result<Value, Value> {
     until("no former one is being ended", || {
-        let found =
-            instance.call("find_backend", json!({"session": of.session(), "epoch": epoch.to_string()}));
-        let is_early = found.as_ref().is_err_and(|refusal| refusal["code"] == "unavailable");
+        let found = instance.call(
+            "find_backend",
+            json!({"session": of.session(), "epoch": epoch.to_string()}),
+        );
+        let is_early = found
+            .as_ref()
+            .is_err_and(|refusal| refusal["code"] == "unavailable");
         (!is_early).then_some(found)
     })
 }
 
 /// A keeper asks who may attach.
 fn front(keeper: &mut Keeper, of: &Loaded, epoch: u64) -> Result<Value, Value> {
-    let params = json!({"session": of.session(), "keeper": keeper.name, "epoch": epoch.to_string()});
+    let params =
+        json!({"session": of.session(), "keeper": keeper.name, "epoch": epoch.to_string()});
     keeper.call("check_front", params)
 }
 
@@ -57,22 +63,33 @@ fn only_who_is_below_the_holder_registers() {
     let mut stranger = other_host.instance(&[]);
     let mut keeper = Keeper::below(&world, &mut stranger);
     assert_refused(keeper.register(&of), "unknown_session");
-    let none = Loaded { session: Some("none".into()), ..of.clone() };
+    let none = Loaded {
+        session: Some("none".into()),
+        ..of.clone()
+    };
     assert_refused(keeper.register(&none), "unknown_session");
 
     // What is no process of its own, or can't be told from its parent's children, is no keeper.
-    let params =
-        json!({"session": of.session(), "epoch": epoch.to_string(), "keeper": "0000000a", "program": "x"});
+    let params = json!({"session": of.session(), "epoch": epoch.to_string(), "keeper": "0000000a", "program": "x"});
     assert_refused(holder.call("keep_backend", params), "invalid_argument");
     let mut keeper = Keeper::member_below(&world, &mut holder);
     assert_refused(keeper.register(&of), "invalid_argument");
 
     let mut keeper = Keeper::below(&world, &mut holder);
-    assert_refused(keeper.register(&Loaded { epoch: Some(epoch + 1), ..of.clone() }), "stale_epoch");
+    assert_refused(
+        keeper.register(&Loaded {
+            epoch: Some(epoch + 1),
+            ..of.clone()
+        }),
+        "stale_epoch",
+    );
     assert_refused(front(&mut keeper, &of, epoch), "unknown_backend");
     assert_eq!(backends(&world), Vec::<Value>::new());
     let kept = keeper.register(&of).expect("below the holder");
-    assert_eq!((&kept["owner"]["pid"], &kept["stop_wait_ms"]), (&json!(host.pid()), &json!("2000")));
+    assert_eq!(
+        (&kept["owner"]["pid"], &kept["stop_wait_ms"]),
+        (&json!(host.pid()), &json!("2000"))
+    );
     let known = json!({
         "session": of.session(), "keeper": keeper.name, "keeper_pid": keeper.pid, "host": host.pid(),
         "program": "server",
@@ -94,16 +111,25 @@ fn the_epoch_says_who_attaches() {
     let host = world.host();
     let (mut first, of, mut keeper) = world.keeper(&host);
     let epoch = of.epoch.unwrap_or_default();
-    assert_eq!(find(&mut first, &of, epoch).expect("its own")["keeper"], keeper.name);
+    assert_eq!(
+        find(&mut first, &of, epoch).expect("its own")["keeper"],
+        keeper.name
+    );
 
     first.kill();
     assert_refused(front(&mut keeper, &of, 1), "lease_ended");
     let (mut second, again) = host.loaded(&[]);
     assert_eq!((again.session(), again.epoch), (of.session(), Some(2)));
     assert_refused(front(&mut keeper, &of, 1), "stale_epoch");
-    assert_eq!(front(&mut keeper, &of, 2).expect("the newest")["pid"], second.0.pid());
+    assert_eq!(
+        front(&mut keeper, &of, 2).expect("the newest")["pid"],
+        second.0.pid()
+    );
     assert_refused(find(&mut second, &of, epoch), "stale_epoch");
-    assert_eq!(find(&mut second, &of, 2).expect("its own")["keeper_pid"], keeper.pid);
+    assert_eq!(
+        find(&mut second, &of, 2).expect("its own")["keeper_pid"],
+        keeper.pid
+    );
 
     // What was started under a lease that is gone does not register.
     let mut late = Keeper::below(&world, &mut second);
@@ -124,7 +150,9 @@ fn each_backend_of_a_session_is_found_replaced_and_ended_by_its_name() {
     let (mut holder, of) = host.loaded(&[]);
     let kept = |holder: &mut Instance, name: &str| {
         let mut keeper = Keeper::below(&world, holder);
-        keeper.register_as(&of, Some(name)).expect("below the holder");
+        keeper
+            .register_as(&of, Some(name))
+            .expect("below the holder");
         keeper
     };
     let (files, web) = (kept(&mut holder, "files"), kept(&mut holder, "the web"));
@@ -136,7 +164,9 @@ fn each_backend_of_a_session_is_found_replaced_and_ended_by_its_name() {
     let error = other.register_as(&of, Some(&long)).expect_err("too long");
     let sentence = error["message"].as_str().unwrap_or_default();
     assert!(
-        sentence.ends_with("the name of a backend is 1 to 128 bytes of text without control characters"),
+        sentence.ends_with(
+            "the name of a backend is 1 to 128 bytes of text without control characters"
+        ),
         "{error}"
     );
 
@@ -151,7 +181,10 @@ fn each_backend_of_a_session_is_found_replaced_and_ended_by_its_name() {
         holder.call("find_backend", params).expect("its own")
     };
     assert_eq!(
-        (&find(Some("files"))["keeper"], &find(Some("the web"))["keeper"]),
+        (
+            &find(Some("files"))["keeper"],
+            &find(Some("the web"))["keeper"]
+        ),
         (&json!(files.name), &json!(other.name))
     );
     assert_eq!((find(Some("mail")), find(None)), (Value::Null, Value::Null));
@@ -167,7 +200,9 @@ fn each_backend_of_a_session_is_found_replaced_and_ended_by_its_name() {
     stop(Some("files")).expect("it is there");
     gone(files.pid);
     world.until_recorded("only the other is on the record", || {
-        let names = backends(&world).into_iter().map(|mut known| known["backend"].take());
+        let names = backends(&world)
+            .into_iter()
+            .map(|mut known| known["backend"].take());
         names.eq([json!("the web")]).then_some(())
     });
     let _files = kept(&mut holder, "files");
@@ -187,7 +222,10 @@ fn a_daemon_that_was_killed_has_its_keepers_again() {
 
     daemon.restart();
     assert_eq!(backends(&world), known);
-    assert_eq!(front(&mut keeper, &of, 1).expect("the newest")["pid"], holder.0.pid());
+    assert_eq!(
+        front(&mut keeper, &of, 1).expect("the newest")["pid"],
+        holder.0.pid()
+    );
     assert!(lives(keeper.pid) && lives(backend));
 
     keeper.kill();
@@ -219,13 +257,23 @@ fn a_backend_is_a_child_of_its_keeper() {
     let _daemon = world.daemon();
     let host = world.host();
     let (mut holder, of, mut keeper) = world.keeper(&host);
-    for pid in [std::process::id(), host.pid(), holder.0.pid(), keeper.pid, 1, 0] {
+    for pid in [
+        std::process::id(),
+        host.pid(),
+        holder.0.pid(),
+        keeper.pid,
+        1,
+        0,
+    ] {
         let params = json!({"session": of.session(), "keeper": keeper.name, "pid": pid});
         assert_refused(keeper.call("backend_started", params), "invalid_argument");
     }
     let backend = keeper.start_backend();
     let params = json!({"session": of.session(), "keeper": "0000000a", "pid": backend});
-    assert_refused(keeper.call("backend_started", params.clone()), "unknown_backend");
+    assert_refused(
+        keeper.call("backend_started", params.clone()),
+        "unknown_backend",
+    );
     let mut other = Keeper::below(&world, &mut holder);
     assert_refused(other.call("backend_started", params), "invalid_argument");
     // Nobody was told of it, and it goes all the same.
@@ -264,7 +312,10 @@ fn no_keeper_outlives_its_host() {
     let mut host = world.host();
     let (mut holder, of) = host.loaded(&[]);
     let mut keeper = Keeper::below(&world, &mut holder);
-    assert_eq!(keeper.register(&of).expect("below the holder")["stop_wait_ms"], "1");
+    assert_eq!(
+        keeper.register(&of).expect("below the holder")["stop_wait_ms"],
+        "1"
+    );
     let (mut sibling, of_sibling) = host.loaded(&["--label", "sibling"]);
     let mut deaf = Keeper::deaf_below(&world, &mut sibling).registered(&of_sibling);
     let left = [keeper.start_and_tell(&of), deaf.start_and_tell(&of_sibling)];
@@ -304,23 +355,39 @@ fn a_daemon_on_demand_stays_until_the_last_keeper_is_gone() {
     let daemon = world.daemon_pid();
     host.kill();
     gone(daemon);
-    assert!(!lives(deaf.pid) && !lives(left), "nobody is left to end them");
+    assert!(
+        !lives(deaf.pid) && !lives(left),
+        "nobody is left to end them"
+    );
 }
 
 #[test]
 fn a_backend_can_be_stopped_by_hand() {
     let world = world("");
     let stop = |session: &str| {
-        let ended = world.sessiond(&["stop", session]).output().expect("it runs");
-        (ended.status.code(), String::from_utf8_lossy(&ended.stderr).into_owned())
+        let ended = world
+            .sessiond(&["stop", session])
+            .output()
+            .expect("it runs");
+        (
+            ended.status.code(),
+            String::from_utf8_lossy(&ended.stderr).into_owned(),
+        )
     };
-    assert_eq!(stop("any").0, Some(66), "nothing is kept, and no daemon is started");
+    assert_eq!(
+        stop("any").0,
+        Some(66),
+        "nothing is kept, and no daemon is started"
+    );
     let mut daemon = world.daemon();
     let host = world.host();
     let (mut holder, of, mut keeper) = world.keeper(&host);
     let backend = keeper.start_and_tell(&of);
     let (code, said) = stop("none");
-    assert!(code == Some(66) && said.contains("no server is called `none`"), "{said}");
+    assert!(
+        code == Some(66) && said.contains("no server is called `none`"),
+        "{said}"
+    );
     assert_eq!(stop(&of.session()), (Some(0), String::new()));
     assert!(!lives(keeper.pid), "it was waited for");
     gone(backend);
@@ -329,9 +396,13 @@ fn a_backend_can_be_stopped_by_hand() {
     assert_eq!(find(&mut holder, &of, 1).expect("its own"), Value::Null);
     daemon.kill();
     assert_eq!(stop(&of.session()).0, Some(66));
-    std::fs::set_permissions(world.directory(), std::fs::Permissions::from_mode(0o755)).expect("it is ours");
+    std::fs::set_permissions(world.directory(), std::fs::Permissions::from_mode(0o755))
+        .expect("it is ours");
     let (code, said) = stop("any");
-    assert!(code == Some(69) && said.contains("0755"), "nobody is believed in there: {said}");
+    assert!(
+        code == Some(69) && said.contains("0755"),
+        "nobody is believed in there: {said}"
+    );
 }
 
 #[test]
@@ -354,7 +425,9 @@ fn sockets_of_nobody_are_deleted_at_the_start() {
     keeper.kill();
     let place = socket(&keeper.name);
     let place = place.parent().expect("a directory");
-    until_removed(place, "its socket is deleted", || (!is_there(&keeper.name)).then_some(()));
+    until_removed(place, "its socket is deleted", || {
+        (!is_there(&keeper.name)).then_some(())
+    });
 }
 
 #[test]
@@ -367,5 +440,12 @@ fn a_directory_of_sockets_that_is_open_to_others_is_refused() {
     daemon.start_with(&[]);
     assert!(!daemon.ready_or_ended());
     assert_eq!(daemon.wait().code(), Some(70));
-    assert!(world.log.text().contains("keepers has mode 0755 instead of 0700"), "{}", world.log.text());
+    assert!(
+        world
+            .log
+            .text()
+            .contains("keepers has mode 0755 instead of 0700"),
+        "{}",
+        world.log.text()
+    );
 }

@@ -21,7 +21,8 @@ pub(crate) fn says(world: &World, what: &Value) {
     fs::write(world.root().join("told.json"), what.to_string()).expect("a file");
 }
 
-/// What it says in most tests: everything that there are lists of, in several pages, but no templates.
+/// What it says in most tests: everything that there are lists of, in several pages, but no
+/// templates.
 pub(crate) fn usual() -> Value {
     json!({
         "initialize": {
@@ -42,17 +43,26 @@ pub(crate) fn tool(name: &str) -> Value {
 /// What the servers of this world have got, one after the other.
 fn heard(world: &World) -> Vec<Value> {
     let text = fs::read_to_string(world.root().join("heard")).unwrap_or_default();
-    text.lines().map(|line| serde_json::from_str(line).expect("a line")).collect()
+    text.lines()
+        .map(|line| serde_json::from_str(line).expect("a line"))
+        .collect()
 }
 
 /// How many were started.
 pub(crate) fn starts(world: &World) -> usize {
-    heard(world).iter().filter(|line| line.get("pid").is_some()).count()
+    heard(world)
+        .iter()
+        .filter(|line| line.get("pid").is_some())
+        .count()
 }
 
 /// The pid of the one that was started last.
 pub(crate) fn pid(world: &World) -> u32 {
-    let pid = heard(world).iter().rev().find_map(|line| line["pid"].as_u64()).expect("it was started");
+    let pid = heard(world)
+        .iter()
+        .rev()
+        .find_map(|line| line["pid"].as_u64())
+        .expect("it was started");
     u32::try_from(pid).expect("a pid")
 }
 
@@ -68,7 +78,12 @@ fn listed(client: &mut Client<Front>, method: &str, key: &str) -> Vec<Value> {
         let id = client.request(method, params);
         let answer = client.answer(id);
         let result = &answer["result"];
-        items.extend(result[key].as_array().unwrap_or_else(|| panic!("{answer}")).clone());
+        items.extend(
+            result[key]
+                .as_array()
+                .unwrap_or_else(|| panic!("{answer}"))
+                .clone(),
+        );
         match &result["nextCursor"] {
             Value::Null => return items,
             cursor => params = json!({"cursor": cursor}),
@@ -78,9 +93,15 @@ fn listed(client: &mut Client<Front>, method: &str, key: &str) -> Vec<Value> {
 
 /// All that a host asks a server at first: its lists, and the error for templates.
 fn ask_all(client: &mut Client<Front>) -> Vec<Value> {
-    let lists = [("tools/list", "tools"), ("resources/list", "resources"), ("prompts/list", "prompts")];
-    let mut all: Vec<Value> =
-        lists.into_iter().flat_map(|(method, key)| listed(client, method, key)).collect();
+    let lists = [
+        ("tools/list", "tools"),
+        ("resources/list", "resources"),
+        ("prompts/list", "prompts"),
+    ];
+    let mut all: Vec<Value> = lists
+        .into_iter()
+        .flat_map(|(method, key)| listed(client, method, key))
+        .collect();
     let id = client.request("resources/templates/list", json!({}));
     all.push(client.answer(id)["error"].take());
     all

@@ -1,4 +1,5 @@
-//! The project's pages: every link leads to a file that exists and to a heading of it, and README.md leads to every page.
+//! The project's pages: every link leads to a file that exists and to a heading of it, and
+//! README.md leads to every page.
 
 use std::collections::HashMap;
 use std::fs::{read_dir, read_to_string};
@@ -7,7 +8,9 @@ use std::path::{Path, PathBuf};
 use crate::fixture;
 
 fn root() -> PathBuf {
-    PathBuf::from(fixture("..")).canonicalize().expect("the project's directory")
+    PathBuf::from(fixture(".."))
+        .canonicalize()
+        .expect("the project's directory")
 }
 
 fn read(page: &Path) -> String {
@@ -19,7 +22,10 @@ fn pages(directory: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for entry in read_dir(directory).expect("a directory") {
         let entry = entry.expect("an entry");
-        let (path, name) = (entry.path(), entry.file_name().into_string().expect("UTF-8"));
+        let (path, name) = (
+            entry.path(),
+            entry.file_name().into_string().expect("UTF-8"),
+        );
         if name.starts_with('.') || ["target", "node_modules"].contains(&name.as_str()) {
             continue;
         }
@@ -58,10 +64,15 @@ fn targets(text: &str) -> Vec<String> {
     let mut targets = Vec::new();
     for piece in pieces(text) {
         // A backtick without its pair would hide what comes after it.
-        assert!(piece.matches('`').count().is_multiple_of(2), "a backtick has no pair: {piece}");
+        assert!(
+            piece.matches('`').count().is_multiple_of(2),
+            "a backtick has no pair: {piece}"
+        );
         let prose: String = piece.split('`').step_by(2).collect();
         for after in prose.split("](").skip(1) {
-            let (target, _) = after.split_once(')').unwrap_or_else(|| panic!("a link has no end: {piece}"));
+            let (target, _) = after
+                .split_once(')')
+                .unwrap_or_else(|| panic!("a link has no end: {piece}"));
             targets.push(target.to_owned());
         }
     }
@@ -78,10 +89,16 @@ fn anchors(text: &str) -> Vec<String> {
             continue;
         }
         let lower = heading.trim().to_lowercase();
-        let kept = lower.chars().filter(|c| c.is_alphanumeric() || [' ', '-', '_'].contains(c));
+        let kept = lower
+            .chars()
+            .filter(|c| c.is_alphanumeric() || [' ', '-', '_'].contains(c));
         let slug: String = kept.map(|c| if c == ' ' { '-' } else { c }).collect();
         let before: &mut usize = seen.entry(slug.clone()).or_default();
-        anchors.push(if *before == 0 { slug } else { format!("{slug}-{before}") });
+        anchors.push(if *before == 0 {
+            slug
+        } else {
+            format!("{slug}-{before}")
+        });
         *before += 1;
     }
     anchors
@@ -91,15 +108,24 @@ fn anchors(text: &str) -> Vec<String> {
 fn dead(page: &Path, text: &str) -> Vec<String> {
     let mut dead = Vec::new();
     for target in targets(text) {
-        if ["http://", "https://", "mailto:"].iter().any(|scheme| target.starts_with(scheme)) {
+        if ["http://", "https://", "mailto:"]
+            .iter()
+            .any(|scheme| target.starts_with(scheme))
+        {
             continue;
         }
-        let (file, anchor) = target.split_once('#').map_or((&*target, None), |(file, at)| (file, Some(at)));
+        let (file, anchor) = target
+            .split_once('#')
+            .map_or((&*target, None), |(file, at)| (file, Some(at)));
         let path = page.parent().expect("a directory").join(file);
         if !path.exists() {
             dead.push(format!("{target}: no such file"));
         } else if let Some(anchor) = anchor {
-            let other = if file.is_empty() { text.to_owned() } else { read(&path) };
+            let other = if file.is_empty() {
+                text.to_owned()
+            } else {
+                read(&path)
+            };
             if !anchors(&other).iter().any(|known| known == anchor) {
                 dead.push(format!("{target}: no such heading"));
             }
@@ -112,13 +138,23 @@ fn dead(page: &Path, text: &str) -> Vec<String> {
 fn every_link_leads_to_a_file_and_a_heading() {
     let root = root();
     let pages = pages(&root);
-    for known in ["README.md", "ARCHITECTURE.md", "proto/PROTOCOL.md", "docs/settings.md"] {
-        assert!(pages.contains(&root.join(known)), "{known} is not looked at: {pages:#?}");
+    for known in [
+        "README.md",
+        "ARCHITECTURE.md",
+        "proto/PROTOCOL.md",
+        "docs/settings.md",
+    ] {
+        assert!(
+            pages.contains(&root.join(known)),
+            "{known} is not looked at: {pages:#?}"
+        );
     }
     let dead: Vec<String> = pages
         .iter()
         .flat_map(|page| {
-            dead(page, &read(page)).into_iter().map(|link| format!("{}: {link}", page.display()))
+            dead(page, &read(page))
+                .into_iter()
+                .map(|link| format!("{}: {link}", page.display()))
         })
         .collect();
     assert!(dead.is_empty(), "{dead:#?}");
@@ -176,8 +212,14 @@ An indented line of a paragraph
 fn the_readme_leads_to_every_page_in_docs() {
     let readme = targets(&read(&root().join("README.md")));
     for page in pages(&root().join("docs")) {
-        let page = page.strip_prefix(root()).expect("below it").to_str().expect("UTF-8");
-        let led = readme.iter().any(|target| target.split('#').next() == Some(page));
+        let page = page
+            .strip_prefix(root())
+            .expect("below it")
+            .to_str()
+            .expect("UTF-8");
+        let led = readme
+            .iter()
+            .any(|target| target.split('#').next() == Some(page));
         assert!(led, "README.md has no link to {page}");
     }
 }
@@ -187,14 +229,25 @@ fn the_site_has_every_page_in_docs_once() {
     let root = root();
     let named = targets(&read(&root.join("docs/SUMMARY.md")));
     for page in pages(&root.join("docs")) {
-        let page = page.strip_prefix(root.join("docs")).expect("below it").to_str().expect("UTF-8");
+        let page = page
+            .strip_prefix(root.join("docs"))
+            .expect("below it")
+            .to_str()
+            .expect("UTF-8");
         let count = named.iter().filter(|name| *name == page).count();
-        assert_eq!(count, usize::from(page != "SUMMARY.md"), "docs/SUMMARY.md names {page} so many times");
+        assert_eq!(
+            count,
+            usize::from(page != "SUMMARY.md"),
+            "docs/SUMMARY.md names {page} so many times"
+        );
     }
 }
 
 #[test]
 fn the_readme_has_at_most_150_lines() {
     let lines = read(&root().join("README.md")).lines().count();
-    assert!(lines <= 150, "README.md has {lines} lines; what a newcomer does not need belongs in docs/");
+    assert!(
+        lines <= 150,
+        "README.md has {lines} lines; what a newcomer does not need belongs in docs/"
+    );
 }

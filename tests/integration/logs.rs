@@ -1,4 +1,5 @@
-//! `mcp-sessiond logs`: the daemon's log, wherever it is, and what servers write to their standard error.
+//! `mcp-sessiond logs`: the daemon's log, wherever it is, and what servers write to their standard
+//! error.
 
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::process::{Child, ChildStdout, Output, Stdio};
@@ -19,9 +20,17 @@ struct Said {
 }
 
 fn say(world: &World, arguments: &[&str]) -> Said {
-    let Output { status, stdout, stderr } = world.sessiond(arguments).output().expect("it runs");
+    let Output {
+        status,
+        stdout,
+        stderr,
+    } = world.sessiond(arguments).output().expect("it runs");
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("UTF-8");
-    Said { code: status.code(), out: text(stdout), err: text(stderr) }
+    Said {
+        code: status.code(),
+        out: text(stdout),
+        err: text(stderr),
+    }
 }
 
 /// `mcp-sessiond logs -f` with its reader.
@@ -33,7 +42,11 @@ struct Following {
 impl Following {
     fn new(world: &World, arguments: &[&str]) -> Self {
         let mut command = world.sessiond(&[&["logs", "-f"], arguments].concat());
-        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it runs");
+        let mut child = command
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("it runs");
         let output = BufReader::new(child.stdout.take().expect("piped"));
         Self { child, output }
     }
@@ -61,7 +74,12 @@ impl Following {
     fn ended(mut self) -> (Option<i32>, String) {
         drop(self.output);
         let mut said = String::new();
-        self.child.stderr.take().expect("piped").read_to_string(&mut said).expect("text");
+        self.child
+            .stderr
+            .take()
+            .expect("piped")
+            .read_to_string(&mut said)
+            .expect("text");
         (self.child.wait().expect("ended").code(), said)
     }
 
@@ -78,7 +96,13 @@ fn on_demand() -> World {
 }
 
 fn start(world: &World) {
-    assert!(world.sessiond(&["run", "--on-demand"]).status().expect("started").success());
+    assert!(
+        world
+            .sessiond(&["run", "--on-demand"])
+            .status()
+            .expect("started")
+            .success()
+    );
 }
 
 #[test]
@@ -86,32 +110,65 @@ fn the_log_of_a_daemon_that_a_client_has_started() {
     let world = world("idle_exit_ms = 600000\n");
     for arguments in [&["logs"][..], &["logs", "-f"]] {
         let nothing = say(&world, arguments);
-        assert_eq!((nothing.code, &*nothing.out), (Some(66), ""), "{arguments:?}");
-        assert!(nothing.err.contains("no daemon runs, and none has left a log"), "{}", nothing.err);
-        assert!(nothing.err.contains("daemon.log"), "it says where: {}", nothing.err);
+        assert_eq!(
+            (nothing.code, &*nothing.out),
+            (Some(66), ""),
+            "{arguments:?}"
+        );
+        assert!(
+            nothing
+                .err
+                .contains("no daemon runs, and none has left a log"),
+            "{}",
+            nothing.err
+        );
+        assert!(
+            nothing.err.contains("daemon.log"),
+            "it says where: {}",
+            nothing.err
+        );
     }
     start(&world);
     let shown = say(&world, &["logs"]);
     assert_eq!((shown.code, &*shown.err), (Some(0), ""));
     assert!(shown.out.contains("Z  INFO ready "), "{}", shown.out);
-    assert!(!shown.out.contains('\u{1b}'), "no colours where there is no terminal");
+    assert!(
+        !shown.out.contains('\u{1b}'),
+        "no colours where there is no terminal"
+    );
     let json = say(&world, &["logs", "--json", "-n", "1"]);
     assert_eq!(json.out.lines().count(), 1);
     let line: Value = serde_json::from_str(&json.out).expect("JSON");
-    assert_eq!((&line["from"], &line["level"]), (&json!("daemon"), &json!("info")), "{line}");
-    assert!(line["time"].as_str().is_some_and(|time| time.ends_with('Z')), "{line}");
+    assert_eq!(
+        (&line["from"], &line["level"]),
+        (&json!("daemon"), &json!("info")),
+        "{line}"
+    );
+    assert!(
+        line["time"]
+            .as_str()
+            .is_some_and(|time| time.ends_with('Z')),
+        "{line}"
+    );
     assert_eq!(say(&world, &["logs", "-n", "0"]).out, "");
 
     let mut following = Following::new(&world, &[]);
     following.wait(" ready ");
     world.configure("idle_exit_ms = 600000\nclaim_wait_ms = 1234");
-    kill(Pid::from_raw(world.daemon_pid().cast_signed()), Signal::SIGHUP).expect("told");
+    kill(
+        Pid::from_raw(world.daemon_pid().cast_signed()),
+        Signal::SIGHUP,
+    )
+    .expect("told");
     following.wait("reloaded the configuration; claim_wait_ms");
     // The next daemon logs to the same file.
     let former = world.daemon_pid();
     world.kill_any_daemon();
     gone(former);
-    assert!(say(&world, &["logs"]).out.contains("reloaded"), "it stays when its daemon was killed");
+    assert!(
+        say(&world, &["logs"]).out.contains("reloaded"),
+        "it stays when its daemon was killed"
+    );
     start(&world);
     let ready = following.wait(" ready ");
     assert!(ready.contains("INFO"), "{ready}");
@@ -138,7 +195,11 @@ fn a_daemon_that_was_started_by_hand_logs_where_it_was_told_to() {
     let elsewhere = say(&world, &["logs"]);
     assert_eq!((elsewhere.code, &*elsewhere.out), (Some(66), ""));
     let pid = format!("(pid {}) was started by hand", daemon.pid());
-    assert!(elsewhere.err.contains(&pid) && elsewhere.err.contains("pipe:"), "{}", elsewhere.err);
+    assert!(
+        elsewhere.err.contains(&pid) && elsewhere.err.contains("pipe:"),
+        "{}",
+        elsewhere.err
+    );
     drop(daemon);
 
     let log = world.root().join("log");
@@ -147,7 +208,11 @@ fn a_daemon_that_was_started_by_hand_logs_where_it_was_told_to() {
     shell.args(["-c", &script, world.binaries.daemon]);
     std::fs::write(&log, "").expect("written");
     let _daemon = world.spawn(shell);
-    let is_ready = || std::fs::read_to_string(&log).is_ok_and(|log| log.contains(" ready ")).then_some(());
+    let is_ready = || {
+        std::fs::read_to_string(&log)
+            .is_ok_and(|log| log.contains(" ready "))
+            .then_some(())
+    };
     until_written(&log, "the daemon is ready", is_ready);
     let shown = say(&world, &["logs"]);
     assert_eq!(shown.code, Some(0), "{}", shown.err);
@@ -162,32 +227,68 @@ fn a_server_s_standard_error_and_what_became_of_it() {
     let backend = world.backend();
     let nobody = say(&world, &["logs", "playwright"]);
     assert_eq!((nobody.code, &*nobody.out), (Some(66), ""));
-    assert!(nobody.err.contains("no server is called `playwright`"), "{}", nobody.err);
+    assert!(
+        nobody.err.contains("no server is called `playwright`"),
+        "{}",
+        nobody.err
+    );
     let nothing = say(&world, &["logs", "counter"]);
     assert_eq!(nothing.code, Some(0));
-    assert!(nothing.err.contains("has written nothing to its standard error"), "{}", nothing.err);
+    assert!(
+        nothing
+            .err
+            .contains("has written nothing to its standard error"),
+        "{}",
+        nothing.err
+    );
     assert!(nothing.out.starts_with("mcp-sessiond: "), "{}", nothing.out);
 
-    host.call("main", "complain", json!({"text": "one\n\u{1b}[31mtwo\u{1b}[0m é\nthr"}));
+    host.call(
+        "main",
+        "complain",
+        json!({"text": "one\n\u{1b}[31mtwo\u{1b}[0m é\nthr"}),
+    );
     let shown = until("the keeper has read it", || {
         let shown = say(&world, &["logs", "counter"]);
         shown.out.ends_with("thr\n").then_some(shown)
     });
-    let (told, written): (Vec<&str>, Vec<&str>) =
-        shown.out.lines().partition(|line| line.starts_with("mcp-sessiond: "));
-    assert_eq!(written, ["one", "two é", "thr"], "nothing of it does anything to a terminal");
-    assert!(told.len() == 1 && told[0].contains("a server was started"), "{told:?}");
-    let last = say(&world, &["logs", "-n", "1", &backend.keeper.to_string(), "--json"]);
-    let last: Vec<Value> = last.out.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+    let (told, written): (Vec<&str>, Vec<&str>) = shown
+        .out
+        .lines()
+        .partition(|line| line.starts_with("mcp-sessiond: "));
+    assert_eq!(
+        written,
+        ["one", "two é", "thr"],
+        "nothing of it does anything to a terminal"
+    );
+    assert!(
+        told.len() == 1 && told[0].contains("a server was started"),
+        "{told:?}"
+    );
+    let last = say(
+        &world,
+        &["logs", "-n", "1", &backend.keeper.to_string(), "--json"],
+    );
+    let last: Vec<Value> = last
+        .out
+        .lines()
+        .map(|line| serde_json::from_str(line).expect("JSON"))
+        .collect();
     assert_eq!(
         (&last[0]["from"], &last[1]),
-        (&json!("daemon"), &json!({"from": "server", "time": null, "level": null, "line": "thr"}))
+        (
+            &json!("daemon"),
+            &json!({"from": "server", "time": null, "level": null, "line": "thr"})
+        )
     );
 
     let mut following = Following::new(&world, &["counter"]);
     following.wait("two é");
     host.call("main", "complain", json!({"text": "ee\nfour\n"}));
-    assert_eq!((following.line(), following.line()), ("three\n".to_owned(), "four\n".to_owned()));
+    assert_eq!(
+        (following.line(), following.line()),
+        ("three\n".to_owned(), "four\n".to_owned())
+    );
     // Killed, it is started again by its keeper; what the next one writes follows.
     kill(Pid::from_raw(backend.pid().cast_signed()), Signal::SIGKILL).expect("ours");
     let again = following.wait("a server was started again");
@@ -203,6 +304,9 @@ fn a_server_s_standard_error_and_what_became_of_it() {
     following.wait("a server has ended");
     let (code, said) = following.ended();
     assert_eq!(code, Some(0));
-    assert!(said.contains("node counter.mjs of ") && said.trim_end().ends_with(" has ended"), "{said}");
+    assert!(
+        said.contains("node counter.mjs of ") && said.trim_end().ends_with(" has ended"),
+        "{said}"
+    );
     world.kill_any_daemon();
 }

@@ -1,6 +1,7 @@
 //! The integration tests: real processes, one harness. See `mcp_sessiond_tests`.
 //!
-//! Some need root: another user, a small file system, a pid that is had again. They fail without it, and say so.
+//! Some need root: another user, a small file system, a pid that is had again. They fail without
+//! it, and say so.
 
 mod broken;
 mod cases;
@@ -80,10 +81,14 @@ fn fixture(path: &str) -> String {
 
 /// For what only root can arrange.
 fn needs_root(what: &str) {
-    assert!(nix::unistd::geteuid().is_root(), "this test needs root, {what}; run tests/run as root");
+    assert!(
+        nix::unistd::geteuid().is_root(),
+        "this test needs root, {what}; run tests/run as root"
+    );
 }
 
-/// What the script of an example in Rust prints, with a daemon of its own and the server that was built for it.
+/// What the script of an example in Rust prints, with a daemon of its own and the server that was
+/// built for it.
 #[track_caller]
 fn example(script: &str, server: &str) -> String {
     let world = world("");

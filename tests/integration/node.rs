@@ -35,27 +35,48 @@ impl NodeHost {
         );
         let script = fixture("node/host.mjs");
         command.arg(script).arg(server).arg(&broker.socket);
-        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("node");
+        let mut child = command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("node");
         let orders = child.stdin.take().expect("piped");
         let answers = BufReader::new(child.stdout.take().expect("piped"));
-        Self { child, orders, answers }
+        Self {
+            child,
+            orders,
+            answers,
+        }
     }
 
     fn order(&mut self, order: &Value) -> Value {
-        self.orders.write_all(format!("{order}\n").as_bytes()).expect("node takes orders");
+        self.orders
+            .write_all(format!("{order}\n").as_bytes())
+            .expect("node takes orders");
         let mut answer = String::new();
         self.answers.read_line(&mut answer).expect("an answer");
         serde_json::from_str(&answer).unwrap_or_else(|error| panic!("{order}: {error}: {answer:?}"))
     }
 
-    /// Starts these, all at once, or restarts them. Returns the broker session of each, and how it came there.
+    /// Starts these, all at once, or restarts them. Returns the broker session of each, and how it
+    /// came there.
     fn all(&mut self, verb: &str, servers: &[Value]) -> Vec<(String, String)> {
         let answer = self.order(&json!({ verb: servers }));
         let pair = |session: &Value| {
-            let text = |name: &str| session[name].as_str().unwrap_or_else(|| panic!("{session}")).to_owned();
+            let text = |name: &str| {
+                session[name]
+                    .as_str()
+                    .unwrap_or_else(|| panic!("{session}"))
+                    .to_owned()
+            };
             (text("broker_session"), text("began"))
         };
-        answer.as_array().expect("a list").iter().map(pair).collect()
+        answer
+            .as_array()
+            .expect("a list")
+            .iter()
+            .map(pair)
+            .collect()
     }
 }
 
@@ -75,11 +96,15 @@ fn started(configuration: &str) -> (World, Daemon, BrokerProcess, NodeHost) {
 }
 
 fn differing(count: usize) -> Vec<Value> {
-    (0..count).map(|n| json!({"name": format!("s{n}"), "args": ["--db", format!("db{n}")]})).collect()
+    (0..count)
+        .map(|n| json!({"name": format!("s{n}"), "args": ["--db", format!("db{n}")]}))
+        .collect()
 }
 
 fn identical(count: usize) -> Vec<Value> {
-    (0..count).map(|n| json!({"name": format!("s{n}"), "args": []})).collect()
+    (0..count)
+        .map(|n| json!({"name": format!("s{n}"), "args": []}))
+        .collect()
 }
 
 fn sessions(began: &[(String, String)]) -> HashSet<&str> {
@@ -90,11 +115,20 @@ fn sessions(began: &[(String, String)]) -> HashSet<&str> {
 fn a_server_that_is_killed_and_started_again_is_in_the_same_broker_session() {
     let (_world, _daemon, broker, mut host) = started("");
     let one = [json!({"name": "s", "args": []})];
-    assert_eq!(host.all("start", &one), [("session-1".into(), "fresh".into())]);
+    assert_eq!(
+        host.all("start", &one),
+        [("session-1".into(), "fresh".into())]
+    );
     for _ in 0..5 {
-        assert_eq!(host.order(&json!({"call": "s", "tool": "rotate"}))["stored"], true);
+        assert_eq!(
+            host.order(&json!({"call": "s", "tool": "rotate"}))["stored"],
+            true
+        );
         assert_eq!(host.order(&json!({"kill": ["s"]})), true);
-        assert_eq!(host.all("start", &one), [("session-1".into(), "resumed".into())]);
+        assert_eq!(
+            host.all("start", &one),
+            [("session-1".into(), "resumed".into())]
+        );
     }
     assert_eq!(broker.refused(), 0);
 }
@@ -107,7 +141,11 @@ fn each_gets_its_own(count: usize) {
     for round in 0..10 {
         let resumed = host.all("restart", &servers);
         for (n, (before, now)) in began.iter().zip(&resumed).enumerate() {
-            assert_eq!((&now.0, now.1.as_str()), (&before.0, "resumed"), "server {n} in round {round}");
+            assert_eq!(
+                (&now.0, now.1.as_str()),
+                (&before.0, "resumed"),
+                "server {n} in round {round}"
+            );
         }
     }
     assert_eq!(broker.refused(), 0);
@@ -133,7 +171,10 @@ fn eight_identical_ones_begin_afresh_and_never_share_a_token() {
         assert!(began.iter().all(|(_, how)| how == "fresh"), "{began:?}");
         seen += 8;
         assert_eq!(sessions(&began).len(), 8);
-        assert_eq!(broker.ask(&json!({"op": "tally"})), json!({"issued": seen, "resumed": 0, "refused": 0}));
+        assert_eq!(
+            broker.ask(&json!({"op": "tally"})),
+            json!({"issued": seen, "resumed": 0, "refused": 0})
+        );
     }
 }
 
@@ -145,7 +186,10 @@ fn eight_identical_ones_resume_each_another_one_where_that_is_wanted() {
     assert_eq!(sessions(&began).len(), 8);
     for round in 0..10 {
         let resumed = host.all("restart", &servers);
-        assert!(resumed.iter().all(|(_, how)| how == "resumed"), "round {round}: {resumed:?}");
+        assert!(
+            resumed.iter().all(|(_, how)| how == "resumed"),
+            "round {round}: {resumed:?}"
+        );
         assert_eq!(sessions(&resumed), sessions(&began), "round {round}");
     }
     assert_eq!(broker.refused(), 0);
@@ -157,23 +201,32 @@ fn a_server_that_is_started_before_its_predecessor_dies_resumes() {
     let began = host.all("start", &[json!({"name": "s0", "args": []})]);
     for round in 1..=5 {
         let (old, new) = (format!("s{}", round - 1), format!("s{round}"));
-        assert_eq!(host.order(&json!({"begin": {"name": new, "args": []}})), true);
+        assert_eq!(
+            host.order(&json!({"begin": {"name": new, "args": []}})),
+            true
+        );
         world.wait_stat("claims_waiting", 1);
         assert_eq!(host.order(&json!({"kill": [old]})), true);
         let resumed = host.order(&json!({"finish": new}));
-        assert_eq!((&resumed["broker_session"], &resumed["began"]), (&json!(began[0].0), &json!("resumed")));
+        assert_eq!(
+            (&resumed["broker_session"], &resumed["began"]),
+            (&json!(began[0].0), &json!("resumed"))
+        );
     }
 }
 
-/// Nothing is handed to the servers but what the SDK passes by default. For that the test has a /run of its own, in
-/// which nobody else is met; and no daemon, which the server starts.
+/// Nothing is handed to the servers but what the SDK passes by default. For that the test has a
+/// /run of its own, in which nobody else is met; and no daemon, which the server starts.
 #[test]
 fn the_environment_that_the_sdk_passes_by_default_is_enough() {
     needs_root("for a mount namespace of its own");
     let world = World::within(&BINARIES, Path::new(env!("CARGO_TARGET_TMPDIR")));
     let broker = world.broker();
     // Where a client looks for the daemon's program: beside its own.
-    for (program, name) in [(BINARIES.example_server, "server"), (BINARIES.daemon, "mcp-sessiond")] {
+    for (program, name) in [
+        (BINARIES.example_server, "server"),
+        (BINARIES.daemon, "mcp-sessiond"),
+    ] {
         fs::copy(program, world.root().join(name)).expect("a copy");
     }
     let config = world.root().join(".config/mcp-sessiond");
@@ -181,8 +234,12 @@ fn the_environment_that_the_sdk_passes_by_default_is_enough() {
     fs::write(config.join("config.toml"), "idle_exit_ms = 1").expect("written");
     let mut command = Command::new("unshare");
     let script = "mount -t tmpfs tmpfs /run && mkdir -p /run/user && mkdir -m 700 /run/user/$(id -u) && exec node \"$@\"";
-    command.args(["--mount", "sh", "-c", script, "sh"]).env_clear();
-    command.env("PATH", std::env::var_os("PATH").unwrap_or_default()).env("HOME", world.root());
+    command
+        .args(["--mount", "sh", "-c", script, "sh"])
+        .env_clear();
+    command
+        .env("PATH", std::env::var_os("PATH").unwrap_or_default())
+        .env("HOME", world.root());
     let server = world.root().join("server");
     let mut host = NodeHost::spawn_by(command, server.to_str().expect("UTF-8"), &broker);
     let servers = differing(2);

@@ -19,11 +19,16 @@ fn whoever_does_not_speak_the_protocol_is_hung_up_on() {
     let (world, daemon, before) = serving(ROOMY);
     for _ in 0..50 {
         let mut peer = Peer::connect(&world.socket());
-        assert!(peer.hello(b"GET / HTTP/1.1\r\nHost: localhost\r\n").is_none());
+        assert!(
+            peer.hello(b"GET / HTTP/1.1\r\nHost: localhost\r\n")
+                .is_none()
+        );
         // Cut off in the middle of the hello, and before it.
         for part in [0, 1, 31] {
             let mut peer = Peer::connect(&world.socket());
-            peer.stream.write_all(&Hello::client(Codec::JsonRpc).encode()[..part]).expect("written");
+            peer.stream
+                .write_all(&Hello::client(Codec::JsonRpc).encode()[..part])
+                .expect("written");
         }
     }
     assert_serves(&world);
@@ -41,13 +46,26 @@ fn a_mismatch_is_a_typed_refusal() {
         (Hello { codec: 0, ..ours }, Answer::Codec),
         (Hello { codec: 255, ..ours }, Answer::Codec),
         // What this build does not know yet is no reason to refuse.
-        (Hello { features: u64::MAX, ..ours }, Answer::Welcome),
+        (
+            Hello {
+                features: u64::MAX,
+                ..ours
+            },
+            Answer::Welcome,
+        ),
     ] {
         let mut peer = Peer::connect(&world.socket());
         let answered = peer.hello(&hello.encode()).expect("an answer");
         assert_eq!(answered.answer, answer as u8, "{hello:?}");
-        assert_eq!((answered.version, answered.peer_version), (2, hello.version), "both versions are told");
-        assert_eq!(answer != Answer::Welcome, answer != Answer::Welcome && peer.is_ended());
+        assert_eq!(
+            (answered.version, answered.peer_version),
+            (2, hello.version),
+            "both versions are told"
+        );
+        assert_eq!(
+            answer != Answer::Welcome,
+            answer != Answer::Welcome && peer.is_ended()
+        );
     }
 }
 
@@ -68,7 +86,10 @@ fn malformed_json_is_answered_and_the_connection_goes_on() {
     assert_eq!(peer.call("ping", json!({})), Ok(Value::Null));
     // What was sent is never quoted: it might have been a token.
     let secret = json!({"session": "x", "epoch": "1", "token": "hunter2!", "hunter2": "hunter2"});
-    let refused = peer.call("store_token", secret).expect_err("no base64").to_string();
+    let refused = peer
+        .call("store_token", secret)
+        .expect_err("no base64")
+        .to_string();
     assert!(!refused.contains("hunter2"), "{refused}");
     assert!(!world.log.text().contains("hunter2"));
 }
@@ -82,14 +103,18 @@ fn a_token_is_1_to_65536_bytes() {
     let mut store = |base64: &str| peer.store(&claimed, base64);
     assert!(store("").is_err());
     assert!(store(&"AAAA".repeat(21_846)).is_err(), "65,538 bytes");
-    assert!(store(&format!("{}AA==", "AAAA".repeat(21_845))).is_ok(), "65,536 bytes");
+    assert!(
+        store(&format!("{}AA==", "AAAA".repeat(21_845))).is_ok(),
+        "65,536 bytes"
+    );
     assert!(store("AA==").is_ok(), "one byte, and that 0");
 }
 
 #[test]
 fn malformed_message_pack_ends_at_most_its_own_connection() {
     let (world, daemon, before) = serving(ROOMY);
-    // An array that says it has four thousand million elements, and a map, a string and bytes that do.
+    // An array that says it has four thousand million elements, and a map, a string and bytes that
+    // do.
     for garbage in [
         &b""[..],
         b"\xc1",
@@ -128,9 +153,17 @@ fn any_deadline_is_taken() {
     let _daemon = world.daemon();
     let mut peer = world.peer_in(Codec::MessagePack);
     for deadline_ms in [u64::MAX, u64::MAX / 1_000, i64::MAX.unsigned_abs(), 1_000] {
-        assert_eq!(ping(&mut peer, deadline_ms)["reply"], json!({"Ping": null}), "{deadline_ms}");
+        assert_eq!(
+            ping(&mut peer, deadline_ms)["reply"],
+            json!({"Ping": null}),
+            "{deadline_ms}"
+        );
     }
-    assert!(!world.log.text().contains("panicked"), "{}", world.log.text());
+    assert!(
+        !world.log.text().contains("panicked"),
+        "{}",
+        world.log.text()
+    );
     assert_serves(&world);
 }
 
@@ -167,7 +200,8 @@ fn slow_peers_keep_nobody_waiting() {
     let (world, daemon, before) = serving(ROOMY);
     let mut slow = Vec::new();
     for _ in 0..200 {
-        // One that never finishes its hello, one that never finishes a frame, one that announces the largest.
+        // One that never finishes its hello, one that never finishes a frame, one that announces
+        // the largest.
         let mut peer = Peer::connect(&world.socket());
         peer.stream.write_all(b"mcps").expect("written");
         slow.push(peer);
@@ -180,7 +214,8 @@ fn slow_peers_keep_nobody_waiting() {
     (0..20).for_each(|_| assert_serves(&world));
     let each = before.more_for_each(&daemon, 600);
     assert!(each < 32, "600 slow peers cost {each} KiB each");
-    // Of the largest frames, no more are received at once than the limit allows: the others were hung up on.
+    // Of the largest frames, no more are received at once than the limit allows: the others were
+    // hung up on.
     assert!(world.stat("connections_broken_total") >= 200 - 16);
     drop(slow);
     before.assert_flat(&daemon);
@@ -196,7 +231,10 @@ fn peers_that_never_read_are_stopped_and_cost_little() {
         .map(|_| {
             let mut peer = world.peer();
             let sent = send_until_it_would_block(&mut peer.stream, &call);
-            assert!(sent < 16 << 20, "{sent} bytes were taken from a peer that reads nothing");
+            assert!(
+                sent < 16 << 20,
+                "{sent} bytes were taken from a peer that reads nothing"
+            );
             peer
         })
         .collect();
@@ -210,7 +248,9 @@ fn peers_that_never_read_are_stopped_and_cost_little() {
 /// Writes the same again and again, until the other side has taken nothing for a while.
 fn send_until_it_would_block(stream: &mut UnixStream, call: &[u8]) -> usize {
     // The socket itself tells: a write that does not go on within this time will not go on.
-    stream.set_write_timeout(Some(std::time::Duration::from_millis(200))).expect("a timeout");
+    stream
+        .set_write_timeout(Some(std::time::Duration::from_millis(200)))
+        .expect("a timeout");
     let mut sent = 0;
     loop {
         match stream.write(&call[sent % call.len()..]) {
@@ -231,11 +271,16 @@ fn a_process_has_so_many_connections_and_no_more() {
     let mut peers: Vec<Peer> = (0..4).map(|_| world.peer()).collect();
     let hello = Hello::client(Codec::JsonRpc).encode();
     for _ in 0..10 {
-        let refused = Peer::connect(&world.socket()).hello(&hello).expect("an answer");
+        let refused = Peer::connect(&world.socket())
+            .hello(&hello)
+            .expect("an answer");
         assert_eq!(refused.answer, Answer::Busy as u8);
     }
     // Another process has its own.
-    let debug = world.sessiond(&["debug", "stats", "--json"]).output().expect("debug");
+    let debug = world
+        .sessiond(&["debug", "stats", "--json"])
+        .output()
+        .expect("debug");
     assert!(debug.status.success(), "{debug:?}");
     peers.pop();
     // The daemon closes connections after the other end; nothing tells when.
@@ -255,7 +300,11 @@ fn a_host_has_so_many_sessions_and_no_more() {
         holder.load().assert_fresh();
     }
     let refused = host.instance(&["one too many"]).load();
-    assert!(refused.disabled.is_some_and(|why| why.contains("the limit of 4")));
+    assert!(
+        refused
+            .disabled
+            .is_some_and(|why| why.contains("the limit of 4"))
+    );
     // Another host has its own.
     world.host().instance(&[]).load().assert_fresh();
 }
@@ -276,8 +325,14 @@ fn many_calls_at_once_on_one_connection_are_all_answered() {
         let mut answered = vec![false; calls];
         for _ in 0..calls {
             let answer = peer.answer();
-            let id = answer["id"].as_u64().and_then(|id| usize::try_from(id).ok()).expect("an id");
-            assert!(!std::mem::replace(&mut answered[id], true), "{id} was answered twice");
+            let id = answer["id"]
+                .as_u64()
+                .and_then(|id| usize::try_from(id).ok())
+                .expect("an id");
+            assert!(
+                !std::mem::replace(&mut answered[id], true),
+                "{id} was answered twice"
+            );
             // Too many in flight is an answer too, and says when to try again.
             assert!(
                 answer["result"].is_null() || answer["error"]["data"]["code"] == "unavailable",
@@ -301,7 +356,8 @@ fn a_caller_that_hangs_up_leaves_the_former_token_or_the_new_one() {
     let mut carried_out = 0;
     for number in 1..=300 {
         let token = format!("{number:04}");
-        let request = json!({"session": claimed["session"], "epoch": claimed["epoch"], "token": token});
+        let request =
+            json!({"session": claimed["session"], "epoch": claimed["epoch"], "token": token});
         let call = json!({"jsonrpc": "2.0", "id": 1, "method": "store_token", "params": request});
         let mut caller = world.peer();
         caller.send(call.to_string().as_bytes()).expect("sent");
@@ -309,7 +365,10 @@ fn a_caller_that_hangs_up_leaves_the_former_token_or_the_new_one() {
         let now = peer.claim();
         assert_eq!(now["token_status"], "present", "{now}");
         // It may still be on its way to the daemon, and be found later.
-        let found: u32 = now["token"].as_str().and_then(|token| token.parse().ok()).expect("a number");
+        let found: u32 = now["token"]
+            .as_str()
+            .and_then(|token| token.parse().ok())
+            .expect("a number");
         assert!(found <= number, "{now}");
         carried_out += u32::from(now["token"] != kept);
         kept = now["token"].clone();

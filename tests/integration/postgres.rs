@@ -1,4 +1,5 @@
-//! What a PostgreSQL does to us beside answering: it ends connections, loses answers, goes away, and was there before.
+//! What a PostgreSQL does to us beside answering: it ends connections, loses answers, goes away,
+//! and was there before.
 
 mod failures;
 mod opening;
@@ -29,13 +30,17 @@ fn named(variable: &str) -> String {
 
 /// A URL with further options.
 fn with_options(url: &str, options: &str) -> String {
-    format!("{url}{}{options}", if url.contains('?') { '&' } else { '?' })
+    format!(
+        "{url}{}{options}",
+        if url.contains('?') { '&' } else { '?' }
+    )
 }
 
 /// A connection past the daemon.
 async fn connect() -> Client {
-    let (client, connection) =
-        tokio_postgres::connect(&server(), NoTls).await.expect("a server that answers");
+    let (client, connection) = tokio_postgres::connect(&server(), NoTls)
+        .await
+        .expect("a server that answers");
     tokio::spawn(async move { drop(connection.await) });
     client
 }
@@ -82,7 +87,10 @@ impl Drop for Schema {
 
 /// Runs something to its end where there is a runtime already that can't wait for it.
 fn apart(what: impl Future<Output = ()> + Send + 'static) {
-    let runtime = runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    let runtime = runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .expect("a runtime");
     let run = move || runtime.block_on(what);
     let ended = thread::spawn(run).join();
     assert!(ended.is_ok() || thread::panicking());

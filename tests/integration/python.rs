@@ -13,7 +13,14 @@ fn a_server_in_python_speaks_the_protocol_itself() {
         for name in ["a", "b"] {
             let mut server = start(name);
             let before = server.ask("load");
-            assert_eq!(before, if round == 0 { "3".into() } else { format!("0 {name} {}", round - 1) });
+            assert_eq!(
+                before,
+                if round == 0 {
+                    "3".into()
+                } else {
+                    format!("0 {name} {}", round - 1)
+                }
+            );
             assert_eq!(server.ask(&format!("store {name} {round}")), "0");
             assert_eq!(server.ask("load"), format!("0 {name} {round}"));
             server.kill();
@@ -53,7 +60,11 @@ fn a_server_in_python_outlives_the_daemon() {
     let mut server = host.server(&["python3", &fixture("python/server.py"), "protocol"]);
     assert_eq!(server.ask("store one"), "0");
     daemon.restart();
-    assert_eq!(server.ask("load"), "0 one", "over a connection that is none any more");
+    assert_eq!(
+        server.ask("load"),
+        "0 one",
+        "over a connection that is none any more"
+    );
     daemon.restart();
     assert_eq!(server.ask("store two"), "0");
     assert_eq!(server.ask("load"), "0 two");

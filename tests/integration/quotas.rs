@@ -29,13 +29,20 @@ total_bytes = 12000000
 #[track_caller]
 fn refused(answer: Result<Value, Value>) -> bool {
     let Err(error) = answer else { return false };
-    assert_eq!((&error["code"], &error["http_status"]), (&json!("quota_exceeded"), &json!(429)), "{error}");
+    assert_eq!(
+        (&error["code"], &error["http_status"]),
+        (&json!("quota_exceeded"), &json!(429)),
+        "{error}"
+    );
     true
 }
 
-/// Calls again and again, with a number that grows, until that is refused. Returns how many were let through.
+/// Calls again and again, with a number that grows, until that is refused. Returns how many were
+/// let through.
 fn until_refused(what: &str, mut call: impl FnMut(u32) -> Result<Value, Value>) -> u32 {
-    (0..100_000).find(|number| refused(call(*number))).unwrap_or_else(|| panic!("{what} has no limit"))
+    (0..100_000)
+        .find(|number| refused(call(*number)))
+        .unwrap_or_else(|| panic!("{what} has no limit"))
 }
 
 /// A text of so many bytes and its quotes, as JSON.
@@ -56,36 +63,74 @@ fn greedy(session: u32) -> Value {
 /// One service takes what it can get, in each way. Its session 0 is there already.
 fn meets_each_limit(peer: &mut Peer) {
     let mint = json!({"of": greedy(0)});
-    assert_eq!(until_refused("handles", |_| peer.call("mint_handle", mint.clone())), 4);
-    let made = until_refused("sessions", |number| peer.call("create_session", greedy(number + 1)));
+    assert_eq!(
+        until_refused("handles", |_| peer.call("mint_handle", mint.clone())),
+        4
+    );
+    let made = until_refused("sessions", |number| {
+        peer.call("create_session", greedy(number + 1))
+    });
     assert_eq!(made, 20 - 1 - 4, "handles count as well");
-    let write = |key: u32, bytes| json!({"of": greedy(0), "writes": set(&key.to_string(), &text(bytes))});
-    assert_eq!(until_refused("keys", |number| peer.call("write_state", write(number, 1))), 10);
-    assert!(refused(peer.call("write_state", write(0, 10_000))), "a large value");
-    assert_eq!(until_refused("bytes", |number| peer.call("write_state", write(number, 9_000))), 5);
+    let write =
+        |key: u32, bytes| json!({"of": greedy(0), "writes": set(&key.to_string(), &text(bytes))});
+    assert_eq!(
+        until_refused("keys", |number| peer.call("write_state", write(number, 1))),
+        10
+    );
+    assert!(
+        refused(peer.call("write_state", write(0, 10_000))),
+        "a large value"
+    );
+    assert_eq!(
+        until_refused("bytes", |number| peer
+            .call("write_state", write(number, 9_000))),
+        5
+    );
     let open = |number: u32| json!({"of": greedy(0), "stream": number.to_string()});
-    assert_eq!(until_refused("streams", |number| peer.call("open_stream", open(number))), 8);
-    assert!(refused(peer.call("append", append(&greedy(0), &[text(100_000)]))), "a large message");
+    assert_eq!(
+        until_refused("streams", |number| peer.call("open_stream", open(number))),
+        8
+    );
+    assert!(
+        refused(peer.call("append", append(&greedy(0), &[text(100_000)]))),
+        "a large message"
+    );
 }
 
 /// A full session forgets the oldest, and goes on.
 fn forgets_the_oldest(peer: &mut Peer) {
     for _ in 0..1_000 {
-        peer.call("append", append(&greedy(0), &[text(3_000)])).expect("pruned, and appended");
+        peer.call("append", append(&greedy(0), &[text(3_000)]))
+            .expect("pruned, and appended");
     }
     let view = peer.call("get_session", greedy(0)).expect("there");
-    assert!(view["events"].as_u64().is_some_and(|events| (100..=200).contains(&events)), "{view}");
-    let replayed = peer.call("replay", json!({"of": greedy(0), "after": {"number": "0"}})).expect("replayed");
-    assert_eq!(replayed["gaps"].as_array().map(Vec::len), Some(1), "{}", replayed["gaps"]);
+    assert!(
+        view["events"]
+            .as_u64()
+            .is_some_and(|events| (100..=200).contains(&events)),
+        "{view}"
+    );
+    let replayed = peer
+        .call("replay", json!({"of": greedy(0), "after": {"number": "0"}}))
+        .expect("replayed");
+    assert_eq!(
+        replayed["gaps"].as_array().map(Vec::len),
+        Some(1),
+        "{}",
+        replayed["gaps"]
+    );
 }
 
 /// Whether all sessions of the service together meet a limit.
 fn one_owner_is_limited(peer: &mut Peer) -> bool {
     let message = [text(90_000)];
-    (1..20).any(|session| (0..20).any(|_| refused(peer.call("append", append(&greedy(session), &message)))))
+    (1..20).any(|session| {
+        (0..20).any(|_| refused(peer.call("append", append(&greedy(session), &message))))
+    })
 }
 
-/// Whether one more of many owners is refused something, where all together have nearly all that there is.
+/// Whether one more of many owners is refused something, where all together have nearly all that
+/// there is.
 fn is_crowded_out(world: &World, peer: &mut Peer, service: &str) -> bool {
     if refused(peer.call("create_session", of(service, "s"))) {
         return true;
@@ -134,7 +179,9 @@ fn the_memory_of_many_connections_is_given_back() {
     let peers = talk(MANY);
     drop(peers);
     // The daemon closes connections after the other end; nothing tells when.
-    until("the memory is given back", || (daemon.resident_kib() < before + 4 * 1_024).then_some(()));
+    until("the memory is given back", || {
+        (daemon.resident_kib() < before + 4 * 1_024).then_some(())
+    });
 }
 
 /// A frame of nearly the largest size: `unit`, repeated, between `before` and `after`.
@@ -149,14 +196,18 @@ fn packed_numbers() -> Vec<u8> {
     let request = json!({"session": "s", "service": "s", "caller": caller});
     let call = json!({"id": 1, "deadline_ms": 1_000, "call": {"GetSession": {"request": request}}});
     let call = rmp_serde::to_vec_named(&call).expect("encoded");
-    let at = call.windows(3).position(|bytes| bytes == b"\xa1x\x90").expect("the field") + 2;
+    let at = call
+        .windows(3)
+        .position(|bytes| bytes == b"\xa1x\x90")
+        .expect("the field")
+        + 2;
     let count = FRAME_MAX - 1_024;
     let array = [&[0xdd][..], &count.to_be_bytes(), &vec![0; count as usize]].concat();
     [&call[..at], &array, &call[at + 1..]].concat()
 }
 
-/// Whatever the frame contains, accepted or refused. Once the answer is there, the daemon has handled the
-/// frame.
+/// Whatever the frame contains, accepted or refused. Once the answer is there, the daemon has
+/// handled the frame.
 #[test]
 fn a_frame_takes_a_small_multiple_of_its_size() {
     let world = world("");
@@ -169,29 +220,61 @@ fn a_frame_takes_a_small_multiple_of_its_size() {
         format!(r#"{{"jsonrpc":"2.0","id":1,"method":"{method}","params":{params}"#)
     };
     let other = call("ping", r#"{},"x":"#);
-    let append = call("append", &format!(r#"{{"of":{of},"stream":"s","messages":["#));
+    let append = call(
+        "append",
+        &format!(r#"{{"of":{of},"stream":"s","messages":["#),
+    );
     let read = call("read_state", &format!(r#"{{"of":{of},"keys":["#));
     let write = call("write_state", &format!(r#"{{"of":{of},"writes":["#));
     let wait = call("wait", &format!(r#"{{"of":{of},"after":["#));
     let status = call("create_session", r#"{"status":{"is":"failed","#);
     let caller = call("get_session", r#"{"session":"s","service":"s","caller":{"#);
-    let metadata = call("create_session", r#"{"service":"s","session":"m","metadata":""#);
+    let metadata = call(
+        "create_session",
+        r#"{"service":"s","session":"m","metadata":""#,
+    );
     let frames = [
         ("deep lists", filled("", "[", "")),
         (
             "lists beside each other",
-            filled(&other, &format!("{}{},", "[".repeat(100), "]".repeat(100)), "0]}"),
+            filled(
+                &other,
+                &format!("{}{},", "[".repeat(100), "]".repeat(100)),
+                "0]}",
+            ),
         ),
         ("numbers", filled(&format!("{other}["), "0,", "0]}")),
-        ("objects", filled(&format!("{other}["), r#"{"a":{}},"#, "0]}")),
-        ("members", filled(&format!("{other}{{"), r#""a":0,"#, r#""a":0}}"#)),
-        ("members that nobody knows", filled(&call("ping", "{"), r#""a":0,"#, r#""a":0}}"#)),
+        (
+            "objects",
+            filled(&format!("{other}["), r#"{"a":{}},"#, "0]}"),
+        ),
+        (
+            "members",
+            filled(&format!("{other}{{"), r#""a":0,"#, r#""a":0}}"#),
+        ),
+        (
+            "members that nobody knows",
+            filled(&call("ping", "{"), r#""a":0,"#, r#""a":0}}"#),
+        ),
         ("messages", filled(&append, r#""1","#, r#""1"]}}"#)),
         ("no messages", filled(&append, "null,", "null]}}")),
         ("keys", filled(&read, r#""k","#, r#""k"]}}"#)),
-        ("writes", filled(&write, r#"{"key":"k"},"#, r#"{"key":"k"}]}}"#)),
-        ("cursors", filled(&wait, r#"{"stream":"s"},"#, r#"{"stream":"s"}]}}"#)),
-        ("parts not tried", filled(&format!(r#"{status}"parts":[],"not_tried":["#), r#""","#, r#"""]}}}"#)),
+        (
+            "writes",
+            filled(&write, r#"{"key":"k"},"#, r#"{"key":"k"}]}}"#),
+        ),
+        (
+            "cursors",
+            filled(&wait, r#"{"stream":"s"},"#, r#"{"stream":"s"}]}}"#),
+        ),
+        (
+            "parts not tried",
+            filled(
+                &format!(r#"{status}"parts":[],"not_tried":["#),
+                r#""","#,
+                r#"""]}}}"#,
+            ),
+        ),
         (
             "parts",
             filled(
@@ -200,26 +283,48 @@ fn a_frame_takes_a_small_multiple_of_its_size() {
                 r#"{"part":"","code":0,"message":""}]}}}"#,
             ),
         ),
-        ("what a caller is not", filled(&format!(r#"{caller}"x":["#), "0,", r#"0],"kind":"identity"}}}"#)),
-        ("what a status is not", filled(&format!(r#"{status}"x":["#), "0,", "0]}}}")),
+        (
+            "what a caller is not",
+            filled(
+                &format!(r#"{caller}"x":["#),
+                "0,",
+                r#"0],"kind":"identity"}}}"#,
+            ),
+        ),
+        (
+            "what a status is not",
+            filled(&format!(r#"{status}"x":["#), "0,", "0]}}}"),
+        ),
         ("escapes", filled(&metadata, r"\n", r#""}}"#)),
         ("long escapes", filled(&metadata, r"\u0041", r#""}}"#)),
         ("a text", filled(&metadata, "x", r#""}}"#)),
-        ("a method", filled(r#"{"jsonrpc":"2.0","id":1,"method":""#, "x", r#""}"#)),
-        ("an id", filled(r#"{"jsonrpc":"2.0","method":"ping","id":""#, "x", r#""}"#)),
+        (
+            "a method",
+            filled(r#"{"jsonrpc":"2.0","id":1,"method":""#, "x", r#""}"#),
+        ),
+        (
+            "an id",
+            filled(r#"{"jsonrpc":"2.0","method":"ping","id":""#, "x", r#""}"#),
+        ),
     ];
     for (what, frame) in frames {
         peer.send(frame.as_bytes()).expect("sent");
         peer.answer();
         let grown = daemon.peak_kib() - before;
-        assert!(grown <= 4 * u64::from(FRAME_MAX) / 1_024, "{what}: {grown} KiB more for a frame of 4 MiB");
+        assert!(
+            grown <= 4 * u64::from(FRAME_MAX) / 1_024,
+            "{what}: {grown} KiB more for a frame of 4 MiB"
+        );
     }
     let mut packed = Peer::connect(&world.socket());
     packed.greet(Codec::MessagePack);
     packed.send(&packed_numbers()).expect("sent");
     packed.receive().expect("an answer");
     let grown = daemon.peak_kib() - before;
-    assert!(grown <= 4 * u64::from(FRAME_MAX) / 1_024, "{grown} KiB more for a frame of MessagePack");
+    assert!(
+        grown <= 4 * u64::from(FRAME_MAX) / 1_024,
+        "{grown} KiB more for a frame of MessagePack"
+    );
 }
 
 /// The call with this number, for data of this kind.
@@ -229,10 +334,17 @@ fn stored(kind: &str, number: u32) -> (&'static str, Value) {
         let write = |key: usize| json!({"key": format!("{number}-{key}"), "value": text(bytes)});
         json!((0..50).map(write).collect::<Vec<_>>())
     };
-    let append = |every, bytes, count| ("append", append(&session(every), &vec![text(bytes); count]));
+    let append =
+        |every, bytes, count| ("append", append(&session(every), &vec![text(bytes); count]));
     match kind {
-        "small values" => ("write_state", json!({"of": session(20), "writes": values(8)})),
-        "values" => ("write_state", json!({"of": session(20), "writes": values(500)})),
+        "small values" => (
+            "write_state",
+            json!({"of": session(20), "writes": values(8)}),
+        ),
+        "values" => (
+            "write_state",
+            json!({"of": session(20), "writes": values(500)}),
+        ),
         "small events" => append(200, 20, 1),
         "events" => append(50, 1_000, 1),
         "small events, many at once" => append(20, 20, 100),
@@ -240,18 +352,22 @@ fn stored(kind: &str, number: u32) -> (&'static str, Value) {
         "few in each session" => append(2, 100, 1),
         _ => {
             let metadata = text(if kind == "sessions" { 2 } else { 1_000 });
-            ("create_session", json!({"service": "s", "session": number.to_string(), "metadata": metadata}))
+            (
+                "create_session",
+                json!({"service": "s", "session": number.to_string(), "metadata": metadata}),
+            )
         }
     }
 }
 
-/// For every kind of data, the bytes that the daemon counts are at least the memory that it uses. The limits
-/// depend on that.
+/// For every kind of data, the bytes that the daemon counts are at least the memory that it uses.
+/// The limits depend on that.
 #[test]
 fn what_is_counted_is_what_is_used() {
     /// How many counted bytes are stored before the test compares.
     const ENOUGH: u64 = 2_000_000;
-    /// In KiB: what the allocator keeps in reserve, and what a daemon at work needs beside its data.
+    /// In KiB: what the allocator keeps in reserve, and what a daemon at work needs beside its
+    /// data.
     const SLACK: u64 = 384;
     let kinds = [
         "sessions",
@@ -277,7 +393,8 @@ fn what_is_counted_is_what_is_used() {
                     let (method, request) = stored(kind, number);
                     let session = &request["of"];
                     if !session.is_null() && made.as_ref() != Some(session) {
-                        peer.call("create_session", session.clone()).expect("created");
+                        peer.call("create_session", session.clone())
+                            .expect("created");
                         made = Some(session.clone());
                     }
                     peer.call(method, request).expect("stored");
@@ -298,7 +415,8 @@ fn what_is_counted_is_what_is_used() {
     }
 }
 
-/// Somebody who takes whatever there is meets a typed refusal, others go on, and memory stays within the budget.
+/// Somebody who takes whatever there is meets a typed refusal, others go on, and memory stays
+/// within the budget.
 #[test]
 fn quotas_hold() {
     let world = world(TIGHT);
@@ -310,19 +428,35 @@ fn quotas_hold() {
     meets_each_limit(&mut peer);
     forgets_the_oldest(&mut peer);
     assert!(one_owner_is_limited(&mut peer), "one owner has no limit");
-    let crowded_out = (0..10).any(|owner| is_crowded_out(&world, &mut peer, &format!("crowd-{owner}")));
+    let crowded_out =
+        (0..10).any(|owner| is_crowded_out(&world, &mut peer, &format!("crowd-{owner}")));
     assert!(crowded_out, "all owners together have no limit");
     // Within the budget, and what allocator and connections take beside it.
     let grown = daemon.resident_kib().saturating_sub(before);
     assert!(world.stat("storage_bytes") <= 12_000_000);
-    assert!(grown < 3 * 12_000, "{grown} KiB more for 12,000 KB of sessions");
+    assert!(
+        grown < 3 * 12_000,
+        "{grown} KiB more for 12,000 KB of sessions"
+    );
     // What makes less of it is let through, though everything is used up.
     let shrink = json!([{"key": "0"}, {"key": "1", "value": "1"}]);
-    peer.call("write_state", json!({"of": greedy(0), "writes": shrink})).expect("less than before");
-    peer.call("close_stream", json!({"of": greedy(0), "stream": "0"})).expect("closed");
+    peer.call("write_state", json!({"of": greedy(0), "writes": shrink}))
+        .expect("less than before");
+    peer.call("close_stream", json!({"of": greedy(0), "stream": "0"}))
+        .expect("closed");
     // Who gives something back can go on, and so can others all the time.
-    peer.call("read_state", json!({"of": of("modest", "s"), "keys": ["k"]})).expect("read");
-    peer.call("terminate_session", greedy(1)).expect("terminated");
-    peer.call("terminate_session", greedy(0)).expect("terminated");
-    peer.call("write_state", json!({"of": of("modest", "s"), "writes": set("k", "1")})).expect("written");
+    peer.call(
+        "read_state",
+        json!({"of": of("modest", "s"), "keys": ["k"]}),
+    )
+    .expect("read");
+    peer.call("terminate_session", greedy(1))
+        .expect("terminated");
+    peer.call("terminate_session", greedy(0))
+        .expect("terminated");
+    peer.call(
+        "write_state",
+        json!({"of": of("modest", "s"), "writes": set("k", "1")}),
+    )
+    .expect("written");
 }

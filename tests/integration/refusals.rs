@@ -1,4 +1,5 @@
-//! What must not be had: other users, other hosts, former holders, and processes that merely look like one.
+//! What must not be had: other users, other hosts, former holders, and processes that merely look
+//! like one.
 
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::PermissionsExt;
@@ -21,20 +22,39 @@ fn another_user_is_refused_and_logged() {
     std::fs::hard_link(world.socket(), hole.join("socket")).expect("a second name");
     let stranger = hole.join("stranger");
     std::fs::copy(world.binaries.stranger, &stranger).expect("a program that others may start");
-    for (path, mode) in [(world.root(), 0o755), (&hole, 0o755), (&world.socket(), 0o666)] {
-        std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).expect("open to others");
+    for (path, mode) in [
+        (world.root(), 0o755),
+        (&hole, 0o755),
+        (&world.socket(), 0o666),
+    ] {
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode))
+            .expect("open to others");
     }
     let socket = hole.join("socket");
     for _ in 0..20 {
-        let output = world.command(&stranger).arg("65534").arg(&socket).output().expect("the stranger");
+        let output = world
+            .command(&stranger)
+            .arg("65534")
+            .arg(&socket)
+            .output()
+            .expect("the stranger");
         assert!(output.status.success(), "{output:?}");
-        assert_eq!(String::from_utf8_lossy(&output.stdout), "0 bytes\n", "another user is not told anything");
+        assert_eq!(
+            String::from_utf8_lossy(&output.stdout),
+            "0 bytes\n",
+            "another user is not told anything"
+        );
     }
     let line = world.log.wait("refused a connection");
     assert!(line.contains("65534"), "{line}");
     assert_eq!(world.stat("connections_refused_total"), 20);
     // The same program is served as this user.
-    let output = world.command(&stranger).arg("0").arg(&socket).output().expect("ourselves");
+    let output = world
+        .command(&stranger)
+        .arg("0")
+        .arg(&socket)
+        .output()
+        .expect("ourselves");
     assert_eq!(String::from_utf8_lossy(&output.stdout), "32 bytes\n");
 }
 
@@ -75,12 +95,19 @@ fn a_late_write_of_a_former_holder_is_refused() {
             }
         }
         // None of it did anything.
-        let expected = if round == 0 { "one".to_owned() } else { (round - 1).to_string() };
+        let expected = if round == 0 {
+            "one".to_owned()
+        } else {
+            (round - 1).to_string()
+        };
         assert_eq!(new.load().token, Some(expected));
         new.store(&round.to_string());
         (old, epoch) = (new, newest);
     }
-    let unknown = assert_refused(write("store_token", "no-such-session", 1), "unknown_session");
+    let unknown = assert_refused(
+        write("store_token", "no-such-session", 1),
+        "unknown_session",
+    );
     assert_eq!(unknown["http_status"], 404);
     assert!(world.stat("stale_writes_total") >= 10 * 15);
 }
@@ -91,9 +118,20 @@ fn another_host_gets_nothing() {
     let _daemon = world.daemon();
     let (host, other) = (world.host(), world.host());
     let mut instance = host.holder(&[], "one");
-    assert_eq!(other.instance(&[]).load().assert_fresh().outcome.as_deref(), Some("fresh_first"));
+    assert_eq!(
+        other.instance(&[]).load().assert_fresh().outcome.as_deref(),
+        Some("fresh_first")
+    );
     instance.kill();
-    assert_eq!(other.instance(&["other"]).load().assert_fresh().outcome.as_deref(), Some("fresh_first"));
+    assert_eq!(
+        other
+            .instance(&["other"])
+            .load()
+            .assert_fresh()
+            .outcome
+            .as_deref(),
+        Some("fresh_first")
+    );
 }
 
 #[test]
@@ -104,12 +142,18 @@ fn nobody_claims_for_a_process_that_is_no_ancestor() {
     let mut instance = host.holder(&[], "one");
     let mut peer = world.peer();
     for pid in [instance.0.pid(), host.pid(), 1, 0, u32::MAX, 4_194_304] {
-        let refused = peer.call("claim", json!({"instance": pid})).expect_err("not an ancestor of this test");
-        assert_eq!(refused, json!({"code": "not_an_ancestor", "pid": pid, "http_status": 403}));
+        let refused = peer
+            .call("claim", json!({"instance": pid}))
+            .expect_err("not an ancestor of this test");
+        assert_eq!(
+            refused,
+            json!({"code": "not_an_ancestor", "pid": pid, "http_status": 403})
+        );
     }
 }
 
-/// What can't be read for the moment is there all the same: no client may take that for the last word.
+/// What can't be read for the moment is there all the same: no client may take that for the last
+/// word.
 #[test]
 #[cfg(target_os = "linux")]
 fn a_daemon_without_descriptors_says_so_and_nothing_final() {
@@ -124,9 +168,9 @@ fn a_daemon_without_descriptors_says_so_and_nothing_final() {
             match answer {
                 Err(refused) if refused["code"] == "unavailable" => {
                     assert!(
-                        refused["sentence"]
-                            .to_string()
-                            .contains("the daemon can't look at processes: out of file descriptors"),
+                        refused["sentence"].to_string().contains(
+                            "the daemon can't look at processes: out of file descriptors"
+                        ),
                         "{refused}"
                     );
                 }
@@ -145,10 +189,17 @@ fn a_daemon_without_descriptors_says_so_and_nothing_final() {
         assert_refused(answer, "names_host");
     }
     let seen = until_answered("who_am_i", json!({})).expect("answered");
-    assert_eq!((&seen["host"], &seen["key_doubt"]), (&json!(parent), &Value::Null), "{seen}");
+    assert_eq!(
+        (&seen["host"], &seen["key_doubt"]),
+        (&json!(parent), &Value::Null),
+        "{seen}"
+    );
     let claimed = until_answered("claim", json!({})).expect("claimed");
     assert_eq!(claimed["outcome"], "fresh_first");
-    assert_eq!(world.stat("claims_doubtful_total") + world.stat("claims_unverified_total"), 0);
+    assert_eq!(
+        world.stat("claims_doubtful_total") + world.stat("claims_unverified_total"),
+        0
+    );
 }
 
 /// Two servers that named their host would share one session.
@@ -164,7 +215,11 @@ fn nobody_claims_for_the_host_or_what_is_above_it() {
     for _ in 0..2 {
         for pid in above {
             for method in ["claim", "who_am_i"] {
-                assert_eq!(instance.call(method, json!({ "instance": pid })), Err(refused(pid)), "{method}");
+                assert_eq!(
+                    instance.call(method, json!({ "instance": pid })),
+                    Err(refused(pid)),
+                    "{method}"
+                );
             }
         }
         instance.load();
@@ -190,13 +245,17 @@ fn a_script_that_names_its_parent_is_refused_and_told_what_to_say() {
                  echo $a $b $c \"$token\"";
     std::fs::write(&script, steps).expect("written");
     let script = script.to_str().expect("UTF-8");
-    for command in [&["sh", script, sessiond][..], &["sh", "-c", steps, "start", sessiond]] {
+    for command in [
+        &["sh", script, sessiond][..],
+        &["sh", "-c", steps, "start", sessiond],
+    ] {
         assert_eq!(shell(&host, command), "4 4 4 ", "{command:?}");
     }
     let line = host.log.wait("that is the host");
     assert!(line.contains("--for $$"), "{line}");
     assert_eq!(world.stat("sessions"), 0);
-    // Where the shell has become the command, nothing but the host's sessions shows that its parent is a host.
+    // Where the shell has become the command, nothing but the host's sessions shows that its parent
+    // is a host.
     let mut instance = host.holder(&[], "prize");
     let become_it = "exec \"$0\" token load --no-start --for $PPID";
     let mut thief = host.server(&["sh", "-c", become_it, sessiond]);
@@ -217,10 +276,16 @@ fn a_server_that_has_a_shell_name_it_is_the_instance() {
                   \x20   print(done.returncode, done.stdout, flush=True)\n";
     let start = || host.server(&["python3", "-c", server, world.binaries.daemon]);
     // The shell becomes the command, or stays; or a former part of a pipe speaks first.
-    let loads = ["TOKEN load --no-start --for PID", "TOKEN load --no-start --for=PID; exit $?"];
+    let loads = [
+        "TOKEN load --no-start --for PID",
+        "TOKEN load --no-start --for=PID; exit $?",
+    ];
     let mut first = start();
     assert_eq!(first.ask(loads[0]), "3");
-    assert_eq!(first.ask("printf one | TOKEN store --no-start --for PID"), "0");
+    assert_eq!(
+        first.ask("printf one | TOKEN store --no-start --for PID"),
+        "0"
+    );
     for load in loads {
         assert_eq!(first.ask(load), "0 one");
     }
@@ -238,17 +303,20 @@ fn an_instance_without_a_host_goes_on_without_resuming() {
     let world = world("");
     let _daemon = world.daemon();
     let host = world.host();
-    // The shell in the middle dies first, so the instance belongs to whoever adopts orphans when it says a word.
+    // The shell in the middle dies first, so the instance belongs to whoever adopts orphans when it
+    // says a word.
     let script = "(while kill -0 $$ 2>/dev/null; do :; done; exec \"$0\" <<X\nload\nX\n) & exit 0";
     let mut server = host.server(&["sh", "-c", script, world.binaries.instance]);
     assert_eq!(server.wait(), Some(0));
-    host.log.wait("Could not verify parent process start time, session resume disabled for this instance");
+    host.log.wait(
+        "Could not verify parent process start time, session resume disabled for this instance",
+    );
     assert_eq!(world.stat("claims_unverified_total"), 1);
     assert_eq!(world.stat("sessions"), 0);
 }
 
-/// Who had a lease is dead, and its pid and its start time are another process's: of another host, and with that no
-/// business with the session.
+/// Who had a lease is dead, and its pid and its start time are another process's: of another host,
+/// and with that no business with the session.
 #[test]
 fn a_pid_and_start_time_that_are_had_again_get_nothing() {
     those_had_again_get_nothing(false, 10);
@@ -260,7 +328,8 @@ fn a_pid_and_start_time_that_are_had_again_while_the_daemon_is_dead_get_nothing(
     those_had_again_get_nothing(true, 5);
 }
 
-/// A hit needs three processes to be quick within one clock tick. Busy machines need some hundred attempts.
+/// A hit needs three processes to be quick within one clock tick. Busy machines need some hundred
+/// attempts.
 const ATTEMPTS_TAKE: Duration = Duration::from_secs(60);
 
 /// Tries until a pid and its start time were had again so often, or long enough.
@@ -282,14 +351,19 @@ fn those_had_again_get_nothing(kill_daemon: bool, enough: u32) {
         hits += 1;
         hit.gets_nothing(&mut reuse);
     }
-    assert!(hits > 0, "in {attempts} attempts no pid was had again with its start time");
+    assert!(
+        hits > 0,
+        "in {attempts} attempts no pid was had again with its start time"
+    );
 }
 
-/// Has this thread, and every process that it starts, run before others of the machine. Where it must not, the test
-/// takes more attempts.
+/// Has this thread, and every process that it starts, run before others of the machine. Where it
+/// must not, the test takes more attempts.
 fn before_others() {
     let thread = nix::unistd::gettid().to_string();
-    let _ = Command::new("chrt").args(["--rr", "--pid", "1", &thread]).output();
+    let _ = Command::new("chrt")
+        .args(["--rr", "--pid", "1", &thread])
+        .output();
 }
 
 /// The token `prize`, as the protocol has it in JSON.
@@ -314,10 +388,17 @@ impl Reuse {
     fn new(world: &World) -> Self {
         let script = fixture("python/reborn.py");
         let mut former = world.command("python3");
-        former.args(["-I", "-S", &script]).stdin(Stdio::piped()).stdout(Stdio::piped());
+        former
+            .args(["-I", "-S", &script])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped());
         let mut former = former.spawn().expect("started");
         let answers = BufReader::new(former.stdout.take().expect("piped"));
-        let mut reuse = Self { former, answers, other: world.host() };
+        let mut reuse = Self {
+            former,
+            answers,
+            other: world.host(),
+        };
         // So that there is something to be had.
         let stored = reuse.ask("store prize");
         assert_eq!(stored.get("error"), None, "{stored}");
@@ -347,7 +428,11 @@ impl Reuse {
         Some(Hit {
             instance,
             session,
-            epoch: held["epoch"].as_str().expect("text").parse().expect("a number"),
+            epoch: held["epoch"]
+                .as_str()
+                .expect("text")
+                .parse()
+                .expect("a number"),
         })
     }
 }
@@ -363,10 +448,17 @@ impl Drop for Reuse {
 impl Hit {
     fn gets_nothing(mut self, reuse: &mut Reuse) {
         let loaded = self.instance.load();
-        assert_eq!(loaded.assert_fresh().outcome.as_deref(), Some("fresh_first"), "{loaded:?}");
+        assert_eq!(
+            loaded.assert_fresh().outcome.as_deref(),
+            Some("fresh_first"),
+            "{loaded:?}"
+        );
         assert_ne!(loaded.session(), self.session);
         let lease = json!({"session": self.session, "epoch": self.epoch.to_string()});
-        assert_refused(self.instance.call("reject_token", lease.clone()), "unknown_session");
+        assert_refused(
+            self.instance.call("reject_token", lease.clone()),
+            "unknown_session",
+        );
         // Of the former host the holder was an instance. To others of it the lease has ended.
         let answer = reuse.ask(&format!("call reject_token {lease}"));
         assert_eq!(answer["error"]["code"], "lease_ended", "{answer}");

@@ -1,5 +1,5 @@
-//! Remote servers over Streamable HTTP: a process that is connected to one is killed, and the next one goes on; the server is killed;
-//! a user is logged in.
+//! Remote servers over Streamable HTTP: a process that is connected to one is killed, and the next
+//! one goes on; the server is killed; a user is logged in.
 
 mod front;
 mod listening;
@@ -19,11 +19,17 @@ fn resumable(world: &World) -> Vec<(&'static str, Upstream)> {
         (
             "Python",
             world.upstream(
-                &[fixture("../target/fastmcp/bin/python"), fixture("python/upstream.py")],
+                &[
+                    fixture("../target/fastmcp/bin/python"),
+                    fixture("python/upstream.py"),
+                ],
                 &["events"],
             ),
         ),
-        ("Rust", world.upstream(&[env!("CARGO_BIN_EXE_rmcp-server").into()], &[])),
+        (
+            "Rust",
+            world.upstream(&[env!("CARGO_BIN_EXE_rmcp-server").into()], &[]),
+        ),
     ]
 }
 

@@ -1,4 +1,5 @@
-//! What each command prints at a real terminal: no line is wider than it, and NO_COLOR is all that takes the colours away.
+//! What each command prints at a real terminal: no line is wider than it, and NO_COLOR is all that
+//! takes the colours away.
 
 use std::fs;
 use std::path::PathBuf;
@@ -17,7 +18,8 @@ sized = ['sh', '-c', f'stty cols {columns} rows 50 && exec \"$@\"', 'sh', *comma
 sys.exit(pty.spawn(sized) >> 8)
 ";
 
-/// As deep as the folders of a home may be: a line of `setup` that holds both this and a command is wider than 80 columns.
+/// As deep as the folders of a home may be: a line of `setup` that holds both this and a command is
+/// wider than 80 columns.
 const DEEP: &str = "home/.local/share/some-manager/versions/1.2.3/bin";
 
 /// A command and its exit code.
@@ -64,11 +66,20 @@ struct Screen {
 
 fn show(world: &World, columns: usize, variables: &[(&str, &str)], words: &[&str]) -> Screen {
     let mut command = world.command("python3");
-    command.env("HOME", world.root().join("home")).env("TERM", "xterm-256color").env_remove("NO_COLOR");
+    command
+        .env("HOME", world.root().join("home"))
+        .env("TERM", "xterm-256color")
+        .env_remove("NO_COLOR");
     command.envs(variables.iter().copied());
-    command.args(["-I", "-c", AT_TERMINAL, &columns.to_string()]).arg(deep(world)).args(words);
+    command
+        .args(["-I", "-c", AT_TERMINAL, &columns.to_string()])
+        .arg(deep(world))
+        .args(words);
     let shown = command.output().expect("it runs");
-    Screen { code: shown.status.code(), text: String::from_utf8(shown.stdout).expect("UTF-8") }
+    Screen {
+        code: shown.status.code(),
+        text: String::from_utf8(shown.stdout).expect("UTF-8"),
+    }
 }
 
 /// The executable, where its path is long.
@@ -89,7 +100,9 @@ fn plain(text: &str) -> String {
     let mut parts = text.split('\u{1b}');
     let first = parts.next().unwrap_or_default().to_owned();
     parts.fold(first, |seen, part| {
-        seen + part.split_once(|c: char| c.is_ascii_alphabetic()).map_or("", |(_, rest)| rest)
+        seen + part
+            .split_once(|c: char| c.is_ascii_alphabetic())
+            .map_or("", |(_, rest)| rest)
     })
 }
 
@@ -99,16 +112,23 @@ fn every_command(columns: usize, variables: &[(&str, &str)]) {
     let cursor = world.root().join("home/.cursor");
     fs::create_dir_all(&cursor).expect("a directory");
     let long = "a/path/that/is/long/".repeat(8);
-    let servers = json!({"mcpServers": {"files": {"command": "npx", "args": ["-y", "some-server", long]}}});
+    let servers =
+        json!({"mcpServers": {"files": {"command": "npx", "args": ["-y", "some-server", long]}}});
     fs::write(cursor.join("mcp.json"), servers.to_string()).expect("written");
-    let _clients = [connect(&world, &counter(&world)), connect(&world, &tiny(&world))];
+    let _clients = [
+        connect(&world, &counter(&world)),
+        connect(&world, &tiny(&world)),
+    ];
     world.wait_backends(2);
     let (mut painted, mut faults) = (0, Vec::new());
     let shown = SHOWN.iter().map(|case| (case, columns));
     for ((words, code), most) in shown.chain(SAID.iter().map(|case| (case, usize::MAX))) {
         let screen = show(&world, columns, variables, words);
         if screen.code != Some(*code) {
-            faults.push(format!("{words:?} exits with {:?}: {}", screen.code, screen.text));
+            faults.push(format!(
+                "{words:?} exits with {:?}: {}",
+                screen.code, screen.text
+            ));
         }
         painted += usize::from(screen.text.contains('\u{1b}'));
         let seen = plain(&screen.text);

@@ -1,5 +1,5 @@
-//! `mcp-sessiond serve`: servers over HTTP, for clients whose connection breaks, and while `serve` and the
-//! daemon are killed.
+//! `mcp-sessiond serve`: servers over HTTP, for clients whose connection breaks, and while `serve`
+//! and the daemon are killed.
 
 mod browser;
 mod bundle;
@@ -25,7 +25,10 @@ use mcp_sessiond_tests::{Daemon, Serve, World};
 use crate::world;
 
 /// A world with a daemon and with `serve` in front of this server.
-fn serving(configuration: &str, server: impl FnOnce(&World) -> Vec<String>) -> (World, Daemon, Serve) {
+fn serving(
+    configuration: &str,
+    server: impl FnOnce(&World) -> Vec<String>,
+) -> (World, Daemon, Serve) {
     let world = world(configuration);
     let daemon = world.daemon();
     let server = server(&world);

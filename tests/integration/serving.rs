@@ -1,5 +1,5 @@
-//! Backends of a service's sessions: they survive the front and the daemon. When the front is killed, the
-//! next one continues where it stopped.
+//! Backends of a service's sessions: they survive the front and the daemon. When the front is
+//! killed, the next one continues where it stopped.
 
 mod leases;
 mod lines;
@@ -17,8 +17,7 @@ fn request(id: u64, method: &str) -> String {
 }
 
 fn initialize() -> String {
-    let client =
-        r#""protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"test","version":"1"}"#;
+    let client = r#""protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"test","version":"1"}"#;
     format!(r#"{{"jsonrpc":"2.0","id":0,"method":"initialize","params":{{{client}}}}}"#)
 }
 
@@ -32,8 +31,8 @@ fn progress(token: u64, progress: u64) -> String {
     )
 }
 
-/// A session `s` of the service `web`, a front that has attached to its backend, and a backend that says what
-/// the test tells it.
+/// A session `s` of the service `web`, a front that has attached to its backend, and a backend that
+/// says what the test tells it.
 struct Bench {
     raw: Raw,
     serving: Serving,
@@ -53,7 +52,13 @@ impl Bench {
         assert_eq!(serving.leased(), 1);
         let attached = serving.attach("s", &raw.command);
         assert_eq!(attached["is_initialized"], false);
-        Self { raw, serving, daemon, world, incarnation: attached["incarnation"].clone() }
+        Self {
+            raw,
+            serving,
+            daemon,
+            world,
+            incarnation: attached["incarnation"].clone(),
+        }
     }
 
     /// Kills the front, and has another one attach. Returns what the second one finds.

@@ -24,7 +24,12 @@ fn home(world: &World) -> PathBuf {
 fn command(world: &World, words: &[&str]) -> Command {
     let mut command = world.sessiond(&[&["setup"], words].concat());
     command.env("HOME", home(world));
-    for variable in ["XDG_CONFIG_HOME", "CODEX_HOME", "CLAUDE_CONFIG_DIR", "GOOSE_PATH_ROOT"] {
+    for variable in [
+        "XDG_CONFIG_HOME",
+        "CODEX_HOME",
+        "CLAUDE_CONFIG_DIR",
+        "GOOSE_PATH_ROOT",
+    ] {
         command.env_remove(variable);
     }
     command
@@ -32,10 +37,16 @@ fn command(world: &World, words: &[&str]) -> Command {
 
 /// What `setup` has done: its exit code, its output, and its standard error.
 fn setup(world: &World, words: &[&str]) -> (Option<i32>, String, String) {
-    let output = command(world, words).stdin(Stdio::null()).output().expect("it runs");
+    let output = command(world, words)
+        .stdin(Stdio::null())
+        .output()
+        .expect("it runs");
     let text = |bytes| String::from_utf8(bytes).expect("UTF-8");
     let (said, errors) = (text(output.stdout), text(output.stderr));
-    assert!(!said.contains(SECRET) && !errors.contains(SECRET), "{said}{errors}");
+    assert!(
+        !said.contains(SECRET) && !errors.contains(SECRET),
+        "{said}{errors}"
+    );
     (output.status.code(), said, errors)
 }
 
@@ -61,27 +72,47 @@ const CURSOR: &str = ".cursor/mcp.json";
 #[test]
 fn each_host_s_file_is_wrapped_and_given_back_byte_for_byte() {
     let world = world("");
-    let files: Vec<_> =
-        hosts().into_iter().map(|(host, file, text, _)| (host, write(&world, file, &text), text)).collect();
+    let files: Vec<_> = hosts()
+        .into_iter()
+        .map(|(host, file, text, _)| (host, write(&world, file, &text), text))
+        .collect();
     let (code, said, errors) = setup(&world, &["--dry-run"]);
     assert_eq!((code, &*errors), (Some(0), ""), "{said}");
     assert!(files.iter().all(|(_, file, text)| read(file) == *text) && !copies(&world).exists());
 
     let (code, said, errors) = setup(&world, &["--yes"]);
     assert_eq!((code, &*errors), (Some(0), ""), "{said}");
-    let untouched: Vec<_> =
-        files.iter().filter(|(_, file, text)| read(file) == *text).map(|(host, ..)| *host).collect();
+    let untouched: Vec<_> = files
+        .iter()
+        .filter(|(_, file, text)| read(file) == *text)
+        .map(|(host, ..)| *host)
+        .collect();
     assert_eq!(untouched, ["codex"], "nothing is kept there");
     assert_eq!(setup(&world, &["codex", "--yes"]).0, Some(0));
     for (host, file, text) in &files {
         let now = read(file);
-        assert!(now != *text && now.contains("\"wrap\", \"--\", \"npx\""), "{host}: {now}");
+        assert!(
+            now != *text && now.contains("\"wrap\", \"--\", \"npx\""),
+            "{host}: {now}"
+        );
         let (code, said, errors) = setup(&world, &[host, "--yes"]);
-        assert_eq!((code, &*errors, read(file)), (Some(0), "", now), "{host}: {said}");
-        assert!(said.contains("NAME: is wrapped already") && said.ends_with("There is nothing to change.\n"));
+        assert_eq!(
+            (code, &*errors, read(file)),
+            (Some(0), "", now),
+            "{host}: {said}"
+        );
+        assert!(
+            said.contains("NAME: is wrapped already")
+                && said.ends_with("There is nothing to change.\n")
+        );
     }
     for copy in fs::read_dir(copies(&world)).expect("copies") {
-        let mode = copy.expect("a copy").metadata().expect("its mode").permissions().mode();
+        let mode = copy
+            .expect("a copy")
+            .metadata()
+            .expect("its mode")
+            .permissions()
+            .mode();
         assert_eq!(mode & 0o777, 0o600);
     }
 
@@ -98,7 +129,8 @@ fn a_wrapped_server_survives_its_wrapper() {
     let world = world("");
     let _daemon = world.daemon();
     let words = tiny(&world);
-    let text = json!({"mcpServers": {"tiny": {"command": words[0], "args": words[1..]}}}).to_string();
+    let text =
+        json!({"mcpServers": {"tiny": {"command": words[0], "args": words[1..]}}}).to_string();
     let file = write(&world, CURSOR, &text);
     assert_eq!(setup(&world, &["cursor", "--yes"]).0, Some(0));
     let entry: Value = serde_json::from_str(&read(&file)).expect("JSON");
@@ -132,7 +164,12 @@ fn what_is_no_command_and_what_surrounds_it_stay_as_they_are() {
 
     let (code, said, errors) = setup(&world, &["cursor", "--only", "files", "--yes"]);
     assert_eq!((code, &*errors), (Some(0), ""), "{said}");
-    let ours = world.sessiond(&[]).get_program().to_str().expect("UTF-8").to_owned();
+    let ours = world
+        .sessiond(&[])
+        .get_program()
+        .to_str()
+        .expect("UTF-8")
+        .to_owned();
     let expected = text.replace(
         "\"npx\", \"args\": [\"files\"",
         &format!("\"{ours}\", \"args\": [\"wrap\", \"--\", \"npx\", \"files\""),
@@ -153,7 +190,10 @@ fn what_is_no_command_and_what_surrounds_it_stay_as_they_are() {
             .expect("it is listed");
         line["outcome"].as_str().expect("a text").to_owned()
     };
-    assert_eq!(["web", "files", "odd", "git"].map(outcome), ["skipped", "unchanged", "skipped", "wrapped"]);
+    assert_eq!(
+        ["web", "files", "odd", "git"].map(outcome),
+        ["skipped", "unchanged", "skipped", "wrapped"]
+    );
 
     // A second round, and an edit by somebody else: only our words go.
     assert_eq!(setup(&world, &["cursor", "--yes"]).0, Some(0));
@@ -161,7 +201,10 @@ fn what_is_no_command_and_what_surrounds_it_stay_as_they_are() {
     fs::write(&real, &edited).expect("an edit");
     let (code, said, errors) = setup(&world, &["cursor", "--undo", "--yes"]);
     assert_eq!((code, &*errors), (Some(0), ""), "{said}");
-    assert_eq!(read(&real), text.replace("\"more\": [1, 2,]", "\"more\": [3]"));
+    assert_eq!(
+        read(&real),
+        text.replace("\"more\": [1, 2,]", "\"more\": [3]")
+    );
 }
 
 #[test]
@@ -173,8 +216,14 @@ fn what_can_t_be_edited_safely_is_refused_and_stays_as_it_is() {
             format!(r#"{{"mcpServers": {{{server}, {server}}}}}"#),
             "it has \"a\" twice in one place; remove one",
         ),
-        (format!("{{\"mcpServers\": {{\n\"a\": {SECRET}"), "it is no JSON at line 2"),
-        ("{\"mcpServers\": []}".to_owned(), "`mcpServers` has to be an object"),
+        (
+            format!("{{\"mcpServers\": {{\n\"a\": {SECRET}"),
+            "it is no JSON at line 2",
+        ),
+        (
+            "{\"mcpServers\": []}".to_owned(),
+            "`mcpServers` has to be an object",
+        ),
     ] {
         let file = write(&world, CURSOR, &text);
         let (code, _, errors) = setup(&world, &["cursor", "--yes"]);
@@ -188,21 +237,36 @@ fn what_can_t_be_edited_safely_is_refused_and_stays_as_it_is() {
     let file = write(&world, CURSOR, &text);
     fs::set_permissions(&file, fs::Permissions::from_mode(0o400)).expect("a mode");
     let (code, _, errors) = setup(&world, &["cursor", "--yes"]);
-    assert!(code == Some(65) && errors.contains("read-only; if it is yours to edit: chmod u+w"), "{errors}");
+    assert!(
+        code == Some(65) && errors.contains("read-only; if it is yours to edit: chmod u+w"),
+        "{errors}"
+    );
     fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).expect("a mode");
     fs::hard_link(&file, home(&world).join("other")).expect("a link");
     let (code, _, errors) = setup(&world, &["cursor", "--yes"]);
-    assert!(code == Some(65) && errors.contains("several names"), "{errors}");
+    assert!(
+        code == Some(65) && errors.contains("several names"),
+        "{errors}"
+    );
     fs::remove_file(home(&world).join("other")).expect("a link");
 
     let (code, _, errors) = setup(&world, &["cursor"]);
     assert!(code == Some(64) && errors.contains("add --yes"), "{errors}");
     let (code, _, errors) = setup(&world, &["cursor", "--only", "b", "--yes"]);
-    assert!(code == Some(66) && errors.contains("no server \"b\""), "{errors}");
+    assert!(
+        code == Some(66) && errors.contains("no server \"b\""),
+        "{errors}"
+    );
     let (code, _, errors) = setup(&world, &["zed", "--yes"]);
-    assert!(code == Some(66) && errors.contains(".config/zed/settings.json"), "{errors}");
+    assert!(
+        code == Some(66) && errors.contains(".config/zed/settings.json"),
+        "{errors}"
+    );
     let (code, _, errors) = setup(&world, &["cursor", "--undo", "--yes"]);
-    assert!(code == Some(66) && errors.contains("has changed no such file"), "{errors}");
+    assert!(
+        code == Some(66) && errors.contains("has changed no such file"),
+        "{errors}"
+    );
     assert_eq!(read(&file), text);
     assert!(!copies(&world).exists());
 }
@@ -217,10 +281,15 @@ fn nothing_is_lost_when_the_disk_is_full() {
     let file = write(&world, CURSOR, text);
     let _ = fs::write(directory.join("filling"), vec![0; 1 << 16]);
     let (code, _, errors) = setup(&world, &["cursor", "--yes"]);
-    assert!(code == Some(73) && errors.contains("is as it was"), "{errors}");
+    assert!(
+        code == Some(73) && errors.contains("is as it was"),
+        "{errors}"
+    );
     assert_eq!(read(&file), text);
-    let left: Vec<_> =
-        fs::read_dir(&directory).expect("it is there").map(|entry| entry.expect("one").file_name()).collect();
+    let left: Vec<_> = fs::read_dir(&directory)
+        .expect("it is there")
+        .map(|entry| entry.expect("one").file_name())
+        .collect();
     assert_eq!(left.len(), 2, "{left:?}");
 }
 
@@ -231,8 +300,11 @@ fn a_kill_in_the_middle_leaves_the_one_or_the_other() {
     let file = write(&world, CURSOR, text);
     let killed = |words: &[&str], point: &str, passes: usize| {
         let mut command = command(&world, words);
-        let ended =
-            command.env(fault::VARIABLE, format!("{point}:{passes}")).output().expect("it runs").status;
+        let ended = command
+            .env(fault::VARIABLE, format!("{point}:{passes}"))
+            .output()
+            .expect("it runs")
+            .status;
         assert_eq!(ended.signal(), Some(9), "{words:?} {point}:{passes}");
         read(&file)
     };
@@ -246,16 +318,29 @@ fn a_kill_in_the_middle_leaves_the_one_or_the_other() {
         for passes in [0, 1] {
             let is_there = passes == 1 && point == "file-renamed";
             let expected = if is_there { &*wrapped } else { text };
-            assert_eq!(killed(&["cursor", "--yes"], point, passes), expected, "{point}:{passes}");
+            assert_eq!(
+                killed(&["cursor", "--yes"], point, passes),
+                expected,
+                "{point}:{passes}"
+            );
             // What a record that was written too early would spoil.
             assert_eq!(setup(&world, &["cursor", "--yes"]).0, Some(0));
             assert_eq!(read(&file), wrapped);
-            let expected = if point == "file-renamed" { text } else { &*wrapped };
-            assert_eq!(killed(&["--undo", "--yes"], point, 0), expected, "undo {point}");
+            let expected = if point == "file-renamed" {
+                text
+            } else {
+                &*wrapped
+            };
+            assert_eq!(
+                killed(&["--undo", "--yes"], point, 0),
+                expected,
+                "undo {point}"
+            );
             assert_eq!(setup(&world, &["--undo", "--yes"]).0, Some(0));
             assert_eq!(read(&file), text);
-            let left: Vec<_> =
-                fs::read_dir(file.parent().expect("a directory")).expect("it is there").collect();
+            let left: Vec<_> = fs::read_dir(file.parent().expect("a directory"))
+                .expect("it is there")
+                .collect();
             assert_eq!(left.len(), 1, "{left:?}");
             assert!(!copies(&world).exists());
         }
@@ -270,10 +355,17 @@ fn several_servers_are_named_in_any_order() {
         CURSOR,
         r#"{"mcpServers": {"a": {"command": "x"}, "b": {"command": "y"}, "c": {"command": "z"}}}"#,
     );
-    let (code, said, errors) =
-        setup(&world, &["cursor", "--yes", "--only", "c", "--only", "a", "--only", "a"]);
+    let (code, said, errors) = setup(
+        &world,
+        &[
+            "cursor", "--yes", "--only", "c", "--only", "a", "--only", "a",
+        ],
+    );
     assert_eq!((code, &*errors), (Some(0), ""), "{said}");
-    assert!(read(&file).contains(r#""b": {"command": "y"}"#) && read(&file).matches("wrap").count() == 2);
+    assert!(
+        read(&file).contains(r#""b": {"command": "y"}"#)
+            && read(&file).matches("wrap").count() == 2
+    );
     let (code, _, errors) = setup(&world, &["cursor", "--only", "b", "--only", "d"]);
     assert_eq!(code, Some(66), "{errors}");
 }
@@ -298,7 +390,11 @@ fn what_somebody_has_changed_since_is_taken_back_or_said() {
 
     // Options of their own: that is for them to change, and the copy stays until then.
     assert_eq!(setup(&world, &["cursor", "--yes"]).0, Some(0));
-    fs::write(&file, read(&file).replacen("\"--\"", "\"--fresh\", \"--\"", 1)).expect("written");
+    fs::write(
+        &file,
+        read(&file).replacen("\"--\"", "\"--fresh\", \"--\"", 1),
+    )
+    .expect("written");
     let (code, _, errors) = setup(&world, &["--undo", "--yes"]);
     assert_eq!(code, Some(65), "{errors}");
     assert!(
@@ -308,7 +404,11 @@ fn what_somebody_has_changed_since_is_taken_back_or_said() {
     assert!(copies(&world).exists());
     fs::write(&file, read(&file).replacen("\"--fresh\", ", "", 1)).expect("written");
     assert_eq!(setup(&world, &["--undo", "--yes"]).0, Some(0));
-    assert!(!read(&file).contains("wrap") && !copies(&world).exists(), "{}", read(&file));
+    assert!(
+        !read(&file).contains("wrap") && !copies(&world).exists(),
+        "{}",
+        read(&file)
+    );
 }
 
 #[test]
@@ -328,7 +428,12 @@ fn an_executable_in_a_cache_is_copied_to_where_it_stays() {
                 None => from_cache.env_remove(name),
             };
         }
-        let output = from_cache.arg("setup").args(words).stdin(Stdio::null()).output().expect("it runs");
+        let output = from_cache
+            .arg("setup")
+            .args(words)
+            .stdin(Stdio::null())
+            .output()
+            .expect("it runs");
         assert_eq!(output.status.code(), Some(0), "{output:?}");
         String::from_utf8(output.stdout).expect("UTF-8")
     };
@@ -338,8 +443,14 @@ fn an_executable_in_a_cache_is_copied_to_where_it_stays() {
     assert!(said.contains(&promised) && !lasting.exists(), "{said}");
     run(&["--yes"]);
     let entry: Value = serde_json::from_str(&read(&file)).expect("JSON");
-    assert_eq!(entry["mcpServers"]["a"]["command"], lasting.to_str().expect("UTF-8"));
-    assert_eq!(fs::read(&lasting).expect("it is there"), fs::read(&passing).expect("it is there"));
+    assert_eq!(
+        entry["mcpServers"]["a"]["command"],
+        lasting.to_str().expect("UTF-8")
+    );
+    assert_eq!(
+        fs::read(&lasting).expect("it is there"),
+        fs::read(&passing).expect("it is there")
+    );
     // A second run changes nothing.
     assert!(run(&["--yes"]).ends_with("There is nothing to change.\n"));
 }
@@ -358,14 +469,21 @@ fn servers_of_single_projects_in_claude_code_s_file_are_wrapped_and_given_back()
     let file = write(&world, ".claude.json", text);
     let (code, said, errors) = setup(&world, &["claude", "--yes", "--only", "b"]);
     assert_eq!((code, &*errors), (Some(0), ""), "{said}");
-    assert!(said.contains("  b (/two)\n") && read(&file).matches("wrap").count() == 1, "{said}");
+    assert!(
+        said.contains("  b (/two)\n") && read(&file).matches("wrap").count() == 1,
+        "{said}"
+    );
     assert_eq!(setup(&world, &["claude", "--yes"]).0, Some(0));
     let now = read(&file);
     assert!(
-        now.contains(r#""args": ["wrap", "--", "y", "-v"], "env": {}"#) && now.matches("wrap").count() == 3
+        now.contains(r#""args": ["wrap", "--", "y", "-v"], "env": {}"#)
+            && now.matches("wrap").count() == 3
     );
     let (code, said, _) = setup(&world, &["claude", "--yes"]);
-    assert!(code == Some(0) && said.contains("a (/one): is wrapped already"), "{said}");
+    assert!(
+        code == Some(0) && said.contains("a (/one): is wrapped already"),
+        "{said}"
+    );
     assert_eq!(setup(&world, &["--undo", "--yes"]).0, Some(0));
     assert_eq!(read(&file), text);
 }
@@ -387,7 +505,10 @@ fn one_file_that_is_refused_or_one_copy_that_is_broken_is_no_reason_to_leave_the
     let record = copies(&world).join("zed-00000000.json");
     fs::write(&record, "").expect("written");
     let (code, said, errors) = setup(&world, &["--undo", "--yes"]);
-    assert!(code == Some(65) && errors.contains("zed-00000000.json"), "{said}{errors}");
+    assert!(
+        code == Some(65) && errors.contains("zed-00000000.json"),
+        "{said}{errors}"
+    );
     assert_eq!(read(&file), text, "{said}");
 }
 
@@ -400,8 +521,14 @@ fn what_is_shown_of_a_file_does_nothing_to_a_terminal() {
     let file = write(&world, CURSOR, &entries.to_string());
     let (code, said, _) = setup(&world, &["cursor", "--dry-run"]);
     assert_eq!(code, Some(0));
-    assert!(!said.contains('\u{1b}') && !said.contains("\nDone."), "{said:?}");
-    assert!(said.contains("line: stays as it is: its command is a whole command line"), "{said}");
+    assert!(
+        !said.contains('\u{1b}') && !said.contains("\nDone."),
+        "{said:?}"
+    );
+    assert!(
+        said.contains("line: stays as it is: its command is a whole command line"),
+        "{said}"
+    );
     assert_eq!(read(&file), entries.to_string());
 }
 
@@ -412,7 +539,10 @@ fn with_json_nobody_is_asked() {
     let file = write(&world, CURSOR, text);
     let (code, said, errors) = setup(&world, &["cursor", "--json"]);
     assert_eq!((code, &*said), (Some(64), ""));
-    assert!(errors.contains("add --yes or --dry-run") && read(&file) == text, "{errors}");
+    assert!(
+        errors.contains("add --yes or --dry-run") && read(&file) == text,
+        "{errors}"
+    );
     let (code, said, _) = setup(&world, &["cursor", "--json", "--yes"]);
     let lines: Value = serde_json::from_str(&said).expect("JSON");
     assert_eq!((code, &lines[0]["outcome"]), (Some(0), &json!("wrapped")));

@@ -16,8 +16,10 @@ use crate::wrap::{counter, tiny};
 /// Writes `servers.json`: servers by name, in this order.
 pub(crate) fn write_down(world: &World, servers: &[(&str, Value)]) {
     // Not through a map: the order counts.
-    let members: Vec<String> =
-        servers.iter().map(|(name, entry)| format!("{}: {entry}", json!(name))).collect();
+    let members: Vec<String> = servers
+        .iter()
+        .map(|(name, entry)| format!("{}: {entry}", json!(name)))
+        .collect();
     let text = format!("{{\"mcpServers\": {{{}}}}}", members.join(", "));
     let path = world.root().join("servers.json");
     // In one step, as an editor does it.
@@ -56,8 +58,13 @@ fn connect(world: &World) -> Client<Front> {
 pub(crate) fn tools(client: &mut Client<Front>) -> Vec<String> {
     let id = client.request("tools/list", json!({}));
     let answer = client.answer(id);
-    let listed = answer["result"]["tools"].as_array().unwrap_or_else(|| panic!("{answer}"));
-    listed.iter().map(|tool| tool["name"].as_str().expect("a name").to_owned()).collect()
+    let listed = answer["result"]["tools"]
+        .as_array()
+        .unwrap_or_else(|| panic!("{answer}"));
+    listed
+        .iter()
+        .map(|tool| tool["name"].as_str().expect("a name").to_owned())
+        .collect()
 }
 
 /// How far the server is that has this tool.
@@ -78,13 +85,24 @@ pub(crate) fn backend(world: &World, name: &str) -> Backend {
 /// The backend that takes the place of a former one, once there is one.
 pub(crate) fn next_backend(world: &World, name: &str, former: &Backend) -> Backend {
     // The daemon tells nobody that a keeper has registered.
-    until("a fresh one runs", || found(world, name).filter(|now| now.keeper != former.keeper))
+    until("a fresh one runs", || {
+        found(world, name).filter(|now| now.keeper != former.keeper)
+    })
 }
 
 fn found(world: &World, name: &str) -> Option<Backend> {
     let is_its = |known: &Value| {
-        known["backend"].as_str().is_some_and(|of| of.rsplit_once('#').map(|of| of.0) == Some(name))
+        known["backend"]
+            .as_str()
+            .is_some_and(|of| of.rsplit_once('#').map(|of| of.0) == Some(name))
     };
-    let known = world.listed("list_backends").iter().find(|known| is_its(known))?["keeper_pid"].as_u64()?;
-    world.backends().into_iter().find(|one| u64::from(one.keeper) == known)
+    let known = world
+        .listed("list_backends")
+        .iter()
+        .find(|known| is_its(known))?["keeper_pid"]
+        .as_u64()?;
+    world
+        .backends()
+        .into_iter()
+        .find(|one| u64::from(one.keeper) == known)
 }

@@ -1,4 +1,5 @@
-//! A server of `servers.json` with `"shared": true`: one for all hosts, each of which is a process of its own here.
+//! A server of `servers.json` with `"shared": true`: one for all hosts, each of which is a process
+//! of its own here.
 
 mod crowd;
 mod kills;
@@ -26,7 +27,11 @@ fn entry(world: &World) -> Value {
 /// Writes `servers.json`.
 fn write_down(world: &World, servers: &Value) {
     let path = world.root().join("servers.json");
-    fs::write(path.with_extension("new"), json!({"mcpServers": servers}).to_string()).expect("a file");
+    fs::write(
+        path.with_extension("new"),
+        json!({"mcpServers": servers}).to_string(),
+    )
+    .expect("a file");
     fs::rename(path.with_extension("new"), path).expect("a file");
 }
 
@@ -49,8 +54,14 @@ fn able() -> Value {
     json!({"elicitation": {}})
 }
 
-/// A host of the server of this name that has said this of itself and the version of its protocol. Returns what it was answered, too.
-fn connect_as(world: &World, name: &str, capabilities: &Value, version: &str) -> (Client<Front>, Value) {
+/// A host of the server of this name that has said this of itself and the version of its protocol.
+/// Returns what it was answered, too.
+fn connect_as(
+    world: &World,
+    name: &str,
+    capabilities: &Value,
+    version: &str,
+) -> (Client<Front>, Value) {
     let mut client = Client::new(world.front(&world.wrapping(&[], &[format!("@{name}")])));
     let answer = greet(&mut client, capabilities, version);
     (client, answer)
@@ -58,7 +69,8 @@ fn connect_as(world: &World, name: &str, capabilities: &Value, version: &str) ->
 
 fn greet(client: &mut Client<Front>, capabilities: &Value, version: &str) -> Value {
     let info = json!({"name": "test", "version": "1"});
-    let params = json!({"protocolVersion": version, "capabilities": capabilities, "clientInfo": info});
+    let params =
+        json!({"protocolVersion": version, "capabilities": capabilities, "clientInfo": info});
     let id = client.request("initialize", params);
     client.initialized(id)
 }
@@ -81,7 +93,10 @@ fn begin_slow(client: &mut Client<Front>, tag: &str, gate: &str) -> u64 {
     client.request("tools/call", params);
     let progress = client.said(|message| message["method"] == "notifications/progress");
     assert_eq!(
-        (&progress["params"]["progressToken"], &progress["params"]["message"]),
+        (
+            &progress["params"]["progressToken"],
+            &progress["params"]["message"]
+        ),
         (&json!(tag), &json!(tag))
     );
     id
@@ -95,7 +110,8 @@ fn open(gate: &str) {
     fs::write(gate, "").expect("a gate");
 }
 
-/// Calls this tool, which asks, and answers what it asks. None: it was refused, since the server is or was at work for another host.
+/// Calls this tool, which asks, and answers what it asks. None: it was refused, since the server is
+/// or was at work for another host.
 fn try_ask(client: &mut Client<Front>, tool: &str, tag: &str) -> Option<()> {
     let params = json!({"name": tool, "arguments": {"tag": tag}});
     let id = client.request("tools/call", params);
@@ -108,7 +124,9 @@ fn try_ask(client: &mut Client<Front>, tool: &str, tag: &str) -> Option<()> {
     }
     assert_eq!(next["params"]["message"], tag, "{next}");
     let result = json!({"action": "accept", "content": {"tag": tag}});
-    client.pipe.write(&json!({"jsonrpc": "2.0", "id": next["id"], "result": result}).to_string());
+    client
+        .pipe
+        .write(&json!({"jsonrpc": "2.0", "id": next["id"], "result": result}).to_string());
     assert_eq!(client.text(id).as_deref(), Ok(tag));
     Some(())
 }
@@ -120,16 +138,27 @@ fn ask(client: &mut Client<Front>, tool: &str, tag: &str) {
 
 /// How many places there are at the shared servers, by `status`.
 fn hosts(world: &World) -> Vec<u64> {
-    let output = world.sessiond(&["status", "--json"]).output().expect("it runs");
-    let status: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{output:?}"));
+    let output = world
+        .sessiond(&["status", "--json"])
+        .output()
+        .expect("it runs");
+    let status: Value =
+        serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{output:?}"));
     let servers = status["servers"].as_array().expect("a list");
-    servers.iter().filter_map(|server| server["hosts"].as_u64()).collect()
+    servers
+        .iter()
+        .filter_map(|server| server["hosts"].as_u64())
+        .collect()
 }
 
 /// The only shared server, by `status`.
 fn status(world: &World) -> Value {
-    let output = world.sessiond(&["status", "--json"]).output().expect("it runs");
-    let mut status: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{output:?}"));
+    let output = world
+        .sessiond(&["status", "--json"])
+        .output()
+        .expect("it runs");
+    let mut status: Value =
+        serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{output:?}"));
     let servers = status["servers"].as_array_mut().expect("a list");
     servers.retain(|server| server.get("hosts").is_some());
     assert_eq!(servers.len(), 1, "{servers:?}");
@@ -137,7 +166,9 @@ fn status(world: &World) -> Value {
 }
 
 fn wait_hosts(world: &World, count: u64) {
-    until(&format!("{count} hosts"), || (hosts(world) == [count]).then_some(()));
+    until(&format!("{count} hosts"), || {
+        (hosts(world) == [count]).then_some(())
+    });
 }
 
 #[test]
@@ -150,7 +181,10 @@ fn two_hosts_have_one_server_and_each_gets_its_own_answers() {
     assert_eq!(other.call("increment", json!({})), "2");
     // Their ids and their tokens are the same.
     let gates = ["one", "other"].map(|name| gate(&world, name));
-    let ids = [begin_slow(&mut one, "mine", &gates[0]), begin_slow(&mut other, "mine", &gates[1])];
+    let ids = [
+        begin_slow(&mut one, "mine", &gates[0]),
+        begin_slow(&mut other, "mine", &gates[1]),
+    ];
     assert_eq!(ids[0], ids[1]);
     open(&gates[1]);
     assert_eq!(other.text(ids[1]).as_deref(), Ok("mine"));
@@ -221,8 +255,14 @@ fn a_shared_server_is_stopped_and_restarted_by_its_name_and_ends_with_its_last_h
 #[test]
 fn only_an_entry_of_the_file_can_be_shared() {
     let world = world("");
-    let output = world.sessiond(&["wrap", "--share", "--", "true"]).output().expect("it runs");
+    let output = world
+        .sessiond(&["wrap", "--share", "--", "true"])
+        .output()
+        .expect("it runs");
     let said = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(64));
-    assert!(said.contains("so that no host's secrets reach another"), "{said}");
+    assert!(
+        said.contains("so that no host's secrets reach another"),
+        "{said}"
+    );
 }

@@ -1,4 +1,5 @@
-//! Instances of one host that can't be told apart: nobody ever gets a session that another one holds.
+//! Instances of one host that can't be told apart: nobody ever gets a session that another one
+//! holds.
 
 use std::collections::HashSet;
 
@@ -22,7 +23,11 @@ fn assert_fresh(loaded: &Loaded) {
 
 fn distinct(loaded: &[Loaded]) -> HashSet<String> {
     let sessions: HashSet<String> = loaded.iter().map(Loaded::session).collect();
-    assert_eq!(sessions.len(), loaded.len(), "a session is held twice: {loaded:#?}");
+    assert_eq!(
+        sessions.len(),
+        loaded.len(),
+        "a session is held twice: {loaded:#?}"
+    );
     sessions
 }
 
@@ -60,12 +65,17 @@ fn identical_ones_begin_afresh_by_default() {
         for (n, instance) in instances.iter_mut().enumerate() {
             instance.store(&format!("{n}-{round}"));
         }
-        instances.iter_mut().for_each(|instance| instance.0.signal(Signal::SIGKILL));
+        instances
+            .iter_mut()
+            .for_each(|instance| instance.0.signal(Signal::SIGKILL));
         instances = start(&host, 8);
         let loaded = answers(&mut instances);
         loaded.iter().for_each(assert_fresh);
         let sessions = distinct(&loaded);
-        assert!(seen.is_disjoint(&sessions), "a sibling's session was resumed");
+        assert!(
+            seen.is_disjoint(&sessions),
+            "a sibling's session was resumed"
+        );
         seen.extend(sessions);
     }
 }
@@ -83,11 +93,16 @@ fn identical_ones_resume_each_another_one_where_that_is_wanted() {
             instance.store(&format!("{n}-{round}"));
             tokens.insert(format!("{n}-{round}"));
         }
-        instances.iter_mut().for_each(|instance| instance.0.signal(Signal::SIGKILL));
+        instances
+            .iter_mut()
+            .for_each(|instance| instance.0.signal(Signal::SIGKILL));
         instances = start(&host, 8);
         let loaded = answers(&mut instances);
         assert_eq!(distinct(&loaded), sessions, "round {round}");
-        let resumed: HashSet<String> = loaded.into_iter().filter_map(|loaded| loaded.token).collect();
+        let resumed: HashSet<String> = loaded
+            .into_iter()
+            .filter_map(|loaded| loaded.token)
+            .collect();
         assert_eq!(resumed, tokens, "round {round}");
     }
 }
@@ -104,7 +119,10 @@ fn a_claim_can_ask_for_the_oldest_by_itself() {
     one.store("one");
     other.store("other");
     other.kill();
-    assert_eq!(host.instance(&arguments).load().token.as_deref(), Some("other"));
+    assert_eq!(
+        host.instance(&arguments).load().token.as_deref(),
+        Some("other")
+    );
 }
 
 #[test]
@@ -139,7 +157,11 @@ fn of_two_that_race_for_one_place_at_most_one_gets_it() {
         let loaded = answers(&mut racers);
         distinct(&loaded);
         assert!(
-            loaded.iter().filter(|loaded| loaded.token.is_some()).count() <= 1,
+            loaded
+                .iter()
+                .filter(|loaded| loaded.token.is_some())
+                .count()
+                <= 1,
             "round {round}: {loaded:?}"
         );
     }
@@ -155,7 +177,10 @@ fn a_process_that_claims_many_times_at_once_has_one_lease() {
             json!([claimed["session"], claimed["epoch"]]).to_string()
         };
         let claims: Vec<_> = (0..32).map(|_| scope.spawn(claim)).collect();
-        claims.into_iter().map(|claim| claim.join().expect("claimed")).collect()
+        claims
+            .into_iter()
+            .map(|claim| claim.join().expect("claimed"))
+            .collect()
     });
     assert_eq!((leases.len(), world.stat("sessions")), (1, 1), "{leases:?}");
 }
@@ -167,7 +192,10 @@ fn a_holder_that_is_stopped_is_still_the_holder() {
     let host = world.host();
     let mut asleep = host.holder(&[], "mine");
     asleep.0.signal(Signal::SIGSTOP);
-    assert_eq!(host.instance(&[]).load().assert_fresh().outcome.as_deref(), Some("fresh_held"));
+    assert_eq!(
+        host.instance(&[]).load().assert_fresh().outcome.as_deref(),
+        Some("fresh_held")
+    );
     daemon.restart();
     host.instance(&[]).load().assert_fresh();
     asleep.0.signal(Signal::SIGCONT);
@@ -185,6 +213,12 @@ fn a_host_that_restarts_identical_ones_for_ever_does_not_run_out_of_sessions() {
     }
     assert!(world.sessions().len() <= 4);
     let tokens = world.directory().join("tokens");
-    until_removed(&tokens, "their tokens go with them", || (world.token_files().len() <= 4).then_some(()));
-    assert_eq!(holder.load().token.as_deref(), Some("kept"), "what is held is never made room of");
+    until_removed(&tokens, "their tokens go with them", || {
+        (world.token_files().len() <= 4).then_some(())
+    });
+    assert_eq!(
+        holder.load().token.as_deref(),
+        Some("kept"),
+        "what is held is never made room of"
+    );
 }

@@ -28,7 +28,11 @@ struct Kept {
 impl Kept {
     fn store(mut instance: Instance, token: &str) -> Self {
         let stored = instance.first_run(token);
-        Self { session: stored.session(), epoch: stored.epoch, instance }
+        Self {
+            session: stored.session(),
+            epoch: stored.epoch,
+            instance,
+        }
     }
 
     #[track_caller]
@@ -39,7 +43,8 @@ impl Kept {
     }
 }
 
-/// A machine with the service installed, these lines on top in its `[Service]`, and a host whose instance keeps `one`.
+/// A machine with the service installed, these lines on top in its `[Service]`, and a host whose
+/// instance keeps `one`.
 fn keeping(lines: &str) -> (Machine, Host, Kept) {
     let machine = Machine::installed(lines);
     let host = machine.world.host();
@@ -72,7 +77,12 @@ fn a_restart_keeps_leases_and_tokens() {
     machine.systemctl(&["stop", SERVICE]);
     kept.assert_kept("one");
     machine.assert_served_by_systemd();
-    assert_eq!(machine.property(SERVICE, "NRestarts"), "0", "{}", machine.log());
+    assert_eq!(
+        machine.property(SERVICE, "NRestarts"),
+        "0",
+        "{}",
+        machine.log()
+    );
 }
 
 /// A server that is kept does not notice any of it, nor does the call that it is busy with.
@@ -123,7 +133,9 @@ fn a_daemon_that_hangs_is_replaced() {
     assert_eq!(machine.property(SERVICE, "NRestarts"), "0");
     signal(machine.world.daemon_pid(), Signal::SIGSTOP);
     // systemctl has no verb that waits for a restart.
-    until("it is started again", || (machine.property(SERVICE, "NRestarts") == "1").then_some(()));
+    until("it is started again", || {
+        (machine.property(SERVICE, "NRestarts") == "1").then_some(())
+    });
     kept.assert_kept("one");
 }
 
@@ -135,10 +147,15 @@ fn reload_says_what_has_changed() {
     machine.systemctl(&["reload", SERVICE]);
     let log = machine.world.root().join("log");
     until_written(&log, "a line about it", || {
-        machine.log().contains("reloaded the configuration; claim_wait_ms").then_some(())
+        machine
+            .log()
+            .contains("reloaded the configuration; claim_wait_ms")
+            .then_some(())
     });
     machine.systemctl(&["reload", SERVICE]);
-    until_written(&log, "a line about it", || machine.log().contains("nothing has changed").then_some(()));
+    until_written(&log, "a line about it", || {
+        machine.log().contains("nothing has changed").then_some(())
+    });
     assert_eq!(machine.property(SERVICE, "ActiveState"), "active");
 }
 
@@ -148,7 +165,9 @@ fn the_socket_takes_over_from_a_daemon_that_has_bound_its_own() {
     let mut daemon = machine.world.daemon();
     let host = machine.world.host();
     let number = |n: usize| n.to_string();
-    let mut kept: Vec<Kept> = (0..8).map(|n| Kept::store(host.instance(&[&number(n)]), &number(n))).collect();
+    let mut kept: Vec<Kept> = (0..8)
+        .map(|n| Kept::store(host.instance(&[&number(n)]), &number(n)))
+        .collect();
     // From here on the path is another's, and the daemon has yet to notice. Nobody waits for that.
     machine.install();
     let mut late = host.loading((8..12).map(|n| vec![n.to_string()]));
@@ -163,18 +182,32 @@ fn the_socket_takes_over_from_a_daemon_that_has_bound_its_own() {
         kept.assert_kept(&format!("{n} again"));
     }
     machine.assert_served_by_systemd();
-    assert_eq!(machine.property(SERVICE, "NRestarts"), "0", "{}", machine.log());
+    assert_eq!(
+        machine.property(SERVICE, "NRestarts"),
+        "0",
+        "{}",
+        machine.log()
+    );
 }
 
 #[test]
 fn a_replaced_directory_gets_a_new_daemon() {
     let (machine, _host, mut kept) = keeping("");
     let former = machine.world.daemon_pid();
-    // As after a logout and a login: another directory of the same name. systemd listens on in the former one.
-    rename(machine.world.directory(), machine.world.root().join("former")).expect("renamed");
+    // As after a logout and a login: another directory of the same name. systemd listens on in the
+    // former one.
+    rename(
+        machine.world.directory(),
+        machine.world.root().join("former"),
+    )
+    .expect("renamed");
     gone(former);
     let stored = kept.instance.store("two");
-    assert_ne!(stored.session(), kept.session, "there is nothing of the former directory in the new one");
+    assert_ne!(
+        stored.session(),
+        kept.session,
+        "there is nothing of the former directory in the new one"
+    );
     machine.assert_served_by_systemd();
     // It has bound a socket of its own, and is found there after its next end too.
     signal(machine.world.daemon_pid(), Signal::SIGKILL);
@@ -191,7 +224,10 @@ fn a_daemon_by_hand_leaves_the_socket_to_systemd() {
     let refused = machine.sessiond(&["run"]);
     assert_eq!(refused.status.code(), Some(75), "{refused:?}");
     let said = String::from_utf8_lossy(&refused.stderr).into_owned();
-    assert!(said.contains("systemctl --user stop mcp-sessiond.socket"), "{said}");
+    assert!(
+        said.contains("systemctl --user stop mcp-sessiond.socket"),
+        "{said}"
+    );
     machine.assert_served_by_systemd();
 }
 
@@ -204,19 +240,27 @@ fn a_wrong_configuration_fails_fast_and_heals() {
     stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
     let answer = stream.read(&mut [0; 1]);
     assert!(
-        answer.as_ref().map_or_else(|error| error.kind() != std::io::ErrorKind::WouldBlock, |n| *n == 0),
+        answer.as_ref().map_or_else(
+            |error| error.kind() != std::io::ErrorKind::WouldBlock,
+            |n| *n == 0
+        ),
         "{answer:?}"
     );
     // systemctl has no verb that waits for a failure.
-    until("the service has failed", || (machine.property(SERVICE, "ActiveState") == "failed").then_some(()));
+    until("the service has failed", || {
+        (machine.property(SERVICE, "ActiveState") == "failed").then_some(())
+    });
     assert!(machine.log().contains("nonsense"), "{}", machine.log());
     // Nor for a limit that systemd counts to.
     until("doctor says so", || {
         let doctor = machine.sessiond(&["doctor", "--json"]);
-        String::from_utf8_lossy(&doctor.stdout).contains("mcp-sessiond.socket has failed").then_some(())
+        String::from_utf8_lossy(&doctor.stdout)
+            .contains("mcp-sessiond.socket has failed")
+            .then_some(())
     });
     machine.world.configure("");
-    // As a client does. For two seconds systemd still counts, and fails the socket unit again; the daemon has it.
+    // As a client does. For two seconds systemd still counts, and fails the socket unit again; the
+    // daemon has it.
     machine.systemctl(&["start", SERVICE]);
     assert_eq!(machine.about()["started_by"], "systemd");
 }

@@ -1,6 +1,7 @@
 //! The rules of the Tasks extension (SEP-2663) for servers, at a server on rmcp, by raw HTTP.
 //!
-//! `rules` and `lives` run on SQLite and in memory, or on the storage that `MCP_SESSIOND_TEST_STORAGE` names by its URL.
+//! `rules` and `lives` run on SQLite and in memory, or on the storage that
+//! `MCP_SESSIOND_TEST_STORAGE` names by its URL.
 
 mod client;
 mod example;
@@ -45,7 +46,14 @@ impl Place {
         let daemon = world.daemon();
         let service = format!("tasks-{:08x}", fastrand::u32(..));
         let server = world.tasks_server(&[&[("SERVICE", &*service)], variables].concat());
-        Self { world, daemon, server, service, storage: storage.into(), gates: 0 }
+        Self {
+            world,
+            daemon,
+            server,
+            service,
+            storage: storage.into(),
+            gates: 0,
+        }
     }
 
     /// Another worker of the service.
@@ -99,7 +107,10 @@ impl Gate {
 /// The storages in which the rules are tried.
 fn storages() -> Vec<String> {
     let given = std::env::var("MCP_SESSIOND_TEST_STORAGE");
-    given.map_or_else(|_| vec!["sqlite:".into(), "memory:".into()], |given| vec![given])
+    given.map_or_else(
+        |_| vec!["sqlite:".into(), "memory:".into()],
+        |given| vec![given],
+    )
 }
 
 /// Tries a case in each storage.
@@ -142,19 +153,34 @@ fn assert_undeclared(answer: &Value) {
 fn assert_error(answer: &Value, code: i64) {
     let error = &answer["error"];
     assert_eq!(error["code"], code, "{answer}");
-    assert!(error["message"].as_str().is_some_and(|message| !message.is_empty()), "{answer}");
+    assert!(
+        error["message"]
+            .as_str()
+            .is_some_and(|message| !message.is_empty()),
+        "{answer}"
+    );
 }
 
 /// The task has failed, and nobody knows what became of it.
 #[track_caller]
 fn assert_unknown(failed: &Value) {
     assert_eq!(
-        (&failed["status"], &failed["error"]["code"], &failed["error"]["data"]),
-        (&json!("failed"), &json!(-32603), &json!({"outcome": "unknown"})),
+        (
+            &failed["status"],
+            &failed["error"]["code"],
+            &failed["error"]["data"]
+        ),
+        (
+            &json!("failed"),
+            &json!(-32603),
+            &json!({"outcome": "unknown"})
+        ),
         "{failed}"
     );
     assert!(
-        failed["statusMessage"].as_str().is_some_and(|text| text.contains("outcome is unknown")),
+        failed["statusMessage"]
+            .as_str()
+            .is_some_and(|text| text.contains("outcome is unknown")),
         "{failed}"
     );
 }
@@ -162,10 +188,15 @@ fn assert_unknown(failed: &Value) {
 /// The text of a result.
 #[track_caller]
 fn text(result: &Value) -> &str {
-    result["content"][0]["text"].as_str().unwrap_or_else(|| panic!("{result}"))
+    result["content"][0]["text"]
+        .as_str()
+        .unwrap_or_else(|| panic!("{result}"))
 }
 
 /// The keys of what a task asks now.
 fn keys(task: &Value) -> Vec<String> {
-    task["inputRequests"].as_object().map(|asked| asked.keys().cloned().collect()).unwrap_or_default()
+    task["inputRequests"]
+        .as_object()
+        .map(|asked| asked.keys().cloned().collect())
+        .unwrap_or_default()
 }

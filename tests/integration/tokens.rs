@@ -1,5 +1,5 @@
-//! The token files: what can't be trusted is deleted, told, and never offered to a broker; what can't be written is
-//! refused, and the former token stays.
+//! The token files: what can't be trusted is deleted, told, and never offered to a broker; what
+//! can't be written is refused, and the former token stays.
 
 mod mishaps;
 
@@ -15,7 +15,11 @@ use crate::{needs_root, world};
 
 /// Of a file or a directory, without its kind.
 fn mode_of(path: &Path) -> u32 {
-    fs::symlink_metadata(path).expect("there").permissions().mode() & 0o7777
+    fs::symlink_metadata(path)
+        .expect("there")
+        .permissions()
+        .mode()
+        & 0o7777
 }
 
 #[test]
@@ -32,25 +36,38 @@ fn a_file_holds_the_token_and_nothing_else() {
         let found = fs::symlink_metadata(&file).expect("there");
         assert!(found.is_file() && found.uid() == nix::unistd::geteuid().as_raw());
         assert_eq!(mode_of(&file), 0o600);
-        let name = file.file_name().expect("a name").to_string_lossy().into_owned();
+        let name = file
+            .file_name()
+            .expect("a name")
+            .to_string_lossy()
+            .into_owned();
         let start = start_time(of.pid());
-        let suffix = if number == 1 { String::new() } else { format!("-{number}") };
+        let suffix = if number == 1 {
+            String::new()
+        } else {
+            format!("-{number}")
+        };
         assert_eq!(name, format!("token-{}-{start}{suffix}", of.pid()));
         names.push(name);
     }
     for directory in [world.directory(), world.directory().join("tokens")] {
         assert_eq!(mode_of(&directory), 0o700);
     }
-    assert_eq!(world.token_files().len(), names.len(), "nothing else is left there");
+    assert_eq!(
+        world.token_files().len(),
+        names.len(),
+        "nothing else is left there"
+    );
 }
 
-/// Returns when all records are kept. They are kept in order, and a store does not wait for its last one: when the claim of
-/// another host is on record, so is that.
+/// Returns when all records are kept. They are kept in order, and a store does not wait for its
+/// last one: when the claim of another host is on record, so is that.
 fn settled(world: &World) {
     drop(world.host().loaded(&[]));
 }
 
-/// Whether the file was there when the store ended has to be on record: else it might never have been.
+/// Whether the file was there when the store ended has to be on record: else it might never have
+/// been.
 #[test]
 fn a_first_token_that_goes_while_no_daemon_runs_was_there() {
     for restarts in [0, 1, 2] {
@@ -70,8 +87,16 @@ fn a_first_token_that_goes_while_no_daemon_runs_was_there() {
         daemon.start_again();
         instance.kill();
         let (_next, loaded) = host.loaded(&[]);
-        assert_eq!((loaded.token.as_deref(), loaded.session()), (None, session), "{restarts}");
-        assert_eq!(world.stat("tokens_corrupted_total"), 1, "after {restarts} restarts");
+        assert_eq!(
+            (loaded.token.as_deref(), loaded.session()),
+            (None, session),
+            "{restarts}"
+        );
+        assert_eq!(
+            world.stat("tokens_corrupted_total"),
+            1,
+            "after {restarts} restarts"
+        );
         host.log.wait("Token file corrupted, treating as stale");
     }
 }
@@ -96,7 +121,8 @@ fn a_former_token_that_is_put_back_while_no_daemon_runs_is_not_offered() {
     assert_eq!(world.stat("tokens_corrupted_total"), 1);
 }
 
-/// Stores a token, has something happen to its file, and starts the next instance: it must not be offered anything.
+/// Stores a token, has something happen to its file, and starts the next instance: it must not be
+/// offered anything.
 fn assert_corrupted(world: &World, mishaps: &[Mishap]) {
     let host = world.host();
     for (count, (name, mishap)) in (1..).zip(mishaps) {
@@ -107,8 +133,15 @@ fn assert_corrupted(world: &World, mishaps: &[Mishap]) {
         instance.kill();
         mishap(&file);
         let (mut next, loaded) = host.loaded(&[name]);
-        assert_eq!((loaded.token.as_deref(), loaded.session()), (None, session), "{name}");
-        assert!(fs::symlink_metadata(&file).is_err(), "{name}: it was not deleted");
+        assert_eq!(
+            (loaded.token.as_deref(), loaded.session()),
+            (None, session),
+            "{name}"
+        );
+        assert!(
+            fs::symlink_metadata(&file).is_err(),
+            "{name}: it was not deleted"
+        );
         assert_eq!(world.stat("tokens_corrupted_total"), count, "{name}");
         let said = "Token file corrupted, treating as stale";
         let times = usize::try_from(count).expect("few");
@@ -119,7 +152,11 @@ fn assert_corrupted(world: &World, mishaps: &[Mishap]) {
         // And all goes on.
         next.store("hunter3");
         next.kill();
-        assert_eq!(host.instance(&[name]).load().token.as_deref(), Some("hunter3"), "{name}");
+        assert_eq!(
+            host.instance(&[name]).load().token.as_deref(),
+            Some("hunter3"),
+            "{name}"
+        );
     }
     // Nothing of a token stands in any log.
     for log in [&world.log, &host.log] {
@@ -141,7 +178,9 @@ fn a_file_of_another_user_is_not_trusted() {
     let _daemon = world.daemon();
     assert_corrupted(
         &world,
-        &[("somebody else's", |file| chown(file, Some(65_534), Some(65_534)).expect("root"))],
+        &[("somebody else's", |file| {
+            chown(file, Some(65_534), Some(65_534)).expect("root");
+        })],
     );
 }
 
@@ -149,7 +188,10 @@ fn a_file_of_another_user_is_not_trusted() {
 fn a_file_that_is_gone_is_told_as_corrupted() {
     let world = world("");
     let _daemon = world.daemon();
-    assert_corrupted(&world, &[("gone", |file| fs::remove_file(file).expect("removed"))]);
+    assert_corrupted(
+        &world,
+        &[("gone", |file| fs::remove_file(file).expect("removed"))],
+    );
 }
 
 #[test]
@@ -165,7 +207,10 @@ fn files_that_belong_to_nobody_are_swept_at_the_start() {
     }
     daemon.restart();
     assert_eq!(world.token_files().len(), 1);
-    assert_eq!(fs::read(world.token_file(&session)).expect("there"), b"mine");
+    assert_eq!(
+        fs::read(world.token_file(&session)).expect("there"),
+        b"mine"
+    );
 }
 
 #[test]
@@ -196,7 +241,11 @@ fn a_token_directory_that_others_may_enter_is_not_used() {
     // Never repaired.
     let mut refused = world.start(&[]);
     assert_eq!(refused.wait().code(), Some(70));
-    assert!(world.log.text().contains("0755 instead of 0700"), "{}", world.log.text());
+    assert!(
+        world.log.text().contains("0755 instead of 0700"),
+        "{}",
+        world.log.text()
+    );
     mode(&tokens, 0o700);
     daemon.start_again();
     assert_eq!(instance.load().token.as_deref(), Some("one"));
@@ -213,12 +262,18 @@ fn on_a_full_disk_the_former_token_stays() {
     let large = "x".repeat(40_000);
     let mut instance = host.holder(&[], &large);
     for _ in 0..5 {
-        assert!(!instance.try_store(&"y".repeat(40_000)).done, "there is no room for a second one");
+        assert!(
+            !instance.try_store(&"y".repeat(40_000)).done,
+            "there is no room for a second one"
+        );
         assert_eq!(instance.load().token.as_ref(), Some(&large));
         assert_eq!(world.token_files().len(), 1, "nothing unfinished is left");
     }
-    host.log.wait("Failed to write token file: No space left on device");
-    world.log.wait("Failed to write token file: No space left on device");
+    host.log
+        .wait("Failed to write token file: No space left on device");
+    world
+        .log
+        .wait("Failed to write token file: No space left on device");
     assert_eq!(world.stat("tokens_failed_total"), 5);
     instance.store("small");
     instance.kill();
@@ -260,7 +315,10 @@ fn on_a_disk_that_is_full_for_the_ledger_too_nothing_acknowledged_is_lost() {
     let claimed = peer.claim();
     peer.store(&claimed, "AAAA").expect("there is room");
     let filler = directory.join("filler");
-    assert!(fs::write(&filler, vec![1; 4 << 20]).is_err(), "the disk is full now");
+    assert!(
+        fs::write(&filler, vec![1; 4 << 20]).is_err(),
+        "the disk is full now"
+    );
     let kept = store_until_refused(&mut peer, &claimed, "AAAA");
     let again = peer.call("claim", json!({}));
     assert!(again.is_err() || again.is_ok_and(|held| held["token"] == kept));
@@ -269,10 +327,14 @@ fn on_a_disk_that_is_full_for_the_ledger_too_nothing_acknowledged_is_lost() {
     until("it goes on", || peer.store(&claimed, "DDDD").ok());
     daemon.restart();
     let held = world.peer().claim();
-    assert_eq!((&held["session"], &held["token"]), (&claimed["session"], &json!("DDDD")));
+    assert_eq!(
+        (&held["session"], &held["token"]),
+        (&claimed["session"], &json!("DDDD"))
+    );
 }
 
-/// Stores tokens until three were refused for want of room. Returns the last one that was stored, at first `kept`.
+/// Stores tokens until three were refused for want of room. Returns the last one that was stored,
+/// at first `kept`.
 fn store_until_refused<'a>(peer: &mut Peer, claimed: &Value, mut kept: &'a str) -> &'a str {
     let mut refused = 0;
     // The ledger may have some room in its own files still.
@@ -300,7 +362,10 @@ fn a_token_of_version_1_is_adopted_once() {
     let old = world.root().join("version-1");
     fs::create_dir(&old).expect("made");
     mode(&old, 0o700);
-    world.configure(&format!("adopt_version_1 = {:?}", old.display().to_string()));
+    world.configure(&format!(
+        "adopt_version_1 = {:?}",
+        old.display().to_string()
+    ));
     let _daemon = world.daemon();
     let host = world.host();
     let name = format!("token-{}-{}", host.pid(), start_time(host.pid()));
@@ -314,5 +379,8 @@ fn a_token_of_version_1_is_adopted_once() {
     host.log.wait("Session resumed successfully");
     host.instance(&["second"]).load().assert_fresh();
     first.kill();
-    assert_eq!(host.instance(&["first"]).load().token.as_deref(), Some("of version 2"));
+    assert_eq!(
+        host.instance(&["first"]).load().token.as_deref(),
+        Some("of version 2")
+    );
 }

@@ -1,4 +1,5 @@
-//! `mcp-sessiond setup` on hosts' files as people have them: those in `wild/`, and some that are made here. A new file is a line in a table.
+//! `mcp-sessiond setup` on hosts' files as people have them: those in `wild/`, and some that are
+//! made here. A new file is a line in a table.
 
 mod disk;
 mod killed;
@@ -23,8 +24,17 @@ const SECRET: &str = "an-open-secret";
 const NOBODY: u32 = 65534;
 
 /// Programs that the files name. Each is a server here, which says how it was started.
-const PROGRAMS: [&str; 9] =
-    ["npx", "uvx", "bunx", "node", "python", "docker", "mcp-proxy", "mcp-mux", "server with a blank"];
+const PROGRAMS: [&str; 9] = [
+    "npx",
+    "uvx",
+    "bunx",
+    "node",
+    "python",
+    "docker",
+    "mcp-proxy",
+    "mcp-mux",
+    "server with a blank",
+];
 const SERVER: &str = r#"#!/usr/bin/python3 -IS
 import json, os, sys
 for line in sys.stdin:
@@ -168,26 +178,43 @@ impl Wild {
         fs::create_dir(&stubs).expect("a directory");
         for program in PROGRAMS {
             fs::write(stubs.join(program), SERVER).expect("a server");
-            fs::set_permissions(stubs.join(program), fs::Permissions::from_mode(0o755)).expect("a mode");
+            fs::set_permissions(stubs.join(program), fs::Permissions::from_mode(0o755))
+                .expect("a mode");
         }
         let path = world.root().join("home").join(place(host));
         let elsewhere = TempDir::new_in("/dev/shm").expect("another file system");
-        let wild = Self { world, host, path, elsewhere };
+        let wild = Self {
+            world,
+            host,
+            path,
+            elsewhere,
+        };
         wild.lay(&wild.bytes(name), lies);
         wild
     }
 
     fn ours(&self) -> String {
-        self.world.sessiond(&[]).get_program().to_str().expect("UTF-8").to_owned()
+        self.world
+            .sessiond(&[])
+            .get_program()
+            .to_str()
+            .expect("UTF-8")
+            .to_owned()
     }
 
     fn bytes(&self, name: &str) -> Vec<u8> {
         match name {
-            "made: UTF-16" => "{}".encode_utf16().flat_map(u16::to_le_bytes).chain([0xff]).collect(),
+            "made: UTF-16" => "{}"
+                .encode_utf16()
+                .flat_map(u16::to_le_bytes)
+                .chain([0xff])
+                .collect(),
             "made: a directory" => Vec::new(),
             "made: deep" => "[".repeat(1 << 17).into_bytes(),
             "made: 1 MB of history" => {
-                let lines: Vec<_> = (0..8192).map(|line| format!("{line}: {}", "ü".repeat(60))).collect();
+                let lines: Vec<_> = (0..8192)
+                    .map(|line| format!("{line}: {}", "ü".repeat(60)))
+                    .collect();
                 let file = serde_json::json!({"history": lines, "mcpServers": {"a": {"command": "node", "args": ["a.js"]}}});
                 serde_json::to_vec_pretty(&file).expect("JSON")
             }
@@ -249,8 +276,15 @@ impl Wild {
 
     fn command(&self, words: &[&str]) -> Command {
         let mut command = self.world.sessiond(&[&["setup"], words].concat());
-        command.env("HOME", self.world.root().join("home")).stdin(Stdio::null());
-        for variable in ["XDG_CONFIG_HOME", "CODEX_HOME", "CLAUDE_CONFIG_DIR", "GOOSE_PATH_ROOT"] {
+        command
+            .env("HOME", self.world.root().join("home"))
+            .stdin(Stdio::null());
+        for variable in [
+            "XDG_CONFIG_HOME",
+            "CODEX_HOME",
+            "CLAUDE_CONFIG_DIR",
+            "GOOSE_PATH_ROOT",
+        ] {
             command.env_remove(variable);
         }
         command
@@ -261,7 +295,10 @@ impl Wild {
         let output = self.command(words).output().expect("it runs");
         let text = |bytes| String::from_utf8(bytes).expect("UTF-8");
         let (said, errors) = (text(output.stdout), text(output.stderr));
-        assert!(!said.contains(SECRET) && !errors.contains(SECRET), "{said}{errors}");
+        assert!(
+            !said.contains(SECRET) && !errors.contains(SECRET),
+            "{said}{errors}"
+        );
         (output.status.code(), said, errors)
     }
 
@@ -269,12 +306,25 @@ impl Wild {
     fn seen(&self) -> Seen {
         let of = |path: &Path| {
             let meta = path.metadata().ok()?;
-            Some((fs::read(path).unwrap_or_default(), meta.mode(), meta.uid(), meta.gid(), meta.nlink()))
+            Some((
+                fs::read(path).unwrap_or_default(),
+                meta.mode(),
+                meta.uid(),
+                meta.gid(),
+                meta.nlink(),
+            ))
         };
-        let directory = fs::read_dir(self.path.parent().expect("a directory")).expect("it is there");
-        let mut names: Vec<_> = directory.map(|entry| entry.expect("an entry").file_name()).collect();
+        let directory =
+            fs::read_dir(self.path.parent().expect("a directory")).expect("it is there");
+        let mut names: Vec<_> = directory
+            .map(|entry| entry.expect("an entry").file_name())
+            .collect();
         names.sort();
-        Seen { file: of(&self.path), link: fs::read_link(&self.path).ok(), names }
+        Seen {
+            file: of(&self.path),
+            link: fs::read_link(&self.path).ok(),
+            names,
+        }
     }
 
     fn text(&self) -> String {
@@ -292,17 +342,30 @@ impl Wild {
             self.world.root().join("stubs").display(),
             std::env::var("PATH").expect("a PATH")
         );
-        let variables: Vec<_> = entry.variables.iter().map(|(name, value)| (&**name, &**value)).collect();
-        let front = self.world.front_with(&entry.words, &[&variables[..], &[("PATH", &*path)]].concat());
+        let variables: Vec<_> = entry
+            .variables
+            .iter()
+            .map(|(name, value)| (&**name, &**value))
+            .collect();
+        let front = self.world.front_with(
+            &entry.words,
+            &[&variables[..], &[("PATH", &*path)]].concat(),
+        );
         let answer = Client::new(front).initialize();
         let answer = &answer["result"];
-        let how: Value =
-            answer["instructions"].as_str().and_then(|how| serde_json::from_str(how).ok()).expect("how");
+        let how: Value = answer["instructions"]
+            .as_str()
+            .and_then(|how| serde_json::from_str(how).ok())
+            .expect("how");
         let own = former.own_words();
         assert_eq!(answer["serverInfo"]["name"], own[0].as_str(), "{name}");
         assert_eq!(how["words"], Value::from(&own[1..]), "{name}");
         for (variable, value) in &former.variables {
-            assert_eq!(how["variables"][variable], value.as_str(), "{name}: {variable}");
+            assert_eq!(
+                how["variables"][variable],
+                value.as_str(),
+                "{name}: {variable}"
+            );
         }
     }
 }
@@ -320,7 +383,10 @@ struct Seen {
 fn place(host: &str) -> &'static str {
     let places = [
         ("claude", ".claude.json"),
-        ("claude-desktop", ".config/Claude/claude_desktop_config.json"),
+        (
+            "claude-desktop",
+            ".config/Claude/claude_desktop_config.json",
+        ),
         ("vscode", ".config/Code/User/mcp.json"),
         ("cursor", ".cursor/mcp.json"),
         ("codex", ".codex/config.toml"),
@@ -333,7 +399,11 @@ fn place(host: &str) -> &'static str {
         ("roo", ".roo/mcp.json"),
         ("goose", ".config/goose/config.yaml"),
     ];
-    places.iter().find(|(known, _)| *known == host).expect("a host").1
+    places
+        .iter()
+        .find(|(known, _)| *known == host)
+        .expect("a host")
+        .1
 }
 
 /// What became of each server.
@@ -342,7 +412,12 @@ fn outcomes(said: &str, outcome: &str) -> Vec<String> {
     let of = |line: &Value| {
         (line["outcome"] == outcome).then(|| line["server"].as_str().expect("a text").to_owned())
     };
-    lines.as_array().expect("a list").iter().filter_map(of).collect()
+    lines
+        .as_array()
+        .expect("a list")
+        .iter()
+        .filter_map(of)
+        .collect()
 }
 
 /// Wraps what there is, starts each server, does it again, and takes it back.
@@ -354,7 +429,10 @@ fn all_of(lines: &[Line]) {
             Refused(why) => {
                 let (code, said, errors) = wild.setup(&[host, "--yes"]);
                 assert_eq!(code, Some(65), "{name}: {said}{errors}");
-                assert!(errors.contains(why) && errors.contains("; it stays as it is"), "{name}: {errors}");
+                assert!(
+                    errors.contains(why) && errors.contains("; it stays as it is"),
+                    "{name}: {errors}"
+                );
                 assert_eq!(wild.seen(), before, "{name}");
                 assert!(!wild.copies().exists(), "{name}");
                 continue;
@@ -376,16 +454,26 @@ fn all_of(lines: &[Line]) {
         if !started.is_empty() {
             let _daemon = wild.world.daemon();
             for server in &started {
-                wild.start(&format!("{name}: {server:?}"), &entries[server], &formers[server]);
+                wild.start(
+                    &format!("{name}: {server:?}"),
+                    &entries[server],
+                    &formers[server],
+                );
             }
         }
-        for (server, entry) in entries.iter().filter(|(server, _)| !started.contains(server)) {
+        for (server, entry) in entries
+            .iter()
+            .filter(|(server, _)| !started.contains(server))
+        {
             assert_eq!(*entry, formers[server], "{name}: {server:?}");
         }
 
         let (code, said, errors) = wild.setup(&[host, "--yes"]);
         assert_eq!((code, &*errors), (Some(0), ""), "{name}: {said}");
-        assert!(said.ends_with("There is nothing to change.\n"), "{name}: {said}");
+        assert!(
+            said.ends_with("There is nothing to change.\n"),
+            "{name}: {said}"
+        );
         assert_eq!(wild.seen(), after, "{name}");
 
         let (code, said, errors) = wild.setup(&["--undo", "--yes"]);
@@ -416,7 +504,11 @@ fn each_file_is_in_a_table() {
     let directory = fs::read_dir(fixture("integration/wild")).expect("the files");
     let mut files = 0;
     for file in directory {
-        let name = file.expect("a file").file_name().into_string().expect("UTF-8");
+        let name = file
+            .expect("a file")
+            .file_name()
+            .into_string()
+            .expect("UTF-8");
         if name.ends_with(".rs") || name.starts_with('.') {
             continue;
         }

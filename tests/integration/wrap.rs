@@ -1,7 +1,8 @@
 //! `mcp-sessiond wrap`: servers that outlive whoever speaks to them, seen from hosts.
 //!
-//! Hosts are the official client (`NodeHost`), the test itself (`Front`), or helper processes (`Host`); servers are the
-//! official ones, or those of `tests/node` and `tests/python`, which do what a test asks of them.
+//! Hosts are the official client (`NodeHost`), the test itself (`Front`), or helper processes
+//! (`Host`); servers are the official ones, or those of `tests/node` and `tests/python`, which do
+//! what a test asks of them.
 
 mod asks;
 mod at_name;
@@ -82,20 +83,34 @@ fn raw_backend() -> (World, Daemon, Raw, Client<Front>, Backend) {
     (world, daemon, raw, client, backend)
 }
 
-/// A world whose daemon starts, with this configuration of backends. Where it does not say otherwise, hosts may close a server as
-/// often as they like, and a server that is slow to answer a ping is not taken for one that hangs.
+/// A world whose daemon starts, with this configuration of backends. Where it does not say
+/// otherwise, hosts may close a server as often as they like, and a server that is slow to answer a
+/// ping is not taken for one that hangs.
 fn keeping(settings: &str) -> World {
-    let usual = [("closes", "closes = 1000"), ("ping_wait_ms", "ping_wait_ms = 20000")];
-    let missing = usual.into_iter().filter(|(name, _)| !settings.contains(name)).map(|(_, line)| line);
+    let usual = [
+        ("closes", "closes = 1000"),
+        ("ping_wait_ms", "ping_wait_ms = 20000"),
+    ];
+    let missing = usual
+        .into_iter()
+        .filter(|(name, _)| !settings.contains(name))
+        .map(|(_, line)| line);
     let lines: Vec<&str> = missing.chain([settings]).collect();
-    world(&format!("claim_wait_ms = 5000\n[backends]\n{}\n", lines.join("\n")))
+    world(&format!(
+        "claim_wait_ms = 5000\n[backends]\n{}\n",
+        lines.join("\n")
+    ))
 }
 
 /// A server that behaves oddly where it is asked to, with these options.
 fn odd(world: &World, options: &[&str]) -> Vec<String> {
     let words = ["python3", "-I", "-S"].map(String::from).into_iter();
     let script = [fixture("python/odd.py")].into_iter();
-    words.chain(script).chain(options.iter().map(|word| (*word).to_owned())).chain([root(world)]).collect()
+    words
+        .chain(script)
+        .chain(options.iter().map(|word| (*word).to_owned()))
+        .chain([root(world)])
+        .collect()
 }
 
 /// The host closes its end, and the front is gone.
@@ -106,7 +121,12 @@ fn close(mut client: Client<Front>) {
 
 /// A file that is not there yet, for tools that wait for one.
 pub(crate) fn gate(world: &World, name: &str) -> String {
-    world.root().join(name).into_os_string().into_string().expect("UTF-8")
+    world
+        .root()
+        .join(name)
+        .into_os_string()
+        .into_string()
+        .expect("UTF-8")
 }
 
 /// Lets through who waits at a gate. The file is moved there, as some are told of that alone.

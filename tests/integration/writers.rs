@@ -1,4 +1,5 @@
-//! Writers of state and events that note what was acknowledged to them, and what must then be found.
+//! Writers of state and events that note what was acknowledged to them, and what must then be
+//! found.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -30,8 +31,13 @@ impl Progress {
     fn wait_more(&self, more: u64) {
         let count = self.count.lock().expect("a number");
         let enough = *count + more;
-        let waited = self.more.wait_timeout_while(count, PATIENCE, |count| *count < enough);
-        assert!(!waited.expect("a number").1.timed_out(), "waited {PATIENCE:?} in vain: writing goes on");
+        let waited = self
+            .more
+            .wait_timeout_while(count, PATIENCE, |count| *count < enough);
+        assert!(
+            !waited.expect("a number").1.timed_out(),
+            "waited {PATIENCE:?} in vain: writing goes on"
+        );
     }
 }
 
@@ -58,8 +64,7 @@ pub(crate) fn write_under(
 ) -> Vec<Written> {
     let mut caller = Steady::new(worlds[0].socket());
     for number in 0..SESSIONS {
-        let create =
-            json!({"service": "web", "session": session(number), "request": format!("create-{number}")});
+        let create = json!({"service": "web", "session": session(number), "request": format!("create-{number}")});
         caller.done("create_session", create);
     }
     let (done, enough) = (Progress::default(), AtomicBool::new(false));
@@ -68,7 +73,8 @@ pub(crate) fn write_under(
             .map(|number| {
                 // Those who share a session go through different daemons, where there are several.
                 let world = worlds[number / SESSIONS % worlds.len()];
-                let (socket, random, done, enough) = (world.socket(), random.fork(), &done, &enough);
+                let (socket, random, done, enough) =
+                    (world.socket(), random.fork(), &done, &enough);
                 scope.spawn(move || {
                     let mut writer = Writer::new(number, Steady::new(socket), random);
                     while !enough.load(Ordering::Relaxed) {
@@ -81,7 +87,10 @@ pub(crate) fn write_under(
             .collect();
         trouble(random, &done);
         enough.store(true, Ordering::Relaxed);
-        writers.into_iter().map(|writer| writer.join().expect("a writer")).collect()
+        writers
+            .into_iter()
+            .map(|writer| writer.join().expect("a writer"))
+            .collect()
     })
 }
 
@@ -101,9 +110,22 @@ impl Writer {
     fn new(number: usize, mut caller: Steady, random: fastrand::Rng) -> Self {
         let session = session(number);
         let of = json!({"service": "web", "session": session});
-        caller.done("open_stream", json!({"of": of, "stream": format!("stream-{number}")}));
-        let written = Written { session, events: HashMap::new(), state: HashMap::new() };
-        Self { number, caller, random, turn: 0, written }
+        caller.done(
+            "open_stream",
+            json!({"of": of, "stream": format!("stream-{number}")}),
+        );
+        let written = Written {
+            session,
+            events: HashMap::new(),
+            state: HashMap::new(),
+        };
+        Self {
+            number,
+            caller,
+            random,
+            turn: 0,
+            written,
+        }
     }
 
     fn write(&mut self) {
@@ -120,7 +142,11 @@ impl Writer {
         let text = |at: u64| json!(format!("{} {} {at}", self.number, self.turn)).to_string();
         let messages: Vec<String> = (0..self.random.u64(1..5)).map(text).collect();
         let own = format!("stream-{}", self.number);
-        let stream = if self.random.bool() { own.as_str() } else { "_GET_stream" };
+        let stream = if self.random.bool() {
+            own.as_str()
+        } else {
+            "_GET_stream"
+        };
         let request = format!("{}-{}", self.number, self.turn);
         let append = json!({"of": of, "stream": stream, "request": request, "messages": messages});
         let appended = self.caller.done("append", append);
@@ -133,7 +159,11 @@ impl Writer {
 
     fn set_state(&mut self, of: &Value) {
         let key = format!("{} {}", self.number, self.random.u8(0..8));
-        let expected = self.written.state.get(&key).map_or(json!("0"), |(_, version)| version.clone());
+        let expected = self
+            .written
+            .state
+            .get(&key)
+            .map_or(json!("0"), |(_, version)| version.clone());
         let value = match self.random.u8(0..10) {
             // SQLite's redo log takes none of that size.
             0 => json!(self.turn.to_string().repeat(LARGE)).to_string(),
@@ -159,32 +189,61 @@ pub(crate) fn check(world: &World, written: &[Written]) {
         let found = replay_all(&mut caller, &of);
         let mut positions: HashMap<&str, u64> = HashMap::new();
         for (event, expected) in found.iter().zip(1_u64..) {
-            assert_eq!(event["number"], expected.to_string(), "numbers have no gaps, and none comes twice");
-            let position = positions.entry(event["stream"].as_str().expect("a stream")).or_default();
+            assert_eq!(
+                event["number"],
+                expected.to_string(),
+                "numbers have no gaps, and none comes twice"
+            );
+            let position = positions
+                .entry(event["stream"].as_str().expect("a stream"))
+                .or_default();
             *position += 1;
-            assert_eq!(event["position"], position.to_string(), "nor have positions");
+            assert_eq!(
+                event["position"],
+                position.to_string(),
+                "nor have positions"
+            );
         }
         let view = caller.done("get_session", json!({"service": "web", "session": session}));
-        assert_eq!(view["last_number"], found.len().to_string(), "there is none that is not told");
-        let by_text: HashMap<&str, &Value> =
-            found.iter().map(|event| (event["message"].as_str().expect("a text"), event)).collect();
-        assert_eq!(by_text.len(), found.len(), "what was repeated is there once");
+        assert_eq!(
+            view["last_number"],
+            found.len().to_string(),
+            "there is none that is not told"
+        );
+        let by_text: HashMap<&str, &Value> = found
+            .iter()
+            .map(|event| (event["message"].as_str().expect("a text"), event))
+            .collect();
+        assert_eq!(
+            by_text.len(),
+            found.len(),
+            "what was repeated is there once"
+        );
         for one in written.iter().filter(|one| one.session == session) {
             for (text, told) in &one.events {
-                let kept = by_text.get(text.as_str()).unwrap_or_else(|| panic!("{text} is lost"));
+                let kept = by_text
+                    .get(text.as_str())
+                    .unwrap_or_else(|| panic!("{text} is lost"));
                 for field in ["id", "stream", "position", "number"] {
                     assert_eq!(kept[field], told[field], "{text}");
                 }
             }
             for (key, (value, version)) in &one.state {
                 let read = caller.done("read_state", json!({"of": of, "keys": [key]}));
-                assert_eq!((&read[0]["value"], &read[0]["version"]), (&json!(value), version), "{key}");
+                assert_eq!(
+                    (&read[0]["value"], &read[0]["version"]),
+                    (&json!(value), version),
+                    "{key}"
+                );
             }
             events += one.events.len();
             values += one.state.len();
         }
     }
-    assert!(events > 5 * WRITERS && values > WRITERS, "{events} events and {values} values are no test");
+    assert!(
+        events > 5 * WRITERS && values > WRITERS,
+        "{events} events and {values} values are no test"
+    );
 }
 
 fn replay_all(caller: &mut Steady, of: &Value) -> Vec<Value> {

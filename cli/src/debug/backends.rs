@@ -1,19 +1,31 @@
-//! `debug backends [SESSION]`: what keepers hold. The daemon knows which there are; how each is, it says itself.
+//! `debug backends [SESSION]`: what keepers hold. The daemon knows which there are; how each is, it
+//! says itself.
 
 use std::fmt::Write as _;
 
-use mcp_sessiond_proto::backends::{Backend, BackendState, BackendStatus, CallInfo, ParkedInfo, Traffic};
+use mcp_sessiond_proto::backends::{
+    Backend, BackendState, BackendStatus, CallInfo, ParkedInfo, Traffic,
+};
 
 use super::super::kept::Seen;
 use super::super::table::{self, BAD, DOUBTFUL, GOOD, HEADING, bytes, duration, paint, shown};
 use super::listed;
 
 pub(super) fn table(seen: &[Seen]) -> String {
-    let row = |Seen { backend, status, failure, .. }: &Seen| {
+    let row = |Seen {
+                   backend,
+                   status,
+                   failure,
+                   ..
+               }: &Seen| {
         let mut row = vec![backend.session.to_string(), backend.program.clone()];
         match status {
             Some(status) => row.extend(cells(status)),
-            None => row.extend(["-".into(), "-".into(), paint(BAD, failure.as_deref().unwrap_or("?"))]),
+            None => row.extend([
+                "-".into(),
+                "-".into(),
+                paint(BAD, failure.as_deref().unwrap_or("?")),
+            ]),
         }
         row
     };
@@ -37,7 +49,9 @@ pub(super) fn table(seen: &[Seen]) -> String {
 
 fn cells(status: &BackendStatus) -> Vec<String> {
     vec![
-        status.pid.map_or_else(|| "-".to_owned(), |pid| pid.to_string()),
+        status
+            .pid
+            .map_or_else(|| "-".to_owned(), |pid| pid.to_string()),
         duration(status.age_ms),
         state(status.state),
         front(status),
@@ -46,7 +60,11 @@ fn cells(status: &BackendStatus) -> Vec<String> {
         bytes(status.to_backend.bytes),
         bytes(status.from_backend.bytes),
         status.restarts.to_string(),
-        format!("{} + {}", bytes(status.backend_bytes), bytes(status.keeper_bytes)),
+        format!(
+            "{} + {}",
+            bytes(status.backend_bytes),
+            bytes(status.keeper_bytes)
+        ),
         shown(status.last_error.as_deref().unwrap_or("-")),
     ]
 }
@@ -75,10 +93,26 @@ pub(super) fn text(seen: &[Seen]) -> String {
         return "There is no backend of that session.\n".into();
     }
     let mut text = String::new();
-    for Seen { backend, status, failure, .. } in seen {
-        let Backend { session, keeper, keeper_pid, host, program, .. } = backend;
+    for Seen {
+        backend,
+        status,
+        failure,
+        ..
+    } in seen
+    {
+        let Backend {
+            session,
+            keeper,
+            keeper_pid,
+            host,
+            program,
+            ..
+        } = backend;
         let title = paint(HEADING, &format!("{program} of session {session}"));
-        let _ = writeln!(text, "{title}\n  host {host}, keeper {keeper} with pid {keeper_pid}");
+        let _ = writeln!(
+            text,
+            "{title}\n  host {host}, keeper {keeper} with pid {keeper_pid}"
+        );
         match status {
             Some(status) => at_length(&mut text, status),
             None => {
@@ -91,17 +125,31 @@ pub(super) fn text(seen: &[Seen]) -> String {
 }
 
 fn at_length(text: &mut String, status: &BackendStatus) {
-    let pid = status.pid.map_or_else(|| "no process".to_owned(), |pid| format!("pid {pid}"));
+    let pid = status
+        .pid
+        .map_or_else(|| "no process".to_owned(), |pid| format!("pid {pid}"));
     let (state, age) = (state(status.state), duration(status.age_ms));
     let error = shown(status.last_error.as_deref().unwrap_or("none"));
     let waiting = bytes(status.waiting_bytes as u64);
     let (server, keeper) = (bytes(status.backend_bytes), bytes(status.keeper_bytes));
-    let BackendStatus { restarts, lost, dropped, .. } = status;
+    let BackendStatus {
+        restarts,
+        lost,
+        dropped,
+        ..
+    } = status;
     let lines = [
         format!("{state}, {pid}, for {age}; started again {restarts} times; last error: {error}"),
         format!("front: {}", front(status)),
-        format!("to the server {}; from it {}", traffic(status.to_backend), traffic(status.from_backend)),
-        format!("waiting for a front: {} messages, {waiting}", status.waiting),
+        format!(
+            "to the server {}; from it {}",
+            traffic(status.to_backend),
+            traffic(status.from_backend)
+        ),
+        format!(
+            "waiting for a front: {} messages, {waiting}",
+            status.waiting
+        ),
         format!("lost with a front: {lost} messages; not passed on: {dropped}"),
         format!("memory: server {server}, keeper {keeper}"),
     ];
@@ -109,16 +157,42 @@ fn at_length(text: &mut String, status: &BackendStatus) {
         let _ = writeln!(text, "  {line}");
     }
     let call = |call: &CallInfo| {
-        let whose = if call.former { "a previous wrapper" } else { "this wrapper" };
+        let whose = if call.former {
+            "a previous wrapper"
+        } else {
+            "this wrapper"
+        };
         vec![shown(&call.method), duration(call.age_ms), whose.to_owned()]
     };
-    section(text, "Calls under way", &["method", "for", "of"], status.calls.iter().map(call));
-    section(text, "Requests of the server", &["method", "for", "of"], status.asks.iter().map(call));
+    section(
+        text,
+        "Calls under way",
+        &["method", "for", "of"],
+        status.calls.iter().map(call),
+    );
+    section(
+        text,
+        "Requests of the server",
+        &["method", "for", "of"],
+        status.asks.iter().map(call),
+    );
     let parked = |parked: &ParkedInfo| {
-        let ParkedInfo { method, age_ms, took_ms, bytes: size, failed } = parked;
+        let ParkedInfo {
+            method,
+            age_ms,
+            took_ms,
+            bytes: size,
+            failed,
+        } = parked;
         let kind = if *failed { "error" } else { "result" };
         let came = format!("{} ago", duration(*age_ms));
-        vec![shown(method), kind.into(), bytes(*size as u64), duration(*took_ms), came]
+        vec![
+            shown(method),
+            kind.into(),
+            bytes(*size as u64),
+            duration(*took_ms),
+            came,
+        ]
     };
     let heading = ["method", "answer", "size", "took", "came"];
     section(

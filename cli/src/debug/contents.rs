@@ -1,10 +1,12 @@
-//! `debug sessions`, `debug session ID`, `debug streams` and `debug tasks`: what sessions hold, never what is in it.
+//! `debug sessions`, `debug session ID`, `debug streams` and `debug tasks`: what sessions hold,
+//! never what is in it.
 
 use std::fmt::Write as _;
 
 use mcp_sessiond_client::{Connection, Error, SessionId};
 use mcp_sessiond_proto::debug::{
-    ContentInfo, ContentPage, InspectRequest, Inspected, PAGE_MAX, SessionInfo, StreamInfo, TaskInfo,
+    ContentInfo, ContentPage, InspectRequest, Inspected, PAGE_MAX, SessionInfo, StreamInfo,
+    TaskInfo,
 };
 use mcp_sessiond_proto::sessions::Status;
 use serde::Serialize;
@@ -13,7 +15,8 @@ use super::super::complain;
 use super::super::table::{BAD, GOOD, HEADING, duration, paint};
 use super::{Failure, PATIENCE, listed};
 
-/// A session, and what it holds. One that only just was claimed holds nothing yet; a service's was never claimed.
+/// A session, and what it holds. One that only just was claimed holds nothing yet; a service's was
+/// never claimed.
 #[derive(Debug, Serialize)]
 pub(super) struct Seen {
     #[serde(flatten)]
@@ -47,22 +50,36 @@ pub(super) async fn all(connection: &Connection) -> Result<Vec<Seen>, Failure> {
         .map(|session| {
             let its = |content: &ContentInfo| {
                 let told = session.name.as_ref().unwrap_or(&session.session);
-                content.session == *told && owner(&content.owner) == format!("host {}", session.host)
+                content.session == *told
+                    && owner(&content.owner) == format!("host {}", session.host)
             };
-            let content = contents.iter().position(its).map(|at| contents.swap_remove(at));
-            Seen { session: Some(session), content }
+            let content = contents
+                .iter()
+                .position(its)
+                .map(|at| contents.swap_remove(at));
+            Seen {
+                session: Some(session),
+                content,
+            }
         })
         .collect();
     contents.sort_by(|one, other| (&one.owner, &one.session).cmp(&(&other.owner, &other.session)));
-    seen.extend(contents.into_iter().map(|content| Seen { session: None, content: Some(content) }));
+    seen.extend(contents.into_iter().map(|content| Seen {
+        session: None,
+        content: Some(content),
+    }));
     Ok(seen)
 }
 
 async fn all_contents(connection: &Connection) -> Result<Vec<ContentInfo>, Failure> {
     let mut all: Vec<ContentInfo> = Vec::new();
     loop {
-        let after = all.last().map(|last| (last.owner.clone(), last.session.clone()));
-        let page = connection.list_contents(PATIENCE, ContentPage { after }).await??;
+        let after = all
+            .last()
+            .map(|last| (last.owner.clone(), last.session.clone()));
+        let page = connection
+            .list_contents(PATIENCE, ContentPage { after })
+            .await??;
         let more = page.len() == PAGE_MAX;
         all.extend(page);
         if !more {
@@ -72,19 +89,35 @@ async fn all_contents(connection: &Connection) -> Result<Vec<ContentInfo>, Failu
 }
 
 /// The sessions of one id.
-pub(super) async fn inspect(connection: &Connection, session: &SessionId) -> Result<Vec<Inspected>, Failure> {
-    let request = InspectRequest { session: session.clone(), owner: None };
+pub(super) async fn inspect(
+    connection: &Connection,
+    session: &SessionId,
+) -> Result<Vec<Inspected>, Failure> {
+    let request = InspectRequest {
+        session: session.clone(),
+        owner: None,
+    };
     Ok(connection.inspect_session(PATIENCE, request).await??)
 }
 
 /// The streams of all sessions.
 pub(super) async fn streams(connection: &Connection) -> Result<Vec<Part<StreamInfo>>, Failure> {
-    parts(connection, |content| content.streams, |inspected| inspected.streams).await
+    parts(
+        connection,
+        |content| content.streams,
+        |inspected| inspected.streams,
+    )
+    .await
 }
 
 /// The tasks of all sessions.
 pub(super) async fn tasks(connection: &Connection) -> Result<Vec<Part<TaskInfo>>, Failure> {
-    parts(connection, |content| content.tasks, |inspected| inspected.tasks).await
+    parts(
+        connection,
+        |content| content.tasks,
+        |inspected| inspected.tasks,
+    )
+    .await
 }
 
 /// The parts that sessions have of a kind.
@@ -94,20 +127,34 @@ async fn parts<T>(
     take: fn(Inspected) -> Vec<T>,
 ) -> Result<Vec<Part<T>>, Failure> {
     let mut seen = Vec::new();
-    for content in all_contents(connection).await?.into_iter().filter(|content| count(content) > 0) {
+    for content in all_contents(connection)
+        .await?
+        .into_iter()
+        .filter(|content| count(content) > 0)
+    {
         let ContentInfo { owner, session, .. } = content;
-        let request = InspectRequest { session: session.clone(), owner: Some(owner.clone()) };
+        let request = InspectRequest {
+            session: session.clone(),
+            owner: Some(owner.clone()),
+        };
         let inspected = connection.inspect_session(PATIENCE, request).await?;
         // It may have ended since.
         let found = inspected.into_iter().flatten().flat_map(take);
-        seen.extend(found.map(|part| Part { owner: owner.clone(), session: session.clone(), part }));
+        seen.extend(found.map(|part| Part {
+            owner: owner.clone(),
+            session: session.clone(),
+            part,
+        }));
     }
     Ok(seen)
 }
 
 /// `service NAME` as it is, `host BOOT PID …` as `host PID`.
 fn owner(owner: &str) -> String {
-    match owner.strip_prefix("host ").and_then(|host| host.split(' ').nth(1)) {
+    match owner
+        .strip_prefix("host ")
+        .and_then(|host| host.split(' ').nth(1))
+    {
         Some(pid) => format!("host {pid}"),
         None => owner.into(),
     }
@@ -126,12 +173,20 @@ pub(super) fn sessions_text(seen: &[Seen]) -> String {
     let dash = || "-".to_owned();
     let row = |Seen { session, content }: &Seen| {
         let told = |one: &'_ SessionInfo| one.name.clone().unwrap_or_else(|| one.session.clone());
-        let id = session.as_ref().map(told).or(content.as_ref().map(|one| one.session.clone()));
-        let of_host =
-            |text: fn(&SessionInfo) -> Option<String>| session.as_ref().and_then(text).unwrap_or_else(dash);
+        let id = session
+            .as_ref()
+            .map(told)
+            .or(content.as_ref().map(|one| one.session.clone()));
+        let of_host = |text: fn(&SessionInfo) -> Option<String>| {
+            session.as_ref().and_then(text).unwrap_or_else(dash)
+        };
         let held = |text: fn(&ContentInfo) -> String| content.as_ref().map_or_else(dash, text);
         let whose = session.as_ref().map_or_else(
-            || content.as_ref().map_or_else(dash, |content| owner(&content.owner)),
+            || {
+                content
+                    .as_ref()
+                    .map_or_else(dash, |content| owner(&content.owner))
+            },
             |session| format!("host {}", session.host),
         );
         vec![
@@ -172,7 +227,13 @@ pub(super) fn sessions_text(seen: &[Seen]) -> String {
 
 pub(super) fn session_text(inspected: &[Inspected]) -> String {
     let mut text = String::new();
-    for Inspected { session, content, streams, tasks } in inspected {
+    for Inspected {
+        session,
+        content,
+        streams,
+        tasks,
+    } in inspected
+    {
         let mut line = |name: &str, value: &str| {
             // Into memory: it can't fail.
             let _ = writeln!(text, "  {name:<12} {value}");
@@ -182,11 +243,22 @@ pub(super) fn session_text(inspected: &[Inspected]) -> String {
             line("name", session.name.as_ref().map_or("-", SessionId::as_str));
             line("host", &session.host.to_string());
             line("program", &session.program);
-            line("label", session.label.as_ref().map_or("-", |label| label.as_str()));
+            line(
+                "label",
+                session.label.as_ref().map_or("-", |label| label.as_str()),
+            );
             line("key", session.key.as_deref().unwrap_or("none"));
             line("epoch", &session.epoch.to_string());
-            line("holder", &session.holder.map_or_else(|| "nobody".into(), |pid| pid.to_string()));
-            line("token file", session.token_file.as_deref().unwrap_or("none"));
+            line(
+                "holder",
+                &session
+                    .holder
+                    .map_or_else(|| "nobody".into(), |pid| pid.to_string()),
+            );
+            line(
+                "token file",
+                session.token_file.as_deref().unwrap_or("none"),
+            );
         }
         match content {
             None => line("contents", "nothing yet"),
@@ -200,11 +272,19 @@ pub(super) fn session_text(inspected: &[Inspected]) -> String {
         }
         if !streams.is_empty() {
             text.push('\n');
-            text.push_str(&listed(&STREAM_HEADING[2..], streams.iter().map(stream_cells), ""));
+            text.push_str(&listed(
+                &STREAM_HEADING[2..],
+                streams.iter().map(stream_cells),
+                "",
+            ));
         }
         if !tasks.is_empty() {
             text.push('\n');
-            text.push_str(&listed(&TASK_HEADING[2..], tasks.iter().map(task_cells), ""));
+            text.push_str(&listed(
+                &TASK_HEADING[2..],
+                tasks.iter().map(task_cells),
+                "",
+            ));
         }
         text.push('\n');
     }
@@ -219,7 +299,10 @@ fn content_lines(content: &ContentInfo, line: &mut impl FnMut(&str, &str)) {
     line("status", &paint(style, status(&content.status)));
     if let Status::Failed { parts, not_tried } = &content.status {
         for part in parts {
-            line("  failed", &format!("{}: {} ({})", part.part, part.message, part.code));
+            line(
+                "  failed",
+                &format!("{}: {} ({})", part.part, part.message, part.code),
+            );
         }
         if !not_tried.is_empty() {
             line("  not tried", &not_tried.join(", "));
@@ -228,13 +311,40 @@ fn content_lines(content: &ContentInfo, line: &mut impl FnMut(&str, &str)) {
     line("bound", if content.bound { "to a caller" } else { "no" });
     line("made", &ago(content.created_ms));
     line("active", &ago(content.active_ms));
-    let ends = |at_ms: u64| format!("in {}, if nothing happens", duration(at_ms.saturating_sub(now_ms())));
-    line("ends", &content.expires_ms.map_or_else(|| "with its owner".into(), ends));
+    let ends = |at_ms: u64| {
+        format!(
+            "in {}, if nothing happens",
+            duration(at_ms.saturating_sub(now_ms()))
+        )
+    };
+    line(
+        "ends",
+        &content
+            .expires_ms
+            .map_or_else(|| "with its owner".into(), ends),
+    );
     line("attached", &content.attached.to_string());
-    let expires = |at_ms: u64| format!(", the first expires in {}", duration(at_ms.saturating_sub(now_ms())));
+    let expires = |at_ms: u64| {
+        format!(
+            ", the first expires in {}",
+            duration(at_ms.saturating_sub(now_ms()))
+        )
+    };
     let expires = content.state_expires_ms.map_or_else(String::new, expires);
-    line("state", &format!("{} values, {} bytes{expires}", content.state_keys, content.state_bytes));
-    line("events", &format!("{} of {}, {} bytes", content.events, content.last_number, content.event_bytes));
+    line(
+        "state",
+        &format!(
+            "{} values, {} bytes{expires}",
+            content.state_keys, content.state_bytes
+        ),
+    );
+    line(
+        "events",
+        &format!(
+            "{} of {}, {} bytes",
+            content.events, content.last_number, content.event_bytes
+        ),
+    );
     line("handles", &content.handles.to_string());
 }
 
@@ -243,11 +353,21 @@ fn ago(at_ms: u64) -> String {
 }
 
 fn now_ms() -> u64 {
-    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    let since = std::time::SystemTime::now()
+        .duration_since(std::time::UNIX_EPOCH)
+        .unwrap_or_default();
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }
 
-const STREAM_HEADING: [&str; 7] = ["owner", "session", "stream", "state", "last position", "events", "bytes"];
+const STREAM_HEADING: [&str; 7] = [
+    "owner",
+    "session",
+    "stream",
+    "state",
+    "last position",
+    "events",
+    "bytes",
+];
 
 fn stream_cells(stream: &StreamInfo) -> Vec<String> {
     let state = match (stream.closed, stream.orphaned) {
@@ -266,10 +386,16 @@ fn stream_cells(stream: &StreamInfo) -> Vec<String> {
 }
 
 pub(super) fn streams_text(streams: &[Part<StreamInfo>]) -> String {
-    listed(&STREAM_HEADING, streams.iter().map(|seen| seen.cells(stream_cells)), "No streams.")
+    listed(
+        &STREAM_HEADING,
+        streams.iter().map(|seen| seen.cells(stream_cells)),
+        "No streams.",
+    )
 }
 
-const TASK_HEADING: [&str; 7] = ["owner", "session", "task", "status", "created", "changed", "kept for"];
+const TASK_HEADING: [&str; 7] = [
+    "owner", "session", "task", "status", "created", "changed", "kept for",
+];
 
 fn task_cells(task: &TaskInfo) -> Vec<String> {
     vec![
@@ -282,12 +408,19 @@ fn task_cells(task: &TaskInfo) -> Vec<String> {
 }
 
 pub(super) fn tasks_text(tasks: &[Part<TaskInfo>]) -> String {
-    listed(&TASK_HEADING, tasks.iter().map(|seen| seen.cells(task_cells)), "No tasks.")
+    listed(
+        &TASK_HEADING,
+        tasks.iter().map(|seen| seen.cells(task_cells)),
+        "No tasks.",
+    )
 }
 
 impl<T> Part<T> {
     /// Whose it is, and what these cells say of it.
     fn cells(&self, of: fn(&T) -> Vec<String>) -> Vec<String> {
-        [owner(&self.owner), self.session.to_string()].into_iter().chain(of(&self.part)).collect()
+        [owner(&self.owner), self.session.to_string()]
+            .into_iter()
+            .chain(of(&self.part))
+            .collect()
     }
 }

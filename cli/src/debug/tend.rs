@@ -51,27 +51,56 @@ pub(super) struct Prune {
 }
 
 pub(super) async fn sweep(connection: &Connection, asked: &Sweep) -> Result<Vec<Ended>, Failure> {
-    let request = SweepRequest { service: asked.service.clone(), older_than_ms: asked.older_than.map(in_ms) };
+    let request = SweepRequest {
+        service: asked.service.clone(),
+        older_than_ms: asked.older_than.map(in_ms),
+    };
     Ok(connection.sweep(PATIENCE, request).await??)
 }
 
 pub(super) fn sweep_text(ended: &[Ended]) -> String {
     let row = |one: &Ended| vec![one.session.to_string(), one.owner.clone(), one.why.clone()];
-    listed(&["session", "owner", "why"], ended.iter().map(row), "Nothing was ended.")
+    listed(
+        &["session", "owner", "why"],
+        ended.iter().map(row),
+        "Nothing was ended.",
+    )
 }
 
 pub(super) async fn prune(connection: &Connection, asked: &Prune) -> Result<Pruned, Failure> {
-    let Prune { session, service, stream, keep, older_than } = asked;
-    let look = InspectRequest { session: session.clone(), owner: Some(format!("service {service}")) };
+    let Prune {
+        session,
+        service,
+        stream,
+        keep,
+        older_than,
+    } = asked;
+    let look = InspectRequest {
+        session: session.clone(),
+        owner: Some(format!("service {service}")),
+    };
     let found = connection.inspect_session(PATIENCE, look).await??;
     // Whoever comes without being the one may end it.
-    if found.iter().filter_map(|found| found.content.as_ref()).any(|content| content.bound) {
+    if found
+        .iter()
+        .filter_map(|found| found.content.as_ref())
+        .any(|content| content.bound)
+    {
         return Err(Error::BindingMismatch.into());
     }
-    let of =
-        SessionRef { session: session.clone(), service: Some(service.clone()), epoch: None, caller: None };
+    let of = SessionRef {
+        session: session.clone(),
+        service: Some(service.clone()),
+        epoch: None,
+        caller: None,
+    };
     let (stream, older_than_ms) = (stream.clone(), older_than.map(in_ms));
-    let request = PruneRequest { of, stream, keep: *keep, older_than_ms };
+    let request = PruneRequest {
+        of,
+        stream,
+        keep: *keep,
+        older_than_ms,
+    };
     Ok(connection.prune_events(PATIENCE, request).await??)
 }
 

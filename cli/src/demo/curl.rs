@@ -27,8 +27,16 @@ pub(super) struct Curl {
 impl Curl {
     /// Makes sure that there is a curl.
     pub(super) fn of(socket: PathBuf, quiet: bool) -> io::Result<Self> {
-        match Command::new("curl").arg("--version").stdout(Stdio::null()).status() {
-            Ok(_) => Ok(Self { socket, session: None, quiet }),
+        match Command::new("curl")
+            .arg("--version")
+            .stdout(Stdio::null())
+            .status()
+        {
+            Ok(_) => Ok(Self {
+                socket,
+                session: None,
+                quiet,
+            }),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Err(io::Error::new(
                 error.kind(),
                 "this needs the program curl, which is not in PATH; install the package `curl`, then try again",
@@ -48,19 +56,44 @@ impl Curl {
     }
 
     fn run(&self, headers: &[&str], more: &[&str]) -> io::Result<Answer> {
-        let session = self.session.as_ref().map(|session| format!("Mcp-Session-Id: {session}"));
-        let headers = HEADERS.into_iter().chain(session.as_deref()).chain(headers.iter().copied());
+        let session = self
+            .session
+            .as_ref()
+            .map(|session| format!("Mcp-Session-Id: {session}"));
+        let headers = HEADERS
+            .into_iter()
+            .chain(session.as_deref())
+            .chain(headers.iter().copied());
         let mut command = Command::new("curl");
-        command.args(["-sSiN", "--unix-socket"]).arg(&self.socket).arg("http://localhost/mcp");
-        command.args(headers.flat_map(|header| ["-H", header])).args(more);
+        command
+            .args(["-sSiN", "--unix-socket"])
+            .arg(&self.socket)
+            .arg("http://localhost/mcp");
+        command
+            .args(headers.flat_map(|header| ["-H", header]))
+            .args(more);
         if !self.quiet {
             show(&command)?;
         }
         // A proxy has no business here.
-        command.env("no_proxy", "*").stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+        command
+            .env("no_proxy", "*")
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null());
         let mut process = command.spawn()?;
-        let output = process.stdout.take().ok_or_else(|| io::Error::other("curl without a pipe"))?;
-        Answer { process, lines: BufReader::new(output), quiet: self.quiet, status: 0, session: None }.head()
+        let output = process
+            .stdout
+            .take()
+            .ok_or_else(|| io::Error::other("curl without a pipe"))?;
+        Answer {
+            process,
+            lines: BufReader::new(output),
+            quiet: self.quiet,
+            status: 0,
+            session: None,
+        }
+        .head()
     }
 }
 
@@ -69,8 +102,14 @@ fn show(command: &Command) -> io::Result<()> {
     let words = std::iter::once(command.get_program()).chain(command.get_args());
     let quoted = words.map(|word| {
         let word = word.to_string_lossy();
-        let plain = word.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_./:".contains(&byte));
-        if plain { word.into_owned() } else { format!("'{word}'") }
+        let plain = word
+            .bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || b"-_./:".contains(&byte));
+        if plain {
+            word.into_owned()
+        } else {
+            format!("'{word}'")
+        }
     });
     line(&format!("$ {}", quoted.collect::<Vec<_>>().join(" ")))
 }
@@ -103,7 +142,11 @@ impl Answer {
                 self.show(&line)?;
             }
             if let Some(status) = line.strip_prefix("HTTP/1.1 ") {
-                self.status = status.split(' ').next().and_then(|code| code.parse().ok()).unwrap_or(0);
+                self.status = status
+                    .split(' ')
+                    .next()
+                    .and_then(|code| code.parse().ok())
+                    .unwrap_or(0);
             } else if let Some((name, value)) = line.split_once(": ")
                 && name.eq_ignore_ascii_case("mcp-session-id")
             {
@@ -115,7 +158,10 @@ impl Answer {
 
     /// The next event. None: the stream has ended, or its connection has.
     pub(super) fn event(&mut self) -> io::Result<Option<Event>> {
-        let mut event = Event { id: None, message: None };
+        let mut event = Event {
+            id: None,
+            message: None,
+        };
         while let Some(line) = self.line()? {
             if line.is_empty() && (event.id.is_some() || event.message.is_some()) {
                 return Ok(Some(event));
@@ -149,7 +195,11 @@ impl Answer {
     }
 
     fn show(&self, text: &str) -> io::Result<()> {
-        if self.quiet { Ok(()) } else { line(&format!("    {text}")) }
+        if self.quiet {
+            Ok(())
+        } else {
+            line(&format!("    {text}"))
+        }
     }
 }
 

@@ -1,6 +1,7 @@
 //! A host: starts and kills servers as it is told on standard input, and says what each reports.
 //!
-//! `start NAME ARGUMENT...` is answered with what the server says first; `kill NAME` once it is dead.
+//! `start NAME ARGUMENT...` is answered with what the server says first; `kill NAME` once it is
+//! dead.
 
 use std::collections::HashMap;
 use std::io::{self, BufRead, BufReader, Write};
@@ -11,7 +12,10 @@ pub(super) fn play() -> io::Result<()> {
     for line in io::stdin().lock().lines() {
         let line = line?;
         let mut words = line.split(' ');
-        let (verb, name) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
+        let (verb, name) = (
+            words.next().unwrap_or_default(),
+            words.next().unwrap_or_default(),
+        );
         let answer = match verb {
             "start" => {
                 let (server, said) = start(words)?;
@@ -25,7 +29,11 @@ pub(super) fn play() -> io::Result<()> {
                 }
                 "dead\n".into()
             }
-            _ => return Err(io::Error::other(format!("a host does not know how to {verb:?}"))),
+            _ => {
+                return Err(io::Error::other(format!(
+                    "a host does not know how to {verb:?}"
+                )));
+            }
         };
         let mut output = io::stdout().lock();
         output.write_all(answer.as_bytes())?;

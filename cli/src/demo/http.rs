@@ -1,4 +1,5 @@
-//! `demo http`: a page is reloaded and `serve` is killed in the middle of a call, and its client loses nothing.
+//! `demo http`: a page is reloaded and `serve` is killed in the middle of a call, and its client
+//! loses nothing.
 
 use std::io::{self, BufRead as _, BufReader};
 use std::process::{Child, Command, Stdio};
@@ -28,9 +29,12 @@ pub(super) fn tell(json: bool) -> io::Result<bool> {
     let has_begun = begun.status == 200 && begun.session.is_some();
     begun.rest()?;
     story.check("a session has begun", has_begun)?;
-    curl.post(&json!({"jsonrpc": "2.0", "method": "notifications/initialized"}))?.rest()?;
+    curl.post(&json!({"jsonrpc": "2.0", "method": "notifications/initialized"}))?
+        .rest()?;
 
-    story.scene("A call of twelve steps begins; in the middle of it the page is reloaded: curl is killed")?;
+    story.scene(
+        "A call of twelve steps begins; in the middle of it the page is reloaded: curl is killed",
+    )?;
     let call = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {
         "name": "walk", "arguments": {}, "_meta": {"progressToken": "steps"}}});
     let mut page = curl.post(&call)?;
@@ -42,7 +46,9 @@ pub(super) fn tell(json: bool) -> io::Result<bool> {
     let mut page = curl.resume(&heard.last)?;
     heard.until(&mut page, GATES[1].0 - 1)?;
     let pid = serve.kill()?;
-    story.note(&format!("SIGKILL to `serve` (pid {pid}); the server goes on"))?;
+    story.note(&format!(
+        "SIGKILL to `serve` (pid {pid}); the server goes on"
+    ))?;
     drop(page);
     open(&stage, &story, 1)?;
 
@@ -57,13 +63,25 @@ pub(super) fn tell(json: bool) -> io::Result<bool> {
 
     story.scene("What curl has got in all")?;
     let steps: Vec<u64> = (1..=STEPS).collect();
-    story.check("each of the twelve steps once, and in order", heard.steps == steps)?;
-    story.check("one answer, from the server that was called", heard.answers.len() == 1)?;
+    story.check(
+        "each of the twelve steps once, and in order",
+        heard.steps == steps,
+    )?;
+    story.check(
+        "one answer, from the server that was called",
+        heard.answers.len() == 1,
+    )?;
     story.check("nothing is left: 204 No Content", complete == 204)?;
     story.note("Ctrl-C to `serve`: its sessions end, too")?;
     serve.end()?;
-    let server = heard.answers.first().and_then(|text| text.rsplit(' ').next()?.parse().ok());
-    story.check("the server has ended with its session", server.is_some_and(is_gone))?;
+    let server = heard
+        .answers
+        .first()
+        .and_then(|text| text.rsplit(' ').next()?.parse().ok());
+    story.check(
+        "the server has ended with its session",
+        server.is_some_and(is_gone),
+    )?;
     story.end("Nothing was lost, and nothing came twice.")
 }
 
@@ -90,7 +108,9 @@ impl Heard {
             if let Some(id) = event.id {
                 self.last = id;
             }
-            let Some(message) = event.message else { continue };
+            let Some(message) = event.message else {
+                continue;
+            };
             if let Some(text) = message["result"]["content"][0]["text"].as_str() {
                 self.answers.push(text.to_owned());
             } else if let Some(progress) = message["params"]["progress"].as_u64() {
@@ -99,7 +119,9 @@ impl Heard {
                     return Ok(());
                 }
             } else {
-                return Err(io::Error::other(format!("`serve` sent something unexpected: {message}")));
+                return Err(io::Error::other(format!(
+                    "`serve` sent something unexpected: {message}"
+                )));
             }
         }
         Ok(())
@@ -141,7 +163,10 @@ impl Serve {
 
     /// Sends SIGKILL, and waits until it is dead. Returns its pid.
     fn kill(&mut self) -> io::Result<u32> {
-        let mut process = self.0.take().ok_or_else(|| io::Error::other("`serve` is dead already"))?;
+        let mut process = self
+            .0
+            .take()
+            .ok_or_else(|| io::Error::other("`serve` is dead already"))?;
         process.kill()?;
         process.wait()?;
         Ok(process.id())
@@ -149,7 +174,9 @@ impl Serve {
 
     /// Sends SIGINT, which ends the sessions, too, and waits until it has ended.
     fn end(&mut self) -> io::Result<()> {
-        let Some(mut process) = self.0.take() else { return Ok(()) };
+        let Some(mut process) = self.0.take() else {
+            return Ok(());
+        };
         let pid = i32::try_from(process.id()).map_err(io::Error::other)?;
         kill(Pid::from_raw(pid), Signal::SIGINT)?;
         process.wait().map(drop)

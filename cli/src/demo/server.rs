@@ -1,7 +1,7 @@
 //! A server: resumes or begins a session, says which, and serves until its host closes the pipe.
 //!
-//! It is its own broker: the token says which session it is and how often it was entered, and a new one is issued
-//! at every visit.
+//! It is its own broker: the token says which session it is and how often it was entered, and a new
+//! one is issued at every visit.
 
 use std::io::{self, BufRead, Write};
 
@@ -30,12 +30,23 @@ pub(super) fn play() -> io::Result<()> {
 }
 
 async fn enter() -> Visit {
-    let start = Start::Auto { binary: std::env::current_exe().ok() };
+    let start = Start::Auto {
+        binary: std::env::current_exe().ok(),
+    };
     let sessiond = Sessiond::init(Options::default().start(start));
-    let known = sessiond.load().await.and_then(|token| serde_json::from_slice::<Visit>(token.expose()).ok());
+    let known = sessiond
+        .load()
+        .await
+        .and_then(|token| serde_json::from_slice::<Visit>(token.expose()).ok());
     let visit = match known {
-        Some(Visit { session, visit }) => Visit { session, visit: visit + 1 },
-        None => Visit { session: SessionId::mint().as_str()[24..].to_owned(), visit: 1 },
+        Some(Visit { session, visit }) => Visit {
+            session,
+            visit: visit + 1,
+        },
+        None => Visit {
+            session: SessionId::mint().as_str()[24..].to_owned(),
+            visit: 1,
+        },
     };
     let token = serde_json::to_vec(&visit).unwrap_or_default();
     if sessiond.store(&token).await {
@@ -44,7 +55,10 @@ async fn enter() -> Visit {
     if let Status::Disabled { reason } = sessiond.status() {
         super::complain(reason);
     }
-    Visit { session: String::new(), visit: 0 }
+    Visit {
+        session: String::new(),
+        visit: 0,
+    }
 }
 
 fn println(line: &str) -> io::Result<()> {

@@ -22,7 +22,11 @@ pub(super) struct Shown {
 
 impl Shown {
     pub(super) fn new(json: bool) -> Self {
-        Self { json, scene: String::new(), wrong: 0 }
+        Self {
+            json,
+            scene: String::new(),
+            wrong: 0,
+        }
     }
 
     pub(super) fn scene(&mut self, text: &str) -> io::Result<()> {
@@ -38,10 +42,15 @@ impl Shown {
         self.wrong += usize::from(!holds);
         if self.json {
             return line(
-                &json!({"scene": self.scene, "expected": expected, "as_expected": holds}).to_string(),
+                &json!({"scene": self.scene, "expected": expected, "as_expected": holds})
+                    .to_string(),
             );
         }
-        let mark = if holds { paint(GOOD, "yes") } else { paint(BAD, "NO ") };
+        let mark = if holds {
+            paint(GOOD, "yes")
+        } else {
+            paint(BAD, "NO ")
+        };
         line(&format!("{mark}  {expected}"))
     }
 

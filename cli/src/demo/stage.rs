@@ -45,13 +45,19 @@ impl Stage {
     /// The environment of everything on stage: this directory, and no configuration of the user's.
     pub(super) fn environment(&self) -> [(&'static str, OsString); 2] {
         let config = self.directory.join("config.toml");
-        [(DIRECTORY_VARIABLE, self.directory.clone().into()), (config::FILE_VARIABLE, config.into())]
+        [
+            (DIRECTORY_VARIABLE, self.directory.clone().into()),
+            (config::FILE_VARIABLE, config.into()),
+        ]
     }
 
     /// This executable, on stage.
     pub(super) fn command(&self, words: &[&str]) -> io::Result<Command> {
         let mut command = Command::new(std::env::current_exe()?);
-        command.args(words).envs(self.environment()).current_dir(&self.directory);
+        command
+            .args(words)
+            .envs(self.environment())
+            .current_dir(&self.directory);
         Ok(command)
     }
 
@@ -59,14 +65,22 @@ impl Stage {
     fn daemon(&self) -> io::Result<Option<About>> {
         block_on(async {
             let directory = Directory::at(&self.directory).map_err(io::Error::other)?;
-            let Ok(connection) = connect(&directory, &Start::Never).await else { return Ok(None) };
-            connection.about(PATIENCE).await.map(Some).map_err(io::Error::other)
+            let Ok(connection) = connect(&directory, &Start::Never).await else {
+                return Ok(None);
+            };
+            connection
+                .about(PATIENCE)
+                .await
+                .map(Some)
+                .map_err(io::Error::other)
         })?
     }
 
     /// Sends SIGKILL to the daemon, and waits until its socket is dead. Returns its pid.
     pub(super) fn kill_daemon(&self) -> io::Result<u32> {
-        let about = self.daemon()?.ok_or_else(|| io::Error::other("there is no daemon to kill"))?;
+        let about = self
+            .daemon()?
+            .ok_or_else(|| io::Error::other("there is no daemon to kill"))?;
         signal(about.pid, Signal::SIGKILL)?;
         while self.daemon()?.is_some() {
             std::thread::yield_now();
@@ -77,7 +91,9 @@ impl Stage {
     /// The names of the token files.
     pub(super) fn token_files(&self) -> io::Result<Vec<String>> {
         let entries = std::fs::read_dir(self.directory.join("tokens"))?;
-        entries.map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned())).collect()
+        entries
+            .map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned()))
+            .collect()
     }
 }
 
@@ -93,7 +109,9 @@ impl Drop for Stage {
 
 /// Asks a process to end, and waits until it has.
 fn end(pid: u32) -> io::Result<()> {
-    let Ok(process) = Pinned::open(pid) else { return Ok(()) };
+    let Ok(process) = Pinned::open(pid) else {
+        return Ok(());
+    };
     process.signal(Signal::SIGTERM)?;
     let mut exits = ExitWatch::new()?;
     exits.add(process)?;
@@ -135,8 +153,15 @@ impl Host {
             .stdout(Stdio::piped())
             .spawn()?;
         let orders = process.stdin.take();
-        let reports = process.stdout.take().ok_or_else(|| io::Error::other("a host without a pipe"))?;
-        Ok(Self { process, orders, reports: BufReader::new(reports) })
+        let reports = process
+            .stdout
+            .take()
+            .ok_or_else(|| io::Error::other("a host without a pipe"))?;
+        Ok(Self {
+            process,
+            orders,
+            reports: BufReader::new(reports),
+        })
     }
 
     pub(super) fn pid(&self) -> u32 {
@@ -155,11 +180,18 @@ impl Host {
     }
 
     fn order(&mut self, order: &str) -> io::Result<String> {
-        let orders = self.orders.as_mut().ok_or_else(|| io::Error::other("the host is gone"))?;
+        let orders = self
+            .orders
+            .as_mut()
+            .ok_or_else(|| io::Error::other("the host is gone"))?;
         writeln!(orders, "{order}")?;
         let mut said = String::new();
         self.reports.read_line(&mut said)?;
-        if said.is_empty() { Err(io::Error::other("the host has died")) } else { Ok(said) }
+        if said.is_empty() {
+            Err(io::Error::other("the host has died"))
+        } else {
+            Ok(said)
+        }
     }
 
     /// Sends SIGKILL to the host. Its servers see their pipes end.

@@ -9,7 +9,8 @@ use serde_json::{Value, json};
 /// How many steps a call takes.
 pub(super) const STEPS: u64 = 12;
 
-/// Steps before which the server waits for a file in its directory, so that each cut is in the middle of the call.
+/// Steps before which the server waits for a file in its directory, so that each cut is in the
+/// middle of the call.
 pub(super) const GATES: [(u64, &str); 2] = [(5, "page-is-gone"), (9, "serve-is-killed")];
 
 /// The pause before a file is looked for again.
@@ -23,12 +24,18 @@ pub(super) fn play() -> io::Result<()> {
     })
 }
 
-/// Serves on standard input and output, until that ends: `called` gives the result of each `tools/call`.
-pub(super) fn answer_all(name: &str, mut called: impl FnMut(&Value) -> io::Result<Value>) -> io::Result<()> {
+/// Serves on standard input and output, until that ends: `called` gives the result of each
+/// `tools/call`.
+pub(super) fn answer_all(
+    name: &str,
+    mut called: impl FnMut(&Value) -> io::Result<Value>,
+) -> io::Result<()> {
     for line in io::stdin().lock().lines() {
         let message: Value = serde_json::from_str(&line?)?;
         // Notifications want no answer.
-        let Some(id) = message.get("id") else { continue };
+        let Some(id) = message.get("id") else {
+            continue;
+        };
         let mut answer = match message["method"].as_str() {
             Some("initialize") => json!({"result": {
                 "protocolVersion": message["params"]["protocolVersion"],

@@ -11,8 +11,11 @@ use super::stage::{Host, Stage};
 use crate::table::{BAD, GOOD, HEADING, paint};
 
 /// The servers of the first host, told apart by their arguments.
-const SERVERS: [(&str, &str); 3] =
-    [("prod", "--db prod"), ("staging", "--db staging"), ("test", "--db test")];
+const SERVERS: [(&str, &str); 3] = [
+    ("prod", "--db prod"),
+    ("staging", "--db staging"),
+    ("test", "--db test"),
+];
 
 /// Plays it. False: a server was in a session that it should not have been in.
 pub(super) fn tell(json: bool) -> io::Result<bool> {
@@ -53,14 +56,17 @@ pub(super) fn tell(json: bool) -> io::Result<bool> {
         table.resumed("one", name, &visit)?;
     }
 
-    table.scene("A second server with the arguments of one that lives: nobody's session is taken")?;
+    table
+        .scene("A second server with the arguments of one that lives: nobody's session is taken")?;
     let visit = one.start_server("twin", "--db test")?;
     table.fresh("one", "twin", &visit)?;
 
     let pid = one.pid();
     one.kill()?;
     one = Host::start(&stage)?;
-    table.scene(&format!("SIGKILL to host one (pid {pid}); another takes its place, and begins afresh"))?;
+    table.scene(&format!(
+        "SIGKILL to host one (pid {pid}); another takes its place, and begins afresh"
+    ))?;
     for (name, arguments) in SERVERS {
         let visit = one.start_server(name, arguments)?;
         table.fresh("one", name, &visit)?;
@@ -70,7 +76,10 @@ pub(super) fn tell(json: bool) -> io::Result<bool> {
     table.resumed("two", "prod", &visit)?;
 
     let left = stage.token_files()?;
-    let strays = left.iter().filter(|file| file.starts_with(&format!("token-{pid}-"))).count();
+    let strays = left
+        .iter()
+        .filter(|file| file.starts_with(&format!("token-{pid}-")))
+        .count();
     table.end(strays, &stage.directory().display().to_string())
 }
 
@@ -90,7 +99,15 @@ struct Table {
 impl Table {
     fn new(json: bool) -> Self {
         let (last, seen) = (HashMap::new(), Vec::new());
-        Self { json, scene: String::new(), began: Instant::now(), last, seen, wrong: 0, rows: 0 }
+        Self {
+            json,
+            scene: String::new(),
+            began: Instant::now(),
+            last,
+            seen,
+            wrong: 0,
+            rows: 0,
+        }
     }
 
     fn scene(&mut self, text: &str) -> io::Result<()> {
@@ -99,21 +116,31 @@ impl Table {
         if self.json {
             return Ok(());
         }
-        let heading = format!("{:6} {:9} {:24} {:24}", "HOST", "SERVER", "SHOULD BE IN", "IS IN");
-        say(&format!("\n{}\n{}\n", paint(HEADING, text), heading.trim_end()))
+        let heading = format!(
+            "{:6} {:9} {:24} {:24}",
+            "HOST", "SERVER", "SHOULD BE IN", "IS IN"
+        );
+        say(&format!(
+            "\n{}\n{}\n",
+            paint(HEADING, text),
+            heading.trim_end()
+        ))
     }
 
     fn fresh(&mut self, host: &'static str, name: &'static str, visit: &Visit) -> io::Result<()> {
-        let right = visit.visit == 1 && !visit.session.is_empty() && !self.seen.contains(&visit.session);
+        let right =
+            visit.visit == 1 && !visit.session.is_empty() && !self.seen.contains(&visit.session);
         self.row(host, name, "a new session", visit, right)
     }
 
     fn resumed(&mut self, host: &'static str, name: &'static str, visit: &Visit) -> io::Result<()> {
         let former = self.last.get(&(host, name)).cloned();
-        let right = former
-            .as_ref()
-            .is_some_and(|former| former.session == visit.session && former.visit + 1 == visit.visit);
-        let expected = former.map_or_else(String::new, |former| describe(&former.session, former.visit + 1));
+        let right = former.as_ref().is_some_and(|former| {
+            former.session == visit.session && former.visit + 1 == visit.visit
+        });
+        let expected = former.map_or_else(String::new, |former| {
+            describe(&former.session, former.visit + 1)
+        });
         self.row(host, name, &expected, visit, right)
     }
 
@@ -139,8 +166,14 @@ impl Table {
             return say(&format!("{row}\n"));
         }
         let is = describe(&visit.session, visit.visit);
-        let verdict = if right { paint(GOOD, "yes") } else { paint(BAD, "NO") };
-        say(&format!("{host:6} {name:9} {expected:24} {is:24} {verdict}  {took} ms\n"))
+        let verdict = if right {
+            paint(GOOD, "yes")
+        } else {
+            paint(BAD, "NO")
+        };
+        say(&format!(
+            "{host:6} {name:9} {expected:24} {is:24} {verdict}  {took} ms\n"
+        ))
     }
 
     /// The verdict. `strays`: token files of a host that is gone.
@@ -151,7 +184,10 @@ impl Table {
             let style = if good { GOOD } else { BAD };
             let verdict = paint(
                 style,
-                &format!("{right} of {} servers were in the session they should be in", self.rows),
+                &format!(
+                    "{right} of {} servers were in the session they should be in",
+                    self.rows
+                ),
             );
             say(&format!(
                 "\n{verdict}; {strays} token files of the dead host are left.\nEverything happened in {directory}, which is gone now.\n"
@@ -162,7 +198,11 @@ impl Table {
 }
 
 fn describe(session: &str, visit: u32) -> String {
-    if session.is_empty() { "none".into() } else { format!("{session}, visit {visit}") }
+    if session.is_empty() {
+        "none".into()
+    } else {
+        format!("{session}, visit {visit}")
+    }
 }
 
 fn say(text: &str) -> io::Result<()> {

@@ -1,4 +1,5 @@
-//! `demo`: a server that counts outlives the kills of its wrapper and of the daemon, and is ended by `stop`.
+//! `demo`: a server that counts outlives the kills of its wrapper and of the daemon, and is ended
+//! by `stop`.
 
 use std::io::{self, BufRead as _, BufReader, Write as _};
 use std::process::{Child, ChildStdin, ChildStdout, Stdio};
@@ -15,7 +16,9 @@ pub(super) fn tell(json: bool) -> io::Result<bool> {
     let stage = Stage::set()?;
     let mut story = Shown::new(json);
 
-    story.scene("Without mcp-sessiond: what a server holds in memory is lost when its host kills it")?;
+    story.scene(
+        "Without mcp-sessiond: what a server holds in memory is lost when its host kills it",
+    )?;
     let mut direct = Server::start(&stage, &story, false)?;
     direct.count(&mut story, 1)?;
     direct.count(&mut story, 2)?;
@@ -33,15 +36,19 @@ pub(super) fn tell(json: bool) -> io::Result<bool> {
     server.kill(&story)?;
     let mut server = Server::start(&stage, &story, true)?;
     let same = server.count(&mut story, 3)? == pid;
-    story.check("it is the same process, and was not initialised twice", same)?;
+    story.check(
+        "it is the same process, and was not initialised twice",
+        same,
+    )?;
 
     story.scene("The daemon is killed, too; calls don't pass through it")?;
     let daemon = stage.kill_daemon()?;
     story.note(&format!("$ kill -9 {daemon}"))?;
     server.count(&mut story, 4)?;
 
-    story
-        .scene("The server itself is killed: a fresh one takes its place, and the host need not come back")?;
+    story.scene(
+        "The server itself is killed: a fresh one takes its place, and the host need not come back",
+    )?;
     story.note(&format!("$ kill -9 {pid}"))?;
     kill(raw(pid)?, Signal::SIGKILL)?;
     let fresh = server.count(&mut story, 1)?;
@@ -50,13 +57,21 @@ pub(super) fn tell(json: bool) -> io::Result<bool> {
     story.scene("`mcp-sessiond stop --all` ends it")?;
     story.note("$ mcp-sessiond stop --all")?;
     drop(server);
-    let stopped = stage.command(&["stop", "--all"])?.stdout(Stdio::null()).status()?;
-    story.check("nothing is left running", stopped.success() && is_gone(raw(fresh)?.as_raw()))?;
+    let stopped = stage
+        .command(&["stop", "--all"])?
+        .stdout(Stdio::null())
+        .status()?;
+    story.check(
+        "nothing is left running",
+        stopped.success() && is_gone(raw(fresh)?.as_raw()),
+    )?;
     story.end("All of it was as it should be. Next: `mcp-sessiond setup` wraps the servers of your hosts.")
 }
 
 fn raw(pid: u64) -> io::Result<Pid> {
-    i32::try_from(pid).map(Pid::from_raw).map_err(io::Error::other)
+    i32::try_from(pid)
+        .map(Pid::from_raw)
+        .map_err(io::Error::other)
 }
 
 /// A server as its host has it: a process, and two pipes.
@@ -71,12 +86,21 @@ struct Server {
 impl Server {
     fn start(stage: &Stage, story: &Shown, is_wrapped: bool) -> io::Result<Self> {
         let own = std::env::current_exe()?;
-        let own = own.to_str().ok_or_else(|| io::Error::other("the path of this executable is not UTF-8"))?;
+        let own = own
+            .to_str()
+            .ok_or_else(|| io::Error::other("the path of this executable is not UTF-8"))?;
         let counter = [own, "demo", "--part", "counter"];
-        let (front, words) =
-            if is_wrapped { ("mcp-sessiond wrap -- ", &["wrap", "--"][..]) } else { ("", &[][..]) };
+        let (front, words) = if is_wrapped {
+            ("mcp-sessiond wrap -- ", &["wrap", "--"][..])
+        } else {
+            ("", &[][..])
+        };
         story.note(&format!("$ {front}counter &"))?;
-        let words = if is_wrapped { [words, &counter].concat() } else { counter[1..].to_vec() };
+        let words = if is_wrapped {
+            [words, &counter].concat()
+        } else {
+            counter[1..].to_vec()
+        };
         let mut process = stage
             .command(&words)?
             .stdin(Stdio::piped())
@@ -86,7 +110,12 @@ impl Server {
         let pipe = || io::Error::other("a server without a pipe");
         let input = process.stdin.take().ok_or_else(pipe)?;
         let output = BufReader::new(process.stdout.take().ok_or_else(pipe)?);
-        let mut server = Self { process, input, output, last: 0 };
+        let mut server = Self {
+            process,
+            input,
+            output,
+            last: 0,
+        };
         let begun = server.ask("initialize", &json!({
             "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "demo", "version": "1"},
         }))?;
@@ -95,7 +124,8 @@ impl Server {
         Ok(server)
     }
 
-    /// Calls the tool, once more where the call was lost with the server, and returns the server's pid.
+    /// Calls the tool, once more where the call was lost with the server, and returns the server's
+    /// pid.
     fn count(&mut self, story: &mut Shown, expected: u64) -> io::Result<u64> {
         let call = json!({"name": "count", "arguments": {}});
         let mut result = self.ask("tools/call", &call)?;
@@ -104,9 +134,17 @@ impl Server {
             result = self.ask("tools/call", &call)?;
         }
         let result = result.map_err(io::Error::other)?;
-        let (calls, pid) = (&result["structuredContent"]["calls"], &result["structuredContent"]["pid"]);
-        let pid = pid.as_u64().ok_or_else(|| io::Error::other("the server said something unexpected"))?;
-        story.check(&format!("count: {calls} (process {pid})"), *calls == json!(expected))?;
+        let (calls, pid) = (
+            &result["structuredContent"]["calls"],
+            &result["structuredContent"]["pid"],
+        );
+        let pid = pid
+            .as_u64()
+            .ok_or_else(|| io::Error::other("the server said something unexpected"))?;
+        story.check(
+            &format!("count: {calls} (process {pid})"),
+            *calls == json!(expected),
+        )?;
         Ok(pid)
     }
 

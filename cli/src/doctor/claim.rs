@@ -1,8 +1,9 @@
-//! A claim and a write for real, in a session that nobody else can get and that is gone afterwards; and which host is found from here.
+//! A claim and a write for real, in a session that nobody else can get and that is gone afterwards;
+//! and which host is found from here.
 
 use mcp_sessiond_client::{
-    ClaimRequest, Connection, Error, Json, Options, Reason, SessionError, Sessiond, Siblings, Start,
-    StateKey, Status,
+    ClaimRequest, Connection, Error, Json, Options, Reason, SessionError, Sessiond, Siblings,
+    Start, StateKey, Status,
 };
 use mcp_sessiond_proto::debug::WhoAmI;
 
@@ -10,8 +11,11 @@ use super::super::kept::PATIENCE;
 use super::{Asked, Finding, Findings};
 
 pub(super) async fn look(connection: &Connection, asked: &Asked, findings: &mut Findings) {
-    let request =
-        ClaimRequest { instance: asked.instance, label: asked.label.clone(), ..ClaimRequest::default() };
+    let request = ClaimRequest {
+        instance: asked.instance,
+        label: asked.label.clone(),
+        ..ClaimRequest::default()
+    };
     let is_host_found = match connection.who_am_i(PATIENCE, request).await {
         Ok(Ok(who)) => {
             findings.add(host(&who, asked));
@@ -27,7 +31,11 @@ pub(super) async fn look(connection: &Connection, asked: &Asked, findings: &mut 
         }
         Err(error) => {
             let mend = "see its log (docs/operating.md says where it is)";
-            findings.add(Finding::problem("daemon", format!("the daemon does not answer: {error}"), mend));
+            findings.add(Finding::problem(
+                "daemon",
+                format!("the daemon does not answer: {error}"),
+                mend,
+            ));
             return;
         }
     };
@@ -40,11 +48,17 @@ pub(super) async fn look(connection: &Connection, asked: &Asked, findings: &mut 
     }
 }
 
-/// Claims, writes, reads, removes, and gives up. None: no host is found for this very process, which was said.
+/// Claims, writes, reads, removes, and gives up. None: no host is found for this very process,
+/// which was said.
 async fn claim(with_state: bool) -> Option<Finding> {
-    let label = format!("mcp-sessiond-doctor-{}", std::process::id()).parse().ok()?;
+    let label = format!("mcp-sessiond-doctor-{}", std::process::id())
+        .parse()
+        .ok()?;
     // It ends when it is given up, or with this process.
-    let options = Options::default().label(label).siblings(Siblings::Never).start(Start::Never);
+    let options = Options::default()
+        .label(label)
+        .siblings(Siblings::Never)
+        .start(Start::Never);
     let sessiond = Sessiond::init(options);
     let Some(session) = sessiond.session().await else {
         let why = match sessiond.status() {
@@ -62,7 +76,11 @@ async fn claim(with_state: bool) -> Option<Finding> {
             "see the daemon's log (docs/operating.md says where it is); servers run without being kept meanwhile",
         ));
     };
-    let outcome = if with_state { Some(write(&session).await) } else { None };
+    let outcome = if with_state {
+        Some(write(&session).await)
+    } else {
+        None
+    };
     sessiond.release().await;
     Some(match outcome {
         None => Finding::ok("claim", "a session was claimed and given up again"),
@@ -97,13 +115,16 @@ async fn write(session: &mcp_sessiond_client::Session) -> Result<bool, SessionEr
 }
 
 fn host(who: &WhoAmI, asked: &Asked) -> Finding {
-    let step = |step: &mcp_sessiond_proto::debug::Step| format!("{} {} ({})", step.name, step.pid, step.role);
+    let step = |step: &mcp_sessiond_proto::debug::Step| {
+        format!("{} {} ({})", step.name, step.pid, step.role)
+    };
     let walk: Vec<String> = who.walk.iter().map(step).collect();
     let walk = walk.join(" < ");
     let Some(doubt) = &who.host_doubt else {
         return Finding::ok("host", format!("found from here: {walk}"));
     };
-    let what = format!("no host can be verified from here ({doubt}), so nothing was claimed: {walk}");
+    let what =
+        format!("no host can be verified from here ({doubt}), so nothing was claimed: {walk}");
     if asked.instance.is_some() {
         return Finding::problem(
             "host",

@@ -15,7 +15,11 @@ pub(super) async fn look(directory: &Directory, findings: &mut Findings) -> Opti
     let (connection, was_started) = match reach(directory).await {
         Ok(reached) => reached,
         Err(error) => {
-            findings.add(Finding::problem("daemon", error.to_string(), mend(&error, directory)));
+            findings.add(Finding::problem(
+                "daemon",
+                error.to_string(),
+                mend(&error, directory),
+            ));
             return None;
         }
     };
@@ -48,7 +52,9 @@ pub(super) async fn look(directory: &Directory, findings: &mut Findings) -> Opti
 
 /// Asks again about the storage, which is opened when it is first used. Returns whether it works.
 pub(super) async fn look_again(connection: &Connection, findings: &mut Findings) -> bool {
-    let Ok(about) = connection.about(PATIENCE).await else { return true };
+    let Ok(about) = connection.about(PATIENCE).await else {
+        return true;
+    };
     storage(&about, findings);
     about.storage_failure.is_none()
 }
@@ -58,16 +64,21 @@ fn storage(about: &About, findings: &mut Findings) {
         None => findings.replace(Finding::ok(
             "storage",
             match &*about.storage {
-                "sqlite:" => format!("what sessions contain is in a database in {}", about.directory),
-                "memory:" => "what sessions contain is in the daemon's memory, and ends with it".to_owned(),
+                "sqlite:" => format!(
+                    "what sessions contain is in a database in {}",
+                    about.directory
+                ),
+                "memory:" => {
+                    "what sessions contain is in the daemon's memory, and ends with it".to_owned()
+                }
                 url => format!("what sessions contain is in {url}"),
             },
         )),
         Some(why) => {
             // What was found here before is more exact about what to do.
-            let mend = findings
-                .mend_of("storage")
-                .unwrap_or_else(|| "mend that, or the setting storage.url (docs/storage.md)".to_owned());
+            let mend = findings.mend_of("storage").unwrap_or_else(|| {
+                "mend that, or the setting storage.url (docs/storage.md)".to_owned()
+            });
             findings.replace(Finding::problem(
                 "storage",
                 format!("what sessions contain can't be kept in {}: {why}", about.storage),
@@ -79,7 +90,9 @@ fn storage(about: &About, findings: &mut Findings) {
 
 /// Whether the daemon goes by what the file says now.
 pub(super) async fn settings(connection: &Connection, loaded: &Loaded, findings: &mut Findings) {
-    let Ok(in_force) = connection.settings(PATIENCE).await else { return };
+    let Ok(in_force) = connection.settings(PATIENCE).await else {
+        return;
+    };
     // What comes from the environment or by a flag is its own business, or ours.
     let is_of_file = |setting: &Setting| ["default", "file"].contains(&&*setting.source);
     let written = loaded.settings();
@@ -91,7 +104,9 @@ pub(super) async fn settings(connection: &Connection, loaded: &Loaded, findings:
         })
         .map(|own| &*own.name)
         .collect();
-    let Ok(about) = connection.about(PATIENCE).await else { return };
+    let Ok(about) = connection.about(PATIENCE).await else {
+        return;
+    };
     // Another version's defaults are no news, and a file with faults was found before.
     if other.is_empty() || about.version != OURS || findings.has_problem("config") {
         return;
@@ -105,7 +120,8 @@ pub(super) async fn settings(connection: &Connection, loaded: &Loaded, findings:
     } else {
         format!("`kill {pid}`: the next daemon reads the file; sessions and servers stay")
     };
-    let what = format!("the daemon that runs goes by other values than what is written now, of {names}");
+    let what =
+        format!("the daemon that runs goes by other values than what is written now, of {names}");
     findings.replace(Finding::note("config", what, mend));
 }
 
@@ -114,7 +130,9 @@ async fn reach(directory: &Directory) -> Result<(Connection, bool), ConnectError
     match connect(directory, &Start::Never).await {
         Ok(connection) => Ok((connection, false)),
         Err(ConnectError::NotRunning { .. }) => {
-            let start = Start::Auto { binary: executable::own() };
+            let start = Start::Auto {
+                binary: executable::own(),
+            };
             Ok((connect(directory, &start).await?, true))
         }
         Err(error) => Err(error),
@@ -122,19 +140,29 @@ async fn reach(directory: &Directory) -> Result<(Connection, bool), ConnectError
 }
 
 fn running(about: &About, was_started: bool) -> Finding {
-    let About { version, pid, protocol, started_by, .. } = about;
+    let About {
+        version,
+        pid,
+        protocol,
+        started_by,
+        ..
+    } = about;
     let how = match &**started_by {
         "on_demand" => "on demand",
         "foreground" => "by hand",
         by => by,
     };
     if version != OURS || *protocol != PROTOCOL_VERSION {
-        let what =
-            format!("the daemon that runs (pid {pid}) is version {version}, and this executable is {OURS}");
+        let what = format!(
+            "the daemon that runs (pid {pid}) is version {version}, and this executable is {OURS}"
+        );
         let restart = match &**started_by {
             "systemd" => "systemctl --user restart mcp-sessiond.service".to_owned(),
             "launchd" => {
-                format!("launchctl kickstart -k gui/{}/io.github.mcp-sessiond", nix::unistd::getuid())
+                format!(
+                    "launchctl kickstart -k gui/{}/io.github.mcp-sessiond",
+                    nix::unistd::getuid()
+                )
             }
             _ => format!("kill {pid}"),
         };

@@ -30,7 +30,9 @@ fn no_file(check: &'static str, path: &Path) -> Option<Finding> {
         )),
         Err(_) if path.is_symlink() => Some(Finding::note(
             check,
-            format!("{shown} is a symbolic link to a file that is not there, so it counts for nothing"),
+            format!(
+                "{shown} is a symbolic link to a file that is not there, so it counts for nothing"
+            ),
             format!("write that file, or `rm {shown}`"),
         )),
         _ => None,
@@ -42,15 +44,25 @@ fn configuration(findings: &mut Findings) -> Option<Loaded> {
     if let Some(finding) = path.as_deref().and_then(|path| no_file("config", path)) {
         let is_readable = finding.outcome == Outcome::Note;
         findings.add(finding);
-        return if is_readable { config::load(None, &[]).ok() } else { None };
+        return if is_readable {
+            config::load(None, &[]).ok()
+        } else {
+            None
+        };
     }
-    let shown = path.as_ref().map_or_else(|| "config.toml".to_owned(), |path| path.display().to_string());
+    let shown = path.as_ref().map_or_else(
+        || "config.toml".to_owned(),
+        |path| path.display().to_string(),
+    );
     let is_there = path.as_ref().is_some_and(|path| path.exists());
     match config::load(path.as_deref(), &[]) {
         Ok(loaded) => {
             findings.add(match is_there {
                 true => Finding::ok("config", format!("{shown} is understood")),
-                false if std::env::var_os(config::FILE_VARIABLE).is_some_and(|named| !named.is_empty()) => {
+                false
+                    if std::env::var_os(config::FILE_VARIABLE)
+                        .is_some_and(|named| !named.is_empty()) =>
+                {
                     Finding::note(
                         "config",
                         format!(
@@ -60,13 +72,24 @@ fn configuration(findings: &mut Findings) -> Option<Loaded> {
                         format!("`unset {}`, or write that file", config::FILE_VARIABLE),
                     )
                 }
-                false => Finding::ok("config", format!("there is no {shown}: every setting has its default")),
+                false => Finding::ok(
+                    "config",
+                    format!("there is no {shown}: every setting has its default"),
+                ),
             });
             Some(loaded)
         }
         Err(error @ ConfigError::Override { .. }) => {
             // The value may be a secret.
-            let ConfigError::Override { origin, name, error, .. } = error else { return None };
+            let ConfigError::Override {
+                origin,
+                name,
+                error,
+                ..
+            } = error
+            else {
+                return None;
+            };
             findings.add(Finding::problem(
                 "config",
                 format!("{origin} {name} can't be used: {error}"),
@@ -77,14 +100,29 @@ fn configuration(findings: &mut Findings) -> Option<Loaded> {
         // Its own sentence quotes the line. This one does not.
         Err(error) => match config::load_readable(path.as_deref(), &[], error) {
             Ok(loaded) => {
-                let what =
-                    loaded.fault.as_ref().map_or_else(|| shown.clone(), |fault| fault.sentence.clone());
-                findings.add(Finding::problem("config", what, format!("correct {shown}, then {AGAIN}")));
+                let what = loaded
+                    .fault
+                    .as_ref()
+                    .map_or_else(|| shown.clone(), |fault| fault.sentence.clone());
+                findings.add(Finding::problem(
+                    "config",
+                    what,
+                    format!("correct {shown}, then {AGAIN}"),
+                ));
                 Some(loaded)
             }
             Err(error) => {
-                let why = error.to_string().lines().next().unwrap_or_default().to_owned();
-                findings.add(Finding::problem("config", why, format!("correct that, then {AGAIN}")));
+                let why = error
+                    .to_string()
+                    .lines()
+                    .next()
+                    .unwrap_or_default()
+                    .to_owned();
+                findings.add(Finding::problem(
+                    "config",
+                    why,
+                    format!("correct that, then {AGAIN}"),
+                ));
                 None
             }
         },
@@ -92,12 +130,15 @@ fn configuration(findings: &mut Findings) -> Option<Loaded> {
 }
 
 fn servers(findings: &mut Findings) {
-    let Ok(path) = Servers::usual_path() else { return };
+    let Ok(path) = Servers::usual_path() else {
+        return;
+    };
     if let Some(finding) = no_file("servers", &path) {
         return findings.add(finding);
     }
     let shown = path.display();
-    let problem = |what: String| Finding::problem("servers", what, format!("correct {shown}, then {AGAIN}"));
+    let problem =
+        |what: String| Finding::problem("servers", what, format!("correct {shown}, then {AGAIN}"));
     match Servers::read(&path) {
         Ok(servers) => {
             let wrong: Vec<Finding> = servers
@@ -110,8 +151,10 @@ fn servers(findings: &mut Findings) {
             if wrong.is_empty() {
                 let number = servers.all().count();
                 let noun = if number == 1 { "server" } else { "servers" };
-                findings
-                    .add(Finding::ok("servers", format!("{shown} is understood, and has {number} {noun}")));
+                findings.add(Finding::ok(
+                    "servers",
+                    format!("{shown} is understood, and has {number} {noun}"),
+                ));
             }
             wrong.into_iter().for_each(|finding| findings.add(finding));
         }

@@ -13,7 +13,9 @@ use super::{Finding, Findings};
 const PLACES: [&str; 3] = ["/usr/bin", "/bin", "/usr/local/bin"];
 
 pub(super) fn look(findings: &mut Findings) {
-    let Some(home) = std::env::home_dir() else { return };
+    let Some(home) = std::env::home_dir() else {
+        return;
+    };
     let mut seen: Vec<(Host, HostEntries)> = Vec::new();
     let mut unread = Vec::new();
     for host in Host::value_variants() {
@@ -26,16 +28,24 @@ pub(super) fn look(findings: &mut Findings) {
                 Err(why) => unread.push(Finding::note(
                     "setup",
                     format!("{host}: {} can't be understood: {why}", path.display()),
-                    format!("correct that place in {}; its host may not read it either", path.display()),
+                    format!(
+                        "correct that place in {}; its host may not read it either",
+                        path.display()
+                    ),
                 )),
             }
         }
     }
     findings.add(found_by_hosts(&seen));
     if seen.is_empty() && unread.is_empty() {
-        findings.add(Finding::ok("setup", "no file of a host that `mcp-sessiond setup` knows is here"));
+        findings.add(Finding::ok(
+            "setup",
+            "no file of a host that `mcp-sessiond setup` knows is here",
+        ));
     }
-    seen.iter().flat_map(|(host, entries)| of_file(*host, entries)).for_each(|finding| findings.add(finding));
+    seen.iter()
+        .flat_map(|(host, entries)| of_file(*host, entries))
+        .for_each(|finding| findings.add(finding));
     unread.into_iter().for_each(|finding| findings.add(finding));
 }
 
@@ -47,7 +57,13 @@ fn found_by_hosts(seen: &[(Host, HostEntries)]) -> Finding {
         .into_iter()
         .find(|path| version::is_program(path))
     {
-        return Finding::ok("path", format!("hosts find {} also without your shell's PATH", found.display()));
+        return Finding::ok(
+            "path",
+            format!(
+                "hosts find {} also without your shell's PATH",
+                found.display()
+            ),
+        );
     }
     let named = |(host, entries): &(Host, HostEntries)| {
         let names: Vec<String> = entries
@@ -69,7 +85,10 @@ fn found_by_hosts(seen: &[(Host, HostEntries)]) -> Finding {
             "mcp-sessiond is named without its path in the file of {}, and is not in {places}, where a host looks that was not started from a shell",
             named.join(", ")
         ),
-        format!("write {} in its place, or `sudo ln -s {0} /usr/local/bin/mcp-sessiond`", own.display()),
+        format!(
+            "write {} in its place, or `sudo ln -s {0} /usr/local/bin/mcp-sessiond`",
+            own.display()
+        ),
     )
 }
 
@@ -77,7 +96,11 @@ fn found_by_hosts(seen: &[(Host, HostEntries)]) -> Finding {
 fn of_file(host: Host, seen: &HostEntries) -> Vec<Finding> {
     let shown = seen.file.display();
     let names = |is: &dyn Fn(&Entry) -> bool| -> Vec<String> {
-        seen.entries.iter().filter(|entry| is(entry)).map(|entry| format!("{:?}", entry.name)).collect()
+        seen.entries
+            .iter()
+            .filter(|entry| is(entry))
+            .map(|entry| format!("{:?}", entry.name))
+            .collect()
     };
     let mut findings = Vec::new();
     for entry in &seen.entries {
@@ -99,7 +122,10 @@ fn of_file(host: Host, seen: &HostEntries) -> Vec<Finding> {
     let open = names(&|entry| matches!(entry.standing, Standing::Open));
     if !open.is_empty() {
         let are = if open.len() == 1 { "is" } else { "are" };
-        let what = format!("{host}: {} in {shown} {are} not wrapped, and could be", open.join(", "));
+        let what = format!(
+            "{host}: {} in {shown} {are} not wrapped, and could be",
+            open.join(", ")
+        );
         findings.push(match (&seen.hindrance, host) {
             (_, Host::Codex) => Finding::ok(
                 "setup",
@@ -123,11 +149,16 @@ fn of_file(host: Host, seen: &HostEntries) -> Vec<Finding> {
     let wrapped = names(&|entry| matches!(entry.standing, Standing::Wrapped));
     if !wrapped.is_empty() {
         let are = if wrapped.len() == 1 { "is" } else { "are" };
-        findings
-            .push(Finding::ok("setup", format!("{host}: {} in {shown} {are} wrapped", wrapped.join(", "))));
+        findings.push(Finding::ok(
+            "setup",
+            format!("{host}: {} in {shown} {are} wrapped", wrapped.join(", ")),
+        ));
     }
     if seen.entries.is_empty() {
-        findings.push(Finding::ok("setup", format!("{host}: {shown} has no servers")));
+        findings.push(Finding::ok(
+            "setup",
+            format!("{host}: {shown} has no servers"),
+        ));
     }
     findings
 }

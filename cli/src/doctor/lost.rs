@@ -10,7 +10,11 @@ pub(super) async fn look(connection: &Connection, findings: &mut Findings) {
     // That it answers was found before.
     if let Ok(about) = connection.about(PATIENCE).await {
         for hint in about.hints {
-            let check = if hint.what == "records" { "records" } else { "hint" };
+            let check = if hint.what == "records" {
+                "records"
+            } else {
+                "hint"
+            };
             findings.add(Finding::note(check, hint.finding, hint.advice));
         }
     }
@@ -22,12 +26,22 @@ pub(super) async fn look(connection: &Connection, findings: &mut Findings) {
 
 /// Servers that run without being kept.
 pub(super) fn unkept(directory: &Directory, findings: &mut Findings) {
-    for Unkept { process, program, why, service, .. } in unkept::list(directory.path()) {
+    for Unkept {
+        process,
+        program,
+        why,
+        service,
+        ..
+    } in unkept::list(directory.path())
+    {
         // What `serve --upstream` serves is kept by the daemon.
         if service.is_none() {
             findings.add(Finding::note(
                 "unkept",
-                format!("{program} (pid {}) runs without being kept: {why}", process.pid),
+                format!(
+                    "{program} (pid {}) runs without being kept: {why}",
+                    process.pid
+                ),
                 "once nothing above is a problem, restart that server in its host",
             ));
         }

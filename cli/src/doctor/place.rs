@@ -1,4 +1,5 @@
-//! The runtime directory and the one of the storage: whose they are, and whether something can be written there.
+//! The runtime directory and the one of the storage: whose they are, and whether something can be
+//! written there.
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write as _};
@@ -17,7 +18,8 @@ use super::{Finding, Findings};
 /// Bytes that are written to see whether that can be done: a block of usual file systems.
 const TRIED: [u8; 4096] = [b'-'; 4096];
 
-/// With less room than this it is time to make some: tokens and records need little, and a daemon sets 1 MiB aside.
+/// With less room than this it is time to make some: tokens and records need little, and a daemon
+/// sets 1 MiB aside.
 const ROOM: u64 = 16 * 1024 * 1024;
 
 /// The runtime directory, if it can be used.
@@ -51,7 +53,9 @@ fn runtime(directory: &Directory) -> (Finding, bool) {
         Err(error) => {
             let mend = match &error {
                 ConnectError::WrongMode { .. } => {
-                    format!("see who could write to it (`ls -la {shown}`), then `chmod 700 {shown}`")
+                    format!(
+                        "see who could write to it (`ls -la {shown}`), then `chmod 700 {shown}`"
+                    )
                 }
                 ConnectError::WrongOwner { .. } => {
                     format!(
@@ -60,7 +64,10 @@ fn runtime(directory: &Directory) -> (Finding, bool) {
                 }
                 _ => format!("see what it is (`ls -ld {shown}`), then `mv {shown} {shown}.old`"),
             };
-            return (Finding::problem("directory", error.to_string(), mend), false);
+            return (
+                Finding::problem("directory", error.to_string(), mend),
+                false,
+            );
         }
     }
     if let Err(error) = write(path) {
@@ -88,16 +95,24 @@ fn runtime(directory: &Directory) -> (Finding, bool) {
 
 /// What is wrong with the directory of the database, where that is another one.
 fn storage(config: &Config) -> Option<Finding> {
-    let Ok(Url::Sqlite(Some(file))) = Url::parse(&config.storage.url) else { return None };
+    let Ok(Url::Sqlite(Some(file))) = Url::parse(&config.storage.url) else {
+        return None;
+    };
     let directory = file.parent()?;
     if !directory.is_dir() {
         let what = format!(
             "the setting storage.url names a database in {0}, and there is no such directory",
             directory.display()
         );
-        return Some(Finding::problem("storage", what, format!("`mkdir -p {}`", directory.display())));
+        return Some(Finding::problem(
+            "storage",
+            what,
+            format!("`mkdir -p {}`", directory.display()),
+        ));
     }
-    write(directory).err().map(|error| unwritten("storage", directory, &error))
+    write(directory)
+        .err()
+        .map(|error| unwritten("storage", directory, &error))
 }
 
 fn unwritten(check: &'static str, directory: &Path, error: &io::Error) -> Finding {
@@ -107,17 +122,24 @@ fn unwritten(check: &'static str, directory: &Path, error: &io::Error) -> Findin
             format!("make room: `df -h {shown}` and `df -i {shown}` show the disk")
         }
         io::ErrorKind::ReadOnlyFilesystem => {
-            format!("`findmnt -T {shown}` shows the file system, which has to be mounted for writing")
+            format!(
+                "`findmnt -T {shown}` shows the file system, which has to be mounted for writing"
+            )
         }
         _ => format!("`ls -ld {shown}` shows who may write there"),
     };
     Finding::problem(check, format!("{shown} can't be written: {error}"), mend)
 }
 
-/// Writes a file for real. It has lost its name before the first byte, so that nothing is left whatever happens.
+/// Writes a file for real. It has lost its name before the first byte, so that nothing is left
+/// whatever happens.
 fn write(directory: &Path) -> io::Result<()> {
     let path = directory.join(format!(".doctor-{}", std::process::id()));
-    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path)?;
+    let mut file = OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(&path)?;
     fs::remove_file(&path)?;
     file.write_all(&TRIED)?;
     file.sync_all()
@@ -128,6 +150,9 @@ fn room(directory: &Path) -> Option<u64> {
     let found = statvfs(directory).ok()?;
     // The types differ between systems.
     #[allow(clippy::useless_conversion)]
-    let (blocks, size) = (u64::from(found.blocks_available()), u64::from(found.fragment_size()));
+    let (blocks, size) = (
+        u64::from(found.blocks_available()),
+        u64::from(found.fragment_size()),
+    );
     Some(blocks.saturating_mul(size))
 }

@@ -10,7 +10,11 @@ pub(super) async fn look(findings: &mut Findings) {
         let (what, mend) = server.trouble(kept.connection.is_some())?;
         // One that has ended is started again by itself.
         let is_silent = server.failure.is_some();
-        Some(if is_silent { Finding::problem("kept", what, mend) } else { Finding::note("kept", what, mend) })
+        Some(if is_silent {
+            Finding::problem("kept", what, mend)
+        } else {
+            Finding::note("kept", what, mend)
+        })
     });
     let before = findings.0.len();
     troubles.for_each(|finding| findings.add(finding));
@@ -20,6 +24,9 @@ pub(super) async fn look(findings: &mut Findings) {
             1 => "1 server is".to_owned(),
             servers => format!("{servers} servers are"),
         };
-        findings.add(Finding::ok("kept", format!("{servers} kept; `mcp-sessiond status` shows them")));
+        findings.add(Finding::ok(
+            "kept",
+            format!("{servers} kept; `mcp-sessiond status` shows them"),
+        ));
     }
 }

@@ -1,4 +1,5 @@
-//! The user service, where it is installed: whether what it starts is there, and which version that is.
+//! The user service, where it is installed: whether what it starts is there, and which version that
+//! is.
 
 use super::super::install;
 use super::super::version::{self, OURS};
@@ -24,9 +25,19 @@ async fn daemon() -> Finding {
     };
     let again = "`mcp-sessiond install`";
     let binary = install::executable();
-    if let Some(binary) = binary.as_deref().filter(|binary| !version::is_program(binary)) {
-        let what = format!("the service that is installed starts {}, which is not there", binary.display());
-        return Finding::problem("service", what, format!("{again} rewrites it for this executable"));
+    if let Some(binary) = binary
+        .as_deref()
+        .filter(|binary| !version::is_program(binary))
+    {
+        let what = format!(
+            "the service that is installed starts {}, which is not there",
+            binary.display()
+        );
+        return Finding::problem(
+            "service",
+            what,
+            format!("{again} rewrites it for this executable"),
+        );
     }
     let version = match &binary {
         Some(binary) => version::of(binary).await,
@@ -48,13 +59,29 @@ async fn daemon() -> Finding {
         return ailed("service", ailment);
     }
     match binary {
-        Some(binary) => Finding::ok("service", format!("installed, and starts {}", binary.display())),
+        Some(binary) => Finding::ok(
+            "service",
+            format!("installed, and starts {}", binary.display()),
+        ),
         None => Finding::ok("service", format!("installed as {}", unit.display())),
     }
 }
 
 fn ailed(check: &'static str, ailment: install::Ailment) -> Finding {
-    let install::Ailment { finding, advice, is_grave } = ailment;
-    let outcome = if is_grave { Outcome::Problem } else { Outcome::Note };
-    Finding { check, outcome, what: finding, mend: Some(advice) }
+    let install::Ailment {
+        finding,
+        advice,
+        is_grave,
+    } = ailment;
+    let outcome = if is_grave {
+        Outcome::Problem
+    } else {
+        Outcome::Note
+    };
+    Finding {
+        check,
+        outcome,
+        what: finding,
+        mend: Some(advice),
+    }
 }

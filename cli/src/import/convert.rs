@@ -18,8 +18,12 @@ pub(super) fn converted(host: Host, server: &Value) -> Result<Map<String, Value>
         }
         (_, None) => return Err("it is no object".to_owned()),
     };
-    let get =
-        |names: &[&str]| names.iter().find_map(|name| server.get(*name)).filter(|value| !value.is_null());
+    let get = |names: &[&str]| {
+        names
+            .iter()
+            .find_map(|name| server.get(*name))
+            .filter(|value| !value.is_null())
+    };
     let mut entry = Map::new();
     let mut put = |name: &str, value: Option<Value>| {
         if let Some(value) = value {
@@ -57,18 +61,27 @@ pub(super) fn converted(host: Host, server: &Value) -> Result<Map<String, Value>
             return Err("its `env_vars` name variables of the host's; write them into `env` there, or into servers.json".to_owned());
         }
     }
-    let is_off =
-        get(&["disabled"]) == Some(&Value::Bool(true)) || get(&["enabled"]) == Some(&Value::Bool(false));
+    let is_off = get(&["disabled"]) == Some(&Value::Bool(true))
+        || get(&["enabled"]) == Some(&Value::Bool(false));
     put("disabled", is_off.then(|| true.into()));
     // Others have something else under `tools`.
-    let only =
-        get(&["enabled_tools", "includeTools"]).or_else(|| get(&["tools"]).filter(|_| host == Host::Copilot));
+    let only = get(&["enabled_tools", "includeTools"])
+        .or_else(|| get(&["tools"]).filter(|_| host == Host::Copilot));
     put("only", only.filter(|only| **only != json!(["*"])).cloned());
-    put("without", get(&["disabled_tools", "excludeTools", "disabledTools"]).cloned().filter(is_filled));
+    put(
+        "without",
+        get(&["disabled_tools", "excludeTools", "disabledTools"])
+            .cloned()
+            .filter(is_filled),
+    );
     let mut entry = Value::Object(entry);
     rewrite(host, &mut entry)?;
     for field in ["cwd", "envFile"] {
-        let is_whole = |path: &str| ["/", "~/", "${"].iter().any(|beginning| path.starts_with(beginning));
+        let is_whole = |path: &str| {
+            ["/", "~/", "${"]
+                .iter()
+                .any(|beginning| path.starts_with(beginning))
+        };
         if entry[field].as_str().is_some_and(|path| !is_whole(path)) {
             return Err(format!(
                 "its `{field}` depends on where the host runs; write a path from the root there"
@@ -90,7 +103,10 @@ fn in_usual_words(server: &Map<String, Value>) -> Map<String, Value> {
         "available_tools" => "includeTools".to_owned(),
         other => other.to_owned(),
     };
-    let mut all: Map<_, _> = server.iter().map(|(name, value)| (usual(name), value.clone())).collect();
+    let mut all: Map<_, _> = server
+        .iter()
+        .map(|(name, value)| (usual(name), value.clone()))
+        .collect();
     // Where it is empty Goose allows all.
     all.retain(|name, value| name != "includeTools" || is_filled(value));
     all
@@ -106,7 +122,11 @@ fn is_filled(value: &(impl std::borrow::Borrow<Value> + ?Sized)) -> bool {
 
 /// Gemini's `url` is one for SSE, unless its `type` says otherwise; `httpUrl` comes before it.
 fn is_sse(host: Host, server: &Map<String, Value>) -> bool {
-    match server.get("type").or_else(|| server.get("transport")).and_then(Value::as_str) {
+    match server
+        .get("type")
+        .or_else(|| server.get("transport"))
+        .and_then(Value::as_str)
+    {
         Some(told) => told == "sse",
         None => host == Host::Gemini && !server.contains_key("httpUrl"),
     }
@@ -120,11 +140,16 @@ fn headers(server: &Map<String, Value>) -> Result<Option<Value>, String> {
     };
     // Codex names variables.
     if let Some(variable) = server.get("bearer_token_env_var").and_then(Value::as_str) {
-        all.insert("Authorization".to_owned(), format!("Bearer ${{env:{variable}}}").into());
+        all.insert(
+            "Authorization".to_owned(),
+            format!("Bearer ${{env:{variable}}}").into(),
+        );
     }
     if let Some(Value::Object(named)) = server.get("env_http_headers") {
         for (header, variable) in named {
-            let variable = variable.as_str().ok_or("its `env_http_headers` have to be texts")?;
+            let variable = variable
+                .as_str()
+                .ok_or("its `env_http_headers` have to be texts")?;
             all.insert(header.clone(), format!("${{env:{variable}}}").into());
         }
     }
@@ -135,9 +160,11 @@ fn headers(server: &Map<String, Value>) -> Result<Option<Value>, String> {
 fn command(server: &Map<String, Value>) -> Result<(String, Vec<String>), String> {
     let texts = |value: Option<&Value>| match value {
         None | Some(Value::Null) => Ok(Vec::new()),
-        Some(Value::Array(words)) => {
-            words.iter().map(|word| word.as_str().map(str::to_owned)).collect::<Option<Vec<_>>>().ok_or(())
-        }
+        Some(Value::Array(words)) => words
+            .iter()
+            .map(|word| word.as_str().map(str::to_owned))
+            .collect::<Option<Vec<_>>>()
+            .ok_or(()),
         Some(_) => Err(()),
     };
     let words = match server.get("command") {
@@ -148,30 +175,43 @@ fn command(server: &Map<String, Value>) -> Result<(String, Vec<String>), String>
         words @ Some(Value::Array(_)) => texts(words),
         // Zed's older form.
         Some(Value::Object(command)) => match command.get("path").and_then(Value::as_str) {
-            Some(path) => {
-                texts(command.get("args")).map(|arguments| [vec![path.to_owned()], arguments].concat())
-            }
+            Some(path) => texts(command.get("args"))
+                .map(|arguments| [vec![path.to_owned()], arguments].concat()),
             None => Err(()),
         },
-        None | Some(Value::Null) => return Err("it has neither a command nor an address".to_owned()),
+        None | Some(Value::Null) => {
+            return Err("it has neither a command nor an address".to_owned());
+        }
         Some(_) => Err(()),
     };
     let words = words.map_err(|()| "its command and arguments have to be texts".to_owned())?;
     let mut words = unwrapped(words)?.into_iter();
-    let command = words.next().filter(|command| !command.is_empty()).ok_or("its command is empty")?;
+    let command = words
+        .next()
+        .filter(|command| !command.is_empty())
+        .ok_or("its command is empty")?;
     Ok((command, words.collect()))
 }
 
 fn unwrapped(words: Vec<String>) -> Result<Vec<String>, String> {
-    let is_ours = |path: &str| Path::new(path).file_name().is_some_and(|name| name == "mcp-sessiond");
-    let [program, verb, rest @ ..] = &words[..] else { return Ok(words) };
+    let is_ours = |path: &str| {
+        Path::new(path)
+            .file_name()
+            .is_some_and(|name| name == "mcp-sessiond")
+    };
+    let [program, verb, rest @ ..] = &words[..] else {
+        return Ok(words);
+    };
     if !is_ours(program) || verb != "wrap" {
         return Ok(words);
     }
     let rest: Vec<OsString> = rest.iter().map(OsString::from).collect();
-    let command =
-        wrap::command_in(&rest).ok_or("it is a `wrap` that can't be read; write `--` before its command")?;
-    let command: Vec<String> = command.into_iter().filter_map(|word| word.into_string().ok()).collect();
+    let command = wrap::command_in(&rest)
+        .ok_or("it is a `wrap` that can't be read; write `--` before its command")?;
+    let command: Vec<String> = command
+        .into_iter()
+        .filter_map(|word| word.into_string().ok())
+        .collect();
     let Some(first) = command.first() else {
         return Err("it runs all servers of servers.json".to_owned());
     };
@@ -194,13 +234,24 @@ fn rewrite(host: Host, value: &mut Value) -> Result<(), String> {
 
 fn rewritten(host: Host, text: &str) -> Result<String, String> {
     let opening = if host == Host::Opencode { "{" } else { "${" };
-    let plain = |text: &str| if host == Host::Gemini { dollars(text) } else { text.to_owned() };
+    let plain = |text: &str| {
+        if host == Host::Gemini {
+            dollars(text)
+        } else {
+            text.to_owned()
+        }
+    };
     let (mut out, mut rest) = (String::new(), text);
     while let Some((before, after)) = rest.split_once(opening) {
-        let Some((inside, behind)) = after.split_once('}') else { break };
+        let Some((inside, behind)) = after.split_once('}') else {
+            break;
+        };
         out.push_str(&plain(before));
         let is_name = |name: &str| {
-            !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
+            !name.is_empty()
+                && name
+                    .bytes()
+                    .all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
         };
         let (kind, name) = inside.split_once(':').unwrap_or((inside, ""));
         match (host, kind) {
@@ -226,7 +277,9 @@ fn rewritten(host: Host, text: &str) -> Result<String, String> {
                 ));
             }
             (_, "workspaceFolder" | "workspaceFolderBasename" | "userHome" | "pathSeparator") => {
-                return Err(format!("it has ${{{kind}}}, which only the host knows; write a path there"));
+                return Err(format!(
+                    "it has ${{{kind}}}, which only the host knows; write a path there"
+                ));
             }
             _ => out.push_str(&format!("${{{inside}}}")),
         }
@@ -253,9 +306,16 @@ fn dollars(text: &str) -> String {
 
 /// The variables and headers whose value looks like a secret that stands there as it is.
 pub(super) fn secrets(entry: &Map<String, Value>) -> Vec<String> {
-    let fields = ["env", "headers"].into_iter().filter_map(|field| entry.get(field)?.as_object());
-    let members = fields.flatten().filter_map(|(name, value)| Some((name, value.as_str()?)));
-    members.filter(|(name, value)| is_secret(name, value)).map(|(name, _)| name.clone()).collect()
+    let fields = ["env", "headers"]
+        .into_iter()
+        .filter_map(|field| entry.get(field)?.as_object());
+    let members = fields
+        .flatten()
+        .filter_map(|(name, value)| Some((name, value.as_str()?)));
+    members
+        .filter(|(name, value)| is_secret(name, value))
+        .map(|(name, _)| name.clone())
+        .collect()
 }
 
 fn is_secret(name: &str, value: &str) -> bool {
@@ -272,12 +332,22 @@ fn is_secret(name: &str, value: &str) -> bool {
         "bearer",
     ];
     const PARTS: [&str; 4] = ["key", "pat", "pass", "pwd"];
-    const BEGINNINGS: [&str; 7] = ["sk-", "ghp_", "gho_", "github_pat_", "glpat-", "xox", "AKIA"];
+    const BEGINNINGS: [&str; 7] = [
+        "sk-",
+        "ghp_",
+        "gho_",
+        "github_pat_",
+        "glpat-",
+        "xox",
+        "AKIA",
+    ];
     if value.is_empty() || value.contains("${") {
         return false;
     }
     let name = name.to_ascii_lowercase();
     WORDS.iter().any(|word| name.contains(word))
         || name.split(['_', '-']).any(|part| PARTS.contains(&part))
-        || BEGINNINGS.iter().any(|beginning| value.starts_with(beginning))
+        || BEGINNINGS
+            .iter()
+            .any(|beginning| value.starts_with(beginning))
 }

@@ -55,15 +55,31 @@ fn each_host_s_form_becomes_ours() {
             json!({"command": "x", "cwd": "~/work", "tools": ["a"]}),
             json!({"command": "x", "cwd": "~/work"}),
         ),
-        (Host::Copilot, json!({"command": "x", "tools": ["a"]}), json!({"command": "x", "only": ["a"]})),
+        (
+            Host::Copilot,
+            json!({"command": "x", "tools": ["a"]}),
+            json!({"command": "x", "only": ["a"]}),
+        ),
         (
             Host::Zed,
             json!({"command": {"path": "x", "args": ["y"], "env": {"K": "1"}}}),
             json!({"command": "x", "args": ["y"], "env": {"K": "1"}}),
         ),
-        (Host::Windsurf, json!({"serverUrl": "https://x"}), json!({"type": "http", "url": "https://x"})),
-        (Host::Copilot, json!({"type": "local", "command": "x", "tools": ["*"]}), json!({"command": "x"})),
-        (Host::Cline, json!({"command": "x", "disabled": true}), json!({"command": "x", "disabled": true})),
+        (
+            Host::Windsurf,
+            json!({"serverUrl": "https://x"}),
+            json!({"type": "http", "url": "https://x"}),
+        ),
+        (
+            Host::Copilot,
+            json!({"type": "local", "command": "x", "tools": ["*"]}),
+            json!({"command": "x"}),
+        ),
+        (
+            Host::Cline,
+            json!({"command": "x", "disabled": true}),
+            json!({"command": "x", "disabled": true}),
+        ),
         (
             Host::Cursor,
             json!({"command": "/usr/bin/mcp-sessiond", "args": ["wrap", "--name", "n", "x", "-y"]}),
@@ -79,21 +95,81 @@ fn each_host_s_form_becomes_ours() {
 fn what_would_not_be_the_same_server_is_refused() {
     for (host, server, why) in [
         (Host::Gemini, json!({"url": "https://x"}), "HTTP with SSE"),
-        (Host::Roo, json!({"type": "sse", "url": "https://x"}), "HTTP with SSE"),
-        (Host::Vscode, json!({"command": "x", "args": ["${input:k}"]}), "${input:…}"),
-        (Host::Vscode, json!({"command": "x", "args": ["${workspaceFolder}"]}), "only the host knows"),
-        (Host::Claude, json!({"command": "x", "args": ["${K:-secret}"]}), "${K:-…}"),
-        (Host::Cursor, json!({"command": "mcp-sessiond", "args": ["wrap", "@a"]}), "it runs @a"),
-        (Host::Cursor, json!({"command": "mcp-sessiond", "args": ["wrap", "--all"]}), "it runs all servers"),
-        (Host::Cursor, json!({"command": "x", "args": [1]}), "have to be texts"),
-        (Host::Gemini, json!({"command": "x", "args": ["${K:-secret}"]}), "${K:-…}"),
-        (Host::Opencode, json!({"command": ["x", "{file:./secret}"]}), "opencode's own file"),
-        (Host::Vscode, json!({"command": "x", "cwd": "secret"}), "its `cwd` depends on"),
-        (Host::Vscode, json!({"command": "x", "envFile": "./secret"}), "its `envFile` depends on"),
-        (Host::Codex, json!({"command": "x", "env_vars": ["K"]}), "`env_vars`"),
-        (Host::Goose, json!({"type": "stdio", "cmd": "x", "env_keys": ["K"]}), "`env_keys`"),
-        (Host::Goose, json!({"type": "sse", "uri": "https://x"}), "HTTP with SSE"),
-        (Host::Goose, json!({"type": "builtin", "name": "memory"}), "neither a command nor an address"),
+        (
+            Host::Roo,
+            json!({"type": "sse", "url": "https://x"}),
+            "HTTP with SSE",
+        ),
+        (
+            Host::Vscode,
+            json!({"command": "x", "args": ["${input:k}"]}),
+            "${input:…}",
+        ),
+        (
+            Host::Vscode,
+            json!({"command": "x", "args": ["${workspaceFolder}"]}),
+            "only the host knows",
+        ),
+        (
+            Host::Claude,
+            json!({"command": "x", "args": ["${K:-secret}"]}),
+            "${K:-…}",
+        ),
+        (
+            Host::Cursor,
+            json!({"command": "mcp-sessiond", "args": ["wrap", "@a"]}),
+            "it runs @a",
+        ),
+        (
+            Host::Cursor,
+            json!({"command": "mcp-sessiond", "args": ["wrap", "--all"]}),
+            "it runs all servers",
+        ),
+        (
+            Host::Cursor,
+            json!({"command": "x", "args": [1]}),
+            "have to be texts",
+        ),
+        (
+            Host::Gemini,
+            json!({"command": "x", "args": ["${K:-secret}"]}),
+            "${K:-…}",
+        ),
+        (
+            Host::Opencode,
+            json!({"command": ["x", "{file:./secret}"]}),
+            "opencode's own file",
+        ),
+        (
+            Host::Vscode,
+            json!({"command": "x", "cwd": "secret"}),
+            "its `cwd` depends on",
+        ),
+        (
+            Host::Vscode,
+            json!({"command": "x", "envFile": "./secret"}),
+            "its `envFile` depends on",
+        ),
+        (
+            Host::Codex,
+            json!({"command": "x", "env_vars": ["K"]}),
+            "`env_vars`",
+        ),
+        (
+            Host::Goose,
+            json!({"type": "stdio", "cmd": "x", "env_keys": ["K"]}),
+            "`env_keys`",
+        ),
+        (
+            Host::Goose,
+            json!({"type": "sse", "uri": "https://x"}),
+            "HTTP with SSE",
+        ),
+        (
+            Host::Goose,
+            json!({"type": "builtin", "name": "memory"}),
+            "neither a command nor an address",
+        ),
         (Host::Goose, Value::Null, "an anchor, an alias or a tag"),
     ] {
         let said = converted(host, &server).expect_err("it is refused");
@@ -106,7 +182,10 @@ fn what_looks_like_a_secret_is_named() {
     let entry = json!({"env": {"GITHUB_TOKEN": "x", "API_KEY": "x", "KEYBOARD": "x", "OTHER": "sk-x", "MY_TOKEN": "${keyring:a/b}", "PATH": "/"},
         "headers": {"Authorization": "x"}});
     let secrets = convert::secrets(entry.as_object().expect("an object"));
-    assert_eq!(secrets, ["API_KEY", "GITHUB_TOKEN", "OTHER", "Authorization"]);
+    assert_eq!(
+        secrets,
+        ["API_KEY", "GITHUB_TOKEN", "OTHER", "Authorization"]
+    );
 }
 
 #[test]
@@ -124,6 +203,13 @@ fn a_file_is_replaced_only_where_it_says_what_it_said() {
     assert!(link.is_symlink() && std::fs::read_to_string(&path).expect("a text") == "three");
     std::fs::remove_file(&path).expect("removed");
     let error = write::replace(&link, "", "four").expect_err("it leads nowhere");
-    assert!(error.to_string().contains("not there") && link.is_symlink(), "{error}");
-    assert_eq!(std::fs::read_dir(directory.path()).expect("a list").count(), 1, "nothing is left");
+    assert!(
+        error.to_string().contains("not there") && link.is_symlink(),
+        "{error}"
+    );
+    assert_eq!(
+        std::fs::read_dir(directory.path()).expect("a list").count(),
+        1,
+        "nothing is left"
+    );
 }

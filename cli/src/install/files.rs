@@ -53,7 +53,8 @@ pub(super) fn compare(file: &File) -> Result<Written, Problem> {
         }
         Ok(_) => {}
     }
-    let former = std::fs::read_to_string(&file.path).map_err(|error| Problem::file(&file.path, &error))?;
+    let former =
+        std::fs::read_to_string(&file.path).map_err(|error| Problem::file(&file.path, &error))?;
     Ok(if former == file.text {
         Written::Unchanged
     } else {
@@ -65,8 +66,9 @@ pub(super) fn compare(file: &File) -> Result<Written, Problem> {
 fn difference(former: &str, text: &str) -> String {
     let mut lines = String::new();
     for (mark, of, other) in [('-', former, text), ('+', text, former)] {
-        let only =
-            of.lines().filter(|line| !line.starts_with('#') && !other.lines().any(|known| known == *line));
+        let only = of
+            .lines()
+            .filter(|line| !line.starts_with('#') && !other.lines().any(|known| known == *line));
         for line in only {
             let _ = writeln!(lines, "  {mark} {}", line.trim());
         }

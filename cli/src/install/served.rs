@@ -27,7 +27,9 @@ impl FromStr for Name {
         if (1..=NAME_MAX).contains(&text.len()) && text.bytes().all(fits) {
             Ok(Self(text.to_owned()))
         } else {
-            Err(format!("1 to {NAME_MAX} letters, digits, dots, hyphens and underscores"))
+            Err(format!(
+                "1 to {NAME_MAX} letters, digits, dots, hyphens and underscores"
+            ))
         }
     }
 }
@@ -65,9 +67,11 @@ impl Served {
         let separator = OsString::from("--");
         let separator = (!command.is_empty()).then_some(&separator);
         let arguments = options.iter().chain(separator).chain(command).map(readable);
-        let directory =
-            std::env::current_dir().map_err(|error| Problem::Failed(format!("this directory: {error}")))?;
-        let path = std::env::var_os("PATH").map(PathBuf::from).unwrap_or_default();
+        let directory = std::env::current_dir()
+            .map_err(|error| Problem::Failed(format!("this directory: {error}")))?;
+        let path = std::env::var_os("PATH")
+            .map(PathBuf::from)
+            .unwrap_or_default();
         Ok(Self {
             arguments: arguments.collect::<Result<_, _>>()?,
             directory: writable(&directory)?,
@@ -80,10 +84,15 @@ impl Served {
 /// A word as text that can stand in a file.
 fn readable(word: &OsString) -> Result<String, Problem> {
     match word.to_str() {
-        Some(text) if !text.contains(|letter: char| letter.is_control() && !"\n\t".contains(letter)) => {
+        Some(text)
+            if !text.contains(|letter: char| letter.is_control() && !"\n\t".contains(letter)) =>
+        {
             Ok(text.to_owned())
         }
-        _ => Err(Problem::Usage(format!("{} can't be written into a service file", word.to_string_lossy()))),
+        _ => Err(Problem::Usage(format!(
+            "{} can't be written into a service file",
+            word.to_string_lossy()
+        ))),
     }
 }
 
@@ -93,22 +102,50 @@ mod tests {
 
     fn arguments(words: &[&str]) -> Vec<String> {
         let words: Vec<OsString> = words.iter().map(OsString::from).collect();
-        Served::here(&"x".parse().expect("a name"), &words).expect("good usage").arguments
+        Served::here(&"x".parse().expect("a name"), &words)
+            .expect("good usage")
+            .arguments
     }
 
     #[test]
     fn the_command_stands_behind_a_separator() {
-        let expected = ["--name", "x", "--listen", "localhost:1", "--", "npx", "--listen", "2"];
-        assert_eq!(arguments(&["--listen", "localhost:1", "--", "npx", "--listen", "2"]), expected);
-        assert_eq!(arguments(&["--listen", "localhost:1", "npx", "--listen", "2"]), expected);
-        assert_eq!(arguments(&["npx", "--", "2"]), ["--name", "x", "--", "npx", "--", "2"]);
+        let expected = [
+            "--name",
+            "x",
+            "--listen",
+            "localhost:1",
+            "--",
+            "npx",
+            "--listen",
+            "2",
+        ];
+        assert_eq!(
+            arguments(&["--listen", "localhost:1", "--", "npx", "--listen", "2"]),
+            expected
+        );
+        assert_eq!(
+            arguments(&["--listen", "localhost:1", "npx", "--listen", "2"]),
+            expected
+        );
+        assert_eq!(
+            arguments(&["npx", "--", "2"]),
+            ["--name", "x", "--", "npx", "--", "2"]
+        );
         let upstream = ["--upstream", "http://127.0.0.1:3/mcp"];
-        assert_eq!(arguments(&upstream), [&["--name", "x"], &upstream[..]].concat());
+        assert_eq!(
+            arguments(&upstream),
+            [&["--name", "x"], &upstream[..]].concat()
+        );
     }
 
     #[test]
     fn what_serve_refuses_is_refused() {
-        for words in [&[][..], &["--name", "y", "npx"], &["--listen", "nowhere", "npx"], &["a\u{1}b"]] {
+        for words in [
+            &[][..],
+            &["--name", "y", "npx"],
+            &["--listen", "nowhere", "npx"],
+            &["a\u{1}b"],
+        ] {
             let words: Vec<OsString> = words.iter().map(OsString::from).collect();
             let refused = Served::here(&"x".parse().expect("a name"), &words);
             assert!(matches!(refused, Err(Problem::Usage(_))), "{words:?}");

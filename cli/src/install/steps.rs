@@ -29,7 +29,10 @@ const PAUSE: Duration = Duration::from_millis(100);
 
 impl Step {
     pub(super) fn new(words: &[&str]) -> Self {
-        Self { words: words.iter().map(|&word| word.to_owned()).collect(), failure: Failure::Final }
+        Self {
+            words: words.iter().map(|&word| word.to_owned()).collect(),
+            failure: Failure::Final,
+        }
     }
 
     pub(super) fn or(self, failure: Failure) -> Self {
@@ -37,7 +40,13 @@ impl Step {
     }
 
     pub(super) fn text(&self) -> String {
-        let quoted = |word: &String| if word.contains(' ') { format!("'{word}'") } else { word.clone() };
+        let quoted = |word: &String| {
+            if word.contains(' ') {
+                format!("'{word}'")
+            } else {
+                word.clone()
+            }
+        };
         self.words.iter().map(quoted).collect::<Vec<_>>().join(" ")
     }
 
@@ -54,7 +63,12 @@ impl Step {
                     attempts += 1;
                     std::thread::sleep(PAUSE);
                 }
-                Err(error) => return Err(Problem::Failed(format!("`{}` failed: {error}", self.text()))),
+                Err(error) => {
+                    return Err(Problem::Failed(format!(
+                        "`{}` failed: {error}",
+                        self.text()
+                    )));
+                }
             }
         }
     }
@@ -68,8 +82,16 @@ pub(super) fn answer(words: &[impl AsRef<std::ffi::OsStr>]) -> Result<String, St
     manager::prepare(&mut command);
     let output = command.output().map_err(|error| error.to_string())?;
     if output.status.success() {
-        return Ok(String::from_utf8_lossy(&output.stdout).trim_end().to_owned());
+        return Ok(String::from_utf8_lossy(&output.stdout)
+            .trim_end()
+            .to_owned());
     }
-    let complaint = String::from_utf8_lossy(&output.stderr).trim_end().to_owned();
-    Err(if complaint.is_empty() { output.status.to_string() } else { complaint })
+    let complaint = String::from_utf8_lossy(&output.stderr)
+        .trim_end()
+        .to_owned();
+    Err(if complaint.is_empty() {
+        output.status.to_string()
+    } else {
+        complaint
+    })
 }

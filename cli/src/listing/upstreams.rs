@@ -1,4 +1,5 @@
-//! Servers that speak HTTP themselves, behind `serve --upstream`: no keeper holds them, and each `serve` notes its own.
+//! Servers that speak HTTP themselves, behind `serve --upstream`: no keeper holds them, and each
+//! `serve` notes its own.
 
 use mcp_sessiond_client::{Connection, SessionStatus};
 use mcp_sessiond_process as process;
@@ -27,7 +28,8 @@ pub(crate) struct Upstream {
 }
 
 impl Upstream {
-    /// What `serve` has noted, and what the daemon knows of it. None: the note is about another kind of server.
+    /// What `serve` has noted, and what the daemon knows of it. None: the note is about another
+    /// kind of server.
     pub(super) async fn of(note: &Unkept, connection: Option<&Connection>) -> Option<Self> {
         let service = note.service.clone()?;
         let sessions = match connection {
@@ -35,13 +37,23 @@ impl Upstream {
             None => None,
         };
         let (url, pid, since_ms) = (note.program.clone(), note.process.pid, note.since_ms);
-        Some(Self { url, service, pid, since_ms, sessions })
+        Some(Self {
+            url,
+            service,
+            pid,
+            since_ms,
+            sessions,
+        })
     }
 
     /// Its line in the table.
     pub(super) fn row(&self, now_ms: u64) -> Vec<String> {
         let none = || "-".to_owned();
-        let state = if self.sessions == Some(0) { "waiting" } else { "in use" };
+        let state = if self.sessions == Some(0) {
+            "waiting"
+        } else {
+            "in use"
+        };
         vec![
             shown(&self.url),
             self.service.to_string(),
@@ -58,7 +70,9 @@ impl Upstream {
 
     /// What has to be said about it beside its line.
     pub(super) fn note(&self) -> String {
-        let Self { url, service, pid, .. } = self;
+        let Self {
+            url, service, pid, ..
+        } = self;
         let sessions = match self.sessions {
             Some(1) => "one session".to_owned(),
             Some(count) => format!("{count} sessions"),
@@ -71,9 +85,19 @@ impl Upstream {
 async fn sessions(connection: &Connection, service: &ServiceName) -> Option<usize> {
     let (mut count, mut after) = (0, None);
     loop {
-        let request = OwnSessions { service: Some(service.clone()), after };
-        let page = connection.list_own_sessions(PATIENCE, request).await.ok()?.ok()?;
-        count += page.iter().filter(|view| view.status != SessionStatus::Terminated).count();
+        let request = OwnSessions {
+            service: Some(service.clone()),
+            after,
+        };
+        let page = connection
+            .list_own_sessions(PATIENCE, request)
+            .await
+            .ok()?
+            .ok()?;
+        count += page
+            .iter()
+            .filter(|view| view.status != SessionStatus::Terminated)
+            .count();
         match page.last() {
             Some(last) if page.len() >= PAGE_MAX => after = Some(last.session.clone()),
             _ => return Some(count),

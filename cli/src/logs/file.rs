@@ -8,7 +8,8 @@ use std::path::PathBuf;
 use super::line::{Line, last_of, whole_lines};
 use super::{Nothing, PAUSE};
 
-/// How far it is looked back in each file. The daemon's own has half of that; one that a service manager writes may have any size.
+/// How far it is looked back in each file. The daemon's own has half of that; one that a service
+/// manager writes may have any size.
 const BACK: u64 = 2 * 1024 * 1024;
 
 /// The end of a file.
@@ -24,7 +25,12 @@ pub(super) struct Tail {
 
 impl Tail {
     pub(super) fn new(path: PathBuf, goes_on: bool) -> Self {
-        Self { path, open: None, goes_on, rest: String::new() }
+        Self {
+            path,
+            open: None,
+            goes_on,
+            rest: String::new(),
+        }
     }
 
     /// The last lines, those of the file that was put aside before.
@@ -45,7 +51,8 @@ impl Tail {
         let mut text = File::open(aside)
             .and_then(|aside| end_of(&aside))
             .map_or_else(|_| String::new(), |(text, _)| text);
-        let read = end_of(&file).map_err(|error| Nothing(format!("{}: {error}", self.path.display())))?;
+        let read =
+            end_of(&file).map_err(|error| Nothing(format!("{}: {error}", self.path.display())))?;
         text += &read.0;
         self.open = Some((file, read.1));
         let mut lines = whole_lines(&mut text);
@@ -54,7 +61,11 @@ impl Tail {
         if !self.goes_on && !self.rest.is_empty() {
             lines.push(std::mem::take(&mut self.rest));
         }
-        let lines = lines.iter().map(|line| Line::of_file(line)).filter(is_wanted).collect();
+        let lines = lines
+            .iter()
+            .map(|line| Line::of_file(line))
+            .filter(is_wanted)
+            .collect();
         Ok(last_of(lines, most))
     }
 
@@ -102,7 +113,10 @@ impl Tail {
                 }
             }
         }
-        whole_lines(&mut self.rest).iter().map(|line| Line::of_file(line)).collect()
+        whole_lines(&mut self.rest)
+            .iter()
+            .map(|line| Line::of_file(line))
+            .collect()
     }
 }
 
@@ -141,13 +155,20 @@ mod tests {
         let directory = tempfile::tempdir().expect("a directory");
         let path = directory.path().join("daemon.log");
         let write = |text: &str| {
-            let mut file = File::options().create(true).append(true).open(&path).expect("opened");
+            let mut file = File::options()
+                .create(true)
+                .append(true)
+                .open(&path)
+                .expect("opened");
             file.write_all(text.as_bytes()).expect("written");
         };
         let mut tail = Tail::new(path.clone(), true);
         assert!(tail.last(10, &|_| true).is_err(), "there is none yet");
         write("1\n2\n3\nhal");
-        assert_eq!(texts(&tail.last(2, &|_| true).ok().expect("there")), ["2", "3"]);
+        assert_eq!(
+            texts(&tail.last(2, &|_| true).ok().expect("there")),
+            ["2", "3"]
+        );
         assert!(tail.read().is_empty());
         write("f\n");
         assert_eq!(texts(&tail.read()), ["half"]);
@@ -164,7 +185,13 @@ mod tests {
         assert_eq!(texts(&tail.read()), ["a"]);
         write("no end");
         let mut other = Tail::new(path, false);
-        assert_eq!(texts(&other.last(3, &|_| true).ok().expect("there")), ["last", "a", "no end"]);
-        assert_eq!(texts(&other.last(3, &|line| line.text == "2").ok().expect("there")), ["2"]);
+        assert_eq!(
+            texts(&other.last(3, &|_| true).ok().expect("there")),
+            ["last", "a", "no end"]
+        );
+        assert_eq!(
+            texts(&other.last(3, &|line| line.text == "2").ok().expect("there")),
+            ["2"]
+        );
     }
 }

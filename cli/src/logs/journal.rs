@@ -20,7 +20,11 @@ pub(super) struct Journal {
 
 impl Journal {
     pub(super) fn new(unit: String) -> Self {
-        Self { unit, cursor: None, waiting: None }
+        Self {
+            unit,
+            cursor: None,
+            waiting: None,
+        }
     }
 
     fn command(&self) -> Command {
@@ -28,7 +32,10 @@ impl Journal {
         // Not `--user`: of a system user, as root, the lines are in the system's journal.
         command.args(["--user-unit", &self.unit, "--output=json", "--no-pager"]);
         // An interrupt is for us alone, so that this is no failure of its.
-        command.stdin(Stdio::null()).kill_on_drop(true).process_group(0);
+        command
+            .stdin(Stdio::null())
+            .kill_on_drop(true)
+            .process_group(0);
         command
     }
 
@@ -44,8 +51,10 @@ impl Journal {
                 "{unit} logs to the journal, and `journalctl`, which reads it, can't be run: {error}"
             ))
         })?;
-        let read: Vec<Entry> =
-            String::from_utf8_lossy(&output.stdout).lines().filter_map(Entry::read).collect();
+        let read: Vec<Entry> = String::from_utf8_lossy(&output.stdout)
+            .lines()
+            .filter_map(Entry::read)
+            .collect();
         if read.is_empty() {
             let said = String::from_utf8_lossy(&output.stderr);
             let said = said.lines().map(str::trim).find(|line| !line.is_empty());
@@ -55,7 +64,11 @@ impl Journal {
             )));
         }
         self.cursor = read.last().and_then(|entry| entry.cursor.clone());
-        let lines = read.into_iter().flat_map(|entry| entry.lines).filter(is_wanted).collect();
+        let lines = read
+            .into_iter()
+            .flat_map(|entry| entry.lines)
+            .filter(is_wanted)
+            .collect();
         Ok(last_of(lines, most))
     }
 
@@ -67,7 +80,11 @@ impl Journal {
             if let Some(cursor) = &self.cursor {
                 command.args(["--after-cursor", cursor]);
             }
-            let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().ok()?;
+            let mut child = command
+                .stdout(Stdio::piped())
+                .stderr(Stdio::null())
+                .spawn()
+                .ok()?;
             let lines = BufReader::new(child.stdout.take()?).lines();
             self.waiting = Some((child, lines));
         }
@@ -95,18 +112,28 @@ impl Entry {
             Value::String(text) => text.clone(),
             // What is no text is an array of bytes.
             Value::Array(bytes) => {
-                let bytes = bytes.iter().filter_map(|byte| u8::try_from(byte.as_u64()?).ok());
+                let bytes = bytes
+                    .iter()
+                    .filter_map(|byte| u8::try_from(byte.as_u64()?).ok());
                 String::from_utf8_lossy(&bytes.collect::<Vec<u8>>()).into_owned()
             }
             _ => return None,
         };
-        let micros = fields["__REALTIME_TIMESTAMP"].as_str().and_then(|micros| micros.parse().ok());
+        let micros = fields["__REALTIME_TIMESTAMP"]
+            .as_str()
+            .and_then(|micros| micros.parse().ok());
         let time = micros.map(|micros| {
             let time = std::time::UNIX_EPOCH + std::time::Duration::from_micros(micros);
             humantime::format_rfc3339_micros(time).to_string()
         });
-        let lines = text.lines().map(|line| Line::logged(time.clone(), line)).collect();
-        Some(Self { lines, cursor: fields["__CURSOR"].as_str().map(str::to_owned) })
+        let lines = text
+            .lines()
+            .map(|line| Line::logged(time.clone(), line))
+            .collect();
+        Some(Self {
+            lines,
+            cursor: fields["__CURSOR"].as_str().map(str::to_owned),
+        })
     }
 }
 
@@ -119,7 +146,10 @@ mod tests {
         let line = r#"{"__CURSOR":"s=1;i=2","__REALTIME_TIMESTAMP":"1795447201000001","PRIORITY":"6","MESSAGE":" INFO ready"}"#;
         let entry = Entry::read(line).expect("an entry");
         assert_eq!(entry.cursor.as_deref(), Some("s=1;i=2"));
-        assert_eq!(entry.lines, [Line::of_file("2026-11-23T15:20:01.000001Z  INFO ready")]);
+        assert_eq!(
+            entry.lines,
+            [Line::of_file("2026-11-23T15:20:01.000001Z  INFO ready")]
+        );
         let bytes = Entry::read(r#"{"MESSAGE":[104,105,255]}"#).expect("an entry");
         assert_eq!(bytes.lines, [Line::logged(None, "hi\u{fffd}")]);
         assert!(Entry::read("-- no JSON").is_none());

@@ -35,7 +35,10 @@ impl From<Log> for Place {
 /// Where the daemon logs that runs; else where the last one has.
 pub(super) async fn of_daemon(directory: &Directory) -> Place {
     let about = match connect(directory, &Start::Never).await {
-        Ok(connection) => connection.about(PATIENCE).await.map_err(|error| error.to_string()),
+        Ok(connection) => connection
+            .about(PATIENCE)
+            .await
+            .map_err(|error| error.to_string()),
         Err(ConnectError::NotRunning { .. }) => return of_last(directory.path()),
         Err(error) => Err(error.to_string()),
     };
@@ -63,7 +66,9 @@ fn by_hand(pid: u32, directory: &Path) -> Place {
     if let Some(path) = given.as_deref().filter(|path| path.is_file()) {
         return Place::File(path.to_owned());
     }
-    let given = given.map_or_else(String::new, |given| format!(", which is {}", given.display()));
+    let given = given.map_or_else(String::new, |given| {
+        format!(", which is {}", given.display())
+    });
     Place::Nowhere(format!(
         "the daemon (pid {pid}) was started by hand, and logs to the standard error that it was given{given}; look there. One that is started on demand logs to {}",
         log_path(directory).display()

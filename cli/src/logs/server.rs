@@ -23,7 +23,8 @@ pub(super) struct Errors {
     next: Option<u64>,
     /// What has no newline yet.
     rest: String,
-    /// The keeper is asked just now. What is waited for may be given up meanwhile, and the answer is there the next time.
+    /// The keeper is asked just now. What is waited for may be given up meanwhile, and the answer
+    /// is there the next time.
     asking: Option<JoinHandle<Result<Written, DialError>>>,
     /// It is asked again from then on.
     pause: Instant,
@@ -32,7 +33,14 @@ pub(super) struct Errors {
 impl Errors {
     pub(super) fn of(server: &Server, directory: &Directory, goes_on: bool) -> Self {
         let socket = paths::keeper_socket(directory.path(), server.keeper);
-        Self { socket, goes_on, next: None, rest: String::new(), asking: None, pause: Instant::now() }
+        Self {
+            socket,
+            goes_on,
+            next: None,
+            rest: String::new(),
+            asking: None,
+            pause: Instant::now(),
+        }
     }
 
     /// The last lines.
@@ -67,7 +75,9 @@ impl Errors {
                 // Also where this is given up and begun again before the time is over.
                 tokio::time::sleep_until(self.pause).await;
                 let socket = self.socket.clone();
-                self.asking = Some(tokio::task::spawn_blocking(move || ask_after(&socket, after)));
+                self.asking = Some(tokio::task::spawn_blocking(move || {
+                    ask_after(&socket, after)
+                }));
             }
             let asked = self.asking.as_mut()?.await;
             self.asking = None;
@@ -78,8 +88,9 @@ impl Errors {
                     let mut text = &*text;
                     if missed > 0 {
                         // Two halves would make a line that nobody has written.
-                        self.rest =
-                            format!("({missed} bytes are missing here: they came too fast to be kept)\n");
+                        self.rest = format!(
+                            "({missed} bytes are missing here: they came too fast to be kept)\n"
+                        );
                         text = text.split_once('\n').map_or("", |(_, whole)| whole);
                     }
                     self.rest += text;

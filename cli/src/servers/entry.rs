@@ -24,9 +24,17 @@ pub(in super::super) struct Entry {
 #[derive(Clone, PartialEq, Eq)]
 pub(in super::super) enum Kind {
     /// A program that is started.
-    Stdio { command: String, args: Vec<String>, env: BTreeMap<String, String>, cwd: Option<PathBuf> },
+    Stdio {
+        command: String,
+        args: Vec<String>,
+        env: BTreeMap<String, String>,
+        cwd: Option<PathBuf>,
+    },
     /// A server that is there already.
-    Http { url: String, headers: BTreeMap<String, String> },
+    Http {
+        url: String,
+        headers: BTreeMap<String, String>,
+    },
 }
 
 /// What is ours of an entry.
@@ -54,7 +62,8 @@ pub(in super::super) struct Options {
 const LIMITING: [&str; 5] = ["only", "without", "rename", "calls", "timeout_ms"];
 
 impl Entry {
-    /// Reads what the file has under `name`, or says why it can't be run. `base` is the directory of the file.
+    /// Reads what the file has under `name`, or says why it can't be run. `base` is the directory
+    /// of the file.
     pub(super) fn read(name: &str, value: &Value, base: &Path) -> Result<Self, String> {
         if name.is_empty() {
             return Err("a server has a name; give it one".to_owned());
@@ -63,10 +72,16 @@ impl Entry {
         let (kind, options) = (Kind::read(&fields)?, Options::read(&fields)?);
         if options.shared && matches!(kind, Kind::Http { .. }) {
             return Err(
-                "it is `shared`, and has a `url`; only a server with a `command` can be shared".to_owned()
+                "it is `shared`, and has a `url`; only a server with a `command` can be shared"
+                    .to_owned(),
             );
         }
-        Ok(Self { name: name.to_owned(), kind, options, base: base.to_owned() })
+        Ok(Self {
+            name: name.to_owned(),
+            kind,
+            options,
+            base: base.to_owned(),
+        })
     }
 
     /// A server at this URL that is in no file.
@@ -105,7 +120,9 @@ impl Kind {
                     .to_owned());
             }
             Some(other) => {
-                return Err(format!("{other:?} is no `type`; there are \"stdio\" and \"http\""));
+                return Err(format!(
+                    "{other:?} is no `type`; there are \"stdio\" and \"http\""
+                ));
             }
         };
         match (is_http, fields.has("command"), fields.has("url")) {
@@ -113,10 +130,13 @@ impl Kind {
             (None | Some(false), true, false) => Self::stdio(fields),
             (None | Some(true), false, true) => Self::http(fields),
             (None, false, false) => Err("it has neither a `command` nor a `url`".to_owned()),
-            (Some(false), false, _) => Err("its `type` is \"stdio\", but it has no `command`".to_owned()),
-            (Some(true), _, false) => {
-                Err(format!("its `type` is {:?}, but it has no `url`", told.unwrap_or_default()))
+            (Some(false), false, _) => {
+                Err("its `type` is \"stdio\", but it has no `command`".to_owned())
             }
+            (Some(true), _, false) => Err(format!(
+                "its `type` is {:?}, but it has no `url`",
+                told.unwrap_or_default()
+            )),
         }
     }
 
@@ -133,11 +153,19 @@ impl Kind {
             return Err("`command` is the program to run".to_owned());
         }
         let env = fields.map("env")?;
-        if let Some(name) = env.keys().find(|name| name.is_empty() || name.contains(['=', '\0'])) {
+        if let Some(name) = env
+            .keys()
+            .find(|name| name.is_empty() || name.contains(['=', '\0']))
+        {
             return Err(format!("{name:?} is no name of an environment variable"));
         }
         let cwd = fields.text("cwd")?.map(PathBuf::from);
-        Ok(Self::Stdio { command, args: fields.texts("args")?.unwrap_or_default(), env, cwd })
+        Ok(Self::Stdio {
+            command,
+            args: fields.texts("args")?.unwrap_or_default(),
+            env,
+            cwd,
+        })
     }
 
     fn http(fields: &Fields<'_>) -> Result<Self, String> {
@@ -148,7 +176,9 @@ impl Kind {
         let headers = fields.map("headers")?;
         let is_token = |name: &String| {
             !name.is_empty()
-                && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte))
+                && name
+                    .bytes()
+                    .all(|byte| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte))
         };
         if let Some(name) = headers.keys().find(|name| !is_token(name)) {
             return Err(format!("{name:?} is no name of a header"));
@@ -158,8 +188,10 @@ impl Kind {
 }
 
 pub(in super::super) fn is_http(url: &str) -> bool {
-    let begins =
-        |scheme: &str| url.get(..scheme.len()).is_some_and(|start| start.eq_ignore_ascii_case(scheme));
+    let begins = |scheme: &str| {
+        url.get(..scheme.len())
+            .is_some_and(|start| start.eq_ignore_ascii_case(scheme))
+    };
     ["http://", "https://"].into_iter().any(begins)
 }
 
@@ -167,25 +199,34 @@ impl Kind {
     /// All of it, as one text, for a digest: it has what the file has.
     pub(in super::super) fn written(&self) -> String {
         match self {
-            Self::Stdio { command, args, env, cwd } => json!([command, args, env, cwd]),
+            Self::Stdio {
+                command,
+                args,
+                env,
+                cwd,
+            } => json!([command, args, env, cwd]),
             Self::Http { url, headers } => json!([url, headers]),
         }
         .to_string()
     }
 
-    /// Whether it is written down that a part of it is in a file or a keyring: that may become another one while the entry stays as it is.
+    /// Whether it is written down that a part of it is in a file or a keyring: that may become
+    /// another one while the entry stays as it is.
     pub(in super::super) fn looks_up(&self) -> bool {
         let written = self.written();
-        ["${file:", "${keyring:"].iter().any(|kind| written.contains(kind))
+        ["${file:", "${keyring:"]
+            .iter()
+            .any(|kind| written.contains(kind))
     }
 
-    /// Whether the user's login says who the user is with the server: that may become another account's while the entry stays as it is.
+    /// Whether the user's login says who the user is with the server: that may become another
+    /// account's while the entry stays as it is.
     pub(in super::super) fn logs_in(&self) -> bool {
         match self {
             Self::Stdio { .. } => false,
-            Self::Http { headers, .. } => {
-                !headers.keys().any(|name| name.eq_ignore_ascii_case("authorization"))
-            }
+            Self::Http { headers, .. } => !headers
+                .keys()
+                .any(|name| name.eq_ignore_ascii_case("authorization")),
         }
     }
 }
@@ -194,7 +235,12 @@ impl fmt::Debug for Kind {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             // Arguments may hold what a secret stood for.
-            Self::Stdio { command, args, env, cwd } => formatter
+            Self::Stdio {
+                command,
+                args,
+                env,
+                cwd,
+            } => formatter
                 .debug_struct("Stdio")
                 .field("command", command)
                 .field("args", &args.len())
@@ -227,14 +273,23 @@ impl Options {
             rename: fields.map("rename")?,
             lazy: fields.flag("lazy")?,
             calls: fields.count("calls")?,
-            timeout: fields.count("timeout_ms")?.map(|limit| Duration::from_millis(limit.get().into())),
+            timeout: fields
+                .count("timeout_ms")?
+                .map(|limit| Duration::from_millis(limit.get().into())),
         };
         if options.rename.values().any(String::is_empty) {
             return Err("`rename` has to have another name for each".to_owned());
         }
-        if options.only.iter().flatten().chain(&options.without).any(String::is_empty) {
+        if options
+            .only
+            .iter()
+            .flatten()
+            .chain(&options.without)
+            .any(String::is_empty)
+        {
             return Err(
-                "`only` and `without` have to have no empty pattern; \"*\" fits everything".to_owned()
+                "`only` and `without` have to have no empty pattern; \"*\" fits everything"
+                    .to_owned(),
             );
         }
         Ok(options)
@@ -249,6 +304,10 @@ impl Options {
             self.calls.is_some(),
             self.timeout.is_some(),
         ];
-        LIMITING.into_iter().zip(used).filter_map(|(field, is_used)| is_used.then_some(field)).collect()
+        LIMITING
+            .into_iter()
+            .zip(used)
+            .filter_map(|(field, is_used)| is_used.then_some(field))
+            .collect()
     }
 }

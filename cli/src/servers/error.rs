@@ -11,20 +11,37 @@ pub(in super::super) enum ServersError {
     NoHome,
     /// The file is not there, or can't be read.
     #[error("could not read {}: {error}", path.display())]
-    Unread { path: PathBuf, error: std::io::Error },
+    Unread {
+        path: PathBuf,
+        error: std::io::Error,
+    },
     /// It is no JSON, or not of the form.
     #[error("{}: {error}", path.display())]
-    Form { path: PathBuf, error: serde_json::Error },
+    Form {
+        path: PathBuf,
+        error: serde_json::Error,
+    },
     #[error("there is no server {name:?} in {}; {}", path.display(), there_are(names))]
-    Unknown { path: PathBuf, name: String, names: Vec<String> },
+    Unknown {
+        path: PathBuf,
+        name: String,
+        names: Vec<String>,
+    },
     /// The entry can't be run, and why.
     #[error("the server {name:?} in {}: {why}", path.display())]
-    Entry { path: PathBuf, name: String, why: String },
+    Entry {
+        path: PathBuf,
+        name: String,
+        why: String,
+    },
     /// What is to be added to its servers can't be.
     #[error("{}: {why}", path.display())]
     Undecorated { path: PathBuf, why: String },
     #[error("could not start again as {}: {error}", path.display())]
-    Exec { path: PathBuf, error: std::io::Error },
+    Exec {
+        path: PathBuf,
+        error: std::io::Error,
+    },
 }
 
 impl ServersError {
@@ -39,5 +56,9 @@ impl ServersError {
 }
 
 fn there_are(names: &[String]) -> String {
-    if names.is_empty() { "it has none".to_owned() } else { format!("there are: {}", names.join(", ")) }
+    if names.is_empty() {
+        "it has none".to_owned()
+    } else {
+        format!("there are: {}", names.join(", "))
+    }
 }

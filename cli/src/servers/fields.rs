@@ -1,4 +1,5 @@
-//! Reads the fields of an entry. An error names the field and what would be right, and never what is there: it may be a secret.
+//! Reads the fields of an entry. An error names the field and what would be right, and never what
+//! is there: it may be a secret.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
@@ -31,8 +32,12 @@ impl<'a> Fields<'a> {
         what: &str,
         read: impl FnOnce(&'a Value) -> Option<T>,
     ) -> Result<Option<T>, String> {
-        let Some(value) = self.get(key) else { return Ok(None) };
-        read(value).map(Some).ok_or_else(|| format!("`{key}` has to be {what}"))
+        let Some(value) = self.get(key) else {
+            return Ok(None);
+        };
+        read(value)
+            .map(Some)
+            .ok_or_else(|| format!("`{key}` has to be {what}"))
     }
 
     pub(super) fn text(&self, key: &str) -> Result<Option<String>, String> {
@@ -41,20 +46,28 @@ impl<'a> Fields<'a> {
 
     pub(super) fn texts(&self, key: &str) -> Result<Option<Vec<String>>, String> {
         self.read(key, "a list of texts", |value| {
-            value.as_array()?.iter().map(|one| one.as_str().map(str::to_owned)).collect()
+            value
+                .as_array()?
+                .iter()
+                .map(|one| one.as_str().map(str::to_owned))
+                .collect()
         })
     }
 
     pub(super) fn map(&self, key: &str) -> Result<BTreeMap<String, String>, String> {
         let map = self.read(key, "an object whose values are texts", |value| {
             let members = value.as_object()?.iter();
-            members.map(|(name, value)| Some((name.clone(), value.as_str()?.to_owned()))).collect()
+            members
+                .map(|(name, value)| Some((name.clone(), value.as_str()?.to_owned())))
+                .collect()
         });
         Ok(map?.unwrap_or_default())
     }
 
     pub(super) fn flag(&self, key: &str) -> Result<bool, String> {
-        Ok(self.read(key, "true or false", Value::as_bool)?.unwrap_or_default())
+        Ok(self
+            .read(key, "true or false", Value::as_bool)?
+            .unwrap_or_default())
     }
 
     pub(super) fn count(&self, key: &str) -> Result<Option<NonZeroU32>, String> {

@@ -1,4 +1,5 @@
-//! The form of the file: the one that hosts' files have, `mcpServers`, or VS Code's, `servers`. What else there is, is theirs.
+//! The form of the file: the one that hosts' files have, `mcpServers`, or VS Code's, `servers`.
+//! What else there is, is theirs.
 
 use std::fmt;
 
@@ -49,15 +50,21 @@ type Member = (String, Result<Value, String>);
 /// The servers of the file's text, in its order, and what is added to them together.
 pub(super) fn servers(text: &[u8]) -> Result<(Vec<Member>, Decorations), serde_json::Error> {
     let text = text.strip_prefix("\u{feff}".as_bytes()).unwrap_or(text);
-    let File { mcp_servers, servers, decorations } = serde_json::from_slice(text)?;
+    let File {
+        mcp_servers,
+        servers,
+        decorations,
+    } = serde_json::from_slice(text)?;
     let mut found: Vec<Member> = Vec::new();
     for (names, is_second) in [(mcp_servers, false), (servers, true)] {
         let before = found.len();
         for (name, value) in names.0 {
             match found.iter().position(|(other, _)| *other == name) {
                 Some(at) if is_second && at < before => {
-                    found[at].1 =
-                        Err("it is there twice, in `mcpServers` and in `servers`; remove one".to_owned());
+                    found[at].1 = Err(
+                        "it is there twice, in `mcpServers` and in `servers`; remove one"
+                            .to_owned(),
+                    );
                 }
                 Some(at) => found[at].1 = Err("it is there twice; remove one".to_owned()),
                 None => found.push((name, Ok(value))),

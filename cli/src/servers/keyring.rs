@@ -1,7 +1,9 @@
-//! `${keyring:SERVICE/ACCOUNT}`: the desktop's store of secrets, asked by the program that comes with it.
+//! `${keyring:SERVICE/ACCOUNT}`: the desktop's store of secrets, asked by the program that comes
+//! with it.
 //!
-//! A crate for it would bring a D-Bus client on Linux. On macOS the keychain asks the user about each program that reads, and
-//! again when that program was upgraded, but lets `security` read what `security` has stored.
+//! A crate for it would bring a D-Bus client on Linux. On macOS the keychain asks the user about
+//! each program that reads, and again when that program was upgraded, but lets `security` read what
+//! `security` has stored.
 
 use std::io::{self, Read};
 use std::path::Path;
@@ -9,7 +11,8 @@ use std::process::{Child, Command, Stdio};
 use std::sync::mpsc;
 use std::time::Duration;
 
-/// How long the program may take: time for the user to unlock the store, and less than the 30 s that a host gives its server.
+/// How long the program may take: time for the user to unlock the store, and less than the 30 s
+/// that a host gives its server.
 const LIMIT: Duration = Duration::from_secs(20);
 
 /// How large a secret may be. Linux takes no variable that is larger.
@@ -31,7 +34,14 @@ struct Store {
 const STORE: Store = if cfg!(target_os = "macos") {
     Store {
         program: "/usr/bin/security",
-        words: &["find-generic-password", "-s", "SERVICE", "-a", "ACCOUNT", "-w"],
+        words: &[
+            "find-generic-password",
+            "-s",
+            "SERVICE",
+            "-a",
+            "ACCOUNT",
+            "-w",
+        ],
         storing: "security add-generic-password -s SERVICE -a ACCOUNT -w",
         mend: "it is part of macOS",
         nothing: 44,
@@ -70,7 +80,9 @@ pub(super) fn secret(name: &str) -> Result<String, String> {
     let (service, account) = name
         .rsplit_once('/')
         .filter(|(service, account)| !service.is_empty() && !account.is_empty())
-        .ok_or_else(|| format!("${{keyring:{name}}} names no secret; write ${{keyring:SERVICE/ACCOUNT}}"))?;
+        .ok_or_else(|| {
+            format!("${{keyring:{name}}} names no secret; write ${{keyring:SERVICE/ACCOUNT}}")
+        })?;
     let mut command = Command::new(STORE.program);
     for word in STORE.words {
         command.arg(match *word {
@@ -98,8 +110,12 @@ pub(super) fn secret(name: &str) -> Result<String, String> {
     })?;
     if said.code == Some(0) {
         let secret = String::from_utf8(said.output);
-        let secret = secret.map_err(|_| format!("the secret of ${{keyring:{name}}} is no UTF-8"))?;
-        return Ok(secret.strip_suffix('\n').map(str::to_owned).unwrap_or(secret));
+        let secret =
+            secret.map_err(|_| format!("the secret of ${{keyring:{name}}} is no UTF-8"))?;
+        return Ok(secret
+            .strip_suffix('\n')
+            .map(str::to_owned)
+            .unwrap_or(secret));
     }
     if said.code == Some(STORE.nothing) && (said.errors.is_empty() || cfg!(target_os = "macos")) {
         let storing = storing(service, account);
@@ -107,7 +123,10 @@ pub(super) fn secret(name: &str) -> Result<String, String> {
             "there is no secret of the service {service:?} and the account {account:?}; store it by: {storing}"
         ));
     }
-    Err(format!("${{keyring:{name}}} could not be read; {}", said.errors))
+    Err(format!(
+        "${{keyring:{name}}} could not be read; {}",
+        said.errors
+    ))
 }
 
 /// The bus of this user's session. Some hosts (Codex) give a server no variable that names it.
@@ -115,7 +134,9 @@ fn usual_bus() -> Option<String> {
     use std::os::unix::fs::MetadataExt as _;
     let user = nix::unistd::Uid::current();
     let bus = format!("/run/user/{user}/bus");
-    let is_own = Path::new(&bus).metadata().is_ok_and(|found| found.uid() == user.as_raw());
+    let is_own = Path::new(&bus)
+        .metadata()
+        .is_ok_and(|found| found.uid() == user.as_raw());
     is_own.then(|| format!("unix:path={bus}"))
 }
 
@@ -129,7 +150,11 @@ struct Said {
 
 /// Runs the program, which is killed when it takes longer than it may.
 fn output(mut command: Command, limit: Duration) -> io::Result<Said> {
-    let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
+    let mut child = command
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()?;
     let (output, errors) = (read(child.stdout.take()), read(child.stderr.take()));
     let ended = std::time::Instant::now() + limit;
     let left = || ended.saturating_duration_since(std::time::Instant::now());
@@ -139,8 +164,17 @@ fn output(mut command: Command, limit: Duration) -> io::Result<Said> {
     // Whatever has closed both is about to end.
     let code = child.wait()?.code();
     let lines = String::from_utf8_lossy(&errors);
-    let errors = lines.lines().map(str::trim).filter(|line| !line.is_empty()).collect::<Vec<_>>().join("; ");
-    Ok(Said { code, output, errors })
+    let errors = lines
+        .lines()
+        .map(str::trim)
+        .filter(|line| !line.is_empty())
+        .collect::<Vec<_>>()
+        .join("; ");
+    Ok(Said {
+        code,
+        output,
+        errors,
+    })
 }
 
 fn stop(child: &mut Child) -> io::Error {
@@ -177,18 +211,30 @@ mod tests {
         let directory = tempfile::tempdir().expect("a directory");
         let pid = directory.path().join("pid");
         let script = format!("echo $$ > {}; exec sleep 1000", pid.display());
-        let error = output(shell(&script), Duration::from_millis(500)).err().expect("it takes too long");
+        let error = output(shell(&script), Duration::from_millis(500))
+            .err()
+            .expect("it takes too long");
         assert_eq!(error.kind(), io::ErrorKind::TimedOut);
-        let pid: i32 = std::fs::read_to_string(pid).expect("it ran").trim().parse().expect("a pid");
+        let pid: i32 = std::fs::read_to_string(pid)
+            .expect("it ran")
+            .trim()
+            .parse()
+            .expect("a pid");
         let found = nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid), None);
         assert_eq!(found, Err(nix::errno::Errno::ESRCH));
     }
 
     #[test]
     fn what_a_program_says_is_read_whole() {
-        let said = output(shell("head -c 100000 /dev/zero; echo one >&2; echo two >&2; exit 3"), LIMIT);
+        let said = output(
+            shell("head -c 100000 /dev/zero; echo one >&2; echo two >&2; exit 3"),
+            LIMIT,
+        );
         let said = said.expect("it runs");
-        assert_eq!((said.code, said.output.len(), &*said.errors), (Some(3), 100_000, "one; two"));
+        assert_eq!(
+            (said.code, said.output.len(), &*said.errors),
+            (Some(3), 100_000, "one; two")
+        );
     }
 
     #[test]
@@ -204,7 +250,10 @@ mod tests {
     fn a_name_is_a_service_and_an_account() {
         for name in ["", "x", "/x", "x/"] {
             let error = secret(name).expect_err("it is no name");
-            assert!(error.ends_with("write ${keyring:SERVICE/ACCOUNT}"), "{error}");
+            assert!(
+                error.ends_with("write ${keyring:SERVICE/ACCOUNT}"),
+                "{error}"
+            );
         }
     }
 }

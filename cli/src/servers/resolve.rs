@@ -1,4 +1,5 @@
-//! What `${env:NAME}`, `${file:PATH}` and `${keyring:SERVICE/ACCOUNT}` stand for, looked up just before a server starts.
+//! What `${env:NAME}`, `${file:PATH}` and `${keyring:SERVICE/ACCOUNT}` stand for, looked up just
+//! before a server starts.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -9,8 +10,9 @@ use super::entry::{Entry, Kind, is_http};
 use super::keyring;
 
 impl Entry {
-    /// How to reach the server, with all that stands for something else looked up. `cwd` is a path from the root. It may wait
-    /// for a file or for the user, so call it where that keeps nobody waiting.
+    /// How to reach the server, with all that stands for something else looked up. `cwd` is a path
+    /// from the root. It may wait for a file or for the user, so call it where that keeps nobody
+    /// waiting.
     ///
     /// # Errors
     /// A sentence that names what could not be looked up, and never what it holds.
@@ -20,20 +22,35 @@ impl Entry {
         let text = |text: &String| expanded(text, &self.base, only);
         let texts = |all: &[String]| all.iter().map(text).collect::<Result<Vec<_>, _>>();
         match self.kind() {
-            Kind::Stdio { command, args, env, cwd } => {
+            Kind::Stdio {
+                command,
+                args,
+                env,
+                cwd,
+            } => {
                 let command = text(command)?;
                 if command.is_empty() || command.starts_with('@') {
                     return Err("`command` is the program to run".to_owned());
                 }
                 let args = texts(args)?;
-                let env = env.iter().map(|(name, value)| Ok((name.clone(), text(value)?)));
+                let env = env
+                    .iter()
+                    .map(|(name, value)| Ok((name.clone(), text(value)?)));
                 let env: BTreeMap<_, _> = env.collect::<Result<_, String>>()?;
                 let nul = |text: &String| text.contains('\0');
                 if nul(&command) || args.iter().chain(env.values()).any(nul) {
                     return Err("it has a NUL character, which no program can be given".to_owned());
                 }
-                let cwd = cwd.as_ref().map(|directory| self.directory(directory, only)).transpose()?;
-                Ok(Kind::Stdio { command, args, env, cwd })
+                let cwd = cwd
+                    .as_ref()
+                    .map(|directory| self.directory(directory, only))
+                    .transpose()?;
+                Ok(Kind::Stdio {
+                    command,
+                    args,
+                    env,
+                    cwd,
+                })
             }
             Kind::Http { url, headers } => {
                 let headers = headers.iter().map(|(name, value)| {
@@ -53,12 +70,18 @@ impl Entry {
         }
     }
 
-    /// What a start would miss, as far as that can be told from here: a host may have other variables, and a keyring may ask.
+    /// What a start would miss, as far as that can be told from here: a host may have other
+    /// variables, and a keyring may ask.
     pub(in super::super) fn missing(&self) -> Option<String> {
         let has_more = |text: &str| text.contains("${env:") || text.contains("${keyring:");
         let mut texts: Vec<&String> = Vec::new();
         match self.kind() {
-            Kind::Stdio { command, args, env, cwd } => {
+            Kind::Stdio {
+                command,
+                args,
+                env,
+                cwd,
+            } => {
                 texts.push(command);
                 texts.extend(args);
                 texts.extend(env.values());
@@ -79,9 +102,15 @@ impl Entry {
     }
 
     fn directory(&self, written: &Path, only: Option<&[&str]>) -> Result<PathBuf, String> {
-        let directory = from_base(&expanded(&written.to_string_lossy(), &self.base, only)?, &self.base);
+        let directory = from_base(
+            &expanded(&written.to_string_lossy(), &self.base, only)?,
+            &self.base,
+        );
         if !directory.is_dir() {
-            return Err(format!("`cwd` is {}, which is no directory", directory.display()));
+            return Err(format!(
+                "`cwd` is {}, which is no directory",
+                directory.display()
+            ));
         }
         Ok(directory)
     }
@@ -95,7 +124,8 @@ fn from_base(path: &str, base: &Path) -> PathBuf {
     }
 }
 
-/// The text with what `${…:…}` stands for; of variables it may be `only` these. An error names them, and never what they hold.
+/// The text with what `${…:…}` stands for; of variables it may be `only` these. An error names
+/// them, and never what they hold.
 fn expanded(text: &str, base: &Path, only: Option<&[&str]>) -> Result<String, String> {
     let mut out = String::new();
     let mut rest = text;
@@ -124,9 +154,12 @@ fn expanded(text: &str, base: &Path, only: Option<&[&str]>) -> Result<String, St
             Some(("file", path)) => {
                 let path = from_base(path, base);
                 let read = std::fs::read_to_string(&path);
-                let value = read.map_err(|error| format!("could not read {}: {error}", path.display()))?;
+                let value =
+                    read.map_err(|error| format!("could not read {}: {error}", path.display()))?;
                 out.push_str(
-                    value.strip_suffix('\n').map_or(&*value, |line| line.strip_suffix('\r').unwrap_or(line)),
+                    value
+                        .strip_suffix('\n')
+                        .map_or(&*value, |line| line.strip_suffix('\r').unwrap_or(line)),
                 );
             }
             Some(("keyring", name)) => out.push_str(&keyring::secret(name)?),

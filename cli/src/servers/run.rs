@@ -15,11 +15,15 @@ use crate::complain;
 
 /// The name of a server of the file, where that is what a command is.
 pub(in super::super) fn named(command: &[OsString]) -> Option<&str> {
-    command.first()?.to_str()?.strip_prefix('@').filter(|name| !name.is_empty())
+    command
+        .first()?
+        .to_str()?
+        .strip_prefix('@')
+        .filter(|name| !name.is_empty())
 }
 
-/// The servers that the words behind `serve` name, where they are no command: the first one is a name of the file, or begins with an at.
-/// `before` is what stands before them.
+/// The servers that the words behind `serve` name, where they are no command: the first one is a
+/// name of the file, or begins with an at. `before` is what stands before them.
 ///
 /// # Errors
 /// When the file can't be read, though there are names.
@@ -40,13 +44,19 @@ pub(in super::super) fn names_in(
     let names: Vec<String> = words
         .iter()
         .map(|word| word.to_string_lossy())
-        .map(|word| word.strip_prefix('@').map_or_else(|| word.clone().into_owned(), str::to_owned))
+        .map(|word| {
+            word.strip_prefix('@')
+                .map_or_else(|| word.clone().into_owned(), str::to_owned)
+        })
         .collect();
-    let is_first = names.first().is_some_and(|first| servers.listed_as(first).is_some());
+    let is_first = names
+        .first()
+        .is_some_and(|first| servers.listed_as(first).is_some());
     Ok((is_named || is_first).then_some(names))
 }
 
-/// The server of this name, where all hosts share it, and how it is looked up again. None: each host has its own.
+/// The server of this name, where all hosts share it, and how it is looked up again. None: each
+/// host has its own.
 ///
 /// # Errors
 /// When there is none, or it is wrong.
@@ -56,8 +66,12 @@ pub(in super::super) fn shared(
 ) -> Result<Option<(Shared, Looking)>, ServersError> {
     let servers = Servers::read(&Servers::usual_path()?)?;
     let entry = servers.get(name)?;
-    let shared = entry.shared(servers.path(), config).map_err(|why| servers.wrong(name, why))?;
-    let Some(shared) = shared else { return Ok(None) };
+    let shared = entry
+        .shared(servers.path(), config)
+        .map_err(|why| servers.wrong(name, why))?;
+    let Some(shared) = shared else {
+        return Ok(None);
+    };
     warn_of_limits(entry);
     let (entry, list, config) = (entry.clone(), servers.path().to_owned(), config.clone());
     let looking = Looking::new(move || {
@@ -67,23 +81,37 @@ pub(in super::super) fn shared(
     Ok(Some((shared, looking)))
 }
 
-/// Becomes a `wrap` of what the file has under this name, and does not return then. The kernel so knows this process by the command line
-/// and the environment of the server, like every other `wrap`: one that was edited is another server. `options` are those of this `wrap`; with `may_be_lazy` the file says
-/// whether the server is started at its first call.
-pub(in super::super) fn become_wrap_of(name: &str, options: &[OsString], may_be_lazy: bool) -> ServersError {
+/// Becomes a `wrap` of what the file has under this name, and does not return then. The kernel so
+/// knows this process by the command line and the environment of the server, like every other
+/// `wrap`: one that was edited is another server. `options` are those of this `wrap`; with
+/// `may_be_lazy` the file says whether the server is started at its first call.
+pub(in super::super) fn become_wrap_of(
+    name: &str,
+    options: &[OsString],
+    may_be_lazy: bool,
+) -> ServersError {
     match prepared(name, options, may_be_lazy) {
-        Ok((mut command, path)) => ServersError::Exec { path, error: command.exec() },
+        Ok((mut command, path)) => ServersError::Exec {
+            path,
+            error: command.exec(),
+        },
         Err(error) => error,
     }
 }
 
-fn prepared(name: &str, options: &[OsString], may_be_lazy: bool) -> Result<(Command, PathBuf), ServersError> {
+fn prepared(
+    name: &str,
+    options: &[OsString],
+    may_be_lazy: bool,
+) -> Result<(Command, PathBuf), ServersError> {
     let servers = Servers::read(&Servers::usual_path()?)?;
     let entry = servers.get(name)?;
     warn_of_limits(entry);
     let wrong = |why| servers.wrong(name, why);
     if matches!(entry.kind(), Kind::Http { .. }) {
-        return Err(wrong("it has no `command`; `wrap` runs servers on stdio, which have one".to_owned()));
+        return Err(wrong(
+            "it has no `command`; `wrap` runs servers on stdio, which have one".to_owned(),
+        ));
     }
     let own = executable::own().unwrap_or_else(|| "/proc/self/exe".into());
     let mut wrap = Command::new(&own);
@@ -92,7 +120,13 @@ fn prepared(name: &str, options: &[OsString], may_be_lazy: bool) -> Result<(Comm
         wrap.arg("--lazy");
     }
     wrap.arg("--");
-    if let Kind::Stdio { command, args, env, cwd } = entry.resolve().map_err(wrong)? {
+    if let Kind::Stdio {
+        command,
+        args,
+        env,
+        cwd,
+    } = entry.resolve().map_err(wrong)?
+    {
         wrap.arg(command).args(args).envs(env);
         if let Some(directory) = cwd {
             wrap.current_dir(directory);
@@ -118,10 +152,16 @@ mod tests {
 
     #[test]
     fn only_a_word_that_begins_with_an_at_names_a_server() {
-        let named_by =
-            |words: &[&str]| named(&words.iter().map(OsString::from).collect::<Vec<_>>()).map(str::to_owned);
+        let named_by = |words: &[&str]| {
+            named(&words.iter().map(OsString::from).collect::<Vec<_>>()).map(str::to_owned)
+        };
         assert_eq!(named_by(&["@files"]).as_deref(), Some("files"));
-        for other in [&["@"][..], &["files"], &["./@files"], &["npx", "@playwright/mcp"]] {
+        for other in [
+            &["@"][..],
+            &["files"],
+            &["./@files"],
+            &["npx", "@playwright/mcp"],
+        ] {
             assert_eq!(named_by(other), None, "{other:?}");
         }
     }

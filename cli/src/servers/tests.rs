@@ -7,20 +7,25 @@ fn parse(text: &str) -> Result<Servers, ServersError> {
 }
 
 fn get(text: &str, name: &str) -> Result<Entry, String> {
-    parse(text).and_then(|servers| servers.get(name).cloned()).map_err(|error| error.to_string())
+    parse(text)
+        .and_then(|servers| servers.get(name).cloned())
+        .map_err(|error| error.to_string())
 }
 
 /// Why an entry is wrong.
 fn why(entry: &str) -> String {
     let said = get(&format!(r#"{{"servers": {{"a": {entry}}}}}"#), "a").expect_err("it is wrong");
-    said.strip_prefix(&format!("the server \"a\" in {PATH}: ")).expect("it names the server").to_owned()
+    said.strip_prefix(&format!("the server \"a\" in {PATH}: "))
+        .expect("it names the server")
+        .to_owned()
 }
 
 #[test]
 fn a_server_is_found_in_either_form() {
     let whole = r#"{"command": "npx", "args": ["-y", "x"], "env": {"A": "1"}, "cwd": "/", "disabled": true}"#;
     for form in ["mcpServers", "servers"] {
-        let text = format!(r#"{{"inputs": [], "{form}": {{"a b": {whole}, "url": {{"url": "x"}}}}}}"#);
+        let text =
+            format!(r#"{{"inputs": [], "{form}": {{"a b": {whole}, "url": {{"url": "x"}}}}}}"#);
         let entry = get(&text, "a b").expect("it is there");
         let kind = entry.resolve().expect("nothing is to be looked up");
         assert_eq!(
@@ -51,7 +56,10 @@ fn one_that_is_wrong_takes_no_other_with_it_and_the_order_stays() {
     assert_eq!(
         bad,
         [
-            ("z", "it is there twice, in `mcpServers` and in `servers`; remove one"),
+            (
+                "z",
+                "it is there twice, in `mcpServers` and in `servers`; remove one"
+            ),
             ("bad", "`command` has to be a text"),
             ("twice", "it is there twice; remove one"),
         ]
@@ -60,34 +68,75 @@ fn one_that_is_wrong_takes_no_other_with_it_and_the_order_stays() {
 
 #[test]
 fn what_can_t_be_run_is_said_with_a_mend() {
-    assert_eq!(why(r#"{"command": "@b"}"#), "`command` is the program to run");
+    assert_eq!(
+        why(r#"{"command": "@b"}"#),
+        "`command` is the program to run"
+    );
     assert!(why(r#"{"command": "x", "envFile": ".env"}"#).contains("put its variables into `env`"));
-    assert_eq!(why(r#"{"command": "x", "args": [1]}"#), "`args` has to be a list of texts");
-    assert_eq!(why("1"), "a server is an object, with a `command` or a `url`");
+    assert_eq!(
+        why(r#"{"command": "x", "args": [1]}"#),
+        "`args` has to be a list of texts"
+    );
+    assert_eq!(
+        why("1"),
+        "a server is an object, with a `command` or a `url`"
+    );
     assert_eq!(why("{}"), "it has neither a `command` nor a `url`");
-    assert_eq!(why(r#"{"command": "x", "url": "https://x"}"#), "it has a `command` and a `url`; remove one");
-    assert!(why(r#"{"type": "sse", "url": "https://x"}"#).contains("write \"http\" and the `url` for that"));
+    assert_eq!(
+        why(r#"{"command": "x", "url": "https://x"}"#),
+        "it has a `command` and a `url`; remove one"
+    );
+    assert!(
+        why(r#"{"type": "sse", "url": "https://x"}"#)
+            .contains("write \"http\" and the `url` for that")
+    );
     assert_eq!(
         why(r#"{"type": "tcp", "url": "x"}"#),
         "\"tcp\" is no `type`; there are \"stdio\" and \"http\""
     );
-    assert_eq!(why(r#"{"type": "http", "command": "x"}"#), "its `type` is \"http\", but it has no `url`");
-    assert_eq!(why(r#"{"url": "x.org"}"#), "`url` has to begin with https:// or http://");
-    assert_eq!(why(r#"{"url": "https://x", "headers": {"a b": ""}}"#), "\"a b\" is no name of a header");
-    assert_eq!(why(r#"{"command": "x", "calls": 0}"#), "`calls` has to be a number from 1 to 4294967295");
-    assert_eq!(why(r#"{"command": "x", "only": "a"}"#), "`only` has to be a list of texts");
-    assert_eq!(why(r#"{"command": "x", "shared": 1}"#), "`shared` has to be true or false");
-    let unknown = get(r#"{"servers": {"files": {}, "web": {}}}"#, "fils").expect_err("it is not there");
-    assert_eq!(unknown, format!("there is no server \"fils\" in {PATH}; there are: files, web"));
+    assert_eq!(
+        why(r#"{"type": "http", "command": "x"}"#),
+        "its `type` is \"http\", but it has no `url`"
+    );
+    assert_eq!(
+        why(r#"{"url": "x.org"}"#),
+        "`url` has to begin with https:// or http://"
+    );
+    assert_eq!(
+        why(r#"{"url": "https://x", "headers": {"a b": ""}}"#),
+        "\"a b\" is no name of a header"
+    );
+    assert_eq!(
+        why(r#"{"command": "x", "calls": 0}"#),
+        "`calls` has to be a number from 1 to 4294967295"
+    );
+    assert_eq!(
+        why(r#"{"command": "x", "only": "a"}"#),
+        "`only` has to be a list of texts"
+    );
+    assert_eq!(
+        why(r#"{"command": "x", "shared": 1}"#),
+        "`shared` has to be true or false"
+    );
+    let unknown =
+        get(r#"{"servers": {"files": {}, "web": {}}}"#, "fils").expect_err("it is not there");
+    assert_eq!(
+        unknown,
+        format!("there is no server \"fils\" in {PATH}; there are: files, web")
+    );
 }
 
 #[test]
 fn what_can_t_be_looked_up_is_named() {
     let why = |entry: &str| {
-        let entry = get(&format!(r#"{{"servers": {{"a": {entry}}}}}"#), "a").expect("it is right so far");
+        let entry =
+            get(&format!(r#"{{"servers": {{"a": {entry}}}}}"#), "a").expect("it is right so far");
         entry.resolve().expect_err("it can't be looked up")
     };
-    assert!(why(r#"{"command": "x", "args": ["${input:key}"]}"#).contains("${input:…} is not known here"));
+    assert!(
+        why(r#"{"command": "x", "args": ["${input:key}"]}"#)
+            .contains("${input:…} is not known here")
+    );
     assert!(
         why(r#"{"command": "x", "env": {"K": "${env:MCP_NO_SUCH}"}}"#)
             .contains("${env:MCP_NO_SUCH} is not set")
@@ -96,7 +145,10 @@ fn what_can_t_be_looked_up_is_named() {
         why(r#"{"url": "https://x", "headers": {"K": "${file:gone}"}}"#)
             .contains("could not read /home/u/gone")
     );
-    assert_eq!(why(r#"{"command": "x", "cwd": "work"}"#), "`cwd` is /home/u/work, which is no directory");
+    assert_eq!(
+        why(r#"{"command": "x", "cwd": "work"}"#),
+        "`cwd` is /home/u/work, which is no directory"
+    );
 }
 
 #[test]
@@ -113,7 +165,10 @@ fn options_of_ours_are_read_and_those_of_others_ignored() {
     assert_eq!(options.without, ["get_all"]);
     assert_eq!(options.rename.get("get_it").map(String::as_str), Some("it"));
     assert_eq!(options.calls.map(std::num::NonZero::get), Some(3));
-    assert_eq!(options.timeout, Some(std::time::Duration::from_millis(1500)));
+    assert_eq!(
+        options.timeout,
+        Some(std::time::Duration::from_millis(1500))
+    );
 }
 
 #[test]
@@ -131,11 +186,19 @@ fn no_value_is_shown() {
 
 #[test]
 fn an_edit_is_what_was_added_removed_and_changed() {
-    let old =
-        parse(r#"{"servers": {"a": {"command": "x"}, "b": {"command": "x"}, "c": {"command": "${env:A}"}}}"#);
+    let old = parse(
+        r#"{"servers": {"a": {"command": "x"}, "b": {"command": "x"}, "c": {"command": "${env:A}"}}}"#,
+    );
     let new = parse(
         r#"{"mcpServers": {"d": {"command": "x"}, "c": {"command": "${env:A}"}, "a": {"command": "x", "lazy": true}}}"#,
     );
     let edit = Servers::changes(&old.expect("right"), &new.expect("right"));
-    assert_eq!(edit, Edit { added: vec!["d".into()], removed: vec!["b".into()], changed: vec!["a".into()] });
+    assert_eq!(
+        edit,
+        Edit {
+            added: vec!["d".into()],
+            removed: vec!["b".into()],
+            changed: vec!["a".into()]
+        }
+    );
 }

@@ -42,7 +42,8 @@ pub(in super::super) struct Watch {
 pub(in super::super) enum News {
     /// The servers are others now.
     Edited(Edit),
-    /// A sentence on what is wrong with the file, or with one of its servers. What it had before still holds.
+    /// A sentence on what is wrong with the file, or with one of its servers. What it had before
+    /// still holds.
     Wrong(String),
 }
 
@@ -52,18 +53,30 @@ impl Watch {
     /// # Errors
     /// Those of [`Servers::read`].
     pub(in super::super) fn begin(path: &Path) -> Result<Self, ServersError> {
-        let path = std::path::absolute(path)
-            .map_err(|error| ServersError::Unread { path: path.to_owned(), error })?;
+        let path = std::path::absolute(path).map_err(|error| ServersError::Unread {
+            path: path.to_owned(),
+            error,
+        })?;
         let mut changes = Changes::new().ok();
-        let blind = changes.as_mut().is_none_or(|changes| watch(changes, &path).is_err());
+        let blind = changes
+            .as_mut()
+            .is_none_or(|changes| watch(changes, &path).is_err());
         let text = read(&path)?;
         let servers = Servers::parse(&text, &path)?;
         let (doubt, said) = (None, None);
-        Ok(Self { servers, text: Some(text), changes, blind, news: VecDeque::new(), doubt, said })
+        Ok(Self {
+            servers,
+            text: Some(text),
+            changes,
+            blind,
+            news: VecDeque::new(),
+            doubt,
+            said,
+        })
     }
 
-    /// The servers, as the file had them when it was last right. One that is wrong now is as it was before, and is in
-    /// [`Servers::bad`], too.
+    /// The servers, as the file had them when it was last right. One that is wrong now is as it was
+    /// before, and is in [`Servers::bad`], too.
     pub(in super::super) fn servers(&self) -> &Servers {
         &self.servers
     }
@@ -78,7 +91,13 @@ impl Watch {
                 return news;
             }
             let poll = self.blind.then(|| Instant::now() + LOOK);
-            let due = self.doubt.as_ref().map(|(_, until)| *until).into_iter().chain(poll).min();
+            let due = self
+                .doubt
+                .as_ref()
+                .map(|(_, until)| *until)
+                .into_iter()
+                .chain(poll)
+                .min();
             tokio::select! {
                 waited = changed(self.changes.as_ref()) => if waited.is_err() { self.changes = None },
                 () = until(due) => {}
@@ -119,23 +138,35 @@ impl Watch {
             self.doubt = None;
             return;
         }
-        let until = self.doubt.as_ref().map_or_else(|| Instant::now() + SETTLE, |(_, until)| *until);
+        let until = self
+            .doubt
+            .as_ref()
+            .map_or_else(|| Instant::now() + SETTLE, |(_, until)| *until);
         if Instant::now() < until {
             self.doubt = Some((why, until));
             return;
         }
         self.doubt = None;
-        self.news.push_back(News::Wrong(format!("{why}; its servers stay as they are")));
+        self.news
+            .push_back(News::Wrong(format!("{why}; its servers stay as they are")));
         self.said = Some(why);
     }
 
     fn adopt(&mut self, mut servers: Servers) {
         for listed in &mut servers.listed {
             let Some(why) = &listed.wrong else { continue };
-            let former = self.servers.listed.iter().find(|former| former.name == listed.name);
+            let former = self
+                .servers
+                .listed
+                .iter()
+                .find(|former| former.name == listed.name);
             listed.entry = former.and_then(|former| former.entry.clone());
             if former.and_then(|former| former.wrong.as_ref()) != Some(why) {
-                let stays = if listed.entry.is_some() { "; it stays as it was" } else { "" };
+                let stays = if listed.entry.is_some() {
+                    "; it stays as it was"
+                } else {
+                    ""
+                };
                 let wrong = self.servers.wrong(&listed.name, format!("{why}{stays}"));
                 self.news.push_back(News::Wrong(wrong.to_string()));
             }
@@ -150,7 +181,10 @@ impl Watch {
 }
 
 fn read(path: &Path) -> Result<Vec<u8>, ServersError> {
-    std::fs::read(path).map_err(|error| ServersError::Unread { path: path.to_owned(), error })
+    std::fs::read(path).map_err(|error| ServersError::Unread {
+        path: path.to_owned(),
+        error,
+    })
 }
 
 async fn changed(changes: Option<&Changes>) -> io::Result<()> {
@@ -177,8 +211,8 @@ fn watch(changes: &mut Changes, path: &Path) -> io::Result<()> {
     }
 }
 
-/// The directories whose entries lead to the file: its own, those of the symbolic links on the way, and where the way ends, if it
-/// does.
+/// The directories whose entries lead to the file: its own, those of the symbolic links on the way,
+/// and where the way ends, if it does.
 fn leading_to(path: &Path) -> Vec<PathBuf> {
     let mut rest: VecDeque<OsString> = parts(path).collect();
     let (mut at, mut links, mut found) = (PathBuf::from("/"), 0, Vec::new());

@@ -1,4 +1,5 @@
-//! The servers in a host's file, and the edits that put `mcp-sessiond wrap --` in front of their commands or take it away.
+//! The servers in a host's file, and the edits that put `mcp-sessiond wrap --` in front of their
+//! commands or take it away.
 
 use std::ops::Range;
 use std::path::Path;
@@ -22,7 +23,10 @@ const ADDRESSES: [&str; 4] = ["url", "serverUrl", "httpUrl", "uri"];
 #[derive(Debug)]
 pub(super) enum Form<'a> {
     /// A command, and its arguments in a list of their own.
-    Command { command: &'a Node, arguments: Option<&'a Node> },
+    Command {
+        command: &'a Node,
+        arguments: Option<&'a Node>,
+    },
     /// The whole command line in one list, as opencode has it.
     Words(&'a Node),
     /// It can't be wrapped: a clause that says why.
@@ -35,7 +39,9 @@ pub(super) enum Form<'a> {
 /// When a name is there twice.
 pub(super) fn form(host: Host, entry: &Node) -> Result<Form<'_>, String> {
     if entry.has_marks() {
-        return Ok(Form::Not("it has an anchor, an alias, a tag or a merge key of YAML; edit it by hand"));
+        return Ok(Form::Not(
+            "it has an anchor, an alias, a tag or a merge key of YAML; edit it by hand",
+        ));
     }
     if entry.members()?.is_none() {
         return Ok(Form::Not("it is no table of fields"));
@@ -46,7 +52,10 @@ pub(super) fn form(host: Host, entry: &Node) -> Result<Form<'_>, String> {
         }
     }
     if host == Host::Goose
-        && let Some(kind) = entry.get("type")?.and_then(Node::text).filter(|kind| *kind != "stdio")
+        && let Some(kind) = entry
+            .get("type")?
+            .and_then(Node::text)
+            .filter(|kind| *kind != "stdio")
         && entry.get(host.command())?.is_none()
     {
         return Ok(Form::Not(if kind == "sse" || kind == "streamable_http" {
@@ -55,9 +64,14 @@ pub(super) fn form(host: Host, entry: &Node) -> Result<Form<'_>, String> {
             "it is a part of Goose"
         }));
     }
-    let (command, arguments) = match entry.get(host.command())?.filter(|command| !command.is_null()) {
+    let (command, arguments) = match entry
+        .get(host.command())?
+        .filter(|command| !command.is_null())
+    {
         // Zed's older form.
-        Some(command) if command.members()?.is_some() => (command.get("path")?, command.get("args")?),
+        Some(command) if command.members()?.is_some() => {
+            (command.get("path")?, command.get("args")?)
+        }
         command => (command, entry.get("args")?),
     };
     Ok(match (command, arguments) {
@@ -65,12 +79,18 @@ pub(super) fn form(host: Host, entry: &Node) -> Result<Form<'_>, String> {
         (Some(command), _) if matches!(command.kind, Kind::LongText) => {
             Form::Not("its command is on several lines; write it on one")
         }
-        (Some(words), _) if words.list().is_some_and(|words| !words.is_empty()) => Form::Words(words),
-        (Some(command), _) if command.text().is_none_or(str::is_empty) => Form::Not("its command is no text"),
+        (Some(words), _) if words.list().is_some_and(|words| !words.is_empty()) => {
+            Form::Words(words)
+        }
+        (Some(command), _) if command.text().is_none_or(str::is_empty) => {
+            Form::Not("its command is no text")
+        }
         (Some(command), _) if command.text().is_some_and(is_command_line) => {
             Form::Not("its command is a whole command line; the arguments belong into `args`")
         }
-        (_, Some(arguments)) if arguments.list().is_none() => Form::Not("its arguments are no list"),
+        (_, Some(arguments)) if arguments.list().is_none() => {
+            Form::Not("its arguments are no list")
+        }
         (Some(command), arguments) => Form::Command { command, arguments },
     })
 }
@@ -79,11 +99,17 @@ impl Form<'_> {
     /// The command line, as far as it is text.
     pub(super) fn words(&self) -> Vec<String> {
         let texts = |nodes: &[Node]| {
-            nodes.iter().map(|node| node.text().unwrap_or("…").to_owned()).collect::<Vec<_>>()
+            nodes
+                .iter()
+                .map(|node| node.text().unwrap_or("…").to_owned())
+                .collect::<Vec<_>>()
         };
         match self {
             Self::Command { command, arguments } => {
-                let rest = arguments.and_then(Node::list).map(texts).unwrap_or_default();
+                let rest = arguments
+                    .and_then(Node::list)
+                    .map(texts)
+                    .unwrap_or_default();
                 [texts(std::slice::from_ref(*command)), rest].concat()
             }
             Self::Words(words) => words.list().map(texts).unwrap_or_default(),
@@ -97,16 +123,21 @@ impl Form<'_> {
         let is_us = |word: &str| word == executable || is_us(word);
         let is_verb = |word: &String| ["wrap", "serve"].contains(&&**word);
         words.first().is_some_and(|word| is_us(word))
-            || words.windows(2).any(|two| is_us(&two[0]) && is_verb(&two[1]))
+            || words
+                .windows(2)
+                .any(|two| is_us(&two[0]) && is_verb(&two[1]))
     }
 
-    /// Puts us in front. The literals of the command move as they are, so that nothing in them can change.
+    /// Puts us in front. The literals of the command move as they are, so that nothing in them can
+    /// change.
     pub(super) fn wrap(&self, host: Host, text: &str, executable: &str) -> Vec<Edit> {
         let own = WORDS.map(quoted).join(", ");
         match self {
             Self::Not(_) => Vec::new(),
             Self::Words(words) => {
-                let Some([first, ..]) = words.list() else { return Vec::new() };
+                let Some([first, ..]) = words.list() else {
+                    return Vec::new();
+                };
                 vec![Edit {
                     range: first.range.start..first.range.start,
                     text: format!("{}, {own}, ", quoted(executable)),
@@ -114,8 +145,14 @@ impl Form<'_> {
             }
             Self::Command { command, arguments } => {
                 let literal = &text[command.range.clone()];
-                let at = |place: usize, text: String| Edit { range: place..place, text };
-                let executable = Edit { range: command.range.clone(), text: quoted(executable) };
+                let at = |place: usize, text: String| Edit {
+                    range: place..place,
+                    text,
+                };
+                let executable = Edit {
+                    range: command.range.clone(),
+                    text: quoted(executable),
+                };
                 if let Some(node) = arguments.filter(|node| yaml_list::is_block(text, node)) {
                     let items = WORDS.map(quoted).into_iter().chain([literal.to_owned()]);
                     return [executable]
@@ -124,16 +161,26 @@ impl Form<'_> {
                         .collect();
                 }
                 let needs_quotes = host == Host::Goose && !yaml_list::fits_brackets(literal);
-                let word = command.text().filter(|_| needs_quotes).map_or_else(|| literal.to_owned(), quoted);
+                let word = command
+                    .text()
+                    .filter(|_| needs_quotes)
+                    .map_or_else(|| literal.to_owned(), quoted);
                 let front = format!("{own}, {word}");
-                let arguments = match arguments.map(|node| (node, node.list().unwrap_or_default())) {
-                    None => at(command.range.end, new_arguments(host, text, command, &front)),
+                let arguments = match arguments.map(|node| (node, node.list().unwrap_or_default()))
+                {
+                    None => at(
+                        command.range.end,
+                        new_arguments(host, text, command, &front),
+                    ),
                     Some((node, [])) => at(node.range.start + 1, front),
                     Some((node, [first, ..])) => {
                         let between = &text[node.range.start + 1..first.range.start];
                         // One line for us, where each argument has one.
-                        let pause =
-                            if between.contains('\n') && between.trim().is_empty() { between } else { " " };
+                        let pause = if between.contains('\n') && between.trim().is_empty() {
+                            between
+                        } else {
+                            " "
+                        };
                         at(first.range.start, format!("{front},{pause}"))
                     }
                 };
@@ -151,16 +198,28 @@ impl Form<'_> {
         };
         let named = Path::new(literal.text()?);
         let is_gone = named.is_absolute() && is_us(literal.text()?) && !named.exists();
-        is_gone.then(|| Edit { range: literal.range.clone(), text: quoted(executable) })
+        is_gone.then(|| Edit {
+            range: literal.range.clone(),
+            text: quoted(executable),
+        })
     }
 
-    /// Takes us away again, where we stand there as [`wrap`](Self::wrap) has put us. None: we don't.
+    /// Takes us away again, where we stand there as [`wrap`](Self::wrap) has put us. None: we
+    /// don't.
     pub(super) fn unwrap(&self, text: &str, wrapped: &Wrapped) -> Option<Vec<Edit>> {
         if *self.words().first()? != wrapped.executable {
             return None;
         }
-        let is_own = |nodes: &[Node]| nodes.iter().zip(WORDS).all(|(node, word)| node.text() == Some(word));
-        let remove = |range: Range<usize>| Edit { range, text: String::new() };
+        let is_own = |nodes: &[Node]| {
+            nodes
+                .iter()
+                .zip(WORDS)
+                .all(|(node, word)| node.text() == Some(word))
+        };
+        let remove = |range: Range<usize>| Edit {
+            range,
+            text: String::new(),
+        };
         match self {
             Self::Not(_) => None,
             Self::Words(words) => {
@@ -177,8 +236,10 @@ impl Form<'_> {
                 if !is_own(own) {
                     return None;
                 }
-                let former =
-                    Edit { range: command.range.clone(), text: text[literal.range.clone()].to_owned() };
+                let former = Edit {
+                    range: command.range.clone(),
+                    text: text[literal.range.clone()].to_owned(),
+                };
                 if words.len() == FRONT && yaml_list::is_block(text, node) {
                     return Some(vec![former, yaml_list::emptied(text, node)?]);
                 }
@@ -190,7 +251,11 @@ impl Form<'_> {
                     // With a comma that somebody has put behind it.
                     None => {
                         let rest = &text[literal.range.end..node.range.end];
-                        let comma = rest.trim_start().starts_with(',').then(|| rest.find(',')).flatten();
+                        let comma = rest
+                            .trim_start()
+                            .starts_with(',')
+                            .then(|| rest.find(','))
+                            .flatten();
                         words[0].range.start..literal.range.end + comma.map_or(0, |at| at + 1)
                     }
                 };
@@ -202,23 +267,37 @@ impl Form<'_> {
 
 /// Whether a command has its arguments behind it. Paths and variables may have blanks in them.
 fn is_command_line(command: &str) -> bool {
-    let (program, rest) = command.trim_start().split_once(char::is_whitespace).unwrap_or_default();
+    let (program, rest) = command
+        .trim_start()
+        .split_once(char::is_whitespace)
+        .unwrap_or_default();
     !rest.trim().is_empty() && !program.contains(['/', '\\', '$', '%'])
 }
 
 /// Whether nothing but the name of the list stands between a command and its arguments.
 fn is_next_field(text: &str, command: &Node, arguments: &Node) -> bool {
-    let Some(between) = text.get(command.range.end..arguments.range.start) else { return false };
-    let name = between.trim().trim_start_matches(',').trim_end_matches([':', '=']).trim();
+    let Some(between) = text.get(command.range.end..arguments.range.start) else {
+        return false;
+    };
+    let name = between
+        .trim()
+        .trim_start_matches(',')
+        .trim_end_matches([':', '='])
+        .trim();
     let name = name.trim_matches('"');
-    name == "args" || name.strip_suffix(".args").is_some_and(|table| !table.contains(char::is_whitespace))
+    name == "args"
+        || name
+            .strip_suffix(".args")
+            .is_some_and(|table| !table.contains(char::is_whitespace))
 }
 
 /// What a host will read where it read this entry before, of one that was wrapped so.
 pub(super) fn expect_unwrapped(host: Host, entry: &mut Value, wrapped: &Wrapped) {
     let is_ours = |words: &[Value]| words.iter().take(WORDS.len()).eq(&WORDS.map(Value::from));
     let (holder, field) = holder(host, entry);
-    let Some(Value::Object(fields)) = holder else { return };
+    let Some(Value::Object(fields)) = holder else {
+        return;
+    };
     if let Some(Value::Array(words)) = fields.get_mut(field) {
         if words.first() == Some(&Value::from(&*wrapped.executable)) && is_ours(&words[1..]) {
             words.drain(..FRONT);
@@ -242,8 +321,14 @@ pub(super) fn expect_unwrapped(host: Host, entry: &mut Value, wrapped: &Wrapped)
 /// Hosts make nothing of an empty list of arguments.
 pub(super) fn without_empty_arguments(host: Host, entry: &mut Value) {
     let (holder, _) = holder(host, entry);
-    let Some(Value::Object(fields)) = holder else { return };
-    if fields.get("args").and_then(Value::as_array).is_some_and(Vec::is_empty) {
+    let Some(Value::Object(fields)) = holder else {
+        return;
+    };
+    if fields
+        .get("args")
+        .and_then(Value::as_array)
+        .is_some_and(Vec::is_empty)
+    {
         fields.remove("args");
     }
 }
@@ -261,14 +346,18 @@ fn holder(host: Host, entry: &mut Value) -> (Option<&mut Value>, &'static str) {
 pub(super) fn expect_wrapped(host: Host, entry: &mut Value, executable: &str) {
     let own = WORDS.map(Value::from);
     let (holder, field) = holder(host, entry);
-    let Some(Value::Object(fields)) = holder else { return };
+    let Some(Value::Object(fields)) = holder else {
+        return;
+    };
     match fields.get_mut(field) {
         Some(Value::Array(words)) => {
             drop(words.splice(0..0, [Value::from(executable)].into_iter().chain(own)));
         }
         Some(command) => {
             let former = std::mem::replace(command, Value::from(executable));
-            let arguments = fields.entry("args").or_insert_with(|| Value::Array(Vec::new()));
+            let arguments = fields
+                .entry("args")
+                .or_insert_with(|| Value::Array(Vec::new()));
             if let Value::Array(words) = arguments {
                 words.splice(0..0, own.into_iter().chain([former]));
             }
@@ -293,9 +382,15 @@ pub(super) fn expect_renewed(host: Host, entry: &mut Value, executable: &str) {
 
 /// The arguments of a command that has none: on a line of their own where the command has one.
 fn new_arguments(host: Host, text: &str, command: &Node, front: &str) -> String {
-    let line = text[..command.range.start].rfind('\n').map_or(0, |end| end + 1);
+    let line = text[..command.range.start]
+        .rfind('\n')
+        .map_or(0, |end| end + 1);
     let before = &text[line..command.range.start];
-    let name = before.trim_start().trim_end().trim_end_matches([':', '=']).trim_end();
+    let name = before
+        .trim_start()
+        .trim_end()
+        .trim_end_matches([':', '='])
+        .trim_end();
     let (field, comma) = match host {
         Host::Codex => ("args = ", ""),
         Host::Goose => ("args: ", ""),
@@ -304,7 +399,11 @@ fn new_arguments(host: Host, text: &str, command: &Node, front: &str) -> String 
     match !name.contains(['{', ',']) {
         false => format!(", {field}[{front}]"),
         true => {
-            let end = if text[..line].ends_with("\r\n") { "\r\n" } else { "\n" };
+            let end = if text[..line].ends_with("\r\n") {
+                "\r\n"
+            } else {
+                "\n"
+            };
             let indent = &before[..before.len() - before.trim_start().len()];
             // A dotted name in TOML: `mcp_servers.x.command`.
             let table = name
@@ -317,7 +416,10 @@ fn new_arguments(host: Host, text: &str, command: &Node, front: &str) -> String 
 }
 
 fn is_us(word: &str) -> bool {
-    let name = Path::new(word).file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    let name = Path::new(word)
+        .file_name()
+        .and_then(|name| name.to_str())
+        .unwrap_or_default();
     name == "mcp-sessiond" || name.starts_with("mcp-sessiond@")
 }
 

@@ -16,15 +16,20 @@ pub(super) struct Executable {
 }
 
 impl Executable {
-    /// This executable, by a path that stays: the one that the shell finds where that is the same file, since it outlives an upgrade.
+    /// This executable, by a path that stays: the one that the shell finds where that is the same
+    /// file, since it outlives an upgrade.
     ///
     /// # Errors
     /// When there is none that could be written into a file: a sentence.
     pub(super) fn that_stays() -> Result<Self, String> {
-        let own = std::env::current_exe().map_err(|error| format!("this very executable: {error}"))?;
-        let real = own.canonicalize().map_err(|error| format!("{}: {error}", own.display()))?;
+        let own =
+            std::env::current_exe().map_err(|error| format!("this very executable: {error}"))?;
+        let real = own
+            .canonicalize()
+            .map_err(|error| format!("{}: {error}", own.display()))?;
         let (path, copy) = if passes(&real) {
-            let home = std::env::home_dir().ok_or("there is no home directory to copy this executable to")?;
+            let home = std::env::home_dir()
+                .ok_or("there is no home directory to copy this executable to")?;
             let lasting = home.join(".local/bin/mcp-sessiond");
             // A link was put there by a package manager, which keeps it up to date.
             let is_managed = lasting.is_symlink() && lasting.exists();
@@ -32,9 +37,17 @@ impl Executable {
         } else {
             (found_by_shells(&real).unwrap_or(own), None)
         };
-        match path.to_str().filter(|path| !path.contains(char::is_control)) {
-            Some(path) => Ok(Self { path: path.to_owned(), copy }),
-            None => Err(format!("{path:?} can't be written into a host's file; put mcp-sessiond elsewhere")),
+        match path
+            .to_str()
+            .filter(|path| !path.contains(char::is_control))
+        {
+            Some(path) => Ok(Self {
+                path: path.to_owned(),
+                copy,
+            }),
+            None => Err(format!(
+                "{path:?} can't be written into a host's file; put mcp-sessiond elsewhere"
+            )),
         }
     }
 
@@ -46,7 +59,11 @@ impl Executable {
         if there.is_some() && there == std::fs::read(from).ok() {
             return None;
         }
-        let instead = if there.is_some() { ", in place of the one that is there" } else { "" };
+        let instead = if there.is_some() {
+            ", in place of the one that is there"
+        } else {
+            ""
+        };
         Some(format!(
             "This executable is in a place that is cleaned up. It will be copied to {}{instead}.",
             self.path
@@ -58,7 +75,9 @@ impl Executable {
     /// # Errors
     /// When it can't be: a sentence.
     pub(super) fn settle(&self) -> Result<(), String> {
-        let Some(from) = &self.copy else { return Ok(()) };
+        let Some(from) = &self.copy else {
+            return Ok(());
+        };
         let to = Path::new(&self.path);
         let copy = || {
             let bytes = std::fs::read(from)?;
@@ -69,7 +88,10 @@ impl Executable {
             write(to, &bytes, 0o755, None, || Ok(()))
         };
         copy().map_err(|error: std::io::Error| {
-            format!("could not copy this executable to {}: {error}", to.display())
+            format!(
+                "could not copy this executable to {}: {error}",
+                to.display()
+            )
         })
     }
 }
@@ -78,18 +100,28 @@ impl Executable {
 fn passes(path: &Path) -> bool {
     let temporary = std::env::temp_dir();
     let temporary = temporary.canonicalize().unwrap_or(temporary);
-    if [&*temporary, Path::new("/tmp"), Path::new("/var/tmp")].iter().any(|place| path.starts_with(place)) {
+    if [&*temporary, Path::new("/tmp"), Path::new("/var/tmp")]
+        .iter()
+        .any(|place| path.starts_with(place))
+    {
         return true;
     }
-    path.components().any(|part| part.as_os_str().to_str().is_some_and(|part| CACHES.contains(&part)))
+    path.components().any(|part| {
+        part.as_os_str()
+            .to_str()
+            .is_some_and(|part| CACHES.contains(&part))
+    })
 }
 
 /// The path by which shells find this file.
 fn found_by_shells(real: &Path) -> Option<PathBuf> {
     let paths = std::env::var_os("PATH")?;
-    let mut places = std::env::split_paths(&paths).filter(|place| place.is_absolute() && !passes(place));
+    let mut places =
+        std::env::split_paths(&paths).filter(|place| place.is_absolute() && !passes(place));
     places.find_map(|place| {
         let path = place.join("mcp-sessiond");
-        path.canonicalize().is_ok_and(|found| found == *real).then_some(path)
+        path.canonicalize()
+            .is_ok_and(|found| found == *real)
+            .then_some(path)
     })
 }

@@ -1,4 +1,5 @@
-//! A host's file on disk: it is read as it is, and replaced in one step by a file of the same owner and mode.
+//! A host's file on disk: it is read as it is, and replaced in one step by a file of the same owner
+//! and mode.
 
 use std::fs::{File, OpenOptions, Permissions};
 use std::io::{self, Write as _};
@@ -38,9 +39,16 @@ impl HostFile {
         let real = match path.canonicalize() {
             Ok(real) => real,
             Err(error) if error.kind() == io::ErrorKind::NotFound && path.is_symlink() => {
-                return Err(FileError::Unfit("it is a symbolic link to a file that is not there".into()));
+                return Err(FileError::Unfit(
+                    "it is a symbolic link to a file that is not there".into(),
+                ));
             }
-            Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
+            Err(error)
+                if matches!(
+                    error.kind(),
+                    io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
+                ) =>
+            {
                 return Ok(None);
             }
             Err(error) => return Err(unfit(error)),
@@ -51,18 +59,27 @@ impl HostFile {
         }
         let text = String::from_utf8(std::fs::read(&real).map_err(unfit)?)
             .map_err(|_| FileError::Unfit("it is not UTF-8".into()))?;
-        Ok(Some(Self { path: real, text, mode: meta.mode() & 0o7777, group: meta.gid() }))
+        Ok(Some(Self {
+            path: real,
+            text,
+            mode: meta.mode() & 0o7777,
+            group: meta.gid(),
+        }))
     }
 
     /// Why it must not be edited, where that is so.
     pub(super) fn hindrance(&self) -> Option<String> {
-        let Ok(meta) = self.path.metadata() else { return Some("it is gone".into()) };
+        let Ok(meta) = self.path.metadata() else {
+            return Some("it is gone".into());
+        };
         let path = self.path.display();
         if meta.uid() != nix::unistd::geteuid().as_raw() {
             return Some(format!("{path} belongs to another user"));
         }
         if meta.mode() & 0o200 == 0 {
-            return Some(format!("{path} is read-only; if it is yours to edit: chmod u+w {path}"));
+            return Some(format!(
+                "{path} is read-only; if it is yours to edit: chmod u+w {path}"
+            ));
         }
         if meta.nlink() > 1 {
             return Some(format!(
@@ -86,9 +103,18 @@ impl HostFile {
             if std::fs::read(&self.path)? == self.text.as_bytes() {
                 return Ok(());
             }
-            Err(io::Error::other("its host has changed it meanwhile; run this again"))
+            Err(io::Error::other(
+                "its host has changed it meanwhile; run this again",
+            ))
         };
-        write(&self.path, text.as_bytes(), self.mode, Some(self.group), checked).map_err(FileError::Unwritten)
+        write(
+            &self.path,
+            text.as_bytes(),
+            self.mode,
+            Some(self.group),
+            checked,
+        )
+        .map_err(FileError::Unwritten)
     }
 }
 
@@ -105,11 +131,17 @@ pub(super) fn write(
     let _ = std::fs::remove_file(&new);
     let written = || {
         // Nobody else reads it before it has its mode.
-        let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new)?;
+        let mut file = OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .mode(0o600)
+            .open(&new)?;
         fault::point("file-created");
         file.write_all(bytes)?;
         // Before the mode: a change of the group takes bits of it away.
-        if let Some(group) = group.filter(|group| file.metadata().is_ok_and(|meta| meta.gid() != *group)) {
+        if let Some(group) =
+            group.filter(|group| file.metadata().is_ok_and(|meta| meta.gid() != *group))
+        {
             std::os::unix::fs::fchown(&file, None, Some(group))?;
         }
         file.set_permissions(Permissions::from_mode(mode))?;
@@ -123,7 +155,8 @@ pub(super) fn write(
     written().inspect_err(|_| drop(std::fs::remove_file(&new)))
 }
 
-/// What a file is called before it is in its place. Always the same, so that what a kill has left is gone after the next run.
+/// What a file is called before it is in its place. Always the same, so that what a kill has left
+/// is gone after the next run.
 fn beside(path: &Path) -> PathBuf {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     path.with_file_name(format!(".{name}{UNFINISHED}"))

@@ -46,9 +46,12 @@ pub(in super::super) struct HostEntries {
 /// # Errors
 /// When it can't be read or is not of its form: a clause, which quotes nothing of it but names.
 pub(in super::super) fn entries_of(host: Host, path: &Path) -> Result<Option<HostEntries>, String> {
-    let Some(file) = HostFile::read(path).map_err(|error| error.to_string())? else { return Ok(None) };
+    let Some(file) = HostFile::read(path).map_err(|error| error.to_string())? else {
+        return Ok(None);
+    };
     // Where there is none, only our usual name tells.
-    let executable = Executable::that_stays().map_or_else(|_| "mcp-sessiond".to_owned(), |found| found.path);
+    let executable =
+        Executable::that_stays().map_or_else(|_| "mcp-sessiond".to_owned(), |found| found.path);
     let tree = tree(host, body(&file.text))?;
     let mut entries = Vec::new();
     for Server { name, entry, .. } in servers(host, tree.as_ref())? {
@@ -61,8 +64,16 @@ pub(in super::super) fn entries_of(host: Host, path: &Path) -> Result<Option<Hos
             form if form.renew(&executable).is_some() => Standing::Gone(first),
             _ => Standing::Wrapped,
         };
-        entries.push(Entry { name, standing, is_bare });
+        entries.push(Entry {
+            name,
+            standing,
+            is_bare,
+        });
     }
     let hindrance = file.hindrance();
-    Ok(Some(HostEntries { file: file.path, entries, hindrance }))
+    Ok(Some(HostEntries {
+        file: file.path,
+        entries,
+        hindrance,
+    }))
 }

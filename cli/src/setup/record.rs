@@ -64,14 +64,19 @@ impl Records {
             .create(directory)
             .map_err(|error| at(directory, &error))?;
         let file = File::open(directory).map_err(|error| at(directory, &error))?;
-        Flock::lock(file, FlockArg::LockExclusive).map_err(|(_, errno)| at(directory, &errno.into()))
+        Flock::lock(file, FlockArg::LockExclusive)
+            .map_err(|(_, errno)| at(directory, &errno.into()))
     }
 
     /// Where the record of this file is.
     pub(super) fn place(&self, host: &str, file: &Path) -> PathBuf {
         use std::os::unix::ffi::OsStrExt as _;
         let digest = Sha256::digest(file.as_os_str().as_bytes());
-        let digest: String = digest.iter().take(DIGITS / 2).map(|byte| format!("{byte:02x}")).collect();
+        let digest: String = digest
+            .iter()
+            .take(DIGITS / 2)
+            .map(|byte| format!("{byte:02x}"))
+            .collect();
         self.0.join(format!("{host}-{digest}.json"))
     }
 
@@ -98,8 +103,9 @@ impl Records {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
             Err(error) => return Err(at(&self.0, &error)),
         };
-        let mut places =
-            listed.map(|entry| entry.map(|entry| entry.path())).collect::<io::Result<Vec<_>>>()?;
+        let mut places = listed
+            .map(|entry| entry.map(|entry| entry.path()))
+            .collect::<io::Result<Vec<_>>>()?;
         places.retain(|place| place.extension().is_some_and(|is| is == "json"));
         places.sort();
         let record = |place: PathBuf| {
@@ -114,17 +120,25 @@ impl Records {
     /// # Errors
     /// When it can't be written.
     pub(super) fn put(&self, record: &Record) -> io::Result<()> {
-        DirBuilder::new().recursive(true).mode(0o700).create(&self.0).map_err(|error| at(&self.0, &error))?;
+        DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(&self.0)
+            .map_err(|error| at(&self.0, &error))?;
         let place = self.place(&record.host, &record.file);
         let bytes = serde_json::to_vec_pretty(record)?;
         write(&place, &bytes, 0o600, None, || Ok(())).map_err(|error| at(&place, &error))
     }
 
-    /// Removes what a kill has left of a record that was being written, by whoever has the lock: it has a host's file in it.
+    /// Removes what a kill has left of a record that was being written, by whoever has the lock: it
+    /// has a host's file in it.
     pub(super) fn sweep(&self) {
         for entry in std::fs::read_dir(&self.0).into_iter().flatten().flatten() {
             let name = entry.file_name();
-            if name.to_str().is_some_and(|name| name.starts_with('.') && name.ends_with(UNFINISHED)) {
+            if name
+                .to_str()
+                .is_some_and(|name| name.starts_with('.') && name.ends_with(UNFINISHED))
+            {
                 let _ = std::fs::remove_file(entry.path());
             }
         }
@@ -153,8 +167,12 @@ impl Records {
 
 fn read(place: &Path, bytes: &[u8]) -> io::Result<Record> {
     // Its own error would quote what is in there.
-    serde_json::from_slice(bytes)
-        .map_err(|_| at(place, &io::Error::other("it is no record that this version's `setup` has written")))
+    serde_json::from_slice(bytes).map_err(|_| {
+        at(
+            place,
+            &io::Error::other("it is no record that this version's `setup` has written"),
+        )
+    })
 }
 
 fn at(place: &Path, error: &io::Error) -> io::Error {

@@ -23,30 +23,53 @@ pub(super) struct Server<'a> {
 
 /// The servers in a file's tree: the user's, then those of single projects.
 pub(super) fn servers(host: Host, tree: Option<&Node>) -> Result<Vec<Server<'_>>, String> {
-    let Some(tree) = tree else { return Ok(Vec::new()) };
+    let Some(tree) = tree else {
+        return Ok(Vec::new());
+    };
     if tree.members()?.is_none() {
         if tree.has_marks() {
-            return Err("it has an anchor, an alias or a tag around its servers; edit it by hand".to_owned());
+            return Err(
+                "it has an anchor, an alias or a tag around its servers; edit it by hand"
+                    .to_owned(),
+            );
         }
         return Err("it has to be an object".to_owned());
     }
     let mut found = in_table(host, tree, None)?;
-    let projects = host.projects().map(|key| tree.get(key)).transpose()?.flatten();
-    for (project, table) in projects.map(Node::members).transpose()?.flatten().unwrap_or_default() {
+    let projects = host
+        .projects()
+        .map(|key| tree.get(key))
+        .transpose()?
+        .flatten();
+    for (project, table) in projects
+        .map(Node::members)
+        .transpose()?
+        .flatten()
+        .unwrap_or_default()
+    {
         found.extend(in_table(host, table, Some(project))?);
     }
     Ok(found)
 }
 
-fn in_table<'a>(host: Host, table: &'a Node, project: Option<&str>) -> Result<Vec<Server<'a>>, String> {
+fn in_table<'a>(
+    host: Host,
+    table: &'a Node,
+    project: Option<&str>,
+) -> Result<Vec<Server<'a>>, String> {
     // Some programs write null where there are none.
     let Some(servers) = table.get(host.key())?.filter(|servers| !servers.is_null()) else {
         return Ok(Vec::new());
     };
     if servers.has_marks() && servers.members()?.is_none() {
-        return Err(format!("`{}` has an anchor, an alias or a tag; edit it by hand", host.key()));
+        return Err(format!(
+            "`{}` has an anchor, an alias or a tag; edit it by hand",
+            host.key()
+        ));
     }
-    let servers = servers.members()?.ok_or_else(|| format!("`{}` has to be an object", host.key()))?;
+    let servers = servers
+        .members()?
+        .ok_or_else(|| format!("`{}` has to be an object", host.key()))?;
     let server = |(own, entry): &'a (String, Node)| Server {
         name: project.map_or_else(|| own.clone(), |project| of_project(own, project)),
         own,

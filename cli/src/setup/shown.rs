@@ -9,28 +9,47 @@ use super::{Line, Outcome, Plan};
 
 /// Programs whose first argument is a package, a script or a verb.
 const RUNNERS: [&str; 14] = [
-    "bun", "bunx", "deno", "docker", "node", "npm", "npx", "pipx", "pnpm", "python", "python3", "uv", "uvx",
-    "yarn",
+    "bun", "bunx", "deno", "docker", "node", "npm", "npx", "pipx", "pnpm", "python", "python3",
+    "uv", "uvx", "yarn",
 ];
 /// Options of theirs that take no value.
 const HARMLESS: [&str; 2] = ["-y", "--yes"];
 
 /// A command, and behind a runner the package or file that it runs.
 pub(super) fn beginning(words: &[String]) -> String {
-    let Some((command, rest)) = words.split_first() else { return String::new() };
+    let Some((command, rest)) = words.split_first() else {
+        return String::new();
+    };
     // Some write the whole command line there.
     let program = command.split_whitespace().next().unwrap_or_default();
     let is_whole = program == command || Path::new(command).exists();
     let command = if is_whole { command } else { program };
-    let command = if command.contains('=') || command.contains("://") { "…" } else { command };
+    let command = if command.contains('=') || command.contains("://") {
+        "…"
+    } else {
+        command
+    };
     let mut shown = vec![command];
-    let program = Path::new(command).file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    let program = Path::new(command)
+        .file_name()
+        .and_then(|name| name.to_str())
+        .unwrap_or_default();
     if RUNNERS.contains(&program) {
-        let options = rest.iter().take_while(|word| HARMLESS.contains(&word.as_str()));
+        let options = rest
+            .iter()
+            .take_while(|word| HARMLESS.contains(&word.as_str()));
         shown.extend(options.map(String::as_str));
-        shown.extend(rest.get(shown.len() - 1).filter(|word| is_name(word)).map(String::as_str));
+        shown.extend(
+            rest.get(shown.len() - 1)
+                .filter(|word| is_name(word))
+                .map(String::as_str),
+        );
     }
-    let rest = if shown.len() < words.len() || !is_whole { " …" } else { "" };
+    let rest = if shown.len() < words.len() || !is_whole {
+        " …"
+    } else {
+        ""
+    };
     shown.join(" ") + rest
 }
 
@@ -50,8 +69,20 @@ pub(super) fn shown(plans: &[Plan], executable: &Executable) -> String {
         let _ = writeln!(text, "{line}");
     }
     for plan in plans.iter().filter(|plan| !plan.lines.is_empty()) {
-        let _ = writeln!(text, "{}: {}", plan.host, table::shown(&plan.file.path.display().to_string()));
-        for Line { server, outcome, why, command, .. } in &plan.lines {
+        let _ = writeln!(
+            text,
+            "{}: {}",
+            plan.host,
+            table::shown(&plan.file.path.display().to_string())
+        );
+        for Line {
+            server,
+            outcome,
+            why,
+            command,
+            ..
+        } in &plan.lines
+        {
             let ours = format!("{} wrap --", executable.path);
             // Names come from the file, which may be anybody's.
             let (server, command) = (table::shown(server), table::shown(command));
@@ -61,11 +92,18 @@ pub(super) fn shown(plans: &[Plan], executable: &Executable) -> String {
                     None => writeln!(text, "  {server}\n    - {command}\n    + {ours} {command}"),
                 },
                 Outcome::Unwrapped => {
-                    writeln!(text, "  {server}\n    - mcp-sessiond wrap -- {command}\n    + {command}")
+                    writeln!(
+                        text,
+                        "  {server}\n    - mcp-sessiond wrap -- {command}\n    + {command}"
+                    )
                 }
                 Outcome::Unchanged => writeln!(text, "  {server}: is wrapped already"),
                 Outcome::Skipped => {
-                    writeln!(text, "  {server}: stays as it is: {}", why.as_deref().unwrap_or_default())
+                    writeln!(
+                        text,
+                        "  {server}: stays as it is: {}",
+                        why.as_deref().unwrap_or_default()
+                    )
                 }
             };
         }

@@ -13,14 +13,25 @@ fn both(host: Host, text: &str) -> (String, String) {
             .flat_map(|server| how(&form(host, server.entry).expect("an entry"), text))
             .collect::<Vec<_>>()
     };
-    let wrapped = edited(text, edits(text, &|form, text| form.wrap(host, text, "/bin/mcp-sessiond")));
+    let wrapped = edited(
+        text,
+        edits(text, &|form, text| {
+            form.wrap(host, text, "/bin/mcp-sessiond")
+        }),
+    );
     let made: Vec<_> = {
         let tree = tree(host, text).expect("a file");
         let servers = servers(host, tree.as_ref()).expect("servers");
         let made = |server: &Server<'_>| Wrapped {
             name: server.name.clone(),
             executable: "/bin/mcp-sessiond".to_owned(),
-            has_made_arguments: matches!(form(host, server.entry), Ok(Form::Command { arguments: None, .. })),
+            has_made_arguments: matches!(
+                form(host, server.entry),
+                Ok(Form::Command {
+                    arguments: None,
+                    ..
+                })
+            ),
         };
         servers.iter().map(made).collect()
     };
@@ -104,7 +115,10 @@ fn the_command_moves_and_nothing_else() {
         let tree = tree(host, &wrapped).expect("a file");
         for Server { name, entry, .. } in servers(host, tree.as_ref()).expect("servers") {
             let form = form(host, entry).expect("an entry");
-            assert!(form.is_ours("/bin/mcp-sessiond") || matches!(form, Form::Not(_)), "{host} {name}");
+            assert!(
+                form.is_ours("/bin/mcp-sessiond") || matches!(form, Form::Not(_)),
+                "{host} {name}"
+            );
         }
     }
 }
@@ -116,13 +130,24 @@ fn who_is_wrapped_already_is_seen() {
         (&["/opt/bin/mcp-sessiond", "wrap", "x"], true),
         (&["npx", "-y", "mcp-sessiond@1.2", "wrap", "--", "x"], true),
         (&["env", "A=1", "mcp-sessiond", "wrap", "x"], true),
-        (&["npx", "server-filesystem", "/home/me/mcp-sessiond"], false),
+        (
+            &["npx", "server-filesystem", "/home/me/mcp-sessiond"],
+            false,
+        ),
         (&["/x/other", "wrap", "--", "x"], true),
         (&["mcp-session", "wrap"], false),
     ] {
         let text = serde_json::json!({"command": words[0], "args": &words[1..]}).to_string();
-        let entry = tree::json(&text, &tolerant()).expect("JSON").expect("a value");
-        assert_eq!(form(Host::Cursor, &entry).expect("an entry").is_ours("/x/other"), is_ours, "{words:?}");
+        let entry = tree::json(&text, &tolerant())
+            .expect("JSON")
+            .expect("a value");
+        assert_eq!(
+            form(Host::Cursor, &entry)
+                .expect("an entry")
+                .is_ours("/x/other"),
+            is_ours,
+            "{words:?}"
+        );
     }
 }
 
@@ -135,7 +160,9 @@ fn what_is_there_twice_is_refused() {
     ] {
         let tree = tree(Host::Claude, text).expect("a file");
         let found = servers(Host::Claude, tree.as_ref()).and_then(|servers| {
-            servers.iter().try_for_each(|server| form(Host::Claude, server.entry).map(drop))
+            servers
+                .iter()
+                .try_for_each(|server| form(Host::Claude, server.entry).map(drop))
         });
         let why = found.expect_err(text);
         assert!(why.ends_with("twice in one place; remove one"), "{why}");
@@ -150,7 +177,10 @@ fn secrets_are_not_shown() {
         ("server", "server"),
         ("uvx mcp-server-git", "uvx mcp-server-git"),
         ("npx -y @x/y@latest", "npx -y @x/y@latest"),
-        ("/usr/bin/node build/index.js", "/usr/bin/node build/index.js"),
+        (
+            "/usr/bin/node build/index.js",
+            "/usr/bin/node build/index.js",
+        ),
         ("notion-mcp s3cret", "notion-mcp …"),
         ("npx me:s3cret@x/y", "npx …"),
         ("https://me:s3cret@x", "…"),
@@ -238,8 +268,12 @@ fn an_executable_that_is_gone_is_replaced() {
             serde_json::json!({"command": words[0], "args": &words[1..]}).to_string(),
             serde_json::json!({"command": words}).to_string(),
         ] {
-            let entry = tree::json(&text, &tolerant()).expect("JSON").expect("a value");
-            let edit = form(Host::Cursor, &entry).expect("an entry").renew("/bin/mcp-sessiond");
+            let entry = tree::json(&text, &tolerant())
+                .expect("JSON")
+                .expect("a value");
+            let edit = form(Host::Cursor, &entry)
+                .expect("an entry")
+                .renew("/bin/mcp-sessiond");
             assert_eq!(edit.is_some(), is_replaced, "{text}");
             let new = edited(&text, edit.into_iter().collect());
             assert_eq!(new, text.replace("/gone", "/bin"));

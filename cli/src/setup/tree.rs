@@ -1,5 +1,5 @@
-//! A host's file as a tree that knows where each value stands in the text, so that an edit touches nothing else: comments, order, line
-//! ends and commas stay as they are.
+//! A host's file as a tree that knows where each value stands in the text, so that an edit touches
+//! nothing else: comments, order, line ends and commas stay as they are.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -33,11 +33,19 @@ pub(super) enum Kind {
 
 impl Node {
     pub(super) fn text(&self) -> Option<&str> {
-        if let Kind::Text(text) = &self.kind { Some(text) } else { None }
+        if let Kind::Text(text) = &self.kind {
+            Some(text)
+        } else {
+            None
+        }
     }
 
     pub(super) fn list(&self) -> Option<&[Self]> {
-        if let Kind::List(items) = &self.kind { Some(items) } else { None }
+        if let Kind::List(items) = &self.kind {
+            Some(items)
+        } else {
+            None
+        }
     }
 
     pub(super) fn is_null(&self) -> bool {
@@ -58,7 +66,9 @@ impl Node {
     /// # Errors
     /// When a name is there twice: hosts take the last one, people read the first.
     pub(super) fn members(&self) -> Result<Option<&[(String, Self)]>, String> {
-        let Kind::Table(members) = &self.kind else { return Ok(None) };
+        let Kind::Table(members) = &self.kind else {
+            return Ok(None);
+        };
         let mut seen = BTreeSet::new();
         match members.iter().find(|(name, _)| !seen.insert(name)) {
             Some((name, _)) => Err(format!("it has {name:?} twice in one place; remove one")),
@@ -72,17 +82,25 @@ impl Node {
     /// When a name is there twice.
     pub(super) fn get(&self, name: &str) -> Result<Option<&Self>, String> {
         let members = self.members()?.unwrap_or_default();
-        Ok(members.iter().find(|(known, _)| known == name).map(|(_, value)| value))
+        Ok(members
+            .iter()
+            .find(|(known, _)| known == name)
+            .map(|(_, value)| value))
     }
 }
 
-/// The tree of a text that is JSON as hosts read it: with comments and trailing commas. None: there is nothing in it.
+/// The tree of a text that is JSON as hosts read it: with comments and trailing commas. None: there
+/// is nothing in it.
 ///
 /// # Errors
 /// When it is no JSON. What is in it is never part of the sentence.
 pub(super) fn json(text: &str, options: &ParseOptions) -> Result<Option<Node>, String> {
     let parsed = parse_to_ast(text, &CollectOptions::default(), options).map_err(|error| {
-        format!("it is no JSON at line {} column {}", error.line_display(), error.column_display())
+        format!(
+            "it is no JSON at line {} column {}",
+            error.line_display(),
+            error.column_display()
+        )
     })?;
     Ok(parsed.value.map(of_json))
 }
@@ -94,13 +112,17 @@ fn of_json(value: ast::Value<'_>) -> Node {
         ast::Value::StringLit(text) => Kind::Text(text.value.into_owned()),
         ast::Value::Array(array) => Kind::List(array.elements.into_iter().map(of_json).collect()),
         ast::Value::Object(object) => {
-            let member = |member: ast::ObjectProp<'_>| (member.name.into_string(), of_json(member.value));
+            let member =
+                |member: ast::ObjectProp<'_>| (member.name.into_string(), of_json(member.value));
             Kind::Table(object.properties.into_iter().map(member).collect())
         }
         ast::Value::NullKeyword(_) => Kind::Null,
         _ => Kind::Other,
     };
-    Node { range: range.start..range.end, kind }
+    Node {
+        range: range.start..range.end,
+        kind,
+    }
 }
 
 /// The tree of a text that is TOML.
@@ -109,14 +131,21 @@ fn of_json(value: ast::Value<'_>) -> Node {
 /// When it is no TOML. What is in it is never part of the sentence.
 pub(super) fn toml(text: &str) -> Result<Node, String> {
     let table = DeTable::parse(text).map_err(|error| {
-        let before = error.span().map_or("", |span| text.get(..span.start).unwrap_or_default());
+        let before = error
+            .span()
+            .map_or("", |span| text.get(..span.start).unwrap_or_default());
         format!("it is no TOML at line {}", before.matches('\n').count() + 1)
     })?;
-    Ok(Node { range: table.span(), kind: of_table(table.into_inner()) })
+    Ok(Node {
+        range: table.span(),
+        kind: of_table(table.into_inner()),
+    })
 }
 
 fn of_table(table: DeTable<'_>) -> Kind {
-    let members = table.into_iter().map(|(name, value)| (name.into_inner().into_owned(), of_toml(value)));
+    let members = table
+        .into_iter()
+        .map(|(name, value)| (name.into_inner().into_owned(), of_toml(value)));
     Kind::Table(members.collect())
 }
 
@@ -136,7 +165,9 @@ fn of_toml(value: Spanned<DeValue<'_>>) -> Node {
 /// # Errors
 /// When it is no YAML. What is in it is never part of the sentence.
 pub(super) fn yaml(text: &str) -> Result<Option<Node>, String> {
-    Ok(Yaml::read(text)?.map(of_yaml).filter(|node| !node.is_null()))
+    Ok(Yaml::read(text)?
+        .map(of_yaml)
+        .filter(|node| !node.is_null()))
 }
 
 fn of_yaml(value: Yaml) -> Node {
@@ -147,9 +178,15 @@ fn of_yaml(value: Yaml) -> Node {
         yaml::Kind::Other(_) => Kind::Other,
         yaml::Kind::Marked => Kind::Marked,
         yaml::Kind::List(items) => Kind::List(items.into_iter().map(of_yaml).collect()),
-        yaml::Kind::Table(members) => {
-            Kind::Table(members.into_iter().map(|(name, value)| (name, of_yaml(value))).collect())
-        }
+        yaml::Kind::Table(members) => Kind::Table(
+            members
+                .into_iter()
+                .map(|(name, value)| (name, of_yaml(value)))
+                .collect(),
+        ),
     };
-    Node { range: value.range, kind }
+    Node {
+        range: value.range,
+        kind,
+    }
 }

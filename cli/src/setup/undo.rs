@@ -4,8 +4,8 @@ use super::entries::{expect_unwrapped, form};
 use super::file::HostFile;
 use super::record::{Records, Wrapped};
 use super::{
-    Arguments, FAILED, Failure, Line, NOT_THERE, Outcome, Plan, REFUSED, Server, beginning, body, check,
-    complain, servers, tree, with_body,
+    Arguments, FAILED, Failure, Line, NOT_THERE, Outcome, Plan, REFUSED, Server, beginning, body,
+    check, complain, servers, tree, with_body,
 };
 use crate::hosts::Host;
 use clap::ValueEnum as _;
@@ -13,18 +13,25 @@ use clap::ValueEnum as _;
 /// What is to be taken back, and the exit code so far.
 pub(super) fn plans(arguments: &Arguments, records: &Records) -> Result<(Vec<Plan>, u8), Failure> {
     let (mut plans, mut code) = (Vec::new(), 0);
-    let file = arguments.file.as_ref().map(|file| file.canonicalize().unwrap_or_else(|_| file.clone()));
+    let file = arguments
+        .file
+        .as_ref()
+        .map(|file| file.canonicalize().unwrap_or_else(|_| file.clone()));
     for record in records.all().map_err(|error| (FAILED, error.to_string()))? {
         let record = match record {
             Ok(record) => record,
             // Whose it is can't be told. The others are not concerned.
             Err(why) => {
-                complain(format_args!("{why}; move it away once you have undone by hand what it is about"));
+                complain(format_args!(
+                    "{why}; move it away once you have undone by hand what it is about"
+                ));
                 code = REFUSED;
                 continue;
             }
         };
-        let Ok(host) = Host::from_str(&record.host, false) else { continue };
+        let Ok(host) = Host::from_str(&record.host, false) else {
+            continue;
+        };
         let is_meant = arguments.host.is_none_or(|meant| meant == host)
             && file.as_ref().is_none_or(|meant| *meant == record.file);
         if !is_meant {
@@ -56,7 +63,14 @@ pub(super) fn plans(arguments: &Arguments, records: &Records) -> Result<(Vec<Pla
                 .into_iter()
                 .filter(|name| !was_ours.contains(name))
                 .collect();
-            Ok(Plan { host, file: read, text, lines, record: Some(record.clone()), left })
+            Ok(Plan {
+                host,
+                file: read,
+                text,
+                lines,
+                record: Some(record.clone()),
+                left,
+            })
         });
         match planned {
             Ok(plan) => plans.push(plan),
@@ -72,9 +86,14 @@ pub(super) fn plans(arguments: &Arguments, records: &Records) -> Result<(Vec<Pla
     Ok((plans, code))
 }
 
-/// The text without us, wherever we stand as `setup` has put us: somebody may have given a server another name since. Where we stood
-/// before, we stay.
-pub(super) fn unwrapped(host: Host, text: &str, before: &str, wrapped: &[Wrapped]) -> Result<String, String> {
+/// The text without us, wherever we stand as `setup` has put us: somebody may have given a server
+/// another name since. Where we stood before, we stay.
+pub(super) fn unwrapped(
+    host: Host,
+    text: &str,
+    before: &str,
+    wrapped: &[Wrapped],
+) -> Result<String, String> {
     let plain = body(text);
     let tree = tree(host, plain)?;
     let was_ours = ours(host, before, wrapped)?;
@@ -82,8 +101,12 @@ pub(super) fn unwrapped(host: Host, text: &str, before: &str, wrapped: &[Wrapped
     for Server { name, entry, .. } in servers(host, tree.as_ref())? {
         let form = form(host, entry)?;
         let by_name = wrapped.iter().filter(|one| one.name == name);
-        let by_form = wrapped.iter().filter(|one| one.name != name && !was_ours.contains(&name));
-        let found = by_name.chain(by_form).find_map(|one| form.unwrap(plain, one).map(|edits| (edits, one)));
+        let by_form = wrapped
+            .iter()
+            .filter(|one| one.name != name && !was_ours.contains(&name));
+        let found = by_name
+            .chain(by_form)
+            .find_map(|one| form.unwrap(plain, one).map(|edits| (edits, one)));
         if let Some((own, one)) = found {
             edits.extend(own);
             taken.push((name, one));
@@ -112,10 +135,17 @@ fn ours(host: Host, text: &str, wrapped: &[Wrapped]) -> Result<Vec<String>, Stri
 }
 
 /// The servers that are wrapped by us, and will not be.
-fn lines(host: Host, file: &HostFile, text: &str, wrapped: &[Wrapped]) -> Result<Vec<Line>, String> {
+fn lines(
+    host: Host,
+    file: &HostFile,
+    text: &str,
+    wrapped: &[Wrapped],
+) -> Result<Vec<Line>, String> {
     let remaining = ours(host, text, wrapped)?;
-    let taken: Vec<_> =
-        ours(host, &file.text, wrapped)?.into_iter().filter(|name| !remaining.contains(name)).collect();
+    let taken: Vec<_> = ours(host, &file.text, wrapped)?
+        .into_iter()
+        .filter(|name| !remaining.contains(name))
+        .collect();
     let tree = tree(host, body(text))?;
     let mut lines = Vec::new();
     for Server { name, own, entry } in servers(host, tree.as_ref())? {

@@ -1,7 +1,7 @@
 //! `mcp-sessiond status -w`: the same list, drawn again as it changes, with keys.
 //!
-//! The daemon tells nobody of servers unasked, and keepers neither, so they are asked once a second, by a thread of their own: one
-//! that hangs keeps nobody waiting at the keys.
+//! The daemon tells nobody of servers unasked, and keepers neither, so they are asked once a
+//! second, by a thread of their own: one that hangs keeps nobody waiting at the keys.
 
 mod model;
 mod screen;

@@ -25,15 +25,18 @@ use super::{WAIT, said};
 /// The variable that tells the command its task.
 const TASK_VARIABLE: &str = "MCP_SESSIOND_TASK";
 
-/// Bytes of a command's output that are taken: with what stands around them, a message's bound by default.
+/// Bytes of a command's output that are taken: with what stands around them, a message's bound by
+/// default.
 const OUTPUT_MAX: u64 = 900_000;
 
 /// How long after SIGTERM a command is killed.
 const GRACE: Duration = Duration::from_secs(5);
-/// How long the end of its output is waited for then. A process that has left its group may never close it.
+/// How long the end of its output is waited for then. A process that has left its group may never
+/// close it.
 const REST: Duration = Duration::from_secs(1);
 
-/// How long a result is offered to a daemon that is away, or whose storage is: it may be one that is being replaced.
+/// How long a result is offered to a daemon that is away, or whose storage is: it may be one that
+/// is being replaced.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// The pause between two attempts.
 const PAUSE: Duration = Duration::from_millis(200);
@@ -55,7 +58,8 @@ Exit codes: 0 the task has ended, whatever its result; 4 resume is disabled, or 
 
 Example: id=$(mcp-sessiond task run --poll 1000 --service web --session 7 -- make report &)")]
 pub(super) struct Arguments {
-    /// How long after its creation the task is kept, in seconds. By default, and at most, `sessions.task_life_ms`
+    /// How long after its creation the task is kept, in seconds. By default, and at most,
+    /// `sessions.task_life_ms`
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..))]
     ttl: Option<u64>,
     /// How often clients should ask for it, in ms
@@ -76,10 +80,20 @@ pub(super) struct Arguments {
 
 impl Arguments {
     pub(super) async fn run(self) -> Result<ExitCode, u8> {
-        let Self { ttl, poll, message, json, whose, command } = self;
+        let Self {
+            ttl,
+            poll,
+            message,
+            json,
+            whose,
+            command,
+        } = self;
         let session = whose.session(Missing::Made).await?;
         let options = TaskOptions::default();
-        let options = ttl.map(Duration::from_secs).into_iter().fold(options, TaskOptions::ttl);
+        let options = ttl
+            .map(Duration::from_secs)
+            .into_iter()
+            .fold(options, TaskOptions::ttl);
         let options = poll.into_iter().fold(options, TaskOptions::poll_ms);
         let options = message.into_iter().fold(options, TaskOptions::message);
         let (task, view) = said(session.create_task(options).await)?;
@@ -97,7 +111,10 @@ impl Arguments {
             },
             Err(error) => {
                 complain(format_args!("{}: {error}", command[0]));
-                (failed("the command of this task could not be started"), FAILED)
+                (
+                    failed("the command of this task could not be started"),
+                    FAILED,
+                )
             }
         };
         keep(&task, end).await?;
@@ -130,15 +147,22 @@ enum Worked {
     Ended(Option<SessionError>),
 }
 
-/// Waits until the command has exited and its output has ended, or ends it because its result could not be kept any more.
+/// Waits until the command has exited and its output has ended, or ends it because its result could
+/// not be kept any more.
 async fn work(mut child: Child, task: &Task, view: TaskView) -> Worked {
-    let group = child.id().and_then(|pid| i32::try_from(pid).ok()).map(Pid::from_raw);
+    let group = child
+        .id()
+        .and_then(|pid| i32::try_from(pid).ok())
+        .map(Pid::from_raw);
     let output = child.stdout.take();
     let (mut printed, mut over) = (Vec::new(), None);
     let status = {
         let mut done = pin!(async {
             if let Some(mut output) = output {
-                let _ = (&mut output).take(OUTPUT_MAX + 1).read_to_end(&mut printed).await;
+                let _ = (&mut output)
+                    .take(OUTPUT_MAX + 1)
+                    .read_to_end(&mut printed)
+                    .await;
                 // The rest is not taken, and does not hold the command up.
                 let _ = tokio::io::copy(&mut output, &mut tokio::io::sink()).await;
             }
@@ -174,8 +198,8 @@ async fn end<T>(group: Option<Pid>, mut done: Pin<&mut impl Future<Output = T>>)
     timeout(REST, done).await.ok()
 }
 
-/// Waits until somebody has ended the task, or its time is over. An error: this process may not write to it any more, such as when the
-/// lease has ended.
+/// Waits until somebody has ended the task, or its time is over. An error: this process may not
+/// write to it any more, such as when the lease has ended.
 async fn ended(task: &Task, mut view: TaskView) -> Option<SessionError> {
     loop {
         match task.changed(view.version, WAIT).await {
@@ -190,7 +214,11 @@ async fn ended(task: &Task, mut view: TaskView) -> Option<SessionError> {
 
 /// Waits until this process is to end.
 async fn told_to_end() {
-    let kinds = [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()];
+    let kinds = [
+        SignalKind::interrupt(),
+        SignalKind::terminate(),
+        SignalKind::hangup(),
+    ];
     let [Ok(mut interrupt), Ok(mut terminate), Ok(mut hang_up)] = kinds.map(signal) else {
         return pending().await;
     };
@@ -202,25 +230,34 @@ async fn told_to_end() {
 }
 
 fn failed(sentence: &str) -> TaskEnd {
-    TaskEnd::Failed(Json::from(&json!({"code": INTERNAL_ERROR, "message": sentence})))
+    TaskEnd::Failed(Json::from(
+        &json!({"code": INTERNAL_ERROR, "message": sentence}),
+    ))
 }
 
 fn outcome(as_json: bool, status: io::Result<ExitStatus>, output: &[u8]) -> TaskEnd {
     let is_error = !status.as_ref().is_ok_and(ExitStatus::success);
     if output.len() as u64 > OUTPUT_MAX {
-        return failed(&format!("the command of this task has printed more than {OUTPUT_MAX} bytes"));
+        return failed(&format!(
+            "the command of this task has printed more than {OUTPUT_MAX} bytes"
+        ));
     }
     let text = String::from_utf8_lossy(output);
     if !as_json {
         let content = json!([{"type": "text", "text": text}]);
-        return TaskEnd::Completed(Json::from(&json!({"content": content, "isError": is_error})));
+        return TaskEnd::Completed(Json::from(
+            &json!({"content": content, "isError": is_error}),
+        ));
     }
     match Json::new(text.trim()) {
         _ if is_error => {
             let ended = status.map_or_else(|error| error.to_string(), |status| status.to_string());
             failed(&format!("the command of this task has ended: {ended}"))
         }
-        Ok(result) if serde_json::from_str(result.as_str()).is_ok_and(|result: Value| result.is_object()) => {
+        Ok(result)
+            if serde_json::from_str(result.as_str())
+                .is_ok_and(|result: Value| result.is_object()) =>
+        {
             TaskEnd::Completed(result)
         }
         _ => failed("the command of this task has printed no JSON object"),
@@ -229,7 +266,9 @@ fn outcome(as_json: bool, status: io::Result<ExitStatus>, output: &[u8]) -> Task
 
 /// Ends the task. One that has ended in the meantime, such as by cancellation, stays as it is.
 async fn keep(task: &Task, end: TaskEnd) -> Result<(), u8> {
-    let Err(error) = offer(task, end).await else { return Ok(()) };
+    let Err(error) = offer(task, end).await else {
+        return Ok(());
+    };
     let code = report(&error);
     // Where the storage was away, the result may be kept after all.
     if error.refusal().is_some() && !error.passes() {

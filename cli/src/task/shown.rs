@@ -46,7 +46,9 @@ impl<'a> From<&'a TaskView> for Shown<'a> {
             error,
         } = task;
         let open = inputs.iter().filter(|input| input.response.is_none());
-        let requests: BTreeMap<_, _> = open.map(|input| (input.key.as_str(), raw(&input.request))).collect();
+        let requests: BTreeMap<_, _> = open
+            .map(|input| (input.key.as_str(), raw(&input.request)))
+            .collect();
         Self {
             task_id: task.as_str(),
             status: status.name(),

@@ -1,4 +1,5 @@
-//! `wrap` of a server that has a URL: `wrap -- https://…`, and `wrap @NAME` where the entry has a `url`.
+//! `wrap` of a server that has a URL: `wrap -- https://…`, and `wrap @NAME` where the entry has a
+//! `url`.
 
 use std::collections::BTreeMap;
 use std::process::ExitCode;
@@ -15,7 +16,9 @@ use crate::{REFUSED, USAGE, complain};
 /// Runs `wrap` of one server that has a URL. None: it has none.
 pub(super) fn run(arguments: &Arguments) -> Option<ExitCode> {
     let found = match &arguments.command[..] {
-        [url] if url.to_str().is_some_and(servers::is_http) => written(url.to_str()?, &arguments.headers),
+        [url] if url.to_str().is_some_and(servers::is_http) => {
+            written(url.to_str()?, &arguments.headers)
+        }
         words => match servers::named(words).and_then(of_file) {
             Some(found) if words.len() == 1 && arguments.headers.is_empty() => found,
             _ => return without(arguments),
@@ -37,7 +40,9 @@ pub(super) fn run(arguments: &Arguments) -> Option<ExitCode> {
             "`--name` is for servers with a command: a session with a server elsewhere belongs to the host",
         );
     }
-    let Kind::Http { url, headers } = kind else { return without(arguments) };
+    let Kind::Http { url, headers } = kind else {
+        return without(arguments);
+    };
     let connecting = match remote::connecting(&name, &url, headers) {
         Ok(connecting) => connecting,
         Err(why) => {
@@ -45,9 +50,18 @@ pub(super) fn run(arguments: &Arguments) -> Option<ExitCode> {
             return Some(ExitCode::from(REFUSED));
         }
     };
-    let claim = ClaimRequest { fresh: arguments.fresh, ..arguments.claiming.claim() };
+    let claim = ClaimRequest {
+        fresh: arguments.fresh,
+        ..arguments.claiming.claim()
+    };
     let options = arguments.claiming.clone().options();
-    Some(elsewhere::run(&options, claim, &name, connecting, waits(&configured())))
+    Some(elsewhere::run(
+        &options,
+        claim,
+        &name,
+        connecting,
+        waits(&configured()),
+    ))
 }
 
 /// A command has no headers.
@@ -65,10 +79,14 @@ type Found = Result<(String, Kind), String>;
 
 /// The server of the file, if it has a URL.
 fn of_file(name: &str) -> Option<Found> {
-    let servers = Servers::usual_path().and_then(|path| Servers::read(&path)).ok()?;
+    let servers = Servers::usual_path()
+        .and_then(|path| Servers::read(&path))
+        .ok()?;
     let entry = servers.get(name).ok()?;
     matches!(entry.kind(), Kind::Http { .. }).then(|| {
-        let kind = entry.resolve().map_err(|why| format!("the server {name:?}: {why}"))?;
+        let kind = entry
+            .resolve()
+            .map_err(|why| format!("the server {name:?}: {why}"))?;
         Ok((name.to_owned(), kind))
     })
 }
@@ -76,7 +94,9 @@ fn of_file(name: &str) -> Option<Found> {
 /// The server at this URL. It is known by the URL, without what may be secret in it.
 fn written(url: &str, headers: &[String]) -> Found {
     let headers = headers.iter().map(|header| {
-        let (name, value) = header.split_once(':').ok_or("a header is written as `NAME: VALUE`")?;
+        let (name, value) = header
+            .split_once(':')
+            .ok_or("a header is written as `NAME: VALUE`")?;
         Ok((name.trim().to_owned(), value.trim().to_owned()))
     });
     let headers: BTreeMap<_, _> = headers.collect::<Result<_, &str>>()?;

@@ -14,7 +14,10 @@ pub(crate) struct Failure {
 
 impl Failure {
     pub(crate) fn new(result: mcp_sessiond_result, sentence: impl Into<String>) -> Self {
-        Self { result, sentence: sentence.into() }
+        Self {
+            result,
+            sentence: sentence.into(),
+        }
     }
 
     /// An argument that can't be meant as it is: what it is called, and what is wrong with it.
@@ -23,11 +26,17 @@ impl Failure {
     }
 
     pub(crate) fn forked() -> Self {
-        Self::new(MCP_SESSIOND_FORKED, in_general(MCP_SESSIOND_FORKED as i32).to_string_lossy())
+        Self::new(
+            MCP_SESSIOND_FORKED,
+            in_general(MCP_SESSIOND_FORKED as i32).to_string_lossy(),
+        )
     }
 
     pub(crate) fn fault() -> Self {
-        Self::new(MCP_SESSIOND_FAULT, in_general(MCP_SESSIOND_FAULT as i32).to_string_lossy())
+        Self::new(
+            MCP_SESSIOND_FAULT,
+            in_general(MCP_SESSIOND_FAULT as i32).to_string_lossy(),
+        )
     }
 }
 
@@ -68,5 +77,8 @@ pub(crate) fn in_general(result: i32) -> &'static CStr {
         (MCP_SESSIOND_FAULT, c"a fault of the mcp-sessiond library; please report it"),
     ];
     let found = NUMBERS.iter().find(|(number, _)| *number as i32 == result);
-    found.map_or(c"a result that this version of the mcp-sessiond library does not know", |(_, text)| text)
+    found.map_or(
+        c"a result that this version of the mcp-sessiond library does not know",
+        |(_, text)| text,
+    )
 }

@@ -12,7 +12,8 @@ use tracing::{Dispatch, Event, Level, Metadata, Subscriber};
 
 use crate::values::mcp_sessiond_level::{self, MCP_SESSIOND_INFO, MCP_SESSIOND_WARN};
 
-/// How many lines wait for a call at most: a call has one or two, so more are those of calls whose time was over.
+/// How many lines wait for a call at most: a call has one or two, so more are those of calls whose
+/// time was over.
 const WAITING_MAX: usize = 32;
 
 /// A line.
@@ -51,7 +52,8 @@ impl Lines {
 
     /// Does the rest of this thread's work with the lines going here.
     pub(crate) fn receive<T>(&self, work: impl FnOnce() -> T) -> T {
-        // One for all, made once: another one would take locks of tracing's, which a fork could leave locked.
+        // One for all, made once: another one would take locks of tracing's, which a fork could
+        // leave locked.
         static RECEIVER: OnceLock<Dispatch> = OnceLock::new();
         let receiver = RECEIVER.get_or_init(|| Dispatch::new(Receiver));
         HERE.set(Some(self.clone()));
@@ -72,13 +74,19 @@ impl Subscriber for Receiver {
     }
 
     fn event(&self, event: &Event<'_>) {
-        let level =
-            if *event.metadata().level() == Level::INFO { MCP_SESSIOND_INFO } else { MCP_SESSIOND_WARN };
+        let level = if *event.metadata().level() == Level::INFO {
+            MCP_SESSIOND_INFO
+        } else {
+            MCP_SESSIOND_WARN
+        };
         let mut message = Message(String::new());
         event.record(&mut message);
         HERE.with_borrow(|lines| {
             if let Some(lines) = lines {
-                lines.push(Line { level, text: message.0 });
+                lines.push(Line {
+                    level,
+                    text: message.0,
+                });
             }
         });
     }

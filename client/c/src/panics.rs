@@ -1,4 +1,5 @@
-//! A panic of ours neither leaves this library nor writes to standard error, which belongs to the server.
+//! A panic of ours neither leaves this library nor writes to standard error, which belongs to the
+//! server.
 
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind, set_hook, take_hook};
@@ -9,7 +10,8 @@ thread_local! {
     static OURS: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Says nothing of a panic of ours. Another library in Rust that is linked into the same program keeps its own way.
+/// Says nothing of a panic of ours. Another library in Rust that is linked into the same program
+/// keeps its own way.
 pub(crate) fn silence() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
@@ -72,10 +74,21 @@ mod tests {
             return;
         }
         let mut this = Command::new(env::current_exe().expect("this test"));
-        this.args(["--exact", "panics::tests::a_panic_is_caught_and_only_others_are_written", "--nocapture"]);
-        let output = this.env(INSIDE, "1").stdin(Stdio::null()).output().expect("it runs");
+        this.args([
+            "--exact",
+            "panics::tests::a_panic_is_caught_and_only_others_are_written",
+            "--nocapture",
+        ]);
+        let output = this
+            .env(INSIDE, "1")
+            .stdin(Stdio::null())
+            .output()
+            .expect("it runs");
         let said = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success(), "{said}");
-        assert!(said.contains("another's") && !said.contains("ours"), "{said}");
+        assert!(
+            said.contains("another's") && !said.contains("ours"),
+            "{said}"
+        );
     }
 }

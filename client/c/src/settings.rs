@@ -43,7 +43,9 @@ impl Settings<'_> {
         }
         if let Some(directory) = path(self.directory) {
             if !directory.is_absolute() {
-                return Err(Failure::argument("options.directory must be an absolute path"));
+                return Err(Failure::argument(
+                    "options.directory must be an absolute path",
+                ));
             }
             options = options.directory(directory);
         }
@@ -52,17 +54,24 @@ impl Settings<'_> {
             number if number == start::MCP_SESSIOND_START_AUTO as u32 => {
                 options.start(Start::Auto { binary })
             }
-            number if number == start::MCP_SESSIOND_START_NEVER as u32 => options.start(Start::Never),
+            number if number == start::MCP_SESSIOND_START_NEVER as u32 => {
+                options.start(Start::Never)
+            }
             other => return Err(no_such("start", other, "mcp_sessiond_start")),
         };
         if self.siblings != siblings::MCP_SESSIOND_SIBLINGS_DEFAULT as u32 {
             const NUMBERS: [(siblings, Siblings); 4] = [
                 (siblings::MCP_SESSIOND_SIBLINGS_FRESH, Siblings::Fresh),
-                (siblings::MCP_SESSIOND_SIBLINGS_SUCCESSOR, Siblings::Successor),
+                (
+                    siblings::MCP_SESSIOND_SIBLINGS_SUCCESSOR,
+                    Siblings::Successor,
+                ),
                 (siblings::MCP_SESSIOND_SIBLINGS_OLDEST, Siblings::Oldest),
                 (siblings::MCP_SESSIOND_SIBLINGS_NEVER, Siblings::Never),
             ];
-            let found = NUMBERS.iter().find(|(number, _)| *number as u32 == self.siblings);
+            let found = NUMBERS
+                .iter()
+                .find(|(number, _)| *number as u32 == self.siblings);
             let (_, chosen) =
                 found.ok_or_else(|| no_such("siblings", self.siblings, "mcp_sessiond_siblings"))?;
             options = options.siblings(*chosen);
@@ -73,7 +82,8 @@ impl Settings<'_> {
         let timeout = match self.timeout_ms {
             0 => CALL_TIMEOUT,
             ms if ms > TIMEOUT_MAX_MS => {
-                let sentence = format!("options.timeout_ms is {ms}; it can be {TIMEOUT_MAX_MS} at most");
+                let sentence =
+                    format!("options.timeout_ms is {ms}; it can be {TIMEOUT_MAX_MS} at most");
                 return Err(Failure::argument(sentence));
             }
             ms => Duration::from_millis(ms.into()),
@@ -88,8 +98,12 @@ where
     T::Err: std::fmt::Display,
 {
     let Some(text) = text else { return Ok(None) };
-    let text = text.to_str().map_err(|_| Failure::argument(format!("options.{name} must be UTF-8")))?;
-    text.parse().map(Some).map_err(|error| Failure::argument(format!("options.{name}: {error}")))
+    let text = text
+        .to_str()
+        .map_err(|_| Failure::argument(format!("options.{name} must be UTF-8")))?;
+    text.parse()
+        .map(Some)
+        .map_err(|error| Failure::argument(format!("options.{name}: {error}")))
 }
 
 fn path(path: Option<&CStr>) -> Option<PathBuf> {
@@ -97,5 +111,7 @@ fn path(path: Option<&CStr>) -> Option<PathBuf> {
 }
 
 fn no_such(field: &str, number: u32, of: &str) -> Failure {
-    Failure::argument(format!("options.{field} is {number}, which is no {of} that this version knows"))
+    Failure::argument(format!(
+        "options.{field} is {number}, which is no {of} that this version knows"
+    ))
 }

@@ -21,7 +21,11 @@ pub(crate) fn told(status: &Status, size: usize) -> mcp_sessiond_status {
         text: [0; MCP_SESSIOND_TEXT_SIZE],
     };
     match status {
-        Status::Active { session, epoch, outcome } => {
+        Status::Active {
+            session,
+            epoch,
+            outcome,
+        } => {
             told.standing = MCP_SESSIOND_STANDING_ACTIVE as u32;
             told.epoch = epoch.0;
             told.outcome = number(*outcome) as u32;

@@ -1,5 +1,5 @@
-//! The values that cross the border, by the names that C knows them by. Numbers never change their meaning, and fields are
-//! added at the end alone.
+//! The values that cross the border, by the names that C knows them by. Numbers never change their
+//! meaning, and fields are added at the end alone.
 #![allow(non_camel_case_types, reason = "these are the names in the header")]
 
 use std::ffi::{c_char, c_void};
@@ -20,7 +20,8 @@ pub const MCP_SESSIOND_SESSION_SIZE: usize = 129;
 /// Bytes of `mcp_sessiond_status.text`, with the NUL at its end. A longer text is cut.
 pub const MCP_SESSIOND_TEXT_SIZE: usize = 512;
 
-/// What became of a call. None of these has to be handled: a server that ignores them goes on without resuming.
+/// What became of a call. None of these has to be handled: a server that ignores them goes on
+/// without resuming.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum mcp_sessiond_result {
@@ -28,14 +29,16 @@ pub enum mcp_sessiond_result {
     MCP_SESSIOND_OK = 0,
     /// `mcp_sessiond_load`: there is no token. Start afresh.
     MCP_SESSIOND_NOTHING = 1,
-    /// Resume is disabled: there is no daemon to be had, or it can't tell which host this process belongs to. Unless
-    /// `mcp_sessiond_status.is_final` is 1, a later call tries again.
+    /// Resume is disabled: there is no daemon to be had, or it can't tell which host this process
+    /// belongs to. Unless `mcp_sessiond_status.is_final` is 1, a later call tries again.
     MCP_SESSIOND_DISABLED = 2,
-    /// The daemon is there and did not do it: its disk is full, for example. The former token is still kept.
+    /// The daemon is there and did not do it: its disk is full, for example. The former token is
+    /// still kept.
     MCP_SESSIOND_REFUSED = 3,
     /// The time was over first. Whether it was done is not known; the call may be repeated.
     MCP_SESSIOND_TIMEOUT = 4,
-    /// The handle was made by another process, from which this one was forked. Call `mcp_sessiond_init`.
+    /// The handle was made by another process, from which this one was forked. Call
+    /// `mcp_sessiond_init`.
     MCP_SESSIOND_FORKED = 5,
     /// An argument can't be meant as it is. Nothing was done.
     MCP_SESSIOND_INVALID_ARGUMENT = 6,
@@ -89,13 +92,15 @@ pub enum mcp_sessiond_start {
     MCP_SESSIOND_START_NEVER = 1,
 }
 
-/// What an instance gets where its host has, or had, several servers that are alike: `mcp_sessiond_options.siblings`.
+/// What an instance gets where its host has, or had, several servers that are alike:
+/// `mcp_sessiond_options.siblings`.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum mcp_sessiond_siblings {
     /// As the daemon is configured for the host.
     MCP_SESSIOND_SIBLINGS_DEFAULT = 0,
-    /// The only session that nobody holds, if no other server of the key lives; else a session of its own.
+    /// The only session that nobody holds, if no other server of the key lives; else a session of
+    /// its own.
     MCP_SESSIOND_SIBLINGS_FRESH = 1,
     /// The only session that nobody holds, also while others live.
     MCP_SESSIOND_SIBLINGS_SUCCESSOR = 2,
@@ -117,37 +122,42 @@ pub enum mcp_sessiond_level {
 
 /// Gets a log line: UTF-8 without a line break, valid until it returns. It has no token in it.
 ///
-/// It is called in the thread that has called this library, before that call returns; so it needs no lock, and may
-/// call this library. It must return: by no exception and no longjmp.
+/// It is called in the thread that has called this library, before that call returns; so it needs
+/// no lock, and may call this library. It must return: by no exception and no longjmp.
 pub type mcp_sessiond_log =
     Option<extern "C" fn(context: *mut c_void, level: mcp_sessiond_level, line: *const c_char)>;
 
-/// What `mcp_sessiond_init` is told. Set everything to 0 first, then `size`: 0 and NULL are the defaults, which are right
-/// for a server that its host starts once: `mcp_sessiond_options options = {.size = sizeof options, .label = "staging"};`
-/// The texts are copied.
+/// What `mcp_sessiond_init` is told. Set everything to 0 first, then `size`: 0 and NULL are the
+/// defaults, which are right for a server that its host starts once:
+/// `mcp_sessiond_options options = {.size = sizeof options, .label = "staging"};` The texts are
+/// copied.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct mcp_sessiond_options {
-    /// `sizeof(mcp_sessiond_options)`: by this a later version of the library knows which fields there are.
+    /// `sizeof(mcp_sessiond_options)`: by this a later version of the library knows which fields
+    /// there are.
     pub size: usize,
-    /// Takes the place of directory and environment in what tells this instance from others of its host: 1 to 128
-    /// bytes of printable UTF-8, without blanks at its ends.
+    /// Takes the place of directory and environment in what tells this instance from others of its
+    /// host: 1 to 128 bytes of printable UTF-8, without blanks at its ends.
     pub label: *const c_char,
     /// The name of this server's entry in the host's file, of the same form.
     pub entry: *const c_char,
-    /// What the host calls itself (`clientInfo.name` of its first message): UTF-8, at most 256 bytes.
+    /// What the host calls itself (`clientInfo.name` of its first message): UTF-8, at most 256
+    /// bytes.
     pub client: *const c_char,
-    /// The daemon's runtime directory, an absolute path. Default: `MCP_SESSIOND_DIR`, else the one derived from the uid.
+    /// The daemon's runtime directory, an absolute path. Default: `MCP_SESSIOND_DIR`, else the one
+    /// derived from the uid.
     pub directory: *const c_char,
-    /// The daemon's executable, for where it has to be started. Default: `MCP_SESSIOND_BIN`, else `mcp-sessiond` beside
-    /// this process's executable, else in `PATH`.
+    /// The daemon's executable, for where it has to be started. Default: `MCP_SESSIOND_BIN`, else
+    /// `mcp-sessiond` beside this process's executable, else in `PATH`.
     pub executable: *const c_char,
-    /// Gets the log lines. Default: nobody does; nothing is ever written to standard output or error.
+    /// Gets the log lines. Default: nobody does; nothing is ever written to standard output or
+    /// error.
     pub log: mcp_sessiond_log,
     /// What `log` is given as its first argument.
     pub log_context: *mut c_void,
-    /// Milliseconds that one call may take in all, with connecting and starting a daemon. Default: 10,000. At most
-    /// 86,400,000, a day.
+    /// Milliseconds that one call may take in all, with connecting and starting a daemon. Default:
+    /// 10,000. At most 86,400,000, a day.
     pub timeout_ms: u32,
     /// A `mcp_sessiond_start`.
     pub start: u32,
@@ -163,7 +173,8 @@ pub struct mcp_sessiond_options {
 pub struct mcp_sessiond_status {
     /// `sizeof(mcp_sessiond_status)`: set it before the call.
     pub size: usize,
-    /// The number of the lease, which only grows; 0 unless the standing is `MCP_SESSIOND_STANDING_ACTIVE`.
+    /// The number of the lease, which only grows; 0 unless the standing is
+    /// `MCP_SESSIOND_STANDING_ACTIVE`.
     pub epoch: u64,
     /// A `mcp_sessiond_standing`.
     pub standing: u32,
@@ -171,8 +182,10 @@ pub struct mcp_sessiond_status {
     pub outcome: u32,
     /// 1 where resume is disabled and no later call tries again; else 0.
     pub is_final: u32,
-    /// The id of the session, with a NUL; empty unless the standing is `MCP_SESSIOND_STANDING_ACTIVE`.
+    /// The id of the session, with a NUL; empty unless the standing is
+    /// `MCP_SESSIOND_STANDING_ACTIVE`.
     pub session: [c_char; MCP_SESSIOND_SESSION_SIZE],
-    /// The same in words, for people: UTF-8 with a NUL. Where resume is disabled it says why, and what to do.
+    /// The same in words, for people: UTF-8 with a NUL. Where resume is disabled it says why, and
+    /// what to do.
     pub text: [c_char; MCP_SESSIOND_TEXT_SIZE],
 }

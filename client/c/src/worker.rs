@@ -1,4 +1,5 @@
-//! The thread behind a handle: it drives the calls, and whoever makes one waits for it until a deadline.
+//! The thread behind a handle: it drives the calls, and whoever makes one waits for it until a
+//! deadline.
 
 use std::io;
 use std::sync::mpsc::{RecvTimeoutError, sync_channel};
@@ -15,7 +16,8 @@ use crate::lines::Lines;
 use crate::panics;
 use crate::values::mcp_sessiond_result::{MCP_SESSIOND_RESOURCES, MCP_SESSIOND_TIMEOUT};
 
-/// How much longer a caller waits than the call may take: the call itself knows why it was too late, and says so.
+/// How much longer a caller waits than the call may take: the call itself knows why it was too
+/// late, and says so.
 const GRACE: Duration = Duration::from_millis(100);
 
 /// A handle's thread, and its session with the daemon.
@@ -49,7 +51,11 @@ impl Worker {
             let sentence = format!("the thread that asks the daemon could not be started: {error}");
             Failure::new(MCP_SESSIOND_RESOURCES, sentence)
         };
-        let runtime = Builder::new_current_thread().enable_io().enable_time().build().map_err(failed)?;
+        let runtime = Builder::new_current_thread()
+            .enable_io()
+            .enable_time()
+            .build()
+            .map_err(failed)?;
         let handle = runtime.handle().clone();
         let lines = Lines::default();
         let received = lines.clone();
@@ -61,17 +67,27 @@ impl Worker {
                 let _ = runtime.block_on(stopped);
             });
         };
-        // A thread begins with the mask of the one that starts it. The server's signals are for the server's threads; and a
-        // daemon that hangs up must not raise SIGPIPE.
+        // A thread begins with the mask of the one that starts it. The server's signals are for the
+        // server's threads; and a daemon that hangs up must not raise SIGPIPE.
         let given = SigSet::all().thread_swap_mask(nix::sys::signal::SigmaskHow::SIG_SETMASK);
-        let thread = thread::Builder::new().name("mcp-sessiond".into()).spawn(run);
+        let thread = thread::Builder::new()
+            .name("mcp-sessiond".into())
+            .spawn(run);
         if let Ok(given) = given {
             let _ = given.thread_set_mask();
         }
         let thread = thread.map_err(failed)?;
         let sessiond = Sessiond::init(options.timeout(timeout));
         let process = std::process::id();
-        Ok(Self { sessiond, lines, runtime: handle, stop, thread, timeout, process })
+        Ok(Self {
+            sessiond,
+            lines,
+            runtime: handle,
+            stop,
+            thread,
+            timeout,
+            process,
+        })
     }
 
     /// Does something in the thread, and waits for it.
@@ -87,18 +103,26 @@ impl Worker {
         let task = self.runtime.spawn(async move {
             let value = work.await;
             // Nothing else runs in between, so this is how the call itself left things.
-            let _ = tell.send(Done { value, status: sessiond.status(), said: lines.last() });
+            let _ = tell.send(Done {
+                value,
+                status: sessiond.status(),
+                said: lines.last(),
+            });
         });
-        told.recv_timeout(self.timeout.saturating_add(GRACE)).map_err(|missing| match missing {
-            RecvTimeoutError::Timeout => {
-                // It is dropped half-way: the next call finds out how things stand.
-                task.abort();
-                let sentence = format!("the call was not done within {} ms", self.timeout.as_millis());
-                Failure::new(MCP_SESSIOND_TIMEOUT, sentence)
-            }
-            // It panicked.
-            RecvTimeoutError::Disconnected => Failure::fault(),
-        })
+        told.recv_timeout(self.timeout.saturating_add(GRACE))
+            .map_err(|missing| match missing {
+                RecvTimeoutError::Timeout => {
+                    // It is dropped half-way: the next call finds out how things stand.
+                    task.abort();
+                    let sentence = format!(
+                        "the call was not done within {} ms",
+                        self.timeout.as_millis()
+                    );
+                    Failure::new(MCP_SESSIOND_TIMEOUT, sentence)
+                }
+                // It panicked.
+                RecvTimeoutError::Disconnected => Failure::fault(),
+            })
     }
 
     /// How things stand.
@@ -112,11 +136,15 @@ impl Worker {
     }
 
     fn check(&self) -> Result<(), Failure> {
-        if self.process == std::process::id() { Ok(()) } else { Err(Failure::forked()) }
+        if self.process == std::process::id() {
+            Ok(())
+        } else {
+            Err(Failure::forked())
+        }
     }
 
-    /// Ends the thread. In a forked process there is none: its copy of everything stays where it is, since taking it down could
-    /// reach the parent's, by what both share.
+    /// Ends the thread. In a forked process there is none: its copy of everything stays where it
+    /// is, since taking it down could reach the parent's, by what both share.
     pub(crate) fn end(self) {
         if self.check().is_err() {
             std::mem::forget(self);
@@ -140,7 +168,9 @@ mod tests {
     #[test]
     fn a_panic_in_the_thread_is_a_fault_and_the_next_call_is_done() {
         let worker = worker();
-        let failed = worker.call(|_| async { panic!("a fault of ours") }).map(|done: Done<()>| done.value);
+        let failed = worker
+            .call(|_| async { panic!("a fault of ours") })
+            .map(|done: Done<()>| done.value);
         assert_eq!(failed.expect_err("it panicked").result, MCP_SESSIOND_FAULT);
         let done = worker.call(|_| async { 7 }).expect("the thread goes on");
         assert_eq!((done.value, done.said), (7, None));
@@ -155,8 +185,14 @@ mod tests {
             let _until_dropped = dropped;
             std::future::pending::<()>().await;
         });
-        assert_eq!(late.expect_err("it never ends").result, MCP_SESSIOND_TIMEOUT);
-        assert!(is_dropped.recv().is_err(), "by the thread, while the handle is there");
+        assert_eq!(
+            late.expect_err("it never ends").result,
+            MCP_SESSIOND_TIMEOUT
+        );
+        assert!(
+            is_dropped.recv().is_err(),
+            "by the thread, while the handle is there"
+        );
         worker.end();
     }
 }

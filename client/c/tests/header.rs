@@ -9,7 +9,8 @@ const WRITE: &str = "MCP_SESSIOND_WRITE_HEADER";
 #[test]
 fn the_header_is_what_the_code_says() {
     let package = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let settings = cbindgen::Config::from_file(package.join("cbindgen.toml")).expect("cbindgen.toml");
+    let settings =
+        cbindgen::Config::from_file(package.join("cbindgen.toml")).expect("cbindgen.toml");
     let made = cbindgen::Builder::new()
         .with_config(settings)
         .with_src(package.join("src/values.rs"))
@@ -24,5 +25,8 @@ fn the_header_is_what_the_code_says() {
         fs::write(&header, &made).expect("it can be written");
     }
     let there = fs::read_to_string(&header).expect("include/mcp_sessiond.h");
-    assert!(there == made, "include/mcp_sessiond.h is not what the code says; run `make header` in client/c");
+    assert!(
+        there == made,
+        "include/mcp_sessiond.h is not what the code says; run `make header` in client/c"
+    );
 }

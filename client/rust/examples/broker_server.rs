@@ -1,8 +1,9 @@
 //! A real MCP server whose session with a broker survives its restarts:
 //! `broker_server BROKER_SOCKET [ANYTHING…]`.
 //!
-//! What follows the socket is not read. It stands for what tells instances of a real server apart (`--db prod`), and
-//! does so here too, since arguments are part of what the daemon knows an instance by.
+//! What follows the socket is not read. It stands for what tells instances of a real server apart
+//! (`--db prod`), and does so here too, since arguments are part of what the daemon knows an
+//! instance by.
 //!
 //! The part about mcp-sessiond is [`Server::start`] and two lines of [`Server::rotate`].
 
@@ -29,12 +30,16 @@ struct Server {
 }
 
 impl Server {
-    /// Resumes the session of the instance before this one, where there was one and the broker agrees.
+    /// Resumes the session of the instance before this one, where there was one and the broker
+    /// agrees.
     async fn start(broker: Broker) -> io::Result<Self> {
         let sessiond = Sessiond::init(Options::default());
         let (session, began) = match sessiond.load().await {
             None => (broker.issue().await?, "fresh"),
-            Some(token) => match broker.resume(&String::from_utf8_lossy(token.expose())).await {
+            Some(token) => match broker
+                .resume(&String::from_utf8_lossy(token.expose()))
+                .await
+            {
                 Ok(session) => (session, "resumed"),
                 Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
                     sessiond.reject().await;
@@ -44,7 +49,12 @@ impl Server {
             },
         };
         sessiond.store(session.token.as_bytes()).await;
-        Ok(Self { broker, sessiond, session: Arc::new(Mutex::new(session)), began })
+        Ok(Self {
+            broker,
+            sessiond,
+            session: Arc::new(Mutex::new(session)),
+            began,
+        })
     }
 }
 
@@ -55,7 +65,9 @@ impl Server {
     async fn session(&self) -> String {
         let broker_session = self.session.lock().await.id.clone();
         let resume = match self.sessiond.status() {
-            Status::Active { session, outcome, .. } => json!({"session": session, "outcome": outcome}),
+            Status::Active {
+                session, outcome, ..
+            } => json!({"session": session, "outcome": outcome}),
             Status::Disabled { reason } => json!({"disabled": reason.to_string()}),
             _ => Value::Null,
         };
@@ -92,7 +104,8 @@ impl Broker {
         self.ask(&json!({"op": "issue"})).await
     }
 
-    /// The token is used up by this; the session that is returned has another one. `PermissionDenied`: refused.
+    /// The token is used up by this; the session that is returned has another one.
+    /// `PermissionDenied`: refused.
     async fn resume(&self, token: &str) -> io::Result<Session> {
         self.ask(&json!({"op": "resume", "token": token})).await
     }
@@ -104,8 +117,14 @@ impl Broker {
         BufReader::new(stream).read_line(&mut line).await?;
         let answer: Value = serde_json::from_str(&line)?;
         match (answer["session"].as_str(), answer["token"].as_str()) {
-            (Some(id), Some(token)) => Ok(Session { id: id.into(), token: token.into() }),
-            _ => Err(io::Error::new(io::ErrorKind::PermissionDenied, answer["refused"].to_string())),
+            (Some(id), Some(token)) => Ok(Session {
+                id: id.into(),
+                token: token.into(),
+            }),
+            _ => Err(io::Error::new(
+                io::ErrorKind::PermissionDenied,
+                answer["refused"].to_string(),
+            )),
         }
     }
 }
@@ -113,9 +132,17 @@ impl Broker {
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     // Standard output belongs to MCP.
-    tracing_subscriber::fmt().with_writer(io::stderr).with_ansi(false).init();
-    let socket = std::env::args_os().nth(1).ok_or("usage: broker_server BROKER_SOCKET [ANYTHING…]")?;
-    let server = Server::start(Broker { socket: socket.into() }).await?;
+    tracing_subscriber::fmt()
+        .with_writer(io::stderr)
+        .with_ansi(false)
+        .init();
+    let socket = std::env::args_os()
+        .nth(1)
+        .ok_or("usage: broker_server BROKER_SOCKET [ANYTHING…]")?;
+    let server = Server::start(Broker {
+        socket: socket.into(),
+    })
+    .await?;
     server.serve(stdio()).await?.waiting().await?;
     Ok(())
 }

@@ -1,7 +1,9 @@
-//! An MCP server over HTTP, on rmcp, whose sessions and calls outlive it: `durable_server [ADDRESS]`.
+//! An MCP server over HTTP, on rmcp, whose sessions and calls outlive it:
+//! `durable_server [ADDRESS]`.
 //!
-//! `sh client/rust/examples/durable_server.sh` calls it with curl, kills it with SIGKILL in the middle of a call, and calls it again: the count
-//! goes on, and the client is told that the outcome of the call is unknown.
+//! `sh client/rust/examples/durable_server.sh` calls it with curl, kills it with SIGKILL in the
+//! middle of a call, and calls it again: the count goes on, and the client is told that the outcome
+//! of the call is unknown.
 
 use std::error::Error;
 use std::io::Write as _;
@@ -49,7 +51,8 @@ impl Shop {
     ) -> Result<String, ErrorData> {
         for step in 1..=n {
             if let Some(token) = context.meta.get_progress_token() {
-                let progress = ProgressNotificationParam::new(token, step.into()).with_total(n.into());
+                let progress =
+                    ProgressNotificationParam::new(token, step.into()).with_total(n.into());
                 let _ = context.peer.notify_progress(progress).await;
             }
             sleep(Duration::from_secs(1)).await;
@@ -60,10 +63,19 @@ impl Shop {
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
-    tracing_subscriber::fmt().with_writer(std::io::stderr).with_max_level(LevelFilter::WARN).init();
-    let address = std::env::args().nth(1).unwrap_or_else(|| "localhost:8000".into());
+    tracing_subscriber::fmt()
+        .with_writer(std::io::stderr)
+        .with_max_level(LevelFilter::WARN)
+        .init();
+    let address = std::env::args()
+        .nth(1)
+        .unwrap_or_else(|| "localhost:8000".into());
     let mcp = durable(|| Ok(Shop), DurableOptions::new("shop".parse()?));
     let listener = TcpListener::bind(address).await?;
-    writeln!(std::io::stdout(), "listening at http://{}/mcp", listener.local_addr()?)?;
+    writeln!(
+        std::io::stdout(),
+        "listening at http://{}/mcp",
+        listener.local_addr()?
+    )?;
     Ok(axum::serve(listener, Router::new().route_service("/mcp", mcp)).await?)
 }

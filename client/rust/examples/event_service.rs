@@ -1,28 +1,31 @@
 //! An HTTP service whose sessions outlive it, and the daemon: `event_service [ADDRESS]`.
 //!
-//! It speaks as much of MCP's Streamable HTTP as shows what mcp-sessiond does for it: a POST is answered by a stream of
-//! events, a GET with `Last-Event-ID` says again what was missed and goes on from there, a DELETE ends the session.
+//! It speaks as much of MCP's Streamable HTTP as shows what mcp-sessiond does for it: a POST is
+//! answered by a stream of events, a GET with `Last-Event-ID` says again what was missed and goes
+//! on from there, a DELETE ends the session.
 //!
 //! ```text
 //! curl -iN -d '{"jsonrpc":"2.0","id":1,"method":"count"}' localhost:8000
 //! curl -iN -H 'Mcp-Session-Id: …' -H 'Last-Event-ID: …' localhost:8000
 //! ```
 //!
-//! Kill it, or the daemon, or both in the middle of an answer, and start them again: nothing is lost, nor said twice.
+//! Kill it, or the daemon, or both in the middle of an answer, and start them again: nothing is
+//! lost, nor said twice.
 
 use std::error::Error;
 use std::io::Write as _;
 use std::time::Duration;
 
 use mcp_sessiond_client::{
-    CreateOptions, Cursor, EventId, Json, Options, Session, SessionError, SessionStatus, Sessions, StateKey,
-    StreamId,
+    CreateOptions, Cursor, EventId, Json, Options, Session, SessionError, SessionStatus, Sessions,
+    StateKey, StreamId,
 };
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::{TcpListener, TcpStream};
 
-/// A client that says nothing for so long is sent a comment, by which it is noticed when it has gone.
+/// A client that says nothing for so long is sent a comment, by which it is noticed when it has
+/// gone.
 const SILENCE: Duration = Duration::from_secs(15);
 
 /// The longest request that is read.
@@ -33,7 +36,9 @@ type Failure = Box<dyn Error + Send + Sync>;
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
-    let address = std::env::args().nth(1).unwrap_or_else(|| "localhost:8000".into());
+    let address = std::env::args()
+        .nth(1)
+        .unwrap_or_else(|| "localhost:8000".into());
     let sessions = Sessions::of_service("event_service".parse()?, Options::default());
     let listener = TcpListener::bind(address).await?;
     writeln!(std::io::stdout(), "listening at {}", listener.local_addr()?)?;
@@ -44,7 +49,9 @@ async fn main() -> Result<(), Box<dyn Error>> {
             let mut stream = BufReader::new(stream);
             if let Err(failure) = serve(&mut stream, &sessions).await {
                 // MCP has it that 404 makes the client begin anew.
-                let status = failure.downcast_ref().map_or(400, SessionError::http_status);
+                let status = failure
+                    .downcast_ref()
+                    .map_or(400, SessionError::http_status);
                 let body = format!("HTTP/1.1 {status} Refused\r\n\r\n{failure}\n");
                 drop(stream.write_all(body.as_bytes()).await);
             }
@@ -65,7 +72,11 @@ async fn serve(stream: &mut BufReader<TcpStream>, sessions: &Sessions) -> Result
     let request = read(stream).await?;
     let session = match &request.session {
         Some(id) => sessions.open(&id.parse()?).await?,
-        None => sessions.create(CreateOptions::default().status(SessionStatus::Ready)).await?,
+        None => {
+            sessions
+                .create(CreateOptions::default().status(SessionStatus::Ready))
+                .await?
+        }
     };
     match request.method.as_str() {
         "POST" => answer(stream, &session, serde_json::from_slice(&request.body)?).await,
@@ -84,21 +95,30 @@ async fn serve(stream: &mut BufReader<TcpStream>, sessions: &Sessions) -> Result
     }
 }
 
-/// Counts the calls of a session, and answers with the number: by a stream of its own, which the client may lose at any
-/// moment and come back to.
-async fn answer(stream: &mut BufReader<TcpStream>, session: &Session, request: Value) -> Result<(), Failure> {
+/// Counts the calls of a session, and answers with the number: by a stream of its own, which the
+/// client may lose at any moment and come back to.
+async fn answer(
+    stream: &mut BufReader<TcpStream>,
+    session: &Session,
+    request: Value,
+) -> Result<(), Failure> {
     let calls: StateKey = "calls".parse()?;
     let count = session.get_as::<u64>(&calls).await?.unwrap_or_default() + 1;
     session.set_as(&calls, &count).await?;
-    let events = session.open_stream(&format!("call-{count}").parse()?, None).await?;
+    let events = session
+        .open_stream(&format!("call-{count}").parse()?, None)
+        .await?;
     // The id of this one is what a client that loses the connection at once comes back with.
     let primed = events.prime().await?;
     begin(stream, session).await?;
-    stream.write_all(format!("id: {}\ndata:\n\n", primed.id.0).as_bytes()).await?;
+    stream
+        .write_all(format!("id: {}\ndata:\n\n", primed.id.0).as_bytes())
+        .await?;
     let result = json!({"jsonrpc": "2.0", "id": request["id"], "result": {"calls": count}});
-    for message in
-        [json!({"jsonrpc": "2.0", "method": "notifications/message", "params": {"data": "counted"}}), result]
-    {
+    for message in [
+        json!({"jsonrpc": "2.0", "method": "notifications/message", "params": {"data": "counted"}}),
+        result,
+    ] {
         let appended = events.append(Json::from(&message)).await?;
         // Only what is kept is said. Whether anybody hears it matters no more.
         let text = format!("id: {}\ndata: {message}\n\n", appended.id.0);
@@ -108,8 +128,13 @@ async fn answer(stream: &mut BufReader<TcpStream>, session: &Session, request: V
     Ok(())
 }
 
-/// Says what was missed, and then what is said next, until the client goes or there can't be any more.
-async fn tell(stream: &mut BufReader<TcpStream>, session: &Session, after: Cursor) -> Result<(), Failure> {
+/// Says what was missed, and then what is said next, until the client goes or there can't be any
+/// more.
+async fn tell(
+    stream: &mut BufReader<TcpStream>,
+    session: &Session,
+    after: Cursor,
+) -> Result<(), Failure> {
     let mut said = session.replay_all(&after).await?;
     begin(stream, session).await?;
     let _attached = session.attach().await?;
@@ -121,12 +146,15 @@ async fn tell(stream: &mut BufReader<TcpStream>, session: &Session, after: Curso
         if said.events.is_empty() {
             stream.write_all(b": still here\n\n").await?;
         }
-        let is_answered = |event: &mcp_sessiond_client::Event| event.message.as_str().contains("\"result\"");
+        let is_answered =
+            |event: &mcp_sessiond_client::Event| event.message.as_str().contains("\"result\"");
         if said.events.iter().any(is_answered) {
             return Ok(());
         }
         // Where that is refused, the client comes back and is told.
-        let Ok(next) = session.wait(&said.next, SILENCE).await else { return Ok(()) };
+        let Ok(next) = session.wait(&said.next, SILENCE).await else {
+            return Ok(());
+        };
         said = next;
     }
 }

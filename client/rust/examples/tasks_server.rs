@@ -1,7 +1,8 @@
-//! An MCP server on rmcp whose tool goes on as a task that outlives its request and its connection: `tasks_server [ADDRESS]`.
+//! An MCP server on rmcp whose tool goes on as a task that outlives its request and its connection:
+//! `tasks_server [ADDRESS]`.
 //!
-//! It speaks MCP 2026-07-28. Start two of them: either answers for the tasks of both, and for those of one that was killed.
-//! `sh client/rust/examples/tasks_server.sh` does that, with curl.
+//! It speaks MCP 2026-07-28. Start two of them: either answers for the tasks of both, and for those
+//! of one that was killed. `sh client/rust/examples/tasks_server.sh` does that, with curl.
 
 use std::error::Error;
 use std::io::Write as _;
@@ -59,7 +60,12 @@ impl Shop {
 #[tool_handler]
 impl ServerHandler for Shop {
     fn get_info(&self) -> ServerConfig {
-        ServerConfig::new(ServerCapabilities::builder().enable_tools().enable_tasks().build())
+        ServerConfig::new(
+            ServerCapabilities::builder()
+                .enable_tools()
+                .enable_tasks()
+                .build(),
+        )
     }
 
     task_handlers!(tasks);
@@ -67,15 +73,26 @@ impl ServerHandler for Shop {
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
-    tracing_subscriber::fmt().with_writer(std::io::stderr).with_max_level(LevelFilter::WARN).init();
-    let address = std::env::args().nth(1).unwrap_or_else(|| "localhost:8000".into());
-    let shop = Shop { tasks: DurableTasks::of_service("shop".parse()?) };
+    tracing_subscriber::fmt()
+        .with_writer(std::io::stderr)
+        .with_max_level(LevelFilter::WARN)
+        .init();
+    let address = std::env::args()
+        .nth(1)
+        .unwrap_or_else(|| "localhost:8000".into());
+    let shop = Shop {
+        tasks: DurableTasks::of_service("shop".parse()?),
+    };
     let mcp = StreamableHttpService::new(
         move || Ok(shop.clone()),
         NeverSessionManager::default().into(),
         StreamableHttpServerConfig::default().with_legacy_session_mode(false),
     );
     let listener = TcpListener::bind(address).await?;
-    writeln!(std::io::stdout(), "listening at http://{}/mcp", listener.local_addr()?)?;
+    writeln!(
+        std::io::stdout(),
+        "listening at http://{}/mcp",
+        listener.local_addr()?
+    )?;
     Ok(axum::serve(listener, Router::new().route_service("/mcp", mcp)).await?)
 }

@@ -17,16 +17,19 @@ use crate::error::{Reason, SessionError};
 use crate::options::Options;
 use crate::patience::Patience;
 
-/// When to try again after the daemon had too many requests of this connection in flight: they are short.
+/// When to try again after the daemon had too many requests of this connection in flight: they are
+/// short.
 const CROWDED_PAUSE: Duration = Duration::from_millis(50);
 
-/// The pause after a broken connection, so that a daemon that breaks each one does not cause a busy loop.
+/// The pause after a broken connection, so that a daemon that breaks each one does not cause a busy
+/// loop.
 pub(crate) const BROKEN_PAUSE: Duration = Duration::from_millis(5);
 
 /// When to try again after the daemon went during a call and did not come back in time, in ms.
 const AWAY_MS: u32 = 1_000;
 
-/// Calls under way on one connection: somewhat fewer than a daemon takes by default, so that it need not refuse any.
+/// Calls under way on one connection: somewhat fewer than a daemon takes by default, so that it
+/// need not refuse any.
 pub(crate) const PLACES: usize = 24;
 
 /// Why a call on a connection failed.
@@ -81,7 +84,12 @@ impl Default for Calls {
 impl Calls {
     fn knowing(known: Arc<AtomicBool>) -> Self {
         let places = Arc::new(Semaphore::new(PLACES));
-        Self { slot: StdMutex::default(), connecting: Mutex::default(), places, known }
+        Self {
+            slot: StdMutex::default(),
+            connecting: Mutex::default(),
+            places,
+            known,
+        }
     }
 
     /// Another connection to the same daemon.
@@ -95,7 +103,10 @@ impl Calls {
 
     /// The current connection.
     pub(crate) fn current(&self) -> Option<Link> {
-        self.slot().link.clone().filter(|link| !link.connection.is_ended())
+        self.slot()
+            .link
+            .clone()
+            .filter(|link| !link.connection.is_ended())
     }
 
     /// Drops the connection. Calls that are under way on it go on.
@@ -112,7 +123,11 @@ impl Calls {
     }
 
     /// Connects, unless there is a connection.
-    pub(crate) async fn connect(&self, options: &Options, patience: Patience) -> Result<Link, Reason> {
+    pub(crate) async fn connect(
+        &self,
+        options: &Options,
+        patience: Patience,
+    ) -> Result<Link, Reason> {
         if let Some(link) = self.current() {
             return Ok(link);
         }
@@ -125,12 +140,20 @@ impl Calls {
             None => Directory::of_user()?,
         };
         // A daemon that has answered before is restarting; this client must not start another.
-        let absent = if self.known.load(Ordering::Relaxed) { Absent::Waits } else { Absent::Fails };
-        let connection = connect_within(&directory, &options.start, absent, patience.left()).await?;
+        let absent = if self.known.load(Ordering::Relaxed) {
+            Absent::Waits
+        } else {
+            Absent::Fails
+        };
+        let connection =
+            connect_within(&directory, &options.start, absent, patience.left()).await?;
         self.known.store(true, Ordering::Relaxed);
         let mut slot = self.slot();
         slot.number += 1;
-        let link = Link { connection, number: slot.number };
+        let link = Link {
+            connection,
+            number: slot.number,
+        };
         slot.link = Some(link.clone());
         Ok(link)
     }
@@ -172,8 +195,12 @@ impl Calls {
         request: ClaimRequest,
         patience: Patience,
     ) -> Result<Claimed, Failure> {
-        // A daemon that was suspended must not grant a lease later, when nobody waits for it any more.
-        let request = ClaimRequest { until_ms: patience.until_ms(), ..request };
+        // A daemon that was suspended must not grant a lease later, when nobody waits for it any
+        // more.
+        let request = ClaimRequest {
+            until_ms: patience.until_ms(),
+            ..request
+        };
         self.call(link, patience, |connection, context| {
             let request = request.clone();
             async move { connection.claim(context, request).await }
@@ -210,8 +237,14 @@ impl Calls {
     }
 
     /// Ends the lease, on the connection that there is.
-    pub(crate) async fn release(&self, request: LeaseRef, timeout: Duration) -> Result<(), Failure> {
-        let Some(link) = self.current() else { return Err(Failure::Disconnected) };
+    pub(crate) async fn release(
+        &self,
+        request: LeaseRef,
+        timeout: Duration,
+    ) -> Result<(), Failure> {
+        let Some(link) = self.current() else {
+            return Err(Failure::Disconnected);
+        };
         self.call(&link, Patience::new(timeout), |connection, context| {
             let request = request.clone();
             async move { connection.release(context, request).await }
@@ -219,8 +252,8 @@ impl Calls {
         .await
     }
 
-    /// One call, over as many connections as it takes. `ready` finds one, and what the call needs to know on it.
-    /// Returns the last connection, too.
+    /// One call, over as many connections as it takes. `ready` finds one, and what the call needs
+    /// to know on it. Returns the last connection, too.
     pub(crate) async fn repeat<T, R, G, F>(
         &self,
         patience: Patience,
@@ -251,7 +284,11 @@ impl Calls {
                 }
                 Err(error) => error,
             };
-            return Err(if is_in_doubt { in_doubt(failed) } else { failed });
+            return Err(if is_in_doubt {
+                in_doubt(failed)
+            } else {
+                failed
+            });
         }
     }
 
@@ -292,10 +329,15 @@ impl Calls {
                     pause
                 }
                 Ok(Err(error)) => return Err(error.into()),
-                Err(CallError::Refused(sentence)) => return Err(Error::InvalidArgument { sentence }.into()),
+                Err(CallError::Refused(sentence)) => {
+                    return Err(Error::InvalidArgument { sentence }.into());
+                }
                 Err(CallError::Crowded(_)) => CROWDED_PAUSE,
                 Err(error @ CallError::NotSent(_)) => {
-                    return Err(Error::InvalidArgument { sentence: error.to_string() }.into());
+                    return Err(Error::InvalidArgument {
+                        sentence: error.to_string(),
+                    }
+                    .into());
                 }
                 Err(CallError::Unreadable) => return Err(Error::Unknown.into()),
                 Err(CallError::Late) => {
@@ -317,13 +359,19 @@ impl Calls {
     }
 }
 
-/// The error of a call that the daemon may have carried out before the connection broke: an error that says
-/// that nothing was done would be wrong.
+/// The error of a call that the daemon may have carried out before the connection broke: an error
+/// that says that nothing was done would be wrong.
 fn in_doubt(error: SessionError) -> SessionError {
     let (sentence, retry_after_ms) = match error {
-        SessionError::Refused(Error::Unavailable { sentence, retry_after_ms }) => (sentence, retry_after_ms),
+        SessionError::Refused(Error::Unavailable {
+            sentence,
+            retry_after_ms,
+        }) => (sentence, retry_after_ms),
         SessionError::Connect(error) => (error.to_string(), AWAY_MS),
         error => return error,
     };
-    SessionError::Refused(Error::OutcomeUnknown { sentence, retry_after_ms })
+    SessionError::Refused(Error::OutcomeUnknown {
+        sentence,
+        retry_after_ms,
+    })
 }

@@ -26,8 +26,9 @@ pub(crate) use reach::connect_within;
 /// How long [`connect`] tries, with starting the daemon.
 pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// A connection to the daemon: the service's calls, by [`Deref`], each with the time that it may take. They
-/// may be made from several tasks at once. Unlike [`Sessiond`](crate::Sessiond), they need a tokio runtime.
+/// A connection to the daemon: the service's calls, by [`Deref`], each with the time that it may
+/// take. They may be made from several tasks at once. Unlike [`Sessiond`](crate::Sessiond), they
+/// need a tokio runtime.
 #[derive(Debug, Clone)]
 pub struct Connection {
     client: Client,
@@ -92,13 +93,20 @@ impl Deref for Connection {
     }
 }
 
-/// Connects to the daemon of `directory`, which is started where `start` says so, within [`CONNECT_TIMEOUT`].
-/// The tokio runtime around it drives the connection from then on, or else a thread of this crate's own.
+/// Connects to the daemon of `directory`, which is started where `start` says so, within
+/// [`CONNECT_TIMEOUT`]. The tokio runtime around it drives the connection from then on, or else a
+/// thread of this crate's own.
 ///
 /// # Errors
 /// [`ConnectError`]: nothing was sent to anybody but a daemon of this user's.
 pub async fn connect(directory: &Directory, start: &Start) -> Result<Connection, ConnectError> {
-    driven(connect_within(directory, start, Absent::Fails, CONNECT_TIMEOUT)).await
+    driven(connect_within(
+        directory,
+        start,
+        Absent::Fails,
+        CONNECT_TIMEOUT,
+    ))
+    .await
 }
 
 /// What an absent daemon means to who may not start one.

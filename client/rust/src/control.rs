@@ -12,9 +12,9 @@ use crate::line::Line;
 use crate::options::Options;
 use crate::runtime::driven;
 
-/// Calls the daemon, whatever happens to it between two calls, or during one: a connection that breaks is made anew,
-/// and a daemon that is not there is started, within the timeout of the options. For programs that are part of
-/// mcp-sessiond; a server has [`Sessiond`](crate::Sessiond).
+/// Calls the daemon, whatever happens to it between two calls, or during one: a connection that
+/// breaks is made anew, and a daemon that is not there is started, within the timeout of the
+/// options. For programs that are part of mcp-sessiond; a server has [`Sessiond`](crate::Sessiond).
 #[derive(Debug, Clone)]
 pub struct Control(Arc<Line>);
 
@@ -30,7 +30,12 @@ impl Control {
     /// # Errors
     /// [`SessionError`], when the daemon refused or the time was over.
     pub async fn claim(&self, request: ClaimRequest) -> Result<Claimed, SessionError> {
-        let (claimed, _) = driven(self.0.calls.claim(request, &self.0.options, self.0.patience())).await?;
+        let (claimed, _) = driven(
+            self.0
+                .calls
+                .claim(request, &self.0.options, self.0.patience()),
+        )
+        .await?;
         Ok(claimed)
     }
 
@@ -38,14 +43,19 @@ impl Control {
     ///
     /// # Errors
     /// [`SessionError`], when the daemon refused or the time was over.
-    pub async fn call<T, F>(&self, call: impl Fn(Connection, Duration) -> F) -> Result<T, SessionError>
+    pub async fn call<T, F>(
+        &self,
+        call: impl Fn(Connection, Duration) -> F,
+    ) -> Result<T, SessionError>
     where
         F: Future<Output = Result<Result<T, Error>, CallError>>,
     {
         let patience = self.0.patience();
         let Line { calls, options, .. } = &*self.0;
         let ready = || async move { Ok((calls.connect(options, patience).await?, ())) };
-        let repeated = calls.repeat(patience, ready, |connection, context, ()| call(connection, context));
+        let repeated = calls.repeat(patience, ready, |connection, context, ()| {
+            call(connection, context)
+        });
         let (value, _) = driven(repeated).await?;
         Ok(value)
     }

@@ -8,7 +8,8 @@ use mcp_sessiond_proto::paths;
 
 use crate::error::ConnectError;
 
-/// The permission bits that the directory must have. Set-id bits give nobody access, and some systems inherit them.
+/// The permission bits that the directory must have. Set-id bits give nobody access, and some
+/// systems inherit them.
 #[cfg(unix)]
 const MODE: u32 = 0o700;
 #[cfg(unix)]
@@ -57,8 +58,9 @@ impl Directory {
         paths::socket(&self.0)
     }
 
-    /// Whether the directory itself, not something that a link points to, is ours and closed to everybody else.
-    /// Then nobody else can put a socket into it, or another directory in its place.
+    /// Whether the directory itself, not something that a link points to, is ours and closed to
+    /// everybody else. Then nobody else can put a socket into it, or another directory in its
+    /// place.
     ///
     /// # Errors
     /// [`ConnectError::NotRunning`] when it isn't there; else what is wrong with it.
@@ -68,9 +70,16 @@ impl Directory {
         let found = match std::fs::symlink_metadata(&self.0) {
             Ok(found) => found,
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                return Err(ConnectError::NotRunning { socket: self.socket() });
+                return Err(ConnectError::NotRunning {
+                    socket: self.socket(),
+                });
             }
-            Err(error) => return Err(ConnectError::Io { socket: self.socket(), error }),
+            Err(error) => {
+                return Err(ConnectError::Io {
+                    socket: self.socket(),
+                    error,
+                });
+            }
         };
         let ours = nix::unistd::geteuid().as_raw();
         let mode = found.mode() & PERMISSIONS;
@@ -79,7 +88,11 @@ impl Directory {
         } else if !found.is_dir() {
             Err(ConnectError::NotADirectory { path: path() })
         } else if found.uid() != ours {
-            Err(ConnectError::WrongOwner { path: path(), owner: found.uid(), ours })
+            Err(ConnectError::WrongOwner {
+                path: path(),
+                owner: found.uid(),
+                ours,
+            })
         } else if mode != MODE {
             Err(ConnectError::WrongMode { path: path(), mode })
         } else {

@@ -1,5 +1,5 @@
-//! Why there is no connection, why there is no resuming, and why a call of a session's failed. Each sentence says what to
-//! do next.
+//! Why there is no connection, why there is no resuming, and why a call of a session's failed. Each
+//! sentence says what to do next.
 
 use std::io;
 use std::path::PathBuf;
@@ -104,31 +104,37 @@ pub enum ConnectError {
 const BAD_CONFIGURATION: i32 = 64;
 
 fn hint(status: std::process::ExitStatus) -> &'static str {
-    if status.code() == Some(BAD_CONFIGURATION) { ": its configuration has an error" } else { "" }
+    if status.code() == Some(BAD_CONFIGURATION) {
+        ": its configuration has an error"
+    } else {
+        ""
+    }
 }
 
 /// Why resume is disabled.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Reason {
-    /// The daemon could not be reached, or was not trusted. Final where there is none for this operating system, else tried
-    /// again at a later call.
+    /// The daemon could not be reached, or was not trusted. Final where there is none for this
+    /// operating system, else tried again at a later call.
     #[error(transparent)]
     Connect(#[from] ConnectError),
-    /// The daemon refused. Final where it could not identify this instance, else tried again at a later call.
+    /// The daemon refused. Final where it could not identify this instance, else tried again at a
+    /// later call.
     #[error(transparent)]
     Refused(#[from] Error),
     /// The daemon did not answer in time. Tried again at a later call.
     #[error("the daemon did not answer within {} ms; see `mcp-sessiond doctor`", .0.as_millis())]
     NoAnswer(Duration),
-    /// Final: this instance's session is no longer to be had, and the one that the daemon offers instead has a
-    /// history of its own, which must not be overwritten.
+    /// Final: this instance's session is no longer to be had, and the one that the daemon offers
+    /// instead has a history of its own, which must not be overwritten.
     #[error("this instance's session was lost; the next instance starts afresh")]
     SessionLost,
 }
 
 impl Reason {
-    /// Whether no later call will find it changed, so that none tries again. False: a later call tries again.
+    /// Whether no later call will find it changed, so that none tries again. False: a later call
+    /// tries again.
     #[must_use]
     pub fn is_final(&self) -> bool {
         match self {
@@ -160,12 +166,15 @@ pub enum SessionError {
     /// The daemon did not answer in time. Whether the call was carried out is not known.
     #[error("the daemon did not answer within {} ms; see `mcp-sessiond doctor`", .0.as_millis())]
     NoAnswer(Duration),
-    /// The answer to a conditional write was lost, and when it was repeated the condition did not hold any more: by
-    /// somebody else's doing, or by its own where many other writes have followed or the daemon is an older one. Read
-    /// the value, and decide again.
-    #[error("the answer to a write was lost, and then {0}: whether it was carried out is not known")]
+    /// The answer to a conditional write was lost, and when it was repeated the condition did not
+    /// hold any more: by somebody else's doing, or by its own where many other writes have followed
+    /// or the daemon is an older one. Read the value, and decide again.
+    #[error(
+        "the answer to a write was lost, and then {0}: whether it was carried out is not known"
+    )]
     Uncertain(Error),
-    /// The value is not of the type that it was to be read as, or can't be written as JSON. It is not shown.
+    /// The value is not of the type that it was to be read as, or can't be written as JSON. It is
+    /// not shown.
     #[error("the value does not fit its type: line {line}, column {column} of the JSON")]
     Type {
         /// The line, from 1.
@@ -185,7 +194,8 @@ impl SessionError {
         }
     }
 
-    /// The HTTP status (RFC 9110, section 15) that a server may answer: that of the refusal, 503 without the daemon.
+    /// The HTTP status (RFC 9110, section 15) that a server may answer: that of the refusal, 503
+    /// without the daemon.
     #[must_use]
     pub fn http_status(&self) -> u16 {
         match self {
@@ -195,10 +205,16 @@ impl SessionError {
         }
     }
 
-    /// Whether the same call may succeed later, without anybody changing anything: the daemon is away or busy.
+    /// Whether the same call may succeed later, without anybody changing anything: the daemon is
+    /// away or busy.
     #[must_use]
     pub fn passes(&self) -> bool {
-        let busy = |error: &Error| matches!(error, Error::Unavailable { .. } | Error::OutcomeUnknown { .. });
+        let busy = |error: &Error| {
+            matches!(
+                error,
+                Error::Unavailable { .. } | Error::OutcomeUnknown { .. }
+            )
+        };
         matches!(self, Self::Connect(_) | Self::NoAnswer(_))
             || matches!(self, Self::Refused(error) if busy(error))
     }
@@ -206,7 +222,10 @@ impl SessionError {
     /// Whether the session has ended, or was never there.
     #[must_use]
     pub fn is_over(&self) -> bool {
-        matches!(self.refusal(), Some(Error::UnknownSession | Error::SessionTerminated))
+        matches!(
+            self.refusal(),
+            Some(Error::UnknownSession | Error::SessionTerminated)
+        )
     }
 }
 
@@ -224,6 +243,9 @@ impl From<Reason> for SessionError {
 #[cfg(feature = "sessions")]
 impl From<serde_json::Error> for SessionError {
     fn from(error: serde_json::Error) -> Self {
-        Self::Type { line: error.line(), column: error.column() }
+        Self::Type {
+            line: error.line(),
+            column: error.column(),
+        }
     }
 }

@@ -1,16 +1,18 @@
-//! Keeps an MCP server's sessions across restarts, with the per-user daemon `mcp-sessiond`: the one with its broker by
-//! a token ([`Sessiond`]), and those with its clients by their state and what was said in them ([`Sessions`]).
+//! Keeps an MCP server's sessions across restarts, with the per-user daemon `mcp-sessiond`: the one
+//! with its broker by a token ([`Sessiond`]), and those with its clients by their state and what
+//! was said in them ([`Sessions`]).
 //!
 //! # A token
 //!
-//! A server that holds a session with a broker gets a *resume token* from it. This crate hands that token to the
-//! daemon, which gives it to the next instance of the same server under the same host, and to nobody else. Three
-//! calls do it: [`Sessiond::load`] at start, [`Sessiond::store`] for each token that the broker issues,
-//! [`Sessiond::reject`] when the broker refuses the one that was loaded.
+//! A server that holds a session with a broker gets a *resume token* from it. This crate hands that
+//! token to the daemon, which gives it to the next instance of the same server under the same host,
+//! and to nobody else. Three calls do it: [`Sessiond::load`] at start, [`Sessiond::store`] for each
+//! token that the broker issues, [`Sessiond::reject`] when the broker refuses the one that was
+//! loaded.
 //!
-//! None of them can fail the server: without daemon, directory or identity, resume is disabled, one line is
-//! logged through [`tracing`], and the server goes on as if nothing had been asked. [`Sessiond::status`] tells
-//! which it is.
+//! None of them can fail the server: without daemon, directory or identity, resume is disabled, one
+//! line is logged through [`tracing`], and the server goes on as if nothing had been asked.
+//! [`Sessiond::status`] tells which it is.
 //!
 //! ```no_run
 //! use mcp_sessiond_client::{Options, Sessiond};
@@ -40,15 +42,16 @@
 //! # }
 //! ```
 //!
-//! Where the configuration of the host tells two instances of a server apart, and nothing else does, give each a
-//! label: `Options::default().label("staging".parse()?)`.
+//! Where the configuration of the host tells two instances of a server apart, and nothing else
+//! does, give each a label: `Options::default().label("staging".parse()?)`.
 //!
 //! # State and streams
 //!
-//! A server that serves many clients keeps each one's session with the daemon: JSON values by key, and events that can be
-//! said again from any place. It is a *service*, and finds its sessions again by their ids, whoever started it. The
-//! sessions of a *host* belong to the process that started this one, and end with it; [`Sessiond::session`] is the one
-//! that this instance has claimed.
+//! A server that serves many clients keeps each one's session with the daemon: JSON values by key,
+//! and events that can be said again from any place. It is a *service*, and finds its sessions
+//! again by their ids, whoever started it. The sessions of a *host* belong to the process that
+//! started this one, and end with it; [`Sessiond::session`] is the one that this instance has
+//! claimed.
 //!
 //! ```no_run
 //! use mcp_sessiond_client::{CreateOptions, Cursor, Json, Options, Sessions, StateKey};
@@ -73,19 +76,22 @@
 //! # }
 //! ```
 //!
-//! These calls say what went wrong ([`SessionError`]). What passes is none of it: a daemon that is restarted between two
-//! calls, or during one, is not noticed. `examples/event_service.rs` is a whole server. With the feature `tower` a layer opens
-//! the session of each HTTP request, and with `axum` handlers get it by an extractor: `examples/http_server.rs`. With `rmcp` the sessions
-//! of a server on the official SDK survive the server: `examples/durable_server.rs`.
+//! These calls say what went wrong ([`SessionError`]). What passes is none of it: a daemon that is
+//! restarted between two calls, or during one, is not noticed. `examples/event_service.rs` is a
+//! whole server. With the feature `tower` a layer opens the session of each HTTP request, and with
+//! `axum` handlers get it by an extractor: `examples/http_server.rs`. With `rmcp` the sessions of a
+//! server on the official SDK survive the server: `examples/durable_server.rs`.
 //!
-//! **Runtime.** Within a tokio runtime a call uses that, which must have its I/O and time drivers enabled
-//! (`#[tokio::main]` does). Under any other executor a thread of this crate's own does the work, and a server that is not async
-//! waits for a call with [`block_on`]. A future that is dropped half-way does no harm: the next call finds the lease again.
+//! **Runtime.** Within a tokio runtime a call uses that, which must have its I/O and time drivers
+//! enabled (`#[tokio::main]` does). Under any other executor a thread of this crate's own does the
+//! work, and a server that is not async waits for a call with [`block_on`]. A future that is
+//! dropped half-way does no harm: the next call finds the lease again.
 //!
-//! **Systems.** The daemon runs on Linux and macOS. Elsewhere, as on Windows, the crate compiles, and resume is disabled.
+//! **Systems.** The daemon runs on Linux and macOS. Elsewhere, as on Windows, the crate compiles,
+//! and resume is disabled.
 //!
-//! **Below.** [`connect`] is for who wants every failure to be visible, as the command line does: it finds or
-//! starts the daemon, makes sure that it is ours, and returns the service itself.
+//! **Below.** [`connect`] is for who wants every failure to be visible, as the command line does:
+//! it finds or starts the daemon, makes sure that it is ours, and returns the service itself.
 #![forbid(unsafe_code)]
 #![cfg_attr(
     not(all(unix, feature = "sessions", feature = "control")),
@@ -154,7 +160,9 @@ pub use mcp_sessiond_proto::streams::{
     Appended, Cursor, Event, EventId, FoundEvent, Gap, Replayed, Stream as StreamView,
 };
 #[cfg(feature = "sessions")]
-pub use mcp_sessiond_proto::tasks::{Task as TaskView, TaskAnswer, TaskAsk, TaskEnd, TaskInput, TaskStatus};
+pub use mcp_sessiond_proto::tasks::{
+    Task as TaskView, TaskAnswer, TaskAsk, TaskEnd, TaskInput, TaskStatus,
+};
 pub use mcp_sessiond_proto::types::Outcome;
 #[cfg(feature = "control")]
 pub use mcp_sessiond_proto::{ClaimRequest, Loss, Named};

@@ -1,4 +1,5 @@
-//! The line to the daemon: one connection for calls that are answered at once, and others for those that wait.
+//! The line to the daemon: one connection for calls that are answered at once, and others for those
+//! that wait.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -9,8 +10,8 @@ use crate::error::Reason;
 use crate::options::Options;
 use crate::patience::Patience;
 
-/// Connections for calls that wait. Together with the first one, and with somebody else's in this process, they are fewer
-/// than a daemon lets a process have.
+/// Connections for calls that wait. Together with the first one, and with somebody else's in this
+/// process, they are fewer than a daemon lets a process have.
 const LANES_MAX: usize = 40;
 
 /// What all sessions of one owner share.
@@ -24,7 +25,11 @@ pub(crate) struct Line {
 
 impl Line {
     pub(crate) fn new(options: Options) -> Arc<Self> {
-        Arc::new(Self { options, calls: Arc::default(), lanes: Mutex::default() })
+        Arc::new(Self {
+            options,
+            calls: Arc::default(),
+            lanes: Mutex::default(),
+        })
     }
 
     pub(crate) fn patience(&self) -> Patience {

@@ -1,4 +1,5 @@
-//! Every line that this crate logs. The first six are fixed by DESIGN.md, "Token files": people grep for them.
+//! Every line that this crate logs. The first six are fixed by DESIGN.md, "Token files": people
+//! grep for them.
 
 use std::fmt::Display;
 

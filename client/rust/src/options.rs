@@ -45,21 +45,24 @@ impl Default for Options {
 }
 
 impl Options {
-    /// Takes `label` in place of directory and environment to tell this instance from others of its host.
+    /// Takes `label` in place of directory and environment to tell this instance from others of its
+    /// host.
     #[must_use]
     pub fn label(mut self, label: Label) -> Self {
         self.claim.label = Some(label);
         self
     }
 
-    /// Tells sessions apart by what the host calls itself, too: `clientInfo.name` of its first message.
+    /// Tells sessions apart by what the host calls itself, too: `clientInfo.name` of its first
+    /// message.
     #[must_use]
     pub fn client(mut self, client: ClientName) -> Self {
         self.claim.client = Some(client);
         self
     }
 
-    /// The name of this server's entry in the host's file: what the entry was before it was edited ends.
+    /// The name of this server's entry in the host's file: what the entry was before it was edited
+    /// ends.
     #[must_use]
     pub fn entry(mut self, entry: Label) -> Self {
         self.claim.entry = Some(entry);
@@ -87,7 +90,8 @@ impl Options {
         self
     }
 
-    /// Looks for the daemon in this runtime directory. By default `MCP_SESSIOND_DIR`, else the one derived from the uid.
+    /// Looks for the daemon in this runtime directory. By default `MCP_SESSIOND_DIR`, else the one
+    /// derived from the uid.
     #[must_use]
     pub fn directory(mut self, directory: impl Into<PathBuf>) -> Self {
         self.directory = Some(directory.into());

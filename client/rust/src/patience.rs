@@ -17,7 +17,10 @@ pub(crate) struct Patience {
 
 impl Patience {
     pub(crate) fn new(whole: Duration) -> Self {
-        Self { whole, until: Instant::now() + whole }
+        Self {
+            whole,
+            until: Instant::now() + whole,
+        }
     }
 
     pub(crate) fn left(self) -> Duration {
@@ -28,11 +31,15 @@ impl Patience {
         Reason::NoAnswer(self.whole)
     }
 
-    /// When it is at its end, by the clock that all processes of the machine read alike (`CLOCK_MONOTONIC`), in ms.
+    /// When it is at its end, by the clock that all processes of the machine read alike
+    /// (`CLOCK_MONOTONIC`), in ms.
     #[cfg(unix)]
     pub(crate) fn until_ms(self) -> Option<u64> {
         let now = clock_gettime(ClockId::CLOCK_MONOTONIC).ok()?;
-        let now = Duration::new(now.tv_sec().try_into().ok()?, now.tv_nsec().try_into().ok()?);
+        let now = Duration::new(
+            now.tv_sec().try_into().ok()?,
+            now.tv_nsec().try_into().ok()?,
+        );
         u64::try_from((now + self.left()).as_millis()).ok()
     }
 

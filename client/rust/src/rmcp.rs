@@ -1,4 +1,5 @@
-//! HTTP servers on the official Rust SDK, rmcp 3.9, whose sessions survive the server (feature `rmcp`).
+//! HTTP servers on the official Rust SDK, rmcp 3.9, whose sessions survive the server (feature
+//! `rmcp`).
 //!
 //! ```no_run
 //! use mcp_sessiond_client::StateKey;
@@ -28,8 +29,9 @@
 //! # }
 //! ```
 //!
-//! A client comes back to the next process with the same session, without `initialize`. What was sent to it is replayed once, and a
-//! call that was under way is answered, "the outcome is unknown". `examples/durable_server.rs` is a whole server.
+//! A client comes back to the next process with the same session, without `initialize`. What was
+//! sent to it is replayed once, and a call that was under way is answered, "the outcome is
+//! unknown". `examples/durable_server.rs` is a whole server.
 
 mod body;
 mod carried;

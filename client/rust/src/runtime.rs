@@ -1,4 +1,5 @@
-//! What drives the calls: the caller's tokio runtime, or where it has none, one of this crate's own, in a thread of its own.
+//! What drives the calls: the caller's tokio runtime, or where it has none, one of this crate's
+//! own, in a thread of its own.
 
 use std::cell::Cell;
 use std::io;
@@ -16,8 +17,8 @@ thread_local! {
     static BLOCKED: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Waits in this thread for a call of this crate: for servers that are not async. An async function awaits the call instead,
-/// since its runtime does nothing while its thread waits.
+/// Waits in this thread for a call of this crate: for servers that are not async. An async function
+/// awaits the call instead, since its runtime does nothing while its thread waits.
 ///
 /// ```no_run
 /// use mcp_sessiond_client::{Options, Sessiond, block_on};
@@ -55,7 +56,11 @@ impl Wake for Unpark {
 pub(crate) async fn driven<T, E: From<ConnectError>>(
     work: impl Future<Output = Result<T, E>>,
 ) -> Result<T, E> {
-    Driven { handle: None, work: Box::pin(work) }.await
+    Driven {
+        handle: None,
+        work: Box::pin(work),
+    }
+    .await
 }
 
 /// Work that finds a runtime around it each time that it is polled.
@@ -77,17 +82,23 @@ impl<T, E: From<ConnectError>, F: Future<Output = Result<T, E>>> Future for Driv
     }
 }
 
-/// The runtime of this crate's own, which is started when it is needed first. A thread that can't be started now may be later.
+/// The runtime of this crate's own, which is started when it is needed first. A thread that can't
+/// be started now may be later.
 fn own() -> io::Result<Handle> {
     static OWN: OnceLock<Handle> = OnceLock::new();
     if let Some(handle) = OWN.get() {
         return Ok(handle.clone());
     }
-    let runtime = Builder::new_current_thread().enable_io().enable_time().build()?;
+    let runtime = Builder::new_current_thread()
+        .enable_io()
+        .enable_time()
+        .build()?;
     let handle = runtime.handle().clone();
-    thread::Builder::new().name("mcp-sessiond".into()).spawn(move || {
-        runtime.block_on(std::future::pending::<()>());
-    })?;
+    thread::Builder::new()
+        .name("mcp-sessiond".into())
+        .spawn(move || {
+            runtime.block_on(std::future::pending::<()>());
+        })?;
     // Where two threads were first, the one that was late has a thread too many, which sleeps.
     Ok(OWN.get_or_init(|| handle).clone())
 }

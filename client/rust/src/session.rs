@@ -14,8 +14,8 @@ use std::time::Duration;
 
 use mcp_sessiond_proto::client::CallError;
 use mcp_sessiond_proto::sessions::{
-    Caller, Lifetimes, MintRequest, Minted, ResetRequest, RotateRequest, Session as View, SessionRef, Status,
-    UpdateRequest,
+    Caller, Lifetimes, MintRequest, Minted, ResetRequest, RotateRequest, Session as View,
+    SessionRef, Status, UpdateRequest,
 };
 use mcp_sessiond_proto::{Epoch, Error, Json, RequestId, ServiceName, SessionId};
 
@@ -34,9 +34,10 @@ use crate::sessiond::Sessiond;
 
 /// A session of a host's or of a service's. Clones are the same session.
 ///
-/// Calls may be made from several tasks at once. One whose answer is lost is made again, and that comes to the same: an
-/// append is not appended twice. Where it can't be told, it says so ([`SessionError::Uncertain`], and `outcome_unknown`
-/// where the daemon could not tell until [`Options::timeout`](crate::Options::timeout)).
+/// Calls may be made from several tasks at once. One whose answer is lost is made again, and that
+/// comes to the same: an append is not appended twice. Where it can't be told, it says so
+/// ([`SessionError::Uncertain`], and `outcome_unknown` where the daemon could not tell until
+/// [`Options::timeout`](crate::Options::timeout)).
 #[derive(Clone)]
 pub struct Session(Arc<Inner>);
 
@@ -98,7 +99,12 @@ impl fmt::Debug for Session {
 
 impl Session {
     pub(crate) fn new(line: Arc<Line>, id: SessionId, hold: Hold, caller: Option<Caller>) -> Self {
-        Self(Arc::new(Inner { line, id, hold, caller: Mutex::new(caller) }))
+        Self(Arc::new(Inner {
+            line,
+            id,
+            hold,
+            caller: Mutex::new(caller),
+        }))
     }
 
     /// Its id.
@@ -107,10 +113,16 @@ impl Session {
         &self.0.id
     }
 
-    /// The same session, asked for by this caller of the server. Where it is bound to another, calls are refused.
+    /// The same session, asked for by this caller of the server. Where it is bound to another,
+    /// calls are refused.
     #[must_use]
     pub fn on_behalf_of(&self, caller: Caller) -> Self {
-        Self::new(self.0.line.clone(), self.0.id.clone(), self.0.hold.clone(), Some(caller))
+        Self::new(
+            self.0.line.clone(),
+            self.0.id.clone(),
+            self.0.hold.clone(),
+            Some(caller),
+        )
     }
 
     /// The session as it is now, also when it was terminated.
@@ -118,18 +130,31 @@ impl Session {
     /// # Errors
     /// `unknown_session`, `binding_mismatch`.
     pub async fn view(&self) -> Result<View, SessionError> {
-        self.call(|connection, context, of| async move { connection.get_session(context, of).await }).await
+        self.call(
+            |connection, context, of| async move { connection.get_session(context, of).await },
+        )
+        .await
     }
 
     /// Changes status, metadata or lifetimes.
     ///
     /// # Errors
-    /// `invalid_argument`; those of every change: `unknown_session`, `session_terminated`, `binding_mismatch`,
-    /// `quota_exceeded`, and where a host owns it `stale_epoch` and `lease_ended`.
+    /// `invalid_argument`; those of every change: `unknown_session`, `session_terminated`,
+    /// `binding_mismatch`, `quota_exceeded`, and where a host owns it `stale_epoch` and
+    /// `lease_ended`.
     pub async fn update(&self, update: Update) -> Result<View, SessionError> {
         self.call(|connection, context, of| {
-            let Update { status, metadata, lifetimes } = update.clone();
-            let request = UpdateRequest { of, status, metadata, lifetimes };
+            let Update {
+                status,
+                metadata,
+                lifetimes,
+            } = update.clone();
+            let request = UpdateRequest {
+                of,
+                status,
+                metadata,
+                lifetimes,
+            };
             async move { connection.update_session(context, request).await }
         })
         .await
@@ -140,10 +165,14 @@ impl Session {
     /// # Errors
     /// `unknown_session`, `session_terminated`, `binding_mismatch`.
     pub async fn touch(&self) -> Result<(), SessionError> {
-        self.call(|connection, context, of| async move { connection.touch_session(context, of).await }).await
+        self.call(
+            |connection, context, of| async move { connection.touch_session(context, of).await },
+        )
+        .await
     }
 
-    /// Empties the session: state, streams and events go, and former event ids are nothing any more.
+    /// Empties the session: state, streams and events go, and former event ids are nothing any
+    /// more.
     ///
     /// # Errors
     /// Those of every change ([`Session::update`]).
@@ -170,34 +199,42 @@ impl Session {
         });
         match terminated.await {
             // A host's session that has ended is none of its sessions, to whoever would change it.
-            Err(SessionError::Refused(Error::UnknownSession)) if tries.load(Ordering::Relaxed) > 1 => Ok(()),
+            Err(SessionError::Refused(Error::UnknownSession))
+                if tries.load(Ordering::Relaxed) > 1 =>
+            {
+                Ok(())
+            }
             terminated => terminated,
         }
     }
 
-    /// Binds the session to a new credential, of which only the hash is sent. The former one stays good for a minute at
-    /// least. This session and its clones ask by the new one from now on; what [`Session::on_behalf_of`] has made goes on as
-    /// it was.
+    /// Binds the session to a new credential, of which only the hash is sent. The former one stays
+    /// good for a minute at least. This session and its clones ask by the new one from now on; what
+    /// [`Session::on_behalf_of`] has made goes on as it was.
     ///
     /// # Errors
-    /// `invalid_argument` where it is bound to no credential; those of every change ([`Session::update`]).
+    /// `invalid_argument` where it is bound to no credential; those of every change
+    /// ([`Session::update`]).
     pub async fn rotate_credential(&self, credential: &[u8]) -> Result<(), SessionError> {
         let hash = credential::hash(credential);
-        // The call may be repeated as the former caller, which must not have become a stranger by then.
-        let patience_ms = u64::try_from(self.0.line.options.timeout.as_millis()).unwrap_or(u64::MAX);
+        // The call may be repeated as the former caller, which must not have become a stranger by
+        // then.
+        let patience_ms =
+            u64::try_from(self.0.line.options.timeout.as_millis()).unwrap_or(u64::MAX);
         let grace_ms = Some(GRACE_MS.max(patience_ms.saturating_mul(2)));
         self.call(|connection, context, of| {
             let request = RotateRequest { of, hash, grace_ms };
             async move { connection.rotate_credential(context, request).await }
         })
         .await?;
-        *self.0.caller.lock().unwrap_or_else(PoisonError::into_inner) = Some(Caller::Credential { hash });
+        *self.0.caller.lock().unwrap_or_else(PoisonError::into_inner) =
+            Some(Caller::Credential { hash });
         Ok(())
     }
 
-    /// Makes a handle, by which [`Sessions::open_handle`](crate::Sessions::open_handle) finds the session again. `life`
-    /// is at most what is configured, which it is where absent. Where an answer is lost there is one more, which nobody
-    /// knows.
+    /// Makes a handle, by which [`Sessions::open_handle`](crate::Sessions::open_handle) finds the
+    /// session again. `life` is at most what is configured, which it is where absent. Where an
+    /// answer is lost there is one more, which nobody knows.
     ///
     /// # Errors
     /// `quota_exceeded`, `invalid_argument`; those of every change ([`Session::update`]).
@@ -211,7 +248,8 @@ impl Session {
     }
 }
 
-/// How long a credential stays good that was rotated out, in ms: longer than a request to the server is under way.
+/// How long a credential stays good that was rotated out, in ms: longer than a request to the
+/// server is under way.
 const GRACE_MS: u64 = 60_000;
 
 impl Session {
@@ -238,7 +276,9 @@ impl Session {
         let patience = self.0.line.patience();
         driven(async {
             let _place = calls.place(patience).await?;
-            calls.repeat(patience, async || self.ready(patience).await, call).await
+            calls
+                .repeat(patience, async || self.ready(patience).await, call)
+                .await
         })
         .await
     }
@@ -254,7 +294,11 @@ impl Session {
     }
 
     /// The same on another connection, for a call that changes nothing.
-    async fn ready_on(&self, lane: &Calls, patience: Patience) -> Result<(Link, SessionRef), SessionError> {
+    async fn ready_on(
+        &self,
+        lane: &Calls,
+        patience: Patience,
+    ) -> Result<(Link, SessionRef), SessionError> {
         let Line { options, .. } = &*self.0.line;
         let link = lane.connect(options, patience).await?;
         if let (Hold::Claimed(sessiond), Some(_)) = (&self.0.hold, options.claim.instance) {
@@ -271,7 +315,17 @@ impl Session {
             Hold::Leased(epoch) => (None, Some(*epoch)),
             Hold::Claimed(_) => (None, epoch),
         };
-        let caller = self.0.caller.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        SessionRef { session: self.0.id.clone(), service, epoch, caller }
+        let caller = self
+            .0
+            .caller
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone();
+        SessionRef {
+            session: self.0.id.clone(),
+            service,
+            epoch,
+            caller,
+        }
     }
 }

@@ -1,4 +1,5 @@
-//! Version 1's three calls. They carry out what a server means, and swallow what it must not have to handle.
+//! Version 1's three calls. They carry out what a server means, and swallow what it must not have
+//! to handle.
 
 mod lease;
 
@@ -19,7 +20,8 @@ use crate::options::Options;
 use crate::patience::Patience;
 use crate::runtime::driven;
 
-/// How long a daemon that could not be reached is left alone, so that a server is not slowed by each of its calls.
+/// How long a daemon that could not be reached is left alone, so that a server is not slowed by
+/// each of its calls.
 pub(crate) const RETRY_AFTER: Duration = Duration::from_secs(5);
 
 /// How long such a later attempt may take.
@@ -57,9 +59,20 @@ impl fmt::Display for Status {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Unclaimed => formatter.write_str("no session is claimed"),
-            Self::Active { session, epoch, outcome } => {
-                let how = if outcome.is_fresh() { "begun afresh" } else { "resumed" };
-                write!(formatter, "session {session} is held (epoch {epoch}), {how}")
+            Self::Active {
+                session,
+                epoch,
+                outcome,
+            } => {
+                let how = if outcome.is_fresh() {
+                    "begun afresh"
+                } else {
+                    "resumed"
+                };
+                write!(
+                    formatter,
+                    "session {session} is held (epoch {epoch}), {how}"
+                )
             }
             Self::Disabled { reason } => write!(formatter, "session resume is disabled: {reason}"),
         }
@@ -89,7 +102,8 @@ struct Lease {
     session: SessionId,
     epoch: Epoch,
     outcome: Outcome,
-    /// The number of the connection that it was claimed on: on another one it is claimed again before it is used.
+    /// The number of the connection that it was claimed on: on another one it is claimed again
+    /// before it is used.
     connection: u64,
 }
 
@@ -107,7 +121,11 @@ impl Sessiond {
     #[must_use]
     pub fn init(options: Options) -> Self {
         let status = StdMutex::new(Status::Unclaimed);
-        Self(Arc::new(Inner { line: Line::new(options), state: Mutex::default(), status }))
+        Self(Arc::new(Inner {
+            line: Line::new(options),
+            state: Mutex::default(),
+            status,
+        }))
     }
 
     /// The token that a former instance stored, to be offered to the broker. None: start afresh.
@@ -147,11 +165,12 @@ impl Sessiond {
         claimed.token
     }
 
-    /// Keeps a token that the broker issued, in place of the former one. True once the daemon has it for good.
+    /// Keeps a token that the broker issued, in place of the former one. True once the daemon has
+    /// it for good.
     ///
-    /// May be repeated: the same token twice is the same as once. If the daemon has lost the lease meanwhile, the
-    /// session is claimed again and the token goes into the same session, or into a fresh one. It never goes into
-    /// a session that has another history.
+    /// May be repeated: the same token twice is the same as once. If the daemon has lost the lease
+    /// meanwhile, the session is claimed again and the token goes into the same session, or into a
+    /// fresh one. It never goes into a session that has another history.
     ///
     /// ```no_run
     /// # async fn example(sessiond: mcp_sessiond_client::Sessiond) {
@@ -173,11 +192,13 @@ impl Sessiond {
             }
         };
         let mut state = self.0.state.lock().await;
-        let Some(patience) = self.patience(&state) else { return false };
+        let Some(patience) = self.patience(&state) else {
+            return false;
+        };
         match self.store_leased(&mut state, token, patience).await {
             Ok(resumed) => {
-                // Only what this very process was offered can have been accepted; for an ancestor, another command
-                // may have been offered it.
+                // Only what this very process was offered can have been accepted; for an ancestor,
+                // another command may have been offered it.
                 let offered = state.offered || self.0.line.options.claim.instance.is_some();
                 if resumed && offered {
                     log::resumed();
@@ -186,9 +207,12 @@ impl Sessiond {
                 true
             }
             Err(NotStored::Disabled(reason)) => {
-                // The daemon is there, and could not: its disk is full, as a rule. One line is enough.
+                // The daemon is there, and could not: its disk is full, as a rule. One line is
+                // enough.
                 if let Reason::Refused(Error::Unavailable { sentence, .. }) = &reason {
-                    log::write_failed(&Error::WriteFailed { sentence: sentence.clone() });
+                    log::write_failed(&Error::WriteFailed {
+                        sentence: sentence.clone(),
+                    });
                     state.announced = true;
                 }
                 self.disable(&mut state, reason);
@@ -204,8 +228,8 @@ impl Sessiond {
         }
     }
 
-    /// The broker refused the token: it is deleted. The session stays. Without a session nothing happens. True once
-    /// no later load gives that token.
+    /// The broker refused the token: it is deleted. The session stays. Without a session nothing
+    /// happens. True once no later load gives that token.
     ///
     /// ```no_run
     /// # async fn example(sessiond: mcp_sessiond_client::Sessiond) {
@@ -219,7 +243,9 @@ impl Sessiond {
 
     async fn reject_here(&self) -> bool {
         let mut state = self.0.state.lock().await;
-        let Some(patience) = self.patience(&state) else { return false };
+        let Some(patience) = self.patience(&state) else {
+            return false;
+        };
         let refused = match state.lease.clone() {
             Some(lease) => lease,
             // For an ancestor, another command has loaded the token, and the lease is the same.
@@ -244,11 +270,15 @@ impl Sessiond {
                     return false;
                 }
             };
-            // Under a lease that is not the one that the token came with, there may be a token that nobody refused.
+            // Under a lease that is not the one that the token came with, there may be a token that
+            // nobody refused.
             if (&lease.session, lease.epoch) != (&refused.session, refused.epoch) {
                 return true;
             }
-            let request = LeaseRef { session: lease.session, epoch: lease.epoch };
+            let request = LeaseRef {
+                session: lease.session,
+                epoch: lease.epoch,
+            };
             match self.0.line.calls.reject(&link, request, patience).await {
                 Ok(()) => return true,
                 Err(Failure::Disconnected) => {}
@@ -256,7 +286,10 @@ impl Sessiond {
                     Error::StaleEpoch { .. } | Error::LeaseEnded | Error::UnknownSession,
                 )) => {
                     // For the same reason. The next store claims again.
-                    state.lease = Some(Lease { connection: NO_CONNECTION, ..refused });
+                    state.lease = Some(Lease {
+                        connection: NO_CONNECTION,
+                        ..refused
+                    });
                     return true;
                 }
                 Err(Failure::Refused(error)) => {
@@ -271,20 +304,31 @@ impl Sessiond {
         }
     }
 
-    /// Gives the session up, for the next instance with the same key. The process that exits need not: its exit is
-    /// noticed.
+    /// Gives the session up, for the next instance with the same key. The process that exits need
+    /// not: its exit is noticed.
     pub async fn release(&self) {
         let _ = self.driven(self.release_here()).await;
     }
 
     async fn release_here(&self) {
         let mut state = self.0.state.lock().await;
-        let Some(lease) = state.lease.take() else { return };
+        let Some(lease) = state.lease.take() else {
+            return;
+        };
         state.offered = false;
         self.publish(Status::Unclaimed);
-        let request = LeaseRef { session: lease.session, epoch: lease.epoch };
+        let request = LeaseRef {
+            session: lease.session,
+            epoch: lease.epoch,
+        };
         // Where the daemon is gone, so is the lease soon: with this process.
-        drop(self.0.line.calls.release(request, self.0.line.options.timeout).await);
+        drop(
+            self.0
+                .line
+                .calls
+                .release(request, self.0.line.options.timeout)
+                .await,
+        );
     }
 
     /// The id of the session that this instance holds: claimed, unless it is held already.
@@ -304,7 +348,8 @@ impl Sessiond {
         }
     }
 
-    /// The id of a fresh session, in the place of the one that this instance holds, or would resume.
+    /// The id of a fresh session, in the place of the one that this instance holds, or would
+    /// resume.
     pub(crate) async fn claimed_anew(&self) -> Option<SessionId> {
         self.driven(self.claimed_anew_here()).await.flatten()
     }
@@ -312,7 +357,10 @@ impl Sessiond {
     async fn claimed_anew_here(&self) -> Option<SessionId> {
         let mut state = self.0.state.lock().await;
         let patience = self.patience(&state)?;
-        let request = ClaimRequest { fresh: true, ..self.0.line.options.claim.clone() };
+        let request = ClaimRequest {
+            fresh: true,
+            ..self.0.line.options.claim.clone()
+        };
         match self.claim(&mut state, request, patience).await {
             Ok((claimed, _)) => {
                 state.offered = false;
@@ -339,7 +387,11 @@ impl Sessiond {
     /// ```
     #[must_use]
     pub fn status(&self) -> Status {
-        self.0.status.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.0
+            .status
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
     }
 }
 
@@ -378,7 +430,11 @@ impl Sessiond {
         let mut claimed_again = false;
         loop {
             let (lease, link) = self.lease(state, patience).await?;
-            let request = StoreRequest { session: lease.session, epoch: lease.epoch, token: token.clone() };
+            let request = StoreRequest {
+                session: lease.session,
+                epoch: lease.epoch,
+                token: token.clone(),
+            };
             match self.0.line.calls.store(&link, request, patience).await {
                 Ok(stored) => return Ok(stored.resumed),
                 Err(Failure::Disconnected) => {}
@@ -418,7 +474,10 @@ impl Sessiond {
             state.lease = None;
             self.0.line.calls.hang_up();
         }
-        state.disabled = Some(Disabled { reason: reason.clone(), since: Instant::now() });
+        state.disabled = Some(Disabled {
+            reason: reason.clone(),
+            since: Instant::now(),
+        });
         self.publish(Status::Disabled { reason });
     }
 

@@ -6,8 +6,8 @@ use std::time::Duration;
 use mcp_sessiond_proto::client::CallError;
 use mcp_sessiond_proto::services::{SecretRequest, ServiceSecret};
 use mcp_sessiond_proto::sessions::{
-    Binding, Caller, CreateRequest, Handle, Lifetimes, OpenHandleRequest, OwnSessions, Session as View,
-    SessionRef, Status,
+    Binding, Caller, CreateRequest, Handle, Lifetimes, OpenHandleRequest, OwnSessions,
+    Session as View, SessionRef, Status,
 };
 use mcp_sessiond_proto::{Error, Json, RequestId, ServiceName, SessionId};
 
@@ -18,10 +18,11 @@ use crate::options::Options;
 use crate::runtime::driven;
 use crate::session::{Hold, Session};
 
-/// The sessions of a host or of a service, and the line to the daemon that they share. Clones are the same.
+/// The sessions of a host or of a service, and the line to the daemon that they share. Clones are
+/// the same.
 ///
-/// Every call says what went wrong. What passes is waited for, within [`Options::timeout`]: a daemon that is restarting
-/// or busy, an answer that was lost.
+/// Every call says what went wrong. What passes is waited for, within [`Options::timeout`]: a
+/// daemon that is restarting or busy, an answer that was lost.
 #[derive(Debug, Clone)]
 pub struct Sessions {
     line: Arc<Line>,
@@ -29,7 +30,8 @@ pub struct Sessions {
     caller: Option<Caller>,
 }
 
-/// What a new session is made with. Without anything: it is `initializing`, bound to nobody, and lives as configured.
+/// What a new session is made with. Without anything: it is `initializing`, bound to nobody, and
+/// lives as configured.
 #[derive(Debug, Clone, Default)]
 pub struct CreateOptions {
     id: Option<SessionId>,
@@ -47,7 +49,8 @@ impl CreateOptions {
         self
     }
 
-    /// To whom it is bound. Every later call must come from the same caller; the session that is returned does.
+    /// To whom it is bound. Every later call must come from the same caller; the session that is
+    /// returned does.
     #[must_use]
     pub fn binding(mut self, binding: Binding) -> Self {
         self.binding = Some(binding);
@@ -77,31 +80,45 @@ impl CreateOptions {
 }
 
 impl Sessions {
-    /// The sessions of the host that started this process, as far as they are this server's: those that were claimed with
-    /// its own key, and those that servers of its key have made. Nothing is sent before the first call. What the options
-    /// say of a claim is not used: that is for [`Sessiond`](crate::Sessiond).
+    /// The sessions of the host that started this process, as far as they are this server's: those
+    /// that were claimed with its own key, and those that servers of its key have made. Nothing is
+    /// sent before the first call. What the options say of a claim is not used: that is for
+    /// [`Sessiond`](crate::Sessiond).
     #[must_use]
     pub fn of_host(options: Options) -> Self {
-        Self { line: Line::new(options), service: None, caller: None }
+        Self {
+            line: Line::new(options),
+            service: None,
+            caller: None,
+        }
     }
 
-    /// The sessions of a service, which every process of this user that says the name is. Nothing is sent before the
-    /// first call.
+    /// The sessions of a service, which every process of this user that says the name is. Nothing
+    /// is sent before the first call.
     #[must_use]
     pub fn of_service(service: ServiceName, options: Options) -> Self {
-        Self { line: Line::new(options), service: Some(service), caller: None }
+        Self {
+            line: Line::new(options),
+            service: Some(service),
+            caller: None,
+        }
     }
 
-    /// The same, asked for by this caller of the server: sessions that are bound to it can be opened.
+    /// The same, asked for by this caller of the server: sessions that are bound to it can be
+    /// opened.
     #[must_use]
     pub fn on_behalf_of(&self, caller: Caller) -> Self {
-        Self { caller: Some(caller), ..self.clone() }
+        Self {
+            caller: Some(caller),
+            ..self.clone()
+        }
     }
 
     /// Makes a session. A host's is leased to this process.
     ///
     /// # Errors
-    /// `already_exists`, `session_terminated`, `quota_exceeded`, `invalid_argument`; for a host's `no_verified_host`.
+    /// `already_exists`, `session_terminated`, `quota_exceeded`, `invalid_argument`; for a host's
+    /// `no_verified_host`.
     ///
     /// ```no_run
     /// # async fn example(sessions: mcp_sessiond_client::Sessions) -> Result<(), Box<dyn std::error::Error>> {
@@ -114,10 +131,17 @@ impl Sessions {
     /// # }
     /// ```
     pub async fn create(&self, options: CreateOptions) -> Result<Session, SessionError> {
-        let CreateOptions { id, binding, lifetimes, status, metadata } = options;
+        let CreateOptions {
+            id,
+            binding,
+            lifetimes,
+            status,
+            metadata,
+        } = options;
         let caller = binding.as_ref().map(|binding| binding.caller.clone());
         let request = CreateRequest {
-            // Of our own, so that the call may be repeated. Where a host owns it, the request alone tells.
+            // Of our own, so that the call may be repeated. Where a host owns it, the request alone
+            // tells.
             session: id.or_else(|| self.service.as_ref().map(|_| SessionId::mint())),
             service: self.service.clone(),
             request: Some(RequestId::mint()),
@@ -136,7 +160,8 @@ impl Sessions {
     /// Takes a session up by its id: one that lives. A host's is leased to this process.
     ///
     /// # Errors
-    /// `unknown_session`, `session_terminated`, `binding_mismatch`; for a host's `session_held`, `no_verified_host`.
+    /// `unknown_session`, `session_terminated`, `binding_mismatch`; for a host's `session_held`,
+    /// `no_verified_host`.
     pub async fn open(&self, id: &SessionId) -> Result<Session, SessionError> {
         Ok(self.opened(id).await?.0)
     }
@@ -144,7 +169,12 @@ impl Sessions {
     /// The same, and whether the session is bound to a caller.
     pub(crate) async fn opened(&self, id: &SessionId) -> Result<(Session, bool), SessionError> {
         let (service, caller) = (self.service.clone(), self.caller.clone());
-        let of = SessionRef { session: id.clone(), service, epoch: None, caller };
+        let of = SessionRef {
+            session: id.clone(),
+            service,
+            epoch: None,
+            caller,
+        };
         let opened = self.call(|connection, context| {
             let of = of.clone();
             async move { connection.open_session(context, of).await }
@@ -158,7 +188,12 @@ impl Sessions {
     #[cfg(feature = "rmcp")]
     pub(crate) fn at(&self, id: SessionId) -> Option<Session> {
         let hold = Hold::Service(self.service.clone()?);
-        Some(Session::new(self.line.clone(), id, hold, self.caller.clone()))
+        Some(Session::new(
+            self.line.clone(),
+            id,
+            hold,
+            self.caller.clone(),
+        ))
     }
 
     /// Takes up the session that a handle belongs to.
@@ -167,7 +202,11 @@ impl Sessions {
     /// `unknown_handle`, `handle_expired`; those of [`Sessions::open`].
     pub async fn open_handle(&self, handle: &Handle) -> Result<Session, SessionError> {
         let (service, caller) = (self.service.clone(), self.caller.clone());
-        let request = OpenHandleRequest { handle: handle.clone(), service, caller };
+        let request = OpenHandleRequest {
+            handle: handle.clone(),
+            service,
+            caller,
+        };
         let found = self.call(|connection, context| {
             let request = request.clone();
             async move { connection.open_handle(context, request).await }
@@ -181,7 +220,8 @@ impl Sessions {
         }
     }
 
-    /// All of them, in order of their ids, without metadata. Those that were terminated are among them for a while.
+    /// All of them, in order of their ids, without metadata. Those that were terminated are among
+    /// them for a while.
     ///
     /// # Errors
     /// For a host's `no_verified_host`.
@@ -189,7 +229,10 @@ impl Sessions {
         let mut all: Vec<View> = Vec::new();
         loop {
             let after = all.last().map(|last| last.session.clone());
-            let request = OwnSessions { service: self.service.clone(), after };
+            let request = OwnSessions {
+                service: self.service.clone(),
+                after,
+            };
             let page = self.call(|connection, context| {
                 let request = request.clone();
                 async move { connection.list_own_sessions(context, request).await }
@@ -202,8 +245,8 @@ impl Sessions {
         }
     }
 
-    /// The secret of the service, for what it hands to clients and wants back unchanged. All processes of the service share it, those of
-    /// other machines too where the storage is shared.
+    /// The secret of the service, for what it hands to clients and wants back unchanged. All
+    /// processes of the service share it, those of other machines too where the storage is shared.
     ///
     /// # Errors
     /// `invalid_argument` for the sessions of a host, and by a daemon that does not know secrets.
@@ -220,16 +263,26 @@ impl Sessions {
     }
 
     async fn ask_secret(&self, rotate: bool) -> Result<ServiceSecret, SessionError> {
-        let refused = |sentence: &str| Error::InvalidArgument { sentence: sentence.into() };
-        let service =
-            self.service.clone().ok_or_else(|| refused("a service has a secret, and a host has none"))?;
+        let refused = |sentence: &str| Error::InvalidArgument {
+            sentence: sentence.into(),
+        };
+        let service = self
+            .service
+            .clone()
+            .ok_or_else(|| refused("a service has a secret, and a host has none"))?;
         // By this a repetition is known.
-        let request = SecretRequest { service, rotate, request: rotate.then(RequestId::mint) };
+        let request = SecretRequest {
+            service,
+            rotate,
+            request: rotate.then(RequestId::mint),
+        };
         self.call(|connection, context| {
             let request = request.clone();
             async move {
                 if !connection.knows_secrets() {
-                    return Ok(Err(refused("this daemon does not know secrets; a newer one does")));
+                    return Ok(Err(refused(
+                        "this daemon does not know secrets; a newer one does",
+                    )));
                 }
                 connection.service_secret(context, request).await
             }
@@ -255,7 +308,9 @@ impl Sessions {
         driven(async {
             let _place = calls.place(patience).await?;
             let ready = async || Ok((calls.connect(options, patience).await?, ()));
-            let repeated = calls.repeat(patience, ready, |connection, context, ()| call(connection, context));
+            let repeated = calls.repeat(patience, ready, |connection, context, ()| {
+                call(connection, context)
+            });
             Ok(repeated.await?.0)
         })
         .await

@@ -16,11 +16,11 @@ pub const BINARY_VARIABLE: &str = "MCP_SESSIOND_BIN";
 pub enum Start {
     /// Never. Without a daemon there is no resuming.
     Never,
-    /// Yes: by systemd or launchd where the daemon is installed there, else by running its executable, which
-    /// detaches itself and exits when nothing needs it any more.
+    /// Yes: by systemd or launchd where the daemon is installed there, else by running its
+    /// executable, which detaches itself and exits when nothing needs it any more.
     Auto {
-        /// The executable. Absent: `MCP_SESSIOND_BIN`, else `mcp-sessiond` beside this process's own executable,
-        /// else in `PATH`.
+        /// The executable. Absent: `MCP_SESSIOND_BIN`, else `mcp-sessiond` beside this process's
+        /// own executable, else in `PATH`.
         binary: Option<PathBuf>,
     },
 }

@@ -1,5 +1,5 @@
-//! HTTP servers: a tower layer that opens the session of each request (feature `tower`), and extractors for axum
-//! (feature `axum`).
+//! HTTP servers: a tower layer that opens the session of each request (feature `tower`), and
+//! extractors for axum (feature `axum`).
 //!
 //! ```no_run
 //! # #[cfg(feature = "axum")]
@@ -24,8 +24,9 @@
 //! # }
 //! ```
 //!
-//! [`SessionLayer`] says what becomes of each request, [`SessiondSession`] how a handler or a tool gets its session, and
-//! [`Refusal`] which response an error becomes. `examples/http_server.rs` is a whole server on rmcp and axum.
+//! [`SessionLayer`] says what becomes of each request, [`SessiondSession`] how a handler or a tool
+//! gets its session, and [`Refusal`] which response an error becomes. `examples/http_server.rs` is
+//! a whole server on rmcp and axum.
 
 mod begin;
 pub mod caller;
@@ -42,5 +43,6 @@ pub use refusal::{CONNECTION, INVALID, NO_METHOD, NO_SESSION, Refusal};
 pub(crate) use session::Begins;
 pub use session::SessiondSession;
 pub use wire::{
-    SESSION_COOKIE, SESSION_HEADER, SameSite, SessionCookie, name_session, named_by_cookies, named_by_header,
+    SESSION_COOKIE, SESSION_HEADER, SameSite, SessionCookie, name_session, named_by_cookies,
+    named_by_header,
 };

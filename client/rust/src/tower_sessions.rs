@@ -21,7 +21,8 @@ const KEY: &str = "mcp.tower_sessions";
 /// How often an id is drawn again that is somebody's already. They have 128 bits.
 const TRIES: u32 = 4;
 
-/// A store for tower-sessions. A session ends when its record expires. The daemon gets a hash of each session's id, never the id.
+/// A store for tower-sessions. A session ends when its record expires. The daemon gets a hash of
+/// each session's id, never the id.
 ///
 /// ```no_run
 /// use mcp_sessiond_client::{Options, Sessions};
@@ -83,7 +84,9 @@ impl SessionStore for SessiondStore {
                 Err(error) => return Err(failed(error)),
             }
         }
-        Err(StoreError::Backend("no id could be drawn that is nobody's".into()))
+        Err(StoreError::Backend(
+            "no id could be drawn that is nobody's".into(),
+        ))
     }
 
     async fn save(&self, record: &Record) -> Stored<()> {
@@ -110,7 +113,9 @@ impl SessionStore for SessiondStore {
     }
 
     async fn load(&self, id: &Id) -> Stored<Option<Record>> {
-        let Some(session) = self.open(id).await.map_err(failed)? else { return Ok(None) };
+        let Some(session) = self.open(id).await.map_err(failed)? else {
+            return Ok(None);
+        };
         let kept = match session.get(&key()).await {
             Err(error) if error.is_over() => None,
             kept => kept.map_err(failed)?,
@@ -122,12 +127,18 @@ impl SessionStore for SessiondStore {
         let Kept { data, expires } = serde_json::from_str(kept.as_str()).map_err(wrong)?;
         let expiry_date = time::OffsetDateTime::from_unix_timestamp_nanos(expires);
         let expiry_date = expiry_date.map_err(|error| StoreError::Decode(error.to_string()))?;
-        let record = Record { id: *id, data, expiry_date };
+        let record = Record {
+            id: *id,
+            data,
+            expiry_date,
+        };
         Ok((expires > now()).then_some(record))
     }
 
     async fn delete(&self, id: &Id) -> Stored<()> {
-        let Some(session) = self.open(id).await.map_err(failed)? else { return Ok(()) };
+        let Some(session) = self.open(id).await.map_err(failed)? else {
+            return Ok(());
+        };
         match session.terminate().await {
             Err(error) if error.is_over() => Ok(()),
             ended => ended.map_err(failed),
@@ -136,9 +147,17 @@ impl SessionStore for SessiondStore {
 }
 
 async fn write(session: &Session, record: &Record) -> Result<(), SessionError> {
-    let kept = Kept { data: &record.data, expires: record.expiry_date.unix_timestamp_nanos() };
+    let kept = Kept {
+        data: &record.data,
+        expires: record.expiry_date.unix_timestamp_nanos(),
+    };
     let value = Some(Json::trusted(serde_json::to_string(&kept)?));
-    let write = StateWrite { key: key(), value, expected: None, expires_ms: Some(left_ms(record)) };
+    let write = StateWrite {
+        key: key(),
+        value,
+        expected: None,
+        expires_ms: Some(left_ms(record)),
+    };
     session.write(vec![write]).await.map(drop)
 }
 
@@ -155,16 +174,24 @@ fn hashed(id: &Id) -> SessionId {
 
 /// For how long a record is good, in ms: 1 at least, since 0 is for ever.
 fn left_ms(record: &Record) -> u64 {
-    let left = record.expiry_date.unix_timestamp_nanos().saturating_sub(now());
+    let left = record
+        .expiry_date
+        .unix_timestamp_nanos()
+        .saturating_sub(now());
     u64::try_from(left / 1_000_000).unwrap_or(0).max(1)
 }
 
 fn lifetimes(record: &Record) -> Lifetimes {
-    Lifetimes { idle_ms: Some(left_ms(record)), ..Lifetimes::default() }
+    Lifetimes {
+        idle_ms: Some(left_ms(record)),
+        ..Lifetimes::default()
+    }
 }
 
 fn now() -> i128 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let since = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default();
     i128::try_from(since.as_nanos()).unwrap_or(i128::MAX)
 }
 

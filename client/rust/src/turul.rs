@@ -12,7 +12,9 @@ use mcp_sessiond_proto::state::{STATE_KEYS_MAX, StateWrite};
 use mcp_sessiond_proto::{Error, Json, SessionId, StateKey};
 use serde_json::Value;
 use turul_mcp_protocol::ServerCapabilities;
-use turul_mcp_session_storage::{SessionInfo, SessionStorage, SessionStorageError as StorageError, SseEvent};
+use turul_mcp_session_storage::{
+    SessionInfo, SessionStorage, SessionStorageError as StorageError, SseEvent,
+};
 
 use self::failure::{failed, wrong};
 use self::info::{Changes, Head};
@@ -50,7 +52,10 @@ impl SessiondStorage {
     /// A storage for the sessions of a service.
     #[must_use]
     pub fn new(sessions: Sessions) -> Self {
-        Self { sessions, lifetimes: Lifetimes::default() }
+        Self {
+            sessions,
+            lifetimes: Lifetimes::default(),
+        }
     }
 
     /// How long new sessions live. By default as the daemon's settings say.
@@ -62,12 +67,16 @@ impl SessiondStorage {
     async fn make(&self, info: SessionInfo) -> Result<SessionInfo, StorageError> {
         let id = info.session_id.parse::<SessionId>();
         let id = id.map_err(|error| StorageError::InvalidData(error.to_string()))?;
-        let options =
-            CreateOptions::default().id(id).lifetimes(self.lifetimes).metadata(Head::of(&info).json()?);
+        let options = CreateOptions::default()
+            .id(id)
+            .lifetimes(self.lifetimes)
+            .metadata(Head::of(&info).json()?);
         match self.sessions.create(options).await {
             Ok(_) => Ok(info),
             Err(error @ SessionError::Refused(Error::AlreadyExists | Error::SessionTerminated)) => {
-                Err(StorageError::InvalidData(format!("no session can be created by this id: {error}")))
+                Err(StorageError::InvalidData(format!(
+                    "no session can be created by this id: {error}"
+                )))
             }
             Err(error) => Err(failed(error, &info.session_id)),
         }
@@ -76,7 +85,9 @@ impl SessiondStorage {
     /// The session of this id, if there is one.
     async fn find(&self, id: &str) -> Result<Option<Session>, StorageError> {
         // No session has an id that is none.
-        let Ok(session) = id.parse() else { return Ok(None) };
+        let Ok(session) = id.parse() else {
+            return Ok(None);
+        };
         match self.sessions.open(&session).await {
             Ok(session) => Ok(Some(session)),
             Err(error) if error.is_over() => Ok(None),
@@ -85,12 +96,18 @@ impl SessiondStorage {
     }
 
     async fn require(&self, id: &str) -> Result<Session, StorageError> {
-        self.find(id).await?.ok_or_else(|| StorageError::SessionNotFound(id.to_owned()))
+        self.find(id)
+            .await?
+            .ok_or_else(|| StorageError::SessionNotFound(id.to_owned()))
     }
 
     /// Those that live.
     async fn living(&self) -> Result<Vec<View>, StorageError> {
-        let mut all = self.sessions.list().await.map_err(|error| failed(error, ""))?;
+        let mut all = self
+            .sessions
+            .list()
+            .await
+            .map_err(|error| failed(error, ""))?;
         all.retain(|view| view.status != Status::Terminated);
         Ok(all)
     }
@@ -104,8 +121,14 @@ async fn values(session: &Session) -> Result<Vec<(StateKey, Json)>, SessionError
     let mut rest = keys.as_slice();
     while !rest.is_empty() {
         let (part, next) = rest.split_at(first(rest.iter().map(|found| found.bytes as usize)));
-        let entries = session.read(part.iter().map(|found| found.key.clone()).collect()).await?;
-        values.extend(entries.into_iter().filter_map(|entry| entry.value.map(|value| (entry.key, value))));
+        let entries = session
+            .read(part.iter().map(|found| found.key.clone()).collect())
+            .await?;
+        values.extend(
+            entries
+                .into_iter()
+                .filter_map(|entry| entry.value.map(|value| (entry.key, value))),
+        );
         rest = next;
     }
     Ok(values)
@@ -113,7 +136,9 @@ async fn values(session: &Session) -> Result<Vec<(StateKey, Json)>, SessionError
 
 async fn write(session: &Session, mut writes: Vec<StateWrite>) -> Result<(), SessionError> {
     while !writes.is_empty() {
-        let sizes = writes.iter().map(|write| write.value.as_ref().map_or(0, Json::len));
+        let sizes = writes
+            .iter()
+            .map(|write| write.value.as_ref().map_or(0, Json::len));
         let next = writes.split_off(first(sizes));
         session.write(writes).await?;
         writes = next;
@@ -132,10 +157,16 @@ fn first(sizes: impl Iterator<Item = usize>) -> usize {
 }
 
 async fn change(session: &Session, changes: Changes) -> Result<(), SessionError> {
-    let Changes { head, mut writes, is_whole } = changes;
+    let Changes {
+        head,
+        mut writes,
+        is_whole,
+    } = changes;
     if is_whole {
         let there = values(session).await?.into_iter().map(|(key, _)| key);
-        let gone: Vec<_> = there.filter(|key| writes.iter().all(|write| write.key != *key)).collect();
+        let gone: Vec<_> = there
+            .filter(|key| writes.iter().all(|write| write.key != *key))
+            .collect();
         writes.extend(gone.into_iter().map(StateWrite::remove));
     }
     if head.is_none() && writes.is_empty() {
@@ -143,10 +174,18 @@ async fn change(session: &Session, changes: Changes) -> Result<(), SessionError>
     }
     write(session, writes).await?;
     let Some(head) = head else { return Ok(()) };
-    let status = if head.is_initialized { Status::Ready } else { Status::Initializing };
-    let json =
-        head.json().map_err(|_| Error::InvalidArgument { sentence: "capabilities are JSON".into() })?;
-    session.update(Update::default().metadata(json).status(status)).await.map(drop)
+    let status = if head.is_initialized {
+        Status::Ready
+    } else {
+        Status::Initializing
+    };
+    let json = head.json().map_err(|_| Error::InvalidArgument {
+        sentence: "capabilities are JSON".into(),
+    })?;
+    session
+        .update(Update::default().metadata(json).status(status))
+        .await
+        .map(drop)
 }
 
 /// Removes a value. Returns the one that was removed, and no other.
@@ -159,7 +198,9 @@ async fn remove(session: &Session, key: &StateKey) -> Result<Option<Json>, Sessi
         }
         match session.compare_and_set(key, entry.version, None).await {
             Ok(_) => return Ok(entry.value),
-            Err(SessionError::Refused(Error::VersionConflict { .. })) if tries < TRIES => tries += 1,
+            Err(SessionError::Refused(Error::VersionConflict { .. })) if tries < TRIES => {
+                tries += 1
+            }
             Err(error) => return Err(error),
         }
     }
@@ -177,8 +218,14 @@ impl SessionStorage for SessiondStorage {
         "mcp-sessiond"
     }
 
-    async fn create_session(&self, capabilities: ServerCapabilities) -> Result<SessionInfo, StorageError> {
-        let info = SessionInfo { server_capabilities: Some(capabilities), ..SessionInfo::new() };
+    async fn create_session(
+        &self,
+        capabilities: ServerCapabilities,
+    ) -> Result<SessionInfo, StorageError> {
+        let info = SessionInfo {
+            server_capabilities: Some(capabilities),
+            ..SessionInfo::new()
+        };
         self.make(info).await
     }
 
@@ -187,13 +234,17 @@ impl SessionStorage for SessiondStorage {
         session_id: String,
         capabilities: ServerCapabilities,
     ) -> Result<SessionInfo, StorageError> {
-        let info =
-            SessionInfo { server_capabilities: Some(capabilities), ..SessionInfo::with_id(session_id) };
+        let info = SessionInfo {
+            server_capabilities: Some(capabilities),
+            ..SessionInfo::with_id(session_id)
+        };
         self.make(info).await
     }
 
     async fn get_session(&self, session_id: &str) -> Result<Option<SessionInfo>, StorageError> {
-        let Some(session) = self.find(session_id).await? else { return Ok(None) };
+        let Some(session) = self.find(session_id).await? else {
+            return Ok(None);
+        };
         let read = async { Ok((session.view().await?, values(&session).await?)) };
         match read.await {
             Ok((view, _)) if view.status == Status::Terminated => Ok(None),
@@ -203,25 +254,43 @@ impl SessionStorage for SessiondStorage {
         }
     }
 
-    /// Writes what its caller has changed since it got the info, so that what others have written meanwhile stays. An info that was
-    /// not got from here takes the place of all that the session has.
+    /// Writes what its caller has changed since it got the info, so that what others have written
+    /// meanwhile stays. An info that was not got from here takes the place of all that the session
+    /// has.
     async fn update_session(&self, session_info: SessionInfo) -> Result<(), StorageError> {
         let id = session_info.session_id.clone();
         let session = self.require(&id).await?;
         let changes = info::changes(session_info)?;
-        change(&session, changes).await.map_err(|error| failed(error, &id))
+        change(&session, changes)
+            .await
+            .map_err(|error| failed(error, &id))
     }
 
-    async fn set_session_state(&self, session_id: &str, key: &str, value: Value) -> Result<(), StorageError> {
+    async fn set_session_state(
+        &self,
+        session_id: &str,
+        key: &str,
+        value: Value,
+    ) -> Result<(), StorageError> {
         let key = info::state_key(key)?;
         let session = self.require(session_id).await?;
-        session.set(&key, &Json::from(&value)).await.map(drop).map_err(|error| failed(error, session_id))
+        session
+            .set(&key, &Json::from(&value))
+            .await
+            .map(drop)
+            .map_err(|error| failed(error, session_id))
     }
 
-    async fn get_session_state(&self, session_id: &str, key: &str) -> Result<Option<Value>, StorageError> {
+    async fn get_session_state(
+        &self,
+        session_id: &str,
+        key: &str,
+    ) -> Result<Option<Value>, StorageError> {
         let key = info::state_key(key)?;
         // No error for a session that has ended: turul would answer it from its own memory.
-        let Some(session) = self.find(session_id).await? else { return Ok(None) };
+        let Some(session) = self.find(session_id).await? else {
+            return Ok(None);
+        };
         match session.get(&key).await {
             Ok(value) => value.as_ref().map(parsed).transpose(),
             Err(error) if error.is_over() => Ok(None),
@@ -229,15 +298,23 @@ impl SessionStorage for SessiondStorage {
         }
     }
 
-    async fn remove_session_state(&self, session_id: &str, key: &str) -> Result<Option<Value>, StorageError> {
+    async fn remove_session_state(
+        &self,
+        session_id: &str,
+        key: &str,
+    ) -> Result<Option<Value>, StorageError> {
         let key = info::state_key(key)?;
         let session = self.require(session_id).await?;
-        let removed = remove(&session, &key).await.map_err(|error| failed(error, session_id))?;
+        let removed = remove(&session, &key)
+            .await
+            .map_err(|error| failed(error, session_id))?;
         removed.as_ref().map(parsed).transpose()
     }
 
     async fn delete_session(&self, session_id: &str) -> Result<bool, StorageError> {
-        let Some(session) = self.find(session_id).await? else { return Ok(false) };
+        let Some(session) = self.find(session_id).await? else {
+            return Ok(false);
+        };
         match session.terminate().await {
             Ok(()) => Ok(true),
             Err(error) if error.is_over() => Ok(false),
@@ -246,10 +323,19 @@ impl SessionStorage for SessiondStorage {
     }
 
     async fn list_sessions(&self) -> Result<Vec<String>, StorageError> {
-        Ok(self.living().await?.into_iter().map(|view| view.session.to_string()).collect())
+        Ok(self
+            .living()
+            .await?
+            .into_iter()
+            .map(|view| view.session.to_string())
+            .collect())
     }
 
-    async fn store_event(&self, session_id: &str, event: SseEvent) -> Result<SseEvent, StorageError> {
+    async fn store_event(
+        &self,
+        session_id: &str,
+        event: SseEvent,
+    ) -> Result<SseEvent, StorageError> {
         events::store(&self.require(session_id).await?, session_id, event).await
     }
 
@@ -258,11 +344,19 @@ impl SessionStorage for SessiondStorage {
         session_id: &str,
         after_event_id: u64,
     ) -> Result<Vec<SseEvent>, StorageError> {
-        let Some(session) = self.find(session_id).await? else { return Ok(Vec::new()) };
-        Ok(events::after(&session, session_id, after_event_id).await?.unwrap_or_default())
+        let Some(session) = self.find(session_id).await? else {
+            return Ok(Vec::new());
+        };
+        Ok(events::after(&session, session_id, after_event_id)
+            .await?
+            .unwrap_or_default())
     }
 
-    async fn get_recent_events(&self, session_id: &str, limit: usize) -> Result<Vec<SseEvent>, StorageError> {
+    async fn get_recent_events(
+        &self,
+        session_id: &str,
+        limit: usize,
+    ) -> Result<Vec<SseEvent>, StorageError> {
         let mut events = self.get_events_after(session_id, 0).await?;
         Ok(events.split_off(events.len().saturating_sub(limit)))
     }
@@ -272,21 +366,28 @@ impl SessionStorage for SessiondStorage {
         session_id: &str,
         before_event_id: u64,
     ) -> Result<u64, StorageError> {
-        let Some(session) = self.find(session_id).await? else { return Ok(0) };
+        let Some(session) = self.find(session_id).await? else {
+            return Ok(0);
+        };
         match events::drop_before(&session, before_event_id).await {
             Err(error) if error.is_over() => Ok(0),
             dropped => dropped.map_err(|error| failed(error, session_id)),
         }
     }
 
-    /// Ends those that nobody has used since. The daemon notes uses of a session once a minute, so one may stay for a minute longer.
+    /// Ends those that nobody has used since. The daemon notes uses of a session once a minute, so
+    /// one may stay for a minute longer.
     async fn expire_sessions(&self, older_than: SystemTime) -> Result<Vec<String>, StorageError> {
-        let until = older_than.duration_since(UNIX_EPOCH).unwrap_or_default().as_millis();
+        let until = older_than
+            .duration_since(UNIX_EPOCH)
+            .unwrap_or_default()
+            .as_millis();
         let mut expired = Vec::new();
         for view in self.living().await? {
             let used_ms = view.active_ms.saturating_add(NOTED_MS);
             let id = view.session.to_string();
-            if view.attached == 0 && u128::from(used_ms) < until && self.delete_session(&id).await? {
+            if view.attached == 0 && u128::from(used_ms) < until && self.delete_session(&id).await?
+            {
                 expired.push(id);
             }
         }
@@ -298,7 +399,12 @@ impl SessionStorage for SessiondStorage {
     }
 
     async fn event_count(&self) -> Result<usize, StorageError> {
-        Ok(self.living().await?.iter().map(|view| view.events as usize).sum())
+        Ok(self
+            .living()
+            .await?
+            .iter()
+            .map(|view| view.events as usize)
+            .sum())
     }
 
     /// The daemon does that by itself.

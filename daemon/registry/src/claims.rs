@@ -31,7 +31,8 @@ pub struct Claim {
     pub host: ProcessId,
     /// The name of the host's executable.
     pub host_name: String,
-    /// What the table of hosts says of the host. It counts at the first claim of any of its instances.
+    /// What the table of hosts says of the host. It counts at the first claim of any of its
+    /// instances.
     pub row: Option<Siblings>,
     /// Its key; None where that is doubtful.
     pub key: Option<Key>,
@@ -43,7 +44,8 @@ pub struct Claim {
     pub spot: Option<Spot>,
     /// What people know the server by.
     pub program: String,
-    /// What it wants where there are, or were, several servers of its key; None: what the host's row says, or the policy.
+    /// What it wants where there are, or were, several servers of its key; None: what the host's
+    /// row says, or the policy.
     pub siblings: Option<Siblings>,
     /// When it stops waiting for another holder to be gone.
     pub deadline: Millis,
@@ -63,11 +65,13 @@ pub enum Wants {
     Keyed,
     /// A new one in the place of that.
     Fresh,
-    /// A new one that is found by its id alone, which may be chosen. The same process with the same request gets the same.
+    /// A new one that is found by its id alone, which may be chosen. The same process with the same
+    /// request gets the same.
     New(Option<SessionId>, Option<RequestId>),
     /// The one of this id.
     Named(SessionId),
-    /// The one that the user has given a name: that of the claim's key. It has this command, whoever has read it.
+    /// The one that the user has given a name: that of the claim's key. It has this command,
+    /// whoever has read it.
     Users {
         /// Takes it from whoever has it.
         take: bool,
@@ -94,7 +98,8 @@ pub(super) enum Choice {
 impl Registry {
     /// Records what was read of a process at its first claim.
     pub fn introduce(&mut self, process: ProcessId, claimant: Claimant) {
-        self.effects.push(Effect::SaveClaimant(process, claimant.clone()));
+        self.effects
+            .push(Effect::SaveClaimant(process, claimant.clone()));
         self.claimants.insert(process, claimant);
     }
 
@@ -109,7 +114,8 @@ impl Registry {
             self.save_owner(claim.host);
         }
         if claim.expires <= self.now {
-            self.effects.push(Effect::Answer(claim.ticket, Err(too_late())));
+            self.effects
+                .push(Effect::Answer(claim.ticket, Err(too_late())));
             return self.drop_idle_user();
         }
         if let Some(key) = claim.key {
@@ -117,11 +123,14 @@ impl Registry {
         }
         match &claim.wants {
             Wants::New(chosen, request) => {
-                let is_taken = chosen.as_ref().is_some_and(|id| self.find(claim.host, id).is_some());
+                let is_taken = chosen
+                    .as_ref()
+                    .is_some_and(|id| self.find(claim.host, id).is_some());
                 return match self.made_before(&claim, request.as_ref()) {
                     Some(made) => self.keep(&claim, &made),
                     None if is_taken => {
-                        self.effects.push(Effect::Answer(claim.ticket, Err(Error::AlreadyExists)));
+                        self.effects
+                            .push(Effect::Answer(claim.ticket, Err(Error::AlreadyExists)));
                     }
                     None => self.open(&claim, Outcome::FreshFirst, None),
                 };
@@ -153,10 +162,15 @@ impl Registry {
         }
     }
 
-    /// Time has passed: claims that waited long enough get a fresh session. Every exit that is known must have been told before.
+    /// Time has passed: claims that waited long enough get a fresh session. Every exit that is
+    /// known must have been told before.
     pub fn passed(&mut self, now: Millis) {
         self.at(now);
-        while let Some(at) = self.waiting.iter().position(|waiting| waiting.claim.deadline <= self.now) {
+        while let Some(at) = self
+            .waiting
+            .iter()
+            .position(|waiting| waiting.claim.deadline <= self.now)
+        {
             let Waiting { claim, key } = self.waiting.remove(at);
             self.give_up(&claim, key);
         }
@@ -166,7 +180,10 @@ impl Registry {
     /// The time at which [`Registry::passed`] next has something to do.
     #[must_use]
     pub fn next_deadline(&self) -> Option<Millis> {
-        self.waiting.iter().map(|waiting| waiting.claim.deadline).min()
+        self.waiting
+            .iter()
+            .map(|waiting| waiting.claim.deadline)
+            .min()
     }
 
     /// Ends the claims of a process that has exited.
@@ -176,7 +193,9 @@ impl Registry {
 
     /// Refuses the claims that wait for a session of a host that has exited.
     pub(super) fn refuse_waiting_of(&mut self, host: ProcessId) {
-        let refusal = Error::NoVerifiedHost { sentence: "The host has exited".into() };
+        let refusal = Error::NoVerifiedHost {
+            sentence: "The host has exited".into(),
+        };
         self.refuse_waiting(|claim| claim.host == host, &refusal);
     }
 
@@ -191,13 +210,15 @@ impl Registry {
         });
     }
 
-    /// Nobody waits for the answers of these: a lease would be held by a process that does not know of it.
+    /// Nobody waits for the answers of these: a lease would be held by a process that does not know
+    /// of it.
     pub(super) fn refuse_late(&mut self) {
         let now = self.now;
         self.refuse_waiting(|claim| claim.expires <= now, &too_late());
     }
 
-    /// Something has changed about the sessions of this key: answers whoever can be answered now, and ends what nobody can resume.
+    /// Something has changed about the sessions of this key: answers whoever can be answered now,
+    /// and ends what nobody can resume.
     pub(super) fn look_after(&mut self, owner: ProcessId, key: Key) {
         self.settle(owner, key);
         self.end_unreachable(owner, key);
@@ -207,8 +228,12 @@ impl Registry {
         let leads = |waiting: &Waiting| {
             waiting.claim.host == owner && (waiting.key == key || waiting.claim.former == Some(key))
         };
-        let wanted: BTreeSet<Key> =
-            self.waiting.iter().filter(|waiting| leads(waiting)).map(|waiting| waiting.key).collect();
+        let wanted: BTreeSet<Key> = self
+            .waiting
+            .iter()
+            .filter(|waiting| leads(waiting))
+            .map(|waiting| waiting.key)
+            .collect();
         for key in wanted {
             self.settle_contest(owner, key);
         }
@@ -230,23 +255,32 @@ impl Registry {
         }
     }
 
-    /// Two live processes want the place of one that is gone: which of them follows it can't be told, so neither does.
+    /// Two live processes want the place of one that is gone: which of them follows it can't be
+    /// told, so neither does.
     fn settle_contest(&mut self, owner: ProcessId, key: Key) {
         let contends = |waiting: &&Waiting| {
             waiting.claim.host == owner
                 && waiting.key == key
                 && self.siblings(owner, waiting.claim.siblings) == Siblings::Fresh
         };
-        let contenders: Vec<&Claim> =
-            self.waiting.iter().filter(contends).map(|waiting| &waiting.claim).collect();
+        let contenders: Vec<&Claim> = self
+            .waiting
+            .iter()
+            .filter(contends)
+            .map(|waiting| &waiting.claim)
+            .collect();
         let processes: BTreeSet<ProcessId> = contenders.iter().map(|claim| claim.process).collect();
         let former = contenders.iter().find_map(|claim| claim.former);
-        let is_held = self.led_to(owner, key, former).any(|sessions| sessions.held().len() > 0);
+        let is_held = self
+            .led_to(owner, key, former)
+            .any(|sessions| sessions.held().len() > 0);
         if processes.len() < 2 || is_held {
             return;
         }
         let tickets: Vec<Ticket> = contenders.iter().map(|claim| claim.ticket).collect();
-        let contest = self.waiting.extract_if(.., |waiting| tickets.contains(&waiting.claim.ticket));
+        let contest = self
+            .waiting
+            .extract_if(.., |waiting| tickets.contains(&waiting.claim.ticket));
         for Waiting { claim, key } in contest.collect::<Vec<_>>() {
             let own = self.held_with_key(&claim, key);
             let choice = own.map_or(Choice::Open(Outcome::FreshPlural), Choice::Keep);
@@ -255,9 +289,18 @@ impl Registry {
     }
 
     fn held_with_key(&self, claim: &Claim, key: Key) -> Option<SessionId> {
-        let held = self.held_by.get(&claim.process)?.iter().filter_map(|id| self.sessions.get(id));
-        let with = |key| held.clone().find(|session| session.leading_key() == Some(key));
-        with(key).or_else(|| with(claim.former?)).map(|session| session.id.clone())
+        let held = self
+            .held_by
+            .get(&claim.process)?
+            .iter()
+            .filter_map(|id| self.sessions.get(id));
+        let with = |key| {
+            held.clone()
+                .find(|session| session.leading_key() == Some(key))
+        };
+        with(key)
+            .or_else(|| with(claim.former?))
+            .map(|session| session.id.clone())
     }
 
     fn choose(&self, claim: &Claim, key: Key) -> Choice {
@@ -280,8 +323,11 @@ impl Registry {
             // It may be the predecessor that is about to go; then the next one is to find it gone.
             (Siblings::Fresh, _) if is_held => Choice::Wait,
             (Siblings::Fresh | Siblings::Successor, [only]) => Choice::Resume((*only).clone()),
-            (Siblings::Fresh | Siblings::Successor, [_, _, ..]) => Choice::Open(Outcome::FreshPlural),
-            // Such a host has closed the predecessor before: whoever lives is a sibling, and stays one.
+            (Siblings::Fresh | Siblings::Successor, [_, _, ..]) => {
+                Choice::Open(Outcome::FreshPlural)
+            }
+            // Such a host has closed the predecessor before: whoever lives is a sibling, and stays
+            // one.
             (Siblings::Fresh | Siblings::Successor, []) => Choice::Open(Outcome::FreshHeld),
         }
     }
@@ -302,7 +348,9 @@ impl Registry {
 
     /// Whether claims of this owner's sessions wait.
     pub(super) fn waiting_for(&self, owner: ProcessId) -> bool {
-        self.waiting.iter().any(|waiting| waiting.claim.host == owner)
+        self.waiting
+            .iter()
+            .any(|waiting| waiting.claim.host == owner)
     }
 
     /// The session that this process has made by this request.
@@ -310,16 +358,21 @@ impl Registry {
         self.made.get(&(claim.process, request?.clone())).cloned()
     }
 
-    /// A session is taken up by its id. What is another owner's, or another key's, is as if it were not there.
+    /// A session is taken up by its id. What is another owner's, or another key's, is as if it were
+    /// not there.
     fn claim_named(&mut self, claim: &Claim, told: &SessionId) {
         let claimant = self.claimants.get(&claim.process);
         let session = claimant.and_then(|claimant| self.find_for(claim.process, claimant, told));
         let session = session.map(|session| (session.id.clone(), session.holder, session.key));
         match session {
-            None => self.effects.push(Effect::Answer(claim.ticket, Err(Error::UnknownSession))),
+            None => self
+                .effects
+                .push(Effect::Answer(claim.ticket, Err(Error::UnknownSession))),
             Some((id, Some(holder), _)) if holder == claim.process => self.keep(claim, &id),
             Some((id, None, Some(key))) => self.resume(claim, &id, key),
-            Some(_) => self.effects.push(Effect::Answer(claim.ticket, Err(Error::SessionHeld))),
+            Some(_) => self
+                .effects
+                .push(Effect::Answer(claim.ticket, Err(Error::SessionHeld))),
         }
     }
 
@@ -336,5 +389,8 @@ impl Registry {
 
 fn too_late() -> Error {
     let sentence = "the claim came too late: the caller had stopped waiting for it".into();
-    Error::Unavailable { sentence, retry_after_ms: LATE_RETRY_MS }
+    Error::Unavailable {
+        sentence,
+        retry_after_ms: LATE_RETRY_MS,
+    }
 }

@@ -34,7 +34,8 @@ pub enum Effect {
     DropOwner(ProcessId),
     /// Record what was read of a process.
     SaveClaimant(ProcessId, Claimant),
-    /// Forget it, and stop watching that process, unless something else [depends](super::Registry::depends_on) on it.
+    /// Forget it, and stop watching that process, unless something else
+    /// [depends](super::Registry::depends_on) on it.
     DropClaimant(ProcessId),
     /// Record a session, new or changed.
     SaveSession(SessionRecord),
@@ -44,16 +45,18 @@ pub enum Effect {
     SaveService(ServiceRecord),
     /// Forget a service.
     DropService(ServiceName),
-    /// Record a keeper, new or changed, and its session (a service's, if the record names one). Without a
-    /// session the keeper has to end.
+    /// Record a keeper, new or changed, and its session (a service's, if the record names one).
+    /// Without a session the keeper has to end.
     SaveKeeper(Option<SessionId>, KeeperRecord),
     /// Forget a keeper that has exited, and whose backend is gone.
     DropKeeper(ProcessId),
     /// Have a keeper end, which takes its backend down.
     EndKeeper(ProcessId),
-    /// A keeper has exited: kill what is left of its backend, and then tell [`super::Registry::swept`].
+    /// A keeper has exited: kill what is left of its backend, and then tell
+    /// [`super::Registry::swept`].
     SweepBackend(KeeperRecord),
-    /// Tell people that a session ends which nobody could resume, and what the host has lost by that, where it is something.
+    /// Tell people that a session ends which nobody could resume, and what the host has lost by
+    /// that, where it is something.
     Unreachable(SessionId, Option<Loss>),
     /// End what is left of it elsewhere, under the id that its owner knew.
     EndContents(ProcessId, SessionId),

@@ -59,11 +59,15 @@ impl OfKey {
 impl Registry {
     /// The keys of an owner that lead to sessions, and those sessions.
     pub(super) fn keys_of(&self, owner: ProcessId) -> impl Iterator<Item = (Key, &OfKey)> {
-        let of_owner = self.by_key.range((owner, Key::FIRST)..).take_while(move |((of, _), _)| *of == owner);
+        let of_owner = self
+            .by_key
+            .range((owner, Key::FIRST)..)
+            .take_while(move |((of, _), _)| *of == owner);
         of_owner.map(|((_, key), sessions)| (*key, sessions))
     }
 
-    /// The sessions that claims with this key are led to: those that have it, and those that have the former recipe's.
+    /// The sessions that claims with this key are led to: those that have it, and those that have
+    /// the former recipe's.
     pub(super) fn led_to(
         &self,
         owner: ProcessId,
@@ -77,10 +81,15 @@ impl Registry {
 
     /// A session has this holder from now on, or none.
     pub(super) fn give(&mut self, id: &SessionId, holder: Option<ProcessId>) {
-        let Some(session) = self.sessions.get_mut(id) else { return };
+        let Some(session) = self.sessions.get_mut(id) else {
+            return;
+        };
         let former = core::mem::replace(&mut session.holder, holder);
         if let Some(key) = session.leading_key() {
-            self.by_key.entry((session.owner, key)).or_default().put(session);
+            self.by_key
+                .entry((session.owner, key))
+                .or_default()
+                .put(session);
         }
         let request = session.made_by.clone();
         if let Some(former) = former {
@@ -94,7 +103,9 @@ impl Registry {
     fn add_to_holder(&mut self, holder: ProcessId, id: &SessionId, made_by: Option<RequestId>) {
         self.held_by.entry(holder).or_default().insert(id.clone());
         if let Some(request) = made_by {
-            self.made.entry((holder, request)).or_insert_with(|| id.clone());
+            self.made
+                .entry((holder, request))
+                .or_insert_with(|| id.clone());
         }
     }
 
@@ -119,10 +130,14 @@ impl Registry {
             owner.files = owner.files.max(session.file.number);
         }
         if let Some(key) = session.leading_key() {
-            self.by_key.entry((session.owner, key)).or_default().put(&session);
+            self.by_key
+                .entry((session.owner, key))
+                .or_default()
+                .put(&session);
         }
         if *session.told() != session.id {
-            self.names.insert((session.owner, session.told().clone()), session.id.clone());
+            self.names
+                .insert((session.owner, session.told().clone()), session.id.clone());
         }
         if let Some(holder) = session.holder {
             self.add_to_holder(holder, &session.id, session.made_by.clone());
@@ -135,10 +150,17 @@ impl Registry {
 
     /// A session that the former recipe's key led to is led to by this one from now on.
     pub(super) fn rekey(&mut self, id: &SessionId, key: Key) {
-        let Some(session) = self.sessions.get_mut(id) else { return };
-        let Some(former) = session.leading_key().filter(|former| *former != key) else { return };
+        let Some(session) = self.sessions.get_mut(id) else {
+            return;
+        };
+        let Some(former) = session.leading_key().filter(|former| *former != key) else {
+            return;
+        };
         session.key = Some(key);
-        self.by_key.entry((session.owner, key)).or_default().put(session);
+        self.by_key
+            .entry((session.owner, key))
+            .or_default()
+            .put(session);
         let session = session.clone();
         self.drop_from_key(former, &session);
     }
@@ -152,9 +174,12 @@ impl Registry {
         }
     }
 
-    /// Takes a session out, and its token and its backend with it. Its owner's own list is the caller's to keep.
+    /// Takes a session out, and its token and its backend with it. Its owner's own list is the
+    /// caller's to keep.
     pub(super) fn remove(&mut self, id: &SessionId) {
-        let Some(session) = self.sessions.remove(id) else { return };
+        let Some(session) = self.sessions.remove(id) else {
+            return;
+        };
         self.left.remove(id);
         self.touched.remove(id);
         if let Some(key) = session.leading_key() {
@@ -168,7 +193,8 @@ impl Registry {
         for keeper in session.keepers.iter() {
             self.let_go(keeper.clone(), Served::of_ended(&session, keeper));
         }
-        self.effects.push(Effect::EndContents(session.owner, session.told().clone()));
+        self.effects
+            .push(Effect::EndContents(session.owner, session.told().clone()));
         self.effects.push(Effect::DropSession(session.id));
         self.effects.push(Effect::DeleteToken(session.file));
     }

@@ -1,7 +1,8 @@
-//! Keepers: which of them holds a session's backend, and what becomes of those that hold none any more.
+//! Keepers: which of them holds a session's backend, and what becomes of those that hold none any
+//! more.
 //!
-//! A keeper is on record from the moment in which it is answered until it has exited *and* what was left of its backend
-//! is gone, whatever becomes of its session meanwhile.
+//! A keeper is on record from the moment in which it is answered until it has exited *and* what was
+//! left of its backend is gone, whatever becomes of its session meanwhile.
 
 use alloc::vec::Vec;
 
@@ -12,8 +13,8 @@ use mcp_sessiond_proto::{BackendName, Epoch, Error, Loss, SessionId};
 use super::records::Spot;
 use super::{Effect, KeeperRecord, Registry, SessionRecord};
 
-/// What a keeper has served: what takes its place is not to meet what its backend still holds, such as a port, or the lock on a
-/// profile.
+/// What a keeper has served: what takes its place is not to meet what its backend still holds, such
+/// as a port, or the lock on a profile.
 #[derive(Debug, Clone)]
 pub(super) struct Served {
     owner: ProcessId,
@@ -24,41 +25,66 @@ pub(super) struct Served {
 
 impl Served {
     pub(super) fn of(session: &SessionRecord, keeper: &KeeperRecord) -> Self {
-        Self { owner: session.owner, key: session.key, spot: None, backend: keeper.of.clone() }
+        Self {
+            owner: session.owner,
+            key: session.key,
+            spot: None,
+            backend: keeper.of.clone(),
+        }
     }
 
     /// The same, where the session has ended: what its entry has become may have another key.
     pub(super) fn of_ended(session: &SessionRecord, keeper: &KeeperRecord) -> Self {
-        Self { spot: session.spot, ..Self::of(session, keeper) }
+        Self {
+            spot: session.spot,
+            ..Self::of(session, keeper)
+        }
     }
 
     fn is_in_the_way_of(&self, session: &SessionRecord, backend: Option<&BackendName>) -> bool {
-        let same_program = self.key.zip(session.key).is_some_and(|(one, other)| one.what == other.what);
+        let same_program = self
+            .key
+            .zip(session.key)
+            .is_some_and(|(one, other)| one.what == other.what);
         let same_place = same_program || (self.spot.is_some() && self.spot == session.spot);
         self.owner == session.owner && same_place && self.backend.as_ref() == backend
     }
 }
 
 impl Registry {
-    /// Whether nothing is left of the backends whose place this session's next one of this name takes.
+    /// Whether nothing is left of the backends whose place this session's next one of this name
+    /// takes.
     #[must_use]
     pub fn is_way_free(&self, id: &SessionId, backend: Option<&BackendName>) -> bool {
-        let Some(session) = self.sessions.get(id) else { return true };
-        !self.served.values().any(|served| served.is_in_the_way_of(session, backend))
+        let Some(session) = self.sessions.get(id) else {
+            return true;
+        };
+        !self
+            .served
+            .values()
+            .any(|served| served.is_in_the_way_of(session, backend))
     }
 
-    /// Registers a keeper for a session. A former keeper of the same backend has to end. Repeating the call has no
-    /// further effect.
+    /// Registers a keeper for a session. A former keeper of the same backend has to end. Repeating
+    /// the call has no further effect.
     ///
     /// # Errors
     /// Those of a lease that is not the newest; [`Error::UnknownBackend`] for one that has to end;
-    /// [`Error::InvalidArgument`] for one that holds another backend, or has another one's name; and
-    /// [`Error::QuotaExceeded`] for one more than a session may have.
-    pub fn keep_backend(&mut self, id: &SessionId, epoch: Epoch, keeper: KeeperRecord) -> Result<(), Error> {
+    /// [`Error::InvalidArgument`] for one that holds another backend, or has another one's name;
+    /// and [`Error::QuotaExceeded`] for one more than a session may have.
+    pub fn keep_backend(
+        &mut self,
+        id: &SessionId,
+        epoch: Epoch,
+        keeper: KeeperRecord,
+    ) -> Result<(), Error> {
         self.leased(id, epoch)?;
         let process = keeper.process;
         let of_service = self.service_kept_by.contains_key(&process);
-        let is_its = self.kept_by.get(&process).map(|of| of == id && self.keeps(id, &keeper));
+        let is_its = self
+            .kept_by
+            .get(&process)
+            .map(|of| of == id && self.keeps(id, &keeper));
         if !self.is_new_keeper(&keeper, is_its.or(of_service.then_some(false)))? {
             return self.kept(process, keeper.name).map(drop);
         }
@@ -70,18 +96,25 @@ impl Registry {
             self.let_go(former, served);
         }
         self.kept_by.insert(process, id.clone());
-        self.effects.push(Effect::SaveKeeper(Some(id.clone()), keeper));
+        self.effects
+            .push(Effect::SaveKeeper(Some(id.clone()), keeper));
         Ok(())
     }
 
-    /// Whether a keeper registers for the first time. `is_its`: whether the backend that it already holds
-    /// belongs to the session that it registers for.
+    /// Whether a keeper registers for the first time. `is_its`: whether the backend that it already
+    /// holds belongs to the session that it registers for.
     ///
     /// # Errors
-    /// [`Error::UnknownBackend`] if the keeper has to end; [`Error::InvalidArgument`] if it holds another
-    /// session's backend, or another keeper has its name.
-    pub(super) fn is_new_keeper(&self, keeper: &KeeperRecord, is_its: Option<bool>) -> Result<bool, Error> {
-        if self.ending.contains_key(&keeper.process) || self.exited_keepers.contains_key(&keeper.process) {
+    /// [`Error::UnknownBackend`] if the keeper has to end; [`Error::InvalidArgument`] if it holds
+    /// another session's backend, or another keeper has its name.
+    pub(super) fn is_new_keeper(
+        &self,
+        keeper: &KeeperRecord,
+        is_its: Option<bool>,
+    ) -> Result<bool, Error> {
+        if self.ending.contains_key(&keeper.process)
+            || self.exited_keepers.contains_key(&keeper.process)
+        {
             return Err(Error::UnknownBackend);
         }
         match is_its {
@@ -91,11 +124,12 @@ impl Registry {
         }
     }
 
-    /// A keeper has started its backend, or started it again. That of a keeper which has to end is recorded as well, so
-    /// that it is found if the keeper does not take it down.
+    /// A keeper has started its backend, or started it again. That of a keeper which has to end is
+    /// recorded as well, so that it is found if the keeper does not take it down.
     ///
     /// # Errors
-    /// [`Error::UnknownBackend`] when that keeper does not hold the session's backend, or has to end.
+    /// [`Error::UnknownBackend`] when that keeper does not hold the session's backend, or has to
+    /// end.
     pub fn backend_started(
         &mut self,
         told: &SessionId,
@@ -112,19 +146,31 @@ impl Registry {
             return started;
         }
         let id = self.kept_by.get(&keeper).ok_or(Error::UnknownBackend)?;
-        let session = self.sessions.get_mut(id).filter(|session| session.told() == told);
+        let session = self
+            .sessions
+            .get_mut(id)
+            .filter(|session| session.told() == told);
         let record = session.and_then(|session| session.keepers.by_mut(&keeper));
-        let record = record.filter(|record| record.name == name).ok_or(Error::UnknownBackend)?;
+        let record = record
+            .filter(|record| record.name == name)
+            .ok_or(Error::UnknownBackend)?;
         record.backend = Some(backend);
-        self.effects.push(Effect::SaveKeeper(Some(id.clone()), KeeperRecord::clone(record)));
-        if record.ending { Err(Error::UnknownBackend) } else { Ok(()) }
+        self.effects.push(Effect::SaveKeeper(
+            Some(id.clone()),
+            KeeperRecord::clone(record),
+        ));
+        if record.ending {
+            Err(Error::UnknownBackend)
+        } else {
+            Ok(())
+        }
     }
 
     /// The process that a keeper lets attach: the one that holds the session under this epoch.
     ///
     /// # Errors
-    /// Those of a lease that is not the newest; [`Error::UnknownBackend`] when that keeper does not hold the session's
-    /// backend, or has to end.
+    /// Those of a lease that is not the newest; [`Error::UnknownBackend`] when that keeper does not
+    /// hold the session's backend, or has to end.
     pub fn front(
         &mut self,
         told: &SessionId,
@@ -143,16 +189,21 @@ impl Registry {
         self.leased(&id, epoch)?.holder.ok_or(Error::LeaseEnded)
     }
 
-    /// A session's backend of this name is to end, or all of them where no name is given. The session stays, and each keeper is on
-    /// record until it has exited.
+    /// A session's backend of this name is to end, or all of them where no name is given. The
+    /// session stays, and each keeper is on record until it has exited.
     ///
     /// # Errors
     /// [`Error::UnknownBackend`] when there is none.
-    pub fn stop_backend(&mut self, id: &SessionId, backend: Option<&BackendName>) -> Result<(), Error> {
+    pub fn stop_backend(
+        &mut self,
+        id: &SessionId,
+        backend: Option<&BackendName>,
+    ) -> Result<(), Error> {
         let session = self.sessions.get_mut(id).ok_or(Error::UnknownBackend)?;
         for keeper in session.keepers.stop(backend)? {
             let process = keeper.process;
-            self.effects.push(Effect::SaveKeeper(Some(id.clone()), keeper));
+            self.effects
+                .push(Effect::SaveKeeper(Some(id.clone()), keeper));
             self.effects.push(Effect::EndKeeper(process));
         }
         Ok(())
@@ -161,7 +212,8 @@ impl Registry {
     /// A keeper says why it is about to end, and its backend with it.
     ///
     /// # Errors
-    /// [`Error::UnknownBackend`] when that keeper does not hold the session's backend, or has to end.
+    /// [`Error::UnknownBackend`] when that keeper does not hold the session's backend, or has to
+    /// end.
     pub fn backend_ending(
         &mut self,
         told: &SessionId,
@@ -201,7 +253,8 @@ impl Registry {
             .chain(self.service_backends().map(|(_, keeper)| keeper))
     }
 
-    /// A session has another keeper, or has ended: this one has to end. The caller has taken it from its session.
+    /// A session has another keeper, or has ended: this one has to end. The caller has taken it
+    /// from its session.
     pub(super) fn let_go(&mut self, keeper: KeeperRecord, served: Served) {
         self.served.insert(keeper.process, served);
         self.kept_by.remove(&keeper.process);
@@ -212,7 +265,10 @@ impl Registry {
     /// Ends a keeper that has no session any more.
     pub(super) fn end_keeper(&mut self, keeper: KeeperRecord) {
         let (process, knows) = (keeper.process, keeper.ending);
-        let keeper = KeeperRecord { ending: true, ..keeper };
+        let keeper = KeeperRecord {
+            ending: true,
+            ..keeper
+        };
         self.effects.push(Effect::SaveKeeper(None, keeper.clone()));
         self.ending.insert(process, keeper);
         if !knows {
@@ -220,7 +276,8 @@ impl Registry {
         }
     }
 
-    /// A process has exited that may be a keeper. Returns the session that has lost its backend by that, and why.
+    /// A process has exited that may be a keeper. Returns the session that has lost its backend by
+    /// that, and why.
     pub(super) fn keeper_exited(&mut self, process: &ProcessId) -> Option<(SessionId, Loss)> {
         let words = self.last_words.remove(process);
         let of = self.kept_by.remove(process);
@@ -232,9 +289,16 @@ impl Registry {
         });
         let (keeper, why) = match kept {
             Some(keeper) => {
-                let why = if keeper.ending { Loss::Stopped } else { words.unwrap_or(Loss::Killed) };
+                let why = if keeper.ending {
+                    Loss::Stopped
+                } else {
+                    words.unwrap_or(Loss::Killed)
+                };
                 // With the session's next keeper it must not come back.
-                let keeper = KeeperRecord { ending: true, ..keeper };
+                let keeper = KeeperRecord {
+                    ending: true,
+                    ..keeper
+                };
                 self.effects.push(Effect::SaveKeeper(None, keeper.clone()));
                 (keeper, Some(why))
             }
@@ -250,10 +314,20 @@ impl Registry {
 
     /// Those that have to end are told so again: a former daemon may have had no time for it.
     pub(super) fn restore_keepers(&mut self, ending: Vec<KeeperRecord>) {
-        let ended = |keeper: KeeperRecord| (keeper.process, KeeperRecord { ending: true, ..keeper });
+        let ended = |keeper: KeeperRecord| {
+            (
+                keeper.process,
+                KeeperRecord {
+                    ending: true,
+                    ..keeper
+                },
+            )
+        };
         self.ending = ending.into_iter().map(ended).collect();
         let ending = self.keepers().filter(|keeper| keeper.ending);
-        let told: Vec<Effect> = ending.map(|keeper| Effect::EndKeeper(keeper.process)).collect();
+        let told: Vec<Effect> = ending
+            .map(|keeper| Effect::EndKeeper(keeper.process))
+            .collect();
         self.effects.extend(told);
     }
 
@@ -266,7 +340,8 @@ impl Registry {
     }
 
     pub(super) fn has_no_keeper(&self) -> bool {
-        let none_lives = self.kept_by.is_empty() && self.ending.is_empty() && self.service_kept_by.is_empty();
+        let none_lives =
+            self.kept_by.is_empty() && self.ending.is_empty() && self.service_kept_by.is_empty();
         none_lives && self.exited_keepers.is_empty()
     }
 
@@ -279,7 +354,10 @@ impl Registry {
 
     /// Whether the backend that this process holds is the one that it registers for.
     fn keeps(&self, id: &SessionId, keeper: &KeeperRecord) -> bool {
-        let known = self.sessions.get(id).and_then(|session| session.keepers.by(&keeper.process));
+        let known = self
+            .sessions
+            .get(id)
+            .and_then(|session| session.keepers.by(&keeper.process));
         known.is_some_and(|known| known.of == keeper.of)
     }
 
@@ -288,15 +366,27 @@ impl Registry {
     }
 
     /// The session whose backend this keeper holds, and goes on holding.
-    pub(super) fn kept(&self, keeper: ProcessId, name: KeeperName) -> Result<&SessionRecord, Error> {
-        let session = self.kept_by.get(&keeper).and_then(|id| self.sessions.get(id));
+    pub(super) fn kept(
+        &self,
+        keeper: ProcessId,
+        name: KeeperName,
+    ) -> Result<&SessionRecord, Error> {
+        let session = self
+            .kept_by
+            .get(&keeper)
+            .and_then(|id| self.sessions.get(id));
         let is_held = |session: &&SessionRecord| {
-            session.keepers.by(&keeper).is_some_and(|held| held.name == name && !held.ending)
+            session
+                .keepers
+                .by(&keeper)
+                .is_some_and(|held| held.name == name && !held.ending)
         };
         session.filter(is_held).ok_or(Error::UnknownBackend)
     }
 }
 
 fn refused(sentence: &str) -> Error {
-    Error::InvalidArgument { sentence: sentence.into() }
+    Error::InvalidArgument {
+        sentence: sentence.into(),
+    }
 }

@@ -6,8 +6,9 @@ use mcp_sessiond_proto::{Epoch, Error, SessionId};
 use super::{Digest, Effect, NO_TOKEN, Registry, SessionRecord, TokenFile};
 
 impl Registry {
-    /// A token is about to be written: puts its digest on record, beside the former one. Returns the file that it
-    /// goes to, and whether the broker has accepted the token that was offered to it, once this one is written.
+    /// A token is about to be written: puts its digest on record, beside the former one. Returns
+    /// the file that it goes to, and whether the broker has accepted the token that was offered to
+    /// it, once this one is written.
     ///
     /// # Errors
     /// Those of a lease that is not the newest.
@@ -26,13 +27,16 @@ impl Registry {
         Ok((file, offered))
     }
 
-    /// The file is known to hold the token of `digest`, or none: what the record says besides is settled.
+    /// The file is known to hold the token of `digest`, or none: what the record says besides is
+    /// settled.
     ///
     /// The epoch plays no part: the store was accepted when it began.
     pub fn end_store(&mut self, id: &SessionId, digest: Option<Digest>) {
-        let Some(session) = self.sessions.get_mut(id) else { return };
-        // A former digest that stayed on record would have the next start take a file that is gone for one that never was,
-        // and the former token for the one that counts.
+        let Some(session) = self.sessions.get_mut(id) else {
+            return;
+        };
+        // A former digest that stayed on record would have the next start take a file that is gone
+        // for one that never was, and the former token for the one that counts.
         let was_open = session.former.take().is_some();
         let written = digest.is_some() && session.digest == digest;
         let offered = session.offered && digest.is_some() && !written;
@@ -86,7 +90,11 @@ impl Registry {
     }
 
     /// The session, if `epoch` is its newest and somebody holds it.
-    pub(super) fn leased(&mut self, id: &SessionId, epoch: Epoch) -> Result<&mut SessionRecord, Error> {
+    pub(super) fn leased(
+        &mut self,
+        id: &SessionId,
+        epoch: Epoch,
+    ) -> Result<&mut SessionRecord, Error> {
         let session = self.sessions.get_mut(id).ok_or(Error::UnknownSession)?;
         check_lease(epoch, session.epoch, session.holder)?;
         Ok(session)
@@ -97,7 +105,11 @@ impl Registry {
 ///
 /// # Errors
 /// [`Error::StaleEpoch`] and [`Error::LeaseEnded`].
-pub(super) fn check_lease(given: Epoch, newest: Epoch, holder: Option<ProcessId>) -> Result<(), Error> {
+pub(super) fn check_lease(
+    given: Epoch,
+    newest: Epoch,
+    holder: Option<ProcessId>,
+) -> Result<(), Error> {
     if given != newest {
         return Err(Error::StaleEpoch { given, newest });
     }

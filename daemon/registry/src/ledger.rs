@@ -1,5 +1,5 @@
-//! What effects leave on record: a ledger in memory. It says what the effects mean; the ledger on disk, and the registry that
-//! continues after a crash, are tested against it.
+//! What effects leave on record: a ledger in memory. It says what the effects mean; the ledger on
+//! disk, and the registry that continues after a crash, are tested against it.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -7,7 +7,9 @@ use alloc::vec::Vec;
 use mcp_sessiond_identity::ProcessId;
 use mcp_sessiond_proto::{ServiceName, SessionId};
 
-use super::{Claimant, Effect, KeeperRecord, Keepers, OwnerRecord, ServiceRecord, SessionRecord, Snapshot};
+use super::{
+    Claimant, Effect, KeeperRecord, Keepers, OwnerRecord, ServiceRecord, SessionRecord, Snapshot,
+};
 
 /// The records that effects have left, in maps.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -30,14 +32,23 @@ impl Records {
         match effect {
             Effect::SaveOwner(owner) => drop(self.owners.insert(owner.host, owner)),
             Effect::DropOwner(host) => drop(self.owners.remove(&host)),
-            Effect::SaveClaimant(process, claimant) => drop(self.claimants.insert(process, claimant)),
+            Effect::SaveClaimant(process, claimant) => {
+                drop(self.claimants.insert(process, claimant));
+            }
             Effect::DropClaimant(process) => drop(self.claimants.remove(&process)),
             Effect::SaveSession(session) => {
-                self.sessions
-                    .insert(session.id.clone(), SessionRecord { keepers: Keepers::default(), ..session });
+                self.sessions.insert(
+                    session.id.clone(),
+                    SessionRecord {
+                        keepers: Keepers::default(),
+                        ..session
+                    },
+                );
             }
             Effect::DropSession(id) => drop(self.sessions.remove(&id)),
-            Effect::SaveService(service) => drop(self.services.insert(service.name.clone(), service)),
+            Effect::SaveService(service) => {
+                drop(self.services.insert(service.name.clone(), service));
+            }
             Effect::DropService(name) => drop(self.services.remove(&name)),
             Effect::SaveKeeper(session, keeper) => {
                 self.keepers.insert(keeper.process, (session, keeper));
@@ -58,7 +69,11 @@ impl Records {
         Snapshot {
             owners: self.owners.values().cloned().collect(),
             claimants: self.claimants.clone().into_iter().collect(),
-            sessions: self.sessions.values().map(|session| self.with_keepers(session)).collect(),
+            sessions: self
+                .sessions
+                .values()
+                .map(|session| self.with_keepers(session))
+                .collect(),
             ending: self
                 .keepers
                 .values()
@@ -79,9 +94,15 @@ impl Records {
     }
 
     fn with_keepers(&self, session: &SessionRecord) -> SessionRecord {
-        let of_hosts = self.keepers.values().filter(|(_, keeper)| keeper.service.is_none());
+        let of_hosts = self
+            .keepers
+            .values()
+            .filter(|(_, keeper)| keeper.service.is_none());
         let kept = of_hosts.filter(|(id, _)| id.as_ref() == Some(&session.id));
-        SessionRecord { keepers: kept.map(|(_, keeper)| keeper.clone()).collect(), ..session.clone() }
+        SessionRecord {
+            keepers: kept.map(|(_, keeper)| keeper.clone()).collect(),
+            ..session.clone()
+        }
     }
 
     /// Whether the record says so, or names a session that is not there.
@@ -93,20 +114,44 @@ impl Records {
 
 impl From<Snapshot> for Records {
     fn from(snapshot: Snapshot) -> Self {
-        let all = snapshot.sessions.iter().flat_map(|of| of.keepers.iter().map(move |keeper| (of, keeper)));
-        let of_sessions: Vec<_> = all.map(|(of, keeper)| (Some(of.id.clone()), keeper.clone())).collect();
+        let all = snapshot
+            .sessions
+            .iter()
+            .flat_map(|of| of.keepers.iter().map(move |keeper| (of, keeper)));
+        let of_sessions: Vec<_> = all
+            .map(|(of, keeper)| (Some(of.id.clone()), keeper.clone()))
+            .collect();
         let ending = snapshot.ending.into_iter().map(|keeper| (None, keeper));
-        let serving = snapshot.serving.into_iter().map(|(session, keeper)| (Some(session), keeper));
+        let serving = snapshot
+            .serving
+            .into_iter()
+            .map(|(session, keeper)| (Some(session), keeper));
         let keepers = of_sessions.into_iter().chain(ending).chain(serving);
         Self {
             keepers: keepers.map(|kept| (kept.1.process, kept)).collect(),
-            services: snapshot.services.into_iter().map(|service| (service.name.clone(), service)).collect(),
-            owners: snapshot.owners.into_iter().map(|owner| (owner.host, owner)).collect(),
+            services: snapshot
+                .services
+                .into_iter()
+                .map(|service| (service.name.clone(), service))
+                .collect(),
+            owners: snapshot
+                .owners
+                .into_iter()
+                .map(|owner| (owner.host, owner))
+                .collect(),
             claimants: snapshot.claimants.into_iter().collect(),
             sessions: snapshot
                 .sessions
                 .into_iter()
-                .map(|session| (session.id.clone(), SessionRecord { keepers: Keepers::default(), ..session }))
+                .map(|session| {
+                    (
+                        session.id.clone(),
+                        SessionRecord {
+                            keepers: Keepers::default(),
+                            ..session
+                        },
+                    )
+                })
                 .collect(),
         }
     }

@@ -1,11 +1,13 @@
 //! Sessions, leases and claims: a state machine that does no I/O.
 //!
-//! It is told facts (this process claimed, that one exited, time passed) and answers with [`Effect`]s, which the
-//! edges carry out in order. So every interleaving can be tested without a process in sight.
+//! It is told facts (this process claimed, that one exited, time passed) and answers with
+//! [`Effect`]s, which the edges carry out in order. So every interleaving can be tested without a
+//! process in sight.
 //!
-//! **Architecture Invariant:** nothing in here reads a clock, a file, a socket or a process, and the same facts have the
-//! same effects, in the same order. The crate has no `std`, so that the compiler keeps it; what could of `proto` (an id that is
-//! drawn) is kept out by `tests/integration/layout.rs`.
+//! **Architecture Invariant:** nothing in here reads a clock, a file, a socket or a process, and
+//! the same facts have the same effects, in the same order. The crate has no `std`, so that the
+//! compiler keeps it; what could of `proto` (an id that is drawn) is kept out by
+//! `tests/integration/layout.rs`.
 #![cfg_attr(not(test), no_std)]
 #![forbid(unsafe_code)]
 
@@ -34,8 +36,8 @@ pub use claims::{Claim, Wants};
 pub use effects::{Effect, Lease, Ticket};
 pub use ledger::Records;
 pub use records::{
-    CLAIMED_KEYS_MAX, Claimant, Digest, KeeperRecord, Keepers, NO_TOKEN, OwnerRecord, ServiceRecord,
-    SessionRecord, Snapshot, Spot, TokenFile,
+    CLAIMED_KEYS_MAX, Claimant, Digest, KeeperRecord, Keepers, NO_TOKEN, OwnerRecord,
+    ServiceRecord, SessionRecord, Snapshot, Spot, TokenFile,
 };
 pub use services::ServiceSession;
 pub use unreachable::Left;
@@ -53,7 +55,8 @@ pub type Millis = u64;
 /// What the configuration decides about claims.
 #[derive(Debug, Clone, Copy)]
 pub struct Policy {
-    /// What a claim gets where there are, or were, several servers of its key, unless it says otherwise, or the table of hosts.
+    /// What a claim gets where there are, or were, several servers of its key, unless it says
+    /// otherwise, or the table of hosts.
     pub siblings: Siblings,
     /// Sessions that one owner may have.
     pub sessions_per_owner: usize,
@@ -81,7 +84,8 @@ pub struct Registry {
     exited_keepers: BTreeMap<ProcessId, KeeperRecord>,
     /// Claims that wait for a holder to be gone, in the order in which they came.
     waiting: Vec<Waiting>,
-    /// How the latest fronts of sessions have left. Not on record: after a restart of the daemon everything counts as used.
+    /// How the latest fronts of sessions have left. Not on record: after a restart of the daemon
+    /// everything counts as used.
     left: BTreeMap<SessionId, BTreeMap<ProcessId, Left>>,
     /// Sessions with a backend in which something else was kept, too. Not on record, either.
     touched: BTreeSet<SessionId>,
@@ -104,8 +108,8 @@ pub struct Registry {
 }
 
 impl Registry {
-    /// A registry that continues where a former daemon's records end. What they say about processes that are gone
-    /// has yet to be told, by [`Registry::exited`].
+    /// A registry that continues where a former daemon's records end. What they say about processes
+    /// that are gone has yet to be told, by [`Registry::exited`].
     #[must_use]
     pub fn restore(policy: Policy, snapshot: Snapshot) -> Self {
         let mut registry = Self {
@@ -138,8 +142,8 @@ impl Registry {
             if registry.owners.contains_key(&claimant.host) {
                 registry.claimants.insert(process, claimant);
             } else {
-                // The records end in the middle of its first claim, which was not answered. Nothing else would tell
-                // that its host has exited.
+                // The records end in the middle of its first claim, which was not answered. Nothing
+                // else would tell that its host has exited.
                 registry.effects.push(Effect::DropClaimant(process));
             }
         }
@@ -179,10 +183,15 @@ impl Registry {
     }
 
     /// The sessions whose ids come after `after`, in order.
-    pub fn sessions_after(&self, after: Option<&SessionId>) -> impl Iterator<Item = &SessionRecord> {
+    pub fn sessions_after(
+        &self,
+        after: Option<&SessionId>,
+    ) -> impl Iterator<Item = &SessionRecord> {
         use core::ops::Bound::{Excluded, Unbounded};
         let from = after.map_or(Unbounded, Excluded);
-        self.sessions.range::<SessionId, _>((from, Unbounded)).map(|(_, session)| session)
+        self.sessions
+            .range::<SessionId, _>((from, Unbounded))
+            .map(|(_, session)| session)
     }
 
     /// A session by its id.
@@ -195,7 +204,9 @@ impl Registry {
     #[must_use]
     pub fn find(&self, owner: ProcessId, told: &SessionId) -> Option<&SessionRecord> {
         let id = self.names.get(&(owner, told.clone())).unwrap_or(told);
-        self.sessions.get(id).filter(|session| session.owner == owner && session.told() == told)
+        self.sessions
+            .get(id)
+            .filter(|session| session.owner == owner && session.told() == told)
     }
 
     /// The same, for an instance of that owner's: what is not for it is as if it were not there.
@@ -206,7 +217,8 @@ impl Registry {
         claimant: &Claimant,
         told: &SessionId,
     ) -> Option<&SessionRecord> {
-        self.find(claimant.host, told).filter(|session| session.is_for(process, claimant))
+        self.find(claimant.host, told)
+            .filter(|session| session.is_for(process, claimant))
     }
 
     /// The instances that have claimed, and that a session is for.
@@ -221,21 +233,29 @@ impl Registry {
 
     /// The hosts, with their names and the ids of their sessions.
     pub fn owners(&self) -> impl Iterator<Item = (ProcessId, &str, &BTreeSet<SessionId>)> {
-        self.owners.iter().map(|(host, owner)| (*host, owner.name.as_str(), &owner.sessions))
+        self.owners
+            .iter()
+            .map(|(host, owner)| (*host, owner.name.as_str(), &owner.sessions))
     }
 
     /// The keys of a host under which several instances hold sessions now.
     #[must_use]
     pub fn plural_keys(&self, host: ProcessId) -> usize {
-        self.keys_of(host).filter(|(_, sessions)| sessions.held().len() > 1).count()
+        self.keys_of(host)
+            .filter(|(_, sessions)| sessions.held().len() > 1)
+            .count()
     }
 
     /// What was lost last of a host's servers, and was told to none of them yet.
     pub fn losses(&self, host: ProcessId) -> impl Iterator<Item = Loss> {
-        self.owners.get(&host).into_iter().flat_map(|owner| owner.losses.values().copied())
+        self.owners
+            .get(&host)
+            .into_iter()
+            .flat_map(|owner| owner.losses.values().copied())
     }
 
-    /// The time, before anything else that happens at it is told: refuses the claims that nobody waits for any more.
+    /// The time, before anything else that happens at it is told: refuses the claims that nobody
+    /// waits for any more.
     pub fn at(&mut self, now: Millis) {
         self.now = self.now.max(now);
         self.refuse_late();
@@ -244,7 +264,9 @@ impl Registry {
     /// Whether a process is a host that has sessions.
     #[must_use]
     pub fn is_owner(&self, process: &ProcessId) -> bool {
-        self.owners.get(process).is_some_and(|owner| !owner.sessions.is_empty())
+        self.owners
+            .get(process)
+            .is_some_and(|owner| !owner.sessions.is_empty())
     }
 
     /// What was read of a process at its first claim.
@@ -253,14 +275,27 @@ impl Registry {
         self.claimants.get(process)
     }
 
-    /// Every process whose exit the registry must be told: hosts, claimants, keepers, and the holders of
-    /// leases.
+    /// Every process whose exit the registry must be told: hosts, claimants, keepers, and the
+    /// holders of leases.
     #[must_use]
     pub fn processes(&self) -> BTreeSet<ProcessId> {
         let hosts = self.owners.keys().filter(|host| **host != ProcessId::USER);
-        let keepers = self.kept_by.keys().chain(self.ending.keys()).chain(self.service_kept_by.keys());
-        let keepers = keepers.chain(self.services.values().filter_map(|service| service.holder.as_ref()));
-        hosts.chain(self.held_by.keys()).chain(self.claimants.keys()).chain(keepers).copied().collect()
+        let keepers = self
+            .kept_by
+            .keys()
+            .chain(self.ending.keys())
+            .chain(self.service_kept_by.keys());
+        let keepers = keepers.chain(
+            self.services
+                .values()
+                .filter_map(|service| service.holder.as_ref()),
+        );
+        hosts
+            .chain(self.held_by.keys())
+            .chain(self.claimants.keys())
+            .chain(keepers)
+            .copied()
+            .collect()
     }
 
     /// Whether the exit of this process has to be told.
@@ -270,7 +305,10 @@ impl Registry {
             || self.held_by.contains_key(process)
             || self.claimants.contains_key(process)
             || self.is_keeper(process)
-            || self.services.values().any(|service| service.holder.as_ref() == Some(process))
+            || self
+                .services
+                .values()
+                .any(|service| service.holder.as_ref() == Some(process))
     }
 
     /// Whether nothing depends on the daemon: no host, no lease, no service, no claim, no keeper.
@@ -278,8 +316,15 @@ impl Registry {
     pub fn is_idle(&self) -> bool {
         // What the user has named is on record, and waits for whoever comes next.
         let no_host = self.owners.keys().all(|host| *host == ProcessId::USER);
-        let serves = self.services.values().any(|service| service.holder.is_some());
-        no_host && !serves && self.held_by.is_empty() && self.waiting.is_empty() && self.has_no_keeper()
+        let serves = self
+            .services
+            .values()
+            .any(|service| service.holder.is_some());
+        no_host
+            && !serves
+            && self.held_by.is_empty()
+            && self.waiting.is_empty()
+            && self.has_no_keeper()
     }
 
     /// Claims that are waiting for a holder to be gone.
@@ -288,13 +333,17 @@ impl Registry {
         self.waiting.len()
     }
 
-    /// Processes have exited: their leases end, their claims are dropped, and what they own ends with them.
+    /// Processes have exited: their leases end, their claims are dropped, and what they own ends
+    /// with them.
     ///
-    /// All that are known to have exited are told at once, so that no claim is answered as if one of them lived.
+    /// All that are known to have exited are told at once, so that no claim is answered as if one
+    /// of them lived.
     pub fn exited(&mut self, processes: &[ProcessId]) {
         // Before any session ends: there is nobody to be told so.
-        let lost: Vec<(SessionId, Loss)> =
-            processes.iter().filter_map(|process| self.keeper_exited(process)).collect();
+        let lost: Vec<(SessionId, Loss)> = processes
+            .iter()
+            .filter_map(|process| self.keeper_exited(process))
+            .collect();
         for process in processes {
             if self.claimants.remove(process).is_some() {
                 self.effects.push(Effect::DropClaimant(*process));
@@ -305,13 +354,19 @@ impl Registry {
             self.end_owner(*process);
         }
         self.vacate_services(processes, None);
-        let held = processes.iter().filter_map(|process| self.held_by.remove(process));
+        let held = processes
+            .iter()
+            .filter_map(|process| self.held_by.remove(process));
         let held: Vec<SessionId> = held.flatten().collect();
         self.free(&held);
         // A front that is attached has seen it, and says so itself.
         for (id, loss) in &lost {
-            let free = self.sessions.get(id).filter(|session| session.holder.is_none());
-            if let Some((owner, key)) = free.and_then(|session| Some((session.owner, session.leading_key()?)))
+            let free = self
+                .sessions
+                .get(id)
+                .filter(|session| session.holder.is_none());
+            if let Some((owner, key)) =
+                free.and_then(|session| Some((session.owner, session.leading_key()?)))
             {
                 self.note_loss(owner, key, *loss);
             }
@@ -337,12 +392,17 @@ impl Registry {
 
     /// What belongs to a host ends with it.
     fn end_owner(&mut self, host: ProcessId) {
-        let Some(owner) = self.owners.remove(&host) else { return };
+        let Some(owner) = self.owners.remove(&host) else {
+            return;
+        };
         for id in &owner.sessions {
             self.remove(id);
         }
         self.refuse_waiting_of(host);
-        let of_host = self.claimants.iter().filter(|(_, claimant)| claimant.host == host);
+        let of_host = self
+            .claimants
+            .iter()
+            .filter(|(_, claimant)| claimant.host == host);
         let gone: Vec<ProcessId> = of_host.map(|(process, _)| *process).collect();
         for process in gone {
             self.claimants.remove(&process);
@@ -360,7 +420,9 @@ impl Registry {
     fn free(&mut self, ids: &[SessionId]) {
         for id in ids {
             self.give(id, None);
-            let Some(session) = self.sessions.get_mut(id) else { continue };
+            let Some(session) = self.sessions.get_mut(id) else {
+                continue;
+            };
             self.order += 1;
             session.freed = self.order;
             if session.key.is_some() {

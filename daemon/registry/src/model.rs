@@ -1,8 +1,9 @@
 //! The registry against its rules, over random interleavings.
 //!
-//! The [`Cast`] says who is alive, and so which steps make sense. The [`World`] takes these steps: it tells the
-//! registry of them as the edge would, keeps what the ledger would, crashes the daemon in between, and compares what
-//! comes of it with the [`Book`](book::Book), a second and naive account of the same rules.
+//! The [`Cast`] says who is alive, and so which steps make sense. The [`World`] takes these steps:
+//! it tells the registry of them as the edge would, keeps what the ledger would, crashes the daemon
+//! in between, and compares what comes of it with the [`Book`](book::Book), a second and naive
+//! account of the same rules.
 
 mod book;
 mod check;
@@ -26,11 +27,12 @@ prop_state_machine! {
     fn the_rules_hold_whatever_happens(sequential 20..120 => World);
 }
 
-/// Something that happens. Processes are numbered in the order in which they started, sessions from the one that
-/// somebody was told of last.
+/// Something that happens. Processes are numbered in the order in which they started, sessions from
+/// the one that somebody was told of last.
 #[derive(Clone, Debug)]
 enum Step {
-    /// A process starts, below another one or as a root. It may be given the pid and the start time of a dead one.
+    /// A process starts, below another one or as a root. It may be given the pid and the start time
+    /// of a dead one.
     Start {
         parent: Option<usize>,
         traits: usize,
@@ -95,8 +97,8 @@ enum Step {
     Sweep(usize),
     /// The ledger gets on.
     Keep(usize),
-    /// The daemon ends, in an orderly way or not, and another one takes over. Where a token was being written, the
-    /// file may have been renamed already.
+    /// The daemon ends, in an orderly way or not, and another one takes over. Where a token was
+    /// being written, the file may have been renamed already.
     Restart {
         crash: bool,
         renamed: bool,
@@ -170,26 +172,36 @@ struct Cast {
 impl Cast {
     fn which(&self, which: impl Fn(&Process) -> bool) -> Vec<usize> {
         let numbered = self.processes.iter().enumerate();
-        numbered.filter(|(_, process)| which(process)).map(|(number, _)| number).collect()
+        numbered
+            .filter(|(_, process)| which(process))
+            .map(|(number, _)| number)
+            .collect()
     }
 
     fn is_alive(&self, id: &ProcessId) -> bool {
-        self.processes.iter().any(|process| process.id == *id && process.alive)
+        self.processes
+            .iter()
+            .any(|process| process.id == *id && process.alive)
     }
 
     /// Whether it is dead, and nobody else has its pid.
     fn is_free(&self, number: usize) -> bool {
         let pid = self.processes[number].id.pid;
-        !self.processes.iter().any(|process| process.id.pid == pid && process.alive)
+        !self
+            .processes
+            .iter()
+            .any(|process| process.id.pid == pid && process.alive)
     }
 
     fn parent(&self, process: usize) -> Option<&Process> {
-        self.processes[process].parent.map(|parent| &self.processes[parent])
+        self.processes[process]
+            .parent
+            .map(|parent| &self.processes[parent])
     }
 }
 
-/// Two in different places, one whose key is doubtful without a label, one whose key always is; one in each of two
-/// conversations, and another program in the place of the first.
+/// Two in different places, one whose key is doubtful without a label, one whose key always is; one
+/// in each of two conversations, and another program in the place of the first.
 fn traits(which: usize) -> Traits {
     let some = |byte: u8| Some([byte; 32]);
     let (core, place, doubt) = match which {
@@ -205,10 +217,22 @@ fn traits(which: usize) -> Traits {
         _ => Conversation::None,
     };
     // The former recipe had the conversation in the base.
-    let conversed = if [2, 4, 5].contains(&which) { which as u8 } else { 0 };
+    let conversed = if [2, 4, 5].contains(&which) {
+        which as u8
+    } else {
+        0
+    };
     let base = core.map(|core| [core[0] * 10 + conversed; 32]);
     let former = Former { base, place };
-    Traits { program: format!("server-{which}"), core, place, directory: place, conversation, doubt, former }
+    Traits {
+        program: format!("server-{which}"),
+        core,
+        place,
+        directory: place,
+        conversation,
+        doubt,
+        former,
+    }
 }
 
 /// Programs go by one name in each place.
@@ -231,11 +255,19 @@ impl ReferenceStateMachine for Cast {
 
     fn init_state() -> BoxedStrategy<Self> {
         (
-            select(vec![Siblings::Fresh, Siblings::Fresh, Siblings::Successor, Siblings::Oldest]),
+            select(vec![
+                Siblings::Fresh,
+                Siblings::Fresh,
+                Siblings::Successor,
+                Siblings::Oldest,
+            ]),
             select(vec![3, 100]),
         )
             .prop_map(|(siblings, sessions_per_owner)| Self {
-                policy: Policy { siblings, sessions_per_owner },
+                policy: Policy {
+                    siblings,
+                    sessions_per_owner,
+                },
                 processes: Vec::new(),
             })
             .boxed()
@@ -245,27 +277,66 @@ impl ReferenceStateMachine for Cast {
         let alive = cast.which(|process| process.alive);
         // A few hosts and many instances; sometimes an instance is a host itself.
         let roots = cast.which(|process| process.alive && process.parent.is_none());
-        let mut parents: Vec<Option<usize>> = roots.iter().cycle().take(16).map(|root| Some(*root)).collect();
+        let mut parents: Vec<Option<usize>> = roots
+            .iter()
+            .cycle()
+            .take(16)
+            .map(|root| Some(*root))
+            .collect();
         parents.extend(alive.iter().take(4).map(|process| Some(*process)));
         if roots.len() < 2 {
             parents.extend([None; 4]);
         }
         let mut after = vec![None; 4];
-        after.extend((0..cast.processes.len()).filter(|number| cast.is_free(*number)).map(Some));
-        let start = (select(parents), select(vec![0, 0, 0, 0, 0, 1, 2, 3, 4, 4, 5, 6]), select(after))
-            .prop_map(|(parent, traits, after)| Step::Start { parent, traits, after });
+        after.extend(
+            (0..cast.processes.len())
+                .filter(|number| cast.is_free(*number))
+                .map(Some),
+        );
+        let start = (
+            select(parents),
+            select(vec![0, 0, 0, 0, 0, 1, 2, 3, 4, 4, 5, 6]),
+            select(after),
+        )
+            .prop_map(|(parent, traits, after)| Step::Start {
+                parent,
+                traits,
+                after,
+            });
 
         let session = || 0..4_usize;
-        let epoch = || select(vec![Given::Newest, Given::Newest, Given::Newest, Given::Former, Given::Next]);
+        let epoch = || {
+            select(vec![
+                Given::Newest,
+                Given::Newest,
+                Given::Newest,
+                Given::Former,
+                Given::Next,
+            ])
+        };
         let mutation = |step: fn(usize, Given) -> Step| {
             (session(), epoch()).prop_map(move |(session, epoch)| step(session, epoch))
         };
         let mut steps = vec![
             (6, start.boxed()),
-            (3, (1..12_u64, any::<bool>()).prop_map(|(ms, told)| Step::Pass { ms, told }).boxed()),
-            (4, mutation(|session, epoch| Step::Store { session, epoch }).boxed()),
-            (1, mutation(|session, epoch| Step::Reject { session, epoch }).boxed()),
-            (2, mutation(|session, epoch| Step::Release { session, epoch }).boxed()),
+            (
+                3,
+                (1..12_u64, any::<bool>())
+                    .prop_map(|(ms, told)| Step::Pass { ms, told })
+                    .boxed(),
+            ),
+            (
+                4,
+                mutation(|session, epoch| Step::Store { session, epoch }).boxed(),
+            ),
+            (
+                1,
+                mutation(|session, epoch| Step::Reject { session, epoch }).boxed(),
+            ),
+            (
+                2,
+                mutation(|session, epoch| Step::Release { session, epoch }).boxed(),
+            ),
             (8, (1..16_usize).prop_map(Step::Keep).boxed()),
             (
                 1,
@@ -276,8 +347,16 @@ impl ReferenceStateMachine for Cast {
             (3, (1..4_usize).prop_map(Step::Sweep).boxed()),
             (
                 1,
-                (any::<bool>(), any::<bool>(), select(vec![false, false, true]))
-                    .prop_map(|(crash, renamed, downgraded)| Step::Restart { crash, renamed, downgraded })
+                (
+                    any::<bool>(),
+                    any::<bool>(),
+                    select(vec![false, false, true]),
+                )
+                    .prop_map(|(crash, renamed, downgraded)| Step::Restart {
+                        crash,
+                        renamed,
+                        downgraded,
+                    })
                     .boxed(),
             ),
             (
@@ -294,8 +373,11 @@ impl ReferenceStateMachine for Cast {
             mortal.extend(instances.iter().cycle().take(instances.len() * 3));
             steps.push((4, select(mortal).prop_map(Step::Exit).boxed()));
             let keeper = (select(instances.clone()), session(), epoch());
-            let register =
-                keeper.prop_map(|(process, session, epoch)| Step::Register { process, session, epoch });
+            let register = keeper.prop_map(|(process, session, epoch)| Step::Register {
+                process,
+                session,
+                epoch,
+            });
             steps.push((5, register.boxed()));
             let started = (select(instances.clone()), select(instances.clone()));
             let started = started.prop_map(|(process, backend)| Step::Started { process, backend });
@@ -305,7 +387,11 @@ impl ReferenceStateMachine for Cast {
                 1 => select(vec![Loss::Exited, Loss::Lingered]).prop_map(Told::Ends),
             ];
             let tells = (select(instances.clone()), told, epoch());
-            let tells = tells.prop_map(|(process, what, epoch)| Step::KeeperTells { process, what, epoch });
+            let tells = tells.prop_map(|(process, what, epoch)| Step::KeeperTells {
+                process,
+                what,
+                epoch,
+            });
             steps.push((5, tells.boxed()));
             steps.push((1, session().prop_map(Step::Touch).boxed()));
             let flag = || select(vec![false, false, true]);
@@ -317,30 +403,65 @@ impl ReferenceStateMachine for Cast {
                 flag(),
                 select(vec![0, 5]),
             );
-            let named = named.prop_map(|(process, name, command, take, fresh, wait)| Step::ClaimNamed {
-                process,
-                named: Named { name, command, take, fresh, wait },
-            });
+            let named =
+                named.prop_map(
+                    |(process, name, command, take, fresh, wait)| Step::ClaimNamed {
+                        process,
+                        named: Named {
+                            name,
+                            command,
+                            take,
+                            fresh,
+                            wait,
+                        },
+                    },
+                );
             steps.push((4, named.boxed()));
             let mut asked = vec![None; 8];
             asked.extend(Siblings::ALL.map(Some));
             let some = || select(vec![None, None, None, None, None, None, Some(0), Some(1)]);
-            let asks = (some(), some(), some(), select(asked), select(vec![0, 5, 10, 10]));
-            let claim = (select(instances), asks, select(vec![8, 1_000, 1_000, 1_000]));
-            let claim = claim.prop_map(|(process, (label, entry, client, siblings, wait), patience)| {
-                Step::Claim { process, asks: Asks { label, entry, client, siblings, wait, patience } }
-            });
+            let asks = (
+                some(),
+                some(),
+                some(),
+                select(asked),
+                select(vec![0, 5, 10, 10]),
+            );
+            let claim = (
+                select(instances),
+                asks,
+                select(vec![8, 1_000, 1_000, 1_000]),
+            );
+            let claim = claim.prop_map(
+                |(process, (label, entry, client, siblings, wait), patience)| Step::Claim {
+                    process,
+                    asks: Asks {
+                        label,
+                        entry,
+                        client,
+                        siblings,
+                        wait,
+                        patience,
+                    },
+                },
+            );
             steps.push((12, claim.boxed()));
         }
         proptest::strategy::Union::new_weighted(steps).boxed()
     }
 
     fn preconditions(cast: &Self, step: &Step) -> bool {
-        let alive = |number: &usize| cast.processes.get(*number).is_some_and(|process| process.alive);
+        let alive = |number: &usize| {
+            cast.processes
+                .get(*number)
+                .is_some_and(|process| process.alive)
+        };
         match step {
             Step::Start { parent, after, .. } => {
                 parent.iter().all(alive)
-                    && after.iter().all(|dead| *dead < cast.processes.len() && cast.is_free(*dead))
+                    && after
+                        .iter()
+                        .all(|dead| *dead < cast.processes.len() && cast.is_free(*dead))
             }
             Step::Exit(process) => alive(process),
             Step::Register { process, .. } => alive(process),
@@ -355,14 +476,27 @@ impl ReferenceStateMachine for Cast {
 
     fn apply(mut cast: Self, step: &Step) -> Self {
         match step {
-            Step::Start { parent, traits, after } => {
+            Step::Start {
+                parent,
+                traits,
+                after,
+            } => {
                 let number = cast.processes.len();
                 let (pid, start) = match after {
                     Some(dead) => (cast.processes[*dead].id.pid, cast.processes[*dead].id.start),
                     None => (100 + number as u32, StartTime(1_000 + number as u64)),
                 };
-                let id = ProcessId { pid, start, inode: Some(number as u64) };
-                cast.processes.push(Process { id, parent: *parent, traits: *traits, alive: true });
+                let id = ProcessId {
+                    pid,
+                    start,
+                    inode: Some(number as u64),
+                };
+                cast.processes.push(Process {
+                    id,
+                    parent: *parent,
+                    traits: *traits,
+                    alive: true,
+                });
             }
             Step::Exit(process) => cast.processes[*process].alive = false,
             _ => {}

@@ -9,8 +9,8 @@ use mcp_sessiond_proto::{Loss, SessionId, Siblings};
 use super::records::Spot;
 use super::{Effect, OwnerRecord, Registry, SessionRecord};
 
-/// Leases of one key at once from which on a host is taken for one that serves several clients from one process. Two are a host
-/// that starts the next server before the former one has died.
+/// Leases of one key at once from which on a host is taken for one that serves several clients from
+/// one process. Two are a host that starts the next server before the former one has died.
 const CROWD: usize = 3;
 
 /// Losses that are remembered of one host until they are told.
@@ -25,7 +25,8 @@ pub(super) struct Owner {
     pub(super) row: Option<Siblings>,
     /// It was seen with [`CROWD`] leases of one key at once.
     pub(super) crowded: bool,
-    /// Programs with their directories of which it has held sessions of two keys at once, or one whose key was doubtful.
+    /// Programs with their directories of which it has held sessions of two keys at once, or one
+    /// whose key was doubtful.
     pub(super) doubles: BTreeSet<Spot>,
     /// What was lost last, by the key that led to it, and was not told yet.
     pub(super) losses: BTreeMap<Key, Loss>,
@@ -47,8 +48,23 @@ impl Owner {
     }
 
     pub(super) fn restore(record: OwnerRecord) -> (ProcessId, Self) {
-        let OwnerRecord { host, name, row, crowded, doubles, losses } = record;
-        (host, Self { crowded, doubles, losses, ..Self::new(name, row) })
+        let OwnerRecord {
+            host,
+            name,
+            row,
+            crowded,
+            doubles,
+            losses,
+        } = record;
+        (
+            host,
+            Self {
+                crowded,
+                doubles,
+                losses,
+                ..Self::new(name, row)
+            },
+        )
     }
 
     pub(super) fn record(&self, host: ProcessId) -> OwnerRecord {
@@ -64,8 +80,9 @@ impl Owner {
 }
 
 impl Registry {
-    /// What counts for claims of this host's instances: what they ask for, else what the table of hosts says, else the policy.
-    /// In a host that was seen with a crowd nothing is resumed, unless they ask for it.
+    /// What counts for claims of this host's instances: what they ask for, else what the table of
+    /// hosts says, else the policy. In a host that was seen with a crowd nothing is resumed, unless
+    /// they ask for it.
     pub(super) fn siblings(&self, owner: ProcessId, asked: Option<Siblings>) -> Siblings {
         if owner == ProcessId::USER {
             // There is one of each name.
@@ -86,22 +103,34 @@ impl Registry {
     /// Whether anybody can resume this session by its key, once its holder is gone.
     #[must_use]
     pub fn is_resumable(&self, id: &SessionId) -> bool {
-        let session = self.sessions.get(id).filter(|session| session.key.is_some());
-        session.is_some_and(|session| self.siblings(session.owner, session.asked) != Siblings::Never)
+        let session = self
+            .sessions
+            .get(id)
+            .filter(|session| session.key.is_some());
+        session
+            .is_some_and(|session| self.siblings(session.owner, session.asked) != Siblings::Never)
     }
 
     /// A session has a holder: sees who else there is.
     pub(super) fn note_company(&mut self, id: &SessionId) {
-        let Some(session) = self.sessions.get(id) else { return };
+        let Some(session) = self.sessions.get(id) else {
+            return;
+        };
         let (host, spot) = (session.owner, session.spot);
         if host == ProcessId::USER {
             return;
         }
-        let of_key = session.leading_key().and_then(|key| self.by_key.get(&(host, key)));
-        let crowded = session.asked.is_none() && of_key.is_some_and(|of_key| of_key.held().len() >= CROWD);
-        let is_double = session.name.is_none() && (session.key.is_none() || self.has_company(session));
+        let of_key = session
+            .leading_key()
+            .and_then(|key| self.by_key.get(&(host, key)));
+        let crowded =
+            session.asked.is_none() && of_key.is_some_and(|of_key| of_key.held().len() >= CROWD);
+        let is_double =
+            session.name.is_none() && (session.key.is_none() || self.has_company(session));
         let double = spot.filter(|_| is_double);
-        let Some(owner) = self.owners.get_mut(&host) else { return };
+        let Some(owner) = self.owners.get_mut(&host) else {
+            return;
+        };
         let is_new_crowd = crowded && !owner.crowded;
         owner.crowded |= crowded;
         let is_new_double = double.is_some_and(|double| owner.doubles.insert(double));
@@ -119,17 +148,22 @@ impl Registry {
         self.owners.get(&host).map(|owner| owner.record(host))
     }
 
-    /// Whether the session's host runs another server of its program and directory, with another key.
+    /// Whether the session's host runs another server of its program and directory, with another
+    /// key.
     #[must_use]
     pub fn has_company(&self, session: &SessionRecord) -> bool {
-        let held = self.keys_of(session.owner).flat_map(|(_, sessions)| sessions.held());
+        let held = self
+            .keys_of(session.owner)
+            .flat_map(|(_, sessions)| sessions.held());
         held.filter_map(|id| self.sessions.get(id))
             .any(|other| other.spot == session.spot && other.key != session.key)
     }
 
     /// Something is lost that a claim with this key may ask for.
     pub(super) fn note_loss(&mut self, host: ProcessId, key: Key, loss: Loss) {
-        let Some(owner) = self.owners.get_mut(&host) else { return };
+        let Some(owner) = self.owners.get_mut(&host) else {
+            return;
+        };
         if owner.losses.len() >= LOSSES_MAX && !owner.losses.contains_key(&key) {
             owner.losses.pop_first();
         }
@@ -139,7 +173,12 @@ impl Registry {
     }
 
     /// What a claim with this key has to be told, once.
-    pub(super) fn take_loss(&mut self, host: ProcessId, key: Key, former: Option<Key>) -> Option<Loss> {
+    pub(super) fn take_loss(
+        &mut self,
+        host: ProcessId,
+        key: Key,
+        former: Option<Key>,
+    ) -> Option<Loss> {
         let owner = self.owners.get_mut(&host)?;
         let loss = owner.losses.remove(&key);
         let former = former.and_then(|former| owner.losses.remove(&former));
@@ -149,18 +188,24 @@ impl Registry {
         loss.or(former)
     }
 
-    /// Ends the session that is least missed, where the owner has as many as it may: the one without a backend that has been
-    /// free the longest. Tells whether there is room now.
+    /// Ends the session that is least missed, where the owner has as many as it may: the one
+    /// without a backend that has been free the longest. Tells whether there is room now.
     pub(super) fn make_room(&mut self, host: ProcessId) -> bool {
-        let Some(owner) = self.owners.get(&host) else { return false };
+        let Some(owner) = self.owners.get(&host) else {
+            return false;
+        };
         if owner.sessions.len() < self.policy.sessions_per_owner {
             return true;
         }
         let of_owner = owner.sessions.iter().filter_map(|id| self.sessions.get(id));
         let spare = of_owner
             .filter(|session| session.holder.is_none() && session.keepers.is_empty())
-            .filter_map(|session| Some((session.freed, session.id.clone(), session.leading_key()?)));
-        let Some((_, longest, key)) = spare.min_by_key(|(freed, ..)| *freed) else { return false };
+            .filter_map(|session| {
+                Some((session.freed, session.id.clone(), session.leading_key()?))
+            });
+        let Some((_, longest, key)) = spare.min_by_key(|(freed, ..)| *freed) else {
+            return false;
+        };
         self.end_session(&longest);
         self.note_loss(host, key, Loss::Quota);
         true

@@ -7,7 +7,9 @@ use core::fmt;
 
 use mcp_sessiond_identity::{Key, ProcessId, Said, Traits};
 use mcp_sessiond_proto::backends::KeeperName;
-use mcp_sessiond_proto::{BackendName, Epoch, Error, Loss, RequestId, ServiceName, SessionId, Siblings};
+use mcp_sessiond_proto::{
+    BackendName, Epoch, Error, Loss, RequestId, ServiceName, SessionId, Siblings,
+};
 
 /// A SHA-256 digest.
 pub type Digest = [u8; 32];
@@ -26,7 +28,8 @@ pub struct OwnerRecord {
     pub row: Option<Siblings>,
     /// Whether it was seen with three leases of one key at once.
     pub crowded: bool,
-    /// Programs with their directories of which it has held sessions of two keys at once, or one whose key was doubtful.
+    /// Programs with their directories of which it has held sessions of two keys at once, or one
+    /// whose key was doubtful.
     pub doubles: BTreeSet<Spot>,
     /// What was lost last, by the key that led to it, and was not told yet.
     pub losses: BTreeMap<Key, Loss>,
@@ -35,10 +38,12 @@ pub struct OwnerRecord {
 /// Digest of the name that people know a program by, and of its directory.
 pub type Spot = [u8; 32];
 
-/// Keys that are remembered of one claimant: each stands for a label, an entry and a client, of which a server has one.
+/// Keys that are remembered of one claimant: each stands for a label, an entry and a client, of
+/// which a server has one.
 pub const CLAIMED_KEYS_MAX: usize = 16;
 
-/// What was read of a process at its first claim. It is not read again: processes rewrite their own command lines.
+/// What was read of a process at its first claim. It is not read again: processes rewrite their own
+/// command lines.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Claimant {
     /// Its host.
@@ -53,10 +58,15 @@ impl Claimant {
     /// One that has not claimed yet.
     #[must_use]
     pub fn new(host: ProcessId, traits: Traits) -> Self {
-        Self { host, traits, keys: Vec::new() }
+        Self {
+            host,
+            traits,
+            keys: Vec::new(),
+        }
     }
 
-    /// Whether this key is one of its own: one that it has claimed with, or the one that it has without a word of its own.
+    /// Whether this key is one of its own: one that it has claimed with, or the one that it has
+    /// without a word of its own.
     #[must_use]
     pub fn has(&self, key: &Key) -> bool {
         self.keys.contains(key) || self.traits.key(&Said::default()) == Ok(*key)
@@ -72,8 +82,8 @@ pub struct SessionRecord {
     pub owner: ProcessId,
     /// The key of whom it was made for. None: that was doubtful, and nobody resumes this session.
     pub key: Option<Key>,
-    /// The id that its owner finds it by, where that is what it is found by: its own, or one that the owner chose. Then no claim
-    /// is led to it by its key.
+    /// The id that its owner finds it by, where that is what it is found by: its own, or one that
+    /// the owner chose. Then no claim is led to it by its key.
     pub name: Option<SessionId>,
     /// The request that made it, where that may be repeated.
     pub made_by: Option<RequestId>,
@@ -99,20 +109,21 @@ pub struct SessionRecord {
     pub file: TokenFile,
     /// The digest of the token that it was given last.
     pub digest: Option<Digest>,
-    /// The digest of the one before ([`NO_TOKEN`] where there was none), while the file may still hold that.
+    /// The digest of the one before ([`NO_TOKEN`] where there was none), while the file may still
+    /// hold that.
     pub former: Option<Digest>,
     /// Whether the token was offered to the broker under this lease, whose answer is not known yet.
     pub offered: bool,
-    /// The keepers that hold its backends, one for each name. On record by themselves ([`super::Effect::SaveKeeper`]), not with the
-    /// session.
+    /// The keepers that hold its backends, one for each name. On record by themselves
+    /// ([`super::Effect::SaveKeeper`]), not with the session.
     pub keepers: Keepers,
 }
 
 /// A keeper as it is on record.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KeeperRecord {
-    /// The keeper's process, which leads a session of processes, in the sense of setsid(2): everything in that is the
-    /// backend's.
+    /// The keeper's process, which leads a session of processes, in the sense of setsid(2):
+    /// everything in that is the backend's.
     pub process: ProcessId,
     /// Its name, which is that of its socket.
     pub name: KeeperName,
@@ -132,7 +143,15 @@ impl KeeperRecord {
     /// A keeper that has not started its backend yet.
     #[must_use]
     pub fn new(process: ProcessId, name: KeeperName, program: String) -> Self {
-        Self { process, name, of: None, program, backend: None, ending: false, service: None }
+        Self {
+            process,
+            name,
+            of: None,
+            program,
+            backend: None,
+            ending: false,
+            service: None,
+        }
     }
 }
 
@@ -176,9 +195,14 @@ impl Keepers {
     /// Whether one for the backend with this name may be taken in.
     ///
     /// # Errors
-    /// [`Error::QuotaExceeded`], and [`Error::InvalidArgument`] where a backend without a name would not be the only one.
+    /// [`Error::QuotaExceeded`], and [`Error::InvalidArgument`] where a backend without a name
+    /// would not be the only one.
     pub(super) fn check_room(&self, backend: Option<&BackendName>) -> Result<(), Error> {
-        if self.0.iter().any(|kept| kept.of.is_some() != backend.is_some()) {
+        if self
+            .0
+            .iter()
+            .any(|kept| kept.of.is_some() != backend.is_some())
+        {
             let sentence = "each backend of a session that has several has a name".into();
             return Err(Error::InvalidArgument { sentence });
         }
@@ -186,7 +210,10 @@ impl Keepers {
             return Ok(());
         }
         let what = "the number of backends of this session".into();
-        Err(Error::QuotaExceeded { what, limit: BACKENDS_PER_SESSION as u64 })
+        Err(Error::QuotaExceeded {
+            what,
+            limit: BACKENDS_PER_SESSION as u64,
+        })
     }
 
     pub(super) fn by(&self, process: &ProcessId) -> Option<&KeeperRecord> {
@@ -198,15 +225,22 @@ impl Keepers {
     }
 
     pub(super) fn take(&mut self, process: &ProcessId) -> Option<KeeperRecord> {
-        let at = self.0.iter().position(|keeper| keeper.process == *process)?;
+        let at = self
+            .0
+            .iter()
+            .position(|keeper| keeper.process == *process)?;
         Some(self.0.swap_remove(at))
     }
 
-    /// The backend of this name is to end, or all of them where no name is given. Returns the keepers that did not know.
+    /// The backend of this name is to end, or all of them where no name is given. Returns the
+    /// keepers that did not know.
     ///
     /// # Errors
     /// [`Error::UnknownBackend`] when there is none.
-    pub(super) fn stop(&mut self, backend: Option<&BackendName>) -> Result<Vec<KeeperRecord>, Error> {
+    pub(super) fn stop(
+        &mut self,
+        backend: Option<&BackendName>,
+    ) -> Result<Vec<KeeperRecord>, Error> {
         let meant = |keeper: &&mut KeeperRecord| backend.is_none() || keeper.of.as_ref() == backend;
         let mut meant = self.0.iter_mut().filter(meant).peekable();
         meant.peek().ok_or(Error::UnknownBackend)?;
@@ -248,8 +282,8 @@ impl SessionRecord {
         self.name.as_ref().unwrap_or(&self.id)
     }
 
-    /// Whether an instance may know of this session: its holder, and instances of its owner's with its key. One with a doubtful key
-    /// is there for its holder alone.
+    /// Whether an instance may know of this session: its holder, and instances of its owner's with
+    /// its key. One with a doubtful key is there for its holder alone.
     #[must_use]
     pub fn is_for(&self, process: ProcessId, claimant: &Claimant) -> bool {
         let has_key = || self.key.as_ref().is_some_and(|key| claimant.has(key));
@@ -264,7 +298,8 @@ impl SessionRecord {
     }
 }
 
-/// The name of a token file: `token-<host pid>-<host start time>`, and `-<number>` behind it from 2 on.
+/// The name of a token file: `token-<host pid>-<host start time>`, and `-<number>` behind it from 2
+/// on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct TokenFile {
     /// The host.
@@ -276,7 +311,11 @@ pub struct TokenFile {
 impl fmt::Display for TokenFile {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "token-{}-{}", self.host.pid, self.host.start)?;
-        if self.number > 1 { write!(formatter, "-{}", self.number) } else { Ok(()) }
+        if self.number > 1 {
+            write!(formatter, "-{}", self.number)
+        } else {
+            Ok(())
+        }
     }
 }
 

@@ -1,8 +1,8 @@
-//! Services: one process at a time holds the lease on a service's name. The backends of the service's
-//! sessions belong to the service, not to a host.
+//! Services: one process at a time holds the lease on a service's name. The backends of the
+//! service's sessions belong to the service, not to a host.
 //!
-//! The registry knows only who holds the lease, and which keeper holds which session's backend. What the
-//! sessions contain is in the storage.
+//! The registry knows only who holds the lease, and which keeper holds which session's backend.
+//! What the sessions contain is in the storage.
 
 use alloc::vec::Vec;
 
@@ -27,12 +27,20 @@ impl Registry {
         process: ProcessId,
         since_ms: u64,
     ) -> Result<&ServiceRecord, Error> {
-        let fresh = ServiceRecord { name: name.clone(), epoch: Epoch(0), holder: None, since_ms };
+        let fresh = ServiceRecord {
+            name: name.clone(),
+            epoch: Epoch(0),
+            holder: None,
+            since_ms,
+        };
         let service = self.services.entry(name.clone()).or_insert(fresh);
         match service.holder {
             Some(holder) if holder == process => {}
             Some(holder) => {
-                return Err(Error::ServiceTaken { pid: holder.pid, since_ms: service.since_ms });
+                return Err(Error::ServiceTaken {
+                    pid: holder.pid,
+                    since_ms: service.since_ms,
+                });
             }
             None => {
                 service.epoch = Epoch(service.epoch.0 + 1);
@@ -63,11 +71,19 @@ impl Registry {
     ///
     /// # Errors
     /// Those of a lease that is not the newest, or another process's.
-    pub fn serves(&self, name: &ServiceName, epoch: Epoch, process: ProcessId) -> Result<(), Error> {
+    pub fn serves(
+        &self,
+        name: &ServiceName,
+        epoch: Epoch,
+        process: ProcessId,
+    ) -> Result<(), Error> {
         let service = self.served_under(name, epoch)?;
         match service.holder {
             Some(holder) if holder == process => Ok(()),
-            Some(holder) => Err(Error::ServiceTaken { pid: holder.pid, since_ms: service.since_ms }),
+            Some(holder) => Err(Error::ServiceTaken {
+                pid: holder.pid,
+                since_ms: service.since_ms,
+            }),
             None => Err(Error::LeaseEnded),
         }
     }
@@ -82,8 +98,8 @@ impl Registry {
         Ok(service)
     }
 
-    /// Registers a keeper for a session of a service. A former keeper of the same backend has to end. Repeating
-    /// the call has no further effect.
+    /// Registers a keeper for a session of a service. A former keeper of the same backend has to
+    /// end. Repeating the call has no further effect.
     ///
     /// # Errors
     /// Those of a lease that is not the newest; [`Error::UnknownBackend`] if the keeper has to end;
@@ -98,20 +114,32 @@ impl Registry {
         self.served_under(&of.0, epoch)?;
         let process = keeper.process;
         let of_host = self.kept_by.contains_key(&process);
-        let kept = self.service_keepers.get(of).and_then(|keepers| keepers.by(&process));
-        let is_its = |other: &ServiceSession| other == of && kept.is_some_and(|kept| kept.of == keeper.of);
-        let is_its = self.service_kept_by.get(&process).map(is_its).or(of_host.then_some(false));
+        let kept = self
+            .service_keepers
+            .get(of)
+            .and_then(|keepers| keepers.by(&process));
+        let is_its =
+            |other: &ServiceSession| other == of && kept.is_some_and(|kept| kept.of == keeper.of);
+        let is_its = self
+            .service_kept_by
+            .get(&process)
+            .map(is_its)
+            .or(of_host.then_some(false));
         if !self.is_new_keeper(&keeper, is_its)? {
             return self.service_kept(process, keeper.name).map(drop);
         }
-        let keeper = KeeperRecord { service: Some(of.0.clone()), ..keeper };
+        let keeper = KeeperRecord {
+            service: Some(of.0.clone()),
+            ..keeper
+        };
         let keepers = self.service_keepers.entry(of.clone()).or_default();
         keepers.check_room(keeper.of.as_ref())?;
         if let Some(former) = keepers.put(keeper.clone()) {
             self.let_go_of_service(of, former);
         }
         self.service_kept_by.insert(process, of.clone());
-        self.effects.push(Effect::SaveKeeper(Some(of.1.clone()), keeper));
+        self.effects
+            .push(Effect::SaveKeeper(Some(of.1.clone()), keeper));
         Ok(())
     }
 
@@ -127,7 +155,9 @@ impl Registry {
 
     /// The backends of the services' sessions, and whose each of them is.
     pub fn service_backends(&self) -> impl Iterator<Item = (&ServiceSession, &KeeperRecord)> {
-        self.service_keepers.iter().flat_map(|(of, keepers)| keepers.iter().map(move |keeper| (of, keeper)))
+        self.service_keepers
+            .iter()
+            .flat_map(|(of, keepers)| keepers.iter().map(move |keeper| (of, keeper)))
     }
 
     /// The services that a process has leased, or whose sessions have backends.
@@ -138,11 +168,14 @@ impl Registry {
     /// Whether nothing is left of this session's former backend of this name: a new one may start.
     #[must_use]
     pub fn is_service_way_free(&self, of: &ServiceSession, backend: Option<&BackendName>) -> bool {
-        !self.service_served.values().any(|(served, name)| served == of && name.as_ref() == backend)
+        !self
+            .service_served
+            .values()
+            .any(|(served, name)| served == of && name.as_ref() == backend)
     }
 
-    /// A backend of a service's session is to end, or all of them where no name is given. Each keeper stays on record until it has
-    /// exited.
+    /// A backend of a service's session is to end, or all of them where no name is given. Each
+    /// keeper stays on record until it has exited.
     ///
     /// # Errors
     /// [`Error::UnknownBackend`] when the session has none.
@@ -151,9 +184,15 @@ impl Registry {
         of: &ServiceSession,
         backend: Option<&BackendName>,
     ) -> Result<(), Error> {
-        for keeper in self.service_keepers.get_mut(of).ok_or(Error::UnknownBackend)?.stop(backend)? {
+        for keeper in self
+            .service_keepers
+            .get_mut(of)
+            .ok_or(Error::UnknownBackend)?
+            .stop(backend)?
+        {
             let process = keeper.process;
-            self.effects.push(Effect::SaveKeeper(Some(of.1.clone()), keeper));
+            self.effects
+                .push(Effect::SaveKeeper(Some(of.1.clone()), keeper));
             self.effects.push(Effect::EndKeeper(process));
         }
         Ok(())
@@ -161,7 +200,9 @@ impl Registry {
 
     /// A session of a service has ended: its backends end, too.
     pub fn end_service_session(&mut self, of: &ServiceSession) {
-        let Some(keepers) = self.service_keepers.remove(of) else { return };
+        let Some(keepers) = self.service_keepers.remove(of) else {
+            return;
+        };
         for keeper in keepers.iter() {
             self.let_go_of_service(of, keeper.clone());
         }
@@ -169,10 +210,22 @@ impl Registry {
     }
 
     /// The service's session whose backend this keeper holds, unless the keeper has to end.
-    pub(super) fn service_kept(&self, keeper: ProcessId, name: KeeperName) -> Result<&ServiceSession, Error> {
-        let of = self.service_kept_by.get(&keeper).ok_or(Error::UnknownBackend)?;
-        let held = self.service_keepers.get(of).and_then(|keepers| keepers.by(&keeper));
-        held.filter(|held| held.name == name && !held.ending).map(|_| of).ok_or(Error::UnknownBackend)
+    pub(super) fn service_kept(
+        &self,
+        keeper: ProcessId,
+        name: KeeperName,
+    ) -> Result<&ServiceSession, Error> {
+        let of = self
+            .service_kept_by
+            .get(&keeper)
+            .ok_or(Error::UnknownBackend)?;
+        let held = self
+            .service_keepers
+            .get(of)
+            .and_then(|keepers| keepers.by(&keeper));
+        held.filter(|held| held.name == name && !held.ending)
+            .map(|_| of)
+            .ok_or(Error::UnknownBackend)
     }
 
     /// The process that a service's keeper lets attach. None: the keeper is no service's.
@@ -184,12 +237,17 @@ impl Registry {
         epoch: Epoch,
     ) -> Option<Result<ProcessId, Error>> {
         self.service_kept_by.get(&keeper)?;
-        Some(self.service_kept(keeper, name).and_then(|(service, session)| {
-            if session != told {
-                return Err(Error::UnknownBackend);
-            }
-            self.served_under(service, epoch)?.holder.ok_or(Error::LeaseEnded)
-        }))
+        Some(
+            self.service_kept(keeper, name)
+                .and_then(|(service, session)| {
+                    if session != told {
+                        return Err(Error::UnknownBackend);
+                    }
+                    self.served_under(service, epoch)?
+                        .holder
+                        .ok_or(Error::LeaseEnded)
+                }),
+        )
     }
 
     /// A service's keeper has started its backend. None: the keeper is no service's.
@@ -201,24 +259,38 @@ impl Registry {
         backend: ProcessId,
     ) -> Option<Result<(), Error>> {
         let of = self.service_kept_by.get(&keeper)?;
-        let record = self.service_keepers.get_mut(of).and_then(|keepers| keepers.by_mut(&keeper));
+        let record = self
+            .service_keepers
+            .get_mut(of)
+            .and_then(|keepers| keepers.by_mut(&keeper));
         let record = record.filter(|held| held.name == name && of.1 == *told);
-        let Some(record) = record else { return Some(Err(Error::UnknownBackend)) };
+        let Some(record) = record else {
+            return Some(Err(Error::UnknownBackend));
+        };
         record.backend = Some(backend);
-        self.effects.push(Effect::SaveKeeper(Some(of.1.clone()), record.clone()));
-        Some(if record.ending { Err(Error::UnknownBackend) } else { Ok(()) })
+        self.effects
+            .push(Effect::SaveKeeper(Some(of.1.clone()), record.clone()));
+        Some(if record.ending {
+            Err(Error::UnknownBackend)
+        } else {
+            Ok(())
+        })
     }
 
     /// A process has exited. Returns its record if it was a service's keeper.
     pub(super) fn service_keeper_exited(&mut self, process: &ProcessId) -> Option<KeeperRecord> {
         let of = self.service_kept_by.remove(process)?;
         let keepers = self.service_keepers.get_mut(&of)?;
-        let keeper = KeeperRecord { ending: true, ..keepers.take(process)? };
+        let keeper = KeeperRecord {
+            ending: true,
+            ..keepers.take(process)?
+        };
         if keepers.is_empty() {
             self.service_keepers.remove(&of);
         }
         self.effects.push(Effect::SaveKeeper(None, keeper.clone()));
-        self.service_served.insert(*process, (of.clone(), keeper.of.clone()));
+        self.service_served
+            .insert(*process, (of.clone(), keeper.of.clone()));
         self.drop_idle_service(&of.0);
         Some(keeper)
     }
@@ -226,7 +298,9 @@ impl Registry {
     /// Ends the leases of these processes: the one on `name`, or all of them if there is no `name`.
     pub(super) fn vacate_services(&mut self, processes: &[ProcessId], name: Option<&ServiceName>) {
         let served = self.services.values_mut().filter(|service| {
-            let is_theirs = service.holder.is_some_and(|holder| processes.contains(&holder));
+            let is_theirs = service
+                .holder
+                .is_some_and(|holder| processes.contains(&holder));
             is_theirs && name.is_none_or(|name| service.name == *name)
         });
         let mut free = Vec::new();
@@ -240,23 +314,35 @@ impl Registry {
         }
     }
 
-    /// Restores the services on record, and the keepers of their sessions. Returns the keepers that have no
-    /// service, or whose place another one has.
+    /// Restores the services on record, and the keepers of their sessions. Returns the keepers that
+    /// have no service, or whose place another one has.
     pub(super) fn restore_services(
         &mut self,
         services: Vec<ServiceRecord>,
         serving: Vec<(SessionId, KeeperRecord)>,
     ) -> Vec<KeeperRecord> {
-        self.services = services.into_iter().map(|service| (service.name.clone(), service)).collect();
+        self.services = services
+            .into_iter()
+            .map(|service| (service.name.clone(), service))
+            .collect();
         let mut lost = Vec::new();
         for (session, keeper) in serving {
-            let known = keeper.service.clone().filter(|name| self.services.contains_key(name));
+            let known = keeper
+                .service
+                .clone()
+                .filter(|name| self.services.contains_key(name));
             let Some(name) = known else {
                 lost.push(keeper);
                 continue;
             };
-            self.service_kept_by.insert(keeper.process, (name.clone(), session.clone()));
-            if let Some(other) = self.service_keepers.entry((name, session)).or_default().put(keeper) {
+            self.service_kept_by
+                .insert(keeper.process, (name.clone(), session.clone()));
+            if let Some(other) = self
+                .service_keepers
+                .entry((name, session))
+                .or_default()
+                .put(keeper)
+            {
                 self.service_kept_by.remove(&other.process);
                 lost.push(other);
             }
@@ -272,7 +358,10 @@ impl Registry {
     }
 
     fn drop_idle_service(&mut self, name: &ServiceName) {
-        let is_free = self.services.get(name).is_some_and(|service| service.holder.is_none());
+        let is_free = self
+            .services
+            .get(name)
+            .is_some_and(|service| service.holder.is_none());
         if is_free && !self.service_kept_by.values().any(|(of, _)| of == name) {
             self.services.remove(name);
             self.effects.push(Effect::DropService(name.clone()));
@@ -281,7 +370,8 @@ impl Registry {
 
     fn let_go_of_service(&mut self, of: &ServiceSession, keeper: KeeperRecord) {
         self.service_kept_by.remove(&keeper.process);
-        self.service_served.insert(keeper.process, (of.clone(), keeper.of.clone()));
+        self.service_served
+            .insert(keeper.process, (of.clone(), keeper.of.clone()));
         self.end_keeper(keeper);
     }
 }

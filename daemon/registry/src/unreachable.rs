@@ -1,5 +1,5 @@
-//! What nobody can resume any more, and ends at once: a session that waits in vain would keep its server, with its port, its
-//! profile and its memory.
+//! What nobody can resume any more, and ends at once: a session that waits in vain would keep its
+//! server, with its port, its profile and its memory.
 
 use alloc::vec::Vec;
 
@@ -24,7 +24,8 @@ impl Registry {
     /// A keeper tells how its front has left. That may be before or after its lease has ended.
     ///
     /// # Errors
-    /// [`Error::UnknownBackend`] when that keeper does not hold the session's backend, or has to end.
+    /// [`Error::UnknownBackend`] when that keeper does not hold the session's backend, or has to
+    /// end.
     pub fn front_left(
         &mut self,
         told: &SessionId,
@@ -52,7 +53,9 @@ impl Registry {
 
     /// Ends the sessions of this key that are free and that nobody can resume.
     pub(super) fn end_unreachable(&mut self, owner: ProcessId, key: Key) {
-        let Some(of_key) = self.by_key.get(&(owner, key)) else { return };
+        let Some(of_key) = self.by_key.get(&(owner, key)) else {
+            return;
+        };
         let is_held = of_key.held().len() > 0;
         let mut doomed: Vec<(SessionId, Option<Loss>)> = Vec::new();
         let mut rest: Vec<&SessionRecord> = Vec::new();
@@ -68,7 +71,8 @@ impl Registry {
                 rest.push(session);
             }
         }
-        // Several can't be told apart. Those that nobody has used are no loss, once it is known of all of them.
+        // Several can't be told apart. Those that nobody has used are no loss, once it is known of
+        // all of them.
         let used: Option<Vec<bool>> = rest.iter().map(|session| self.was_used(session)).collect();
         if let (2.., Some(used)) = (rest.len(), used) {
             let number = used.iter().filter(|used| **used).count();
@@ -99,22 +103,31 @@ impl Registry {
 
     /// Whether anything of this session would be missed. None: a keeper of it is about to say.
     fn was_used(&self, session: &SessionRecord) -> Option<bool> {
-        if session.keepers.is_empty() || session.digest.is_some() || self.touched.contains(&session.id) {
+        if session.keepers.is_empty()
+            || session.digest.is_some()
+            || self.touched.contains(&session.id)
+        {
             return Some(true);
         }
-        self.left_by_last(session).map(|left| left.iter().any(|left| left.used))
+        self.left_by_last(session)
+            .map(|left| left.iter().any(|left| left.used))
     }
 
-    /// How the last front of a session has left its backends. None: a keeper of it has not said yet.
+    /// How the last front of a session has left its backends. None: a keeper of it has not said
+    /// yet.
     fn left_by_last(&self, session: &SessionRecord) -> Option<Vec<&Left>> {
         let said = self.left.get(&session.id)?;
         let under = |left: &&Left| left.epoch == session.epoch;
         // One whose keeper has exited since has said so before.
-        let all = session.keepers.iter().all(|keeper| said.get(&keeper.process).filter(under).is_some());
+        let all = session
+            .keepers
+            .iter()
+            .all(|keeper| said.get(&keeper.process).filter(under).is_some());
         all.then(|| said.values().filter(under).collect())
     }
 
-    /// Why a free session is no longer what its host would ask for: a newer one of the host has taken its place.
+    /// Why a free session is no longer what its host would ask for: a newer one of the host has
+    /// taken its place.
     fn is_superseded(&self, session: &SessionRecord) -> Option<Loss> {
         let key = session.leading_key()?;
         let newer = self.keys_of(session.owner).filter_map(|(newer, sessions)| {
@@ -125,20 +138,27 @@ impl Registry {
         newer.min_by_key(|loss| *loss != Loss::Conversation)
     }
 
-    /// A claim shows that the host has gone on: ends the free sessions whose place it takes. Returns what it has to be told, where
-    /// one of them was what its own entry was before.
+    /// A claim shows that the host has gone on: ends the free sessions whose place it takes.
+    /// Returns what it has to be told, where one of them was what its own entry was before.
     pub(super) fn leave_behind(&mut self, claim: &Claim, key: Key) -> Option<Loss> {
-        let free =
-            self.keys_of(claim.host).flat_map(|(old, sessions)| sessions.free().map(move |id| (old, id)));
+        let free = self
+            .keys_of(claim.host)
+            .flat_map(|(old, sessions)| sessions.free().map(move |id| (old, id)));
         let left: Vec<(SessionId, Key, Loss)> = free
             .filter_map(|(old, id)| {
-                let loss = supersedes(&key, claim.said.entry.as_ref(), self.sessions.get(id)?, &old)?;
+                let loss = supersedes(
+                    &key,
+                    claim.said.entry.as_ref(),
+                    self.sessions.get(id)?,
+                    &old,
+                )?;
                 Some((id.clone(), old, loss))
             })
             .collect();
         let mut edited = None;
         for (id, old, loss) in left {
-            self.effects.push(Effect::Unreachable(id.clone(), Some(loss)));
+            self.effects
+                .push(Effect::Unreachable(id.clone(), Some(loss)));
             self.end_session(&id);
             match loss {
                 Loss::Edited => edited = Some(loss),
@@ -148,35 +168,49 @@ impl Registry {
         edited
     }
 
-    /// The session that an entry had before it was edited, where no name of an entry says so: the only free one of the same
-    /// program and directory that was closed in an orderly way, in a host that has never run two of those at once.
+    /// The session that an entry had before it was edited, where no name of an entry says so: the
+    /// only free one of the same program and directory that was closed in an orderly way, in a host
+    /// that has never run two of those at once.
     pub(super) fn edited_without_entry(&self, claim: &Claim, key: Key) -> Option<SessionId> {
         let may_be = claim.said.entry.is_none() && claim.host != ProcessId::USER;
         let spot = claim.spot.filter(|_| may_be)?;
-        self.owners.get(&claim.host).filter(|owner| !owner.doubles.contains(&spot))?;
-        let keyed = self.keys_of(claim.host).flat_map(|(_, sessions)| sessions.all());
+        self.owners
+            .get(&claim.host)
+            .filter(|owner| !owner.doubles.contains(&spot))?;
+        let keyed = self
+            .keys_of(claim.host)
+            .flat_map(|(_, sessions)| sessions.all());
         let mut of_spot = keyed
             .filter_map(|id| self.sessions.get(id))
             .filter(|session| session.spot == Some(spot) && session.said.entry.is_none());
         let only = of_spot.next().filter(|_| of_spot.next().is_none())?;
         let left = self.left_by_last(only).unwrap_or_default();
-        let is_closed = only.holder.is_none() && !left.is_empty() && left.iter().all(|left| left.orderly);
+        let is_closed =
+            only.holder.is_none() && !left.is_empty() && left.iter().all(|left| left.orderly);
         let is_same = only.key.is_some_and(|old| key.is_another_program_for(&old));
         (is_closed && is_same).then(|| only.id.clone())
     }
 
     /// Something was kept in this session: it counts as used.
     pub fn touch(&mut self, id: &SessionId) {
-        let may_be_unused = self.sessions.get(id).is_some_and(|session| !session.keepers.is_empty());
+        let may_be_unused = self
+            .sessions
+            .get(id)
+            .is_some_and(|session| !session.keepers.is_empty());
         if may_be_unused && !self.touched.contains(id) {
             self.touched.insert(id.clone());
         }
     }
 }
 
-/// Whether a server of this key and entry has taken the place of this session: in another conversation of the same host, or
-/// as what the same entry of the host's file has become.
-fn supersedes(newer: &Key, entry: Option<&Label>, session: &SessionRecord, key: &Key) -> Option<Loss> {
+/// Whether a server of this key and entry has taken the place of this session: in another
+/// conversation of the same host, or as what the same entry of the host's file has become.
+fn supersedes(
+    newer: &Key,
+    entry: Option<&Label>,
+    session: &SessionRecord,
+    key: &Key,
+) -> Option<Loss> {
     let same_entry = entry.is_some() && entry == session.said.entry.as_ref();
     if newer.is_another_conversation_of(key) {
         Some(Loss::Conversation)

@@ -1,5 +1,6 @@
-//! Sessions that belong to the user, by names that the user has chosen: like a session of tmux, each survives the host that it was
-//! begun in, and has one front at a time. Explicit, and so never a guess.
+//! Sessions that belong to the user, by names that the user has chosen: like a session of tmux,
+//! each survives the host that it was begun in, and has one front at a time. Explicit, and so never
+//! a guess.
 
 use alloc::format;
 
@@ -13,10 +14,17 @@ use super::{Effect, Registry};
 impl Registry {
     /// A claim of a session by its name.
     pub(super) fn claim_of_users(&mut self, claim: Claim) {
-        let Wants::Users { take, fresh } = claim.wants else { return };
+        let Wants::Users { take, fresh } = claim.wants else {
+            return;
+        };
         let Some(key) = claim.key else { return };
-        let found =
-            self.of_name(key).map(|session| (session.id.clone(), session.holder, session.spot == claim.spot));
+        let found = self.of_name(key).map(|session| {
+            (
+                session.id.clone(),
+                session.holder,
+                session.spot == claim.spot,
+            )
+        });
         match found {
             Some((id, holder, is_same)) if fresh || !is_same => {
                 let is_ours = holder.is_none_or(|holder| holder == claim.process);
@@ -42,7 +50,9 @@ impl Registry {
     }
 
     pub(super) fn choose_users(&self, claim: &Claim, key: Key) -> Choice {
-        let Some(session) = self.of_name(key) else { return Choice::Open(Outcome::FreshFirst) };
+        let Some(session) = self.of_name(key) else {
+            return Choice::Open(Outcome::FreshFirst);
+        };
         match session.holder {
             // Another command has the name meanwhile: it is refused when it has waited.
             _ if session.spot != claim.spot => Choice::Wait,
@@ -67,12 +77,19 @@ impl Registry {
             ),
             None => format!("the server named `{name}` has just ended; try again"),
         };
-        self.effects.push(Effect::Answer(claim.ticket, Err(Error::NameTaken { sentence })));
+        self.effects.push(Effect::Answer(
+            claim.ticket,
+            Err(Error::NameTaken { sentence }),
+        ));
     }
 
-    /// The user owns something as long as there is a session with a name: nobody would tell of an end.
+    /// The user owns something as long as there is a session with a name: nobody would tell of an
+    /// end.
     pub(super) fn drop_idle_user(&mut self) {
-        let is_idle = self.owners.get(&ProcessId::USER).is_some_and(|user| user.sessions.is_empty());
+        let is_idle = self
+            .owners
+            .get(&ProcessId::USER)
+            .is_some_and(|user| user.sessions.is_empty());
         let waits = self.waiting_for(ProcessId::USER);
         if is_idle && !waits {
             self.owners.remove(&ProcessId::USER);

@@ -3,27 +3,31 @@
 use super::section::section;
 
 section! {
-    /// Servers that outlive whoever speaks to them. Applies to keepers that register from now on, but for `stop_wait_ms` in
-    /// what the daemon itself waits.
+    /// Servers that outlive whoever speaks to them. Applies to keepers that register from now on,
+    /// but for `stop_wait_ms` in what the daemon itself waits.
     pub struct Backends {
-        /// How long a backend stays after its front was cut off (killed, or its host went away without a word), in ms.
+        /// How long a backend stays after its front was cut off (killed, or its host went away
+        /// without a word), in ms.
         linger_ms: u64 = 600_000,
         /// How long a backend stays after its host has closed it in an orderly way, in ms.
         closed_linger_ms: u64 = 30_000,
         /// How long a backend with a name (`wrap --name`) stays without a front, in ms.
         named_linger_ms: u64 = 28_800_000,
-        /// How long a backend may take to answer a ping before a host that comes back is answered from memory, in ms. One that
-        /// does not is replaced.
+        /// How long a backend may take to answer a ping before a host that comes back is answered
+        /// from memory, in ms. One that does not is replaced.
         ping_wait_ms: u64 = 1_500,
-        /// Orderly closes within `closes_ms` after which a host gets a fresh backend: somebody tries to mend it by reconnecting.
+        /// Orderly closes within `closes_ms` after which a host gets a fresh backend: somebody
+        /// tries to mend it by reconnecting.
         closes: u32 = 3,
         /// The time within which they are counted, in ms.
         closes_ms: u64 = 60_000,
         /// How long a request of a backend waits for a front that can answer it, in ms.
         ask_wait_ms: u64 = 300_000,
-        /// How long a backend has to exit after its standard input was closed, and again after SIGTERM, in ms.
+        /// How long a backend has to exit after its standard input was closed, and again after
+        /// SIGTERM, in ms.
         stop_wait_ms: u64 = 2_000,
-        /// Messages that are kept for the next front. When there are more, the backend is not read from.
+        /// Messages that are kept for the next front. When there are more, the backend is not read
+        /// from.
         queue_messages: usize = 1_024,
         /// Bytes of them.
         queue_bytes: usize = 8 * 1024 * 1024,

@@ -16,11 +16,13 @@ section! {
         connections_per_process: usize = 64,
         /// Requests of one connection that may be under way.
         requests_per_connection: usize = 32,
-        /// Bytes of frames over 96 KiB that all connections together may be in the middle of receiving.
+        /// Bytes of frames over 96 KiB that all connections together may be in the middle of
+        /// receiving.
         frame_bytes: usize = 64 * MIB,
         /// Sessions of one host: the busiest host seen has dozens of servers.
         sessions_per_host: usize = 1_024,
-        /// Sessions and handles of one service: an HTTP server has one for each client that it has seen lately.
+        /// Sessions and handles of one service: an HTTP server has one for each client that it has
+        /// seen lately.
         sessions_per_service: usize = 20_000,
         /// Handles of one session that are good at the same time.
         handles: usize = 64,

@@ -24,7 +24,8 @@ impl Metrics {
             return Ok(None);
         }
         let address: SocketAddr = self.address.parse().map_err(|_| {
-            "metrics.address is an address and a port, as `127.0.0.1:9464` or `[::1]:9464`".to_owned()
+            "metrics.address is an address and a port, as `127.0.0.1:9464` or `[::1]:9464`"
+                .to_owned()
         })?;
         if !address.ip().is_loopback() && !self.beyond_loopback {
             return Err("metrics.address can be reached from elsewhere, and nobody is asked who they are; if that is meant, \

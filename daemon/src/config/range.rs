@@ -24,15 +24,21 @@ pub(super) fn check(config: &Config) -> Result<(), ConfigError> {
     let limits = &config.limits;
     // No number of things, and no number of their bytes, may be 0.
     let table = toml::Table::try_from(config).unwrap_or_default();
-    let mut counts =
-        names(&table).into_iter().filter(|name| COUNTED.iter().any(|part| name.starts_with(part)));
-    let is_nought = |name: &String| value(&table, name).and_then(toml::Value::as_integer) == Some(0);
+    let mut counts = names(&table)
+        .into_iter()
+        .filter(|name| COUNTED.iter().any(|part| name.starts_with(part)));
+    let is_nought =
+        |name: &String| value(&table, name).and_then(toml::Value::as_integer) == Some(0);
     if let Some(name) = counts.find(is_nought) {
         return Err(ConfigError::Range(format!("{name} must be at least 1")));
     }
     // A value and a message must fit into a frame, with what stands around them.
     let largest = [
-        ("limits.state_value_bytes", limits.state_value_bytes, MESSAGE_MAX),
+        (
+            "limits.state_value_bytes",
+            limits.state_value_bytes,
+            MESSAGE_MAX,
+        ),
         ("limits.message_bytes", limits.message_bytes, MESSAGE_MAX),
         ("backends.stderr_bytes", backends.stderr_bytes, STDERR_MAX),
     ];
@@ -56,7 +62,11 @@ pub(super) fn check(config: &Config) -> Result<(), ConfigError> {
         ("http.linger_ms", config.http.linger_ms, 1),
         ("wrap.first_line_wait_ms", config.wrap.first_line_wait_ms, 1),
         ("wrap.keeper_wait_ms", config.wrap.keeper_wait_ms, 1),
-        ("bundle.init_concurrency", config.bundle.init_concurrency as u64, 1),
+        (
+            "bundle.init_concurrency",
+            config.bundle.init_concurrency as u64,
+            1,
+        ),
         ("bundle.init_timeout_ms", config.bundle.init_timeout_ms, 1),
         ("bundle.ready_wait_ms", config.bundle.ready_wait_ms, 1),
         ("http.hold_ms", config.http.hold_ms, 1),
@@ -66,13 +76,19 @@ pub(super) fn check(config: &Config) -> Result<(), ConfigError> {
         ("backends.stop_wait_ms", backends.stop_wait_ms, 1),
     ];
     if backends.stop_wait_ms > STOP_WAIT_MAX_MS {
-        return Err(ConfigError::Range(format!("backends.stop_wait_ms must be at most {STOP_WAIT_MAX_MS}")));
+        return Err(ConfigError::Range(format!(
+            "backends.stop_wait_ms must be at most {STOP_WAIT_MAX_MS}"
+        )));
     }
     if sessions.sweep_ms > SWEEP_MAX_MS {
-        return Err(ConfigError::Range(format!("sessions.sweep_ms must be at most {SWEEP_MAX_MS}")));
+        return Err(ConfigError::Range(format!(
+            "sessions.sweep_ms must be at most {SWEEP_MAX_MS}"
+        )));
     }
     if let Some((name, _, least)) = times.into_iter().find(|(_, value, least)| value < least) {
-        return Err(ConfigError::Range(format!("{name} must be at least {least}")));
+        return Err(ConfigError::Range(format!(
+            "{name} must be at least {least}"
+        )));
     }
     storage::Url::parse(&config.storage.url)
         .map_err(|error| ConfigError::Range(format!("storage.url: {error}")))?;
@@ -80,13 +96,23 @@ pub(super) fn check(config: &Config) -> Result<(), ConfigError> {
     // One process gets a quarter of it, and must be able to send one frame.
     let frames = mcp_sessiond_proto::hello::FRAME_MAX as usize * FRAME_SHARES;
     if limits.frame_bytes < frames {
-        return Err(ConfigError::Range(format!("limits.frame_bytes must be at least {frames}")));
+        return Err(ConfigError::Range(format!(
+            "limits.frame_bytes must be at least {frames}"
+        )));
     }
     if config.claim_wait_ms > CLAIM_WAIT_MAX_MS {
-        return Err(ConfigError::Range(format!("claim_wait_ms must be at most {CLAIM_WAIT_MAX_MS}")));
+        return Err(ConfigError::Range(format!(
+            "claim_wait_ms must be at most {CLAIM_WAIT_MAX_MS}"
+        )));
     }
-    if config.adopt_version_1.as_ref().is_some_and(|path| path.is_relative()) {
-        return Err(ConfigError::Range("adopt_version_1 must be an absolute path".into()));
+    if config
+        .adopt_version_1
+        .as_ref()
+        .is_some_and(|path| path.is_relative())
+    {
+        return Err(ConfigError::Range(
+            "adopt_version_1 must be an absolute path".into(),
+        ));
     }
     Ok(())
 }

@@ -1,6 +1,8 @@
-//! Sections of the configuration: each setting stands once, with what it means, its type and its default.
+//! Sections of the configuration: each setting stands once, with what it means, its type and its
+//! default.
 
-/// Makes a section of settings: a struct with public fields, and its `Default`. A name that is none of them is refused.
+/// Makes a section of settings: a struct with public fields, and its `Default`. A name that is none
+/// of them is refused.
 macro_rules! section {
     ($(#[$meta:meta])* pub struct $name:ident {
         $($(#[$what:meta])* $setting:ident: $type:ty = $default:expr,)*

@@ -13,7 +13,8 @@ section! {
         grace_ms: u64 = 10 * 60_000,
         /// How long a terminated session says that it was.
         tombstone_ms: u64 = 10 * 60_000,
-        /// How long the contents of a host's sessions stay when the host is gone, for `debug` to look at. Nobody else can.
+        /// How long the contents of a host's sessions stay when the host is gone, for `debug` to
+        /// look at. Nobody else can.
         host_grace_ms: u64 = 2_000,
         /// How often sessions are looked for that have outlived their time.
         sweep_ms: u64 = 60_000,

@@ -15,27 +15,29 @@ use crate::storage::{self, Durability};
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
-    /// How long a claim waits, in ms, for the session's holder to be gone: hosts start the new server before the
-    /// old one has died. 0 to 5,000.
+    /// How long a claim waits, in ms, for the session's holder to be gone: hosts start the new
+    /// server before the old one has died. 0 to 5,000.
     pub claim_wait_ms: u64,
-    /// What a claim gets where the host has, or had, several servers with the same key, unless the table of hosts says otherwise:
-    /// `fresh`, `successor`, `oldest` or `never`.
+    /// What a claim gets where the host has, or had, several servers with the same key, unless the
+    /// table of hosts says otherwise: `fresh`, `successor`, `oldest` or `never`.
     pub siblings: Siblings,
-    /// Hosts, beside those that are known: the `executable`, an `argument` where that has to tell, and their `siblings`.
+    /// Hosts, beside those that are known: the `executable`, an `argument` where that has to tell,
+    /// and their `siblings`.
     pub hosts: Vec<HostRow>,
     /// Whether pid 1 may be a host, as in a container whose only program is the host.
     pub pid1_is_host: bool,
-    /// Programs that start servers on behalf of a host, beside those that are known: `executable` and the
-    /// `arguments` that it must begin with.
+    /// Programs that start servers on behalf of a host, beside those that are known: `executable`
+    /// and the `arguments` that it must begin with.
     pub launchers: Vec<Launcher>,
     /// Executables that adopt orphans, beside those that are known: a server below one has no host.
     pub adopters: Vec<String>,
-    /// Variables that differ at every start of a server for no reason, beside those that are known. `*` at the end
-    /// stands for anything.
+    /// Variables that differ at every start of a server for no reason, beside those that are known.
+    /// `*` at the end stands for anything.
     pub ignored_variables: Vec<String>,
     /// Variables in which a host tells its servers the conversation, beside those that are known.
     pub conversation_variables: Vec<String>,
-    /// The directory in which version 1 left its token files. Absolute. None: they are not looked at.
+    /// The directory in which version 1 left its token files. Absolute. None: they are not looked
+    /// at.
     pub adopt_version_1: Option<PathBuf>,
     /// How long a daemon that was started on demand stays when nothing needs it any more, in ms.
     pub idle_exit_ms: u64,
@@ -65,7 +67,8 @@ pub struct Config {
 #[derive(Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Storage {
-    /// `memory:`, `sqlite:` (in the runtime directory), `sqlite:/path/to/file`, `postgres://…`, `dynamodb:table?…`.
+    /// `memory:`, `sqlite:` (in the runtime directory), `sqlite:/path/to/file`, `postgres://…`,
+    /// `dynamodb:table?…`.
     pub url: String,
     /// What an acknowledged change survives with SQLite: `process`, or `power` too.
     pub durability: Durability,
@@ -89,13 +92,21 @@ pub enum LogLevel {
 
 impl std::fmt::Debug for Storage {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(formatter, "Storage({}, {:?})", storage::shown(&self.url), self.durability)
+        write!(
+            formatter,
+            "Storage({}, {:?})",
+            storage::shown(&self.url),
+            self.durability
+        )
     }
 }
 
 impl Default for Storage {
     fn default() -> Self {
-        Self { url: "sqlite:".into(), durability: Durability::Process }
+        Self {
+            url: "sqlite:".into(),
+            durability: Durability::Process,
+        }
     }
 }
 
@@ -127,7 +138,8 @@ impl Default for Config {
 }
 
 impl Config {
-    /// What counts for the claims of a host's instances: what the configuration says of it, else what is known.
+    /// What counts for the claims of a host's instances: what the configuration says of it, else
+    /// what is known.
     #[must_use]
     pub fn row_of(&self, host: &Appearance) -> Option<Siblings> {
         hosts::siblings_of(&self.hosts, host)
@@ -136,17 +148,27 @@ impl Config {
     /// What the registry needs of it.
     #[must_use]
     pub fn policy(&self) -> Policy {
-        Policy { siblings: self.siblings, sessions_per_owner: self.limits.sessions_per_host }
+        Policy {
+            siblings: self.siblings,
+            sessions_per_owner: self.limits.sessions_per_host,
+        }
     }
 
     /// The built-in table of launchers, adopters and variables, and what the configuration adds.
     #[must_use]
     pub fn table(&self) -> Table {
-        let mut table = Table { pid1_is_host: self.pid1_is_host, ..Table::default() };
+        let mut table = Table {
+            pid1_is_host: self.pid1_is_host,
+            ..Table::default()
+        };
         table.launchers.extend(self.launchers.iter().cloned());
         table.adopters.extend(self.adopters.iter().cloned());
-        table.ignored_variables.extend(self.ignored_variables.iter().cloned());
-        table.conversation_variables.extend(self.conversation_variables.iter().cloned());
+        table
+            .ignored_variables
+            .extend(self.ignored_variables.iter().cloned());
+        table
+            .conversation_variables
+            .extend(self.conversation_variables.iter().cloned());
         table
     }
 }

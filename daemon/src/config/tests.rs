@@ -14,19 +14,45 @@ fn from(text: &str, flags: &[&str]) -> Result<Loaded, ConfigError> {
 
 #[test]
 fn an_unknown_key_is_refused_with_its_line() {
-    let error = from("siblings = \"fresh\"\nclaim_wait = 5\n", &[]).expect_err("refused").to_string();
-    assert!(error.contains("line 2") && error.contains("claim_wait"), "{error}");
+    let error = from("siblings = \"fresh\"\nclaim_wait = 5\n", &[])
+        .expect_err("refused")
+        .to_string();
+    assert!(
+        error.contains("line 2") && error.contains("claim_wait"),
+        "{error}"
+    );
 }
 
 #[test]
 fn a_flag_beats_the_file_and_says_so() {
     let text = "claim_wait_ms = 5\n[limits]\nconnections = 7\n";
-    let loaded = from(text, &["claim_wait_ms=9", "siblings=oldest", "limits.connections_per_process=3"]);
+    let loaded = from(
+        text,
+        &[
+            "claim_wait_ms=9",
+            "siblings=oldest",
+            "limits.connections_per_process=3",
+        ],
+    );
     let loaded = loaded.expect("fits");
-    assert_eq!((loaded.config.claim_wait_ms, loaded.config.siblings), (9, Siblings::Oldest));
-    assert_eq!((loaded.config.limits.connections, loaded.config.limits.connections_per_process), (7, 3));
+    assert_eq!(
+        (loaded.config.claim_wait_ms, loaded.config.siblings),
+        (9, Siblings::Oldest)
+    );
+    assert_eq!(
+        (
+            loaded.config.limits.connections,
+            loaded.config.limits.connections_per_process
+        ),
+        (7, 3)
+    );
     let source = |name: &str| {
-        loaded.settings().into_iter().find(|setting| setting.name == name).expect("there").source
+        loaded
+            .settings()
+            .into_iter()
+            .find(|setting| setting.name == name)
+            .expect("there")
+            .source
     };
     assert_eq!(source("claim_wait_ms"), "flag");
     assert_eq!(source("limits.connections"), "file");
@@ -57,36 +83,62 @@ fn a_value_out_of_range_is_refused() {
 
 #[test]
 fn a_password_in_the_url_is_not_shown() {
-    let loaded = from("", &["storage.url=\"postgres://me:hunter2@db/x?password=hunter2\""]).expect("fits");
+    let loaded = from(
+        "",
+        &["storage.url=\"postgres://me:hunter2@db/x?password=hunter2\""],
+    )
+    .expect("fits");
     let shown = format!("{:?}", loaded.settings());
-    assert!(shown.contains("postgres://") && !shown.contains("hunter2"), "{shown}");
+    assert!(
+        shown.contains("postgres://") && !shown.contains("hunter2"),
+        "{shown}"
+    );
     let other = from("", &["storage.url=\"postgres://me:hunter3@db/x\""]).expect("fits");
     assert!(!format!("{:?}", loaded.changes(&other)).contains("hunter"));
 }
 
 #[test]
 fn a_line_with_a_password_is_not_quoted() {
-    for wrong in ["url = \"postgres://me:hunter2@db/x", "ulr = \"postgres://me:hunter2@db/x\""] {
+    for wrong in [
+        "url = \"postgres://me:hunter2@db/x",
+        "ulr = \"postgres://me:hunter2@db/x\"",
+    ] {
         let text = format!("log = \"info\"\n[storage]\n{wrong}\n");
         let error = from(&text, &[]).expect_err("refused").to_string();
-        assert!(error.contains("line 3") && !error.contains("hunter2"), "{error}");
+        assert!(
+            error.contains("line 3") && !error.contains("hunter2"),
+            "{error}"
+        );
     }
     // Nor is a value of the wrong type, in which it may stand.
     let mut file = tempfile::NamedTempFile::new().expect("a file");
-    std::io::Write::write_all(&mut file, b"storage = \"postgres://me:hunter2@db/x\"\n").expect("written");
+    std::io::Write::write_all(&mut file, b"storage = \"postgres://me:hunter2@db/x\"\n")
+        .expect("written");
     let refused = load(Some(file.path()), &[]).expect_err("refused");
     let shown = refused.to_string();
-    assert!(shown.contains("line 1") && !shown.contains("hunter2"), "{shown}");
-    let fault =
-        load_readable(Some(file.path()), &[], refused).expect("readable").fault.expect("a fault").sentence;
-    assert!(fault.contains("line 1: invalid type") && !fault.contains("hunter2"), "{fault}");
+    assert!(
+        shown.contains("line 1") && !shown.contains("hunter2"),
+        "{shown}"
+    );
+    let fault = load_readable(Some(file.path()), &[], refused)
+        .expect("readable")
+        .fault
+        .expect("a fault")
+        .sentence;
+    assert!(
+        fault.contains("line 1: invalid type") && !fault.contains("hunter2"),
+        "{fault}"
+    );
 }
 
 #[test]
 fn a_reload_says_what_changed() {
     let old = from("claim_wait_ms = 5\n", &[]).expect("fits");
     let new = from("claim_wait_ms = 6\nadopt_version_1 = \"/x\"\n", &[]).expect("fits");
-    assert_eq!(old.changes(&new), ["adopt_version_1: unset -> \"/x\"", "claim_wait_ms: 5 -> 6"]);
+    assert_eq!(
+        old.changes(&new),
+        ["adopt_version_1: unset -> \"/x\"", "claim_wait_ms: 5 -> 6"]
+    );
 }
 
 /// What a daemon does whose client waits: it takes what it understands.
@@ -101,13 +153,26 @@ fn of_a_file_that_is_wrong_somewhere_the_rest_counts() {
         let fault = loaded.fault.expect("it is told");
         (loaded.config, fault)
     };
-    let (config, fault) =
-        read("log = \"warn\"\nno_such = 1\n[storage]\nurl = \"memory:\"\n[backends]\nlinger_ms = 5\n");
-    assert_eq!((config.storage.url.as_str(), config.backends.linger_ms), ("memory:", 5));
-    assert!(!fault.hides_storage && fault.sentence.contains("line 2: unknown field"), "{fault:?}");
+    let (config, fault) = read(
+        "log = \"warn\"\nno_such = 1\n[storage]\nurl = \"memory:\"\n[backends]\nlinger_ms = 5\n",
+    );
+    assert_eq!(
+        (config.storage.url.as_str(), config.backends.linger_ms),
+        ("memory:", 5)
+    );
+    assert!(
+        !fault.hides_storage && fault.sentence.contains("line 2: unknown field"),
+        "{fault:?}"
+    );
     let (config, fault) = read("idle_exit_ms = 5\nclaim_wait_ms = 1000000\n");
-    assert_eq!((config.idle_exit_ms, config.claim_wait_ms), (5, Config::default().claim_wait_ms));
-    assert!(!fault.hides_storage && fault.sentence.contains("claim_wait_ms must be at most"), "{fault:?}");
+    assert_eq!(
+        (config.idle_exit_ms, config.claim_wait_ms),
+        (5, Config::default().claim_wait_ms)
+    );
+    assert!(
+        !fault.hides_storage && fault.sentence.contains("claim_wait_ms must be at most"),
+        "{fault:?}"
+    );
     for hidden in [
         "storage = 5\n",
         "[storage]\nurl = \"mysql://x\"\n",
@@ -115,7 +180,10 @@ fn of_a_file_that_is_wrong_somewhere_the_rest_counts() {
         "no line of TOML\n",
     ] {
         let (config, fault) = read(hidden);
-        assert!(fault.hides_storage && !fault.sentence.contains('\n'), "{hidden}: {fault:?}");
+        assert!(
+            fault.hides_storage && !fault.sentence.contains('\n'),
+            "{hidden}: {fault:?}"
+        );
         assert_eq!(config, Config::default(), "{hidden}");
     }
     // It is not the file that is wrong.

@@ -15,9 +15,11 @@ pub struct Access {
     pub place: Place,
     /// On whose behalf the caller says that it asks.
     pub caller: Option<Caller>,
-    /// What the caller must be, to change anything; asked again in the step that applies the change.
+    /// What the caller must be, to change anything; asked again in the step that applies the
+    /// change.
     pub writer: Writer,
-    /// Whether there is such a session although the storage has nothing of it yet: a claim has made it.
+    /// Whether there is such a session although the storage has nothing of it yet: a claim has made
+    /// it.
     pub claimed: bool,
 }
 
@@ -49,7 +51,11 @@ pub trait Lease: Send + Sync {
 
 impl fmt::Debug for Access {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "Access({:?}, claimed {})", self.place, self.claimed)
+        write!(
+            formatter,
+            "Access({:?}, claimed {})",
+            self.place, self.claimed
+        )
     }
 }
 
@@ -58,14 +64,18 @@ impl Access {
     #[must_use]
     pub fn service(service: &ServiceName, session: &SessionId, caller: Option<Caller>) -> Self {
         Self {
-            place: Place { owner: format!("service {service}"), name: session.to_string() },
+            place: Place {
+                owner: format!("service {service}"),
+                name: session.to_string(),
+            },
             caller,
             writer: Writer::Anyone,
             claimed: false,
         }
     }
 
-    /// Whether there is such a session although the storage has nothing of it: it may have ended since.
+    /// Whether there is such a session although the storage has nothing of it: it may have ended
+    /// since.
     pub(super) fn is_claimed(&self) -> bool {
         self.claimed && matches!(&self.writer, Writer::Holder(lease) if lease.is_there())
     }

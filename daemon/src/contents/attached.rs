@@ -11,7 +11,8 @@ impl Contents {
     /// Those of a session that is not there, not the caller's, or terminated.
     pub async fn attach(&self, access: &Access) -> Result<(), Error> {
         // A client that attaches must not revive a session that has ended.
-        self.look_quietly(access, Admit::Living, &[], |_| Ok(())).await?;
+        self.look_quietly(access, Admit::Living, &[], |_| Ok(()))
+            .await?;
         // Before the change, so that a sweep that is under way leaves the session alone.
         self.presence.attach(&access.place);
         let attached = self.change(access, Admit::Living, |draft| {
@@ -36,9 +37,12 @@ impl Contents {
         if !self.presence.detach(&access.place) {
             return Ok(());
         }
-        // No check of the caller: it passed one when it attached, and its credential or lease may have been
-        // replaced since.
-        let gone = Access { writer: super::Writer::Anyone, ..access.clone() };
+        // No check of the caller: it passed one when it attached, and its credential or lease may
+        // have been replaced since.
+        let gone = Access {
+            writer: super::Writer::Anyone,
+            ..access.clone()
+        };
         let detached = self.change(&gone, Admit::Unchecked, |draft| {
             if draft.head.attached && self.presence.attached(&access.place) == 0 {
                 (draft.head.attached, draft.head.detached_ms) = (false, Some(draft.now_ms));

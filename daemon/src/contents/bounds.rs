@@ -15,13 +15,19 @@ impl Bounds {
     /// Those of a configuration.
     #[must_use]
     pub fn of(config: &Config) -> Self {
-        Self { limits: config.limits.clone(), sessions: config.sessions.clone() }
+        Self {
+            limits: config.limits.clone(),
+            sessions: config.sessions.clone(),
+        }
     }
 }
 
 impl From<Limits> for Bounds {
     /// Limits, with lifetimes as they are by default.
     fn from(limits: Limits) -> Self {
-        Self { limits, ..Self::default() }
+        Self {
+            limits,
+            ..Self::default()
+        }
     }
 }

@@ -1,5 +1,5 @@
-//! Carrying out a rule: what it needs is read, what it has changed is committed on the condition that nobody else has
-//! changed it since, and nothing is told before it is kept.
+//! Carrying out a rule: what it needs is read, what it has changed is committed on the condition
+//! that nobody else has changed it since, and nothing is told before it is kept.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -12,13 +12,14 @@ use super::{Access, Bounds, Contents, RETRY_AFTER_MS, Writer, draw, draw_version
 use crate::counters::count;
 use crate::storage::{Key, Place, StorageError};
 
-/// How often a change is tried again that met another daemon's. Each attempt that fails is somebody else's success, so
-/// this many mean that a session is written to by very many at once. With 64 a daemon gave up beside a single other one
-/// that wrote without a pause: who has just won begins the next round first.
+/// How often a change is tried again that met another daemon's. Each attempt that fails is somebody
+/// else's success, so this many mean that a session is written to by very many at once. With 64 a
+/// daemon gave up beside a single other one that wrote without a pause: who has just won begins the
+/// next round first.
 pub(super) const CONFLICTS_MAX: u32 = 256;
 
-/// The pause before the second attempt is up to so long; the next ones may be longer, up to [`CONFLICT_PAUSES`] times. Not
-/// longer: whoever pauses is overtaken.
+/// The pause before the second attempt is up to so long; the next ones may be longer, up to
+/// [`CONFLICT_PAUSES`] times. Not longer: whoever pauses is overtaken.
 const CONFLICT_PAUSE: Duration = Duration::from_millis(2);
 
 /// How many times [`CONFLICT_PAUSE`] a pause may be.
@@ -32,7 +33,8 @@ const READS_MAX: u32 = 40;
 pub(super) enum Admit {
     /// A session that lives, for a caller that it is bound to.
     Living,
-    /// The same, for a call that goes on: its caller was the right one when it began, and may have been rotated out since.
+    /// The same, for a call that goes on: its caller was the right one when it began, and may have
+    /// been rotated out since.
     Known,
     /// The same as the first, or one that was terminated.
     Any,
@@ -41,8 +43,8 @@ pub(super) enum Admit {
 }
 
 impl Contents {
-    /// Carries out a rule that may change a session: reads what it needs, and commits what it has changed. Returns once
-    /// that is kept.
+    /// Carries out a rule that may change a session: reads what it needs, and commits what it has
+    /// changed. Returns once that is kept.
     pub(super) async fn change<T>(
         &self,
         access: &Access,
@@ -70,9 +72,16 @@ impl Contents {
         loop {
             let bounds = self.bounds();
             let mut read = Read::default();
-            let planned = self.plan(access, admit, &bounds, keys, &mut read, &rule).await;
+            let planned = self
+                .plan(access, admit, &bounds, keys, &mut read, &rule)
+                .await;
             let (value, finished) = self.told(&access.place, planned).await?;
-            let Some(Finished { change, added, pruned }) = finished else {
+            let Some(Finished {
+                change,
+                added,
+                pruned,
+            }) = finished
+            else {
                 drop(lock);
                 self.settled(&access.place).await?;
                 return Ok(value);
@@ -80,12 +89,18 @@ impl Contents {
             self.afford(&access.place, added, &bounds)?;
             // Since the last look there may have been a wait for the storage.
             access.may_write()?;
-            let committed = self.storage.commit(&access.place, read.version, draw_version(), change).await;
+            let committed = self
+                .storage
+                .commit(&access.place, read.version, draw_version(), change)
+                .await;
             match committed {
                 Ok(durable) => {
                     drop(lock);
                     durable.kept().await.map_err(|error| self.failed(&error))?;
-                    self.meters.counters.events_pruned_total.fetch_add(pruned, Ordering::Relaxed);
+                    self.meters
+                        .counters
+                        .events_pruned_total
+                        .fetch_add(pruned, Ordering::Relaxed);
                     return Ok(value);
                 }
                 Err(StorageError::Conflict) if conflicts < CONFLICTS_MAX => {
@@ -95,7 +110,10 @@ impl Contents {
                 }
                 Err(StorageError::Conflict) => {
                     let sentence = "too many daemons write to this session at once".into();
-                    return Err(Error::Unavailable { sentence, retry_after_ms: RETRY_AFTER_MS });
+                    return Err(Error::Unavailable {
+                        sentence,
+                        retry_after_ms: RETRY_AFTER_MS,
+                    });
                 }
                 Err(error) => return Err(self.failed(&error)),
             }
@@ -139,8 +157,11 @@ impl Contents {
     ) -> Result<(T, bool), Error> {
         let bounds = self.bounds();
         let mut read = Read::default();
-        let rule = |draft: &mut Draft<'_>| Ok((rule(draft)?, draft.head.is_recently_active(draft.now_ms)));
-        let planned = self.plan(access, admit, &bounds, keys, &mut read, &rule).await;
+        let rule =
+            |draft: &mut Draft<'_>| Ok((rule(draft)?, draft.head.is_recently_active(draft.now_ms)));
+        let planned = self
+            .plan(access, admit, &bounds, keys, &mut read, &rule)
+            .await;
         let (value, _) = self.told(&access.place, planned).await?;
         self.settled(&access.place).await?;
         Ok(value)
@@ -167,7 +188,9 @@ impl Contents {
     ) -> Result<(T, Option<Finished>), Error> {
         let Access { place, .. } = access;
         let failed = |error: &StorageError| self.failed(error);
-        self.read(place, read, keys).await.map_err(|error| failed(&error))?;
+        self.read(place, read, keys)
+            .await
+            .map_err(|error| failed(&error))?;
         // One for all attempts: from its secret a rule may derive which keys it reads.
         let mut made: Option<Head> = None;
         for attempt in 0..READS_MAX {
@@ -183,10 +206,15 @@ impl Contents {
                 None => made.get_or_insert_with(|| Head::claimed(now_ms)).clone(),
                 Some(_) => Head::default(),
             };
-            let mut draft = Draft::new(read, fresh, now_ms, bounds).map_err(|error| failed(&error))?;
+            let mut draft =
+                Draft::new(read, fresh, now_ms, bounds).map_err(|error| failed(&error))?;
             if let Err(refusal) = self.admits(access, admit, &draft) {
                 if refusal == Error::BindingMismatch
-                    && draft.head.bound.as_ref().is_some_and(|bound| bound.terminates(access.caller.as_ref()))
+                    && draft
+                        .head
+                        .bound
+                        .as_ref()
+                        .is_some_and(|bound| bound.terminates(access.caller.as_ref()))
                 {
                     drop(draft);
                     match self.terminate_for_mismatch(place, read).await {
@@ -194,7 +222,9 @@ impl Contents {
                         // Others write to it. It is looked at again, and ends all the same.
                         Err(StorageError::Conflict) => {
                             pause(attempt).await;
-                            self.read(place, read, &[]).await.map_err(|error| failed(&error))?;
+                            self.read(place, read, &[])
+                                .await
+                                .map_err(|error| failed(&error))?;
                             continue;
                         }
                         Err(error) => return Err(failed(&error.known())),
@@ -207,11 +237,14 @@ impl Contents {
                 Err(Halt::Refuse(error)) => return Err(error),
                 Err(Halt::Storage(error)) => return Err(failed(&error)),
                 Err(Halt::Read(keys)) => {
-                    self.read(place, read, &keys).await.map_err(|error| failed(&error))?;
+                    self.read(place, read, &keys)
+                        .await
+                        .map_err(|error| failed(&error))?;
                 }
                 Err(Halt::Scan(scan)) => {
                     let items = self.storage.scan(place, &scan).await;
-                    read.scans.insert(scan, items.map_err(|error| failed(&error))?);
+                    read.scans
+                        .insert(scan, items.map_err(|error| failed(&error))?);
                 }
             }
         }
@@ -219,8 +252,9 @@ impl Contents {
         Err(failed(&StorageError::Conflict))
     }
 
-    /// Whether a session that is still claimed was there, and others have ended it. Then it has ended here,
-    /// too: until its end is complete, no caller may see it as a session that is merely empty.
+    /// Whether a session that is still claimed was there, and others have ended it. Then it has
+    /// ended here, too: until its end is complete, no caller may see it as a session that is merely
+    /// empty.
     fn has_lost(&self, place: &Place) -> bool {
         let lost = self.known.has(place);
         if lost {
@@ -230,8 +264,8 @@ impl Contents {
         lost
     }
 
-    /// Reads a record and some of its items. When it has changed since the last time, what was read then is worth
-    /// nothing.
+    /// Reads a record and some of its items. When it has changed since the last time, what was read
+    /// then is worth nothing.
     pub(super) async fn read(
         &self,
         place: &Place,
@@ -247,7 +281,10 @@ impl Contents {
         }
         let version = record.as_ref().map(|record| record.version);
         if version != read.version {
-            *read = Read { version, ..Read::default() };
+            *read = Read {
+                version,
+                ..Read::default()
+            };
         }
         match record {
             None => {
@@ -263,14 +300,28 @@ impl Contents {
     }
 
     /// Whether the caller may have what it asks for.
-    pub(super) fn admits(&self, access: &Access, admit: Admit, draft: &Draft<'_>) -> Result<(), Error> {
-        let Draft { head, now_ms, bounds, .. } = draft;
+    pub(super) fn admits(
+        &self,
+        access: &Access,
+        admit: Admit,
+        draft: &Draft<'_>,
+    ) -> Result<(), Error> {
+        let Draft {
+            head,
+            now_ms,
+            bounds,
+            ..
+        } = draft;
         self.clock.observe(head.active_ms);
         if admit == Admit::Unchecked {
             return Ok(());
         }
         let is_gone = matches!(access.writer, Writer::Nobody) && !head.is_terminated();
-        if is_gone || head.ended(*now_ms, bounds, self.in_use(access, head, *now_ms)).is_some() {
+        if is_gone
+            || head
+                .ended(*now_ms, bounds, self.in_use(access, head, *now_ms))
+                .is_some()
+        {
             return Err(Error::UnknownSession);
         }
         if let Some(bound) = head.bound.as_ref().filter(|_| admit != Admit::Known) {

@@ -5,12 +5,12 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use nix::time::{ClockId, clock_gettime};
 
-/// How far a time on record may be ahead of ours and still be believed, in ms: the clocks of a fleet differ by less, and
-/// one that is wrong by years must not end everybody's sessions.
+/// How far a time on record may be ahead of ours and still be believed, in ms: the clocks of a
+/// fleet differ by less, and one that is wrong by years must not end everybody's sessions.
 const AHEAD_MAX_MS: u64 = 3_600_000;
 
-/// Milliseconds since the Unix epoch that only grow: the time of day at the start, and from then on the clock of
-/// the machine's uptime, and never less than what is on record.
+/// Milliseconds since the Unix epoch that only grow: the time of day at the start, and from then on
+/// the clock of the machine's uptime, and never less than what is on record.
 #[derive(Debug)]
 pub struct Clock {
     source: Source,
@@ -31,15 +31,26 @@ impl Clock {
     /// The machine's.
     #[must_use]
     pub fn system() -> Self {
-        let start_ms = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis());
+        let start_ms = SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .map_or(0, |since| since.as_millis());
         let start_ms = u64::try_from(start_ms).unwrap_or(u64::MAX);
-        Self { source: Source::System { start_ms, began_ms: uptime_ms() }, floor: AtomicU64::new(0) }
+        Self {
+            source: Source::System {
+                start_ms,
+                began_ms: uptime_ms(),
+            },
+            floor: AtomicU64::new(0),
+        }
     }
 
     /// One that stands still unless it is [advanced](Clock::advance).
     #[must_use]
     pub fn manual(now_ms: u64) -> Self {
-        Self { source: Source::Manual(AtomicU64::new(now_ms)), floor: AtomicU64::new(0) }
+        Self {
+            source: Source::Manual(AtomicU64::new(now_ms)),
+            floor: AtomicU64::new(0),
+        }
     }
 
     /// Lets time pass on a manual clock; the machine's is not impressed.
@@ -72,7 +83,8 @@ impl Clock {
     }
 }
 
-/// Milliseconds since the machine was started, those in which it slept among them: `Instant` leaves these out.
+/// Milliseconds since the machine was started, those in which it slept among them: `Instant` leaves
+/// these out.
 fn uptime_ms() -> u64 {
     #[cfg(target_os = "linux")]
     const CLOCK: ClockId = ClockId::CLOCK_BOOTTIME;
@@ -81,8 +93,13 @@ fn uptime_ms() -> u64 {
     const CLOCK: ClockId = ClockId::CLOCK_MONOTONIC;
     // Fails only for a clock that there is not.
     let now = clock_gettime(CLOCK).map_or((0, 0), |now| (now.tv_sec(), now.tv_nsec()));
-    let (seconds, nanoseconds) = (u64::try_from(now.0).unwrap_or(0), u64::try_from(now.1).unwrap_or(0));
-    seconds.saturating_mul(1_000).saturating_add(nanoseconds / 1_000_000)
+    let (seconds, nanoseconds) = (
+        u64::try_from(now.0).unwrap_or(0),
+        u64::try_from(now.1).unwrap_or(0),
+    );
+    seconds
+        .saturating_mul(1_000)
+        .saturating_add(nanoseconds / 1_000_000)
 }
 
 #[cfg(test)]
@@ -95,7 +112,11 @@ mod tests {
         clock.observe(5_000);
         assert_eq!(clock.now_ms(), 5_000);
         clock.advance(1_000);
-        assert_eq!(clock.now_ms(), 5_000, "it waits until the time has come again");
+        assert_eq!(
+            clock.now_ms(),
+            5_000,
+            "it waits until the time has come again"
+        );
         clock.observe(u64::MAX);
         assert_eq!(clock.now_ms(), 5_000);
         clock.advance(10_000);

@@ -1,7 +1,8 @@
 //! A change of one session in the making: rules over what was read, without any I/O.
 //!
-//! A rule is a function of a [`Draft`]. Where it needs something that was not read yet it says so ([`Halt`]), that is
-//! read, and it is run again from the start. So rules read like plain code, and are the same for every backend.
+//! A rule is a function of a [`Draft`]. Where it needs something that was not read yet it says so
+//! ([`Halt`]), that is read, and it is run again from the start. So rules read like plain code, and
+//! are the same for every backend.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -12,9 +13,12 @@ use mcp_sessiond_proto::{Error, RequestId, StreamId};
 use super::bounds::Bounds;
 use super::head::{self, Done, Head, StreamRow, Will};
 use super::keys;
-use crate::storage::{Change, Head as StoredHead, Item, Key, RECORD_COST, Scan, StorageError, Version};
+use crate::storage::{
+    Change, Head as StoredHead, Item, Key, RECORD_COST, Scan, StorageError, Version,
+};
 
-/// Bytes that a head may grow by unnoticed: numbers in it become longer, and those that were 0 are written. A power of two.
+/// Bytes that a head may grow by unnoticed: numbers in it become longer, and those that were 0 are
+/// written. A power of two.
 const HEAD_SLACK: usize = 128;
 
 /// Why a rule did not come to its end.
@@ -89,7 +93,10 @@ impl<'a> Draft<'a> {
         now_ms: u64,
         bounds: &'a Bounds,
     ) -> Result<Self, StorageError> {
-        let head = read.head.as_ref().map_or(Ok(fresh), |bytes| head::decode(bytes))?;
+        let head = read
+            .head
+            .as_ref()
+            .map_or(Ok(fresh), |bytes| head::decode(bytes))?;
         Ok(Self {
             now_ms,
             bounds,
@@ -116,8 +123,15 @@ impl<'a> Draft<'a> {
 
     /// Makes sure that these were read, all at once.
     pub(super) fn need(&self, keys: impl IntoIterator<Item = Key>) -> Result<(), Halt> {
-        let missing: Vec<Key> = keys.into_iter().filter(|key| !self.read.items.contains_key(key)).collect();
-        if missing.is_empty() { Ok(()) } else { Err(Halt::Read(missing)) }
+        let missing: Vec<Key> = keys
+            .into_iter()
+            .filter(|key| !self.read.items.contains_key(key))
+            .collect();
+        if missing.is_empty() {
+            Ok(())
+        } else {
+            Err(Halt::Read(missing))
+        }
     }
 
     /// The items of a range, as they were read.
@@ -178,7 +192,11 @@ impl<'a> Draft<'a> {
     }
 
     /// This request is carried out; before it, the state version was this.
-    pub(super) fn set_done(&mut self, request: Option<&RequestId>, before: u64) -> Result<(), Halt> {
+    pub(super) fn set_done(
+        &mut self,
+        request: Option<&RequestId>,
+        before: u64,
+    ) -> Result<(), Halt> {
         if let Some(request) = request {
             let done = self.all_done()?.and(request, before);
             self.put(keys::done_key(), "", head::encode(&done));
@@ -187,7 +205,11 @@ impl<'a> Draft<'a> {
     }
 
     /// What was carried out before is remembered, although everything else goes.
-    pub(super) fn keep_done(&mut self, request: Option<&RequestId>, before: u64) -> Result<(), Halt> {
+    pub(super) fn keep_done(
+        &mut self,
+        request: Option<&RequestId>,
+        before: u64,
+    ) -> Result<(), Halt> {
         match request {
             Some(_) => self.set_done(request, before),
             None => {
@@ -201,12 +223,19 @@ impl<'a> Draft<'a> {
 
     fn all_done(&self) -> Result<Done, Halt> {
         let item = self.item(&keys::done_key())?;
-        Ok(item.map(|item| head::decode(&item.value)).transpose()?.unwrap_or_default())
+        Ok(item
+            .map(|item| head::decode(&item.value))
+            .transpose()?
+            .unwrap_or_default())
     }
 
     pub(super) fn put(&mut self, key: Key, tag: &str, value: Bytes) {
         self.dirty = true;
-        self.change.puts.push(Item { key, tag: tag.into(), value });
+        self.change.puts.push(Item {
+            key,
+            tag: tag.into(),
+            value,
+        });
     }
 
     pub(super) fn remove(&mut self, key: Key) {
@@ -258,16 +287,32 @@ impl<'a> Draft<'a> {
         self.ends = true;
     }
 
-    /// Bytes that the change adds, less those of what it puts others in place of, removes and forgets, as far as that was
-    /// read: what makes a session smaller is let through though its owner has used up everything.
+    /// Bytes that the change adds, less those of what it puts others in place of, removes and
+    /// forgets, as far as that was read: what makes a session smaller is let through though its
+    /// owner has used up everything.
     fn added(&self) -> usize {
         let size = |item: &Item| item.key.len() + item.value.len();
-        let known = |key: &Key| self.read.items.get(key).and_then(Option::as_ref).map_or(0, size);
-        let Change { clear, puts, removes, .. } = &self.change;
+        let known = |key: &Key| {
+            self.read
+                .items
+                .get(key)
+                .and_then(Option::as_ref)
+                .map_or(0, size)
+        };
+        let Change {
+            clear,
+            puts,
+            removes,
+            ..
+        } = &self.change;
         let put: usize = puts.iter().map(size).sum();
         let replaced: usize = puts.iter().map(|item| known(&item.key)).sum();
         let removed: usize = removes.iter().map(known).sum();
-        if *clear { 0 } else { put.saturating_sub(replaced + removed + self.freed) }
+        if *clear {
+            0
+        } else {
+            put.saturating_sub(replaced + removed + self.freed)
+        }
     }
 
     /// Counts events that go.
@@ -281,22 +326,40 @@ impl<'a> Draft<'a> {
             return None;
         }
         if self.ends {
-            return Some(Finished { change: Change::default(), added: 0, pruned: 0 });
+            return Some(Finished {
+                change: Change::default(),
+                added: 0,
+                pruned: 0,
+            });
         }
         for (stream, row) in std::mem::take(&mut self.rows) {
             let value = head::encode(&row);
-            self.change.puts.push(Item { key: keys::stream_key(&stream), tag: String::new(), value });
+            self.change.puts.push(Item {
+                key: keys::stream_key(&stream),
+                tag: String::new(),
+                value,
+            });
         }
         if !self.quiet {
             self.head.active_ms = self.head.active_ms.max(self.now_ms);
         }
         let due_ms = self.head.due_ms(self.bounds).max(self.spared_until_ms);
         let bytes = head::encode(&self.head);
-        let grown = bytes.len().saturating_sub(self.read.head.as_ref().map_or(0, Bytes::len));
+        let grown = bytes
+            .len()
+            .saturating_sub(self.read.head.as_ref().map_or(0, Bytes::len));
         // A new record is more than its bytes; and a few more digits in a head are no growth.
-        let grown = if self.read.head.is_none() { grown + RECORD_COST } else { grown & !(HEAD_SLACK - 1) };
+        let grown = if self.read.head.is_none() {
+            grown + RECORD_COST
+        } else {
+            grown & !(HEAD_SLACK - 1)
+        };
         let added = self.added() + grown;
         self.change.head = Some(StoredHead { bytes, due_ms });
-        Some(Finished { change: self.change, added, pruned: self.pruned })
+        Some(Finished {
+            change: self.change,
+            added,
+            pruned: self.pruned,
+        })
     }
 }

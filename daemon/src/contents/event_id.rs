@@ -44,22 +44,38 @@ impl EventIds {
         put(&mut id, place.number - place.chunk);
         put(&mut id, place.position);
         id.extend_from_slice(place.stream.as_str().as_bytes());
-        let code = self.0.clone().chain_update(&id[CODE_LEN..]).finalize().into_bytes();
+        let code = self
+            .0
+            .clone()
+            .chain_update(&id[CODE_LEN..])
+            .finalize()
+            .into_bytes();
         id[..CODE_LEN].copy_from_slice(&code[..CODE_LEN]);
         EventId(BASE64.encode(id))
     }
 
     /// None: it is none of this session's.
     pub(super) fn read(&self, id: &EventId) -> Option<Position> {
-        let bytes = BASE64.decode(Some(&id.0).filter(|id| id.len() <= EVENT_ID_MAX)?).ok()?;
+        let bytes = BASE64
+            .decode(Some(&id.0).filter(|id| id.len() <= EVENT_ID_MAX)?)
+            .ok()?;
         let (code, mut rest) = bytes.split_at_checked(CODE_LEN)?;
         // In constant time, so that nobody can find out a code byte by byte.
-        self.0.clone().chain_update(rest).verify_truncated_left(code).ok()?;
+        self.0
+            .clone()
+            .chain_update(rest)
+            .verify_truncated_left(code)
+            .ok()?;
         let number = take(&mut rest)?;
         let chunk = number.checked_sub(take(&mut rest)?)?;
         let position = take(&mut rest)?;
         let stream = std::str::from_utf8(rest).ok()?.parse().ok()?;
-        Some(Position { stream, position, number, chunk })
+        Some(Position {
+            stream,
+            position,
+            number,
+            chunk,
+        })
     }
 }
 

@@ -1,4 +1,5 @@
-//! Appending: numbered without gaps in the stream and across the session, and kept before the ids are told.
+//! Appending: numbered without gaps in the stream and across the session, and kept before the ids
+//! are told.
 
 use mcp_sessiond_proto::streams::{APPEND_BYTES_MAX, APPEND_MAX, AppendRequest, Appended};
 use mcp_sessiond_proto::{Error, Json, RequestId, StreamId};
@@ -11,16 +12,22 @@ use super::head::{self, Chunk, Run};
 use super::{Access, Admit, Bounds, Contents, keys, prune, streams};
 use crate::storage::Key;
 
-/// Changes from one destination to another within one append to an orphaned stream: each makes an item of its own.
+/// Changes from one destination to another within one append to an orphaned stream: each makes an
+/// item of its own.
 const RUNS_MAX: usize = 100;
 
 impl Contents {
     /// Appends messages to a stream, all or none; and closes it with them, if the request says so.
     ///
     /// # Errors
-    /// [`Error::UnknownStream`], [`Error::StreamClosed`], [`Error::QuotaExceeded`], [`Error::InvalidArgument`]; those of a
-    /// session that is not there, not the caller's, or terminated.
-    pub async fn append(&self, access: &Access, request: &AppendRequest) -> Result<Vec<Appended>, Error> {
+    /// [`Error::UnknownStream`], [`Error::StreamClosed`], [`Error::QuotaExceeded`],
+    /// [`Error::InvalidArgument`]; those of a session that is not there, not the caller's, or
+    /// terminated.
+    pub async fn append(
+        &self,
+        access: &Access,
+        request: &AppendRequest,
+    ) -> Result<Vec<Appended>, Error> {
         check(request, &self.bounds())?;
         let keys: Vec<_> = needs(request).collect();
         let (appended, over) = self
@@ -41,7 +48,10 @@ impl Contents {
 
     /// Prunes until the session is within its caps: one change takes only so many streams at once.
     async fn prune_on(&self, access: &Access) {
-        while let Ok(true) = self.change(access, Admit::Living, |draft| prune::prune(draft, [])).await {}
+        while let Ok(true) = self
+            .change(access, Admit::Living, |draft| prune::prune(draft, []))
+            .await
+        {}
     }
 }
 
@@ -49,36 +59,57 @@ fn check(request: &AppendRequest, bounds: &Bounds) -> Result<(), Error> {
     let bytes: usize = request.messages.iter().flatten().map(Json::len).sum();
     let count = request.messages.len();
     if count == 0 || count > APPEND_MAX || bytes > APPEND_BYTES_MAX {
-        let sentence =
-            format!("one append has 1 to {APPEND_MAX} messages and at most {APPEND_BYTES_MAX} bytes");
+        let sentence = format!(
+            "one append has 1 to {APPEND_MAX} messages and at most {APPEND_BYTES_MAX} bytes"
+        );
         return Err(Error::InvalidArgument { sentence });
     }
-    let quota = |what: String, limit: usize| Err(Error::QuotaExceeded { what, limit: limit as u64 });
-    if let Some(large) =
-        request.messages.iter().flatten().find(|message| message.len() > bounds.limits.message_bytes)
+    let quota = |what: String, limit: usize| {
+        Err(Error::QuotaExceeded {
+            what,
+            limit: limit as u64,
+        })
+    };
+    if let Some(large) = request
+        .messages
+        .iter()
+        .flatten()
+        .find(|message| message.len() > bounds.limits.message_bytes)
     {
-        return quota(format!("a message of {} bytes", large.len()), bounds.limits.message_bytes);
+        return quota(
+            format!("a message of {} bytes", large.len()),
+            bounds.limits.message_bytes,
+        );
     }
     let most_events = bounds.limits.stream_events.min(bounds.limits.events);
     if count > most_events {
         return quota(format!("an append of {count} messages"), most_events);
     }
-    let most_bytes = bounds.limits.stream_event_bytes.min(bounds.limits.event_bytes);
+    let most_bytes = bounds
+        .limits
+        .stream_event_bytes
+        .min(bounds.limits.event_bytes);
     if bytes > most_bytes {
         return quota(format!("an append of {bytes} bytes"), most_bytes);
     }
-    if request.close { streams::closable(&request.stream) } else { Ok(()) }
+    if request.close {
+        streams::closable(&request.stream)
+    } else {
+        Ok(())
+    }
 }
 
 /// What has to be read before anything can be appended: the stream, and whether it has been before.
 fn needs(request: &AppendRequest) -> impl Iterator<Item = Key> {
-    std::iter::once(keys::stream_key(&request.stream)).chain(request.request.as_ref().map(keys::request_key))
+    std::iter::once(keys::stream_key(&request.stream))
+        .chain(request.request.as_ref().map(keys::request_key))
 }
 
 fn append(draft: &mut Draft<'_>, request: &AppendRequest) -> Result<Vec<Appended>, Halt> {
     let appended = append_open(draft, request)?;
     if request.close {
-        // Also where this is a repetition: what it repeats may have been said to a daemon that knew nothing of closing.
+        // Also where this is a repetition: what it repeats may have been said to a daemon that knew
+        // nothing of closing.
         streams::close(draft, &request.stream)?;
     }
     Ok(appended)
@@ -98,8 +129,11 @@ fn append_open(draft: &mut Draft<'_>, request: &AppendRequest) -> Result<Vec<App
     }
     let mut runs = Vec::new();
     let destinations = destinations(request, row.orphaned)?;
-    // The request is known for as long as this part of it can be replayed: what stays in the stream is the answer.
-    let stays = destinations.iter().rposition(|(stream, _)| *stream == request.stream);
+    // The request is known for as long as this part of it can be replayed: what stays in the stream
+    // is the answer.
+    let stays = destinations
+        .iter()
+        .rposition(|(stream, _)| *stream == request.stream);
     let remembered = stays.unwrap_or(destinations.len().saturating_sub(1));
     for (at, (stream, messages)) in destinations.into_iter().enumerate() {
         let known_by = request.request.clone().filter(|_| at == remembered);
@@ -114,8 +148,8 @@ fn append_open(draft: &mut Draft<'_>, request: &AppendRequest) -> Result<Vec<App
 /// Messages and the stream that they go to.
 type Destined<'a> = (StreamId, &'a [Option<Json>]);
 
-/// Where each message goes: to its stream, or where the reader of that is gone and it is no answer, to the standalone
-/// one. An answer stays where its cursor finds it.
+/// Where each message goes: to its stream, or where the reader of that is gone and it is no answer,
+/// to the standalone one. An answer stays where its cursor finds it.
 fn destinations(request: &AppendRequest, orphaned: bool) -> Result<Vec<Destined<'_>>, Error> {
     let messages = request.messages.as_slice();
     if !orphaned {
@@ -138,7 +172,8 @@ fn destinations(request: &AppendRequest, orphaned: bool) -> Result<Vec<Destined<
     Ok(runs)
 }
 
-/// Whether a message is a JSON-RPC response: it has an `id` and a `result` or `error`, and no `method`.
+/// Whether a message is a JSON-RPC response: it has an `id` and a `result` or `error`, and no
+/// `method`.
 fn is_answer(message: &Json) -> bool {
     #[derive(Deserialize)]
     struct Shape {
@@ -187,10 +222,22 @@ pub(super) fn put(
     row.last_chunk = number;
     row.bytes += bytes;
     draft.head.last_number = row.last_number;
-    draft.head.events = draft.head.events.saturating_add(u32::try_from(count).unwrap_or(u32::MAX));
+    draft.head.events = draft
+        .head
+        .events
+        .saturating_add(u32::try_from(count).unwrap_or(u32::MAX));
     draft.head.event_bytes += bytes;
-    let run = Run { stream: stream.clone(), position: chunk.position, number, count };
-    draft.put(keys::event_key(number), stream.as_str(), head::encode(&chunk));
+    let run = Run {
+        stream: stream.clone(),
+        position: chunk.position,
+        number,
+        count,
+    };
+    draft.put(
+        keys::event_key(number),
+        stream.as_str(),
+        head::encode(&chunk),
+    );
     draft.set_stream(stream, row)?;
     Ok(run)
 }
@@ -207,7 +254,12 @@ fn answer(draft: &Draft<'_>, runs: Vec<Run>) -> Vec<Appended> {
                     chunk: run.number,
                 };
                 let id = ids.make(&place);
-                Appended { id, stream: place.stream, position: place.position, number: place.number }
+                Appended {
+                    id,
+                    stream: place.stream,
+                    position: place.position,
+                    number: place.number,
+                }
             })
             .collect::<Vec<_>>()
     };
@@ -221,7 +273,9 @@ mod tests {
     #[test]
     fn an_answer_is_a_response_and_nothing_else() {
         let is = |text: &str| is_answer(&Json::new(text).expect("JSON"));
-        assert!(is(r#"{"jsonrpc":"2.0","id":1,"result":{}}"#) && is(r#"{"id":"a","error":{"code":1}}"#));
+        assert!(
+            is(r#"{"jsonrpc":"2.0","id":1,"result":{}}"#) && is(r#"{"id":"a","error":{"code":1}}"#)
+        );
         for other in [
             r#"{"method":"notifications/progress"}"#,
             r#"{"id":1,"method":"ping"}"#,

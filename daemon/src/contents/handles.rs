@@ -1,5 +1,5 @@
-//! Handles: how a session is found again where there are no sessions on the wire (MCP 2026-07-28). Only their hashes
-//! are kept.
+//! Handles: how a session is found again where there are no sessions on the wire (MCP 2026-07-28).
+//! Only their hashes are kept.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD as BASE64;
@@ -25,7 +25,10 @@ pub(super) fn is_handle(place: &Place) -> bool {
 fn place(owner: &str, handle: &Handle) -> Place {
     let hash = Sha256::digest(&handle.0);
     let hex: String = hash.iter().map(|byte| format!("{byte:02x}")).collect();
-    Place { owner: owner.into(), name: format!("{PREFIX}{hex}") }
+    Place {
+        owner: owner.into(),
+        name: format!("{PREFIX}{hex}"),
+    }
 }
 
 impl Contents {
@@ -43,14 +46,19 @@ impl Contents {
         let bounds = self.bounds();
         self.room_for_one_more(&access.place, &bounds).await?;
         let handle = Handle(BASE64.encode(draw::<32>()));
-        // The place for it is taken first: a crash in between leaves one less for a while, and no handle unaccounted.
+        // The place for it is taken first: a crash in between leaves one less for a while, and no
+        // handle unaccounted.
         let (born, expires_ms) = self
             .change(access, Admit::Living, |draft| {
                 let (now_ms, most) = (draft.now_ms, draft.bounds.limits.handles);
                 draft.head.handles.retain(|expires_ms| *expires_ms > now_ms);
                 if draft.head.handles.len() >= most {
                     let what = "the number of handles of this session that are good".into();
-                    return Err(Error::QuotaExceeded { what, limit: most as u64 }.into());
+                    return Err(Error::QuotaExceeded {
+                        what,
+                        limit: most as u64,
+                    }
+                    .into());
                 }
                 draft.head.handles.push(now_ms.saturating_add(life_ms));
                 draft.touch();
@@ -59,12 +67,26 @@ impl Contents {
             .await?;
         // For as long again it is known that it was one.
         let forgotten_ms = expires_ms.saturating_add(life_ms);
-        let head = HandleHead { session: access.place.name.clone(), born, expires_ms, forgotten_ms };
-        let head = StoredHead { bytes: head::encode(&head), due_ms: forgotten_ms };
+        let head = HandleHead {
+            session: access.place.name.clone(),
+            born,
+            expires_ms,
+            forgotten_ms,
+        };
+        let head = StoredHead {
+            bytes: head::encode(&head),
+            due_ms: forgotten_ms,
+        };
         let place = place(&access.place.owner, &handle);
         self.afford(&place, RECORD_COST + head.bytes.len(), &bounds)?;
-        let change = Change { head: Some(head), ..Change::default() };
-        let committed = self.storage.commit(&place, None, draw_version(), change).await;
+        let change = Change {
+            head: Some(head),
+            ..Change::default()
+        };
+        let committed = self
+            .storage
+            .commit(&place, None, draw_version(), change)
+            .await;
         let durable = committed.map_err(|error| self.failed(&error))?;
         durable.kept().await.map_err(|error| self.failed(&error))?;
         Ok(Minted { handle, expires_ms })
@@ -73,13 +95,18 @@ impl Contents {
     /// The session that a handle of this owner's belongs to.
     ///
     /// # Errors
-    /// [`Error::UnknownHandle`], [`Error::HandleExpired`]; [`Error::UnknownSession`] where the session has ended.
+    /// [`Error::UnknownHandle`], [`Error::HandleExpired`]; [`Error::UnknownSession`] where the
+    /// session has ended.
     pub async fn session_of(&self, owner: &str, handle: &Handle) -> Result<SessionId, Error> {
         if handle.0.len() != HANDLE_LEN {
             return Err(Error::UnknownHandle);
         }
         let place = place(owner, handle);
-        let record = self.storage.read(&place, &[]).await.map_err(|error| self.failed(&error))?;
+        let record = self
+            .storage
+            .read(&place, &[])
+            .await
+            .map_err(|error| self.failed(&error))?;
         self.settled(&place).await?;
         let record = record.ok_or(Error::UnknownHandle)?;
         let head: HandleHead = head::decode(&record.head).map_err(|error| self.failed(&error))?;
@@ -90,11 +117,18 @@ impl Contents {
         if now_ms >= head.expires_ms {
             return Err(Error::HandleExpired);
         }
-        let session = Place { owner: owner.into(), name: head.session };
-        let record = self.storage.read(&session, &[]).await.map_err(|error| self.failed(&error))?;
+        let session = Place {
+            owner: owner.into(),
+            name: head.session,
+        };
+        let record = self
+            .storage
+            .read(&session, &[])
+            .await
+            .map_err(|error| self.failed(&error))?;
         self.settled(&session).await?;
-        let found: Head =
-            head::decode(&record.ok_or(Error::UnknownSession)?.head).map_err(|error| self.failed(&error))?;
+        let found: Head = head::decode(&record.ok_or(Error::UnknownSession)?.head)
+            .map_err(|error| self.failed(&error))?;
         // Another one may have been made under the id since.
         if found.born != head.born {
             return Err(Error::UnknownHandle);

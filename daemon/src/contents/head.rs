@@ -13,11 +13,12 @@ use super::binding::Bound;
 use super::bounds::Bounds;
 use crate::storage::StorageError;
 
-/// When an attached session with a grace period is looked at again, in ms: a daemon that was killed can't detach it.
+/// When an attached session with a grace period is looked at again, in ms: a daemon that was killed
+/// can't detach it.
 const ATTACHED_LOOK_MS: u64 = 60_000;
 
-/// When a host's session is looked at again, in ms: where the daemon and the host were killed together, nobody else
-/// says that it is over.
+/// When a host's session is looked at again, in ms: where the daemon and the host were killed
+/// together, nobody else says that it is over.
 pub(super) const HOSTED_LOOK_MS: u64 = 24 * 3_600_000;
 
 /// The head of a session.
@@ -89,7 +90,8 @@ pub(super) struct Head {
     /// Until when each of its handles is good.
     #[serde(skip_serializing_if = "is_default")]
     pub(super) handles: Vec<u64>,
-    /// The home of the daemon whose machine has the server of the session, in a storage that several daemons share.
+    /// The home of the daemon whose machine has the server of the session, in a storage that
+    /// several daemons share.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) kept_at: Option<String>,
 }
@@ -99,7 +101,8 @@ pub(super) struct Head {
 pub(super) struct Tasks {
     /// How many there are, those whose time is over among them.
     pub(super) count: u32,
-    /// When the time of the first one is over, or earlier, and that of the last one, or later; 0: there is none.
+    /// When the time of the first one is over, or earlier, and that of the last one, or later; 0:
+    /// there is none.
     first_due_ms: u64,
     last_due_ms: u64,
 }
@@ -111,13 +114,21 @@ impl Tasks {
 
     /// There is a task whose time is over then.
     pub(super) fn note(&mut self, due_ms: u64) {
-        let first = if self.first_due_ms == 0 { u64::MAX } else { self.first_due_ms };
+        let first = if self.first_due_ms == 0 {
+            u64::MAX
+        } else {
+            self.first_due_ms
+        };
         (self.first_due_ms, self.last_due_ms) = (first.min(due_ms), self.last_due_ms.max(due_ms));
     }
 
     /// When the time of the first one is over; `u64::MAX`: there is none.
     pub(super) fn first_due_ms(&self) -> u64 {
-        if self.count == 0 { u64::MAX } else { self.first_due_ms }
+        if self.count == 0 {
+            u64::MAX
+        } else {
+            self.first_due_ms
+        }
     }
 }
 
@@ -153,35 +164,54 @@ impl Why {
     }
 }
 
-/// Whether it need not be written: most of a head is like this, and each name costs more than the number.
+/// Whether it need not be written: most of a head is like this, and each name costs more than the
+/// number.
 fn is_default<T: Default + PartialEq>(value: &T) -> bool {
     *value == T::default()
 }
 
 fn after(since_ms: u64, lifetime_ms: u64) -> u64 {
-    if lifetime_ms == 0 { u64::MAX } else { since_ms.saturating_add(lifetime_ms) }
+    if lifetime_ms == 0 {
+        u64::MAX
+    } else {
+        since_ms.saturating_add(lifetime_ms)
+    }
 }
 
-/// Activity is put on record when what is on record is older than this, in ms, or than a quarter of the idle lifetime.
+/// Activity is put on record when what is on record is older than this, in ms, or than a quarter of
+/// the idle lifetime.
 const ACTIVE_NOTE_MS: u64 = 60_000;
 
 impl Head {
-    /// Of a session that a claim has made, and that nothing is on record of yet. It lives as long as its host.
+    /// Of a session that a claim has made, and that nothing is on record of yet. It lives as long
+    /// as its host.
     pub(super) fn claimed(now_ms: u64) -> Self {
         let born = u64::from_ne_bytes(super::draw());
         let secret = super::draw();
-        Self { created_ms: now_ms, born, active_ms: now_ms, hosted: true, secret, ..Self::default() }
+        Self {
+            created_ms: now_ms,
+            born,
+            active_ms: now_ms,
+            hosted: true,
+            secret,
+            ..Self::default()
+        }
     }
 
     /// Whether what is on record of its activity is recent enough.
     pub(super) fn is_recently_active(&self, now_ms: u64) -> bool {
-        // A host's session without an idle lifetime ends with its host, however long it is not used.
+        // A host's session without an idle lifetime ends with its host, however long it is not
+        // used.
         self.hosted && self.idle_ms == 0 || now_ms.saturating_sub(self.active_ms) < self.note_ms()
     }
 
     /// For how long at most it may have been used after what is on record of it.
     pub(super) fn note_ms(&self) -> u64 {
-        if self.idle_ms == 0 { ACTIVE_NOTE_MS } else { ACTIVE_NOTE_MS.min(self.idle_ms / 4) }
+        if self.idle_ms == 0 {
+            ACTIVE_NOTE_MS
+        } else {
+            ACTIVE_NOTE_MS.min(self.idle_ms / 4)
+        }
     }
 
     /// Empties it. Counters don't go back, and former event ids are nothing any more.
@@ -200,15 +230,28 @@ impl Head {
     /// When it ends if nothing happens, and why; `u64::MAX`: never.
     pub(super) fn end(&self, bounds: &Bounds) -> (u64, Why) {
         if self.is_terminated() {
-            return (self.terminated_ms.saturating_add(bounds.sessions.tombstone_ms), Why::Tombstone);
+            return (
+                self.terminated_ms
+                    .saturating_add(bounds.sessions.tombstone_ms),
+                Why::Tombstone,
+            );
         }
         // A client comes back for the result of a task for as long as that is kept.
-        let tasks_ms = if self.tasks.is_none() { 0 } else { self.tasks.last_due_ms };
+        let tasks_ms = if self.tasks.is_none() {
+            0
+        } else {
+            self.tasks.last_due_ms
+        };
         let idle = (after(self.active_ms, self.idle_ms).max(tasks_ms), Why::Idle);
         let absolute = (after(self.created_ms, self.absolute_ms), Why::Absolute);
-        let grace = self.detached_ms.map_or(u64::MAX, |since_ms| after(since_ms, self.grace_ms));
+        let grace = self
+            .detached_ms
+            .map_or(u64::MAX, |since_ms| after(since_ms, self.grace_ms));
         let grace = grace.max(tasks_ms);
-        [absolute, (grace, Why::Grace), idle].into_iter().min_by_key(|(at, _)| *at).unwrap_or(idle)
+        [absolute, (grace, Why::Grace), idle]
+            .into_iter()
+            .min_by_key(|(at, _)| *at)
+            .unwrap_or(idle)
     }
 
     /// Why it has ended by now, if it has. One that is in use ends by its absolute lifetime alone.
@@ -222,10 +265,17 @@ impl Head {
 
     /// When the sweep has to look at it.
     pub(super) fn due_ms(&self, bounds: &Bounds) -> u64 {
-        let aged =
-            if self.events > 0 { after(self.oldest_ms, bounds.sessions.event_age_ms) } else { u64::MAX };
+        let aged = if self.events > 0 {
+            after(self.oldest_ms, bounds.sessions.event_age_ms)
+        } else {
+            u64::MAX
+        };
         let looked_ms = self.looked_ms.max(self.active_ms);
-        let attached = if self.attached && self.grace_ms > 0 { ATTACHED_LOOK_MS } else { 0 };
+        let attached = if self.attached && self.grace_ms > 0 {
+            ATTACHED_LOOK_MS
+        } else {
+            0
+        };
         // One that is held is not idle; by the time that its holder goes, that has to be on record.
         let hosted = match (self.hosted, self.idle_ms) {
             (false, _) => 0,
@@ -233,8 +283,17 @@ impl Head {
             (true, _) => ATTACHED_LOOK_MS,
         };
         let look = after(looked_ms, attached).min(after(looked_ms, hosted));
-        let state = if self.state_due_ms == 0 { u64::MAX } else { self.state_due_ms };
-        self.end(bounds).0.min(aged).min(look).min(state).min(self.tasks.first_due_ms())
+        let state = if self.state_due_ms == 0 {
+            u64::MAX
+        } else {
+            self.state_due_ms
+        };
+        self.end(bounds)
+            .0
+            .min(aged)
+            .min(look)
+            .min(state)
+            .min(self.tasks.first_due_ms())
     }
 }
 
@@ -244,14 +303,16 @@ impl Head {
 pub(super) struct StreamRow {
     #[serde(skip_serializing_if = "is_default")]
     pub(super) opened_by: Option<Json>,
-    /// The session's last number when it was opened: a cursor from before is of another stream of that name.
+    /// The session's last number when it was opened: a cursor from before is of another stream of
+    /// that name.
     #[serde(skip_serializing_if = "is_default")]
     pub(super) opened_at: u64,
     #[serde(skip_serializing_if = "is_default")]
     pub(super) closed: bool,
     #[serde(skip_serializing_if = "is_default")]
     pub(super) orphaned: bool,
-    /// The position of its last event, that event's number, and the number of the first that came with it.
+    /// The position of its last event, that event's number, and the number of the first that came
+    /// with it.
     #[serde(skip_serializing_if = "is_default")]
     pub(super) last_position: u64,
     #[serde(skip_serializing_if = "is_default")]
@@ -280,7 +341,12 @@ pub(super) struct Will {
 
 impl fmt::Debug for Will {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "Will({} bytes, {})", self.message.len(), self.author)
+        write!(
+            formatter,
+            "Will({} bytes, {})",
+            self.message.len(),
+            self.author
+        )
     }
 }
 
@@ -321,7 +387,10 @@ impl TaskBody {
     /// Bytes of its texts.
     pub(super) fn bytes(&self) -> usize {
         let response = |input: &TaskInput| input.response.as_ref().map_or(0, Json::len);
-        let inputs = self.inputs.iter().map(|input| input.request.len() + response(input));
+        let inputs = self
+            .inputs
+            .iter()
+            .map(|input| input.request.len() + response(input));
         let end = match &self.end {
             Some(TaskEnd::Completed(text) | TaskEnd::Failed(text)) => text.len(),
             Some(TaskEnd::Cancelled) | None => 0,
@@ -352,7 +421,11 @@ pub(super) struct Chunk {
 
 impl Chunk {
     pub(super) fn bytes(&self) -> u64 {
-        self.messages.iter().flatten().map(|message| message.len() as u64).sum()
+        self.messages
+            .iter()
+            .flatten()
+            .map(|message| message.len() as u64)
+            .sum()
     }
 }
 
@@ -365,8 +438,8 @@ pub(super) struct Run {
     pub(super) count: u64,
 }
 
-/// The last requests that have written state or emptied the session, the latest last: each by its hash, with the version that
-/// was given to a state value last before it.
+/// The last requests that have written state or emptied the session, the latest last: each by its
+/// hash, with the version that was given to a state value last before it.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub(super) struct Done(Vec<(u64, u64)>);
 
@@ -377,7 +450,10 @@ impl Done {
     /// The state version before this request was carried out, if it was.
     pub(super) fn find(&self, request: &RequestId) -> Option<u64> {
         let hash = hash(request);
-        self.0.iter().find(|(known, _)| *known == hash).map(|(_, before)| *before)
+        self.0
+            .iter()
+            .find(|(known, _)| *known == hash)
+            .map(|(_, before)| *before)
     }
 
     /// The same with this request, too.
@@ -391,7 +467,9 @@ impl Done {
 
 fn hash(request: &RequestId) -> u64 {
     let hash = Sha256::digest(request.as_str());
-    u64::from_be_bytes([hash[0], hash[1], hash[2], hash[3], hash[4], hash[5], hash[6], hash[7]])
+    u64::from_be_bytes([
+        hash[0], hash[1], hash[2], hash[3], hash[4], hash[5], hash[6], hash[7],
+    ])
 }
 
 /// A handle's record.
@@ -412,6 +490,7 @@ pub(super) fn encode(row: &impl Serialize) -> Bytes {
 }
 
 pub(super) fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, StorageError> {
-    rmp_serde::from_slice(bytes)
-        .map_err(|_| StorageError::Damaged("a record of the storage is not what a daemon has written".into()))
+    rmp_serde::from_slice(bytes).map_err(|_| {
+        StorageError::Damaged("a record of the storage is not what a daemon has written".into())
+    })
 }

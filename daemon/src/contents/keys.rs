@@ -61,7 +61,10 @@ pub(super) fn end_of_state() -> Key {
 
 /// The note that the value of this key expires then.
 pub(super) fn expiry_key(at_ms: u64, name: &StateKey) -> Key {
-    key(EXPIRY, &[&at_ms.to_be_bytes(), name.as_str().as_bytes()].concat())
+    key(
+        EXPIRY,
+        &[&at_ms.to_be_bytes(), name.as_str().as_bytes()].concat(),
+    )
 }
 
 /// When the value of a note expires.
@@ -127,5 +130,7 @@ pub(super) fn end_of_tasks() -> Key {
 
 /// The name that an item's key ends with.
 pub(super) fn name_in(key: &Key) -> &str {
-    key.get(1..).and_then(|name| std::str::from_utf8(name).ok()).unwrap_or_default()
+    key.get(1..)
+        .and_then(|name| std::str::from_utf8(name).ok())
+        .unwrap_or_default()
 }

@@ -1,5 +1,5 @@
-//! Which sessions of this daemon's hosts a shared storage was seen to hold. A session that is not stored yet
-//! reads as empty; one that was stored and is gone does not.
+//! Which sessions of this daemon's hosts a shared storage was seen to hold. A session that is not
+//! stored yet reads as empty; one that was stored and is gone does not.
 
 use std::collections::HashSet;
 use std::sync::{Mutex, MutexGuard, PoisonError};

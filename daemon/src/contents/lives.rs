@@ -2,7 +2,8 @@
 
 use mcp_sessiond_proto::debug::PAGE_MAX;
 use mcp_sessiond_proto::sessions::{
-    CreateRequest, Lifetimes, METADATA_MAX, RotateRequest, STATUS_MAX, Session, Status, UpdateRequest,
+    CreateRequest, Lifetimes, METADATA_MAX, RotateRequest, STATUS_MAX, Session, Status,
+    UpdateRequest,
 };
 use mcp_sessiond_proto::{Error, Json, RequestId, ServiceName, SessionId};
 
@@ -22,8 +23,8 @@ impl Contents {
     /// Makes a session.
     ///
     /// # Errors
-    /// [`Error::AlreadyExists`], unless the same request has made it; [`Error::SessionTerminated`] where there was one;
-    /// [`Error::QuotaExceeded`].
+    /// [`Error::AlreadyExists`], unless the same request has made it; [`Error::SessionTerminated`]
+    /// where there was one; [`Error::QuotaExceeded`].
     pub async fn create(&self, access: &Access, request: &CreateRequest) -> Result<Session, Error> {
         self.create_claimed(access, request, false).await
     }
@@ -58,13 +59,14 @@ impl Contents {
             if read.head.is_some() {
                 let draft = Draft::new(&read, Head::default(), now_ms, &bounds);
                 let draft = draft.map_err(|error| self.failed(&error))?;
-                // Of a host's sessions the registry says which there are: what is left of one that was of that id before
-                // goes, but for a tombstone.
+                // Of a host's sessions the registry says which there are: what is left of one that
+                // was of that id before goes, but for a tombstone.
                 let is_left = is_new && access.claimed && !draft.head.is_terminated();
                 let in_use = self.in_use(access, &draft.head, now_ms);
                 if !is_left && draft.head.ended(now_ms, &bounds, in_use).is_none() {
                     self.settled(place).await?;
-                    let same = draft.head.request.is_some() && draft.head.request == request.request;
+                    let same =
+                        draft.head.request.is_some() && draft.head.request == request.request;
                     return match same {
                         _ if draft.head.is_terminated() => Err(Error::SessionTerminated),
                         true => {
@@ -79,8 +81,11 @@ impl Contents {
             }
             let mut head = Head::claimed(now_ms);
             head.hosted = access.claimed;
-            (head.status, head.bound, head.request) =
-                (request.status.clone(), bound.clone(), request.request.clone());
+            (head.status, head.bound, head.request) = (
+                request.status.clone(),
+                bound.clone(),
+                request.request.clone(),
+            );
             set_lifetimes(&mut head, &defaults(access, &bounds));
             set_lifetimes(&mut head, &request.lifetimes);
             let metadata = request.metadata.as_ref().map(|metadata| Item {
@@ -89,7 +94,10 @@ impl Contents {
                 value: metadata.as_str().to_owned().into(),
             });
             let change = Change {
-                head: Some(StoredHead { bytes: head::encode(&head), due_ms: head.due_ms(&bounds) }),
+                head: Some(StoredHead {
+                    bytes: head::encode(&head),
+                    due_ms: head.due_ms(&bounds),
+                }),
                 clear: true,
                 puts: metadata.into_iter().collect(),
                 ..Change::default()
@@ -97,7 +105,11 @@ impl Contents {
             let item = |item: &Item| item.value.len() + ITEM_COST + SLOTS_MIN * SLOT_COST;
             let added = change.puts.iter().map(item).sum::<usize>() + RECORD_COST;
             self.afford(place, added, &bounds)?;
-            match self.storage.commit(place, read.version, draw_version(), change).await {
+            match self
+                .storage
+                .commit(place, read.version, draw_version(), change)
+                .await
+            {
                 Ok(durable) => {
                     durable.kept().await.map_err(|error| self.failed(&error))?;
                     count(&self.meters.counters.sessions_created_total);
@@ -110,13 +122,24 @@ impl Contents {
         Err(self.failed(&StorageError::Conflict))
     }
 
-    pub(super) async fn room_for_one_more(&self, place: &Place, bounds: &Bounds) -> Result<(), Error> {
+    pub(super) async fn room_for_one_more(
+        &self,
+        place: &Place,
+        bounds: &Bounds,
+    ) -> Result<(), Error> {
         let most = bounds.limits.sessions_per_service;
-        let count = self.storage.count(&place.owner, most).await.map_err(|error| self.failed(&error))?;
+        let count = self
+            .storage
+            .count(&place.owner, most)
+            .await
+            .map_err(|error| self.failed(&error))?;
         if count < most {
             return Ok(());
         }
-        Err(Error::QuotaExceeded { what: "the number of sessions of this owner".into(), limit: most as u64 })
+        Err(Error::QuotaExceeded {
+            what: "the number of sessions of this owner".into(),
+            limit: most as u64,
+        })
     }
 
     /// A session as it is; one that was terminated, too.
@@ -124,7 +147,8 @@ impl Contents {
     /// # Errors
     /// [`Error::UnknownSession`], [`Error::BindingMismatch`], [`Error::Unavailable`].
     pub async fn get(&self, access: &Access) -> Result<Session, Error> {
-        self.look(access, Admit::Any, |draft| self.view(access, draft)).await
+        self.look(access, Admit::Any, |draft| self.view(access, draft))
+            .await
     }
 
     /// Takes a session up by its id: one that lives.
@@ -132,18 +156,22 @@ impl Contents {
     /// # Errors
     /// As [`Contents::get`], and [`Error::SessionTerminated`].
     pub async fn open(&self, access: &Access) -> Result<Session, Error> {
-        self.look(access, Admit::Living, |draft| self.view(access, draft)).await
+        self.look(access, Admit::Living, |draft| self.view(access, draft))
+            .await
     }
 
-    /// A session as a list has it: whoever is asking, and without a note that it was used. None: there is none, or it
-    /// has ended.
+    /// A session as a list has it: whoever is asking, and without a note that it was used. None:
+    /// there is none, or it has ended.
     ///
     /// # Errors
     /// [`Error::Unavailable`].
     pub async fn listed(&self, access: &Access) -> Result<Option<Session>, Error> {
         let seen = self.look_quietly(access, Admit::Unchecked, &[], |draft| {
             let in_use = self.in_use(access, &draft.head, draft.now_ms);
-            let ended = draft.head.ended(draft.now_ms, draft.bounds, in_use).is_some();
+            let ended = draft
+                .head
+                .ended(draft.now_ms, draft.bounds, in_use)
+                .is_some();
             Ok((!ended).then(|| self.session(&access.place, &draft.head, None, draft.bounds)))
         });
         match seen.await {
@@ -161,8 +189,8 @@ impl Contents {
         Ok(listed.is_some_and(|session| session.status != Status::Terminated))
     }
 
-    /// An owner's sessions that the storage knows of and that are `shown`, in order of their ids, a page at a time. Without
-    /// metadata.
+    /// An owner's sessions that the storage knows of and that are `shown`, in order of their ids, a
+    /// page at a time. Without metadata.
     ///
     /// # Errors
     /// [`Error::Unavailable`].
@@ -172,7 +200,9 @@ impl Contents {
         after: Option<&SessionId>,
         shown: impl Fn(&SessionId) -> bool,
     ) -> Result<Vec<Session>, Error> {
-        let mut after = after.map_or(handles::AFTER_ALL, SessionId::as_str).to_owned();
+        let mut after = after
+            .map_or(handles::AFTER_ALL, SessionId::as_str)
+            .to_owned();
         let bounds = self.bounds();
         let mut sessions = Vec::new();
         // Of what is listed some have ended: a page that is not full is the last.
@@ -185,7 +215,8 @@ impl Contents {
             for Listed { place, head, .. } in listed {
                 self.settled(&place).await?;
                 let head: Head = head::decode(&head).map_err(|error| self.failed(&error))?;
-                let in_use = self.presence.is_in_use(&place) || self.is_attached_elsewhere(&head, now_ms);
+                let in_use =
+                    self.presence.is_in_use(&place) || self.is_attached_elsewhere(&head, now_ms);
                 let session = self.session(&place, &head, None, &bounds);
                 if head.ended(now_ms, &bounds, in_use).is_none() && shown(&session.session) {
                     sessions.push(session);
@@ -209,7 +240,11 @@ impl Contents {
             }
             set_lifetimes(&mut draft.head, &request.lifetimes);
             if let Some(metadata) = &request.metadata {
-                draft.put(keys::metadata_key(), "", metadata.as_str().to_owned().into());
+                draft.put(
+                    keys::metadata_key(),
+                    "",
+                    metadata.as_str().to_owned().into(),
+                );
             }
             draft.touch();
             // As it will be on record.
@@ -233,7 +268,10 @@ impl Contents {
 
     /// Puts on record that the session is in use.
     pub(super) async fn note_active(&self, access: &Access) {
-        let reader = Access { writer: super::Writer::Anyone, ..access.clone() };
+        let reader = Access {
+            writer: super::Writer::Anyone,
+            ..access.clone()
+        };
         let noted = self.change(&reader, Admit::Any, |draft| {
             if !draft.head.is_terminated() {
                 draft.touch();
@@ -250,7 +288,11 @@ impl Contents {
     ///
     /// # Errors
     /// Those of a session that is not there, not the caller's, or terminated.
-    pub async fn reset(&self, access: &Access, request: Option<&RequestId>) -> Result<Session, Error> {
+    pub async fn reset(
+        &self,
+        access: &Access,
+        request: Option<&RequestId>,
+    ) -> Result<Session, Error> {
         let session = self
             .change_of(access, Admit::Living, &[keys::done_key()], |draft| {
                 if draft.done(request)?.is_some() {
@@ -284,7 +326,8 @@ impl Contents {
         Ok(())
     }
 
-    /// Somebody else than whom the session is bound to has asked for it, and the binding says that this ends it.
+    /// Somebody else than whom the session is bound to has asked for it, and the binding says that
+    /// this ends it.
     pub(super) async fn terminate_for_mismatch(
         &self,
         place: &Place,
@@ -294,7 +337,11 @@ impl Contents {
         let mut draft = Draft::new(read, Head::default(), self.clock.now_ms(), &bounds)?;
         terminate(&mut draft);
         if let Some(Finished { change, .. }) = draft.finish() {
-            self.storage.commit(place, read.version, draw_version(), change).await?.kept().await?;
+            self.storage
+                .commit(place, read.version, draw_version(), change)
+                .await?
+                .kept()
+                .await?;
             tracing::warn!(session = %place.name, "terminated a session that somebody else asked for");
             count(&self.meters.counters.sessions_terminated_total);
             self.tell_end(place);
@@ -309,9 +356,15 @@ impl Contents {
     pub async fn rotate(&self, access: &Access, request: &RotateRequest) -> Result<(), Error> {
         self.change(access, Admit::Living, |draft| {
             let now_ms = draft.now_ms;
-            let bound = draft.head.bound.as_mut().ok_or_else(|| Error::InvalidArgument {
-                sentence: "the session is bound to nobody; `binding` of `create_session` does that".into(),
-            })?;
+            let bound = draft
+                .head
+                .bound
+                .as_mut()
+                .ok_or_else(|| Error::InvalidArgument {
+                    sentence:
+                        "the session is bound to nobody; `binding` of `create_session` does that"
+                            .into(),
+                })?;
             let grace_ms = request.grace_ms.unwrap_or(ROTATED_GRACE_MS);
             bound.rotate(access.caller.as_ref(), request.hash, grace_ms, now_ms)?;
             draft.touch();
@@ -324,7 +377,12 @@ impl Contents {
     pub(super) fn view(&self, access: &Access, draft: &Draft<'_>) -> Result<Session, Halt> {
         let metadata = draft.item(&keys::metadata_key())?;
         let metadata = metadata.map(|item| String::from_utf8_lossy(&item.value).into_owned());
-        Ok(self.session(&access.place, &draft.head, metadata.map(Json::trusted), draft.bounds))
+        Ok(self.session(
+            &access.place,
+            &draft.head,
+            metadata.map(Json::trusted),
+            draft.bounds,
+        ))
     }
 
     pub(super) fn session(
@@ -340,7 +398,10 @@ impl Contents {
         };
         Session {
             session: place.name.parse().unwrap_or_else(|_| SessionId::mint()),
-            service: place.owner.strip_prefix("service ").and_then(|name| name.parse::<ServiceName>().ok()),
+            service: place
+                .owner
+                .strip_prefix("service ")
+                .and_then(|name| name.parse::<ServiceName>().ok()),
             program: None,
             label: None,
             epoch: None,
@@ -384,7 +445,11 @@ fn defaults(access: &Access, bounds: &Bounds) -> Lifetimes {
 }
 
 fn set_lifetimes(head: &mut Head, lifetimes: &Lifetimes) {
-    let Lifetimes { idle_ms, absolute_ms, grace_ms } = *lifetimes;
+    let Lifetimes {
+        idle_ms,
+        absolute_ms,
+        grace_ms,
+    } = *lifetimes;
     head.idle_ms = idle_ms.unwrap_or(head.idle_ms);
     head.absolute_ms = absolute_ms.unwrap_or(head.absolute_ms);
     head.grace_ms = grace_ms.unwrap_or(head.grace_ms);
@@ -404,7 +469,10 @@ fn check_status(status: &Status) -> Result<(), Error> {
 fn check_metadata(metadata: Option<&Json>) -> Result<(), Error> {
     match metadata {
         Some(metadata) if metadata.len() > METADATA_MAX => Err(Error::InvalidArgument {
-            sentence: format!("`metadata` has at most {METADATA_MAX} bytes, and this has {}", metadata.len()),
+            sentence: format!(
+                "`metadata` has at most {METADATA_MAX} bytes, and this has {}",
+                metadata.len()
+            ),
         }),
         _ => Ok(()),
     }

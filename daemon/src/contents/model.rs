@@ -1,14 +1,15 @@
 //! Streams and events against a naive account of the same rules, over random steps.
 //!
-//! The account keeps every event that was ever appended. What a replay answers must be a part of it, in order, with
-//! everything else told as missing; what is missing must have had a reason.
+//! The account keeps every event that was ever appended. What a replay answers must be a part of
+//! it, in order, with everything else told as missing; what is missing must have had a reason.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use mcp_sessiond_proto::sessions::{CreateRequest, Lifetimes, SessionRef};
 use mcp_sessiond_proto::streams::{
-    AppendRequest, Cursor, Event, EventId, Gap, OpenStreamRequest, ReplayRequest, StreamRef, WaitRequest,
+    AppendRequest, Cursor, Event, EventId, Gap, OpenStreamRequest, ReplayRequest, StreamRef,
+    WaitRequest,
 };
 use mcp_sessiond_proto::{Error, Json, SessionId, StreamId};
 use proptest::prelude::*;
@@ -36,7 +37,13 @@ fn limits() -> Limits {
 
 /// Nothing ends by itself.
 fn sessions() -> Sessions {
-    Sessions { event_age_ms: 0, idle_ms: 0, absolute_ms: 0, grace_ms: 0, ..Sessions::default() }
+    Sessions {
+        event_age_ms: 0,
+        idle_ms: 0,
+        absolute_ms: 0,
+        grace_ms: 0,
+        ..Sessions::default()
+    }
 }
 
 #[derive(Debug, Clone)]
@@ -113,25 +120,59 @@ struct World {
 
 /// The first of them is the standalone one.
 fn name(stream: usize) -> StreamId {
-    if stream == 0 { StreamId::standalone() } else { format!("s{stream}").parse().expect("an id") }
+    if stream == 0 {
+        StreamId::standalone()
+    } else {
+        format!("s{stream}").parse().expect("an id")
+    }
 }
 
 impl World {
     async fn new() -> Self {
         let clock = Arc::new(Clock::manual(1));
-        let bounds = Bounds { limits: limits(), sessions: sessions() };
-        let contents = Contents::new(Arc::new(Memory::default()), clock, bounds, Arc::new(Meters::default()));
-        let access = Access::service(&"x".parse().expect("a name"), &"s".parse().expect("an id"), None);
+        let bounds = Bounds {
+            limits: limits(),
+            sessions: sessions(),
+        };
+        let contents = Contents::new(
+            Arc::new(Memory::default()),
+            clock,
+            bounds,
+            Arc::new(Meters::default()),
+        );
+        let access = Access::service(
+            &"x".parse().expect("a name"),
+            &"s".parse().expect("an id"),
+            None,
+        );
         let lifetimes = Lifetimes::default();
-        let created =
-            contents.create(&access, &CreateRequest { lifetimes, ..CreateRequest::default() }).await;
+        let created = contents
+            .create(
+                &access,
+                &CreateRequest {
+                    lifetimes,
+                    ..CreateRequest::default()
+                },
+            )
+            .await;
         created.expect("created");
-        Self { contents, access, said: Vec::new(), streams: BTreeMap::new(), lives: 0 }
+        Self {
+            contents,
+            access,
+            said: Vec::new(),
+            streams: BTreeMap::new(),
+            lives: 0,
+        }
     }
 
     fn of() -> SessionRef {
         let session: SessionId = "s".parse().expect("an id");
-        SessionRef { session, service: None, epoch: None, caller: None }
+        SessionRef {
+            session,
+            service: None,
+            epoch: None,
+            caller: None,
+        }
     }
 
     /// The stream of that name is another one from now on.
@@ -148,37 +189,77 @@ impl World {
     /// What there ever was of a stream that is there.
     fn of_stream(&self, stream: &StreamId) -> Vec<Said> {
         let life = self.streams.get(stream).map(|(life, _)| *life);
-        self.said.iter().filter(|said| Some(said.life) == life).cloned().collect()
+        self.said
+            .iter()
+            .filter(|said| Some(said.life) == life)
+            .cloned()
+            .collect()
     }
 
     async fn take(&mut self, step: &Step) {
         match step {
-            Step::Append { stream, sizes, close } => self.append(name(*stream), sizes, *close).await,
+            Step::Append {
+                stream,
+                sizes,
+                close,
+            } => self.append(name(*stream), sizes, *close).await,
             Step::Open(stream) => self.open(name(*stream)).await,
             Step::Close(stream) => self.close(name(*stream)).await,
             Step::Reset => {
-                self.contents.reset(&self.access, None).await.expect("reset");
+                self.contents
+                    .reset(&self.access, None)
+                    .await
+                    .expect("reset");
                 self.streams.clear();
             }
             Step::ReplayEvent { nth, most } => {
-                let Some(at) = self.said.len().checked_sub(nth + 1) else { return };
+                let Some(at) = self.said.len().checked_sub(nth + 1) else {
+                    return;
+                };
                 let said = self.said[at].clone();
-                let known = self.streams.get(&said.stream).is_some_and(|(life, _)| *life == said.life);
+                let known = self
+                    .streams
+                    .get(&said.stream)
+                    .is_some_and(|(life, _)| *life == said.life);
                 let rest = self.of_stream(&said.stream);
-                let rest: Vec<_> = rest.into_iter().filter(|other| other.position > said.position).collect();
-                let expected = if known { Ok(rest) } else { Err(Error::UnknownCursor) };
-                self.replay(Cursor::Event(said.id), *most, Some(&said.stream), expected).await;
+                let rest: Vec<_> = rest
+                    .into_iter()
+                    .filter(|other| other.position > said.position)
+                    .collect();
+                let expected = if known {
+                    Ok(rest)
+                } else {
+                    Err(Error::UnknownCursor)
+                };
+                self.replay(Cursor::Event(said.id), *most, Some(&said.stream), expected)
+                    .await;
             }
             Step::ReplayStream { stream, most } => {
                 let stream = name(*stream);
                 let known = self.streams.contains_key(&stream) || stream == StreamId::standalone();
-                let expected = if known { Ok(self.of_stream(&stream)) } else { Err(Error::UnknownStream) };
-                self.replay(Cursor::Stream(stream.clone()), *most, Some(&stream), expected).await;
+                let expected = if known {
+                    Ok(self.of_stream(&stream))
+                } else {
+                    Err(Error::UnknownStream)
+                };
+                self.replay(
+                    Cursor::Stream(stream.clone()),
+                    *most,
+                    Some(&stream),
+                    expected,
+                )
+                .await;
             }
             Step::ReplayNumber { percent, most } => {
                 let from = self.last_number() * percent / 100;
-                let rest = self.said.iter().filter(|said| said.number > from).cloned().collect();
-                self.replay(Cursor::Number(from), *most, None, Ok(rest)).await;
+                let rest = self
+                    .said
+                    .iter()
+                    .filter(|said| said.number > from)
+                    .cloned()
+                    .collect();
+                self.replay(Cursor::Number(from), *most, None, Ok(rest))
+                    .await;
             }
             Step::Wait { seed, most } => self.wait(*seed, *most).await,
         }
@@ -186,18 +267,30 @@ impl World {
     }
 
     async fn open(&mut self, stream: StreamId) {
-        let request =
-            OpenStreamRequest { of: Self::of(), stream: stream.clone(), opened_by: None, will: None };
-        let opened = self.contents.open_stream(&self.access, &request, None).await;
+        let request = OpenStreamRequest {
+            of: Self::of(),
+            stream: stream.clone(),
+            opened_by: None,
+            will: None,
+        };
+        let opened = self
+            .contents
+            .open_stream(&self.access, &request, None)
+            .await;
         match self.streams.get(&stream) {
             Some((_, true)) => assert_eq!(opened, Err(Error::StreamClosed)),
             Some((_, false)) => assert!(opened.is_ok()),
             None => {
                 if self.streams.len() >= limits().streams {
-                    // The closed one that has been silent for the longest; of several that never spoke, the first.
+                    // The closed one that has been silent for the longest; of several that never
+                    // spoke, the first.
                     let closed = self.streams.iter().filter(|(_, (_, closed))| *closed);
                     let silent = closed.min_by_key(|(_, (life, _))| {
-                        self.said.iter().rev().find(|said| said.life == *life).map_or(0, |said| said.number)
+                        self.said
+                            .iter()
+                            .rev()
+                            .find(|said| said.life == *life)
+                            .map_or(0, |said| said.number)
                     });
                     let Some(retired) = silent.map(|(stream, _)| stream.clone()) else {
                         assert!(matches!(opened, Err(Error::QuotaExceeded { .. })));
@@ -206,14 +299,20 @@ impl World {
                     self.streams.remove(&retired);
                 }
                 let opened = opened.expect("opened");
-                assert_eq!((opened.last_position, opened.events, opened.cursor), (0, 0, None));
+                assert_eq!(
+                    (opened.last_position, opened.events, opened.cursor),
+                    (0, 0, None)
+                );
                 self.born(stream);
             }
         }
     }
 
     async fn close(&mut self, stream: StreamId) {
-        let request = StreamRef { of: Self::of(), stream: stream.clone() };
+        let request = StreamRef {
+            of: Self::of(),
+            stream: stream.clone(),
+        };
         let closed = self.contents.close_stream(&self.access, &request).await;
         match self.streams.get_mut(&stream) {
             None => assert_eq!(closed, Err(Error::UnknownStream)),
@@ -255,12 +354,30 @@ impl World {
             None if stream == StreamId::standalone() => self.born(stream.clone()),
             None => return assert_eq!(appended, Err(Error::UnknownStream)),
         };
-        let last = self.of_stream(&stream).last().map_or(0, |said| said.position);
+        let last = self
+            .of_stream(&stream)
+            .last()
+            .map_or(0, |said| said.position);
         let first = self.last_number() + 1;
-        for ((appended, message), at) in appended.expect("appended").into_iter().zip(messages).zip(0..) {
-            assert_eq!((appended.position, appended.number), (last + 1 + at, first + at));
+        for ((appended, message), at) in appended
+            .expect("appended")
+            .into_iter()
+            .zip(messages)
+            .zip(0..)
+        {
+            assert_eq!(
+                (appended.position, appended.number),
+                (last + 1 + at, first + at)
+            );
             let (position, number) = (appended.position, appended.number);
-            self.said.push(Said { id: appended.id, stream: stream.clone(), position, number, message, life });
+            self.said.push(Said {
+                id: appended.id,
+                stream: stream.clone(),
+                position,
+                number,
+                message,
+                life,
+            });
         }
     }
 
@@ -274,7 +391,11 @@ impl World {
     ) {
         let (mut cursor, mut events, mut gaps) = (from, Vec::new(), Vec::new());
         loop {
-            let request = ReplayRequest { of: Self::of(), after: cursor.clone(), most: Some(most) };
+            let request = ReplayRequest {
+                of: Self::of(),
+                after: cursor.clone(),
+                most: Some(most),
+            };
             let page = match self.contents.replay(&self.access, &request).await {
                 Ok(page) => page,
                 Err(error) => return assert_eq!(Some(error), expected.err()),
@@ -289,7 +410,12 @@ impl World {
             assert_ne!(cursor, next, "there is more, and it does not come to it");
             cursor = next;
         }
-        compare(&events, &gaps, stream, &expected.expect("a cursor that is unknown"));
+        compare(
+            &events,
+            &gaps,
+            stream,
+            &expected.expect("a cursor that is unknown"),
+        );
     }
 
     async fn wait(&self, seed: usize, most: u32) {
@@ -309,11 +435,27 @@ impl World {
         }
         let (mut events, mut gaps) = (Vec::new(), Vec::new());
         loop {
-            let request = WaitRequest { of: Self::of(), after, most: Some(most), timeout_ms: Some(0) };
-            let page = self.contents.wait(&self.access, &request).await.expect("waited");
-            assert!(page.events.windows(2).all(|two| two[0].number < two[1].number));
+            let request = WaitRequest {
+                of: Self::of(),
+                after,
+                most: Some(most),
+                timeout_ms: Some(0),
+            };
+            let page = self
+                .contents
+                .wait(&self.access, &request)
+                .await
+                .expect("waited");
+            assert!(
+                page.events
+                    .windows(2)
+                    .all(|two| two[0].number < two[1].number)
+            );
             let (done, next) = (!page.more, page.next);
-            assert!(done || next != request.after, "there is more, and it does not come to it");
+            assert!(
+                done || next != request.after,
+                "there is more, and it does not come to it"
+            );
             events.extend(page.events);
             gaps.extend(page.gaps);
             if done {
@@ -322,9 +464,16 @@ impl World {
             after = next;
         }
         for (stream, expected) in expected {
-            let of: Vec<_> = events.iter().filter(|event| event.stream == stream).cloned().collect();
-            let gaps: Vec<_> =
-                gaps.iter().filter(|gap| gap.stream.as_ref() == Some(&stream)).cloned().collect();
+            let of: Vec<_> = events
+                .iter()
+                .filter(|event| event.stream == stream)
+                .cloned()
+                .collect();
+            let gaps: Vec<_> = gaps
+                .iter()
+                .filter(|gap| gap.stream.as_ref() == Some(&stream))
+                .cloned()
+                .collect();
             compare(&of, &gaps, Some(&stream), &expected);
         }
     }
@@ -332,24 +481,42 @@ impl World {
     /// The view counts what can be replayed, and it is within the caps.
     async fn count(&self) {
         let seen = self.contents.get(&self.access).await.expect("a session");
-        assert!(seen.events as usize <= limits().events && seen.event_bytes <= limits().event_bytes as u64);
-        assert_eq!((seen.last_number, seen.streams as usize), (self.last_number(), self.streams.len()));
-        let request = ReplayRequest { of: Self::of(), after: Cursor::Number(0), most: None };
-        let all = self.contents.replay(&self.access, &request).await.expect("replayed");
+        assert!(
+            seen.events as usize <= limits().events
+                && seen.event_bytes <= limits().event_bytes as u64
+        );
+        assert_eq!(
+            (seen.last_number, seen.streams as usize),
+            (self.last_number(), self.streams.len())
+        );
+        let request = ReplayRequest {
+            of: Self::of(),
+            after: Cursor::Number(0),
+            most: None,
+        };
+        let all = self
+            .contents
+            .replay(&self.access, &request)
+            .await
+            .expect("replayed");
         let bytes: usize = all.events.iter().map(|event| event.message.len()).sum();
         assert_eq!(seen.event_bytes, bytes as u64);
         let missing: u64 = all.gaps.iter().map(|gap| gap.last - gap.first + 1).sum();
         assert_eq!(u64::from(seen.events) + missing, seen.last_number);
         // The last append always stays, unless a reset took it or its stream retired.
         if let Some(last) = self.said.last()
-            && self.streams.get(&last.stream).is_some_and(|(life, _)| *life == last.life)
+            && self
+                .streams
+                .get(&last.stream)
+                .is_some_and(|(life, _)| *life == last.life)
         {
             assert!(all.gaps.iter().all(|gap| gap.last < last.number));
         }
     }
 }
 
-/// What was replayed and what is told as missing are together what there was, each once and in order.
+/// What was replayed and what is told as missing are together what there was, each once and in
+/// order.
 fn compare(events: &[Event], gaps: &[Gap], stream: Option<&StreamId>, expected: &[Said]) {
     let mut events = events.iter();
     let mut missing = gaps.iter().flat_map(|gap| {
@@ -358,16 +525,40 @@ fn compare(events: &[Event], gaps: &[Gap], stream: Option<&StreamId>, expected: 
     });
     let mut next_missing = missing.next();
     for said in expected {
-        let here = if stream.is_some() { said.position } else { said.number };
+        let here = if stream.is_some() {
+            said.position
+        } else {
+            said.number
+        };
         if next_missing == Some(here) {
             next_missing = missing.next();
         } else if let Some(message) = &said.message {
-            let event = events.next().expect("an event that is neither there nor missing");
-            let Said { id, stream, position, number, .. } = said.clone();
-            assert_eq!(*event, Event { id, stream, position, number, message: message.clone() });
+            let event = events
+                .next()
+                .expect("an event that is neither there nor missing");
+            let Said {
+                id,
+                stream,
+                position,
+                number,
+                ..
+            } = said.clone();
+            assert_eq!(
+                *event,
+                Event {
+                    id,
+                    stream,
+                    position,
+                    number,
+                    message: message.clone()
+                }
+            );
         }
     }
-    assert!(next_missing.is_none() && events.next().is_none(), "more than there was");
+    assert!(
+        next_missing.is_none() && events.next().is_none(),
+        "more than there was"
+    );
 }
 
 proptest! {

@@ -47,11 +47,16 @@ impl Presence {
         self.lock().get(place).map_or(0, |uses| uses.attached)
     }
 
-    /// Sessions with clients that other daemons were told of before this time. From now on they were told `now_ms`.
+    /// Sessions with clients that other daemons were told of before this time. From now on they
+    /// were told `now_ms`.
     pub(super) fn untold(&self, before_ms: u64, now_ms: u64) -> Vec<Place> {
         let mut uses = self.lock();
-        let untold = uses.iter_mut().filter(|(_, uses)| uses.attached > 0 && uses.told_ms <= before_ms);
-        untold.map(|(place, uses)| (uses.told_ms = now_ms, place.clone()).1).collect()
+        let untold = uses
+            .iter_mut()
+            .filter(|(_, uses)| uses.attached > 0 && uses.told_ms <= before_ms);
+        untold
+            .map(|(place, uses)| (uses.told_ms = now_ms, place.clone()).1)
+            .collect()
     }
 
     pub(super) fn attach(&self, place: &Place) {
@@ -68,12 +73,16 @@ impl Presence {
 
     pub(super) fn call<'a>(&'a self, place: &'a Place) -> Call<'a> {
         self.update(place, |uses| uses.calls += 1);
-        Call { presence: self, place }
+        Call {
+            presence: self,
+            place,
+        }
     }
 }
 
 impl Drop for Call<'_> {
     fn drop(&mut self) {
-        self.presence.update(self.place, |uses| uses.calls = uses.calls.saturating_sub(1));
+        self.presence
+            .update(self.place, |uses| uses.calls = uses.calls.saturating_sub(1));
     }
 }

@@ -1,12 +1,12 @@
-//! Replay and tail: what was said after a place, and what is said next. They join without loss or repetition, since
-//! both begin at a cursor and give one back.
+//! Replay and tail: what was said after a place, and what is said next. They join without loss or
+//! repetition, since both begin at a cursor and give one back.
 
 use std::collections::HashSet;
 use std::time::Duration;
 
 use mcp_sessiond_proto::streams::{
-    APPEND_MAX, Cursor, EVENTS_BYTES, EVENTS_MAX, Event, EventId, Gap, ReplayRequest, Replayed, WAIT_MAX_MS,
-    WAIT_STREAMS_MAX, WaitRequest,
+    APPEND_MAX, Cursor, EVENTS_BYTES, EVENTS_MAX, Event, EventId, Gap, ReplayRequest, Replayed,
+    WAIT_MAX_MS, WAIT_STREAMS_MAX, WaitRequest,
 };
 use mcp_sessiond_proto::{Error, Json, StreamId};
 use tokio::time::Instant;
@@ -17,13 +17,16 @@ use super::head::{self, Chunk, Head, StreamRow};
 use super::{Access, Admit, Contents, keys};
 use crate::storage::{Item, Scan};
 
-/// Scans that one answer may take, twice: where most of what is found is before the cursors, the answer ends early.
+/// Scans that one answer may take, twice: where most of what is found is before the cursors, the
+/// answer ends early.
 const SCANS_MAX: usize = 6;
 
-/// What an event takes in an answer beside its message: its id, its stream, its numbers and their names.
+/// What an event takes in an answer beside its message: its id, its stream, its numbers and their
+/// names.
 const EVENT_COST: usize = 400;
 
-/// Items that one scan reads at least, however few events are wanted: some of what it finds is before the cursors.
+/// Items that one scan reads at least, however few events are wanted: some of what it finds is
+/// before the cursors.
 const SCAN_LEAST: usize = 64;
 
 /// Bytes of items that one scan reads, beyond which the answer would be full anyway.
@@ -33,16 +36,22 @@ impl Contents {
     /// What was said after a place, a page at a time.
     ///
     /// # Errors
-    /// [`Error::UnknownCursor`], [`Error::UnknownStream`]; those of a session that is not there, not the caller's, or
-    /// terminated.
-    pub async fn replay(&self, access: &Access, request: &ReplayRequest) -> Result<Replayed, Error> {
+    /// [`Error::UnknownCursor`], [`Error::UnknownStream`]; those of a session that is not there,
+    /// not the caller's, or terminated.
+    pub async fn replay(
+        &self,
+        access: &Access,
+        request: &ReplayRequest,
+    ) -> Result<Replayed, Error> {
         let most = most(request.most)?;
         let after = std::slice::from_ref(&request.after);
-        self.look(access, Admit::Living, |draft| replay(draft, after, most)).await
+        self.look(access, Admit::Living, |draft| replay(draft, after, most))
+            .await
     }
 
-    /// What is said next in several streams. Where there is nothing yet, it waits; nothing when the time is over, when one of them
-    /// ends in the meantime or all have ended, or when the daemon is about to exit. May be dropped at any time.
+    /// What is said next in several streams. Where there is nothing yet, it waits; nothing when the
+    /// time is over, when one of them ends in the meantime or all have ended, or when the daemon is
+    /// about to exit. May be dropped at any time.
     ///
     /// # Errors
     /// As [`Contents::replay`].
@@ -82,9 +91,14 @@ impl Contents {
             if Instant::now() >= deadline {
                 return Ok(replayed);
             }
-            // After the first look, so that a client that waits does not revive a session that has ended.
+            // After the first look, so that a client that waits does not revive a session that has
+            // ended.
             in_use.get_or_insert_with(|| self.presence.call(&access.place));
-            let look_again = if replayed.more { Instant::now() } else { self.next_look(deadline) };
+            let look_again = if replayed.more {
+                Instant::now()
+            } else {
+                self.next_look(deadline)
+            };
             tokio::select! {
                 () = told => {}
                 () = tokio::time::sleep_until(look_again) => {}
@@ -94,7 +108,8 @@ impl Contents {
 }
 
 impl Contents {
-    /// When whoever waits has to look again, although nothing has told of a change: another daemon may have made one.
+    /// When whoever waits has to look again, although nothing has told of a change: another daemon
+    /// may have made one.
     pub(super) fn next_look(&self, deadline: Instant) -> Instant {
         if !self.storage.is_shared() {
             return deadline;
@@ -107,7 +122,9 @@ fn most(asked: Option<u32>) -> Result<usize, Error> {
     match asked.map(|asked| asked as usize) {
         None => Ok(EVENTS_MAX),
         Some(most) if (1..=EVENTS_MAX).contains(&most) => Ok(most),
-        Some(_) => Err(Error::InvalidArgument { sentence: format!("`most` is 1 to {EVENTS_MAX}") }),
+        Some(_) => Err(Error::InvalidArgument {
+            sentence: format!("`most` is 1 to {EVENTS_MAX}"),
+        }),
     }
 }
 
@@ -131,7 +148,11 @@ impl Want<'_> {
     /// What is missing between the last position and `next`.
     fn gap(&self, next: u64) -> Option<Gap> {
         let stream = self.stream.as_ref().map(|(stream, _)| stream.clone());
-        (next > self.position + 1).then(|| Gap { stream, first: self.position + 1, last: next - 1 })
+        (next > self.position + 1).then(|| Gap {
+            stream,
+            first: self.position + 1,
+            last: next - 1,
+        })
     }
 
     /// The last position that there is, with its number and its chunk's.
@@ -150,7 +171,10 @@ impl Want<'_> {
 
     /// What a scan chooses by; nothing where it is about the whole session.
     fn tags(&self) -> Vec<String> {
-        self.stream.iter().map(|(stream, _)| stream.to_string()).collect()
+        self.stream
+            .iter()
+            .map(|(stream, _)| stream.to_string())
+            .collect()
     }
 
     /// Its stream, if there is nothing to come there.
@@ -179,7 +203,14 @@ fn want<'a>(draft: &mut Draft<'_>, ids: &EventIds, cursor: &'a Cursor) -> Result
         Cursor::Number(number) if *number > last_number => Err(Error::UnknownCursor.into()),
         Cursor::Number(number) => {
             let chunk = chunk_with(draft, number + 1)?;
-            Ok(Want { given: cursor, stream: None, position: *number, number: *number, chunk, moved: false })
+            Ok(Want {
+                given: cursor,
+                stream: None,
+                position: *number,
+                number: *number,
+                chunk,
+                moved: false,
+            })
         }
         Cursor::Stream(stream) => {
             let row = draft.stream(stream)?.ok_or(Error::UnknownStream)?;
@@ -195,8 +226,23 @@ fn want<'a>(draft: &mut Draft<'_>, ids: &EventIds, cursor: &'a Cursor) -> Result
             })
         }
         Cursor::Event(id) => {
-            let (Position { stream, position, number, chunk }, row) = place_of(draft, ids, id)?;
-            Ok(Want { given: cursor, stream: Some((stream, row)), position, number, chunk, moved: false })
+            let (
+                Position {
+                    stream,
+                    position,
+                    number,
+                    chunk,
+                },
+                row,
+            ) = place_of(draft, ids, id)?;
+            Ok(Want {
+                given: cursor,
+                stream: Some((stream, row)),
+                position,
+                number,
+                chunk,
+                moved: false,
+            })
         }
     }
 }
@@ -212,13 +258,20 @@ pub(super) fn place_of(
     let is_there = place.number <= draft.head.last_number
         && place.number > row.opened_at
         && place.position <= row.last_position;
-    if is_there { Ok((place, row)) } else { Err(Error::UnknownCursor.into()) }
+    if is_there {
+        Ok((place, row))
+    } else {
+        Err(Error::UnknownCursor.into())
+    }
 }
 
-/// Where the chunk begins that has the event of this number; or the number itself, where there is none.
+/// Where the chunk begins that has the event of this number; or the number itself, where there is
+/// none.
 fn chunk_with(draft: &Draft<'_>, number: u64) -> Result<u64, Halt> {
     // An append has at most so many events, so it does not begin before this.
-    let earliest = number.saturating_sub(APPEND_MAX as u64 - 1).max(draft.head.pruned + 1);
+    let earliest = number
+        .saturating_sub(APPEND_MAX as u64 - 1)
+        .max(draft.head.pruned + 1);
     if number > draft.head.last_number
         || earliest >= number
         || draft.item(&keys::event_key(number))?.is_some()
@@ -227,35 +280,58 @@ fn chunk_with(draft: &Draft<'_>, number: u64) -> Result<u64, Halt> {
     }
     let range = keys::event_key(earliest)..keys::event_key(number);
     let before = draft.scan(Scan::of(range, APPEND_MAX, usize::MAX))?;
-    Ok(before.last().map_or(number, |item| keys::event_number(&item.key)))
+    Ok(before
+        .last()
+        .map_or(number, |item| keys::event_number(&item.key)))
 }
 
 fn replay(draft: &mut Draft<'_>, after: &[Cursor], most: usize) -> Result<Replayed, Halt> {
     let ids = EventIds::new(&draft.head.secret);
     draft.need(
-        after.iter().filter_map(|cursor| stream_of(&ids, cursor)).map(|stream| keys::stream_key(&stream)),
+        after
+            .iter()
+            .filter_map(|cursor| stream_of(&ids, cursor))
+            .map(|stream| keys::stream_key(&stream)),
     )?;
-    let mut wants = after.iter().map(|cursor| want(draft, &ids, cursor)).collect::<Result<Vec<_>, _>>()?;
-    let tags: Vec<String> =
-        wants.iter().filter_map(|want| want.stream.as_ref()).map(|(stream, _)| stream.to_string()).collect();
+    let mut wants = after
+        .iter()
+        .map(|cursor| want(draft, &ids, cursor))
+        .collect::<Result<Vec<_>, _>>()?;
+    let tags: Vec<String> = wants
+        .iter()
+        .filter_map(|want| want.stream.as_ref())
+        .map(|(stream, _)| stream.to_string())
+        .collect();
     let different: HashSet<&String> = tags.iter().collect();
     if different.len() != tags.len() || (wants.len() > 1 && tags.len() < wants.len()) {
         let sentence = "cursors of different streams, or one number, go together".into();
         return Err(Error::InvalidArgument { sentence }.into());
     }
-    let mut page = Page { most, bytes: 0, events: Vec::new(), gaps: Vec::new() };
-    // A cursor that has nothing after it is left out: what others have said since then is not looked through for it.
+    let mut page = Page {
+        most,
+        bytes: 0,
+        events: Vec::new(),
+        gaps: Vec::new(),
+    };
+    // A cursor that has nothing after it is left out: what others have said since then is not
+    // looked through for it.
     let head = &draft.head;
-    let behind = || wants.iter().filter(|want| want.last(head).0 > want.position);
-    let most_behind =
-        behind().min_by_key(|want| want.start(head)).map(|want| (want.start(head), want.tags()));
+    let behind = || {
+        wants
+            .iter()
+            .filter(|want| want.last(head).0 > want.position)
+    };
+    let most_behind = behind()
+        .min_by_key(|want| want.start(head))
+        .map(|want| (want.start(head), want.tags()));
     let mut more = false;
     if let Some((start, tags)) = most_behind {
         let all: Vec<String> = behind().flat_map(Want::tags).collect();
         let mut left = page.fill(draft, &ids, &mut wants, start, &all)?;
         more = left.is_some();
         if more && wants.iter().all(|want| !want.moved) {
-            // All that was looked through is before the cursors of the others. So this one goes first, alone.
+            // All that was looked through is before the cursors of the others. So this one goes
+            // first, alone.
             if all.len() > 1 {
                 left = page.fill(draft, &ids, &mut wants, start, &tags)?;
             }
@@ -280,7 +356,13 @@ fn replay(draft: &mut Draft<'_>, after: &[Cursor], most: usize) -> Result<Replay
     }
     let next = wants.iter().map(|want| want.cursor(&ids)).collect();
     let ended = wants.iter().filter_map(Want::ended).collect();
-    Ok(Replayed { events: page.events, gaps: page.gaps, next, more, ended })
+    Ok(Replayed {
+        events: page.events,
+        gaps: page.gaps,
+        next,
+        more,
+        ended,
+    })
 }
 
 fn stream_of(ids: &EventIds, cursor: &Cursor) -> Option<StreamId> {
@@ -293,9 +375,13 @@ fn stream_of(ids: &EventIds, cursor: &Cursor) -> Option<StreamId> {
 
 /// Bytes that a JSON text takes as a string in JSON.
 pub(super) fn escaped_len(text: &[u8]) -> usize {
-    // Of what has to be escaped, a JSON text has quotes, backslashes and blanks. A block is so small that one byte can
-    // count them: then the compiler compares many bytes at once.
-    let escaped = |byte: &u8| b"\"\\\n\r\t".iter().fold(0, |found, of| found | u8::from(byte == of));
+    // Of what has to be escaped, a JSON text has quotes, backslashes and blanks. A block is so
+    // small that one byte can count them: then the compiler compares many bytes at once.
+    let escaped = |byte: &u8| {
+        b"\"\\\n\r\t"
+            .iter()
+            .fold(0, |found, of| found | u8::from(byte == of))
+    };
     let of_block = |block: &[u8]| usize::from(block.iter().map(escaped).sum::<u8>());
     text.len() + text.chunks(u8::MAX.into()).map(of_block).sum::<usize>()
 }
@@ -309,7 +395,8 @@ struct Page {
 }
 
 impl Page {
-    /// Scans from a number on, until it is full, or has scanned often enough. Tells where to go on, if there is more.
+    /// Scans from a number on, until it is full, or has scanned often enough. Tells where to go on,
+    /// if there is more.
     fn fill(
         &mut self,
         draft: &mut Draft<'_>,
@@ -321,15 +408,28 @@ impl Page {
         for _ in 0..SCANS_MAX {
             let range = keys::event_key(start)..keys::end_of_events();
             let most = self.most.max(SCAN_LEAST);
-            let items = draft.scan(Scan { range, tags: tags.to_vec(), most, bytes: SCAN_BYTES })?;
-            draft.need(items.iter().filter_map(|item| Some(keys::stream_key(&item.tag.parse().ok()?))))?;
-            let Some(last) = items.last() else { return Ok(None) };
+            let items = draft.scan(Scan {
+                range,
+                tags: tags.to_vec(),
+                most,
+                bytes: SCAN_BYTES,
+            })?;
+            draft.need(
+                items
+                    .iter()
+                    .filter_map(|item| Some(keys::stream_key(&item.tag.parse().ok()?))),
+            )?;
+            let Some(last) = items.last() else {
+                return Ok(None);
+            };
             start = keys::event_number(&last.key) + 1;
             if !self.take(draft, ids, wants, items)? {
                 break;
             }
             // Another scan would find nothing; and for it, all of this would be done again.
-            if items.len() < most && items.iter().map(|item| item.value.len()).sum::<usize>() < SCAN_BYTES {
+            if items.len() < most
+                && items.iter().map(|item| item.value.len()).sum::<usize>() < SCAN_BYTES
+            {
                 return Ok(None);
             }
         }
@@ -354,13 +454,21 @@ impl Page {
         items: &[Item],
     ) -> Result<bool, Halt> {
         for item in items {
-            let Ok(stream) = item.tag.parse::<StreamId>() else { continue };
-            let wanted = |want: &&mut Want<'_>| want.stream.as_ref().is_none_or(|(of, _)| *of == stream);
-            let Some(want) = wants.iter_mut().find(wanted) else { continue };
+            let Ok(stream) = item.tag.parse::<StreamId>() else {
+                continue;
+            };
+            let wanted =
+                |want: &&mut Want<'_>| want.stream.as_ref().is_none_or(|(of, _)| *of == stream);
+            let Some(want) = wants.iter_mut().find(wanted) else {
+                continue;
+            };
             let number = keys::event_number(&item.key);
             let chunk: Chunk = head::decode(&item.value)?;
-            // A storage may take its time to forget: what is pruned is not there, whatever it still holds.
-            let Some(row) = draft.stream(&stream)? else { continue };
+            // A storage may take its time to forget: what is pruned is not there, whatever it still
+            // holds.
+            let Some(row) = draft.stream(&stream)? else {
+                continue;
+            };
             if number <= row.opened_at || chunk.position <= row.pruned {
                 continue;
             }
@@ -371,12 +479,17 @@ impl Page {
                     number: number + at,
                     chunk: number,
                 };
-                let here = if want.stream.is_some() { place.position } else { place.number };
+                let here = if want.stream.is_some() {
+                    place.position
+                } else {
+                    place.number
+                };
                 if here <= want.position {
                     continue;
                 }
-                let bytes =
-                    message.as_ref().map_or(0, |message| escaped_len(message.as_bytes()) + EVENT_COST);
+                let bytes = message
+                    .as_ref()
+                    .map_or(0, |message| escaped_len(message.as_bytes()) + EVENT_COST);
                 let is_full = self.bytes + bytes > EVENTS_BYTES && !self.events.is_empty();
                 if self.events.len() >= self.most || is_full {
                     return Ok(false);
@@ -407,7 +520,11 @@ mod tests {
     #[test]
     fn an_escaped_text_is_as_long_as_it_is_in_json() {
         let texts = ["", "{\"a\": \"b\\\"c\"}", "[1,\n\t2]\r", "\u{e9}\u{1f980}"];
-        for text in texts.map(|text| text.repeat(100)).iter().chain([&"\"".repeat(1000)]) {
+        for text in texts
+            .map(|text| text.repeat(100))
+            .iter()
+            .chain([&"\"".repeat(1000)])
+        {
             let json = serde_json::to_string(text).expect("a string");
             assert_eq!(escaped_len(text.as_bytes()), json.len() - 2, "{text}");
         }

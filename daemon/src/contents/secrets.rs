@@ -1,4 +1,5 @@
-//! A secret of a service's own, for what it hands to clients and wants back unchanged. A fleet shares it by the storage.
+//! A secret of a service's own, for what it hands to clients and wants back unchanged. A fleet
+//! shares it by the storage.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD as BASE64;
@@ -15,7 +16,8 @@ const OWNER: &str = "secret";
 /// Former keys that may count at the same time.
 const FORMER_MAX: usize = 8;
 
-/// How long a former key counts after it was rotated out, in ms: as long as a handle is good by default.
+/// How long a former key counts after it was rotated out, in ms: as long as a handle is good by
+/// default.
 const FORMER_MS: u64 = 24 * 3_600_000;
 
 /// A secret on record. It is never shown: it has no `Debug`.
@@ -39,8 +41,15 @@ fn fresh() -> SecretKey {
 
 impl Secret {
     fn told(self, now_ms: u64) -> ServiceSecret {
-        let former = self.former.into_iter().rev().filter(|(_, until_ms)| *until_ms > now_ms);
-        ServiceSecret { current: self.current, former: former.map(|(key, _)| key).collect() }
+        let former = self
+            .former
+            .into_iter()
+            .rev()
+            .filter(|(_, until_ms)| *until_ms > now_ms);
+        ServiceSecret {
+            current: self.current,
+            former: former.map(|(key, _)| key).collect(),
+        }
     }
 
     /// Puts a new key in place of the current one.
@@ -48,7 +57,10 @@ impl Secret {
         self.former.retain(|(_, until_ms)| *until_ms > now_ms);
         if self.former.len() >= FORMER_MAX {
             let what = "the number of former keys of this service that still count".into();
-            return Err(Error::QuotaExceeded { what, limit: FORMER_MAX as u64 });
+            return Err(Error::QuotaExceeded {
+                what,
+                limit: FORMER_MAX as u64,
+            });
         }
         let former = std::mem::replace(&mut self.current, fresh());
         self.former.push((former, now_ms.saturating_add(FORMER_MS)));
@@ -57,18 +69,24 @@ impl Secret {
 }
 
 impl Contents {
-    /// The secret of a service, which is made when somebody first asks for it. With `rotate` its key is a new one, and the former one
-    /// counts for a day more.
+    /// The secret of a service, which is made when somebody first asks for it. With `rotate` its
+    /// key is a new one, and the former one counts for a day more.
     ///
     /// # Errors
     /// [`Error::Unavailable`]; [`Error::QuotaExceeded`] if it was rotated too often within a day.
     pub async fn service_secret(&self, request: &SecretRequest) -> Result<ServiceSecret, Error> {
         let place = place(&request.service);
         for _ in 0..CONFLICTS_MAX {
-            let read = self.storage.read(&place, &[]).await.map_err(|error| self.failed(&error))?;
+            let read = self
+                .storage
+                .read(&place, &[])
+                .await
+                .map_err(|error| self.failed(&error))?;
             let now_ms = self.clock.now_ms();
             let version = read.as_ref().map(|record| record.version);
-            let known = read.map(|record| head::decode::<Secret>(&record.head)).transpose();
+            let known = read
+                .map(|record| head::decode::<Secret>(&record.head))
+                .transpose();
             let mut secret = match known.map_err(|error| self.failed(&error))? {
                 Some(secret) if is_done(&secret, request) => {
                     self.settled(&place).await?;
@@ -80,13 +98,27 @@ impl Contents {
                 }
                 None => {
                     self.afford(&place, RECORD_COST, &self.bounds())?;
-                    Secret { current: fresh(), former: Vec::new(), rotated_by: None }
+                    Secret {
+                        current: fresh(),
+                        former: Vec::new(),
+                        rotated_by: None,
+                    }
                 }
             };
             secret.rotated_by = request.request.clone().filter(|_| request.rotate);
-            let head = StoredHead { bytes: head::encode(&secret), due_ms: u64::MAX };
-            let change = Change { head: Some(head), ..Change::default() };
-            match self.storage.commit(&place, version, draw_version(), change).await {
+            let head = StoredHead {
+                bytes: head::encode(&secret),
+                due_ms: u64::MAX,
+            };
+            let change = Change {
+                head: Some(head),
+                ..Change::default()
+            };
+            match self
+                .storage
+                .commit(&place, version, draw_version(), change)
+                .await
+            {
                 Ok(durable) => {
                     durable.kept().await.map_err(|error| self.failed(&error))?;
                     return Ok(secret.told(now_ms));
@@ -101,7 +133,10 @@ impl Contents {
 }
 
 fn place(service: &ServiceName) -> Place {
-    Place { owner: OWNER.into(), name: service.to_string() }
+    Place {
+        owner: OWNER.into(),
+        name: service.to_string(),
+    }
 }
 
 /// Whether there is nothing to be changed: a rotation that is repeated has been done.

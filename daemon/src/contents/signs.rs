@@ -1,8 +1,9 @@
 //! Signs of life: each daemon of a fleet has a record of its own, and changes it now and then.
 //!
-//! A sign has no time in it, only a version that the daemon changes. Another daemon sees for how long that version has stayed the
-//! same. So no two clocks are compared, a storage without a clock (DynamoDB) will do, and a fleet that was paused as a whole is not
-//! taken for dead when it goes on.
+//! A sign has no time in it, only a version that the daemon changes. Another daemon sees for how
+//! long that version has stayed the same. So no two clocks are compared, a storage without a clock
+//! (DynamoDB) will do, and a fleet that was paused as a whole is not taken for dead when it goes
+//! on.
 
 use mcp_sessiond_proto::Error;
 
@@ -45,21 +46,37 @@ pub(super) fn is_sign(place: &Place) -> bool {
 }
 
 fn place(home: &str) -> Place {
-    Place { owner: OWNER.into(), name: home.into() }
+    Place {
+        owner: OWNER.into(),
+        name: home.into(),
+    }
 }
 
 impl Contents {
-    /// Gives a sign of life, or renews the one of this version. Tells whether another daemon has removed that one.
+    /// Gives a sign of life, or renews the one of this version. Tells whether another daemon has
+    /// removed that one.
     ///
     /// # Errors
     /// [`Error::Unavailable`].
-    pub async fn give_sign(&self, home: &str, former: Option<Version>) -> Result<(Sign, bool), Error> {
+    pub async fn give_sign(
+        &self,
+        home: &str,
+        former: Option<Version>,
+    ) -> Result<(Sign, bool), Error> {
         let mut expected = former;
         let mut is_removed = false;
         loop {
             let version = draw_version();
             match self.commit_sign(home, expected, version, Some(HEAD)).await {
-                Ok(()) => return Ok((Sign { home: home.into(), version }, is_removed)),
+                Ok(()) => {
+                    return Ok((
+                        Sign {
+                            home: home.into(),
+                            version,
+                        },
+                        is_removed,
+                    ));
+                }
                 // Removed, or renewed by an attempt whose answer was lost.
                 Err(StorageError::Conflict) => {
                     expected = self.sign_of(home).await?;
@@ -75,7 +92,10 @@ impl Contents {
     /// # Errors
     /// [`Error::Unavailable`].
     pub async fn remove_sign(&self, sign: &Sign) -> Result<bool, Error> {
-        match self.commit_sign(&sign.home, Some(sign.version), draw_version(), None).await {
+        match self
+            .commit_sign(&sign.home, Some(sign.version), draw_version(), None)
+            .await
+        {
             Ok(()) => Ok(true),
             Err(StorageError::Conflict) => Ok(self.sign_of(&sign.home).await?.is_none()),
             Err(error) => Err(self.failed(&error.known())),
@@ -89,9 +109,19 @@ impl Contents {
         next: Version,
         head: Option<&'static [u8]>,
     ) -> Result<(), StorageError> {
-        let head = head.map(|bytes| StoredHead { bytes: bytes.into(), due_ms: u64::MAX });
-        let change = Change { head, ..Change::default() };
-        self.storage.commit(&place(home), expected, next, change).await?.kept().await
+        let head = head.map(|bytes| StoredHead {
+            bytes: bytes.into(),
+            due_ms: u64::MAX,
+        });
+        let change = Change {
+            head,
+            ..Change::default()
+        };
+        self.storage
+            .commit(&place(home), expected, next, change)
+            .await?
+            .kept()
+            .await
     }
 
     /// The version of a daemon's sign. None: there is no sign.
@@ -99,7 +129,11 @@ impl Contents {
     /// # Errors
     /// [`Error::Unavailable`].
     pub async fn sign_of(&self, home: &str) -> Result<Option<Version>, Error> {
-        let record = self.storage.read(&place(home), &[]).await.map_err(|error| self.failed(&error))?;
+        let record = self
+            .storage
+            .read(&place(home), &[])
+            .await
+            .map_err(|error| self.failed(&error))?;
         Ok(record.map(|record| record.version))
     }
 
@@ -111,21 +145,33 @@ impl Contents {
         let mut signs: Vec<Sign> = Vec::new();
         loop {
             let after = signs.last().map_or("", |sign| sign.home.as_str());
-            let page = self.storage.list(OWNER, after, BATCH).await.map_err(|error| self.failed(&error))?;
+            let page = self
+                .storage
+                .list(OWNER, after, BATCH)
+                .await
+                .map_err(|error| self.failed(&error))?;
             if page.is_empty() {
                 return Ok(signs);
             }
-            signs.extend(
-                page.into_iter().map(|listed| Sign { home: listed.place.name, version: listed.version }),
-            );
+            signs.extend(page.into_iter().map(|listed| Sign {
+                home: listed.place.name,
+                version: listed.version,
+            }));
         }
     }
 
-    /// Puts on record that this daemon's machine has the session's server, unless another's has it. One that is `gone` loses it.
+    /// Puts on record that this daemon's machine has the session's server, unless another's has it.
+    /// One that is `gone` loses it.
     ///
     /// # Errors
-    /// [`Error::UnknownSession`] if there is no such session, or if it has ended; [`Error::Unavailable`].
-    pub async fn keep_at(&self, access: &Access, home: &str, gone: Option<&str>) -> Result<Keeping, Error> {
+    /// [`Error::UnknownSession`] if there is no such session, or if it has ended;
+    /// [`Error::Unavailable`].
+    pub async fn keep_at(
+        &self,
+        access: &Access,
+        home: &str,
+        gone: Option<&str>,
+    ) -> Result<Keeping, Error> {
         self.change(access, Admit::Unchecked, |draft| {
             // That is no use of the session.
             draft.quietly();
@@ -150,8 +196,11 @@ impl Contents {
     /// # Errors
     /// [`Error::UnknownSession`], [`Error::Unavailable`].
     pub async fn kept_at(&self, access: &Access) -> Result<Option<String>, Error> {
-        let seen =
-            self.look_quietly(access, Admit::Unchecked, &[], |draft| Ok(draft.head.kept_at.clone())).await;
+        let seen = self
+            .look_quietly(access, Admit::Unchecked, &[], |draft| {
+                Ok(draft.head.kept_at.clone())
+            })
+            .await;
         seen.map(|(home, _)| home)
     }
 }

@@ -4,8 +4,8 @@ use std::collections::HashSet;
 
 use mcp_sessiond_proto::debug::PAGE_MAX;
 use mcp_sessiond_proto::state::{
-    ListStateRequest, ReadStateRequest, STATE_KEYS_MAX, StateEntry, StateKeyInfo, StateVersion, StateWrite,
-    WriteStateRequest,
+    ListStateRequest, ReadStateRequest, STATE_KEYS_MAX, StateEntry, StateKeyInfo, StateVersion,
+    StateWrite, WriteStateRequest,
 };
 use mcp_sessiond_proto::streams::MESSAGE_MAX;
 use mcp_sessiond_proto::{Error, Json, StateKey};
@@ -15,7 +15,8 @@ use super::{Access, Admit, Contents};
 use super::{expiring, keys, replay};
 use crate::storage::{Item, Scan, StorageError};
 
-/// Bytes of values, as strings in JSON, that one answer may have, so that it fits into a frame: one value always does.
+/// Bytes of values, as strings in JSON, that one answer may have, so that it fits into a frame: one
+/// value always does.
 const ANSWER_MAX: usize = 2 * MESSAGE_MAX;
 
 /// Set in the version of a value that expires. The time follows behind the version.
@@ -32,25 +33,37 @@ struct Value<'a> {
 impl<'a> Value<'a> {
     /// Reads the version in 8 bytes, big-endian, the time if it expires, likewise, and the text.
     fn of(item: &'a Item) -> Result<Self, Halt> {
-        let damaged = || StorageError::Damaged("a state value is not what a daemon has written".into());
+        let damaged =
+            || StorageError::Damaged("a state value is not what a daemon has written".into());
         let number = |bytes: &'a [u8]| {
             let (number, rest) = bytes.split_first_chunk().ok_or_else(damaged)?;
             Ok::<_, Halt>((u64::from_be_bytes(*number), rest))
         };
         let (version, text) = number(&item.value)?;
         if version & EXPIRES == 0 {
-            return Ok(Self { version: StateVersion(version), expires_ms: None, text });
+            return Ok(Self {
+                version: StateVersion(version),
+                expires_ms: None,
+                text,
+            });
         }
         let (at_ms, text) = number(text)?;
-        Ok(Self { version: StateVersion(version & !EXPIRES), expires_ms: Some(at_ms), text })
+        Ok(Self {
+            version: StateVersion(version & !EXPIRES),
+            expires_ms: Some(at_ms),
+            text,
+        })
     }
 
     fn encode(version: u64, expires_ms: Option<u64>, text: &str) -> Vec<u8> {
         match expires_ms {
             None => [&version.to_be_bytes(), text.as_bytes()].concat(),
-            Some(at_ms) => {
-                [&(version | EXPIRES).to_be_bytes()[..], &at_ms.to_be_bytes(), text.as_bytes()].concat()
-            }
+            Some(at_ms) => [
+                &(version | EXPIRES).to_be_bytes()[..],
+                &at_ms.to_be_bytes(),
+                text.as_bytes(),
+            ]
+            .concat(),
         }
     }
 
@@ -69,16 +82,21 @@ fn check_keys<'a>(keys: impl ExactSizeIterator<Item = &'a StateKey>) -> Result<(
     Ok(())
 }
 
-/// A stored text. It is UTF-8 unless the storage is damaged, and to check that is faster than to replace what is none.
+/// A stored text. It is UTF-8 unless the storage is damaged, and to check that is faster than to
+/// replace what is none.
 fn text_of(stored: &[u8]) -> String {
-    std::str::from_utf8(stored).map_or_else(|_| String::from_utf8_lossy(stored).into_owned(), str::to_owned)
+    std::str::from_utf8(stored).map_or_else(
+        |_| String::from_utf8_lossy(stored).into_owned(),
+        str::to_owned,
+    )
 }
 
 impl Contents {
     /// Reads values, in the order of the keys.
     ///
     /// # Errors
-    /// Those of a session that is not there, not the caller's, or terminated; [`Error::InvalidArgument`].
+    /// Those of a session that is not there, not the caller's, or terminated;
+    /// [`Error::InvalidArgument`].
     pub async fn read_state(
         &self,
         access: &Access,
@@ -102,8 +120,9 @@ impl Contents {
                 });
             }
             if bytes > ANSWER_MAX {
-                let sentence =
-                    format!("these values have {bytes} bytes, and an answer {ANSWER_MAX}; ask for fewer");
+                let sentence = format!(
+                    "these values have {bytes} bytes, and an answer {ANSWER_MAX}; ask for fewer"
+                );
                 return Err(Error::InvalidArgument { sentence }.into());
             }
             Ok(entries)
@@ -115,7 +134,8 @@ impl Contents {
     ///
     /// # Errors
     /// [`Error::VersionConflict`] where a write was conditional and the condition does not hold;
-    /// [`Error::QuotaExceeded`]; those of a session that is not there, not the caller's, or terminated.
+    /// [`Error::QuotaExceeded`]; those of a session that is not there, not the caller's, or
+    /// terminated.
     pub async fn write_state(
         &self,
         access: &Access,
@@ -130,7 +150,11 @@ impl Contents {
             let sentence = "`expires_ms` is at least 1, and goes with a `value`".into();
             return Err(Error::InvalidArgument { sentence });
         }
-        let mut keys: Vec<_> = request.writes.iter().map(|write| keys::state_key(&write.key)).collect();
+        let mut keys: Vec<_> = request
+            .writes
+            .iter()
+            .map(|write| keys::state_key(&write.key))
+            .collect();
         keys.extend(request.request.as_ref().map(|_| keys::done_key()));
         let written = |draft: &mut Draft<'_>| {
             // What has expired makes room first, in changes of its own.
@@ -144,10 +168,17 @@ impl Contents {
             }
             draft.set_done(request.request.as_ref(), draft.head.state_version)?;
             let before = (draft.head.state_keys, draft.head.state_bytes);
-            let entries = request.writes.iter().map(|one| write(draft, one)).collect::<Result<_, _>>()?;
-            // What makes it less is let through, although the limits may have become narrower meanwhile.
-            let quota =
-                |what: &str, limit: usize| Error::QuotaExceeded { what: what.into(), limit: limit as u64 };
+            let entries = request
+                .writes
+                .iter()
+                .map(|one| write(draft, one))
+                .collect::<Result<_, _>>()?;
+            // What makes it less is let through, although the limits may have become narrower
+            // meanwhile.
+            let quota = |what: &str, limit: usize| Error::QuotaExceeded {
+                what: what.into(),
+                limit: limit as u64,
+            };
             if draft.head.state_keys > before.0
                 && draft.head.state_keys as usize > draft.bounds.limits.state_keys
             {
@@ -160,14 +191,19 @@ impl Contents {
             if draft.head.state_bytes > before.1
                 && draft.head.state_bytes > draft.bounds.limits.state_bytes as u64
             {
-                return Err(
-                    quota("the bytes of this session's state", draft.bounds.limits.state_bytes).into()
-                );
+                return Err(quota(
+                    "the bytes of this session's state",
+                    draft.bounds.limits.state_bytes,
+                )
+                .into());
             }
             Ok(Some(entries))
         };
         loop {
-            if let Some(entries) = self.change_of(access, Admit::Living, &keys, written).await? {
+            if let Some(entries) = self
+                .change_of(access, Admit::Living, &keys, written)
+                .await?
+            {
                 return Ok(entries);
             }
         }
@@ -185,21 +221,40 @@ impl Contents {
         self.look(access, Admit::Living, |draft| {
             let range = keys::state_after(request.after.as_ref())..keys::end_of_state();
             // A page that is not full is the last: so many may have expired.
-            let expiring = if draft.head.state_due_ms == 0 { 0 } else { draft.head.state_keys as usize };
+            let expiring = if draft.head.state_due_ms == 0 {
+                0
+            } else {
+                draft.head.state_keys as usize
+            };
             let items = draft.scan(Scan::of(range, PAGE_MAX + expiring, usize::MAX))?;
             let info = |item: &Item| {
-                let Value { version, expires_ms, text } = Value::of(item)?;
-                let damaged =
-                    |_| StorageError::Damaged("a state key is not what a daemon has written".into());
+                let Value {
+                    version,
+                    expires_ms,
+                    text,
+                } = Value::of(item)?;
+                let damaged = |_| {
+                    StorageError::Damaged("a state key is not what a daemon has written".into())
+                };
                 let key = keys::name_in(&item.key).parse().map_err(damaged)?;
                 let bytes = u32::try_from(text.len()).unwrap_or(u32::MAX);
-                Ok(StateKeyInfo { key, version, bytes, expires_ms })
+                Ok(StateKeyInfo {
+                    key,
+                    version,
+                    bytes,
+                    expires_ms,
+                })
             };
             let is_there = |info: &Result<StateKeyInfo, Halt>| {
                 let at_ms = info.as_ref().ok().and_then(|info| info.expires_ms);
                 at_ms.is_none_or(|at_ms| at_ms > draft.now_ms)
             };
-            items.iter().map(info).filter(is_there).take(PAGE_MAX).collect()
+            items
+                .iter()
+                .map(info)
+                .filter(is_there)
+                .take(PAGE_MAX)
+                .collect()
         })
         .await
     }
@@ -210,7 +265,11 @@ fn repeated(writes: &[StateWrite], mut version: u64) -> Vec<StateEntry> {
     let entry = |write: &StateWrite| {
         version += u64::from(write.value.is_some());
         let version = StateVersion(if write.value.is_some() { version } else { 0 });
-        StateEntry { key: write.key.clone(), version, value: None }
+        StateEntry {
+            key: write.key.clone(),
+            version,
+            value: None,
+        }
     };
     writes.iter().map(entry).collect()
 }
@@ -221,11 +280,22 @@ fn write(draft: &mut Draft<'_>, write: &StateWrite) -> Result<StateEntry, Halt> 
     let there = found.as_ref().filter(|value| value.is_there(draft.now_ms));
     let current = there.map_or(StateVersion(0), |value| value.version);
     if write.expected.is_some_and(|expected| expected != current) {
-        return Err(Error::VersionConflict { key: write.key.clone(), current }.into());
+        return Err(Error::VersionConflict {
+            key: write.key.clone(),
+            current,
+        }
+        .into());
     }
-    let expires_ms = write.expires_ms.map(|after_ms| expiring::expires_at(draft, after_ms));
+    let expires_ms = write
+        .expires_ms
+        .map(|after_ms| expiring::expires_at(draft, after_ms));
     let is_found = found.is_some();
-    if let Some(Value { expires_ms: former_ms, text, .. }) = found {
+    if let Some(Value {
+        expires_ms: former_ms,
+        text,
+        ..
+    }) = found
+    {
         // The counts of a damaged database may be too small.
         let bytes = (write.key.as_str().len() + text.len()) as u64;
         draft.head.state_keys = draft.head.state_keys.saturating_sub(1);
@@ -255,14 +325,22 @@ fn write(draft: &mut Draft<'_>, write: &StateWrite) -> Result<StateEntry, Halt> 
             let bytes = (write.key.as_str().len() + json.len()) as u64;
             draft.head.state_bytes += bytes;
             let version = draft.head.state_version;
-            draft.put(key, "", Value::encode(version, expires_ms, json.as_str()).into());
+            draft.put(
+                key,
+                "",
+                Value::encode(version, expires_ms, json.as_str()).into(),
+            );
             if let Some(at_ms) = expires_ms {
                 expiring::note(draft, &write.key, at_ms, bytes);
             }
             StateVersion(version)
         }
     };
-    Ok(StateEntry { key: write.key.clone(), version, value: None })
+    Ok(StateEntry {
+        key: write.key.clone(),
+        version,
+        value: None,
+    })
 }
 
 #[cfg(test)]

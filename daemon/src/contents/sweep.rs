@@ -6,8 +6,8 @@ use mcp_sessiond_proto::{Error, SessionId};
 use super::draft::{Draft, Halt};
 use super::head::{self, HandleHead, Head, Why};
 use super::{
-    Access, Admit, Bounds, CONFLICTS_MAX, Contents, Writer, draw_version, expiring, handles, is_session,
-    prune, streams, tasks,
+    Access, Admit, Bounds, CONFLICTS_MAX, Contents, Writer, draw_version, expiring, handles,
+    is_session, prune, streams, tasks,
 };
 use crate::counters::count;
 use crate::storage::{Change, Listed, Place, StorageError};
@@ -15,8 +15,8 @@ use crate::storage::{Change, Listed, Place, StorageError};
 /// Records that are asked for at once.
 const BATCH: usize = 100;
 
-/// How long a session of a host of another machine, or of before a reboot, is left to its own daemon after its end, in
-/// ms. That daemon knows whether it is in use; this one does not.
+/// How long a session of a host of another machine, or of before a reboot, is left to its own
+/// daemon after its end, in ms. That daemon knows whether it is in use; this one does not.
 const ELSEWHERE_MS: u64 = 24 * 3_600_000;
 
 /// An attachment through another daemon is believed for so long after its last sign of life, in ms.
@@ -25,7 +25,8 @@ const ATTACHED_ELSEWHERE_MS: u64 = 180_000;
 /// How often a daemon gives such a sign, in ms.
 const ATTACHED_SIGN_MS: u64 = 60_000;
 
-/// When a session that has outlived its time, but is in use or another daemon's matter, is looked at again, in ms.
+/// When a session that has outlived its time, but is in use or another daemon's matter, is looked
+/// at again, in ms.
 const SPARED_LOOK_MS: u64 = 60_000;
 
 /// What the daemon knows of a session's owner.
@@ -59,21 +60,29 @@ impl Contents {
     ///
     /// # Errors
     /// [`Error::Unavailable`]. What was ended until then stays ended.
-    pub async fn sweep(&self, standing: impl Fn(&Place) -> Standing) -> Result<Vec<SweptSession>, Error> {
+    pub async fn sweep(
+        &self,
+        standing: impl Fn(&Place) -> Standing,
+    ) -> Result<Vec<SweptSession>, Error> {
         self.give_signs().await;
         let mut ended = Vec::new();
         let mut last: Option<Place> = None;
         loop {
             let due = self.storage.due(self.clock.now_ms(), BATCH).await;
             let due = due.map_err(|error| self.failed(&error))?;
-            let Some(first) = due.first().map(|listed| listed.place.clone()) else { return Ok(ended) };
-            // Whatever is looked at is due later, or gone. Where that could not be had, there is the next sweep.
+            let Some(first) = due.first().map(|listed| listed.place.clone()) else {
+                return Ok(ended);
+            };
+            // Whatever is looked at is due later, or gone. Where that could not be had, there is
+            // the next sweep.
             if last.replace(first.clone()) == Some(first) {
                 return Ok(ended);
             }
             for listed in due {
                 let swept = match standing(&listed.place) {
-                    _ if handles::is_handle(&listed.place) => self.sweep_handle(&listed).await.map(|()| None),
+                    _ if handles::is_handle(&listed.place) => {
+                        self.sweep_handle(&listed).await.map(|()| None)
+                    }
                     Standing::Gone => {
                         let ended = self.end(&listed.place, Standing::Gone).await;
                         ended.map(|ended| ended.then_some(Why::HostGone))
@@ -85,15 +94,21 @@ impl Contents {
                     Err(error) if self.storage.check().is_err() => return Err(error),
                     Err(error) => {
                         // One that can't be read must not keep the others alive.
-                        let session =
-                            if handles::is_handle(&listed.place) { "a handle" } else { &listed.place.name };
+                        let session = if handles::is_handle(&listed.place) {
+                            "a handle"
+                        } else {
+                            &listed.place.name
+                        };
                         tracing::error!(owner = listed.place.owner, session, %error, "could not sweep");
                         None
                     }
                 };
                 if let Some(why) = why {
                     self.count_end(&listed.place, why);
-                    ended.push(SweptSession { place: listed.place, why });
+                    ended.push(SweptSession {
+                        place: listed.place,
+                        why,
+                    });
                 }
             }
         }
@@ -101,7 +116,12 @@ impl Contents {
 
     /// A session has ended by itself.
     pub(super) fn count_end(&self, place: &Place, why: Why) {
-        tracing::debug!(owner = place.owner, session = place.name, why = why.as_str(), "a session has ended");
+        tracing::debug!(
+            owner = place.owner,
+            session = place.name,
+            why = why.as_str(),
+            "a session has ended"
+        );
         // The end of what has left a tombstone was told, and counted, when it was terminated.
         if why != Why::Tombstone {
             count(&self.meters.counters.sessions_expired_total);
@@ -109,15 +129,23 @@ impl Contents {
         }
     }
 
-    /// Tells the other daemons of a fleet, by the record, which sessions clients are attached to through this one.
+    /// Tells the other daemons of a fleet, by the record, which sessions clients are attached to
+    /// through this one.
     async fn give_signs(&self) {
         if !self.storage.is_shared() {
             return;
         }
         let now_ms = self.clock.now_ms();
-        for place in self.presence.untold(now_ms.saturating_sub(ATTACHED_SIGN_MS), now_ms) {
-            let access =
-                Access { place: place.clone(), caller: None, writer: Writer::Anyone, claimed: false };
+        for place in self
+            .presence
+            .untold(now_ms.saturating_sub(ATTACHED_SIGN_MS), now_ms)
+        {
+            let access = Access {
+                place: place.clone(),
+                caller: None,
+                writer: Writer::Anyone,
+                claimed: false,
+            };
             let told = self.change(&access, Admit::Unchecked, |draft| {
                 if !draft.head.is_terminated() && self.presence.attached(&place) > 0 {
                     (draft.head.attached, draft.head.detached_ms) = (true, None);
@@ -144,7 +172,12 @@ impl Contents {
         }
         match self
             .storage
-            .commit(&listed.place, Some(listed.version), draw_version(), Change::default())
+            .commit(
+                &listed.place,
+                Some(listed.version),
+                draw_version(),
+                Change::default(),
+            )
             .await
         {
             Ok(_) | Err(StorageError::Conflict) => Ok(()),
@@ -153,10 +186,16 @@ impl Contents {
     }
 
     async fn sweep_one(&self, place: &Place, standing: Standing) -> Result<Option<Why>, Error> {
-        let access = Access { place: place.clone(), caller: None, writer: Writer::Anyone, claimed: false };
+        let access = Access {
+            place: place.clone(),
+            caller: None,
+            writer: Writer::Anyone,
+            claimed: false,
+        };
         loop {
-            let swept =
-                self.change(&access, Admit::Unchecked, |draft| self.look_after(draft, place, standing));
+            let swept = self.change(&access, Admit::Unchecked, |draft| {
+                self.look_after(draft, place, standing)
+            });
             match swept.await {
                 // Somebody else has ended it.
                 Err(Error::UnknownSession) => return Ok(None),
@@ -176,8 +215,11 @@ impl Contents {
         draft.quietly();
         let now_ms = draft.now_ms;
         let in_use = standing == Standing::Held || self.presence.is_in_use(place);
-        let late_ms =
-            if standing == Standing::Elsewhere { now_ms.saturating_sub(ELSEWHERE_MS) } else { now_ms };
+        let late_ms = if standing == Standing::Elsewhere {
+            now_ms.saturating_sub(ELSEWHERE_MS)
+        } else {
+            now_ms
+        };
         let elsewhere = self.is_attached_elsewhere(&draft.head, now_ms);
         if let Some(why) = draft.head.ended(late_ms, draft.bounds, in_use || elsewhere) {
             draft.end();
@@ -216,8 +258,8 @@ impl Contents {
         Ok((None, more))
     }
 
-    /// Deletes what is left of a session whose host is gone, or that is none of its host's any more; but for a
-    /// tombstone, while the host lives. Tells whether there was anything.
+    /// Deletes what is left of a session whose host is gone, or that is none of its host's any
+    /// more; but for a tombstone, while the host lives. Tells whether there was anything.
     ///
     /// # Errors
     /// [`Error::Unavailable`].
@@ -225,13 +267,25 @@ impl Contents {
         self.known.forget(place);
         // By its version alone, whether it can be read or not.
         for _ in 0..CONFLICTS_MAX {
-            let record = self.storage.read(place, &[]).await.map_err(|error| self.failed(&error))?;
-            let Some(record) = record else { return Ok(false) };
-            let is_tombstone = head::decode::<Head>(&record.head).is_ok_and(|head| head.is_terminated());
+            let record = self
+                .storage
+                .read(place, &[])
+                .await
+                .map_err(|error| self.failed(&error))?;
+            let Some(record) = record else {
+                return Ok(false);
+            };
+            let is_tombstone =
+                head::decode::<Head>(&record.head).is_ok_and(|head| head.is_terminated());
             if is_tombstone && standing != Standing::Gone {
                 return Ok(false);
             }
-            let ending = self.storage.commit(place, Some(record.version), draw_version(), Change::default());
+            let ending = self.storage.commit(
+                place,
+                Some(record.version),
+                draw_version(),
+                Change::default(),
+            );
             match ending.await {
                 Ok(durable) => {
                     self.tell_news(place);
@@ -252,14 +306,20 @@ impl Contents {
     pub async fn end_owner(&self, owner: &str) -> Result<(), Error> {
         self.known.forget_owner(owner);
         loop {
-            let listed = self.storage.list(owner, "", BATCH).await.map_err(|error| self.failed(&error))?;
+            let listed = self
+                .storage
+                .list(owner, "", BATCH)
+                .await
+                .map_err(|error| self.failed(&error))?;
             if listed.is_empty() {
                 return Ok(());
             }
             let mut ended = false;
             for Listed { place, version, .. } in listed {
-                let ending =
-                    self.storage.commit(&place, Some(version), draw_version(), Change::default()).await;
+                let ending = self
+                    .storage
+                    .commit(&place, Some(version), draw_version(), Change::default())
+                    .await;
                 match ending {
                     Ok(_) => {
                         ended = true;
@@ -290,8 +350,11 @@ impl Contents {
         let mut after = after.cloned();
         let mut found = Vec::new();
         while found.len() < most {
-            let listed =
-                self.storage.list_all(after.as_ref(), BATCH).await.map_err(|error| self.failed(&error))?;
+            let listed = self
+                .storage
+                .list_all(after.as_ref(), BATCH)
+                .await
+                .map_err(|error| self.failed(&error))?;
             let Some(last) = listed.last() else { break };
             after = Some(last.place.clone());
             for Listed { place, head, .. } in listed {
@@ -318,18 +381,26 @@ impl Contents {
         if !is_session(place) {
             return Ok(None);
         }
-        let access = Access { place: place.clone(), caller: None, writer: Writer::Anyone, claimed: false };
+        let access = Access {
+            place: place.clone(),
+            caller: None,
+            writer: Writer::Anyone,
+            claimed: false,
+        };
         let seen = self.look_quietly(&access, Admit::Unchecked, &[], |draft| {
             let streams = streams::rows(draft, None, usize::MAX)?;
-            let stream = |(stream, row): (mcp_sessiond_proto::StreamId, head::StreamRow)| StreamInfo {
-                stream,
-                closed: row.closed,
-                orphaned: row.orphaned,
-                last_position: row.last_position,
-                events: u32::try_from(row.events()).unwrap_or(u32::MAX),
-                bytes: row.bytes,
-            };
-            let living = tasks::all(draft)?.into_iter().filter(|(_, row)| row.until_ms() > draft.now_ms);
+            let stream =
+                |(stream, row): (mcp_sessiond_proto::StreamId, head::StreamRow)| StreamInfo {
+                    stream,
+                    closed: row.closed,
+                    orphaned: row.orphaned,
+                    last_position: row.last_position,
+                    events: u32::try_from(row.events()).unwrap_or(u32::MAX),
+                    bytes: row.bytes,
+                };
+            let living = tasks::all(draft)?
+                .into_iter()
+                .filter(|(_, row)| row.until_ms() > draft.now_ms);
             let task = |(task, row): (mcp_sessiond_proto::TaskId, head::TaskRow)| TaskInfo {
                 task,
                 status: row.status,
@@ -353,7 +424,11 @@ impl Contents {
     fn info(&self, place: &Place, head: &Head, bounds: &Bounds) -> ContentInfo {
         let session = self.session(place, head, None, bounds);
         let now_ms = self.clock.now_ms();
-        let good = head.handles.iter().filter(|expires_ms| **expires_ms > now_ms).count();
+        let good = head
+            .handles
+            .iter()
+            .filter(|expires_ms| **expires_ms > now_ms)
+            .count();
         ContentInfo {
             owner: place.owner.clone(),
             session: place.name.parse().unwrap_or_else(|_| SessionId::mint()),

@@ -52,16 +52,24 @@ impl Contents {
         loop {
             let listed = self.storage.list_all(after.as_ref(), BATCH).await;
             let listed = listed.map_err(|error| self.failed(&error))?;
-            let Some(last) = listed.last() else { return Ok(tally) };
+            let Some(last) = listed.last() else {
+                return Ok(tally);
+            };
             after = Some(last.place.clone());
             for record in listed.iter().filter(|record| is_session(&record.place)) {
                 // One that can't be read is told of when somebody asks for it.
-                let Ok(head) = head::decode::<Head>(&record.head) else { continue };
+                let Ok(head) = head::decode::<Head>(&record.head) else {
+                    continue;
+                };
                 if head.is_terminated() {
                     continue;
                 }
                 let is_hosts = record.place.owner.starts_with("host ");
-                *(if is_hosts { &mut tally.of_hosts } else { &mut tally.of_services }) += 1;
+                *(if is_hosts {
+                    &mut tally.of_hosts
+                } else {
+                    &mut tally.of_services
+                }) += 1;
                 tally.events += u64::from(head.events);
                 tally.event_bytes += head.event_bytes;
                 tally.state_bytes += head.state_bytes;

@@ -1,7 +1,7 @@
 //! Tasks: what has become of work that goes on after the request that began it was answered.
 //!
-//! A task has a row, with what lists show of it, and a body, with its requests for the client and its result. Only its writer's exit, its
-//! writers' words and its time change it.
+//! A task has a row, with what lists show of it, and a body, with its requests for the client and
+//! its result. Only its writer's exit, its writers' words and its time change it.
 
 use std::time::Duration;
 
@@ -10,8 +10,9 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD as BASE64;
 use mcp_sessiond_proto::debug::PAGE_MAX;
 use mcp_sessiond_proto::streams::{MESSAGE_MAX, WAIT_MAX_MS};
 use mcp_sessiond_proto::tasks::{
-    CreateTaskRequest, ListTasksRequest, TASK_INPUTS_MAX, TASK_LOST, TASK_MESSAGE_MAX, Task, TaskAnswer,
-    TaskAsk, TaskEnd, TaskInput, TaskRef, TaskStatus, UpdateTaskRequest, WaitTaskRequest,
+    CreateTaskRequest, ListTasksRequest, TASK_INPUTS_MAX, TASK_LOST, TASK_MESSAGE_MAX, Task,
+    TaskAnswer, TaskAsk, TaskEnd, TaskInput, TaskRef, TaskStatus, UpdateTaskRequest,
+    WaitTaskRequest,
 };
 use mcp_sessiond_proto::{Error, Json, RequestId, TaskId};
 use sha2::{Digest as _, Sha256};
@@ -22,15 +23,17 @@ use super::head::{self, TaskBody, TaskRow, Tasks};
 use super::{Access, Admit, Bounds, Contents, draw, keys};
 use crate::storage::{Item, Scan, StorageError};
 
-/// Tasks that go at once because their time is over: each has two items, and a change removes at most 128.
+/// Tasks that go at once because their time is over: each has two items, and a change removes at
+/// most 128.
 const EXPIRED_MAX: usize = 50;
 
 impl Contents {
-    /// Creates a task. Tells whether this author is its writer: a repeated request gets the first one's task.
+    /// Creates a task. Tells whether this author is its writer: a repeated request gets the first
+    /// one's task.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`]; [`Error::QuotaExceeded`] where all of the session's tasks are under way; those of a session that
-    /// is not there, not the caller's, or terminated.
+    /// [`Error::InvalidArgument`]; [`Error::QuotaExceeded`] where all of the session's tasks are
+    /// under way; those of a session that is not there, not the caller's, or terminated.
     pub async fn create_task(
         &self,
         access: &Access,
@@ -40,22 +43,28 @@ impl Contents {
         check_message(request.message.as_ref())?;
         check_ttl(request.ttl_ms)?;
         let drawn = task_id(&draw::<32>());
-        self.change(access, Admit::Living, |draft| create(draft, request, &drawn, author)).await
+        self.change(access, Admit::Living, |draft| {
+            create(draft, request, &drawn, author)
+        })
+        .await
     }
 
     /// A task as it is.
     ///
     /// # Errors
-    /// [`Error::UnknownTask`]; those of a session that is not there, not the caller's, or terminated.
+    /// [`Error::UnknownTask`]; those of a session that is not there, not the caller's, or
+    /// terminated.
     pub async fn get_task(&self, access: &Access, request: &TaskRef) -> Result<Task, Error> {
-        self.look(access, Admit::Living, |draft| whole(draft, &request.task)).await
+        self.look(access, Admit::Living, |draft| whole(draft, &request.task))
+            .await
     }
 
     /// Changes or ends a task. With `take` this author is its writer from now on.
     ///
     /// # Errors
-    /// [`Error::UnknownTask`], [`Error::TaskEnded`], [`Error::InvalidArgument`], [`Error::QuotaExceeded`]; those of a session that is
-    /// not there, not the caller's, or terminated.
+    /// [`Error::UnknownTask`], [`Error::TaskEnded`], [`Error::InvalidArgument`],
+    /// [`Error::QuotaExceeded`]; those of a session that is not there, not the caller's, or
+    /// terminated.
     pub async fn update_task(
         &self,
         access: &Access,
@@ -65,16 +74,26 @@ impl Contents {
         check_message(request.message.as_ref())?;
         check_ttl(request.ttl_ms)?;
         check_texts(request, &self.bounds())?;
-        let task = self.change(access, Admit::Living, |draft| update(draft, request, author)).await?;
+        let task = self
+            .change(access, Admit::Living, |draft| {
+                update(draft, request, author)
+            })
+            .await?;
         self.tell_news(&access.place);
         Ok(task)
     }
 
-    /// Waits until a task has another version than this, or has ended. When the time of the wait is over: the task as it is.
+    /// Waits until a task has another version than this, or has ended. When the time of the wait is
+    /// over: the task as it is.
     ///
     /// # Errors
-    /// [`Error::UnknownTask`]; those of a session that is not there, not the caller's, or terminated.
-    pub async fn wait_task(&self, access: &Access, request: &WaitTaskRequest) -> Result<Task, Error> {
+    /// [`Error::UnknownTask`]; those of a session that is not there, not the caller's, or
+    /// terminated.
+    pub async fn wait_task(
+        &self,
+        access: &Access,
+        request: &WaitTaskRequest,
+    ) -> Result<Task, Error> {
         let timeout_ms = request.timeout_ms.unwrap_or(WAIT_MAX_MS).min(WAIT_MAX_MS);
         let deadline = Instant::now() + Duration::from_millis(timeout_ms.into());
         let news = self.news(&access.place);
@@ -96,8 +115,11 @@ impl Contents {
             in_use.get_or_insert_with(|| self.presence.call(&access.place));
             // Nobody tells when its time is over.
             let until_ms = task.created_ms.saturating_add(task.ttl_ms);
-            let left =
-                Duration::from_millis(until_ms.saturating_sub(self.clock.now_ms()).min(WAIT_MAX_MS.into()));
+            let left = Duration::from_millis(
+                until_ms
+                    .saturating_sub(self.clock.now_ms())
+                    .min(WAIT_MAX_MS.into()),
+            );
             let look_again = self.next_look(deadline).min(Instant::now() + left);
             tokio::select! {
                 () = told => {}
@@ -110,13 +132,22 @@ impl Contents {
     ///
     /// # Errors
     /// Those of a session that is not there, not the caller's, or terminated.
-    pub async fn list_tasks(&self, access: &Access, request: &ListTasksRequest) -> Result<Vec<Task>, Error> {
+    pub async fn list_tasks(
+        &self,
+        access: &Access,
+        request: &ListTasksRequest,
+    ) -> Result<Vec<Task>, Error> {
         self.look(access, Admit::Living, |draft| {
             let range = keys::task_after(request.after.as_ref())..keys::end_of_tasks();
             // Those whose time is over make no page shorter: a short page is the last one.
             let rows = rows(draft, Scan::of(range, usize::MAX, usize::MAX))?;
-            let living = rows.into_iter().filter(|(_, row)| row.until_ms() > draft.now_ms);
-            Ok(living.take(PAGE_MAX).map(|(id, row)| view(id, row, TaskBody::default())).collect())
+            let living = rows
+                .into_iter()
+                .filter(|(_, row)| row.until_ms() > draft.now_ms);
+            Ok(living
+                .take(PAGE_MAX)
+                .map(|(id, row)| view(id, row, TaskBody::default()))
+                .collect())
         })
         .await
     }
@@ -128,9 +159,9 @@ fn invalid(sentence: String) -> Error {
 
 fn check_message(message: Option<&String>) -> Result<(), Error> {
     match message {
-        Some(text) if text.len() > TASK_MESSAGE_MAX => {
-            Err(invalid(format!("the message of a task has at most {TASK_MESSAGE_MAX} bytes")))
-        }
+        Some(text) if text.len() > TASK_MESSAGE_MAX => Err(invalid(format!(
+            "the message of a task has at most {TASK_MESSAGE_MAX} bytes"
+        ))),
         _ => Ok(()),
     }
 }
@@ -143,18 +174,33 @@ fn check_ttl(ttl_ms: Option<u64>) -> Result<(), Error> {
 }
 
 fn check_texts(request: &UpdateTaskRequest, bounds: &Bounds) -> Result<(), Error> {
-    let UpdateTaskRequest { ask, answer, end, .. } = request;
+    let UpdateTaskRequest {
+        ask, answer, end, ..
+    } = request;
     if ask.len() > TASK_INPUTS_MAX || answer.len() > TASK_INPUTS_MAX {
-        return Err(invalid(format!("one call has at most {TASK_INPUTS_MAX} requests and so many answers")));
+        return Err(invalid(format!(
+            "one call has at most {TASK_INPUTS_MAX} requests and so many answers"
+        )));
     }
     if end.is_some() && !(ask.is_empty() && answer.is_empty()) {
-        return Err(invalid("a task that ends has no requests and no answers".into()));
+        return Err(invalid(
+            "a task that ends has no requests and no answers".into(),
+        ));
     }
-    let asked = ask.iter().map(|ask| &ask.request).chain(answer.iter().map(|answer| &answer.response));
+    let asked = ask
+        .iter()
+        .map(|ask| &ask.request)
+        .chain(answer.iter().map(|answer| &answer.response));
     let limit = bounds.limits.message_bytes;
-    if let Some(text) = asked.chain(end.iter().filter_map(text_of)).find(|text| text.len() > limit) {
+    if let Some(text) = asked
+        .chain(end.iter().filter_map(text_of))
+        .find(|text| text.len() > limit)
+    {
         let what = format!("a text of a task, of {} bytes,", text.len());
-        return Err(Error::QuotaExceeded { what, limit: limit as u64 });
+        return Err(Error::QuotaExceeded {
+            what,
+            limit: limit as u64,
+        });
     }
     Ok(())
 }
@@ -173,8 +219,13 @@ fn create(
     drawn: &str,
     author: &str,
 ) -> Result<(Task, bool), Halt> {
-    let id = request.request.as_ref().map_or_else(|| drawn.to_owned(), |request| id_by(draft, request));
-    let id: TaskId = id.parse().map_err(|_| StorageError::Damaged("a task has no id".into()))?;
+    let id = request
+        .request
+        .as_ref()
+        .map_or_else(|| drawn.to_owned(), |request| id_by(draft, request));
+    let id: TaskId = id
+        .parse()
+        .map_err(|_| StorageError::Damaged("a task has no id".into()))?;
     if request.request.is_some() && draft.item(&keys::task_key(&id))?.is_some() {
         let is_writer = find(draft, &id)?.author.as_deref() == Some(author);
         return Ok((whole(draft, &id)?, is_writer));
@@ -206,9 +257,12 @@ fn task_id(random: &[u8]) -> String {
     format!("t{}", BASE64.encode(random))
 }
 
-/// The id of the task that a request creates: the same whenever it is repeated, and known to nobody who does not know the session's secret.
+/// The id of the task that a request creates: the same whenever it is repeated, and known to nobody
+/// who does not know the session's secret.
 fn id_by(draft: &Draft<'_>, request: &RequestId) -> String {
-    let hash = Sha256::new().chain_update(b"task").chain_update(draft.head.secret);
+    let hash = Sha256::new()
+        .chain_update(b"task")
+        .chain_update(draft.head.secret);
     task_id(&hash.chain_update(request.as_str()).finalize())
 }
 
@@ -224,7 +278,10 @@ fn find(draft: &Draft<'_>, id: &TaskId) -> Result<TaskRow, Halt> {
 
 fn body(draft: &Draft<'_>, id: &TaskId) -> Result<TaskBody, Halt> {
     let item = draft.item(&keys::task_body_key(id))?;
-    Ok(item.map(|item| head::decode(&item.value)).transpose()?.unwrap_or_default())
+    Ok(item
+        .map(|item| head::decode(&item.value))
+        .transpose()?
+        .unwrap_or_default())
 }
 
 fn whole(draft: &Draft<'_>, id: &TaskId) -> Result<Task, Halt> {
@@ -238,9 +295,30 @@ fn view(task: TaskId, row: TaskRow, body: TaskBody) -> Task {
         Some(TaskEnd::Failed(error)) => (None, Some(error)),
         Some(TaskEnd::Cancelled) | None => (None, None),
     };
-    let TaskRow { status, message, created_ms, updated_ms, ttl_ms, poll_ms, version, .. } = row;
+    let TaskRow {
+        status,
+        message,
+        created_ms,
+        updated_ms,
+        ttl_ms,
+        poll_ms,
+        version,
+        ..
+    } = row;
     let inputs = body.inputs;
-    Task { task, status, message, created_ms, updated_ms, ttl_ms, poll_ms, version, inputs, result, error }
+    Task {
+        task,
+        status,
+        message,
+        created_ms,
+        updated_ms,
+        ttl_ms,
+        poll_ms,
+        version,
+        inputs,
+        result,
+        error,
+    }
 }
 
 fn update(draft: &mut Draft<'_>, request: &UpdateTaskRequest, author: &str) -> Result<Task, Halt> {
@@ -256,23 +334,40 @@ fn update(draft: &mut Draft<'_>, request: &UpdateTaskRequest, author: &str) -> R
     let (mut row, mut body) = (was.clone(), had.clone());
     row.message = request.message.clone().or(row.message);
     row.poll_ms = request.poll_ms.or(row.poll_ms);
-    row.ttl_ms = request.ttl_ms.unwrap_or(row.ttl_ms).min(draft.bounds.sessions.task_life_ms);
+    row.ttl_ms = request
+        .ttl_ms
+        .unwrap_or(row.ttl_ms)
+        .min(draft.bounds.sessions.task_life_ms);
     if request.take {
         row.author = Some(author.to_owned());
     }
-    request.ask.iter().try_for_each(|asked| ask(&mut body, asked))?;
-    request.answer.iter().for_each(|answered| answer(&mut body, answered));
+    request
+        .ask
+        .iter()
+        .try_for_each(|asked| ask(&mut body, asked))?;
+    request
+        .answer
+        .iter()
+        .for_each(|answered| answer(&mut body, answered));
     match &request.end {
         Some(how) => end(draft, &mut row, &mut body, how.clone()),
         None => {
             let is_open = body.inputs.iter().any(|input| input.response.is_none());
-            row.status = if is_open { TaskStatus::InputRequired } else { TaskStatus::Working };
+            row.status = if is_open {
+                TaskStatus::InputRequired
+            } else {
+                TaskStatus::Working
+            };
         }
     }
     let bytes = body.bytes();
     if bytes > MESSAGE_MAX {
         let what = format!("the requests and answers of this task, of {bytes} bytes,");
-        return Err(Error::QuotaExceeded { what, limit: MESSAGE_MAX as u64 }.into());
+        return Err(Error::QuotaExceeded {
+            what,
+            limit: MESSAGE_MAX as u64,
+        }
+        .into());
     }
     if row != was || body != had {
         draft.head.tasks.note(row.until_ms());
@@ -296,16 +391,24 @@ fn ask(body: &mut TaskBody, asked: &TaskAsk) -> Result<(), Error> {
     match body.inputs.iter().find(|input| input.key == *key) {
         Some(input) if input.request == *request => return Ok(()),
         Some(_) => {
-            let sentence = format!("the task has used the key {key} for another request; take a new key");
+            let sentence =
+                format!("the task has used the key {key} for another request; take a new key");
             return Err(invalid(sentence));
         }
         None => {}
     }
     if body.inputs.len() >= TASK_INPUTS_MAX {
         let what = "the number of requests of this task".into();
-        return Err(Error::QuotaExceeded { what, limit: TASK_INPUTS_MAX as u64 });
+        return Err(Error::QuotaExceeded {
+            what,
+            limit: TASK_INPUTS_MAX as u64,
+        });
     }
-    body.inputs.push(TaskInput { key: key.clone(), request: request.clone(), response: None });
+    body.inputs.push(TaskInput {
+        key: key.clone(),
+        request: request.clone(),
+        response: None,
+    });
     Ok(())
 }
 
@@ -325,7 +428,10 @@ fn end(draft: &mut Draft<'_>, row: &mut TaskRow, body: &mut TaskBody, how: TaskE
     row.author = None;
     draft.head.wills = draft.head.wills.saturating_sub(1);
     // Nobody answers its requests any more.
-    *body = TaskBody { inputs: Vec::new(), end: Some(how) };
+    *body = TaskBody {
+        inputs: Vec::new(),
+        end: Some(how),
+    };
 }
 
 /// The writer of a task has exited. Tells whether the task was under way, and its.
@@ -338,7 +444,12 @@ pub(super) fn lose(draft: &mut Draft<'_>, id: &TaskId, author: &str) -> Result<b
         return Ok(false);
     }
     let mut body = TaskBody::default();
-    end(draft, &mut row, &mut body, TaskEnd::Failed(Json::trusted(TASK_LOST.into())));
+    end(
+        draft,
+        &mut row,
+        &mut body,
+        TaskEnd::Failed(Json::trusted(TASK_LOST.into())),
+    );
     change(draft, id, &mut row, Some(&body));
     Ok(true)
 }
@@ -346,15 +457,26 @@ pub(super) fn lose(draft: &mut Draft<'_>, id: &TaskId, author: &str) -> Result<b
 /// The rows of tasks that this scan finds.
 pub(super) fn rows(draft: &Draft<'_>, scan: Scan) -> Result<Vec<(TaskId, TaskRow)>, Halt> {
     let row = |item: &Item| {
-        let damaged = |_| StorageError::Damaged("the id of a task is not what a daemon has written".into());
-        Ok((keys::name_in(&item.key).parse().map_err(damaged)?, head::decode(&item.value)?))
+        let damaged =
+            |_| StorageError::Damaged("the id of a task is not what a daemon has written".into());
+        Ok((
+            keys::name_in(&item.key).parse().map_err(damaged)?,
+            head::decode(&item.value)?,
+        ))
     };
     draft.scan(scan)?.iter().map(row).collect()
 }
 
 /// The rows of all tasks, those whose time is over among them.
 pub(super) fn all(draft: &Draft<'_>) -> Result<Vec<(TaskId, TaskRow)>, Halt> {
-    rows(draft, Scan::of(keys::task_after(None)..keys::end_of_tasks(), usize::MAX, usize::MAX))
+    rows(
+        draft,
+        Scan::of(
+            keys::task_after(None)..keys::end_of_tasks(),
+            usize::MAX,
+            usize::MAX,
+        ),
+    )
 }
 
 /// The tasks go whose time is over. Tells whether there are more of them.
@@ -363,8 +485,9 @@ pub(super) fn expire(draft: &mut Draft<'_>) -> Result<bool, Halt> {
         return Ok(false);
     }
     let now_ms = draft.now_ms;
-    let (over, living): (Vec<_>, Vec<_>) =
-        all(draft)?.into_iter().partition(|(_, row)| row.until_ms() <= now_ms);
+    let (over, living): (Vec<_>, Vec<_>) = all(draft)?
+        .into_iter()
+        .partition(|(_, row)| row.until_ms() <= now_ms);
     let (now, later) = over.split_at(over.len().min(EXPIRED_MAX));
     draft.need(now.iter().map(|(id, _)| keys::task_body_key(id)))?;
     let mut tasks = Tasks::default();
@@ -396,10 +519,16 @@ fn make_room(draft: &mut Draft<'_>) -> Result<(), Halt> {
     if (draft.head.tasks.count as usize) < limit {
         return Ok(());
     }
-    let ended = all(draft)?.into_iter().filter(|(_, row)| row.status.is_final());
+    let ended = all(draft)?
+        .into_iter()
+        .filter(|(_, row)| row.status.is_final());
     let Some((id, row)) = ended.min_by_key(|(_, row)| row.updated_ms) else {
         let what = "the number of tasks of this session that are under way".into();
-        return Err(Error::QuotaExceeded { what, limit: limit as u64 }.into());
+        return Err(Error::QuotaExceeded {
+            what,
+            limit: limit as u64,
+        }
+        .into());
     };
     remove(draft, &id, &row)
 }

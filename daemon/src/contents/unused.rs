@@ -16,11 +16,12 @@ const BATCH: usize = 100;
 /// From how many sessions on it is looked for those that need not be remembered.
 const MANY: usize = 4_096;
 
-/// How long it is remembered when a session was used last, in ms. After that what is on record of it is good enough.
+/// How long it is remembered when a session was used last, in ms. After that what is on record of
+/// it is good enough.
 const MEMORY_MS: u64 = 7 * 24 * 3_600_000;
 
-/// When sessions were used last without a note of that on record: by a digest of where they are, for there may be many. Of two
-/// with the same digest both were used when one was.
+/// When sessions were used last without a note of that on record: by a digest of where they are,
+/// for there may be many. Of two with the same digest both were used when one was.
 #[derive(Debug, Default)]
 pub(super) struct LastUses {
     hasher: RandomState,
@@ -39,12 +40,16 @@ impl LastUses {
 
     fn of(&self, place: &Place) -> u64 {
         let at_ms = self.at_ms.lock().unwrap_or_else(PoisonError::into_inner);
-        at_ms.get(&self.hasher.hash_one(place)).copied().unwrap_or_default()
+        at_ms
+            .get(&self.hasher.hash_one(place))
+            .copied()
+            .unwrap_or_default()
     }
 }
 
 impl Contents {
-    /// Ends the sessions of a service that nobody has used for so long, and nobody uses now; and tells which.
+    /// Ends the sessions of a service that nobody has used for so long, and nobody uses now; and
+    /// tells which.
     ///
     /// # Errors
     /// [`Error::Unavailable`]. What was ended until then stays ended.
@@ -53,13 +58,17 @@ impl Contents {
         service: &ServiceName,
         older_than_ms: u64,
     ) -> Result<Vec<SweptSession>, Error> {
-        let owner = Access::service(service, &SessionId::mint(), None).place.owner;
+        let owner = Access::service(service, &SessionId::mint(), None)
+            .place
+            .owner;
         let mut ended = Vec::new();
         let mut after = String::new();
         loop {
             let listed = self.storage.list(&owner, &after, BATCH).await;
             let listed = listed.map_err(|error| self.failed(&error))?;
-            let Some(last) = listed.last() else { return Ok(ended) };
+            let Some(last) = listed.last() else {
+                return Ok(ended);
+            };
             after.clone_from(&last.place.name);
             for listed in listed {
                 // What is used meanwhile is looked at again in the change.
@@ -68,15 +77,22 @@ impl Contents {
                         .is_ok_and(|head| self.is_unused(&listed.place, &head, older_than_ms));
                 if is_due && self.end_if_unused(&listed.place, older_than_ms).await? {
                     self.count_end(&listed.place, Why::Unused);
-                    ended.push(SweptSession { place: listed.place, why: Why::Unused });
+                    ended.push(SweptSession {
+                        place: listed.place,
+                        why: Why::Unused,
+                    });
                 }
             }
         }
     }
 
     async fn end_if_unused(&self, place: &Place, older_than_ms: u64) -> Result<bool, Error> {
-        let access =
-            Access { place: place.clone(), caller: None, writer: super::Writer::Anyone, claimed: false };
+        let access = Access {
+            place: place.clone(),
+            caller: None,
+            writer: super::Writer::Anyone,
+            claimed: false,
+        };
         let ended = self.change(&access, Admit::Unchecked, |draft| {
             let is_unused = self.is_unused(place, &draft.head, older_than_ms);
             if is_unused {
@@ -93,11 +109,14 @@ impl Contents {
 
     fn is_unused(&self, place: &Place, head: &Head, older_than_ms: u64) -> bool {
         let now_ms = self.clock.now_ms();
-        if head.is_terminated() || self.presence.is_in_use(place) || self.is_attached_elsewhere(head, now_ms)
+        if head.is_terminated()
+            || self.presence.is_in_use(place)
+            || self.is_attached_elsewhere(head, now_ms)
         {
             return false;
         }
-        // Reads are not put on record one by one. What this daemon has not seen may have been used after its last note.
+        // Reads are not put on record one by one. What this daemon has not seen may have been used
+        // after its last note.
         let is_unseen = self.storage.is_shared() || head.active_ms < self.began_ms;
         let last_ms = match self.uses.of(place).max(head.active_ms) {
             last_ms if is_unseen => last_ms.max(head.active_ms.saturating_add(head.note_ms())),

@@ -1,5 +1,5 @@
-//! Last wills: a stream's is a message that is appended, and with which the stream is closed, when its author has exited; a task whose
-//! writer has exited has failed.
+//! Last wills: a stream's is a message that is appended, and with which the stream is closed, when
+//! its author has exited; a task whose writer has exited has failed.
 
 use mcp_sessiond_proto::{Error, Json, StreamId, TaskId};
 
@@ -32,13 +32,17 @@ pub struct Recorded {
 }
 
 impl Contents {
-    /// Appends a stream's will and closes the stream, or ends the task, if it is open and this author's. Tells whether it was.
+    /// Appends a stream's will and closes the stream, or ends the task, if it is open and this
+    /// author's. Tells whether it was.
     ///
     /// # Errors
-    /// [`Error::Unavailable`]; [`Error::UnknownSession`] if the session has ended; [`Error::QuotaExceeded`].
+    /// [`Error::Unavailable`]; [`Error::UnknownSession`] if the session has ended;
+    /// [`Error::QuotaExceeded`].
     pub async fn carry_out(&self, will: &Recorded) -> Result<bool, Error> {
         let access = Access::unchecked(will.place.clone());
-        let done = self.change(&access, Admit::Unchecked, |draft| carry_out(draft, will)).await?;
+        let done = self
+            .change(&access, Admit::Unchecked, |draft| carry_out(draft, will))
+            .await?;
         if done {
             self.tell_news(&will.place);
         }
@@ -53,9 +57,14 @@ impl Contents {
         let mut found = Vec::new();
         let mut after: Option<Place> = None;
         loop {
-            let page =
-                self.storage.list_all(after.as_ref(), BATCH).await.map_err(|error| self.failed(&error))?;
-            let Some(last) = page.last() else { return Ok(found) };
+            let page = self
+                .storage
+                .list_all(after.as_ref(), BATCH)
+                .await
+                .map_err(|error| self.failed(&error))?;
+            let Some(last) = page.last() else {
+                return Ok(found);
+            };
             after = Some(last.place.clone());
             for listed in page {
                 let has_wills = |head: Head| head.wills > 0;
@@ -75,9 +84,17 @@ impl Contents {
             Err(Error::UnknownSession) => return Ok(Vec::new()),
             rows => rows?.0,
         };
-        let of_streams = streams.into_iter().filter_map(|(id, row)| Some((Of::Stream(id), row.will?.author)));
-        let of_tasks = tasks.into_iter().filter_map(|(id, row)| Some((Of::Task(id), row.author?)));
-        let recorded = |(of, author)| Recorded { place: place.clone(), of, author };
+        let of_streams = streams
+            .into_iter()
+            .filter_map(|(id, row)| Some((Of::Stream(id), row.will?.author)));
+        let of_tasks = tasks
+            .into_iter()
+            .filter_map(|(id, row)| Some((Of::Task(id), row.author?)));
+        let recorded = |(of, author)| Recorded {
+            place: place.clone(),
+            of,
+            author,
+        };
         Ok(of_streams.chain(of_tasks).map(recorded).collect())
     }
 }
@@ -85,7 +102,12 @@ impl Contents {
 impl Access {
     /// Of the daemon itself.
     fn unchecked(place: Place) -> Self {
-        Self { place, caller: None, writer: Writer::Anyone, claimed: false }
+        Self {
+            place,
+            caller: None,
+            writer: Writer::Anyone,
+            claimed: false,
+        }
     }
 }
 
@@ -100,8 +122,12 @@ fn carry_out(draft: &mut Draft<'_>, will: &Recorded) -> Result<bool, Halt> {
         Of::Task(task) => return tasks::lose(draft, task, &will.author),
     };
     let row = draft.stream(stream)?.filter(|row| !row.closed);
-    let message = row.and_then(|row| row.will).filter(|made| made.author == will.author);
-    let Some(message) = message.map(|made| made.message) else { return Ok(false) };
+    let message = row
+        .and_then(|row| row.will)
+        .filter(|made| made.author == will.author);
+    let Some(message) = message.map(|made| made.message) else {
+        return Ok(false);
+    };
     events::put(draft, None, stream.clone(), &[Some(Json::trusted(message))])?;
     streams::close(draft, stream)?;
     prune::prune(draft, [stream])?;

@@ -4,7 +4,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use mcp_sessiond_proto::debug;
 
-/// The powers of two that the buckets of a histogram end at: 1, 2, 4 … 2^25, which is 34 s in µs and 32 MiB in bytes.
+/// The powers of two that the buckets of a histogram end at: 1, 2, 4 … 2^25, which is 34 s in µs
+/// and 32 MiB in bytes.
 const BUCKETS: usize = 26;
 
 /// How often something was at most 1, 2, 4 … of its unit.
@@ -32,7 +33,10 @@ impl Histogram {
         let mut so_far = 0;
         let bucket = |(at, bucket): (usize, &AtomicU64)| {
             so_far += bucket.load(Ordering::Relaxed);
-            debug::Bucket { at_most: 1 << at, count: so_far }
+            debug::Bucket {
+                at_most: 1 << at,
+                count: so_far,
+            }
         };
         debug::Histogram {
             name: name.into(),

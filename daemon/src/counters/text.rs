@@ -1,4 +1,5 @@
-//! The text format of Prometheus, version 0.0.4: what is counted by a word has that for a label, and durations are in seconds.
+//! The text format of Prometheus, version 0.0.4: what is counted by a word has that for a label,
+//! and durations are in seconds.
 
 use std::fmt::{Display, Write as _};
 use std::sync::atomic::Ordering;
@@ -31,7 +32,12 @@ impl Gauge {
     /// One without labels.
     #[must_use]
     pub fn new(name: &'static str, help: &'static str, value: u64) -> Self {
-        Self { name, help, labels: Vec::new(), value }
+        Self {
+            name,
+            help,
+            labels: Vec::new(),
+            value,
+        }
     }
 
     /// The same with one more label.
@@ -52,8 +58,11 @@ pub fn text(gauges: &[Gauge], meters: &Meters, backend: &str) -> String {
             text.begin(gauge.name, "gauge", gauge.help);
             last = gauge.name;
         }
-        let labels: Vec<(&str, &str)> =
-            gauge.labels.iter().map(|(label, value)| (*label, value.as_str())).collect();
+        let labels: Vec<(&str, &str)> = gauge
+            .labels
+            .iter()
+            .map(|(label, value)| (*label, value.as_str()))
+            .collect();
         text.sample(gauge.name, &labels, gauge.value);
     }
     for (name, help, value) in meters.counters.described() {
@@ -62,21 +71,49 @@ pub fn text(gauges: &[Gauge], meters: &Meters, backend: &str) -> String {
             text.sample(name, &[], value);
         }
     }
-    text.begin("claims_total", "counter", "Claims that were answered with a lease, by how they came to it.");
+    text.begin(
+        "claims_total",
+        "counter",
+        "Claims that were answered with a lease, by how they came to it.",
+    );
     for ((_, outcome), claims) in OUTCOMES.iter().zip(&meters.counters.claims) {
-        text.sample("claims_total", &[("outcome", outcome)], claims.load(Ordering::Relaxed));
+        text.sample(
+            "claims_total",
+            &[("outcome", outcome)],
+            claims.load(Ordering::Relaxed),
+        );
     }
-    text.begin("refusals_total", "counter", "Calls that were refused, by the code of the error.");
+    text.begin(
+        "refusals_total",
+        "counter",
+        "Calls that were refused, by the code of the error.",
+    );
     for (code, refused) in CODES.iter().zip(&meters.counters.refusals) {
-        text.sample("refusals_total", &[("code", code)], refused.load(Ordering::Relaxed));
+        text.sample(
+            "refusals_total",
+            &[("code", code)],
+            refused.load(Ordering::Relaxed),
+        );
     }
-    text.begin("request_seconds", "histogram", "How long calls took, by method; those that were called.");
+    text.begin(
+        "request_seconds",
+        "histogram",
+        "How long calls took, by method; those that were called.",
+    );
     for (method, histogram) in METHODS.iter().zip(&meters.requests.0) {
         text.seconds("request_seconds", &[("method", method)], histogram);
     }
-    text.begin("storage_operation_seconds", "histogram", "How long the storage of contents took.");
+    text.begin(
+        "storage_operation_seconds",
+        "histogram",
+        "How long the storage of contents took.",
+    );
     for (op, histogram) in OPERATIONS.iter().zip(&meters.storage.0) {
-        text.seconds("storage_operation_seconds", &[("backend", backend), ("op", op)], histogram);
+        text.seconds(
+            "storage_operation_seconds",
+            &[("backend", backend), ("op", op)],
+            histogram,
+        );
     }
     // The others are durations of calls, which stand above by their methods.
     for (histogram, help) in meters.histograms.described() {
@@ -95,14 +132,28 @@ struct Text(String);
 impl Text {
     fn begin(&mut self, name: &str, kind: &str, help: &str) {
         let help = help.replace('\\', "\\\\").replace('\n', " ");
-        let _ = write!(self.0, "# HELP {PREFIX}{name} {help}\n# TYPE {PREFIX}{name} {kind}\n");
+        let _ = write!(
+            self.0,
+            "# HELP {PREFIX}{name} {help}\n# TYPE {PREFIX}{name} {kind}\n"
+        );
     }
 
     fn sample(&mut self, name: &str, labels: &[(&str, &str)], value: impl Display) {
-        let escaped = |value: &str| value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
-        let labels: Vec<String> =
-            labels.iter().map(|(label, value)| format!("{label}=\"{}\"", escaped(value))).collect();
-        let labels = if labels.is_empty() { String::new() } else { format!("{{{}}}", labels.join(",")) };
+        let escaped = |value: &str| {
+            value
+                .replace('\\', "\\\\")
+                .replace('"', "\\\"")
+                .replace('\n', "\\n")
+        };
+        let labels: Vec<String> = labels
+            .iter()
+            .map(|(label, value)| format!("{label}=\"{}\"", escaped(value)))
+            .collect();
+        let labels = if labels.is_empty() {
+            String::new()
+        } else {
+            format!("{{{}}}", labels.join(","))
+        };
         let _ = writeln!(self.0, "{PREFIX}{name}{labels} {value}");
     }
 
@@ -120,12 +171,21 @@ impl Text {
         labels: &[(&str, &str)],
         shown: impl Fn(u64) -> String,
     ) {
-        let debug::Histogram { name, buckets, count, sum } = histogram;
+        let debug::Histogram {
+            name,
+            buckets,
+            count,
+            sum,
+        } = histogram;
         let bucket = format!("{name}_bucket");
         let mut at_most = |bound: &str, count: u64| {
             self.sample(&bucket, &[labels, &[("le", bound)]].concat(), count);
         };
-        for Bucket { at_most: bound, count } in buckets {
+        for Bucket {
+            at_most: bound,
+            count,
+        } in buckets
+        {
             at_most(&shown(*bound), *count);
         }
         // What is measured meanwhile may be in a bucket and not yet in the count.

@@ -33,12 +33,16 @@ impl Lease for Leased {
     }
 
     fn is_held(&self) -> bool {
-        self.edge
-            .look(|registry| registry.session(&self.session).is_some_and(|session| session.holder.is_some()))
+        self.edge.look(|registry| {
+            registry
+                .session(&self.session)
+                .is_some_and(|session| session.holder.is_some())
+        })
     }
 
     fn is_there(&self) -> bool {
-        self.edge.look(|registry| registry.session(&self.session).is_some())
+        self.edge
+            .look(|registry| registry.session(&self.session).is_some())
     }
 }
 
@@ -46,7 +50,8 @@ impl Lease for Leased {
 pub type Instances = BTreeMap<ProcessId, Arc<Claimant>>;
 
 impl Edge {
-    /// A process as it claims, or would: its host is verified, and its traits are read, where they are not known yet.
+    /// A process as it claims, or would: its host is verified, and its traits are read, where they
+    /// are not known yet.
     ///
     /// # Errors
     /// [`Error::NoVerifiedHost`], [`Error::Unavailable`].
@@ -56,51 +61,76 @@ impl Edge {
         }
         let (peer, settings) = (peer.clone(), self.settings());
         // Reading another process can block on its memory.
-        let reading = tokio::task::spawn_blocking(move || verify(&peer, &settings).map(Verified::claimant));
+        let reading =
+            tokio::task::spawn_blocking(move || verify(&peer, &settings).map(Verified::claimant));
         reading.await.map_err(|error| failed(&error))?
     }
 
-    /// A host's session, for who speaks for these instances. What is not for them is as if it were not there.
+    /// A host's session, for who speaks for these instances. What is not for them is as if it were
+    /// not there.
     #[must_use]
     pub fn access(self: &Arc<Self>, instances: &Instances, of: &SessionRef) -> Access {
         let found = self.find(instances, &of.session);
-        let lease = |session| Leased { edge: self.clone(), session, epoch: of.epoch };
+        let lease = |session| Leased {
+            edge: self.clone(),
+            session,
+            epoch: of.epoch,
+        };
         let claimed = found.is_some();
         let (owner, writer) = match found {
             Some((owner, session)) => (Some(owner), Writer::Holder(Arc::new(lease(session)))),
-            // There can be a tombstone: most speak for one host only, and of the others the first one's is told.
-            None => (instances.values().next().map(|claimant| claimant.host), Writer::Nobody),
+            // There can be a tombstone: most speak for one host only, and of the others the first
+            // one's is told.
+            None => (
+                instances.values().next().map(|claimant| claimant.host),
+                Writer::Nobody,
+            ),
         };
-        Access { place: self.place(owner, &of.session), caller: of.caller.clone(), writer, claimed }
+        Access {
+            place: self.place(owner, &of.session),
+            caller: of.caller.clone(),
+            writer,
+            claimed,
+        }
     }
 
-    /// A session of one of these instances, by the id that its host knows: whose it is, and its own id.
+    /// A session of one of these instances, by the id that its host knows: whose it is, and its own
+    /// id.
     #[must_use]
     pub fn find(&self, instances: &Instances, told: &SessionId) -> Option<(ProcessId, SessionId)> {
         self.peek(|registry| {
-            let found =
-                instances.iter().find_map(|(process, claimant)| registry.find_for(*process, claimant, told));
+            let found = instances
+                .iter()
+                .find_map(|(process, claimant)| registry.find_for(*process, claimant, told));
             found.map(|session| (session.owner, session.id.clone()))
         })
     }
 
     /// What the server is called that one of these instances' sessions was made for, and its label.
     #[must_use]
-    pub fn made_for(&self, instances: &Instances, told: &SessionId) -> Option<(String, Option<Label>)> {
+    pub fn made_for(
+        &self,
+        instances: &Instances,
+        told: &SessionId,
+    ) -> Option<(String, Option<Label>)> {
         self.peek(|registry| {
-            let found =
-                instances.iter().find_map(|(process, claimant)| registry.find_for(*process, claimant, told));
+            let found = instances
+                .iter()
+                .find_map(|(process, claimant)| registry.find_for(*process, claimant, told));
             found.map(|session| (session.program.clone(), session.said.label.clone()))
         })
     }
 
-    /// Whether a session that the host knows under this id is none that these instances may know of.
+    /// Whether a session that the host knows under this id is none that these instances may know
+    /// of.
     #[must_use]
     pub fn is_hidden(&self, host: ProcessId, instances: &Instances, told: &SessionId) -> bool {
         self.look(|registry| {
             let session = registry.find(host, told);
             session.is_some_and(|session| {
-                !instances.iter().any(|(process, claimant)| session.is_for(*process, claimant))
+                !instances
+                    .iter()
+                    .any(|(process, claimant)| session.is_for(*process, claimant))
             })
         })
     }
@@ -116,10 +146,16 @@ impl Edge {
     ) -> Result<Option<(ProcessId, Claimant)>, Error> {
         let instance = match instance.filter(|pid| *pid != peer.id().pid) {
             None => Some(peer.id()),
-            Some(pid) => process::ancestor(peer, pid).map_err(scarce)?.map(|found| found.id()),
+            Some(pid) => process::ancestor(peer, pid)
+                .map_err(scarce)?
+                .map(|found| found.id()),
         };
         Ok(instance.and_then(|instance| {
-            self.peek(|registry| registry.claimant(&instance).map(|claimant| (instance, claimant.clone())))
+            self.peek(|registry| {
+                registry
+                    .claimant(&instance)
+                    .map(|claimant| (instance, claimant.clone()))
+            })
         }))
     }
 
@@ -127,7 +163,10 @@ impl Edge {
     #[must_use]
     pub fn place(&self, host: Option<ProcessId>, session: &SessionId) -> Place {
         let owner = host.map_or_else(|| "host".to_owned(), |host| self.owner(host));
-        Place { owner, name: session.to_string() }
+        Place {
+            owner,
+            name: session.to_string(),
+        }
     }
 
     /// A host as the storage knows it: among all that ever ran, on whatever machine.
@@ -138,7 +177,8 @@ impl Edge {
         format!("host {} {pid} {}{inode}", self.home, start.0)
     }
 
-    /// The process that [`Edge::owner`] has written so. None: it belongs to another machine, boot or runtime directory.
+    /// The process that [`Edge::owner`] has written so. None: it belongs to another machine, boot
+    /// or runtime directory.
     #[must_use]
     pub fn process_of(&self, owner: &str) -> Option<ProcessId> {
         host_of(at_home(owner.strip_prefix("host ")?, &self.home)?)
@@ -153,9 +193,15 @@ impl Edge {
     /// What is known of the owner of a record.
     #[must_use]
     pub fn standing(&self, place: &Place) -> Standing {
-        let Some(host) = place.owner.strip_prefix("host ") else { return Standing::Service };
-        let Some(host) = at_home(host, &self.home) else { return Standing::Elsewhere };
-        let Some(host) = host_of(host) else { return Standing::Gone };
+        let Some(host) = place.owner.strip_prefix("host ") else {
+            return Standing::Service;
+        };
+        let Some(host) = at_home(host, &self.home) else {
+            return Standing::Elsewhere;
+        };
+        let Some(host) = host_of(host) else {
+            return Standing::Gone;
+        };
         self.look(|registry| {
             let session = place.name.parse::<SessionId>().ok();
             match session.and_then(|told| registry.find(host, &told)) {
@@ -167,8 +213,8 @@ impl Edge {
         })
     }
 
-    /// The ids of the sessions of a host, and of those of them that are for these instances, after `after` and in order, at most
-    /// `most`.
+    /// The ids of the sessions of a host, and of those of them that are for these instances, after
+    /// `after` and in order, at most `most`.
     #[must_use]
     pub fn sessions_of(
         &self,
@@ -180,10 +226,13 @@ impl Edge {
         self.look(|registry| {
             let of_host = registry.sessions().filter(|session| session.owner == host);
             let of_host = of_host.filter(|session| {
-                instances.iter().any(|(process, claimant)| session.is_for(*process, claimant))
+                instances
+                    .iter()
+                    .any(|(process, claimant)| session.is_for(*process, claimant))
             });
-            let told =
-                of_host.map(|session| session.told()).filter(|told| after.is_none_or(|after| *told > after));
+            let told = of_host
+                .map(|session| session.told())
+                .filter(|told| after.is_none_or(|after| *told > after));
             let told: BTreeSet<&SessionId> = told.collect();
             told.into_iter().take(most).cloned().collect()
         })
@@ -192,8 +241,14 @@ impl Edge {
     /// A session has ended in the storage: nobody is led to it any more. Its token goes with it.
     pub fn forget(&self, place: &Place) {
         self.end_service_session(place);
-        let host = place.owner.strip_prefix("host ").and_then(|host| at_home(host, &self.home));
-        let Some((host, told)) = host.and_then(host_of).zip(place.name.parse::<SessionId>().ok()) else {
+        let host = place
+            .owner
+            .strip_prefix("host ")
+            .and_then(|host| at_home(host, &self.home));
+        let Some((host, told)) = host
+            .and_then(host_of)
+            .zip(place.name.parse::<SessionId>().ok())
+        else {
             return;
         };
         self.tell(|registry| {
@@ -210,7 +265,8 @@ pub fn home_of(owner: &str) -> Option<&str> {
     owner.strip_prefix("host ")?.split(' ').next()
 }
 
-/// What [`Edge::owner`] writes behind the home, if that is this daemon's: another's may begin with the same digits.
+/// What [`Edge::owner`] writes behind the home, if that is this daemon's: another's may begin with
+/// the same digits.
 fn at_home<'a>(host: &'a str, home: &str) -> Option<&'a str> {
     host.strip_prefix(home)?.strip_prefix(' ')
 }
@@ -219,5 +275,9 @@ fn at_home<'a>(host: &'a str, home: &str) -> Option<&'a str> {
 fn host_of(text: &str) -> Option<ProcessId> {
     let mut parts = text.split(' ').map(|part| part.parse::<u64>().ok());
     let pid = u32::try_from(parts.next()??).ok()?;
-    Some(ProcessId { pid, start: StartTime(parts.next()??), inode: parts.next().flatten() })
+    Some(ProcessId {
+        pid,
+        start: StartTime(parts.next()??),
+        inode: parts.next().flatten(),
+    })
 }

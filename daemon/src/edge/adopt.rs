@@ -1,15 +1,17 @@
 //! When the daemon's records are lost, each keeper gives back its copy of its session's record.
 //!
-//! Other records stay lost: leases that no keeper has heard of, and whether a host was seen with a crowd of
-//! servers. So no claim finds such a session by its key. A host's server stays for the front that is
-//! attached, if the kernel confirms the host, and ends with that front. Sessions that the user has named are
-//! found by their names.
+//! Other records stay lost: leases that no keeper has heard of, and whether a host was seen with a
+//! crowd of servers. So no claim finds such a session by its key. A host's server stays for the
+//! front that is attached, if the kernel confirms the host, and ends with that front. Sessions that
+//! the user has named are found by their names.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use mcp_sessiond_process::{self as process, Key, Pinned, ProcessId, Said, StartTime};
-use mcp_sessiond_proto::backends::{KeeperName, KeeperReply, KeeperRequest, ProcessRef, Remembered};
+use mcp_sessiond_proto::backends::{
+    KeeperName, KeeperReply, KeeperRequest, ProcessRef, Remembered,
+};
 use mcp_sessiond_proto::types::ClientName;
 use mcp_sessiond_proto::{BackendName, Epoch, Label, ServiceName, SessionId, Siblings};
 use mcp_sessiond_registry::{
@@ -47,8 +49,8 @@ pub(super) struct RecordCopy {
 }
 
 impl RecordCopy {
-    /// The copy of a session. None: the session has an id that its owner chose; such a session has no
-    /// backend.
+    /// The copy of a session. None: the session has an id that its owner chose; such a session has
+    /// no backend.
     pub(super) fn of(
         session: &SessionRecord,
         owner: &OwnerRecord,
@@ -56,7 +58,16 @@ impl RecordCopy {
     ) -> Option<String> {
         session.name.is_none().then_some(())?;
         let is_users = session.owner == ProcessId::USER;
-        let SessionRecord { id, said, spot, asked, opened_ms, file, program, .. } = session.clone();
+        let SessionRecord {
+            id,
+            said,
+            spot,
+            asked,
+            opened_ms,
+            file,
+            program,
+            ..
+        } = session.clone();
         let copy = Self {
             session: id,
             host: (!is_users).then(|| reference(session.owner)),
@@ -77,7 +88,12 @@ impl RecordCopy {
     }
 
     /// The records that this is a copy of, with defaults for all that the copy does not have.
-    fn records(self, keeper: KeeperRecord, epoch: Epoch, holder: Option<ProcessId>) -> Option<Adopted> {
+    fn records(
+        self,
+        keeper: KeeperRecord,
+        epoch: Epoch,
+        holder: Option<ProcessId>,
+    ) -> Option<Adopted> {
         let host = self.host.map_or(ProcessId::USER, process_id);
         let owner = OwnerRecord {
             host,
@@ -90,11 +106,19 @@ impl RecordCopy {
         let session = SessionRecord {
             id: self.session,
             owner: host,
-            key: self.key.map(|key| Key::from_bytes(&key).ok_or(())).transpose().ok()?,
+            key: self
+                .key
+                .map(|key| Key::from_bytes(&key).ok_or(()))
+                .transpose()
+                .ok()?,
             name: None,
             made_by: None,
             program: self.program,
-            said: Said { label: self.label, entry: self.entry, client: self.client },
+            said: Said {
+                label: self.label,
+                entry: self.entry,
+                client: self.client,
+            },
             spot: self.spot,
             asked: self.asked,
             opened: 0,
@@ -102,7 +126,10 @@ impl RecordCopy {
             opened_ms: self.opened_ms,
             epoch,
             holder,
-            file: TokenFile { host, number: self.file },
+            file: TokenFile {
+                host,
+                number: self.file,
+            },
             digest: None,
             former: None,
             offered: false,
@@ -144,7 +171,8 @@ struct Adopted {
     session: SessionRecord,
 }
 
-/// Asks the keepers that are not on record, and puts what they give back into the snapshot. Returns the sessions.
+/// Asks the keepers that are not on record, and puts what they give back into the snapshot. Returns
+/// the sessions.
 pub(super) fn adopt(
     sockets: &[(KeeperName, PathBuf)],
     config: &Config,
@@ -154,7 +182,9 @@ pub(super) fn adopt(
     for one in sockets.chunks(AT_ONCE).flat_map(|some| asked(some, config)) {
         match one {
             Given::Session(adopted) => given.push(*adopted),
-            Given::Served(service, session, keeper) => adopt_served(snapshot, service, session, keeper),
+            Given::Served(service, session, keeper) => {
+                adopt_served(snapshot, service, session, keeper);
+            }
         }
     }
     take_in(given, snapshot)
@@ -163,28 +193,46 @@ pub(super) fn adopt(
 /// Puts what keepers have given back into the snapshot. Returns the sessions.
 fn take_in(mut given: Vec<Adopted>, snapshot: &mut Snapshot) -> Vec<SessionId> {
     // If several keepers claim one backend, the one with the latest front is its keeper.
-    given.sort_by_key(|adopted| (adopted.session.holder.is_none(), std::cmp::Reverse(adopted.session.epoch)));
+    given.sort_by_key(|adopted| {
+        (
+            adopted.session.holder.is_none(),
+            std::cmp::Reverse(adopted.session.epoch),
+        )
+    });
     let mut adopted: Vec<SessionId> = Vec::new();
     for Adopted { owner, mut session } in given {
         // Another backend of the same session. Its front has one lease for all of them.
-        let known = snapshot.sessions.iter_mut().find(|known| known.id == session.id);
-        let known = known.filter(|known| adopted.contains(&known.id) && known.owner == session.owner);
+        let known = snapshot
+            .sessions
+            .iter_mut()
+            .find(|known| known.id == session.id);
+        let known =
+            known.filter(|known| adopted.contains(&known.id) && known.owner == session.owner);
         if let Some(known) = known {
-            let others =
-                session.keepers.iter().filter(|keeper| known.keepers.of(keeper.of.as_ref()).is_none());
+            let others = session
+                .keepers
+                .iter()
+                .filter(|keeper| known.keepers.of(keeper.of.as_ref()).is_none());
             let others: Vec<KeeperRecord> = others.cloned().collect();
-            others.into_iter().for_each(|keeper| drop(known.keepers.put(keeper)));
+            others
+                .into_iter()
+                .for_each(|keeper| drop(known.keepers.put(keeper)));
             known.epoch = known.epoch.max(session.epoch);
             continue;
         }
         let is_taken = |known: &SessionRecord| {
-            let same_name = session.key.is_some() && known.key == session.key && known.owner == session.owner;
+            let same_name =
+                session.key.is_some() && known.key == session.key && known.owner == session.owner;
             known.id == session.id || same_name
         };
         if snapshot.sessions.iter().any(is_taken) {
             continue;
         }
-        let newest = snapshot.sessions.iter().map(|session| session.opened.max(session.freed)).max();
+        let newest = snapshot
+            .sessions
+            .iter()
+            .map(|session| session.opened.max(session.freed))
+            .max();
         session.opened = newest.unwrap_or(0) + 1;
         adopted.push(session.id.clone());
         if !snapshot.owners.iter().any(|known| known.host == owner.host) {
@@ -195,16 +243,25 @@ fn take_in(mut given: Vec<Adopted>, snapshot: &mut Snapshot) -> Vec<SessionId> {
     adopted
 }
 
-/// Puts a service's session into the snapshot. The service goes on under an epoch that no keeper has given
-/// out, leased to the process that was attached, if it lives.
-fn adopt_served(snapshot: &mut Snapshot, service: ServiceRecord, session: SessionId, keeper: KeeperRecord) {
+/// Puts a service's session into the snapshot. The service goes on under an epoch that no keeper
+/// has given out, leased to the process that was attached, if it lives.
+fn adopt_served(
+    snapshot: &mut Snapshot,
+    service: ServiceRecord,
+    session: SessionId,
+    keeper: KeeperRecord,
+) {
     let is_same = |(of, other): &(SessionId, KeeperRecord)| {
         *of == session && other.service == keeper.service && other.of == keeper.of
     };
     if snapshot.serving.iter().any(is_same) {
         return;
     }
-    match snapshot.services.iter_mut().find(|known| known.name == service.name) {
+    match snapshot
+        .services
+        .iter_mut()
+        .find(|known| known.name == service.name)
+    {
         Some(known) => {
             known.epoch = known.epoch.max(service.epoch);
             known.holder = known.holder.or(service.holder);
@@ -214,8 +271,8 @@ fn adopt_served(snapshot: &mut Snapshot, service: ServiceRecord, session: Sessio
     snapshot.serving.push((session, keeper));
 }
 
-/// Asks each keeper in a thread, and returns what they give back. Keepers for which no thread could be
-/// started are left out.
+/// Asks each keeper in a thread, and returns what they give back. Keepers for which no thread could
+/// be started are left out.
 fn asked(sockets: &[(KeeperName, PathBuf)], config: &Config) -> Vec<Given> {
     std::thread::scope(|scope| {
         let asking: Vec<_> = sockets
@@ -225,7 +282,10 @@ fn asked(sockets: &[(KeeperName, PathBuf)], config: &Config) -> Vec<Given> {
                 std::thread::Builder::new().spawn_scoped(scope, ask).ok()
             })
             .collect();
-        asking.into_iter().filter_map(|one| one.join().ok().flatten()).collect()
+        asking
+            .into_iter()
+            .filter_map(|one| one.join().ok().flatten())
+            .collect()
     })
 }
 
@@ -233,21 +293,48 @@ fn asked(sockets: &[(KeeperName, PathBuf)], config: &Config) -> Vec<Given> {
 fn given_back(name: KeeperName, socket: &Path, config: &Config) -> Option<Given> {
     let listener = Listener::find(socket).ok()??;
     let keeper = listener.process.clone();
-    let Some(KeeperReply::Remembered(said)) = listener.ask(&KeeperRequest::Remember {}) else { return None };
-    let Remembered { record, epoch, front, backend, ending } = said;
+    let Some(KeeperReply::Remembered(said)) = listener.ask(&KeeperRequest::Remember {}) else {
+        return None;
+    };
+    let Remembered {
+        record,
+        epoch,
+        front,
+        backend,
+        ending,
+    } = said;
     let record = record.filter(|_| !ending)?;
     let lives = |process: ProcessId| Pinned::reopen(&process).ok().flatten();
     let front = front.map(process_id);
-    let backend =
-        backend.and_then(|pid| process::child_of(&keeper, pid).ok().flatten()).map(|backend| backend.id());
+    let backend = backend
+        .and_then(|pid| process::child_of(&keeper, pid).ok().flatten())
+        .map(|backend| backend.id());
     let process = keeper.id();
-    let of = |program| KeeperRecord { backend, ..KeeperRecord::new(process, name, program) };
+    let of = |program| KeeperRecord {
+        backend,
+        ..KeeperRecord::new(process, name, program)
+    };
     if let Ok(copy) = serde_json::from_str::<ServiceCopy>(&record) {
         let holder = front.filter(|front| lives(*front).is_some());
-        let ServiceCopy { service, session, backend, program, since_ms } = copy;
-        let keeper = KeeperRecord { service: Some(service.clone()), of: backend, ..of(program) };
+        let ServiceCopy {
+            service,
+            session,
+            backend,
+            program,
+            since_ms,
+        } = copy;
+        let keeper = KeeperRecord {
+            service: Some(service.clone()),
+            of: backend,
+            ..of(program)
+        };
         return Some(Given::Served(
-            ServiceRecord { name: service, epoch, holder, since_ms },
+            ServiceRecord {
+                name: service,
+                epoch,
+                holder,
+                since_ms,
+            },
             session,
             keeper,
         ));
@@ -258,21 +345,35 @@ fn given_back(name: KeeperName, socket: &Path, config: &Config) -> Option<Given>
         None => front.filter(|front| lives(*front).is_some()),
         // Without a front the host can't be verified.
         Some(host) => {
-            let found = process::find_host(&lives(front?)?, &config.table()).host.ok()?;
+            let found = process::find_host(&lives(front?)?, &config.table())
+                .host
+                .ok()?;
             front.filter(|_| found.id() == host).map(Some)?
         }
     };
-    let record = KeeperRecord { of: copy.backend.clone(), ..of(copy.program.clone()) };
-    copy.records(record, epoch, holder).map(|adopted| Given::Session(Box::new(adopted)))
+    let record = KeeperRecord {
+        of: copy.backend.clone(),
+        ..of(copy.program.clone())
+    };
+    copy.records(record, epoch, holder)
+        .map(|adopted| Given::Session(Box::new(adopted)))
 }
 
 pub(super) fn reference(process: ProcessId) -> ProcessRef {
-    ProcessRef { pid: process.pid, start: process.start.0, inode: process.inode }
+    ProcessRef {
+        pid: process.pid,
+        start: process.start.0,
+        inode: process.inode,
+    }
 }
 
 fn process_id(process: ProcessRef) -> ProcessId {
     let ProcessRef { pid, start, inode } = process;
-    ProcessId { pid, start: StartTime(start), inode }
+    ProcessId {
+        pid,
+        start: StartTime(start),
+        inode,
+    }
 }
 
 #[cfg(test)]
@@ -280,7 +381,11 @@ mod tests {
     use super::*;
 
     fn process(pid: u32) -> ProcessId {
-        ProcessId { pid, start: StartTime(1), inode: None }
+        ProcessId {
+            pid,
+            start: StartTime(1),
+            inode: None,
+        }
     }
 
     fn name(backend: &str) -> Option<BackendName> {
@@ -292,8 +397,12 @@ mod tests {
         let copy = json(session, backend);
         let copy: RecordCopy = serde_json::from_value(copy).expect("a copy");
         let keeper = KeeperRecord::new(process(pid), KeeperName(pid), "server".into());
-        let keeper = KeeperRecord { of: copy.backend.clone(), ..keeper };
-        copy.records(keeper, Epoch(epoch), front.map(process)).expect("records")
+        let keeper = KeeperRecord {
+            of: copy.backend.clone(),
+            ..keeper
+        };
+        copy.records(keeper, Epoch(epoch), front.map(process))
+            .expect("records")
     }
 
     fn json(session: &str, backend: &str) -> serde_json::Value {
@@ -313,19 +422,32 @@ mod tests {
             given("s1", "web", 52, 2, None),
         ];
         let adopted = take_in(given, &mut snapshot);
-        assert_eq!(adopted.iter().map(SessionId::as_str).collect::<Vec<_>>(), ["s1", "s2"]);
-        let [first, second] = &snapshot.sessions[..] else { panic!("{:?}", snapshot.sessions) };
+        assert_eq!(
+            adopted.iter().map(SessionId::as_str).collect::<Vec<_>>(),
+            ["s1", "s2"]
+        );
+        let [first, second] = &snapshot.sessions[..] else {
+            panic!("{:?}", snapshot.sessions)
+        };
         assert_eq!(
             (first.holder, first.epoch),
             (Some(process(1)), Epoch(3)),
             "above all that any keeper has seen"
         );
         let keeper = |of: &SessionRecord, backend| {
-            of.keepers.of(name(backend).as_ref()).map(|keeper| keeper.process.pid)
+            of.keepers
+                .of(name(backend).as_ref())
+                .map(|keeper| keeper.process.pid)
         };
         // Of two that hold one backend, the one with the latest front.
-        assert_eq!((keeper(first, "files"), keeper(first, "web")), (Some(50), Some(51)));
-        assert_eq!((keeper(second, "web"), snapshot.owners.len()), (Some(60), 1));
+        assert_eq!(
+            (keeper(first, "files"), keeper(first, "web")),
+            (Some(50), Some(51))
+        );
+        assert_eq!(
+            (keeper(second, "web"), snapshot.owners.len()),
+            (Some(60), 1)
+        );
     }
 
     #[test]
@@ -340,17 +462,35 @@ mod tests {
     #[test]
     fn each_backend_of_a_service_s_session_is_adopted_once() {
         let service: ServiceName = "web".parse().expect("a name");
-        let served = |holder| ServiceRecord { name: service.clone(), epoch: Epoch(1), holder, since_ms: 1 };
+        let served = |holder| ServiceRecord {
+            name: service.clone(),
+            epoch: Epoch(1),
+            holder,
+            since_ms: 1,
+        };
         let keeper = |backend, pid| {
             let keeper = KeeperRecord::new(process(pid), KeeperName(pid), "server".into());
-            KeeperRecord { of: name(backend), service: Some(service.clone()), ..keeper }
+            KeeperRecord {
+                of: name(backend),
+                service: Some(service.clone()),
+                ..keeper
+            }
         };
         let mut snapshot = Snapshot::default();
         let id: SessionId = "s1".parse().expect("an id");
         for (backend, pid) in [("files", 50), ("web", 51), ("web", 52)] {
-            adopt_served(&mut snapshot, served(None), id.clone(), keeper(backend, pid));
+            adopt_served(
+                &mut snapshot,
+                served(None),
+                id.clone(),
+                keeper(backend, pid),
+            );
         }
-        let kept: Vec<u32> = snapshot.serving.iter().map(|(_, keeper)| keeper.process.pid).collect();
+        let kept: Vec<u32> = snapshot
+            .serving
+            .iter()
+            .map(|(_, keeper)| keeper.process.pid)
+            .collect();
         assert_eq!((kept, snapshot.services.len()), (vec![50, 51], 1));
     }
 }

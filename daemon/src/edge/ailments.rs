@@ -1,4 +1,5 @@
-//! What is wrong with the records and the settings, for `doctor`; and which keepers the records do not have.
+//! What is wrong with the records and the settings, for `doctor`; and which keepers the records do
+//! not have.
 
 use std::path::PathBuf;
 use std::sync::PoisonError;
@@ -14,7 +15,8 @@ use crate::keepers;
 pub(super) struct LostRecords {
     /// Why the records of the former daemon could not be used, where that was not to be expected.
     pub(super) why: Option<String>,
-    /// How many servers, which were on record nowhere, were found again by what their keepers gave back.
+    /// How many servers, which were on record nowhere, were found again by what their keepers gave
+    /// back.
     pub(super) adopted: usize,
     /// How many of them were ended.
     pub(super) ended: usize,
@@ -26,10 +28,14 @@ impl Edge {
     pub fn unrecorded_keepers(&self) -> Vec<PathBuf> {
         let known: Vec<KeeperName> =
             self.look(|registry| registry.keepers().map(|keeper| keeper.name).collect());
-        keepers::unknown(self.directory.path(), &known).into_iter().map(|(_, socket)| socket).collect()
+        keepers::unknown(self.directory.path(), &known)
+            .into_iter()
+            .map(|(_, socket)| socket)
+            .collect()
     }
 
-    /// So many keepers that were not on record have been ended, and nobody has claimed anything yet. Says what was lost.
+    /// So many keepers that were not on record have been ended, and nobody has claimed anything
+    /// yet. Says what was lost.
     pub fn strays_ended(&self, ended: usize) {
         let mut loss = self.loss.lock().unwrap_or_else(PoisonError::into_inner);
         loss.ended = ended;
@@ -62,7 +68,10 @@ impl Edge {
     /// What users may have to set, and what was lost, which nobody can mend.
     #[must_use]
     pub fn hints(&self) -> Vec<Ailment> {
-        self.lost_records().into_iter().chain(self.lock().hints.list()).collect()
+        self.lost_records()
+            .into_iter()
+            .chain(self.lock().hints.list())
+            .collect()
     }
 
     /// What is wrong with the settings and the records.
@@ -77,7 +86,10 @@ impl Edge {
             let pid = std::process::id();
             ailment(
                 "settings",
-                format!("{}; what can't be read of it has its default", fault.sentence),
+                format!(
+                    "{}; what can't be read of it has its default",
+                    fault.sentence
+                ),
                 &format!("correct it, then `kill -HUP {pid}`"),
             )
         });
@@ -97,16 +109,27 @@ impl Edge {
         if (&loss.why, loss.adopted, loss.ended) == (&None, 0, 0) {
             return None;
         }
-        let LostRecords { why, adopted, ended } = &*loss;
-        let tokens = if why.is_some() { "its tokens are lost; " } else { "" };
-        let why = why.as_deref().unwrap_or("servers that it has kept were not on record");
+        let LostRecords {
+            why,
+            adopted,
+            ended,
+        } = &*loss;
+        let tokens = if why.is_some() {
+            "its tokens are lost; "
+        } else {
+            ""
+        };
+        let why = why
+            .as_deref()
+            .unwrap_or("servers that it has kept were not on record");
         Some(Ailment {
             what: "records".into(),
             finding: format!(
                 "sessions.db was not what a former daemon had left ({why}): {tokens}{adopted} kept servers were found again, and {ended} \
                  were ended"
             ),
-            advice: "nothing: lost servers start fresh, and the next daemon no longer says this".into(),
+            advice: "nothing: lost servers start fresh, and the next daemon no longer says this"
+                .into(),
         })
     }
 }

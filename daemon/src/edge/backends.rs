@@ -5,8 +5,8 @@ use std::sync::atomic::Ordering;
 
 use mcp_sessiond_process::{self as process, Pinned, ProcessId};
 use mcp_sessiond_proto::backends::{
-    Backend, CountedRequest, EndingRequest, FrontRequest, KeepRequest, Kept, LeftRequest, ProcessRef,
-    StartedRequest, StopRequest,
+    Backend, CountedRequest, EndingRequest, FrontRequest, KeepRequest, Kept, LeftRequest,
+    ProcessRef, StartedRequest, StopRequest,
 };
 use mcp_sessiond_proto::debug::PAGE_MAX;
 use mcp_sessiond_proto::{BackendName, Epoch, Error, SessionId, paths};
@@ -26,8 +26,8 @@ const WHY_MAX: usize = 300;
 /// When a client asks again for a backend while the former one is being ended, in ms.
 const ENDING_RETRY_MS: u32 = 5;
 
-/// How long the backend of a session that no claim can resume stays without a front, in ms: enough for its
-/// own front to attach again.
+/// How long the backend of a session that no claim can resume stays without a front, in ms: enough
+/// for its own front to attach again.
 const UNRESUMABLE_LINGER_MS: u64 = 2_000;
 
 /// A slow task for a keeper.
@@ -56,21 +56,38 @@ impl Edge {
     /// When it is not, the lease is not the newest, or the records can't be written.
     pub async fn keep_backend(&self, peer: &Pinned, request: KeepRequest) -> Result<Kept, Error> {
         if request.program.len() > PROGRAM_MAX {
-            return Err(refused(format!("`program` has at most {PROGRAM_MAX} bytes")));
+            return Err(refused(format!(
+                "`program` has at most {PROGRAM_MAX} bytes"
+            )));
         }
         if !process::leads_session(peer).map_err(scarce)? {
-            return Err(refused("a keeper leads a session of processes of its own (setsid)".into()));
+            return Err(refused(
+                "a keeper leads a session of processes of its own (setsid)".into(),
+            ));
         }
         if let Some(service) = request.service.clone() {
             return self.keep_service_backend(peer, service, request).await;
         }
-        let KeepRequest { session: told, epoch, keeper: name, program, backend, .. } = request;
+        let KeepRequest {
+            session: told,
+            epoch,
+            keeper: name,
+            program,
+            backend,
+            ..
+        } = request;
         let (id, holder) = self.held_above(peer, &told, epoch)?;
-        let keeper = KeeperRecord { of: backend.clone(), ..KeeperRecord::new(peer.id(), name, program) };
+        let keeper = KeeperRecord {
+            of: backend.clone(),
+            ..KeeperRecord::new(peer.id(), name, program)
+        };
         let (owner, is_resumable, record, kept) = {
             let mut state = self.lock();
             state.ledger.check()?;
-            state.exits.add(peer.clone()).map_err(|error| failed(&error))?;
+            state
+                .exits
+                .add(peer.clone())
+                .map_err(|error| failed(&error))?;
             state.take_in_exits(self.now());
             let is_new = !state.registry.is_keeper(&peer.id());
             let registered = register(&mut state.registry, peer, &id, epoch, holder, keeper);
@@ -81,9 +98,18 @@ impl Edge {
                 count(&self.meters.counters.backends_kept_total);
             }
             let record = state.registry.session(&id).and_then(|session| {
-                RecordCopy::of(session, &state.registry.owner_record(session.owner)?, backend)
+                RecordCopy::of(
+                    session,
+                    &state.registry.owner_record(session.owner)?,
+                    backend,
+                )
             });
-            (owner, state.registry.is_resumable(&id), record, state.ledger.waiter())
+            (
+                owner,
+                state.registry.is_resumable(&id),
+                record,
+                state.ledger.waiter(),
+            )
         };
         kept.kept().await?;
         let config = &self.settings().loaded.config.backends;
@@ -91,15 +117,16 @@ impl Edge {
         let linger = |of_host: u64| match (is_users, is_resumable) {
             (true, _) => config.named_linger_ms,
             (false, true) => of_host,
-            // The daemon ends it when its front goes. This is for the case that the daemon is gone, too.
+            // The daemon ends it when its front goes. This is for the case that the daemon is gone,
+            // too.
             (false, false) => UNRESUMABLE_LINGER_MS.min(of_host),
         };
         let lingers = (linger(config.linger_ms), linger(config.closed_linger_ms));
         Ok(self.kept((!is_users).then_some(owner), lingers, record))
     }
 
-    /// What the daemon tells a registered keeper: its owner's process; how long it stays without a front,
-    /// after a cut and after an orderly close; and a copy of its session's record.
+    /// What the daemon tells a registered keeper: its owner's process; how long it stays without a
+    /// front, after a cut and after an orderly close; and a copy of its session's record.
     pub(super) fn kept(
         &self,
         owner: Option<ProcessId>,
@@ -132,28 +159,38 @@ impl Edge {
     ) -> Result<(SessionId, ProcessId), Error> {
         // Several owners may have chosen the same id for a session.
         let called_so: Vec<(ProcessId, SessionId, Option<ProcessId>)> = self.look(|registry| {
-            let found = registry.owners().filter_map(|(host, ..)| registry.find(host, told));
-            found.map(|session| (session.owner, session.id.clone(), session.holder)).collect()
+            let found = registry
+                .owners()
+                .filter_map(|(host, ..)| registry.find(host, told));
+            found
+                .map(|session| (session.owner, session.id.clone(), session.holder))
+                .collect()
         });
-        let held = called_so.iter().filter_map(|(_, id, holder)| Some((id.clone(), (*holder)?)));
+        let held = called_so
+            .iter()
+            .filter_map(|(_, id, holder)| Some((id.clone(), (*holder)?)));
         for found in held.clone() {
             if is_above(found.1, peer)? {
                 return Ok(found);
             }
         }
         if held.clone().any(|(_, holder)| holder == peer.id()) {
-            let sentence = "a keeper is a process of its own, below the one that holds the lease".into();
+            let sentence =
+                "a keeper is a process of its own, below the one that holds the lease".into();
             return Err(refused(sentence));
         }
-        // A descendant of an instance of the session may learn that the session exists, and that another
-        // process has its lease.
-        let instances =
-            |id: &SessionId| self.look(|registry| registry.instances_of(id).collect::<Vec<ProcessId>>());
+        // A descendant of an instance of the session may learn that the session exists, and that
+        // another process has its lease.
+        let instances = |id: &SessionId| {
+            self.look(|registry| registry.instances_of(id).collect::<Vec<ProcessId>>())
+        };
         for (_, id, holder) in called_so {
             for process in instances(&id) {
                 if is_above(process, peer)? {
                     self.tell(|registry| registry.check(&id, epoch))?;
-                    return Err(Error::NotAnAncestor { pid: holder.map_or(0, |holder| holder.pid) });
+                    return Err(Error::NotAnAncestor {
+                        pid: holder.map_or(0, |holder| holder.pid),
+                    });
                 }
             }
         }
@@ -164,11 +201,24 @@ impl Edge {
     ///
     /// # Errors
     /// When it is not registered so, the pid is no child of it, or the records can't be written.
-    pub async fn backend_started(&self, peer: &Pinned, request: StartedRequest) -> Result<(), Error> {
-        let StartedRequest { session, keeper, pid, why } = request;
+    pub async fn backend_started(
+        &self,
+        peer: &Pinned,
+        request: StartedRequest,
+    ) -> Result<(), Error> {
+        let StartedRequest {
+            session,
+            keeper,
+            pid,
+            why,
+        } = request;
         let child = process::child_of(peer, pid)
             .map_err(scarce)?
-            .ok_or_else(|| refused(format!("process {pid} is no child of the keeper, or has exited")))?;
+            .ok_or_else(|| {
+                refused(format!(
+                    "process {pid} is no child of the keeper, or has exited"
+                ))
+            })?;
         let known = self.tell_and_keep(|registry| {
             let known = registry.keepers().find(|known| known.process == peer.id());
             let known = known.map(|known| (known.program.clone(), known.backend.is_some()));
@@ -178,8 +228,12 @@ impl Edge {
         match known.await? {
             Some((server, true)) => {
                 count(&self.meters.counters.wrap_restarts_total);
-                let why =
-                    why.map(|why| why.chars().filter(|letter| !letter.is_control()).take(WHY_MAX).collect());
+                let why = why.map(|why| {
+                    why.chars()
+                        .filter(|letter| !letter.is_control())
+                        .take(WHY_MAX)
+                        .collect()
+                });
                 let why: String = why.unwrap_or_else(|| "its keeper does not say".into());
                 tracing::info!(server, %session, pid, keeper = peer.id().pid, why, "a server was started again");
             }
@@ -196,7 +250,11 @@ impl Edge {
     /// # Errors
     /// When it is not registered so, or the lease is not the newest.
     pub fn check_front(&self, peer: &Pinned, request: &FrontRequest) -> Result<ProcessRef, Error> {
-        let FrontRequest { session, keeper, epoch } = request;
+        let FrontRequest {
+            session,
+            keeper,
+            epoch,
+        } = request;
         let front = self.tell(|registry| registry.front(session, *keeper, peer.id(), *epoch))?;
         let former = self.lock().fronts.insert(peer.id(), *epoch);
         if former.is_some_and(|former| former != *epoch) {
@@ -205,12 +263,18 @@ impl Edge {
         Ok(reference(front))
     }
 
-    /// A keeper, which is `peer` itself, tells its totals. The daemon adds what it has not yet counted.
+    /// A keeper, which is `peer` itself, tells its totals. The daemon adds what it has not yet
+    /// counted.
     ///
     /// # Errors
     /// When it is not registered so.
     pub fn backend_counted(&self, peer: &Pinned, request: &CountedRequest) -> Result<(), Error> {
-        let CountedRequest { session, keeper, counted, told } = request;
+        let CountedRequest {
+            session,
+            keeper,
+            counted,
+            told,
+        } = request;
         let is_its = |registry: &Registry| {
             let is_it = |known: &KeeperRecord| known.name == *keeper && known.process == peer.id();
             let mut kept = registry.sessions_with_backend();
@@ -231,8 +295,13 @@ impl Edge {
             before
         };
         let counters = &self.meters.counters;
-        counters.wrap_lost_total.fetch_add(counted.lost.saturating_sub(before.lost), Ordering::Relaxed);
-        counters.wrap_parked_total.fetch_add(counted.parked.saturating_sub(before.parked), Ordering::Relaxed);
+        counters
+            .wrap_lost_total
+            .fetch_add(counted.lost.saturating_sub(before.lost), Ordering::Relaxed);
+        counters.wrap_parked_total.fetch_add(
+            counted.parked.saturating_sub(before.parked),
+            Ordering::Relaxed,
+        );
         Ok(())
     }
 
@@ -241,8 +310,18 @@ impl Edge {
     /// # Errors
     /// When it is not registered so.
     pub fn front_left(&self, peer: &Pinned, request: &LeftRequest) -> Result<(), Error> {
-        let LeftRequest { session, keeper, epoch, orderly, used } = request;
-        let left = Left { epoch: *epoch, orderly: *orderly, used: *used };
+        let LeftRequest {
+            session,
+            keeper,
+            epoch,
+            orderly,
+            used,
+        } = request;
+        let left = Left {
+            epoch: *epoch,
+            orderly: *orderly,
+            used: *used,
+        };
         self.tell(|registry| registry.front_left(session, *keeper, peer.id(), left))
     }
 
@@ -251,15 +330,20 @@ impl Edge {
     /// # Errors
     /// When it is not registered so.
     pub fn backend_ending(&self, peer: &Pinned, request: &EndingRequest) -> Result<(), Error> {
-        let EndingRequest { session, keeper, why } = request;
+        let EndingRequest {
+            session,
+            keeper,
+            why,
+        } = request;
         self.tell(|registry| registry.backend_ending(session, *keeper, peer.id(), *why))
     }
 
-    /// The backend of this name, of a session that the caller holds under this epoch. None: there is none.
+    /// The backend of this name, of a session that the caller holds under this epoch. None: there
+    /// is none.
     ///
     /// # Errors
-    /// Those of a lease that is not the newest. [`Error::Unavailable`] while a former one is being ended: it
-    /// may still hold a port or the lock on a profile.
+    /// Those of a lease that is not the newest. [`Error::Unavailable`] while a former one is being
+    /// ended: it may still hold a port or the lock on a profile.
     pub fn find_backend(
         &self,
         id: &SessionId,
@@ -277,8 +361,8 @@ impl Edge {
         })
     }
 
-    /// The backends of sessions whose ids come after `after`, in order of the ids that their owners know. Those of one
-    /// id are all in one page.
+    /// The backends of sessions whose ids come after `after`, in order of the ids that their owners
+    /// know. Those of one id are all in one page.
     #[must_use]
     pub fn backends(&self, after: Option<&SessionId>) -> Vec<Backend> {
         let mut backends: Vec<Backend> = self.look(|registry| {
@@ -288,7 +372,9 @@ impl Edge {
             let of_services =
                 of_services.filter(|((_, session), _)| after.is_none_or(|after| session > after));
             let of_hosts = later.map(|(session, keeper)| backend(session, keeper));
-            of_hosts.chain(of_services.map(|(of, keeper)| of_service(of, keeper))).collect()
+            of_hosts
+                .chain(of_services.map(|(of, keeper)| of_service(of, keeper)))
+                .collect()
         });
         backends.sort_by(|one, other| (&one.session, one.host).cmp(&(&other.session, other.host)));
         if let Some(last) = backends.get(PAGE_MAX - 1).map(|last| last.session.clone()) {
@@ -300,29 +386,43 @@ impl Edge {
     /// Ends a backend, or all, of the session that its owner, any owner, knows by this id.
     ///
     /// # Errors
-    /// [`Error::UnknownBackend`] when there is none, [`Error::InvalidArgument`] when there are several.
+    /// [`Error::UnknownBackend`] when there is none, [`Error::InvalidArgument`] when there are
+    /// several.
     pub async fn stop_backend(&self, request: &StopRequest) -> Result<(), Error> {
-        let StopRequest { session: told, service, backend } = request;
+        let StopRequest {
+            session: told,
+            service,
+            backend,
+        } = request;
         self.tell_and_keep(|registry| {
             let mut of_services: Vec<_> = registry
                 .service_backends()
                 .map(|(of, _)| of)
-                .filter(|of| of.1 == *told && service.as_ref().is_none_or(|service| of.0 == *service))
+                .filter(|of| {
+                    of.1 == *told && service.as_ref().is_none_or(|service| of.0 == *service)
+                })
                 .cloned()
                 .collect();
             of_services.dedup();
-            if let (Some(of), false) = (of_services.pop(), service.is_none() && !of_services.is_empty()) {
+            if let (Some(of), false) = (
+                of_services.pop(),
+                service.is_none() && !of_services.is_empty(),
+            ) {
                 return registry.stop_service_backend(&of, backend.as_ref());
             }
             if service.is_some() {
                 return Err(Error::UnknownBackend);
             }
             let all = registry.sessions_with_backend().map(|(session, _)| session);
-            let named = all.filter(|session| session.told() == told).map(|session| session.id.clone());
+            let named = all
+                .filter(|session| session.told() == told)
+                .map(|session| session.id.clone());
             let named: BTreeSet<SessionId> = named.collect();
             let found = named.first().cloned().ok_or(Error::UnknownBackend)?;
             if named.len() > 1 {
-                return Err(refused("several hosts have a session of this id, with a backend each".into()));
+                return Err(refused(
+                    "several hosts have a session of this id, with a backend each".into(),
+                ));
             }
             registry.stop_backend(&found, backend.as_ref())
         })
@@ -350,9 +450,19 @@ impl Edge {
     pub(super) fn end_keeper(&self, state: &State, keeper: &ProcessId) {
         // A keeper that is not watched has exited, and its backend is swept anyway.
         if let Some(keeper) = state.exits.watched(keeper) {
-            let is_kept = state.registry.sessions_with_backend().any(|(_, kept)| kept.process == keeper.id());
-            let why = if is_kept { "it was stopped" } else { "its session has ended, or has another server" };
-            let _ = self.charges.send(Charge::End { keeper: keeper.clone(), why });
+            let is_kept = state
+                .registry
+                .sessions_with_backend()
+                .any(|(_, kept)| kept.process == keeper.id());
+            let why = if is_kept {
+                "it was stopped"
+            } else {
+                "its session has ended, or has another server"
+            };
+            let _ = self.charges.send(Charge::End {
+                keeper: keeper.clone(),
+                why,
+            });
         }
     }
 
@@ -360,12 +470,15 @@ impl Edge {
         state.fronts.remove(&keeper.process);
         state.counts.remove(&keeper.process);
         count(&self.meters.counters.backends_ended_total);
-        let _ = self.charges.send(Charge::Sweep { keeper, is_seen: !state.is_starting });
+        let _ = self.charges.send(Charge::Sweep {
+            keeper,
+            is_seen: !state.is_starting,
+        });
     }
 }
 
-/// Registers a keeper that is already watched, so that no exit from now on is missed. Returns the session's
-/// host.
+/// Registers a keeper that is already watched, so that no exit from now on is missed. Returns the
+/// session's host.
 fn register(
     registry: &mut Registry,
     peer: &Pinned,

@@ -3,8 +3,8 @@
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use mcp_sessiond_process::{
-    self as process, HostDoubt, Key, KeyDoubt, Misnamed, Pinned, ProcessId, Said, Scarce, Traits, Walk,
-    digest,
+    self as process, HostDoubt, Key, KeyDoubt, Misnamed, Pinned, ProcessId, Said, Scarce, Traits,
+    Walk, digest,
 };
 use mcp_sessiond_proto::debug::{Step, WhoAmI};
 use mcp_sessiond_proto::types::{Outcome, TokenStatus};
@@ -38,7 +38,11 @@ const COMMAND_MAX: usize = 128;
 
 /// What a claim by a name wants.
 fn users(named: &Named, request: &ClaimRequest) -> Result<Wants, Error> {
-    let refused = |sentence: &str| Err(Error::InvalidArgument { sentence: sentence.into() });
+    let refused = |sentence: &str| {
+        Err(Error::InvalidArgument {
+            sentence: sentence.into(),
+        })
+    };
     if request.instance.is_some() || request.label.is_some() || request.entry.is_some() {
         return refused("a claim by a name has no `instance`, no `label` and no `entry`");
     }
@@ -46,22 +50,38 @@ fn users(named: &Named, request: &ClaimRequest) -> Result<Wants, Error> {
     if !is_hex || !(1..=COMMAND_MAX).contains(&named.command.len()) {
         return refused("`command` is a digest: 1 to 128 hexadecimal digits");
     }
-    Ok(Wants::Users { take: named.take, fresh: request.fresh })
+    Ok(Wants::Users {
+        take: named.take,
+        fresh: request.fresh,
+    })
 }
 
 fn said(request: &ClaimRequest) -> Said {
     if let Some(named) = &request.named {
-        return Said { label: Some(named.name.clone()), ..Said::default() };
+        return Said {
+            label: Some(named.name.clone()),
+            ..Said::default()
+        };
     }
-    Said { label: request.label.clone(), entry: request.entry.clone(), client: request.client.clone() }
+    Said {
+        label: request.label.clone(),
+        entry: request.entry.clone(),
+        client: request.client.clone(),
+    }
 }
 
 impl Edge {
-    /// Claims a session for `peer`, or for the ancestor of it that the request names: the one that `wants` says.
+    /// Claims a session for `peer`, or for the ancestor of it that the request names: the one that
+    /// `wants` says.
     ///
     /// # Errors
     /// When there is no verified host, a limit was reached, or the records can't be written.
-    pub async fn claim(&self, peer: &Pinned, request: ClaimRequest, wants: Wants) -> Result<Claimed, Error> {
+    pub async fn claim(
+        &self,
+        peer: &Pinned,
+        request: ClaimRequest,
+        wants: Wants,
+    ) -> Result<Claimed, Error> {
         let claimed = self.claim_uncounted(peer, request, wants).await;
         if let Ok(claimed) = &claimed {
             self.meters.counters.claimed(claimed.outcome);
@@ -79,13 +99,15 @@ impl Edge {
             Some(named) => users(named, &request)?,
             None => wants,
         };
-        let is_name =
-            |name: &String| (1..=PROGRAM_MAX).contains(&name.len()) && !name.chars().any(char::is_control);
+        let is_name = |name: &String| {
+            (1..=PROGRAM_MAX).contains(&name.len()) && !name.chars().any(char::is_control)
+        };
         if !request.program.as_ref().is_none_or(is_name) {
             let sentence = format!("`program` is printable, and has 1 to {PROGRAM_MAX} bytes");
             return Err(Error::InvalidArgument { sentence });
         }
-        // A claim comes to the same when repeated; a session that is to be made does so only by its request.
+        // A claim comes to the same when repeated; a session that is to be made does so only by its
+        // request.
         let is_once = matches!(wants, Wants::New(..));
         let instance = self.instance(peer, request.instance).await?;
         let known = self.look(|registry| registry.claimant(&instance.id()).is_some());
@@ -103,12 +125,14 @@ impl Edge {
         };
         let Answer { lease, kept } = receiver.await.map_err(|error| failed(&error))?;
         let lease = lease?;
-        kept.kept().await.map_err(|error| if is_once { in_doubt(error) } else { error })?;
+        kept.kept()
+            .await
+            .map_err(|error| if is_once { in_doubt(error) } else { error })?;
         self.hand_over(lease).await
     }
 
-    /// Tells the registry of the claim. What was `read` of the claimant just now counts only if nothing is known of
-    /// it yet: of two claims that a new process sends at once, both read.
+    /// Tells the registry of the claim. What was `read` of the claimant just now counts only if
+    /// nothing is known of it yet: of two claims that a new process sends at once, both read.
     fn enter(
         &self,
         instance: &Pinned,
@@ -116,18 +140,29 @@ impl Edge {
         wants: Wants,
         read: Option<Verified>,
     ) -> Result<tokio::sync::oneshot::Receiver<Answer>, Error> {
-        let exited = || Error::NoVerifiedHost { sentence: "The process or its host has exited".into() };
+        let exited = || Error::NoVerifiedHost {
+            sentence: "The process or its host has exited".into(),
+        };
         let now = self.now();
-        let opened_ms = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis());
-        let deadline = self.settings().loaded.config.claim_deadline(now, request.wait_ms);
-        let expires =
-            request.until_ms.map_or(u64::MAX, |until| now + until.saturating_sub(process::monotonic_ms()));
+        let opened_ms = SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .map_or(0, |since| since.as_millis());
+        let deadline = self
+            .settings()
+            .loaded
+            .config
+            .claim_deadline(now, request.wait_ms);
+        let expires = request.until_ms.map_or(u64::MAX, |until| {
+            now + until.saturating_sub(process::monotonic_ms())
+        });
         let mut state = self.lock();
         // Claims that can't be kept would only pile up.
         state.ledger.check()?;
         if let Some(verified) = &read {
-            let watched =
-                state.exits.add(instance.clone()).and_then(|()| state.exits.add(verified.host.clone()));
+            let watched = state
+                .exits
+                .add(instance.clone())
+                .and_then(|()| state.exits.add(verified.host.clone()));
             watched.map_err(|error| failed(&error))?;
         }
         state.take_in_exits(now);
@@ -136,24 +171,38 @@ impl Edge {
         let (claimant, host_name, row) = match (known, read) {
             (Some(known), _) if request.named.is_some() != (known.host == ProcessId::USER) => {
                 let sentence =
-                    "one process claims sessions by names, or as a host's server, and not both".into();
+                    "one process claims sessions by names, or as a host's server, and not both"
+                        .into();
                 return Err(Error::InvalidArgument { sentence });
             }
             (Some(known), _) => (known, String::new(), None),
             (None, _) if request.named.is_some() => {
-                state.exits.add(instance.clone()).map_err(|error| failed(&error))?;
+                state
+                    .exits
+                    .add(instance.clone())
+                    .map_err(|error| failed(&error))?;
                 if !instance.is_alive() {
                     state.unwatch(&instance.id());
                     return Err(exited());
                 }
                 // Nothing of it counts: the name is the user's word.
                 let program = process::name_of(instance.id().pid);
-                let claimant = Claimant::new(ProcessId::USER, Traits::unknown(program, KeyDoubt::Gone));
+                let claimant =
+                    Claimant::new(ProcessId::USER, Traits::unknown(program, KeyDoubt::Gone));
                 state.registry.introduce(instance.id(), claimant.clone());
                 (claimant, "you".to_owned(), None)
             }
-            (None, Some(Verified { host, host_name, row, traits })) => {
-                // Whoever is dead by now was taken in before it was known; it would never be told again.
+            (
+                None,
+                Some(Verified {
+                    host,
+                    host_name,
+                    row,
+                    traits,
+                }),
+            ) => {
+                // Whoever is dead by now was taken in before it was known; it would never be told
+                // again.
                 if !instance.is_alive() || !host.is_alive() {
                     state.unwatch(&instance.id());
                     state.unwatch(&host.id());
@@ -174,9 +223,16 @@ impl Edge {
             count(&self.meters.counters.claims_doubtful_total);
             tracing::warn!(pid = instance.id().pid, %doubt, "the key is doubtful: a fresh session that nobody resumes");
         }
-        let program = request.program.clone().unwrap_or_else(|| claimant.traits.program.clone());
-        let of_place =
-            |directory: [u8; 32]| digest("mcp-sessiond spot", &[program.as_bytes(), &directory[..]].concat());
+        let program = request
+            .program
+            .clone()
+            .unwrap_or_else(|| claimant.traits.program.clone());
+        let of_place = |directory: [u8; 32]| {
+            digest(
+                "mcp-sessiond spot",
+                &[program.as_bytes(), &directory[..]].concat(),
+            )
+        };
         let spot = match &request.named {
             Some(named) => Some(digest("mcp-sessiond command", named.command.as_bytes())),
             None => claimant.traits.directory.map(of_place),
@@ -210,18 +266,27 @@ impl Edge {
 
     /// Says it where the keys of a server don't hold still.
     fn note_start(&self, record: &SessionRecord, outcome: Outcome) {
-        let (Some(spot), Some(holder)) = (record.spot, record.holder) else { return };
+        let (Some(spot), Some(holder)) = (record.spot, record.holder) else {
+            return;
+        };
         let mut state = self.lock();
-        let State { registry, restless, hints, .. } = &mut *state;
+        let State {
+            registry,
+            restless,
+            hints,
+            ..
+        } = &mut *state;
         let advice = match outcome {
             Outcome::Resumed => {
                 restless.resumes(record.owner, spot);
                 None
             }
             // Several that run at once are several servers, and no starts of one.
-            Outcome::FreshFirst if record.said.label.is_none() && !registry.has_company(record) => registry
-                .claimant(&holder)
-                .and_then(|claimant| restless.begins(record.owner, spot, &claimant.traits)),
+            Outcome::FreshFirst if record.said.label.is_none() && !registry.has_company(record) => {
+                registry
+                    .claimant(&holder)
+                    .and_then(|claimant| restless.begins(record.owner, spot, &claimant.traits))
+            }
             _ => None,
         };
         if let Some(advice) = advice {
@@ -236,15 +301,25 @@ impl Edge {
 
     /// Adds the token to a lease.
     async fn hand_over(&self, lease: Lease) -> Result<Claimed, Error> {
-        let Lease { session, epoch, outcome, because, file } = lease;
+        let Lease {
+            session,
+            epoch,
+            outcome,
+            because,
+            file,
+        } = lease;
         let lock = self.file(file);
         // Whoever wrote under a former epoch is done when this is ours.
         let _reading = lock.lock().await;
         self.settle_left_over(&session);
-        let record =
-            self.peek(|registry| registry.session(&session).cloned()).ok_or(Error::UnknownSession)?;
+        let record = self
+            .peek(|registry| registry.session(&session).cloned())
+            .ok_or(Error::UnknownSession)?;
         if record.epoch != epoch {
-            return Err(Error::StaleEpoch { given: epoch, newest: record.epoch });
+            return Err(Error::StaleEpoch {
+                given: epoch,
+                newest: record.epoch,
+            });
         }
         if record.holder.is_none() {
             return Err(Error::LeaseEnded);
@@ -256,8 +331,14 @@ impl Edge {
             );
         }
         self.note_start(&record, outcome);
-        let mut claimed =
-            Claimed { session, epoch, outcome, because, token_status: TokenStatus::Absent, token: None };
+        let mut claimed = Claimed {
+            session,
+            epoch,
+            outcome,
+            because,
+            token_status: TokenStatus::Absent,
+            token: None,
+        };
         if record.digest.is_none() {
             if outcome == Outcome::FreshFirst && record.name.is_none() {
                 claimed.token = self.adopt_version_1(&claimed, file).await;
@@ -271,9 +352,15 @@ impl Edge {
                 }
                 Err(error) => {
                     let sentence = format!("the token files can't be read: {error}");
-                    let retry_after_ms =
-                        if tokens::is_passing(&error) { UNREADABLE_RETRY_MS } else { MEND_RETRY_MS };
-                    return Err(Error::Unavailable { sentence, retry_after_ms });
+                    let retry_after_ms = if tokens::is_passing(&error) {
+                        UNREADABLE_RETRY_MS
+                    } else {
+                        MEND_RETRY_MS
+                    };
+                    return Err(Error::Unavailable {
+                        sentence,
+                        retry_after_ms,
+                    });
                 }
             }
         }
@@ -311,19 +398,27 @@ impl Edge {
         .await
     }
 
-    /// The process that a claim of the peer's is for. A host of others is none, but by its own word, or where it has claimed
-    /// before: so much is known beyond what the kernel tells.
+    /// The process that a claim of the peer's is for. A host of others is none, but by its own
+    /// word, or where it has claimed before: so much is known beyond what the kernel tells.
     async fn instance(&self, peer: &Pinned, named: Option<u32>) -> Result<Pinned, Error> {
         if named.is_none() {
             return Ok(peer.clone());
         }
         let (asks, settings) = (peer.clone(), self.settings());
         // Reading another process can block on its memory.
-        let finding = tokio::task::spawn_blocking(move || process::instance(&asks, named, &settings.table));
-        let instance = finding.await.map_err(|error| failed(&error))?.map_err(misnamed)?;
+        let finding =
+            tokio::task::spawn_blocking(move || process::instance(&asks, named, &settings.table));
+        let instance = finding
+            .await
+            .map_err(|error| failed(&error))?
+            .map_err(misnamed)?;
         let id = instance.id();
         let owns = |registry: &Registry| registry.claimant(&id).is_none() && registry.is_owner(&id);
-        if id != peer.id() && self.peek(owns) { Err(Error::NamesHost { pid: id.pid }) } else { Ok(instance) }
+        if id != peer.id() && self.peek(owns) {
+            Err(Error::NamesHost { pid: id.pid })
+        } else {
+            Ok(instance)
+        }
     }
 
     /// What a claim would see, without claiming.
@@ -333,7 +428,11 @@ impl Edge {
     pub async fn who_am_i(&self, peer: &Pinned, request: ClaimRequest) -> Result<WhoAmI, Error> {
         let instance = self.instance(peer, request.instance).await?;
         let settings = self.settings();
-        let known = self.peek(|registry| registry.claimant(&instance.id()).map(|known| known.traits.clone()));
+        let known = self.peek(|registry| {
+            registry
+                .claimant(&instance.id())
+                .map(|known| known.traits.clone())
+        });
         let reading = tokio::task::spawn_blocking(move || {
             let walk = process::find_host(&instance, &settings.table);
             if let Err(HostDoubt::Scarce(short)) = walk.host {
@@ -354,8 +453,8 @@ impl Edge {
 /// When to try again what the machine had no means for, in ms.
 const UNREADABLE_RETRY_MS: u32 = 1_000;
 
-/// When to look again at a directory of token files that is not ours alone, in ms: longer than any client waits,
-/// since somebody has to mend it first.
+/// When to look again at a directory of token files that is not ours alone, in ms: longer than any
+/// client waits, since somebody has to mend it first.
 const MEND_RETRY_MS: u32 = 60_000;
 
 fn misnamed(error: Misnamed) -> Error {
@@ -370,14 +469,26 @@ pub(super) fn verify(instance: &Pinned, settings: &Settings) -> Result<Verified,
     let Walk { steps, host } = process::find_host(instance, &settings.table);
     match host {
         Ok(host) => {
-            let host_name = steps.last().map(|step| step.name.clone()).unwrap_or_default();
-            let row = settings.loaded.config.row_of(&process::appearance(&host).map_err(scarce)?);
+            let host_name = steps
+                .last()
+                .map(|step| step.name.clone())
+                .unwrap_or_default();
+            let row = settings
+                .loaded
+                .config
+                .row_of(&process::appearance(&host).map_err(scarce)?);
             let traits = process::traits_of(instance, &settings.table).map_err(scarce)?;
-            Ok(Verified { host, host_name, row, traits })
+            Ok(Verified {
+                host,
+                host_name,
+                row,
+                traits,
+            })
         }
         Err(HostDoubt::Scarce(short)) => Err(scarce(short)),
         Err(doubt) => {
-            // A process that has just exited has nothing to resume: fronts exit while they give up their lease.
+            // A process that has just exited has nothing to resume: fronts exit while they give up
+            // their lease.
             if instance.is_alive() {
                 let pid = instance.id().pid;
                 tracing::warn!(
@@ -386,13 +497,19 @@ pub(super) fn verify(instance: &Pinned, settings: &Settings) -> Result<Verified,
                     "Could not verify parent process start time, session resume disabled for this instance"
                 );
             }
-            Err(Error::NoVerifiedHost { sentence: doubt.to_string() })
+            Err(Error::NoVerifiedHost {
+                sentence: doubt.to_string(),
+            })
         }
     }
 }
 
 fn describe(instance: u32, walk: Walk, key: Result<Key, KeyDoubt>) -> WhoAmI {
-    let step = |step: process::Step| Step { pid: step.pid, name: step.name, role: role(step.role).into() };
+    let step = |step: process::Step| Step {
+        pid: step.pid,
+        name: step.name,
+        role: role(step.role).into(),
+    };
     let (host, host_doubt) = match walk.host {
         Ok(host) => (Some(host.id().pid), None),
         Err(doubt) => (None, Some(doubt.to_string())),
@@ -401,7 +518,14 @@ fn describe(instance: u32, walk: Walk, key: Result<Key, KeyDoubt>) -> WhoAmI {
         Ok(key) => (Some(key.to_string()), None),
         Err(doubt) => (None, Some(doubt.to_string())),
     };
-    WhoAmI { instance, walk: walk.steps.into_iter().map(step).collect(), host, host_doubt, key, key_doubt }
+    WhoAmI {
+        instance,
+        walk: walk.steps.into_iter().map(step).collect(),
+        host,
+        host_doubt,
+        key,
+        key_doubt,
+    }
 }
 
 fn role(role: process::Role) -> &'static str {
@@ -413,7 +537,8 @@ fn role(role: process::Role) -> &'static str {
     }
 }
 
-/// Nothing is known of a process for the moment: whoever asked must not take that for the last word.
+/// Nothing is known of a process for the moment: whoever asked must not take that for the last
+/// word.
 pub(super) fn scarce(short: Scarce) -> Error {
     tracing::error!(error = %short, "could not answer a call");
     Error::Unavailable {
@@ -422,7 +547,8 @@ pub(super) fn scarce(short: Scarce) -> Error {
     }
 }
 
-/// Something failed that has no business failing. The log has it; the peer is not told our internals.
+/// Something failed that has no business failing. The log has it; the peer is not told our
+/// internals.
 pub(super) fn failed(error: &dyn std::fmt::Display) -> Error {
     tracing::error!(%error, "could not answer a call");
     Error::Unavailable {

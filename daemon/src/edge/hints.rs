@@ -13,7 +13,8 @@ const HINTS_MAX: usize = 8;
 /// Pairs of a host and a server that are remembered.
 const BRIEF_MAX: usize = 64;
 
-/// A host that ends so soon after its only server, or before it, may be a program that only starts servers, in ms.
+/// A host that ends so soon after its only server, or before it, may be a program that only starts
+/// servers, in ms.
 const BRIEF_MS: Millis = 1_000;
 
 /// The latest hints, and what they are drawn from.
@@ -22,7 +23,8 @@ pub(super) struct Hints {
     latest: VecDeque<Ailment>,
     /// When the last instance of each host has exited.
     left: HashMap<ProcessId, Millis>,
-    /// Hosts that have ended with their only server, by their name and its. One alone is a host that somebody has closed.
+    /// Hosts that have ended with their only server, by their name and its. One alone is a host
+    /// that somebody has closed.
     brief: HashSet<(String, String)>,
 }
 
@@ -34,7 +36,11 @@ impl Hints {
 
     /// Says it, unless it was said before.
     pub(super) fn say(&mut self, finding: String, advice: &str) {
-        let hint = Ailment { what: "key".into(), finding, advice: advice.into() };
+        let hint = Ailment {
+            what: "key".into(),
+            finding,
+            advice: advice.into(),
+        };
         if self.latest.contains(&hint) {
             return;
         }
@@ -53,16 +59,24 @@ impl Hints {
             }
         }
         for host in exited {
-            let left = self.left.remove(host).is_some_and(|left| now - left < BRIEF_MS);
-            let Some((_, name, sessions)) = registry.owners().find(|(owner, ..)| owner == host) else {
+            let left = self
+                .left
+                .remove(host)
+                .is_some_and(|left| now - left < BRIEF_MS);
+            let Some((_, name, sessions)) = registry.owners().find(|(owner, ..)| owner == host)
+            else {
                 continue;
             };
             let mut sessions = sessions.iter().filter_map(|id| registry.session(id));
-            let (Some(only), None) = (sessions.next(), sessions.next()) else { continue };
+            let (Some(only), None) = (sessions.next(), sessions.next()) else {
+                continue;
+            };
             let was_first = registry.is_resumable(&only.id) && only.epoch == Epoch(1);
             if was_first && (left || only.holder.is_some()) {
                 let program = &only.program;
-                if self.brief.len() < BRIEF_MAX && self.brief.insert((name.to_owned(), program.clone())) {
+                if self.brief.len() < BRIEF_MAX
+                    && self.brief.insert((name.to_owned(), program.clone()))
+                {
                     continue;
                 }
                 let finding = format!(

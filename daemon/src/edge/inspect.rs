@@ -16,8 +16,9 @@ impl Edge {
     pub fn hosts(&self) -> Vec<HostInfo> {
         self.look(|registry| {
             let host = |(host, name, sessions): (ProcessId, &str, &BTreeSet<SessionId>)| {
-                let held =
-                    sessions.iter().filter(|id| registry.session(id).is_some_and(|one| one.holder.is_some()));
+                let held = sessions
+                    .iter()
+                    .filter(|id| registry.session(id).is_some_and(|one| one.holder.is_some()));
                 HostInfo {
                     pid: host.pid,
                     start: host.start.to_string(),
@@ -37,38 +38,61 @@ impl Edge {
     /// At most `most` sessions whose ids come after `after`.
     #[must_use]
     pub fn sessions(&self, after: Option<&SessionId>, most: usize) -> Vec<SessionInfo> {
-        self.look(|registry| registry.sessions_after(after).take(most).map(info).collect())
-    }
-
-    /// The sessions of an id, whether that is their own or one that their owners chose; with their owners.
-    #[must_use]
-    pub fn sessions_named(&self, id: &SessionId) -> Vec<(String, SessionInfo)> {
         self.look(|registry| {
-            let named = registry.sessions().filter(|session| session.id == *id || session.told() == id);
-            named.map(|session| (self.owner(session.owner), info(session))).collect()
+            registry
+                .sessions_after(after)
+                .take(most)
+                .map(info)
+                .collect()
         })
     }
 
-    /// The token files of at most `most` sessions whose ids come after `after`. A file that is being written just
-    /// now may be told as it was before.
+    /// The sessions of an id, whether that is their own or one that their owners chose; with their
+    /// owners.
+    #[must_use]
+    pub fn sessions_named(&self, id: &SessionId) -> Vec<(String, SessionInfo)> {
+        self.look(|registry| {
+            let named = registry
+                .sessions()
+                .filter(|session| session.id == *id || session.told() == id);
+            named
+                .map(|session| (self.owner(session.owner), info(session)))
+                .collect()
+        })
+    }
+
+    /// The token files of at most `most` sessions whose ids come after `after`. A file that is
+    /// being written just now may be told as it was before.
     #[must_use]
     pub fn token_files(&self, after: Option<&SessionId>, most: usize) -> Vec<TokenInfo> {
         let records = self.look(|registry| {
-            let with_token = registry.sessions_after(after).filter(|session| session.digest.is_some());
+            let with_token = registry
+                .sessions_after(after)
+                .filter(|session| session.digest.is_some());
             with_token.take(most).cloned().collect::<Vec<_>>()
         });
         let info = |record: SessionRecord| {
             let (bytes, state) = match self.tokens.read(record.file) {
                 Ok(Found::Token(token)) => {
-                    let known = [record.digest, record.former].contains(&Some(tokens::digest(&token)));
-                    let state = if known { "ok".to_owned() } else { Corruption::Digest.to_string() };
+                    let known =
+                        [record.digest, record.former].contains(&Some(tokens::digest(&token)));
+                    let state = if known {
+                        "ok".to_owned()
+                    } else {
+                        Corruption::Digest.to_string()
+                    };
                     (Some(bounded(token.expose().len())), state)
                 }
                 Ok(Found::Absent) => (None, Corruption::Missing.to_string()),
                 Ok(Found::Corrupted(why)) => (None, why.to_string()),
                 Err(error) => (None, error.to_string()),
             };
-            TokenInfo { file: record.file.to_string(), session: record.id, bytes, state }
+            TokenInfo {
+                file: record.file.to_string(),
+                session: record.id,
+                bytes,
+                state,
+            }
         };
         records.into_iter().map(info).collect()
     }
@@ -77,29 +101,40 @@ impl Edge {
     #[must_use]
     pub fn census(&self) -> Census {
         self.look(|registry| {
-            let users = registry.sessions().filter(|session| session.owner == ProcessId::USER).count();
+            let users = registry
+                .sessions()
+                .filter(|session| session.owner == ProcessId::USER)
+                .count();
             Census {
                 hosts: registry.owners().count() as u64,
                 of_hosts: (registry.sessions().count() - users) as u64,
                 of_users: users as u64,
-                held: registry.sessions().filter(|session| session.holder.is_some()).count() as u64,
+                held: registry
+                    .sessions()
+                    .filter(|session| session.holder.is_some())
+                    .count() as u64,
                 backends: registry.sessions_with_backend().count() as u64,
                 waiting: registry.waiting() as u64,
             }
         })
     }
 
-    /// Servers behind `wrap` that run without being kept: each of their fronts has left a note, named by its process.
+    /// Servers behind `wrap` that run without being kept: each of their fronts has left a note,
+    /// named by its process.
     #[must_use]
     pub fn unkept(&self) -> u64 {
-        let notes =
-            std::fs::read_dir(self.directory.path().join(paths::UNKEPT)).into_iter().flatten().flatten();
+        let notes = std::fs::read_dir(self.directory.path().join(paths::UNKEPT))
+            .into_iter()
+            .flatten()
+            .flatten();
         let runs = |name: &str| {
             let (pid, start) = name.split_once('-')?;
             let found = Pinned::open(pid.parse().ok()?).ok()?;
             (found.id().start.to_string() == start).then_some(())
         };
-        notes.filter(|note| note.file_name().to_str().and_then(runs).is_some()).count() as u64
+        notes
+            .filter(|note| note.file_name().to_str().and_then(runs).is_some())
+            .count() as u64
     }
 }
 

@@ -1,5 +1,5 @@
-//! Servers whose keys don't hold still: each start of the same program in the same directory has another one, so that nothing is ever
-//! resumed. The log says which part differs, and what to set.
+//! Servers whose keys don't hold still: each start of the same program in the same directory has
+//! another one, so that nothing is ever resumed. The log says which part differs, and what to set.
 
 use std::collections::HashMap;
 
@@ -21,11 +21,19 @@ struct Parts {
 }
 
 impl Restless {
-    /// A claim begins afresh that has a certain key and no label. Returns what to say, at the third start in a row whose key nobody
-    /// had before.
-    pub(super) fn begins(&mut self, host: ProcessId, spot: Spot, traits: &Traits) -> Option<&'static str> {
+    /// A claim begins afresh that has a certain key and no label. Returns what to say, at the third
+    /// start in a row whose key nobody had before.
+    pub(super) fn begins(
+        &mut self,
+        host: ProcessId,
+        spot: Spot,
+        traits: &Traits,
+    ) -> Option<&'static str> {
         let seen = self.0.entry((host, spot)).or_default();
-        let parts = Parts { core: traits.core, place: traits.place };
+        let parts = Parts {
+            core: traits.core,
+            place: traits.place,
+        };
         if seen.len() == STARTS || seen.contains(&parts) {
             return None;
         }
@@ -64,7 +72,11 @@ mod tests {
 
     #[test]
     fn it_is_said_once_at_the_third_start_and_only_where_nothing_is_ever_found_again() {
-        let host = ProcessId { pid: 7, start: StartTime(1), inode: None };
+        let host = ProcessId {
+            pid: 7,
+            start: StartTime(1),
+            inode: None,
+        };
         let start = |core: u8, place: u8| Traits {
             core: Some([core; 32]),
             place: Some([place; 32]),

@@ -19,21 +19,34 @@ impl Edge {
     /// Leases a name to the peer, until it exits or releases the lease.
     ///
     /// # Errors
-    /// [`Error::ServiceTaken`] while another process holds the lease; [`Error::LeaseEnded`] if the peer has
-    /// exited or its deadline has passed; or when the records can't be written.
-    pub async fn lease_service(&self, peer: &Pinned, request: ServeRequest) -> Result<Served, Error> {
-        let since = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis());
+    /// [`Error::ServiceTaken`] while another process holds the lease; [`Error::LeaseEnded`] if the
+    /// peer has exited or its deadline has passed; or when the records can't be written.
+    pub async fn lease_service(
+        &self,
+        peer: &Pinned,
+        request: ServeRequest,
+    ) -> Result<Served, Error> {
+        let since = SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .map_or(0, |since| since.as_millis());
         let since_ms = u64::try_from(since).unwrap_or(u64::MAX);
         let (epoch, kept) = {
             let mut state = self.lock();
             state.ledger.check()?;
-            state.exits.add(peer.clone()).map_err(|error| failed(&error))?;
+            state
+                .exits
+                .add(peer.clone())
+                .map_err(|error| failed(&error))?;
             state.take_in_exits(self.now());
-            let is_late = request.until_ms.is_some_and(|until| until < process::monotonic_ms());
+            let is_late = request
+                .until_ms
+                .is_some_and(|until| until < process::monotonic_ms());
             let leased = if !peer.is_alive() || is_late {
                 Err(Error::LeaseEnded)
             } else {
-                let leased = state.registry.lease_service(&request.service, peer.id(), since_ms);
+                let leased = state
+                    .registry
+                    .lease_service(&request.service, peer.id(), since_ms);
                 leased.map(|service| service.epoch)
             };
             self.carry_out(&mut state);
@@ -50,20 +63,28 @@ impl Edge {
     /// Those of a lease that is not the newest, or another process's.
     pub async fn release_service(&self, peer: &Pinned, request: ServiceLease) -> Result<(), Error> {
         let ServiceLease { service, epoch } = request;
-        self.tell_and_keep(|registry| registry.release_service(&service, epoch, peer.id())).await?;
+        self.tell_and_keep(|registry| registry.release_service(&service, epoch, peer.id()))
+            .await?;
         self.lock().unwatch(&peer.id());
         Ok(())
     }
 
-    /// Registers `peer` as the keeper of a service's session. It must be a descendant of the process that
-    /// holds the lease.
+    /// Registers `peer` as the keeper of a service's session. It must be a descendant of the
+    /// process that holds the lease.
     pub(super) async fn keep_service_backend(
         &self,
         peer: &Pinned,
         service: ServiceName,
         request: KeepRequest,
     ) -> Result<Kept, Error> {
-        let KeepRequest { session, epoch, keeper: name, program, backend, .. } = request;
+        let KeepRequest {
+            session,
+            epoch,
+            keeper: name,
+            program,
+            backend,
+            ..
+        } = request;
         let served = self.look(|registry| registry.served_under(&service, epoch).cloned())?;
         let holder = served.holder.ok_or(Error::LeaseEnded)?;
         if !is_above(holder, peer)? {
@@ -78,15 +99,23 @@ impl Edge {
             program: program.clone(),
             since_ms,
         };
-        let keeper = KeeperRecord { of: backend, ..KeeperRecord::new(peer.id(), name, program) };
+        let keeper = KeeperRecord {
+            of: backend,
+            ..KeeperRecord::new(peer.id(), name, program)
+        };
         let kept = {
             let mut state = self.lock();
             state.ledger.check()?;
-            state.exits.add(peer.clone()).map_err(|error| failed(&error))?;
+            state
+                .exits
+                .add(peer.clone())
+                .map_err(|error| failed(&error))?;
             state.take_in_exits(self.now());
             let is_new = !state.registry.is_keeper(&peer.id());
             let registered = match state.registry.serves(&of.0, epoch, holder) {
-                Ok(()) if peer.is_alive() => state.registry.keep_service_backend(&of, epoch, keeper),
+                Ok(()) if peer.is_alive() => {
+                    state.registry.keep_service_backend(&of, epoch, keeper)
+                }
                 Ok(()) => Err(Error::LeaseEnded),
                 Err(error) => Err(error),
             };
@@ -103,11 +132,12 @@ impl Edge {
         Ok(self.kept(None, (linger_ms, linger_ms), copy.text()))
     }
 
-    /// The backend of this name, of a service's session, for the process that holds the lease under this epoch. None: there
-    /// is none.
+    /// The backend of this name, of a service's session, for the process that holds the lease under
+    /// this epoch. None: there is none.
     ///
     /// # Errors
-    /// Those of a lease that is not the newest, or another process's. [`Error::Unavailable`] while the former one is being ended.
+    /// Those of a lease that is not the newest, or another process's. [`Error::Unavailable`] while
+    /// the former one is being ended.
     pub fn find_service_backend(
         &self,
         peer: ProcessId,
@@ -127,7 +157,10 @@ impl Edge {
 
     /// A session has ended in the storage. If it is a service's, ends its backend.
     pub(super) fn end_service_session(&self, place: &Place) {
-        let service = place.owner.strip_prefix("service ").and_then(|name| name.parse().ok());
+        let service = place
+            .owner
+            .strip_prefix("service ")
+            .and_then(|name| name.parse().ok());
         if let Some(of) = service.zip(place.name.parse::<SessionId>().ok()) {
             self.tell(|registry| registry.end_service_session(&of));
         }
@@ -136,8 +169,12 @@ impl Edge {
     /// The sessions of services that have a backend.
     #[must_use]
     pub fn served_sessions(&self) -> Vec<ServiceSession> {
-        let mut all: Vec<ServiceSession> =
-            self.look(|registry| registry.service_backends().map(|(of, _)| of.clone()).collect());
+        let mut all: Vec<ServiceSession> = self.look(|registry| {
+            registry
+                .service_backends()
+                .map(|(of, _)| of.clone())
+                .collect()
+        });
         all.dedup();
         all
     }

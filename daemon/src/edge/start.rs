@@ -39,33 +39,58 @@ pub enum StartError {
     Exits(std::io::Error),
 }
 
-/// What tells this daemon's hosts from those of every other daemon that shares its storage: the boot, which containers of
-/// one machine have in common, and the runtime directory, which no two daemons do.
+/// What tells this daemon's hosts from those of every other daemon that shares its storage: the
+/// boot, which containers of one machine have in common, and the runtime directory, which no two
+/// daemons do.
 fn home(boot: &str, directory: &Path) -> std::io::Result<String> {
     use std::os::unix::fs::MetadataExt as _;
     let found = std::fs::metadata(directory)?;
     Ok(format!("{boot}/{:x}/{:x}", found.dev(), found.ino()))
 }
 
-/// Keepers that are not on record give back what they know, which is put on record. Returns how many there are.
+/// Keepers that are not on record give back what they know, which is put on record. Returns how
+/// many there are.
 fn adopt(directory: &Path, config: &Config, snapshot: &mut Snapshot, ledger: &mut Ledger) -> usize {
-    let of_sessions = snapshot.sessions.iter().flat_map(|session| session.keepers.iter());
+    let of_sessions = snapshot
+        .sessions
+        .iter()
+        .flat_map(|session| session.keepers.iter());
     let serving = snapshot.serving.iter().map(|(_, keeper)| keeper);
-    let known: Vec<KeeperName> =
-        of_sessions.chain(&snapshot.ending).chain(serving).map(|keeper| keeper.name).collect();
+    let known: Vec<KeeperName> = of_sessions
+        .chain(&snapshot.ending)
+        .chain(serving)
+        .map(|keeper| keeper.name)
+        .collect();
     let adopted = super::adopt::adopt(&keepers::unknown(directory, &known), config, snapshot);
-    for session in snapshot.sessions.iter().filter(|session| adopted.contains(&session.id)) {
-        let owner = snapshot.owners.iter().find(|owner| owner.host == session.owner);
-        owner.into_iter().for_each(|owner| ledger.record(Effect::SaveOwner(owner.clone())));
+    for session in snapshot
+        .sessions
+        .iter()
+        .filter(|session| adopted.contains(&session.id))
+    {
+        let owner = snapshot
+            .owners
+            .iter()
+            .find(|owner| owner.host == session.owner);
+        owner
+            .into_iter()
+            .for_each(|owner| ledger.record(Effect::SaveOwner(owner.clone())));
         ledger.record(Effect::SaveSession(session.clone()));
         for keeper in session.keepers.iter() {
             ledger.record(Effect::SaveKeeper(Some(session.id.clone()), keeper.clone()));
         }
     }
     let is_new = |keeper: &KeeperRecord| !known.contains(&keeper.name);
-    let serving: Vec<_> = snapshot.serving.iter().filter(|(_, keeper)| is_new(keeper)).cloned().collect();
+    let serving: Vec<_> = snapshot
+        .serving
+        .iter()
+        .filter(|(_, keeper)| is_new(keeper))
+        .cloned()
+        .collect();
     if !serving.is_empty() {
-        snapshot.services.iter().for_each(|service| ledger.record(Effect::SaveService(service.clone())));
+        snapshot
+            .services
+            .iter()
+            .for_each(|service| ledger.record(Effect::SaveService(service.clone())));
     }
     let of_services = serving.len();
     serving
@@ -75,8 +100,9 @@ fn adopt(directory: &Path, config: &Config, snapshot: &mut Snapshot, ledger: &mu
 }
 
 impl Edge {
-    /// Finds leases and sessions again. Processes that have gone since are taken for exited, tokens are compared
-    /// with their digests, and files and sockets that belong to nobody are deleted. The caller holds the directory's lock.
+    /// Finds leases and sessions again. Processes that have gone since are taken for exited, tokens
+    /// are compared with their digests, and files and sockets that belong to nobody are deleted.
+    /// The caller holds the directory's lock.
     ///
     /// # Errors
     /// [`StartError`].
@@ -92,9 +118,17 @@ impl Edge {
         let boot = process::boot_id().map_err(StartError::Boot)?;
         let opened = Ledger::open(directory.path(), &boot)?;
         let why = opened.lost();
-        let Opened { mut ledger, mut snapshot, .. } = opened;
+        let Opened {
+            mut ledger,
+            mut snapshot,
+            ..
+        } = opened;
         let adopted = adopt(directory.path(), &loaded.config, &mut snapshot, &mut ledger);
-        let loss = LostRecords { why, adopted, ended: 0 };
+        let loss = LostRecords {
+            why,
+            adopted,
+            ended: 0,
+        };
         let registry = Registry::restore(loaded.config.policy(), snapshot);
         let exits = ExitWatch::new().map_err(StartError::Exits)?;
         let edge = Self {
@@ -134,19 +168,25 @@ impl Edge {
         Ok(())
     }
 
-    /// A store that was cut off left one of two tokens: finds out which. Deletes what belongs to no session.
+    /// A store that was cut off left one of two tokens: finds out which. Deletes what belongs to no
+    /// session.
     fn settle_tokens(&self) -> std::io::Result<()> {
         let records = self.look(|registry| registry.sessions().cloned().collect::<Vec<_>>());
         for record in records.iter().filter(|record| record.former.is_some()) {
             self.settle_file(&record.id, record.file);
         }
         let keep: HashSet<String> = self.look(|registry| {
-            let with_token = registry.sessions().filter(|session| session.digest.is_some());
+            let with_token = registry
+                .sessions()
+                .filter(|session| session.digest.is_some());
             with_token.map(|session| session.file.to_string()).collect()
         });
         let swept = self.tokens.sweep(&keep)?;
         if swept > 0 {
-            tracing::info!(files = swept, "deleted token files that belong to no session");
+            tracing::info!(
+                files = swept,
+                "deleted token files that belong to no session"
+            );
         }
         Ok(())
     }

@@ -26,7 +26,8 @@ pub(super) struct State {
     pub(super) fronts: HashMap<ProcessId, Epoch>,
     /// The totals that each keeper has told this daemon.
     pub(super) counts: HashMap<ProcessId, Counts>,
-    /// Whether a former daemon's records are still compared with what is there: nobody has seen these exits.
+    /// Whether a former daemon's records are still compared with what is there: nobody has seen
+    /// these exits.
     pub(super) is_starting: bool,
 }
 
@@ -40,7 +41,10 @@ pub(super) struct Answer {
 impl State {
     pub(super) fn new(registry: Registry, ledger: Ledger, exits: ExitWatch) -> Self {
         // Who is on record has had a front.
-        let fronts = registry.keepers().map(|keeper| (keeper.process, Epoch(0))).collect();
+        let fronts = registry
+            .keepers()
+            .map(|keeper| (keeper.process, Epoch(0)))
+            .collect();
         Self {
             registry,
             ledger,

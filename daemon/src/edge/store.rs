@@ -20,8 +20,15 @@ impl Edge {
     /// # Errors
     /// When the lease is not the newest, or the token could not be written.
     pub async fn store_token(&self, request: StoreRequest) -> Result<Stored, Error> {
-        let StoreRequest { session, epoch, token } = request;
-        let stored = self.store(&session, epoch, token).await.map_err(|error| self.or_full(error));
+        let StoreRequest {
+            session,
+            epoch,
+            token,
+        } = request;
+        let stored = self
+            .store(&session, epoch, token)
+            .await
+            .map_err(|error| self.or_full(error));
         match &stored {
             Ok(_) => count(&self.meters.counters.tokens_stored_total),
             Err(Error::WriteFailed { sentence }) => {
@@ -32,10 +39,15 @@ impl Edge {
         stored.map(|resumed| Stored { resumed })
     }
 
-    /// What a store is refused with: where it is a full disk that keeps its digest from being put on record, it is told as it
-    /// would be if the file itself had found no room.
+    /// What a store is refused with: where it is a full disk that keeps its digest from being put
+    /// on record, it is told as it would be if the file itself had found no room.
     fn or_full(&self, error: Error) -> Error {
-        let is_full = || self.lock().ledger.failure().is_some_and(|failure| failure.is_full);
+        let is_full = || {
+            self.lock()
+                .ledger
+                .failure()
+                .is_some_and(|failure| failure.is_full)
+        };
         if matches!(error, Error::Unavailable { .. }) && is_full() {
             let sentence = std::io::Error::from(nix::errno::Errno::ENOSPC).to_string();
             return Error::WriteFailed { sentence };
@@ -44,10 +56,14 @@ impl Edge {
     }
 
     async fn store(&self, session: &SessionId, epoch: Epoch, token: Token) -> Result<bool, Error> {
-        // What goes into a directory that was replaced is lost with it. The daemon is about to notice, and to exit.
+        // What goes into a directory that was replaced is lost with it. The daemon is about to
+        // notice, and to exit.
         if !self.directory.is_in_place() {
             let sentence = "the daemon's directory has been replaced".into();
-            return Err(Error::Unavailable { sentence, retry_after_ms: REPLACED_RETRY_MS });
+            return Err(Error::Unavailable {
+                sentence,
+                retry_after_ms: REPLACED_RETRY_MS,
+            });
         }
         // Stores that can't be kept would only pile up.
         self.lock().ledger.check()?;
@@ -69,20 +85,24 @@ impl Edge {
             }
             Err(error) => {
                 self.settle_file(session, file);
-                Err(Error::WriteFailed { sentence: error.to_string() })
+                Err(Error::WriteFailed {
+                    sentence: error.to_string(),
+                })
             }
         }
     }
 
-    /// Puts the digest on record. Where that can't be kept at the moment, the former token stays the one that counts.
-    /// The caller has the file's lock.
+    /// Puts the digest on record. Where that can't be kept at the moment, the former token stays
+    /// the one that counts. The caller has the file's lock.
     async fn begin_store(
         &self,
         session: &SessionId,
         epoch: Epoch,
         digest: Digest,
     ) -> Result<(TokenFile, bool), Error> {
-        let begun = self.tell_and_keep(|registry| registry.begin_store(session, epoch, digest)).await;
+        let begun = self
+            .tell_and_keep(|registry| registry.begin_store(session, epoch, digest))
+            .await;
         if let Err(Error::Unavailable { .. }) = begun
             && let Ok(file) = self.file_of(session)
         {
@@ -91,31 +111,41 @@ impl Edge {
         begun
     }
 
-    /// Writes a token: where that waits for a disk, on another thread than the one that serves. The caller has the file's lock.
+    /// Writes a token: where that waits for a disk, on another thread than the one that serves. The
+    /// caller has the file's lock.
     async fn write(&self, file: TokenFile, token: Token) -> std::io::Result<()> {
         if self.tokens.are_in_memory() {
             return self.tokens.write(file, &token);
         }
         let tokens = Arc::clone(&self.tokens);
         let writing = tokio::task::spawn_blocking(move || tokens.write(file, &token));
-        writing.await.unwrap_or_else(|error| Err(std::io::Error::other(error)))
+        writing
+            .await
+            .unwrap_or_else(|error| Err(std::io::Error::other(error)))
     }
 
-    /// Settles what an earlier failure could not: then the file could not even be read. The caller has its lock.
+    /// Settles what an earlier failure could not: then the file could not even be read. The caller
+    /// has its lock.
     pub(super) fn settle_left_over(&self, session: &SessionId) {
         let left_over = |record: &&SessionRecord| record.former.is_some();
-        let file =
-            self.peek(|registry| registry.session(session).filter(left_over).map(|record| record.file));
+        let file = self.peek(|registry| {
+            registry
+                .session(session)
+                .filter(left_over)
+                .map(|record| record.file)
+        });
         if let Some(file) = file {
             self.settle_file(session, file);
         }
     }
 
-    /// Makes the record agree with whatever the file holds after a failure. The caller has the file's lock.
+    /// Makes the record agree with whatever the file holds after a failure. The caller has the
+    /// file's lock.
     pub(super) fn settle_file(&self, session: &SessionId, file: TokenFile) {
         let record = self.peek(|registry| registry.session(session).cloned());
         let Some(record) = record else { return };
-        // What is neither of the two tokens, or can't be read, is left for the next claim to find and to tell.
+        // What is neither of the two tokens, or can't be read, is left for the next claim to find
+        // and to tell.
         let holds = match self.tokens.read(file) {
             Ok(Found::Token(token)) => Some(tokens::digest(&token)),
             Ok(Found::Absent) if record.former == Some(NO_TOKEN) => None,
@@ -143,8 +173,14 @@ impl Edge {
     async fn reject(&self, session: &SessionId, epoch: Epoch) -> Result<(), Error> {
         let lock = self.file(self.file_of(session)?);
         let _deleting = lock.lock().await;
-        let file = self.tell_and_keep(|registry| registry.reject(session, epoch)).await?;
-        self.tokens.delete(file).map_err(|error| Error::WriteFailed { sentence: error.to_string() })
+        let file = self
+            .tell_and_keep(|registry| registry.reject(session, epoch))
+            .await?;
+        self.tokens
+            .delete(file)
+            .map_err(|error| Error::WriteFailed {
+                sentence: error.to_string(),
+            })
     }
 
     /// Ends a lease.
@@ -153,19 +189,27 @@ impl Edge {
     /// When it is not the newest, or the records can't be written.
     pub async fn release(&self, request: LeaseRef) -> Result<(), Error> {
         let LeaseRef { session, epoch } = request;
-        self.tell_and_keep(|registry| registry.release(&session, epoch)).await
+        self.tell_and_keep(|registry| registry.release(&session, epoch))
+            .await
     }
 
-    /// Takes over the token that version 1 left for this host, where the configuration names its directory. Only
-    /// the host's first session gets it. The caller has the file's lock.
-    pub(super) async fn adopt_version_1(&self, claimed: &Claimed, file: TokenFile) -> Option<Token> {
+    /// Takes over the token that version 1 left for this host, where the configuration names its
+    /// directory. Only the host's first session gets it. The caller has the file's lock.
+    pub(super) async fn adopt_version_1(
+        &self,
+        claimed: &Claimed,
+        file: TokenFile,
+    ) -> Option<Token> {
         if file.number != 1 {
             return None;
         }
         let directory = self.settings().loaded.config.adopt_version_1.clone()?;
         let place = directory.clone();
         let reading = tokio::task::spawn_blocking(move || tokens::read_version_1(&place, file));
-        let found = match reading.await.unwrap_or_else(|error| Err(std::io::Error::other(error))) {
+        let found = match reading
+            .await
+            .unwrap_or_else(|error| Err(std::io::Error::other(error)))
+        {
             Ok(found) => found?,
             Err(error) => {
                 tracing::warn!(directory = %directory.display(), %file, %error, "did not adopt the token of version 1");
@@ -173,7 +217,11 @@ impl Edge {
             }
         };
         let digest = tokens::digest(&found);
-        if self.begin_store(&claimed.session, claimed.epoch, digest).await.is_err() {
+        if self
+            .begin_store(&claimed.session, claimed.epoch, digest)
+            .await
+            .is_err()
+        {
             return None;
         }
         if let Err(error) = self.write(file, found.clone()).await {
@@ -191,6 +239,7 @@ impl Edge {
     }
 
     fn file_of(&self, session: &SessionId) -> Result<TokenFile, Error> {
-        self.peek(|registry| registry.session(session).map(|record| record.file)).ok_or(Error::UnknownSession)
+        self.peek(|registry| registry.session(session).map(|record| record.file))
+            .ok_or(Error::UnknownSession)
     }
 }

@@ -24,15 +24,21 @@ impl Seen {
 
     /// There is a daemon of this home, whether it has given a sign or not.
     pub(super) fn know(&mut self, home: String) {
-        self.0.entry(home).or_insert(Heard { version: None, silent: Duration::ZERO });
+        self.0.entry(home).or_insert(Heard {
+            version: None,
+            silent: Duration::ZERO,
+        });
     }
 
     /// These are the signs on record, and so much time has passed since the last look.
     pub(super) fn look(&mut self, signs: &[Sign], passed: Duration) {
-        let versions: HashMap<&str, Version> =
-            signs.iter().map(|sign| (sign.home.as_str(), sign.version)).collect();
+        let versions: HashMap<&str, Version> = signs
+            .iter()
+            .map(|sign| (sign.home.as_str(), sign.version))
+            .collect();
         // One that has removed its sign has nothing that anybody would have to carry out.
-        self.0.retain(|home, heard| heard.version.is_none() || versions.contains_key(home.as_str()));
+        self.0
+            .retain(|home, heard| heard.version.is_none() || versions.contains_key(home.as_str()));
         for heard in self.0.values_mut() {
             heard.silent += passed;
         }
@@ -41,9 +47,13 @@ impl Seen {
         }
     }
 
-    /// This version of a daemon's sign is on record. Returns for how long it has been, as far as was seen.
+    /// This version of a daemon's sign is on record. Returns for how long it has been, as far as
+    /// was seen.
     pub(super) fn hear(&mut self, home: &str, version: Version) -> Duration {
-        let fresh = Heard { version: Some(version), silent: Duration::ZERO };
+        let fresh = Heard {
+            version: Some(version),
+            silent: Duration::ZERO,
+        };
         let heard = self.0.entry(home.to_owned()).or_insert(fresh);
         if heard.version != fresh.version {
             *heard = fresh;
@@ -58,7 +68,9 @@ impl Seen {
     /// Those that have given no sign for so long, with the sign that they gave last.
     pub(super) fn silent(&self, silence: Duration) -> Vec<(String, Option<Version>)> {
         let silent = self.0.iter().filter(|(_, heard)| heard.silent >= silence);
-        silent.map(|(home, heard)| (home.clone(), heard.version)).collect()
+        silent
+            .map(|(home, heard)| (home.clone(), heard.version))
+            .collect()
     }
 }
 
@@ -69,7 +81,10 @@ mod tests {
     const SECOND: Duration = Duration::from_secs(1);
 
     fn sign(home: &str, version: u64) -> Sign {
-        Sign { home: home.into(), version: Version(version) }
+        Sign {
+            home: home.into(),
+            version: Version(version),
+        }
     }
 
     fn silent(seen: &Seen) -> Vec<(String, Option<Version>)> {

@@ -3,8 +3,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The suffixes of a database's files that hold data. SQLite makes the third file, `-shm`, anew at each
-/// opening.
+/// The suffixes of a database's files that hold data. SQLite makes the third file, `-shm`, anew at
+/// each opening.
 const SUFFIXES: [&str; 2] = ["", "-wal"];
 
 /// The files of a database.
@@ -22,8 +22,8 @@ impl Files {
         Self(SUFFIXES.map(|suffix| fs::read(beside(path, suffix)).ok()))
     }
 
-    /// Writes damaged copies over whatever is at `path`. Five bytes of `mishaps` describe one damage: its
-    /// kind, its place (three bytes) and its extent.
+    /// Writes damaged copies over whatever is at `path`. Five bytes of `mishaps` describe one
+    /// damage: its kind, its place (three bytes) and its extent.
     pub(super) fn put(&self, path: &Path, mishaps: &[u8]) {
         for suffix in ["-shm", "-journal", "-mcp-sessiond"] {
             let _ = fs::remove_file(beside(path, suffix));
@@ -33,7 +33,10 @@ impl Files {
             let [what, at @ .., much] = *mishap;
             let at = usize::from(at[0]) << 16 | usize::from(at[1]) << 8 | usize::from(at[2]);
             let is_log = what & 0x80 != 0;
-            if let Some(bytes) = files[usize::from(is_log)].as_mut().filter(|bytes| !bytes.is_empty()) {
+            if let Some(bytes) = files[usize::from(is_log)]
+                .as_mut()
+                .filter(|bytes| !bytes.is_empty())
+            {
                 damage(bytes, what & 0x7f, at, usize::from(much));
             }
         }

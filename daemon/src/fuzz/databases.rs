@@ -9,7 +9,8 @@ use mcp_sessiond_proto::state::{ReadStateRequest, StateWrite, WriteStateRequest}
 use mcp_sessiond_proto::streams::{AppendRequest, Cursor, ReplayRequest};
 use mcp_sessiond_proto::{Epoch, Json, SessionId, StreamId};
 use mcp_sessiond_registry::{
-    Claim, Claimant, Effect, Keepers, OwnerRecord, Records, Registry, SessionRecord, Ticket, TokenFile, Wants,
+    Claim, Claimant, Effect, Keepers, OwnerRecord, Records, Registry, SessionRecord, Ticket,
+    TokenFile, Wants,
 };
 use tokio::runtime::{Builder, Runtime};
 
@@ -23,24 +24,43 @@ use crate::storage::{Durability, Sqlite, Storage as _};
 
 /// Runs a future to its end on this thread.
 fn block_on<T>(future: impl Future<Output = T>) -> T {
-    static RUNTIME: LazyLock<Runtime> =
-        LazyLock::new(|| Builder::new_current_thread().enable_time().build().expect("a runtime"));
+    static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| {
+        Builder::new_current_thread()
+            .enable_time()
+            .build()
+            .expect("a runtime")
+    });
     RUNTIME.block_on(future)
 }
 
 const BOOT: &str = "00000000-0000-0000-0000-000000000001";
 
 fn process(pid: u32) -> ProcessId {
-    ProcessId { pid, start: StartTime(1_000 + u64::from(pid)), inode: Some(pid.into()) }
+    ProcessId {
+        pid,
+        start: StartTime(1_000 + u64::from(pid)),
+        inode: Some(pid.into()),
+    }
 }
 
 /// The hosts, each with the numbers of its sessions.
 fn numbers() -> impl Iterator<Item = (ProcessId, u8)> {
-    [(process(100), 1), (process(100), 2), (process(200), 3), (process(200), 4)].into_iter()
+    [
+        (process(100), 1),
+        (process(100), 2),
+        (process(200), 3),
+        (process(200), 4),
+    ]
+    .into_iter()
 }
 
 fn key(number: u8) -> Key {
-    Key { recipe: 2, what: [number; 32], conversation: Conversation::None, client: None }
+    Key {
+        recipe: 2,
+        what: [number; 32],
+        conversation: Conversation::None,
+        client: None,
+    }
 }
 
 /// The digit of this number, so often that no few damaged bytes make it another one's.
@@ -49,7 +69,9 @@ fn mark(number: u8) -> String {
 }
 
 fn id(number: u8) -> SessionId {
-    format!("session-of-{}", mark(number)).parse().expect("an id")
+    format!("session-of-{}", mark(number))
+        .parse()
+        .expect("an id")
 }
 
 fn session(owner: ProcessId, number: u8) -> SessionRecord {
@@ -66,7 +88,10 @@ fn session(owner: ProcessId, number: u8) -> SessionRecord {
         opened_ms: 2,
         epoch: Epoch(number.into()),
         holder: None,
-        file: TokenFile { host: owner, number: number.into() },
+        file: TokenFile {
+            host: owner,
+            number: number.into(),
+        },
         digest: Some([number + 100; 32]),
         former: None,
         offered: false,
@@ -92,7 +117,10 @@ fn records(directory: &Path) -> [Files; 2] {
             losses,
         }));
         let traits = Traits::unknown("server".into(), KeyDoubt::Executable);
-        let claimant = Claimant { keys: vec![key(number)], ..Claimant::new(host, traits) };
+        let claimant = Claimant {
+            keys: vec![key(number)],
+            ..Claimant::new(host, traits)
+        };
         ledger.record(Effect::SaveClaimant(process(number.into()), claimant));
         ledger.record(Effect::SaveSession(session(host, number)));
         block_on(ledger.waiter().kept()).expect("it is kept");
@@ -130,14 +158,17 @@ fn sessions_db() {
     let path = directory.path().join("sessions.db");
     let files = records(directory.path());
     bolero::check!().for_each(|input: &[u8]| {
-        let Some((which, mishaps)) = input.split_first() else { return };
+        let Some((which, mishaps)) = input.split_first() else {
+            return;
+        };
         files[usize::from(which % 2)].put(&path, mishaps);
         let opened = Ledger::open(directory.path(), BOOT).expect("opened, or made anew");
         let is_whole = mishaps.len() < 5;
         assert!(!is_whole || opened.discarded.is_none() && opened.snapshot.sessions.len() == 4);
         let (mut ledger, found) = (opened.ledger, Records::from(opened.snapshot));
         for (host, number) in numbers() {
-            // Each claim gets a registry of its own: a session that was given away is not free for the next.
+            // Each claim gets a registry of its own: a session that was given away is not free for
+            // the next.
             let mut registry = Registry::restore(Config::default().policy(), found.snapshot());
             let traits = Traits::unknown("server".into(), KeyDoubt::Executable);
             let claim = claim(host, number);
@@ -147,12 +178,18 @@ fn sessions_db() {
                 if let Effect::Answer(_, Ok(lease)) = &effect {
                     let record = registry.session(&lease.session).expect("there");
                     let is_others = |owner: ProcessId, other: u8| {
-                        let file = TokenFile { host: owner, number: other.into() };
-                        other != number && record.file == file && record.digest == Some([other + 100; 32])
+                        let file = TokenFile {
+                            host: owner,
+                            number: other.into(),
+                        };
+                        other != number
+                            && record.file == file
+                            && record.digest == Some([other + 100; 32])
                     };
                     let gets = numbers().find(|(owner, other)| is_others(*owner, *other));
                     assert_eq!(gets, None, "{number} gets another one's token");
-                    let named = numbers().find(|(_, other)| *other != number && id(*other) == lease.session);
+                    let named = numbers()
+                        .find(|(_, other)| *other != number && id(*other) == lease.session);
                     assert_eq!(named, None, "{number} gets another one's session");
                 }
                 if number == 1 {
@@ -174,12 +211,22 @@ fn access(number: u8) -> Access {
 }
 
 fn of(number: u8) -> SessionRef {
-    SessionRef { session: id(number), service: None, epoch: None, caller: None }
+    SessionRef {
+        session: id(number),
+        service: None,
+        epoch: None,
+        caller: None,
+    }
 }
 
 fn contents(sqlite: Arc<Sqlite>) -> Contents {
     let bounds = Bounds::of(&Config::default());
-    Contents::new(sqlite, Arc::new(Clock::manual(1_000)), bounds, Arc::new(Meters::default()))
+    Contents::new(
+        sqlite,
+        Arc::new(Clock::manual(1_000)),
+        bounds,
+        Arc::new(Meters::default()),
+    )
 }
 
 /// A value that names its session.
@@ -189,13 +236,28 @@ fn value(number: u8) -> Json {
 
 fn write(number: u8) -> WriteStateRequest {
     let value = Some(value(number));
-    let write = StateWrite { key: "k".parse().expect("a key"), value, expected: None, expires_ms: None };
-    WriteStateRequest { of: of(number), writes: vec![write], request: None }
+    let write = StateWrite {
+        key: "k".parse().expect("a key"),
+        value,
+        expected: None,
+        expires_ms: None,
+    };
+    WriteStateRequest {
+        of: of(number),
+        writes: vec![write],
+        request: None,
+    }
 }
 
 fn append(number: u8) -> AppendRequest {
     let messages = vec![Some(value(number)), None, Some(value(number))];
-    AppendRequest { of: of(number), stream: StreamId::standalone(), request: None, messages, close: false }
+    AppendRequest {
+        of: of(number),
+        stream: StreamId::standalone(),
+        request: None,
+        messages,
+        close: false,
+    }
 }
 
 /// As [`records`], for the contents of sessions.
@@ -204,9 +266,18 @@ async fn kept(path: &Path) -> [Files; 2] {
     let contents = contents(sqlite.clone());
     for (_, number) in numbers() {
         let access = access(number);
-        contents.create(&access, &CreateRequest::default()).await.expect("created");
-        contents.write_state(&access, &write(number)).await.expect("written");
-        contents.append(&access, &append(number)).await.expect("appended");
+        contents
+            .create(&access, &CreateRequest::default())
+            .await
+            .expect("created");
+        contents
+            .write_state(&access, &write(number))
+            .await
+            .expect("written");
+        contents
+            .append(&access, &append(number))
+            .await
+            .expect("appended");
     }
     let killed = Files::of(path);
     sqlite.close().await;
@@ -216,15 +287,35 @@ async fn kept(path: &Path) -> [Files; 2] {
 /// Reads and writes all of a session's contents, and checks that they are its own.
 async fn use_all(contents: &Contents, number: u8) {
     let access = access(number);
-    let read = ReadStateRequest { of: of(number), keys: vec!["k".parse().expect("a key")] };
-    for entry in contents.read_state(&access, &read).await.into_iter().flatten() {
-        assert!(is_own(entry.value.as_ref(), number), "{number} reads {:?}", entry.value);
+    let read = ReadStateRequest {
+        of: of(number),
+        keys: vec!["k".parse().expect("a key")],
+    };
+    for entry in contents
+        .read_state(&access, &read)
+        .await
+        .into_iter()
+        .flatten()
+    {
+        assert!(
+            is_own(entry.value.as_ref(), number),
+            "{number} reads {:?}",
+            entry.value
+        );
     }
     let after = Cursor::Number(0);
-    let replay = ReplayRequest { of: of(number), after, most: None };
+    let replay = ReplayRequest {
+        of: of(number),
+        after,
+        most: None,
+    };
     let replayed = contents.replay(&access, &replay).await;
     for event in replayed.into_iter().flat_map(|replayed| replayed.events) {
-        assert!(is_own(Some(&event.message), number), "{number} is told {:?}", event.message);
+        assert!(
+            is_own(Some(&event.message), number),
+            "{number} is told {:?}",
+            event.message
+        );
     }
     let _ = contents.get(&access).await;
     let _ = contents.inspect(&access.place).await;
@@ -244,7 +335,9 @@ fn contents_db() {
     let path = directory.path().join("contents.db");
     let files = block_on(kept(&path));
     bolero::check!().for_each(|input: &[u8]| {
-        let Some((which, mishaps)) = input.split_first() else { return };
+        let Some((which, mishaps)) = input.split_first() else {
+            return;
+        };
         files[usize::from(which % 2)].put(&path, mishaps);
         let Ok(sqlite) = Sqlite::open(&path, Durability::Process) else {
             assert!(mishaps.len() >= 5);

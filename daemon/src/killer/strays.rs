@@ -1,5 +1,6 @@
-//! Keepers that run and are not on record, since the records were lost, and that could not be adopted. Nobody would ever attach to
-//! them again, and their servers would run beside the next ones. So they are ended before the first claim is answered.
+//! Keepers that run and are not on record, since the records were lost, and that could not be
+//! adopted. Nobody would ever attach to them again, and their servers would run beside the next
+//! ones. So they are ended before the first claim is answered.
 
 use std::io;
 use std::os::fd::AsFd as _;
@@ -23,7 +24,8 @@ const END_WAIT: Duration = Duration::from_millis(750);
 const KILL_WAIT: Duration = Duration::from_millis(500);
 const KILL_PAUSE: Duration = Duration::from_millis(5);
 
-/// Ends every keeper that listens in `keepers/` and is not on record, and what is left of its backend.
+/// Ends every keeper that listens in `keepers/` and is not on record, and what is left of its
+/// backend.
 pub async fn end_strays(edge: &Arc<Edge>) {
     let sockets = edge.unrecorded_keepers();
     let ending: Vec<_> = sockets
@@ -48,7 +50,9 @@ pub async fn end_strays(edge: &Arc<Edge>) {
 
 /// Ends whoever listens there. False: nobody does any more.
 fn end(path: &Path) -> io::Result<bool> {
-    let Some(listener) = Listener::find(path)? else { return Ok(false) };
+    let Some(listener) = Listener::find(path)? else {
+        return Ok(false);
+    };
     let keeper = listener.process.clone();
     let backend = backend_of(listener);
     let mut exits = ExitWatch::new()?;
@@ -69,9 +73,13 @@ fn end(path: &Path) -> io::Result<bool> {
     Ok(true)
 }
 
-/// Whether anything is left of a keeper that is gone: a member of its session of processes, or its backend.
+/// Whether anything is left of a keeper that is gone: a member of its session of processes, or its
+/// backend.
 fn runs(session: u32, backend: Option<ProcessId>) -> io::Result<bool> {
-    let backend = backend.map(|backend| Pinned::reopen(&backend)).transpose()?.flatten();
+    let backend = backend
+        .map(|backend| Pinned::reopen(&backend))
+        .transpose()?
+        .flatten();
     Ok(backend.is_some() || !process::session_members(session)?.is_empty())
 }
 
@@ -87,17 +95,22 @@ fn wait(exits: &mut ExitWatch, patience: Duration) -> io::Result<bool> {
             return Ok(false);
         }
         let timeout = PollTimeout::try_from(left.as_millis() + 1).unwrap_or(PollTimeout::MAX);
-        match poll(&mut [PollFd::new(exits.as_fd(), PollFlags::POLLIN)], timeout) {
+        match poll(
+            &mut [PollFd::new(exits.as_fd(), PollFlags::POLLIN)],
+            timeout,
+        ) {
             Ok(_) | Err(nix::errno::Errno::EINTR) => {}
             Err(errno) => return Err(errno.into()),
         }
     }
 }
 
-/// The keeper's backend, as the keeper says and the kernel confirms. None where it does not answer: what is in the keeper's
-/// own session of processes is known without.
+/// The keeper's backend, as the keeper says and the kernel confirms. None where it does not answer:
+/// what is in the keeper's own session of processes is known without.
 fn backend_of(listener: Listener) -> Option<ProcessId> {
     let keeper = listener.process.clone();
-    let Some(KeeperReply::Status(status)) = listener.ask(&KeeperRequest::Status {}) else { return None };
+    let Some(KeeperReply::Status(status)) = listener.ask(&KeeperRequest::Status {}) else {
+        return None;
+    };
     Some(process::child_of(&keeper, status.pid?).ok()??.id())
 }

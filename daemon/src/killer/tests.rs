@@ -6,17 +6,26 @@ use std::process::{Child, Command, Stdio};
 
 use super::*;
 
-/// A process that says when it leads a session of its own, if it is to, and stays until its standard input ends.
+/// A process that says when it leads a session of its own, if it is to, and stays until its
+/// standard input ends.
 struct Stays(Child, Pinned);
 
 impl Stays {
     fn start(setsid: &str) -> Self {
         let script = format!("use POSIX; $| = 1; {setsid}; print 'x'; <STDIN>");
         let mut command = Command::new("perl");
-        command.args(["-e", &script]).stdin(Stdio::piped()).stdout(Stdio::piped());
+        command
+            .args(["-e", &script])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped());
         let mut child = command.spawn().expect("perl");
         let mut said = [0];
-        child.stdout.take().expect("piped").read_exact(&mut said).expect("it is ready");
+        child
+            .stdout
+            .take()
+            .expect("piped")
+            .read_exact(&mut said)
+            .expect("it is ready");
         let process = Pinned::open(child.id()).expect("it stays");
         Self(child, process)
     }
@@ -36,19 +45,31 @@ impl Drop for Stays {
 }
 
 fn sessions(keeper: ProcessId, backend: Option<ProcessId>, is_seen: bool) -> Vec<u32> {
-    sessions_of(keeper, backend, is_seen).expect("known").into_iter().collect()
+    sessions_of(keeper, backend, is_seen)
+        .expect("known")
+        .into_iter()
+        .collect()
 }
 
 #[test]
 fn a_number_that_was_given_again_is_nobodys_session() {
     let gone = Stays::start("").end();
     assert_eq!(sessions(gone, None, true), [gone.pid]);
-    assert!(sessions(gone, None, false).is_empty(), "when it went is not known");
+    assert!(
+        sessions(gone, None, false).is_empty(),
+        "when it went is not known"
+    );
     // Another one has its pid, and leads a session.
     let stranger = Stays::start("setsid() or die");
-    let former = ProcessId { inode: Some(u64::MAX), ..stranger.1.id() };
+    let former = ProcessId {
+        inode: Some(u64::MAX),
+        ..stranger.1.id()
+    };
     assert!(sessions(former, None, true).is_empty());
-    assert_eq!(kill_left_over(former, Some(former), true).expect("looked"), 0);
+    assert_eq!(
+        kill_left_over(former, Some(former), true).expect("looked"),
+        0
+    );
     assert!(stranger.1.is_alive());
 }
 
@@ -56,16 +77,28 @@ fn a_number_that_was_given_again_is_nobodys_session() {
 fn a_backend_is_known_by_more_than_its_pid() {
     let gone = Stays::start("").end();
     let mut leads = Stays::start("setsid() or die");
-    let former = ProcessId { inode: Some(u64::MAX), ..leads.1.id() };
+    let former = ProcessId {
+        inode: Some(u64::MAX),
+        ..leads.1.id()
+    };
     assert!(sessions(gone, Some(former), false).is_empty());
-    assert_eq!(sessions(gone, Some(leads.1.id()), false), [leads.1.id().pid]);
+    assert_eq!(
+        sessions(gone, Some(leads.1.id()), false),
+        [leads.1.id().pid]
+    );
     // One that is in somebody else's session, such as ours.
     let member = Stays::start("");
     assert!(sessions(gone, Some(member.1.id()), false).is_empty());
 
-    assert_eq!(kill_left_over(gone, Some(leads.1.id()), false).expect("looked"), 1);
+    assert_eq!(
+        kill_left_over(gone, Some(leads.1.id()), false).expect("looked"),
+        1
+    );
     // It takes its moment to die.
-    assert_eq!(leads.0.wait().expect("ours").signal(), Some(Signal::SIGKILL as i32));
+    assert_eq!(
+        leads.0.wait().expect("ours").signal(),
+        Some(Signal::SIGKILL as i32)
+    );
     assert!(member.1.is_alive());
 }
 
@@ -74,7 +107,13 @@ fn a_backend_is_known_by_more_than_its_pid() {
 fn what_is_older_than_the_keeper_is_left_alone() {
     let older = Stays::start("setsid() or die");
     let gone = Stays::start("").end();
-    let later = ProcessId { start: process::StartTime(u64::MAX), ..gone };
-    assert_eq!(kill_left_over(later, Some(older.1.id()), false).expect("looked"), 0);
+    let later = ProcessId {
+        start: process::StartTime(u64::MAX),
+        ..gone
+    };
+    assert_eq!(
+        kill_left_over(later, Some(older.1.id()), false).expect("looked"),
+        0
+    );
     assert!(older.1.is_alive());
 }

@@ -1,5 +1,6 @@
-//! Ballast: a file beside `sessions.db` that reserves space. When the disk is full, the writer frees it bit
-//! by bit, so that the daemon can go on recording for a while; it is refilled when there is room.
+//! Ballast: a file beside `sessions.db` that reserves space. When the disk is full, the writer
+//! frees it bit by bit, so that the daemon can go on recording for a while; it is refilled when
+//! there is room.
 //!
 //! A file, not a table: to delete rows SQLite first writes to its log, for which there is no room.
 
@@ -18,8 +19,8 @@ const FILE: &str = "ballast";
 /// Its full size in bytes.
 pub(super) const WHOLE: u64 = 1024 * 1024;
 
-/// How many bytes are freed at a time: enough for a commit, so that other programs that fill the disk don't
-/// get all of it.
+/// How many bytes are freed at a time: enough for a commit, so that other programs that fill the
+/// disk don't get all of it.
 const STEP: u64 = 64 * 1024;
 
 /// How many bytes must stay free when it is made: it must not fill the disk itself.
@@ -46,9 +47,15 @@ impl Ballast {
     /// Opens what exists of it, and fills it up as far as there is room.
     pub(super) fn of(directory: &Path) -> Self {
         let path = directory.join(FILE);
-        let found = std::fs::symlink_metadata(&path).ok().filter(std::fs::Metadata::is_file);
+        let found = std::fs::symlink_metadata(&path)
+            .ok()
+            .filter(std::fs::Metadata::is_file);
         let bytes = found.map_or(0, |found| found.len());
-        let ballast = Self(Arc::new(Mutex::new(Inner { path, bytes, is_filling: false })));
+        let ballast = Self(Arc::new(Mutex::new(Inner {
+            path,
+            bytes,
+            is_filling: false,
+        })));
         ballast.refill();
         ballast
     }
@@ -79,16 +86,17 @@ impl Ballast {
         }
     }
 
-    /// Refills it after a pause, once there is room. Not at once: the writer frees ballast until none is left
-    /// and then gives up, and has to get there whatever the cause of its failure.
+    /// Refills it after a pause, once there is room. Not at once: the writer frees ballast until
+    /// none is left and then gives up, and has to get there whatever the cause of its failure.
     fn refill_later(&self) {
         let mut inner = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if inner.is_filling {
             return;
         }
         let waiting = Arc::downgrade(&self.0);
-        let looking =
-            std::thread::Builder::new().name("ballast".into()).spawn(move || look_for_room(&waiting));
+        let looking = std::thread::Builder::new()
+            .name("ballast".into())
+            .spawn(move || look_for_room(&waiting));
         inner.is_filling = looking.is_ok();
     }
 }
@@ -99,7 +107,9 @@ fn look_for_room(ballast: &Weak<Mutex<Inner>>) {
     loop {
         std::thread::sleep(pause);
         pause = (pause * 2).min(PAUSE_MAX);
-        let Some(inner) = ballast.upgrade() else { return };
+        let Some(inner) = ballast.upgrade() else {
+            return;
+        };
         let mut inner = inner.lock().unwrap_or_else(PoisonError::into_inner);
         if inner.fill() {
             inner.is_filling = false;

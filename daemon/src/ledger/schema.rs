@@ -5,19 +5,23 @@ mod values;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-use mcp_sessiond_process::{Conversation, Former, Key, KeyDoubt, ProcessId, Said, StartTime, Traits};
+use mcp_sessiond_process::{
+    Conversation, Former, Key, KeyDoubt, ProcessId, Said, StartTime, Traits,
+};
 use mcp_sessiond_proto::backends::KeeperName;
 use mcp_sessiond_proto::{
     BackendName, ClientName, Epoch, Label, Loss, RequestId, ServiceName, SessionId, Siblings,
 };
 use mcp_sessiond_registry::{
-    Claimant, Digest, Effect, KeeperRecord, Keepers, OwnerRecord, ServiceRecord, SessionRecord, Snapshot,
-    Spot, TokenFile,
+    Claimant, Digest, Effect, KeeperRecord, Keepers, OwnerRecord, ServiceRecord, SessionRecord,
+    Snapshot, Spot, TokenFile,
 };
 use rusqlite::types::{FromSql, FromSqlError, FromSqlResult, ToSql, ToSqlOutput, ValueRef};
 use rusqlite::{Connection, Row, Transaction, params};
 
-use values::{Process, conversation_bytes, conversation_of, loss_bytes, loss_of, optional, parsed, rows};
+use values::{
+    Process, conversation_bytes, conversation_of, loss_bytes, loss_of, optional, parsed, rows,
+};
 
 use crate::writer::{begin, check, check_format};
 
@@ -40,8 +44,8 @@ const FIRST: &str = "
         file INTEGER NOT NULL, digest BLOB, former BLOB, offered INTEGER NOT NULL
     ) STRICT;";
 
-/// The steps from each version to the next, so that an upgrade of the daemon ends no session. A new database
-/// is made in the same steps.
+/// The steps from each version to the next, so that an upgrade of the daemon ends no session. A new
+/// database is made in the same steps.
 const UPGRADES: [(i64, &str); 5] = [
     (1, "ALTER TABLE session ADD COLUMN name TEXT; ALTER TABLE session ADD COLUMN made_by TEXT;"),
     (
@@ -53,7 +57,8 @@ const UPGRADES: [(i64, &str); 5] = [
     ),
     (
         3,
-        // What was read of a process counts by the former recipe of keys. Plural is a fact of now, and not on record any more.
+        // What was read of a process counts by the former recipe of keys. Plural is a fact of now,
+        // and not on record any more.
         "ALTER TABLE owner RENAME COLUMN plural TO doubles;
         UPDATE owner SET doubles = x'';
         ALTER TABLE owner ADD COLUMN row TEXT;
@@ -106,18 +111,23 @@ pub(super) fn open(path: &Path, boot: &str) -> rusqlite::Result<(Connection, Sta
         }
     }
     let version = user_version(&connection)?;
-    let tables: i64 = connection.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
+    let tables: i64 =
+        connection.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
     let state = match version {
         0 if tables == 0 => State::Empty,
-        VERSION => match connection.query_row("SELECT id FROM boot", [], |row| row.get::<_, String>(0)) {
-            Ok(recorded) if recorded == boot => {
-                check(&connection)?;
-                State::Current(snapshot(&connection)?)
+        VERSION => {
+            match connection.query_row("SELECT id FROM boot", [], |row| row.get::<_, String>(0)) {
+                Ok(recorded) if recorded == boot => {
+                    check(&connection)?;
+                    State::Current(snapshot(&connection)?)
+                }
+                Ok(_) => State::Discarded(REBOOTED.into()),
+                Err(error) => return Err(error),
             }
-            Ok(_) => State::Discarded(REBOOTED.into()),
-            Err(error) => return Err(error),
-        },
-        other => State::Discarded(format!("its version is {other}, and this daemon's is {VERSION}")),
+        }
+        other => State::Discarded(format!(
+            "its version is {other}, and this daemon's is {VERSION}"
+        )),
     };
     if !matches!(state, State::Current(_)) {
         create(&mut connection, boot)?;
@@ -127,11 +137,12 @@ pub(super) fn open(path: &Path, boot: &str) -> rusqlite::Result<(Connection, Sta
 
 /// Sets a connection up.
 pub(super) fn set_up(connection: &Connection) -> rusqlite::Result<()> {
-    // NORMAL: a commit is in the page cache, which outlives this process; a power loss ends every session anyway.
+    // NORMAL: a commit is in the page cache, which outlives this process; a power loss ends every
+    // session anyway.
     connection.pragma_update(None, "journal_mode", "WAL")?;
     connection.pragma_update(None, "synchronous", "NORMAL")?;
-    // The directory's lock keeps other daemons out; this keeps an sqlite3 that a user runs from seeing half a
-    // write.
+    // The directory's lock keeps other daemons out; this keeps an sqlite3 that a user runs from
+    // seeing half a write.
     connection.pragma_update(None, "locking_mode", "NORMAL")?;
     // Overwrites what is deleted, and keeps temporary data out of other files.
     connection.pragma_update(None, "secure_delete", true)?;
@@ -153,7 +164,9 @@ pub(super) fn is_damage(error: &rusqlite::Error) -> bool {
 fn create(connection: &mut Connection, boot: &str) -> rusqlite::Result<()> {
     let transaction = begin(connection)?;
     let mut tables = transaction.prepare("SELECT name FROM sqlite_schema WHERE type = 'table'")?;
-    let names = tables.query_map([], |row| row.get::<_, String>(0))?.collect::<rusqlite::Result<Vec<_>>>()?;
+    let names = tables
+        .query_map([], |row| row.get::<_, String>(0))?
+        .collect::<rusqlite::Result<Vec<_>>>()?;
     drop(tables);
     for name in names {
         transaction.execute(&format!("DROP TABLE \"{}\"", name.replace('"', "\"\"")), [])?;
@@ -180,8 +193,12 @@ pub(super) fn commit<'a>(
 }
 
 fn apply(transaction: &Transaction<'_>, effect: &Effect) -> rusqlite::Result<()> {
-    let execute =
-        |sql: &str, parameters: &[&dyn ToSql]| transaction.prepare_cached(sql)?.execute(parameters).map(drop);
+    let execute = |sql: &str, parameters: &[&dyn ToSql]| {
+        transaction
+            .prepare_cached(sql)?
+            .execute(parameters)
+            .map(drop)
+    };
     match effect {
         Effect::SaveOwner(OwnerRecord { host, name, row, crowded, doubles, losses }) => {
             let losses: Vec<u8> = losses.iter().flat_map(|(key, loss)| loss_bytes(key, *loss)).collect();
@@ -285,81 +302,134 @@ fn apply(transaction: &Transaction<'_>, effect: &Effect) -> rusqlite::Result<()>
 }
 
 fn snapshot(connection: &Connection) -> rusqlite::Result<Snapshot> {
-    let owners = rows(connection, "SELECT host, name, row, crowded, doubles, losses FROM owner", |row| {
-        let doubles: BTreeSet<Spot> = row.get::<_, Vec<u8>>(4)?.as_chunks().0.iter().copied().collect();
-        let losses = row.get::<_, Vec<u8>>(5)?;
-        let losses: Option<BTreeMap<Key, Loss>> = losses.chunks(Key::BYTES + 1).map(loss_of).collect();
-        Ok(OwnerRecord {
-            host: row.get::<_, Process>(0)?.0,
-            name: row.get(1)?,
-            row: optional::<Siblings>(row, 2)?,
-            crowded: row.get(3)?,
-            doubles,
-            losses: losses.ok_or(FromSqlError::InvalidType)?,
-        })
-    })?;
+    let owners = rows(
+        connection,
+        "SELECT host, name, row, crowded, doubles, losses FROM owner",
+        |row| {
+            let doubles: BTreeSet<Spot> = row
+                .get::<_, Vec<u8>>(4)?
+                .as_chunks()
+                .0
+                .iter()
+                .copied()
+                .collect();
+            let losses = row.get::<_, Vec<u8>>(5)?;
+            let losses: Option<BTreeMap<Key, Loss>> =
+                losses.chunks(Key::BYTES + 1).map(loss_of).collect();
+            Ok(OwnerRecord {
+                host: row.get::<_, Process>(0)?.0,
+                name: row.get(1)?,
+                row: optional::<Siblings>(row, 2)?,
+                crowded: row.get(3)?,
+                doubles,
+                losses: losses.ok_or(FromSqlError::InvalidType)?,
+            })
+        },
+    )?;
     let columns = "process, host, program, core, place, directory, conversation, doubt, former_base, former_place, keys";
-    let claimants = rows(connection, &format!("SELECT {columns} FROM claimant"), |row| {
-        let traits = Traits {
-            program: row.get(2)?,
-            core: row.get(3)?,
-            place: row.get(4)?,
-            directory: row.get(5)?,
-            conversation: conversation_of(&row.get::<_, Vec<u8>>(6)?).ok_or(FromSqlError::InvalidType)?,
-            doubt: optional::<KeyDoubt>(row, 7)?,
-            former: Former { base: row.get(8)?, place: row.get(9)? },
-        };
-        let keys: Option<Vec<Key>> =
-            row.get::<_, Vec<u8>>(10)?.chunks(Key::BYTES).map(Key::from_bytes).collect();
-        let keys = keys.ok_or(FromSqlError::InvalidType)?;
-        Ok((row.get::<_, Process>(0)?.0, Claimant { host: row.get::<_, Process>(1)?.0, traits, keys }))
-    })?;
+    let claimants = rows(
+        connection,
+        &format!("SELECT {columns} FROM claimant"),
+        |row| {
+            let traits = Traits {
+                program: row.get(2)?,
+                core: row.get(3)?,
+                place: row.get(4)?,
+                directory: row.get(5)?,
+                conversation: conversation_of(&row.get::<_, Vec<u8>>(6)?)
+                    .ok_or(FromSqlError::InvalidType)?,
+                doubt: optional::<KeyDoubt>(row, 7)?,
+                former: Former {
+                    base: row.get(8)?,
+                    place: row.get(9)?,
+                },
+            };
+            let keys: Option<Vec<Key>> = row
+                .get::<_, Vec<u8>>(10)?
+                .chunks(Key::BYTES)
+                .map(Key::from_bytes)
+                .collect();
+            let keys = keys.ok_or(FromSqlError::InvalidType)?;
+            Ok((
+                row.get::<_, Process>(0)?.0,
+                Claimant {
+                    host: row.get::<_, Process>(1)?.0,
+                    traits,
+                    keys,
+                },
+            ))
+        },
+    )?;
     let columns = "id, owner, key, program, label, opened, opened_ms, epoch, holder, file, digest, former, offered, name, \
                    made_by, entry, client, spot, asked, freed";
-    let Recorded { of_hosts: mut keepers, serving, mut ending } = keepers(connection)?;
-    let sessions = rows(connection, &format!("SELECT {columns} FROM session"), |row| {
-        let id = parsed::<SessionId>(row, 0)?;
-        let owner = row.get::<_, Process>(1)?.0;
-        let key = row.get::<_, Option<Vec<u8>>>(2)?;
-        let key = key.map(|bytes| Key::from_bytes(&bytes).ok_or(FromSqlError::InvalidType)).transpose()?;
-        let said = Said {
-            label: optional::<Label>(row, 4)?,
-            entry: optional::<Label>(row, 15)?,
-            client: optional::<ClientName>(row, 16)?,
-        };
-        Ok(SessionRecord {
-            keepers: keepers.remove(&id).unwrap_or_default(),
-            id,
-            owner,
-            key,
-            program: row.get(3)?,
-            said,
-            spot: row.get(17)?,
-            asked: optional::<Siblings>(row, 18)?,
-            opened: row.get::<_, i64>(5)?.cast_unsigned(),
-            freed: row.get::<_, i64>(19)?.cast_unsigned(),
-            opened_ms: row.get::<_, i64>(6)?.cast_unsigned(),
-            epoch: Epoch(row.get::<_, i64>(7)?.cast_unsigned()),
-            holder: row.get::<_, Option<Process>>(8)?.map(|process| process.0),
-            file: TokenFile { host: owner, number: row.get(9)? },
-            digest: row.get::<_, Option<Digest>>(10)?,
-            former: row.get(11)?,
-            offered: row.get(12)?,
-            name: optional::<SessionId>(row, 13)?,
-            made_by: optional::<RequestId>(row, 14)?,
-        })
-    })?;
+    let Recorded {
+        of_hosts: mut keepers,
+        serving,
+        mut ending,
+    } = keepers(connection)?;
+    let sessions = rows(
+        connection,
+        &format!("SELECT {columns} FROM session"),
+        |row| {
+            let id = parsed::<SessionId>(row, 0)?;
+            let owner = row.get::<_, Process>(1)?.0;
+            let key = row.get::<_, Option<Vec<u8>>>(2)?;
+            let key = key
+                .map(|bytes| Key::from_bytes(&bytes).ok_or(FromSqlError::InvalidType))
+                .transpose()?;
+            let said = Said {
+                label: optional::<Label>(row, 4)?,
+                entry: optional::<Label>(row, 15)?,
+                client: optional::<ClientName>(row, 16)?,
+            };
+            Ok(SessionRecord {
+                keepers: keepers.remove(&id).unwrap_or_default(),
+                id,
+                owner,
+                key,
+                program: row.get(3)?,
+                said,
+                spot: row.get(17)?,
+                asked: optional::<Siblings>(row, 18)?,
+                opened: row.get::<_, i64>(5)?.cast_unsigned(),
+                freed: row.get::<_, i64>(19)?.cast_unsigned(),
+                opened_ms: row.get::<_, i64>(6)?.cast_unsigned(),
+                epoch: Epoch(row.get::<_, i64>(7)?.cast_unsigned()),
+                holder: row.get::<_, Option<Process>>(8)?.map(|process| process.0),
+                file: TokenFile {
+                    host: owner,
+                    number: row.get(9)?,
+                },
+                digest: row.get::<_, Option<Digest>>(10)?,
+                former: row.get(11)?,
+                offered: row.get(12)?,
+                name: optional::<SessionId>(row, 13)?,
+                made_by: optional::<RequestId>(row, 14)?,
+            })
+        },
+    )?;
     // Those of sessions that are not there.
     ending.extend(keepers.values().flat_map(Keepers::iter).cloned());
-    let services = rows(connection, "SELECT name, epoch, holder, since_ms FROM service", |row| {
-        Ok(ServiceRecord {
-            name: parsed::<ServiceName>(row, 0)?,
-            epoch: Epoch(row.get::<_, i64>(1)?.cast_unsigned()),
-            holder: row.get::<_, Option<Process>>(2)?.map(|process| process.0),
-            since_ms: row.get::<_, i64>(3)?.cast_unsigned(),
-        })
-    })?;
-    Ok(Snapshot { owners, claimants, sessions, ending, services, serving })
+    let services = rows(
+        connection,
+        "SELECT name, epoch, holder, since_ms FROM service",
+        |row| {
+            Ok(ServiceRecord {
+                name: parsed::<ServiceName>(row, 0)?,
+                epoch: Epoch(row.get::<_, i64>(1)?.cast_unsigned()),
+                holder: row.get::<_, Option<Process>>(2)?.map(|process| process.0),
+                since_ms: row.get::<_, i64>(3)?.cast_unsigned(),
+            })
+        },
+    )?;
+    Ok(Snapshot {
+        owners,
+        claimants,
+        sessions,
+        ending,
+        services,
+        serving,
+    })
 }
 
 /// The keepers of sessions, and those of none.
@@ -371,20 +441,25 @@ struct Recorded {
 
 fn keepers(connection: &Connection) -> rusqlite::Result<Recorded> {
     let columns = "process, session, name, program, backend, ending, service, backend_name";
-    let all = rows(connection, &format!("SELECT {columns} FROM keeper"), |row| {
-        let session = optional::<SessionId>(row, 1)?;
-        let keeper = KeeperRecord {
-            process: row.get::<_, Process>(0)?.0,
-            name: KeeperName(row.get(2)?),
-            program: row.get(3)?,
-            backend: row.get::<_, Option<Process>>(4)?.map(|process| process.0),
-            ending: row.get(5)?,
-            service: optional::<ServiceName>(row, 6)?,
-            of: optional::<BackendName>(row, 7)?,
-        };
-        Ok((session, keeper))
-    })?;
-    let (mut of_hosts, mut serving, mut ending) = (BTreeMap::<_, Keepers>::new(), Vec::new(), Vec::new());
+    let all = rows(
+        connection,
+        &format!("SELECT {columns} FROM keeper"),
+        |row| {
+            let session = optional::<SessionId>(row, 1)?;
+            let keeper = KeeperRecord {
+                process: row.get::<_, Process>(0)?.0,
+                name: KeeperName(row.get(2)?),
+                program: row.get(3)?,
+                backend: row.get::<_, Option<Process>>(4)?.map(|process| process.0),
+                ending: row.get(5)?,
+                service: optional::<ServiceName>(row, 6)?,
+                of: optional::<BackendName>(row, 7)?,
+            };
+            Ok((session, keeper))
+        },
+    )?;
+    let (mut of_hosts, mut serving, mut ending) =
+        (BTreeMap::<_, Keepers>::new(), Vec::new(), Vec::new());
     for (session, keeper) in all {
         match session {
             Some(session) if keeper.service.is_some() => serving.push((session, keeper)),
@@ -393,5 +468,9 @@ fn keepers(connection: &Connection) -> rusqlite::Result<Recorded> {
             None => ending.push(keeper),
         }
     }
-    Ok(Recorded { of_hosts, serving, ending })
+    Ok(Recorded {
+        of_hosts,
+        serving,
+        ending,
+    })
 }

@@ -1,7 +1,9 @@
 mod strategies;
 
 use futures::FutureExt;
-use mcp_sessiond_process::{Conversation, Former, Key, KeyDoubt, ProcessId, Said, StartTime, Traits};
+use mcp_sessiond_process::{
+    Conversation, Former, Key, KeyDoubt, ProcessId, Said, StartTime, Traits,
+};
 use mcp_sessiond_proto::backends::KeeperName;
 use mcp_sessiond_proto::{Epoch, Label, Loss, RequestId, SessionId, Siblings};
 use mcp_sessiond_registry::Records;
@@ -31,9 +33,20 @@ struct Bench {
 impl Bench {
     fn new() -> Self {
         let directory = tempfile::tempdir().expect("a temporary directory");
-        let Opened { ledger, snapshot, discarded } = open(directory.path(), BOOT);
-        assert_eq!((Records::from(snapshot), discarded), (Records::default(), None));
-        Self { directory, ledger, records: Records::default() }
+        let Opened {
+            ledger,
+            snapshot,
+            discarded,
+        } = open(directory.path(), BOOT);
+        assert_eq!(
+            (Records::from(snapshot), discarded),
+            (Records::default(), None)
+        );
+        Self {
+            directory,
+            ledger,
+            records: Records::default(),
+        }
     }
 
     fn record(&mut self, effect: Effect) {
@@ -54,13 +67,19 @@ impl Bench {
     /// What the next daemon finds.
     async fn reopen(self, boot: &str) -> (Records, Option<String>) {
         self.ledger.writer.close().await;
-        let Opened { snapshot, discarded, .. } = open(self.directory.path(), boot);
+        let Opened {
+            snapshot,
+            discarded,
+            ..
+        } = open(self.directory.path(), boot);
         (snapshot.into(), discarded)
     }
 }
 
 fn execute(path: &Path, sql: &str) {
-    Connection::open(path).and_then(|database| database.execute_batch(sql)).expect("it is done");
+    Connection::open(path)
+        .and_then(|database| database.execute_batch(sql))
+        .expect("it is done");
 }
 
 fn open(directory: &Path, boot: &str) -> Opened {
@@ -68,7 +87,11 @@ fn open(directory: &Path, boot: &str) -> Opened {
 }
 
 fn session(id: &str, epoch: u64) -> SessionRecord {
-    let owner = ProcessId { pid: 7, start: StartTime(42), inode: Some(1) };
+    let owner = ProcessId {
+        pid: 7,
+        start: StartTime(42),
+        inode: Some(1),
+    };
     SessionRecord {
         id: id.parse().expect("an id"),
         owner,
@@ -83,7 +106,10 @@ fn session(id: &str, epoch: u64) -> SessionRecord {
         opened_ms: 2,
         epoch: Epoch(epoch),
         holder: None,
-        file: TokenFile { host: owner, number: 1 },
+        file: TokenFile {
+            host: owner,
+            number: 1,
+        },
         digest: None,
         former: None,
         offered: false,
@@ -94,7 +120,11 @@ fn session(id: &str, epoch: u64) -> SessionRecord {
 }
 
 fn block_on<T>(future: impl Future<Output = T>) -> T {
-    tokio::runtime::Builder::new_current_thread().enable_time().build().expect("a runtime").block_on(future)
+    tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .build()
+        .expect("a runtime")
+        .block_on(future)
 }
 
 proptest! {
@@ -136,24 +166,40 @@ async fn what_cannot_be_read_is_discarded_and_written_anew() {
             for suffix in ["-wal", "-shm"] {
                 let _ = std::fs::remove_file(path.with_file_name(format!("{FILE}{suffix}")));
             }
-            std::fs::write(path, "no database at all, and longer than a header of SQLite's is: ".repeat(99))
-                .expect("it is ours");
+            std::fs::write(
+                path,
+                "no database at all, and longer than a header of SQLite's is: ".repeat(99),
+            )
+            .expect("it is ours");
         },
     ];
     for spoil in spoil {
         let mut bench = Bench::new();
         bench.keep().await.expect("it is kept");
-        let Bench { directory, ledger, .. } = bench;
+        let Bench {
+            directory, ledger, ..
+        } = bench;
         ledger.writer.close().await;
         spoil(&directory.path().join(FILE));
 
-        let Opened { mut ledger, snapshot, discarded } = open(directory.path(), BOOT);
-        assert_eq!((Records::from(snapshot), discarded.is_some()), (Records::default(), true));
+        let Opened {
+            mut ledger,
+            snapshot,
+            discarded,
+        } = open(directory.path(), BOOT);
+        assert_eq!(
+            (Records::from(snapshot), discarded.is_some()),
+            (Records::default(), true)
+        );
         let kept = session("kept", 2);
         ledger.record(Effect::SaveSession(kept.clone()));
         ledger.waiter().kept().await.expect("it is kept");
         ledger.writer.close().await;
-        let Opened { snapshot, discarded, .. } = open(directory.path(), BOOT);
+        let Opened {
+            snapshot,
+            discarded,
+            ..
+        } = open(directory.path(), BOOT);
         assert_eq!((snapshot.sessions, discarded), (vec![kept], None));
     }
 }
@@ -164,14 +210,18 @@ async fn a_waiter_waits_until_it_is_kept() {
     bench.keep().await.expect("it is kept");
     // A curious sqlite3 holds the writer up.
     let curious = Connection::open(bench.path()).expect("it is there");
-    curious.execute_batch("BEGIN IMMEDIATE").expect("nobody is writing");
+    curious
+        .execute_batch("BEGIN IMMEDIATE")
+        .expect("nobody is writing");
     bench.record(Effect::SaveSession(session("a", 1)));
     let mut kept = std::pin::pin!(bench.ledger.waiter().kept());
     assert_eq!(kept.as_mut().now_or_never(), None);
     curious.execute_batch("COMMIT").expect("it was begun");
     kept.await.expect("it is kept");
     let count: i64 = curious
-        .query_row("SELECT count(*) FROM session WHERE id = 'a'", [], |row| row.get(0))
+        .query_row("SELECT count(*) FROM session WHERE id = 'a'", [], |row| {
+            row.get(0)
+        })
         .expect("it can be read");
     assert_eq!(count, 1);
 }
@@ -193,12 +243,28 @@ async fn what_could_not_be_written_is_written_later_and_in_order() {
     }
     for _ in 0..2 {
         let refused = bench.keep().await.expect_err("it is not kept");
-        assert!(matches!(refused, Error::Unavailable { retry_after_ms: 1.., .. }), "{refused}");
+        assert!(
+            matches!(
+                refused,
+                Error::Unavailable {
+                    retry_after_ms: 1..,
+                    ..
+                }
+            ),
+            "{refused}"
+        );
     }
-    before.kept().await.expect("what was kept before is still kept");
+    before
+        .kept()
+        .await
+        .expect("what was kept before is still kept");
     let read = Connection::open(bench.path()).expect("it is there");
     let refused: i64 = read
-        .query_row("SELECT count(*) FROM session WHERE id = 'refused'", [], |row| row.get(0))
+        .query_row(
+            "SELECT count(*) FROM session WHERE id = 'refused'",
+            [],
+            |row| row.get(0),
+        )
         .expect("it can be read");
     assert_eq!(refused, 0);
 
@@ -216,7 +282,10 @@ async fn a_full_disk_is_said_and_got_over() {
     let filler = disk.fill();
     let mut records = Records::default();
     let mut record = |ledger: &mut Ledger, number: u64| {
-        let large = SessionRecord { program: "x".repeat(10_000), ..session(&number.to_string(), number) };
+        let large = SessionRecord {
+            program: "x".repeat(10_000),
+            ..session(&number.to_string(), number)
+        };
         records.apply(Effect::SaveSession(large.clone()));
         ledger.record(Effect::SaveSession(large));
         ledger.waiter().kept()
@@ -229,7 +298,11 @@ async fn a_full_disk_is_said_and_got_over() {
     std::fs::remove_file(filler).expect("it is ours");
     while record(&mut ledger, number).await.is_err() {}
     ledger.writer.close().await;
-    let Opened { snapshot, discarded, .. } = open(disk.path(), BOOT);
+    let Opened {
+        snapshot,
+        discarded,
+        ..
+    } = open(disk.path(), BOOT);
     assert_eq!((Records::from(snapshot), discarded), (records, None));
 }
 
@@ -237,9 +310,11 @@ async fn a_full_disk_is_said_and_got_over() {
 #[tokio::test]
 async fn what_former_versions_have_recorded_is_found() {
     let to_5 = "ALTER TABLE keeper DROP COLUMN backend_name; PRAGMA user_version = 5;";
-    let to_4 = "DROP TABLE service; ALTER TABLE keeper DROP COLUMN service; PRAGMA user_version = 4;";
+    let to_4 =
+        "DROP TABLE service; ALTER TABLE keeper DROP COLUMN service; PRAGMA user_version = 4;";
     let to_4 = format!("{to_5} {to_4}");
-    let to_3 = "ALTER TABLE owner RENAME COLUMN doubles TO plural; ALTER TABLE owner DROP COLUMN row;
+    let to_3 =
+        "ALTER TABLE owner RENAME COLUMN doubles TO plural; ALTER TABLE owner DROP COLUMN row;
         ALTER TABLE owner DROP COLUMN crowded; ALTER TABLE owner DROP COLUMN losses;
         ALTER TABLE claimant DROP COLUMN core; ALTER TABLE claimant DROP COLUMN place;
         ALTER TABLE claimant DROP COLUMN directory; ALTER TABLE claimant DROP COLUMN conversation;
@@ -265,43 +340,84 @@ async fn what_was_recorded_is_found_after(downgrade: &str) {
     let mut bench = Bench::new();
     bench.keep().await.expect("it is kept");
     let path = bench.path();
-    let Bench { directory, ledger, records } = bench;
+    let Bench {
+        directory,
+        ledger,
+        records,
+    } = bench;
     ledger.writer.close().await;
     execute(&path, downgrade);
-    let Opened { mut ledger, snapshot, discarded, .. } = open(directory.path(), BOOT);
+    let Opened {
+        mut ledger,
+        snapshot,
+        discarded,
+        ..
+    } = open(directory.path(), BOOT);
     assert_eq!((Records::from(snapshot), discarded), (records, None));
-    let process = ProcessId { pid: 9, start: StartTime(42), inode: None };
+    let process = ProcessId {
+        pid: 9,
+        start: StartTime(42),
+        inode: None,
+    };
     let name = KeeperName(7);
-    let keeper = KeeperRecord { ending: true, ..KeeperRecord::new(process, name, "server".into()) };
+    let keeper = KeeperRecord {
+        ending: true,
+        ..KeeperRecord::new(process, name, "server".into())
+    };
     ledger.record(Effect::SaveKeeper(None, keeper.clone()));
     ledger.waiter().kept().await.expect("it is kept");
     ledger.writer.close().await;
-    let Opened { snapshot, discarded, .. } = open(directory.path(), BOOT);
+    let Opened {
+        snapshot,
+        discarded,
+        ..
+    } = open(directory.path(), BOOT);
     assert_eq!((snapshot.ending, discarded), (vec![keeper], None));
 }
 
-/// A flipped byte makes one id another's, or an index entry that leads nowhere: reads alone notice neither.
+/// A flipped byte makes one id another's, or an index entry that leads nowhere: reads alone notice
+/// neither.
 #[tokio::test]
 async fn a_flipped_byte_makes_no_other_session() {
     let mut bench = Bench::new();
     bench.record(Effect::SaveSession(session("a-session-by-this-name", 1)));
     bench.ledger.waiter().kept().await.expect("it is kept");
-    let Bench { directory, ledger, .. } = bench;
+    let Bench {
+        directory, ledger, ..
+    } = bench;
     ledger.writer.close().await;
     let path = directory.path().join(FILE);
     let whole = std::fs::read(&path).expect("the file");
     let id = b"a-session-by-this-name";
-    let places = whole.windows(id.len()).enumerate().filter(|(_, bytes)| bytes == id);
+    let places = whole
+        .windows(id.len())
+        .enumerate()
+        .filter(|(_, bytes)| bytes == id);
     let flips: Vec<(usize, u8)> = places.map(|(at, _)| (at, 1)).chain([(18, 1)]).collect();
-    assert!(flips.len() > 2, "in the table, in the index, and the format in the header");
+    assert!(
+        flips.len() > 2,
+        "in the table, in the index, and the format in the header"
+    );
     for (at, bit) in flips {
         let mut bytes = whole.clone();
         bytes[at] ^= bit;
         std::fs::write(&path, bytes).expect("written");
-        let Opened { mut ledger, snapshot, discarded } = open(directory.path(), BOOT);
-        assert!(discarded.is_some() && snapshot.sessions.is_empty(), "{at}: {:?}", snapshot.sessions);
+        let Opened {
+            mut ledger,
+            snapshot,
+            discarded,
+        } = open(directory.path(), BOOT);
+        assert!(
+            discarded.is_some() && snapshot.sessions.is_empty(),
+            "{at}: {:?}",
+            snapshot.sessions
+        );
         ledger.record(Effect::SaveSession(session("kept", 1)));
-        ledger.waiter().kept().await.expect("what is recorded from now on is kept");
+        ledger
+            .waiter()
+            .kept()
+            .await
+            .expect("what is recorded from now on is kept");
         ledger.writer.close().await;
     }
 }

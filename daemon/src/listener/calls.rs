@@ -1,5 +1,6 @@
-//! The calls of one connection. They are carried out in the connection's task, and most end at their first poll: only one
-//! that does not costs a deadline, and a place among those that can be cancelled.
+//! The calls of one connection. They are carried out in the connection's task, and most end at
+//! their first poll: only one that does not costs a deadline, and a place among those that can be
+//! cancelled.
 
 #[cfg(test)]
 mod tests;
@@ -16,12 +17,14 @@ use futures::{FutureExt as _, Sink, SinkExt as _, Stream, StreamExt as _};
 use mcp_sessiond_proto::service::{SessiondRequest, SessiondResponse};
 use tarpc::{ClientMessage, Request, Response, ServerError, context};
 
-/// So many calls are carried out before their answers are written and other connections have their turn: enough that a write
-/// costs little beside them, and few enough that the first answer does not wait for long.
+/// So many calls are carried out before their answers are written and other connections have their
+/// turn: enough that a write costs little beside them, and few enough that the first answer does
+/// not wait for long.
 const AT_ONCE: usize = 64;
 
 /// What a peer gets that has too many calls under way.
-const TOO_MANY: &str = "too many calls of this connection are under way; wait until some of them have ended";
+const TOO_MANY: &str =
+    "too many calls of this connection are under way; wait until some of them have ended";
 
 type Answer = Result<SessiondResponse, ServerError>;
 
@@ -74,7 +77,8 @@ where
         }
     }
 
-    /// Carries them out until the peer sends no more, or the daemon takes no more, and all of them are answered.
+    /// Carries them out until the peer sends no more, or the daemon takes no more, and all of them
+    /// are answered.
     ///
     /// # Errors
     /// When the connection breaks, or the peer does not keep to the protocol.
@@ -97,16 +101,26 @@ where
         for _ in 0..AT_ONCE {
             while let Poll::Ready(Some((id, answer))) = self.open.poll_next_unpin(task) {
                 self.cancels.remove(&id);
-                self.answers.extend(answer.map(|message| Response { request_id: id, message }));
+                self.answers.extend(answer.map(|message| Response {
+                    request_id: id,
+                    message,
+                }));
             }
             self.hand_over(task)?;
             let reads = self.answers.is_empty() && !self.has_ended;
-            let read = if reads { self.wire.poll_next_unpin(task) } else { Poll::Pending };
+            let read = if reads {
+                self.wire.poll_next_unpin(task)
+            } else {
+                Poll::Pending
+            };
             match read {
                 Poll::Ready(Some(message)) => match message? {
                     ClientMessage::Request(request) => self.begin(request, task),
                     ClientMessage::Cancel { request_id, .. } => {
-                        self.cancels.get(&request_id).into_iter().for_each(AbortHandle::abort);
+                        self.cancels
+                            .get(&request_id)
+                            .into_iter()
+                            .for_each(AbortHandle::abort);
                     }
                     // The codecs make no others.
                     _ => {}
@@ -141,25 +155,36 @@ where
     }
 
     fn begin(&mut self, request: Request<SessiondRequest>, task: &mut Context<'_>) {
-        let Request { id, context, message } = request;
+        let Request {
+            id,
+            context,
+            message,
+        } = request;
         // A call of this id is under way: its answer is the answer to both.
         if self.cancels.contains_key(&id) {
             return;
         }
         if self.open.len() >= self.most {
             let refused = ServerError::new(io::ErrorKind::WouldBlock, TOO_MANY.into());
-            self.answers.push_back(Response { request_id: id, message: Err(refused) });
+            self.answers.push_back(Response {
+                request_id: id,
+                message: Err(refused),
+            });
             return;
         }
         let mut call = Box::pin((self.carry_out)(context, message));
         if let Poll::Ready(message) = call.as_mut().poll(task) {
-            self.answers.push_back(Response { request_id: id, message });
+            self.answers.push_back(Response {
+                request_id: id,
+                message,
+            });
             return;
         }
         let (cancel, cancelled) = AbortHandle::new_pair();
         self.cancels.insert(id, cancel);
         let remaining = context.deadline.saturating_duration_since(Instant::now());
         let limited = tokio::time::timeout(remaining, Abortable::new(call, cancelled));
-        self.open.push(async move { (id, limited.await.ok().and_then(Result::ok)) }.boxed());
+        self.open
+            .push(async move { (id, limited.await.ok().and_then(Result::ok)) }.boxed());
     }
 }

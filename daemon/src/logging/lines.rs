@@ -1,5 +1,5 @@
-//! Lines on their way to standard error: the journal is told how bad each is, a file gets the time, nobody can fill it with one
-//! line, and it is put aside while the daemon runs.
+//! Lines on their way to standard error: the journal is told how bad each is, a file gets the time,
+//! nobody can fill it with one line, and it is put aside while the daemon runs.
 
 use std::collections::HashMap;
 use std::fs::OpenOptions;
@@ -17,7 +17,8 @@ use tracing_subscriber::fmt::MakeWriter;
 use tracing_subscriber::fmt::format::Writer;
 use tracing_subscriber::fmt::time::{FormatTime as _, SystemTime};
 
-/// Bytes that the file of a daemon started on demand may have. It is put aside then, and the one before it goes.
+/// Bytes that the file of a daemon started on demand may have. It is put aside then, and the one
+/// before it goes.
 pub(crate) const LOG_MAX: u64 = 1024 * 1024;
 
 /// How often one line about one process is written within [`WINDOW`].
@@ -72,7 +73,10 @@ pub(super) struct Line<'a> {
 
 impl Lines {
     pub(super) fn new() -> Self {
-        Self { is_journal: is_journal(), shared: Arc::default() }
+        Self {
+            is_journal: is_journal(),
+            shared: Arc::default(),
+        }
     }
 
     /// Standard error is this file.
@@ -88,11 +92,18 @@ impl Lines {
         let mut shared = self.lock();
         // Who has asked for more than the usual gets all of it.
         let is_usual = level <= Level::INFO;
-        let fate = if is_usual { shared.fate(line, Instant::now()) } else { Fate::Written };
+        let fate = if is_usual {
+            shared.fate(line, Instant::now())
+        } else {
+            Fate::Written
+        };
         let mut text = Vec::with_capacity(line.len() + 64);
         if let Fate::After(count) = fate {
             self.begin(level, &mut text);
-            let _ = writeln!(text, "{level:>5} {count} more like the next line were left out");
+            let _ = writeln!(
+                text,
+                "{level:>5} {count} more like the next line were left out"
+            );
         }
         if fate != Fate::LeftOut {
             self.begin(level, &mut text);
@@ -131,11 +142,17 @@ impl Shared {
         if self.counted.len() >= LINES {
             self.counted.clear();
         }
-        let counted = self.counted.entry(kind(line)).or_insert(Counted { since: now, lines: 0 });
+        let counted = self.counted.entry(kind(line)).or_insert(Counted {
+            since: now,
+            lines: 0,
+        });
         let mut left_out = 0;
         if now.duration_since(counted.since) >= WINDOW {
             left_out = counted.lines.saturating_sub(OFTEN);
-            *counted = Counted { since: now, lines: 0 };
+            *counted = Counted {
+                since: now,
+                lines: 0,
+            };
         }
         counted.lines = counted.lines.saturating_add(1);
         match counted.lines {
@@ -149,14 +166,16 @@ impl Shared {
     /// Puts the file aside if it is full. Where that can't be done, it goes on growing.
     fn rotate(&self) {
         let Some(path) = &self.file else { return };
-        let is_full = |found: nix::sys::stat::FileStat| u64::try_from(found.st_size).unwrap_or(0) > LOG_MAX;
+        let is_full =
+            |found: nix::sys::stat::FileStat| u64::try_from(found.st_size).unwrap_or(0) > LOG_MAX;
         if fstat(io::stderr()).is_ok_and(is_full) && std::fs::rename(path, aside(path)).is_ok() {
             let _ = open(path).and_then(|file| nix::unistd::dup2_stderr(file).map_err(Into::into));
         }
     }
 }
 
-/// What lines have in common that are counted together: everything but numbers, and the process that they are about.
+/// What lines have in common that are counted together: everything but numbers, and the process
+/// that they are about.
 fn kind(line: &[u8]) -> u64 {
     let text = String::from_utf8_lossy(line);
     let mut hasher = DefaultHasher::new();
@@ -183,11 +202,17 @@ impl<'a> MakeWriter<'a> for Lines {
     type Writer = Line<'a>;
 
     fn make_writer(&'a self) -> Self::Writer {
-        Line { lines: self, level: Level::INFO }
+        Line {
+            lines: self,
+            level: Level::INFO,
+        }
     }
 
     fn make_writer_for(&'a self, meta: &Metadata<'_>) -> Self::Writer {
-        Line { lines: self, level: *meta.level() }
+        Line {
+            lines: self,
+            level: *meta.level(),
+        }
     }
 }
 
@@ -211,20 +236,30 @@ pub(crate) fn open_log(path: &Path) -> io::Result<std::fs::File> {
 
 fn open(path: &Path) -> io::Result<std::fs::File> {
     let flags = OFlag::O_NOFOLLOW.bits();
-    OpenOptions::new().create(true).append(true).mode(0o600).custom_flags(flags).open(path)
+    OpenOptions::new()
+        .create(true)
+        .append(true)
+        .mode(0o600)
+        .custom_flags(flags)
+        .open(path)
 }
 
 /// Whether standard error is connected to the journal: systemd.exec(5), `$JOURNAL_STREAM`.
 pub(crate) fn is_journal() -> bool {
-    let Ok(stream) = std::env::var("JOURNAL_STREAM") else { return false };
+    let Ok(stream) = std::env::var("JOURNAL_STREAM") else {
+        return false;
+    };
     let number = |text: &str| text.parse::<u64>().ok();
-    let Some((device, inode)) = stream.split_once(':').and_then(|(one, two)| number(one).zip(number(two)))
+    let Some((device, inode)) = stream
+        .split_once(':')
+        .and_then(|(one, two)| number(one).zip(number(two)))
     else {
         return false;
     };
     // The conversions change nothing on Linux; st_dev is an i32 on macOS.
     #[allow(clippy::useless_conversion, clippy::unnecessary_cast)]
-    fstat(io::stderr()).is_ok_and(|found| (found.st_dev as u64, found.st_ino as u64) == (device, inode))
+    fstat(io::stderr())
+        .is_ok_and(|found| (found.st_dev as u64, found.st_ino as u64) == (device, inode))
 }
 
 /// What tells the journal how bad a line is: sd-daemon(3).

@@ -1,7 +1,9 @@
-//! A daemon that a client started: detached from the client's descriptors, session, directory and parentage.
+//! A daemon that a client started: detached from the client's descriptors, session, directory and
+//! parentage.
 //!
-//! `run --on-demand` becomes the leader of a new session, starts `run --detached` in it, waits for that to be ready,
-//! and exits. So the daemon is no child of the client, and the client knows from the exit code when to connect.
+//! `run --on-demand` becomes the leader of a new session, starts `run --detached` in it, waits for
+//! that to be ready, and exits. So the daemon is no child of the client, and the client knows from
+//! the exit code when to connect.
 
 use std::ffi::OsStr;
 use std::fs::OpenOptions;
@@ -20,13 +22,17 @@ use crate::logging::open_log;
 /// What the daemon says on standard output once clients can connect.
 const READY: &str = "ready";
 
-/// Starts the daemon proper and waits until it is ready. The exit code is 0 then, else the daemon's own.
+/// Starts the daemon proper and waits until it is ready. The exit code is 0 then, else the daemon's
+/// own.
 #[must_use]
 pub fn launch(options: &Options) -> ExitCode {
     match start(options) {
         Ok(code) => ExitCode::from(code),
         Err(error) => {
-            let _ = writeln!(io::stderr(), "mcp-sessiond: could not start the daemon: {error}");
+            let _ = writeln!(
+                io::stderr(),
+                "mcp-sessiond: could not start the daemon: {error}"
+            );
             ExitCode::from(70)
         }
     }
@@ -34,10 +40,11 @@ pub fn launch(options: &Options) -> ExitCode {
 
 fn start(options: &Options) -> io::Result<u8> {
     mcp_sessiond_process::sys::forget_given_signals();
-    // Fails if this process leads a process group, as under a shell with job control. The daemon proper does
-    // not.
+    // Fails if this process leads a process group, as under a shell with job control. The daemon
+    // proper does not.
     let _ = nix::unistd::setsid();
-    // Descriptors that the host left open by mistake would otherwise stay open as long as the daemon lives.
+    // Descriptors that the host left open by mistake would otherwise stay open as long as the
+    // daemon lives.
     mcp_sessiond_process::sys::keep_only_standard_streams()?;
     let directory = match paths::directory() {
         Ok(directory) => directory,
@@ -55,20 +62,28 @@ fn start(options: &Options) -> io::Result<u8> {
     for set in &options.set {
         command.args(["--set", set]);
     }
-    // The program that happens to start the daemon must not configure it for all others, nor may systemd
-    // confuse the two.
+    // The program that happens to start the daemon must not configure it for all others, nor may
+    // systemd confuse the two.
     let are_passing = std::env::var_os(SESSION_TOKEN).is_some();
-    let is_kept =
-        |name: &OsStr| is_kept(name) && !(are_passing && CREDENTIALS.iter().any(|passing| name == *passing));
-    command.env_clear().envs(std::env::vars_os().filter(|(name, _)| is_kept(name)));
+    let is_kept = |name: &OsStr| {
+        is_kept(name) && !(are_passing && CREDENTIALS.iter().any(|passing| name == *passing))
+    };
+    command
+        .env_clear()
+        .envs(std::env::vars_os().filter(|(name, _)| is_kept(name)));
     if let Some(config) = std::env::var_os(config::FILE_VARIABLE) {
         command.env(config::FILE_VARIABLE, std::path::absolute(config)?);
     }
-    command.current_dir("/").stdin(Stdio::null()).stdout(Stdio::piped());
+    command
+        .current_dir("/")
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped());
     command.stderr(match open_log(&log_path(directory.path())) {
         Ok(log) => log.into(),
         // Start the daemon all the same: it can say what is wrong.
-        Err(error) if [ErrorKind::StorageFull, ErrorKind::QuotaExceeded].contains(&error.kind()) => {
+        Err(error)
+            if [ErrorKind::StorageFull, ErrorKind::QuotaExceeded].contains(&error.kind()) =>
+        {
             Stdio::null()
         }
         Err(error) => return Err(error),
@@ -82,7 +97,10 @@ fn start(options: &Options) -> io::Result<u8> {
         return Ok(0);
     }
     let status = daemon.wait()?;
-    let code = status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(70);
+    let code = status
+        .code()
+        .and_then(|code| u8::try_from(code).ok())
+        .unwrap_or(70);
     if code != 75 {
         let _ = writeln!(
             io::stderr(),
@@ -93,7 +111,8 @@ fn start(options: &Options) -> io::Result<u8> {
     Ok(code)
 }
 
-/// The variables that a daemon started on demand keeps. TLS to shared storages reads those for certificates.
+/// The variables that a daemon started on demand keeps. TLS to shared storages reads those for
+/// certificates.
 const KEPT: [&str; 11] = [
     "HOME",
     "USER",
@@ -111,8 +130,8 @@ const KEPT: [&str; 11] = [
 /// The prefix of the variables in which AWS's tools find region and credentials.
 const AWS: &[u8] = b"AWS_";
 
-/// If set, the credentials beside it expire within hours. The daemon runs for longer, so it drops them and
-/// looks in the other places that AWS's tools use.
+/// If set, the credentials beside it expire within hours. The daemon runs for longer, so it drops
+/// them and looks in the other places that AWS's tools use.
 const SESSION_TOKEN: &str = "AWS_SESSION_TOKEN";
 const CREDENTIALS: [&str; 3] = ["AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", SESSION_TOKEN];
 

@@ -21,12 +21,18 @@ pub(super) struct Signals {
     hangup: unix::Signal,
 }
 
-/// Unblocks the signals that the daemon handles: the program that started it may have blocked them. Call it
-/// before there is another thread.
+/// Unblocks the signals that the daemon handles: the program that started it may have blocked them.
+/// Call it before there is another thread.
 pub(super) fn let_in() {
     use nix::sys::signal::{SigSet, Signal as Number};
-    let answered: SigSet =
-        [Number::SIGTERM, Number::SIGINT, Number::SIGHUP, Number::SIGCHLD].into_iter().collect();
+    let answered: SigSet = [
+        Number::SIGTERM,
+        Number::SIGINT,
+        Number::SIGHUP,
+        Number::SIGCHLD,
+    ]
+    .into_iter()
+    .collect();
     // What can't be done changes nothing.
     let _ = answered.thread_unblock();
 }

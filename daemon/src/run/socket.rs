@@ -15,7 +15,10 @@ const LAUNCHD_SOCKET: &str = "Listeners";
 /// Who bound the socket, or will.
 pub(super) enum Origin {
     /// A service manager: the path is its own, and is never unlinked.
-    Activated { manager: &'static str, socket: OwnedFd },
+    Activated {
+        manager: &'static str,
+        socket: OwnedFd,
+    },
     /// This daemon.
     OwnSocket { started_by: &'static str },
 }
@@ -25,10 +28,16 @@ pub(super) fn origin(detached: bool, path: &Path) -> Result<Origin, Fatal> {
     #[cfg(not(target_os = "linux"))]
     let _ = path;
     #[cfg(target_os = "linux")]
-    let failed = |error| Fatal::Socket { path: path.into(), error };
+    let failed = |error| Fatal::Socket {
+        path: path.into(),
+        error,
+    };
     #[cfg(target_os = "linux")]
     if let Some(socket) = from_systemd().map_err(failed)? {
-        return Ok(Origin::Activated { manager: "systemd", socket });
+        return Ok(Origin::Activated {
+            manager: "systemd",
+            socket,
+        });
     }
     // launchd refuses a process that it did not start, which is no failure.
     #[cfg(target_os = "macos")]
@@ -36,7 +45,10 @@ pub(super) fn origin(detached: bool, path: &Path) -> Result<Origin, Fatal> {
         .ok()
         .and_then(|found| found.into_iter().next())
     {
-        return Ok(Origin::Activated { manager: "launchd", socket });
+        return Ok(Origin::Activated {
+            manager: "launchd",
+            socket,
+        });
     }
     let under_systemd = std::env::var_os("NOTIFY_SOCKET").is_some();
     let started_by = match (detached, under_systemd) {
@@ -75,14 +87,17 @@ impl Origin {
         }
     }
 
-    /// Gives up a service manager's socket that no client finds any more: the manager does not notice that the
-    /// directory was replaced, and passes the same socket again and again. Then this daemon binds its own.
+    /// Gives up a service manager's socket that no client finds any more: the manager does not
+    /// notice that the directory was replaced, and passes the same socket again and again. Then
+    /// this daemon binds its own.
     pub(super) fn settle(self, path: &Path) -> Self {
         match self {
             Self::Activated { manager, socket } if !socket::leads_to(path, &socket) => {
                 tracing::warn!(path = %path.display(), "the socket of {manager} is not there any more; binding another");
                 socket::turn_all_away(socket);
-                Self::OwnSocket { started_by: manager }
+                Self::OwnSocket {
+                    started_by: manager,
+                }
             }
             origin => origin,
         }

@@ -1,5 +1,5 @@
-//! Why the daemon ends by itself: its directory or socket was replaced, or nothing needs it. It waits for
-//! events and does not poll, if the system reports them.
+//! Why the daemon ends by itself: its directory or socket was replaced, or nothing needs it. It
+//! waits for events and does not poll, if the system reports them.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -12,8 +12,8 @@ use tokio::time::Instant;
 
 use crate::service::Daemon;
 
-/// How often the daemon looks where the system reports no changes, and the pause before it checks whether it
-/// is still needed.
+/// How often the daemon looks where the system reports no changes, and the pause before it checks
+/// whether it is still needed.
 const LOOK: Duration = Duration::from_secs(1);
 
 /// How long after the first change the daemon looks: a directory is deleted one file at a time.
@@ -34,7 +34,12 @@ impl Place {
         let changes = Changes::new().inspect_err(|error| {
             tracing::info!(%error, "the system can't report changes in the daemon's directory; the daemon looks once a second");
         });
-        Self { directory, socket, changes: changes.ok(), due: Some(Instant::now()) }
+        Self {
+            directory,
+            socket,
+            changes: changes.ok(),
+            due: Some(Instant::now()),
+        }
     }
 
     /// Returns when there may be something to look at. Cancel-safe.
@@ -52,8 +57,8 @@ impl Place {
         }
     }
 
-    /// Checks the directory and the socket, and restores missing database files. Returns why the daemon has
-    /// to stop, if it has to.
+    /// Checks the directory and the socket, and restores missing database files. Returns why the
+    /// daemon has to stop, if it has to.
     pub(super) fn look(&mut self, daemon: &Daemon) -> Option<&'static str> {
         // Watch first, then look: so the next look sees what changes during this one.
         let watched = self.watch(daemon);
@@ -77,7 +82,10 @@ impl Place {
         if contents.is_none() && storage.check().is_err() {
             return None;
         }
-        for database in [Some(daemon.edge.records_file()), contents].into_iter().flatten() {
+        for database in [Some(daemon.edge.records_file()), contents]
+            .into_iter()
+            .flatten()
+        {
             changes.watch_directory(database.parent()?).ok()?;
             let mut index = database.into_os_string();
             index.push("-shm");

@@ -1,4 +1,5 @@
-//! One connection: who is at its other end, which instances it has been found to speak for, and whom it has attached.
+//! One connection: who is at its other end, which instances it has been found to speak for, and
+//! whom it has attached.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -9,7 +10,9 @@ use mcp_sessiond_process::{Pinned, ProcessId};
 use mcp_sessiond_proto::backends::{Backend, KeepRequest, Kept};
 use mcp_sessiond_proto::debug::{InspectRequest, Inspected, PAGE_MAX};
 use mcp_sessiond_proto::services::FindRequest;
-use mcp_sessiond_proto::sessions::{CreateRequest, OpenHandleRequest, OwnSessions, Session, SessionRef};
+use mcp_sessiond_proto::sessions::{
+    CreateRequest, OpenHandleRequest, OwnSessions, Session, SessionRef,
+};
 use mcp_sessiond_proto::types::Outcome;
 use mcp_sessiond_proto::{ClaimRequest, Claimed, Error, SessionId};
 use mcp_sessiond_registry::Wants;
@@ -27,7 +30,8 @@ pub struct Conversation {
     pub peer: Pinned,
     /// The version of the protocol that it speaks.
     version: u16,
-    /// The instances that it speaks for: itself, once its host was verified, and the ancestors that it has claimed for.
+    /// The instances that it speaks for: itself, once its host was verified, and the ancestors that
+    /// it has claimed for.
     instances: Mutex<Instances>,
     /// The sessions of the clients that it has attached and not detached.
     attached: Mutex<Vec<Place>>,
@@ -39,7 +43,8 @@ impl fmt::Debug for Conversation {
     }
 }
 
-/// Clients that one connection may have attached: a server's whole clientele, and yet no memory to speak of.
+/// Clients that one connection may have attached: a server's whole clientele, and yet no memory to
+/// speak of.
 const ATTACHED_MAX: usize = 4_096;
 
 /// The pause before a session is asked for again that somebody holds.
@@ -57,7 +62,13 @@ impl Conversation {
     /// One that has just begun.
     #[must_use]
     pub fn new(daemon: Arc<Daemon>, peer: Pinned, version: u16) -> Self {
-        Self { daemon, peer, version, instances: Mutex::default(), attached: Mutex::default() }
+        Self {
+            daemon,
+            peer,
+            version,
+            instances: Mutex::default(),
+            attached: Mutex::default(),
+        }
     }
 
     /// The instances that this peer speaks for: at least itself.
@@ -87,18 +98,27 @@ impl Conversation {
         }
     }
 
-    /// What the registry calls a session. Another host's, or another key's, is as if it were not there.
+    /// What the registry calls a session. Another host's, or another key's, is as if it were not
+    /// there.
     pub(super) async fn own(&self, told: &SessionId) -> Result<SessionId, Error> {
         // An unverified peer sees nothing, and learns nothing from that.
         let instances = match self.instances().await {
             Err(error @ Error::Unavailable { .. }) => return Err(error),
             known => known.unwrap_or_default(),
         };
-        self.daemon.edge.find(&instances, told).map(|(_, session)| session).ok_or(Error::UnknownSession)
+        self.daemon
+            .edge
+            .find(&instances, told)
+            .map(|(_, session)| session)
+            .ok_or(Error::UnknownSession)
     }
 
     pub(super) async fn claim(&self, request: ClaimRequest) -> Result<Claimed, Error> {
-        let wants = if request.fresh { Wants::Fresh } else { Wants::Keyed };
+        let wants = if request.fresh {
+            Wants::Fresh
+        } else {
+            Wants::Keyed
+        };
         self.claim_that(request, wants).await
     }
 
@@ -123,10 +143,14 @@ impl Conversation {
     pub(super) async fn create(&self, request: CreateRequest) -> Result<Session, Error> {
         let Daemon { edge, contents, .. } = &*self.daemon;
         // Whoever repeats the request is whom the session was bound to by it.
-        let caller = request.binding.as_ref().map(|binding| binding.caller.clone());
+        let caller = request
+            .binding
+            .as_ref()
+            .map(|binding| binding.caller.clone());
         if let Some(service) = &request.service {
             let minted = SessionId::mint();
-            let access = Access::service(service, request.session.as_ref().unwrap_or(&minted), caller);
+            let access =
+                Access::service(service, request.session.as_ref().unwrap_or(&minted), caller);
             return contents.create(&access, &request).await;
         }
         let wants = Wants::New(request.session.clone(), request.request.clone());
@@ -138,8 +162,14 @@ impl Conversation {
             caller,
         };
         let access = self.access(&of).await?;
-        match contents.create_claimed(&access, &request, claimed.outcome.is_fresh()).await {
-            Ok(session) => Ok(self.described(Session { epoch: Some(claimed.epoch), ..session })),
+        match contents
+            .create_claimed(&access, &request, claimed.outcome.is_fresh())
+            .await
+        {
+            Ok(session) => Ok(self.described(Session {
+                epoch: Some(claimed.epoch),
+                ..session
+            })),
             Err(error) => {
                 if claimed.outcome.is_fresh() {
                     edge.forget(&access.place);
@@ -159,7 +189,10 @@ impl Conversation {
         let claimed = self.take(&of.session).await?;
         // And what it holds after that: who had it before can change nothing more.
         let seen = contents.open(&self.access(&of).await?).await?;
-        Ok(self.described(Session { epoch: Some(claimed.epoch), ..seen }))
+        Ok(self.described(Session {
+            epoch: Some(claimed.epoch),
+            ..seen
+        }))
     }
 
     /// A session as it is.
@@ -175,19 +208,28 @@ impl Conversation {
         }
         let instances = lock(&self.instances).clone();
         match self.daemon.edge.made_for(&instances, &session.session) {
-            Some((program, label)) => Session { program: Some(program), label, ..session },
+            Some((program, label)) => Session {
+                program: Some(program),
+                label,
+                ..session
+            },
             None => session,
         }
     }
 
-    /// Takes a session by its id. Its holder may be about to go: hosts start the new server before the old one has died.
+    /// Takes a session by its id. Its holder may be about to go: hosts start the new server before
+    /// the old one has died.
     async fn take(&self, session: &SessionId) -> Result<Claimed, Error> {
         let wait_ms = self.daemon.edge.settings().loaded.config.claim_wait_ms;
         let deadline = Instant::now() + Duration::from_millis(wait_ms);
         loop {
-            let taken = self.claim_that(ClaimRequest::default(), Wants::Named(session.clone())).await;
+            let taken = self
+                .claim_that(ClaimRequest::default(), Wants::Named(session.clone()))
+                .await;
             match taken {
-                Err(Error::SessionHeld) if Instant::now() < deadline => tokio::time::sleep(HELD_PAUSE).await,
+                Err(Error::SessionHeld) if Instant::now() < deadline => {
+                    tokio::time::sleep(HELD_PAUSE).await;
+                }
                 taken => return taken,
             }
         }
@@ -207,22 +249,36 @@ impl Conversation {
             let shown = |session: &SessionId| !edge.is_hidden(host, &instances, session);
             let stored = contents.list(&edge.owner(host), after, shown).await?;
             let known = edge.sessions_of(host, &instances, after, PAGE_MAX);
-            for session in known.into_iter().filter(|id| stored.iter().all(|one| one.session != *id)) {
-                let of = SessionRef { session, service: None, epoch: None, caller: None };
+            for session in known
+                .into_iter()
+                .filter(|id| stored.iter().all(|one| one.session != *id))
+            {
+                let of = SessionRef {
+                    session,
+                    service: None,
+                    epoch: None,
+                    caller: None,
+                };
                 sessions.extend(contents.listed(&edge.access(&instances, &of)).await?);
             }
             sessions.extend(stored);
         }
         sessions.sort_by(|one, other| one.session.cmp(&other.session));
         sessions.truncate(PAGE_MAX);
-        Ok(sessions.into_iter().map(|session| self.described(session)).collect())
+        Ok(sessions
+            .into_iter()
+            .map(|session| self.described(session))
+            .collect())
     }
 
-    /// Registers a keeper. A service's session must exist. If it ends from now on, the daemon ends its
-    /// keeper.
+    /// Registers a keeper. A service's session must exist. If it ends from now on, the daemon ends
+    /// its keeper.
     pub(super) async fn keep_backend(&self, request: KeepRequest) -> Result<Kept, Error> {
         let Daemon { edge, contents, .. } = &*self.daemon;
-        let of = request.service.clone().map(|service| (service, request.session.clone()));
+        let of = request
+            .service
+            .clone()
+            .map(|service| (service, request.session.clone()));
         // If the storage can't be reached, the next sweep finds out.
         let has_ended = async || match &of {
             Some(of) => contents.lives(&Access::service(&of.0, &of.1, None)).await == Ok(false),
@@ -243,7 +299,10 @@ impl Conversation {
         let access = self.access(of).await?;
         if lock(&self.attached).len() >= ATTACHED_MAX {
             let what = "the number of clients that are attached through this connection".into();
-            return Err(Error::QuotaExceeded { what, limit: ATTACHED_MAX as u64 });
+            return Err(Error::QuotaExceeded {
+                what,
+                limit: ATTACHED_MAX as u64,
+            });
         }
         self.daemon.contents.attach(&access).await?;
         lock(&self.attached).push(access.place);
@@ -272,16 +331,32 @@ impl Conversation {
             None => self.instances().await?,
         };
         let owners: Vec<(Option<ProcessId>, String)> = match &request.service {
-            Some(service) => vec![(None, Access::service(service, &SessionId::mint(), None).place.owner)],
-            None => hosts_of(&instances).into_iter().map(|host| (Some(host), edge.owner(host))).collect(),
+            Some(service) => vec![(
+                None,
+                Access::service(service, &SessionId::mint(), None)
+                    .place
+                    .owner,
+            )],
+            None => hosts_of(&instances)
+                .into_iter()
+                .map(|host| (Some(host), edge.owner(host)))
+                .collect(),
         };
         let mut refusal = Error::UnknownHandle;
         for (host, owner) in owners {
             match contents.session_of(&owner, &request.handle).await {
-                Ok(session) if host.is_some_and(|host| edge.is_hidden(host, &instances, &session)) => {}
+                Ok(session)
+                    if host.is_some_and(|host| edge.is_hidden(host, &instances, &session)) => {}
                 Ok(session) => {
-                    let OpenHandleRequest { service, caller, .. } = request;
-                    let of = SessionRef { session, service, epoch: None, caller };
+                    let OpenHandleRequest {
+                        service, caller, ..
+                    } = request;
+                    let of = SessionRef {
+                        session,
+                        service,
+                        epoch: None,
+                        caller,
+                    };
                     return contents.open(&self.access(&of).await?).await;
                 }
                 // An expired one is somebody's; and who could not be asked may have it.
@@ -292,15 +367,29 @@ impl Conversation {
         Err(refusal)
     }
 
-    /// The backend of a session that the peer holds, or of a session of a service that it has leased.
-    pub(super) async fn find_backend(&self, request: FindRequest) -> Result<Option<Backend>, Error> {
-        let FindRequest { session, epoch, service, backend } = request;
+    /// The backend of a session that the peer holds, or of a session of a service that it has
+    /// leased.
+    pub(super) async fn find_backend(
+        &self,
+        request: FindRequest,
+    ) -> Result<Option<Backend>, Error> {
+        let FindRequest {
+            session,
+            epoch,
+            service,
+            backend,
+        } = request;
         let backend = backend.as_ref();
         let edge = &self.daemon.edge;
         match service {
             Some(service) => {
                 let access = Access::service(&service, &session, None);
-                match edge.find_service_backend(self.peer.id(), &(service, session), epoch, backend)? {
+                match edge.find_service_backend(
+                    self.peer.id(),
+                    &(service, session),
+                    epoch,
+                    backend,
+                )? {
                     Some(backend) => Ok(Some(backend)),
                     // On another machine, perhaps.
                     None => self.daemon.fleet.keep_here(&access).await.map(|()| None),
@@ -314,8 +403,16 @@ impl Conversation {
         let Daemon { edge, contents, .. } = &*self.daemon;
         let InspectRequest { session, owner } = &request;
         if let Some(owner) = owner {
-            let place = Place { owner: owner.clone(), name: session.to_string() };
-            return Ok(vec![contents.inspect(&place).await?.ok_or(Error::UnknownSession)?]);
+            let place = Place {
+                owner: owner.clone(),
+                name: session.to_string(),
+            };
+            return Ok(vec![
+                contents
+                    .inspect(&place)
+                    .await?
+                    .ok_or(Error::UnknownSession)?,
+            ]);
         }
         let mut known = edge.sessions_named(session);
         let mut found = Vec::new();
@@ -324,29 +421,51 @@ impl Conversation {
             let page = contents.inventory(after.as_ref(), PAGE_MAX).await?;
             let Some((last, _)) = page.last() else { break };
             after = Some(last.clone());
-            for (place, _) in page.into_iter().filter(|(place, _)| place.name == session.as_str()) {
+            for (place, _) in page
+                .into_iter()
+                .filter(|(place, _)| place.name == session.as_str())
+            {
                 if let Some(inspected) = contents.inspect(&place).await? {
                     let at = known.iter().position(|(owner, _)| *owner == place.owner);
                     let session = at.map(|at| known.swap_remove(at).1);
-                    found.push(Inspected { session, ..inspected });
+                    found.push(Inspected {
+                        session,
+                        ..inspected
+                    });
                 }
             }
         }
         for (_, info) in known {
             let session = Some(info);
-            found.push(Inspected { session, content: None, streams: Vec::new(), tasks: Vec::new() });
+            found.push(Inspected {
+                session,
+                content: None,
+                streams: Vec::new(),
+                tasks: Vec::new(),
+            });
         }
-        if found.is_empty() { Err(Error::UnknownSession) } else { Ok(found) }
+        if found.is_empty() {
+            Err(Error::UnknownSession)
+        } else {
+            Ok(found)
+        }
     }
 }
 
 impl Drop for Conversation {
     fn drop(&mut self) {
         let attached = std::mem::take(&mut *lock(&self.attached));
-        let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
+        let Ok(runtime) = tokio::runtime::Handle::try_current() else {
+            return;
+        };
         for place in attached {
             let daemon = self.daemon.clone();
-            let access = Access { place, caller: None, writer: Writer::Anyone, claimed: false };
+            let access = Access {
+                place,
+                caller: None,
+                writer: Writer::Anyone,
+                claimed: false,
+            };
             runtime.spawn(async move {
                 if let Err(error) = daemon.contents.detach(&access).await {
                     tracing::debug!(%error, "could not note that a client has gone");

@@ -1,5 +1,5 @@
-//! How calls are carried out: those that change something go on although the caller hangs up; how long each takes, and what is refused, is
-//! counted.
+//! How calls are carried out: those that change something go on although the caller hangs up; how
+//! long each takes, and what is refused, is counted.
 
 use std::future::poll_fn;
 use std::panic::AssertUnwindSafe;
@@ -12,11 +12,12 @@ use mcp_sessiond_proto::Error;
 use super::Service;
 use crate::counters::{Histogram, Meters, us_since};
 
-// No `async fn`: the future of one holds its arguments twice, and tarpc's future of a call is as large as that of the largest method.
-// Those are moved for every call, so what is large is on the heap before anything awaits it.
+// No `async fn`: the future of one holds its arguments twice, and tarpc's future of a call is as
+// large as that of the largest method. Those are moved for every call, so what is large is on the
+// heap before anything awaits it.
 impl Service {
-    /// Runs what changes state to its end, although the caller may hang up. It begins in the caller's task, where most of it
-    /// ends at once; what has to wait gets a task of its own.
+    /// Runs what changes state to its end, although the caller may hang up. It begins in the
+    /// caller's task, where most of it ends at once; what has to wait gets a task of its own.
     pub(super) fn detached<T: Send + 'static>(
         &self,
         histogram: fn(&Meters) -> &Histogram,
@@ -75,8 +76,9 @@ impl Service {
     }
 }
 
-/// Runs work to its end, although nobody may wait for it any more: here if it ends at once, else in a task of its own. None: it has
-/// panicked. Then what waits for it has failed, and what else the connection carries goes on.
+/// Runs work to its end, although nobody may wait for it any more: here if it ends at once, else in
+/// a task of its own. None: it has panicked. Then what waits for it has failed, and what else the
+/// connection carries goes on.
 fn to_its_end<T: Send + 'static>(
     work: impl Future<Output = T> + Send + 'static,
 ) -> impl Future<Output = Option<T>> + Send {

@@ -23,19 +23,31 @@ impl Daemon {
         for Gauge { name, value, .. } in self.gauges().await {
             match counters.last_mut().filter(|last| last.name == name) {
                 Some(last) => last.value += value,
-                None => counters.push(Counter { name: name.into(), value }),
+                None => counters.push(Counter {
+                    name: name.into(),
+                    value,
+                }),
             }
         }
         counters.extend(self.meters.counters.list());
-        Stats { counters, histograms: self.meters.histograms.list() }
+        Stats {
+            counters,
+            histograms: self.meters.histograms.list(),
+        }
     }
 
     async fn gauges(&self) -> Vec<Gauge> {
-        let Self { edge, contents, connections, .. } = self;
+        let Self {
+            edge,
+            contents,
+            connections,
+            ..
+        } = self;
         let census = edge.census();
         let tally = contents.tally().await.ok();
         let sessions = |owner, value| {
-            Gauge::new("sessions", "Sessions that live, by who owns them.", value).of("owner", owner)
+            Gauge::new("sessions", "Sessions that live, by who owns them.", value)
+                .of("owner", owner)
         };
         let mut gauges = vec![
             Gauge::new("hosts", "Hosts that own sessions.", census.hosts),
@@ -47,9 +59,21 @@ impl Daemon {
         gauges.extend([
             Gauge::new("leases", "Sessions that a live process holds.", census.held),
             Gauge::new("backends", "Keepers that are registered.", census.backends),
-            Gauge::new("claims_waiting", "Claims that wait for another holder to be gone.", census.waiting),
-            Gauge::new("connections", "Connections that are open.", connections.open() as u64),
-            Gauge::new("wrap_unkept", "Servers that run behind wrap and are not kept.", edge.unkept()),
+            Gauge::new(
+                "claims_waiting",
+                "Claims that wait for another holder to be gone.",
+                census.waiting,
+            ),
+            Gauge::new(
+                "connections",
+                "Connections that are open.",
+                connections.open() as u64,
+            ),
+            Gauge::new(
+                "wrap_unkept",
+                "Servers that run behind wrap and are not kept.",
+                edge.unkept(),
+            ),
         ]);
         if let Some(tally) = tally {
             gauges.extend([
@@ -58,8 +82,16 @@ impl Daemon {
                     "Sessions that have contents.",
                     tally.of_hosts + tally.of_services,
                 ),
-                Gauge::new("stored_events", "Events that can be replayed.", tally.events),
-                Gauge::new("stored_event_bytes", "Bytes of their messages.", tally.event_bytes),
+                Gauge::new(
+                    "stored_events",
+                    "Events that can be replayed.",
+                    tally.events,
+                ),
+                Gauge::new(
+                    "stored_event_bytes",
+                    "Bytes of their messages.",
+                    tally.event_bytes,
+                ),
                 Gauge::new("stored_state_bytes", "Bytes of state.", tally.state_bytes),
             ]);
         }
@@ -68,9 +100,17 @@ impl Daemon {
             gauges.push(Gauge::new("storage_bytes", help, usage.total_bytes as u64));
         }
         let failing = u64::from(contents.storage().check().is_err());
-        gauges.push(Gauge::new("storage_failing", "Whether the storage can't be used.", failing));
+        gauges.push(Gauge::new(
+            "storage_failing",
+            "Whether the storage can't be used.",
+            failing,
+        ));
         let failing = u64::from(edge.is_failing());
-        gauges.push(Gauge::new("records_failing", "Whether the records can't be written.", failing));
+        gauges.push(Gauge::new(
+            "records_failing",
+            "Whether the records can't be written.",
+            failing,
+        ));
         gauges
     }
 }

@@ -15,7 +15,11 @@ impl Conversation {
         if author.is_some() {
             self.daemon.fleet.needed().await?;
         }
-        let opened = self.daemon.contents.open_stream(&access, &request, author.as_deref()).await?;
+        let opened = self
+            .daemon
+            .contents
+            .open_stream(&access, &request, author.as_deref())
+            .await?;
         if author.is_some() {
             wills.made(self.peer.clone(), access.place, Of::Stream(request.stream))?;
         }
@@ -27,7 +31,9 @@ impl Conversation {
         let access = self.access(&request.of).await?;
         let appended = self.daemon.contents.append(&access, &request).await?;
         if request.close {
-            self.daemon.wills.closed(&access.place, &Of::Stream(request.stream));
+            self.daemon
+                .wills
+                .closed(&access.place, &Of::Stream(request.stream));
         }
         Ok(appended)
     }
@@ -35,7 +41,9 @@ impl Conversation {
     pub(super) async fn close_stream(&self, request: StreamRef) -> Result<Stream, Error> {
         let access = self.access(&request.of).await?;
         let closed = self.daemon.contents.close_stream(&access, &request).await?;
-        self.daemon.wills.closed(&access.place, &Of::Stream(request.stream));
+        self.daemon
+            .wills
+            .closed(&access.place, &Of::Stream(request.stream));
         Ok(closed)
     }
 }

@@ -12,7 +12,9 @@ impl Conversation {
         let access = self.access(&request.of).await?;
         let (contents, wills) = (&self.daemon.contents, &self.daemon.wills);
         self.daemon.fleet.needed().await?;
-        let (task, is_writer) = contents.create_task(&access, &request, &wills.author(&self.peer)).await?;
+        let (task, is_writer) = contents
+            .create_task(&access, &request, &wills.author(&self.peer))
+            .await?;
         if is_writer && !task.status.is_final() {
             wills.made(self.peer.clone(), access.place, Of::Task(task.task.clone()))?;
         }
@@ -26,7 +28,9 @@ impl Conversation {
         if request.take {
             self.daemon.fleet.needed().await?;
         }
-        let task = contents.update_task(&access, &request, &wills.author(&self.peer)).await?;
+        let task = contents
+            .update_task(&access, &request, &wills.author(&self.peer))
+            .await?;
         let of = Of::Task(request.task);
         if task.status.is_final() {
             wills.closed(&access.place, &of);

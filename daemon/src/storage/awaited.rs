@@ -1,5 +1,5 @@
-//! A storage that may not be there yet. Leases, tokens and backends don't need it, so the daemon starts all the same, tries again
-//! until it can be opened, and says until then what is the matter.
+//! A storage that may not be there yet. Leases, tokens and backends don't need it, so the daemon
+//! starts all the same, tries again until it can be opened, and says until then what is the matter.
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -10,15 +10,16 @@ use futures::future::{self, BoxFuture};
 use tokio::sync::watch;
 
 use super::{
-    Answer, Change, Durable, Item, Key, Listed, Place, Record, Scan, Storage, StorageError, Url, Usage,
-    Version,
+    Answer, Change, Durable, Item, Key, Listed, Place, Record, Scan, Storage, StorageError, Url,
+    Usage, Version,
 };
 
 /// The first and the longest pause before it is tried again; each is twice the one before.
 const PAUSE: Duration = Duration::from_millis(50);
 const PAUSE_MAX: Duration = Duration::from_secs(10);
 
-/// How long the daemon's start waits for the storage. Hosts are waiting, and need other things of it.
+/// How long the daemon's start waits for the storage. Hosts are waiting, and need other things of
+/// it.
 const START_WAIT: Duration = Duration::from_secs(1);
 
 /// How long a call waits for the first attempt to open the storage.
@@ -84,11 +85,16 @@ impl Opener {
     /// The URL of the storage that is open, or that was tried last; without any password.
     #[must_use]
     pub fn shown(&self) -> String {
-        self.named.lock().unwrap_or_else(PoisonError::into_inner).shown.clone()
+        self.named
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .shown
+            .clone()
     }
 }
 
-/// Opens a storage by `attempt`, which is told the URL. Where that fails, or takes long, it goes on behind what is returned.
+/// Opens a storage by `attempt`, which is told the URL. Where that fails, or takes long, it goes on
+/// behind what is returned.
 pub(super) async fn open<F>(
     url: &str,
     attempt: impl Fn(String) -> F + Send + 'static,
@@ -99,7 +105,11 @@ where
     let named = Arc::new(Mutex::new(Named::of(url)));
     let (wanted, wanting) = watch::channel(url.to_owned());
     let (tell, phase) = watch::channel(Phase::Opening);
-    let awaited = Arc::new(Awaited { named: named.clone(), arrived: OnceLock::new(), phase });
+    let awaited = Arc::new(Awaited {
+        named: named.clone(),
+        arrived: OnceLock::new(),
+        phase,
+    });
     tokio::spawn(keep_trying(awaited.clone(), attempt, wanting, tell));
     let mut first = awaited.phase.clone();
     let settled = first.wait_for(|phase| !matches!(phase, Phase::Opening));
@@ -164,14 +174,25 @@ impl Named {
             Ok(Url::DynamoDb(_)) => ("dynamodb", true),
             Err(_) => ("none", false),
         };
-        let shown = if url.is_empty() { name.to_owned() } else { super::shown(url) };
-        Self { name, is_shared, shown }
+        let shown = if url.is_empty() {
+            name.to_owned()
+        } else {
+            super::shown(url)
+        };
+        Self {
+            name,
+            is_shared,
+            shown,
+        }
     }
 }
 
 impl Awaited {
     fn named(&self) -> Named {
-        self.named.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.named
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
     }
 
     /// The storage, if it is there. None: the first attempt to open it is still under way.
@@ -233,7 +254,9 @@ impl Storage for Awaited {
     }
 
     fn close(&self) -> BoxFuture<'_, ()> {
-        self.arrived.get().map_or_else(|| future::ready(()).boxed(), |storage| storage.close())
+        self.arrived
+            .get()
+            .map_or_else(|| future::ready(()).boxed(), |storage| storage.close())
     }
 
     fn read<'a>(&'a self, place: &'a Place, keys: &'a [Key]) -> Answer<'a, Option<Record>> {
@@ -255,7 +278,9 @@ impl Storage for Awaited {
     }
 
     fn settled(&self, place: &Place) -> Durable {
-        self.arrived.get().map_or(Durable::Now, |storage| storage.settled(place))
+        self.arrived
+            .get()
+            .map_or(Durable::Now, |storage| storage.settled(place))
     }
 
     fn list<'a>(&'a self, owner: &'a str, after: &'a str, most: usize) -> Answer<'a, Vec<Listed>> {

@@ -1,22 +1,24 @@
 //! In a table of DynamoDB, which any number of daemons share.
 //!
-//! Every change is one conditional update of one row, the record's *head*: there are no transactions. The head has the
-//! version, the bytes of the head, and the *pending change*: what the commit puts and removes. That is applied to the
-//! items afterwards, by whoever made the commit, or by whoever makes the next one. Who reads lays the pending change of
-//! the head over the items below it; so it makes no difference when it is applied, or whether its author has died.
+//! Every change is one conditional update of one row, the record's *head*: there are no
+//! transactions. The head has the version, the bytes of the head, and the *pending change*: what
+//! the commit puts and removes. That is applied to the items afterwards, by whoever made the
+//! commit, or by whoever makes the next one. Who reads lays the pending change of the head over the
+//! items below it; so it makes no difference when it is applied, or whether its author has died.
 //!
-//! An item is written only over what an earlier commit has written, and a removed one leaves a tombstone for a day. So
-//! a pending change may be applied by many, late, and again.
+//! An item is written only over what an earlier commit has written, and a removed one leaves a
+//! tombstone for a day. So a pending change may be applied by many, late, and again.
 //!
-//! The items of a record are in a partition that is named for its *generation*. To clear a record is to give it another
-//! generation. The head remembers the older ones until their partitions are empty. A deleted record is a head that is
-//! *dead*, until its items are gone.
+//! The items of a record are in a partition that is named for its *generation*. To clear a record
+//! is to give it another generation. The head remembers the older ones until their partitions are
+//! empty. A deleted record is a head that is *dead*, until its items are gone.
 //!
-//! Values that would make the head too large for a row are written before the commit, in *parts*, which the pending
-//! change refers to. When a daemon dies right then, they stay until the generation goes; those of a record that was
-//! never created stay for good.
+//! Values that would make the head too large for a row are written before the commit, in *parts*,
+//! which the pending change refers to. When a daemon dies right then, they stay until the
+//! generation goes; those of a record that was never created stay for good.
 //!
-//! Lists come from indexes, which may be behind the heads by a moment: whoever acts upon one of them names the version.
+//! Lists come from indexes, which may be behind the heads by a moment: whoever acts upon one of
+//! them names the version.
 
 mod call;
 mod commit;
@@ -52,7 +54,8 @@ pub use table::OpenError;
 
 use super::retry::Health;
 use super::{
-    Answer, Change, Durable, Item, Key, Listed, Place, Record, Scan, Storage, StorageError, Usage, Version,
+    Answer, Change, Durable, Item, Key, Listed, Place, Record, Scan, Storage, StorageError, Usage,
+    Version,
 };
 use head::Facts;
 
@@ -74,13 +77,19 @@ pub struct Options {
     pub endpoint: Option<String>,
     /// The region; None: as the environment or the profile says.
     pub region: Option<String>,
-    /// Whether to create the table, its indexes and its time to live when there is none. It is billed by request.
+    /// Whether to create the table, its indexes and its time to live when there is none. It is
+    /// billed by request.
     pub create: bool,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { table: "mcp-sessiond".into(), endpoint: None, region: None, create: false }
+        Self {
+            table: "mcp-sessiond".into(),
+            endpoint: None,
+            region: None,
+            create: false,
+        }
     }
 }
 
@@ -90,25 +99,32 @@ pub struct DynamoDb {
     table: String,
     health: Health,
     turns: Semaphore,
-    /// Held while a record is changed, so that this daemon's own commits of it find out about each other without a
-    /// question. A record takes the one that its place falls on.
+    /// Held while a record is changed, so that this daemon's own commits of it find out about each
+    /// other without a question. A record takes the one that its place falls on.
     changing: Vec<tokio::sync::Mutex<()>>,
-    /// Of records that this daemon was the last to commit: facts that spare reading the head once more. What is
-    /// pending there has been applied. Another daemon's commit makes another version, so none of this is ever wrong.
+    /// Of records that this daemon was the last to commit: facts that spare reading the head once
+    /// more. What is pending there has been applied. Another daemon's commit makes another version,
+    /// so none of this is ever wrong.
     known: Mutex<HashMap<Place, Facts>>,
     #[cfg(feature = "fault-points")]
     abandoned: std::sync::atomic::AtomicBool,
 }
 
 impl DynamoDb {
-    /// Opens a table. Credentials are found where AWS's own tools find them: in the environment, in a profile, by way
-    /// of a role. What they must permit: DescribeTable, GetItem, BatchGetItem, PutItem, DeleteItem, BatchWriteItem,
-    /// Query and Scan, of the table and its indexes; and CreateTable and UpdateTimeToLive, to create it.
+    /// Opens a table. Credentials are found where AWS's own tools find them: in the environment, in
+    /// a profile, by way of a role. What they must permit: DescribeTable, GetItem, BatchGetItem,
+    /// PutItem, DeleteItem, BatchWriteItem, Query and Scan, of the table and its indexes; and
+    /// CreateTable and UpdateTimeToLive, to create it.
     ///
     /// # Errors
     /// [`OpenError`], which says what to do.
     pub async fn open(options: Options) -> Result<Self, OpenError> {
-        let Options { table, endpoint, region, create } = options;
+        let Options {
+            table,
+            endpoint,
+            region,
+            create,
+        } = options;
         let http = aws_smithy_http_client::Builder::new()
             .tls_provider(Provider::Rustls(CryptoMode::Ring))
             .build_https();
@@ -123,9 +139,11 @@ impl DynamoDb {
         if found.region().is_none() {
             return Err(OpenError::NoRegion);
         }
-        let timeouts =
-            TimeoutConfig::builder().connect_timeout(ATTEMPT / 3).operation_attempt_timeout(ATTEMPT);
-        // Who asks again must know that there was an answer that was lost: so that is done here, and not in there.
+        let timeouts = TimeoutConfig::builder()
+            .connect_timeout(ATTEMPT / 3)
+            .operation_attempt_timeout(ATTEMPT);
+        // Who asks again must know that there was an answer that was lost: so that is done here,
+        // and not in there.
         let config = aws_sdk_dynamodb::config::Builder::from(&found)
             .retry_config(RetryConfig::disabled())
             .timeout_config(timeouts.build())
@@ -135,7 +153,9 @@ impl DynamoDb {
             table,
             health: Health::default(),
             turns: Semaphore::new(call::UNDER_WAY),
-            changing: (0..CHANGING).map(|_| tokio::sync::Mutex::default()).collect(),
+            changing: (0..CHANGING)
+                .map(|_| tokio::sync::Mutex::default())
+                .collect(),
             known: Mutex::default(),
             #[cfg(feature = "fault-points")]
             abandoned: false.into(),
@@ -171,7 +191,10 @@ impl DynamoDb {
 
     /// Notes that nothing is left of the older generations.
     fn know_clean(&self, place: &Place, version: Version) {
-        if let Some(facts) = lock(&self.known).get_mut(place).filter(|facts| facts.version == version) {
+        if let Some(facts) = lock(&self.known)
+            .get_mut(place)
+            .filter(|facts| facts.version == version)
+        {
             facts.old.clear();
         }
     }
@@ -182,7 +205,9 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 fn now_ms() -> u64 {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let now = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default();
     u64::try_from(now.as_millis()).unwrap_or(u64::MAX)
 }
 

@@ -9,8 +9,8 @@ use futures::FutureExt as _;
 use futures::future::{self, BoxFuture};
 
 use super::{
-    Answer, Change, Durable, Head, ITEM_COST, Item, Key, Listed, Place, RECORD_COST, Record, SLOT_COST,
-    SLOTS_MIN, Scan, Storage, StorageError, Usage, Version,
+    Answer, Change, Durable, Head, ITEM_COST, Item, Key, Listed, Place, RECORD_COST, Record,
+    SLOT_COST, SLOTS_MIN, Scan, Storage, StorageError, Usage, Version,
 };
 
 /// Records in memory.
@@ -55,12 +55,21 @@ impl Value {
 impl Stored {
     fn new(version: Version, head: Head) -> Self {
         let bytes = RECORD_COST + head.bytes.len();
-        Self { version, head, items: BTreeMap::new(), bytes }
+        Self {
+            version,
+            head,
+            items: BTreeMap::new(),
+            bytes,
+        }
     }
 
     /// All of the memory that it takes.
     fn cost(&self) -> usize {
-        let slots = if self.items.is_empty() { 0 } else { self.items.len().max(SLOTS_MIN) };
+        let slots = if self.items.is_empty() {
+            0
+        } else {
+            self.items.len().max(SLOTS_MIN)
+        };
         self.bytes + slots * SLOT_COST
     }
 
@@ -71,7 +80,10 @@ impl Stored {
 
     fn put(&mut self, item: Item) {
         let Item { key, tag, value } = item;
-        let value = Value { tag: tag.into(), bytes: value };
+        let value = Value {
+            tag: tag.into(),
+            bytes: value,
+        };
         self.bytes += value.cost(&key);
         if let Some(former) = self.items.get(&key) {
             self.bytes -= former.cost(&key);
@@ -87,7 +99,11 @@ impl Stored {
 
     fn forget(&mut self, range: &Range<Key>) {
         if range.start < range.end {
-            let keys: Vec<Key> = self.items.range(range.clone()).map(|(key, _)| key.clone()).collect();
+            let keys: Vec<Key> = self
+                .items
+                .range(range.clone())
+                .map(|(key, _)| key.clone())
+                .collect();
             for key in keys {
                 self.remove(&key);
             }
@@ -104,15 +120,30 @@ impl Tables {
         let stored = self.get(place)?;
         let item = |key: &Key| {
             let value = stored.items.get(key)?;
-            Some(Item { key: key.clone(), tag: value.tag.to_string(), value: value.bytes.clone() })
+            Some(Item {
+                key: key.clone(),
+                tag: value.tag.to_string(),
+                value: value.bytes.clone(),
+            })
         };
         let items = keys.iter().map(item).collect();
-        Some(Record { version: stored.version, head: stored.head.bytes.clone(), items })
+        Some(Record {
+            version: stored.version,
+            head: stored.head.bytes.clone(),
+            items,
+        })
     }
 
     fn scan(&self, place: &Place, scan: &Scan) -> Vec<Item> {
-        let Scan { range, tags, most, bytes } = scan;
-        let Some(stored) = self.get(place).filter(|_| range.start < range.end) else { return Vec::new() };
+        let Scan {
+            range,
+            tags,
+            most,
+            bytes,
+        } = scan;
+        let Some(stored) = self.get(place).filter(|_| range.start < range.end) else {
+            return Vec::new();
+        };
         let mut items = Vec::new();
         let mut taken = 0;
         for (key, value) in stored.items.range(range.clone()) {
@@ -121,7 +152,11 @@ impl Tables {
             }
             if tags.is_empty() || tags.iter().any(|tag| **tag == *value.tag) {
                 taken += value.bytes.len();
-                items.push(Item { key: key.clone(), tag: value.tag.to_string(), value: value.bytes.clone() });
+                items.push(Item {
+                    key: key.clone(),
+                    tag: value.tag.to_string(),
+                    value: value.bytes.clone(),
+                });
             }
         }
         items
@@ -144,13 +179,21 @@ impl Tables {
 
     /// Applies a change to whatever is there.
     fn apply(&mut self, place: &Place, next: Version, change: Change) {
-        let Change { head, clear, removes, puts, forget } = change;
+        let Change {
+            head,
+            clear,
+            removes,
+            puts,
+            forget,
+        } = change;
         let owner = match self.owners.get_mut(&place.owner) {
             Some(owner) => owner,
             None => self.owners.entry(place.owner.clone()).or_default(),
         };
-        let former =
-            owner.records.get(&place.name).map_or((0, u64::MAX), |one| (one.cost(), one.head.due_ms));
+        let former = owner
+            .records
+            .get(&place.name)
+            .map_or((0, u64::MAX), |one| (one.cost(), one.head.due_ms));
         let Some(head) = head else {
             owner.records.remove(&place.name);
             owner.bytes -= former.0;
@@ -164,9 +207,10 @@ impl Tables {
         let due = head.due_ms;
         let stored = match owner.records.get_mut(&place.name) {
             Some(stored) => stored,
-            None => {
-                owner.records.entry(place.name.clone()).or_insert_with(|| Stored::new(next, head.clone()))
-            }
+            None => owner
+                .records
+                .entry(place.name.clone())
+                .or_insert_with(|| Stored::new(next, head.clone())),
         };
         stored.version = next;
         stored.set_head(head);
@@ -190,13 +234,24 @@ impl Tables {
 
     /// Puts a record in place that a backend has read from elsewhere.
     pub(super) fn insert(&mut self, place: &Place, version: Version, head: Head, items: Vec<Item>) {
-        self.apply(place, version, Change { head: Some(head), puts: items, ..Change::default() });
+        self.apply(
+            place,
+            version,
+            Change {
+                head: Some(head),
+                puts: items,
+                ..Change::default()
+            },
+        );
     }
 }
 
 fn listed(owner: &str, name: &str, stored: &Stored) -> Listed {
     Listed {
-        place: Place { owner: owner.into(), name: name.into() },
+        place: Place {
+            owner: owner.into(),
+            name: name.into(),
+        },
         version: stored.version,
         head: stored.head.bytes.clone(),
     }
@@ -265,40 +320,71 @@ impl Storage for Memory {
         let tables = self.lock();
         let records = tables.owners.get(owner).map(|owner| &owner.records);
         let after = (Excluded(after), Unbounded);
-        let records = records.into_iter().flat_map(|records| records.range::<str, _>(after)).take(most);
-        ready(records.map(|(name, stored)| listed(owner, name, stored)).collect())
+        let records = records
+            .into_iter()
+            .flat_map(|records| records.range::<str, _>(after))
+            .take(most);
+        ready(
+            records
+                .map(|(name, stored)| listed(owner, name, stored))
+                .collect(),
+        )
     }
 
     fn list_all<'a>(&'a self, after: Option<&'a Place>, most: usize) -> Answer<'a, Vec<Listed>> {
         use std::ops::Bound::{Excluded, Included, Unbounded};
         let tables = self.lock();
         let from = after.map_or("", |place| place.owner.as_str());
-        let records =
-            tables.owners.range::<str, _>((Included(from), Unbounded)).flat_map(|(owner, records)| {
+        let records = tables
+            .owners
+            .range::<str, _>((Included(from), Unbounded))
+            .flat_map(|(owner, records)| {
                 let is_first = |place: &&Place| place.owner == *owner;
-                let behind = after.filter(is_first).map_or(Unbounded, |place| Excluded(place.name.as_str()));
+                let behind = after
+                    .filter(is_first)
+                    .map_or(Unbounded, |place| Excluded(place.name.as_str()));
                 let records = records.records.range::<str, _>((behind, Unbounded));
                 records.map(move |(name, stored)| (owner, name, stored))
             });
-        ready(records.take(most).map(|(owner, name, stored)| listed(owner, name, stored)).collect())
+        ready(
+            records
+                .take(most)
+                .map(|(owner, name, stored)| listed(owner, name, stored))
+                .collect(),
+        )
     }
 
     fn due<'a>(&'a self, now_ms: u64, most: usize) -> Answer<'a, Vec<Listed>> {
         let tables = self.lock();
-        let due = tables.due.iter().take_while(|(due, _)| *due <= now_ms).take(most);
-        let due = due.filter_map(|(_, place)| Some(listed(&place.owner, &place.name, tables.get(place)?)));
+        let due = tables
+            .due
+            .iter()
+            .take_while(|(due, _)| *due <= now_ms)
+            .take(most);
+        let due = due
+            .filter_map(|(_, place)| Some(listed(&place.owner, &place.name, tables.get(place)?)));
         ready(due.collect())
     }
 
     fn count<'a>(&'a self, owner: &'a str, most: usize) -> Answer<'a, usize> {
-        let count = self.lock().owners.get(owner).map_or(0, |owner| owner.records.len());
+        let count = self
+            .lock()
+            .owners
+            .get(owner)
+            .map_or(0, |owner| owner.records.len());
         ready(count.min(most))
     }
 
     fn usage(&self, owner: &str) -> Option<Usage> {
         let tables = self.lock();
-        let (records, bytes) =
-            tables.owners.get(owner).map_or((0, 0), |owner| (owner.records.len(), owner.bytes));
-        Some(Usage { records, bytes, total_bytes: tables.bytes })
+        let (records, bytes) = tables
+            .owners
+            .get(owner)
+            .map_or((0, 0), |owner| (owner.records.len(), owner.bytes));
+        Some(Usage {
+            records,
+            bytes,
+            total_bytes: tables.bytes,
+        })
     }
 }

@@ -45,7 +45,10 @@ pub enum OpenError {
 
 impl From<OpenError> for NotOpen {
     fn from(error: OpenError) -> Self {
-        Self { why: error.to_string(), passes: error.passes() }
+        Self {
+            why: error.to_string(),
+            passes: error.passes(),
+        }
     }
 }
 
@@ -81,10 +84,12 @@ fn advice(error: &SqliteError) -> &'static str {
     }
 }
 
-/// Opens the storage that a URL names. One that can't be used at the moment is tried again and again, behind what is
-/// returned. `directory` is the runtime directory. Also returns what can correct the URL until it is open.
+/// Opens the storage that a URL names. One that can't be used at the moment is tried again and
+/// again, behind what is returned. `directory` is the runtime directory. Also returns what can
+/// correct the URL until it is open.
 ///
-/// `url` is an error where the configuration does not tell: then nothing is opened, until a URL is wanted.
+/// `url` is an error where the configuration does not tell: then nothing is opened, until a URL is
+/// wanted.
 pub async fn open(
     url: Result<&str, String>,
     durability: Durability,
@@ -116,21 +121,36 @@ async fn open_once(
         Url::Sqlite(path) => {
             let path = path.unwrap_or_else(|| directory.join(FILE));
             // It reads all of the file, from a disk that may be slow.
-            let opening = tokio::task::spawn_blocking(move || Sqlite::open_alone(&path, durability));
+            let opening =
+                tokio::task::spawn_blocking(move || Sqlite::open_alone(&path, durability));
             Ok(Arc::new(opening.await??))
         }
         #[cfg(feature = "postgres")]
-        Url::Postgres(url) => {
-            Ok(Arc::new(super::Postgres::open(&url, super::postgres::Options::default()).await?))
-        }
+        Url::Postgres(url) => Ok(Arc::new(
+            super::Postgres::open(&url, super::postgres::Options::default()).await?,
+        )),
         #[cfg(not(feature = "postgres"))]
-        Url::Postgres(_) => Err(OpenError::Absent { backend: "postgres" }),
+        Url::Postgres(_) => Err(OpenError::Absent {
+            backend: "postgres",
+        }),
         #[cfg(feature = "dynamodb")]
-        Url::DynamoDb(super::Table { table, region, endpoint, create }) => {
-            let options = super::dynamodb::Options { table, endpoint, region, create };
+        Url::DynamoDb(super::Table {
+            table,
+            region,
+            endpoint,
+            create,
+        }) => {
+            let options = super::dynamodb::Options {
+                table,
+                endpoint,
+                region,
+                create,
+            };
             Ok(Arc::new(super::DynamoDb::open(options).await?))
         }
         #[cfg(not(feature = "dynamodb"))]
-        Url::DynamoDb(_) => Err(OpenError::Absent { backend: "dynamodb" }),
+        Url::DynamoDb(_) => Err(OpenError::Absent {
+            backend: "dynamodb",
+        }),
     }
 }

@@ -1,8 +1,8 @@
 //! Everything in a PostgreSQL, which other daemons may use as well.
 //!
-//! **A commit is one statement**, and so a transaction of its own in one round trip: the record is changed if it has
-//! the version that was named, and its items only with it. No connection is ever inside a transaction, and one that is
-//! lost leaves nothing half done.
+//! **A commit is one statement**, and so a transaction of its own in one round trip: the record is
+//! changed if it has the version that was named, and its items only with it. No connection is ever
+//! inside a transaction, and one that is lost leaves nothing half done.
 
 mod address;
 mod failure;
@@ -25,7 +25,8 @@ use self::schema::Failed;
 use self::statements::Statements;
 use super::retry::{Failure, Health, Patience, patiently};
 use super::{
-    Answer, Change, Durable, Item, Key, Listed, Place, Record, Scan, Storage, StorageError, Usage, Version,
+    Answer, Change, Durable, Item, Key, Listed, Place, Record, Scan, Storage, StorageError, Usage,
+    Version,
 };
 
 /// Records in a PostgreSQL.
@@ -47,7 +48,8 @@ impl Default for Options {
     }
 }
 
-/// Why a database can't be used. None of the sentences has anything of the URL's in it but the schema.
+/// Why a database can't be used. None of the sentences has anything of the URL's in it but the
+/// schema.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum OpenError {
     /// The URL is not understood.
@@ -70,7 +72,9 @@ pub enum OpenError {
     #[error("the database's encoding is {0}, not UTF8: create another with ENCODING 'UTF8'")]
     Encoding(String),
     /// A newer daemon has changed the tables.
-    #[error("the database was migrated by a newer daemon: it is at {found}, and this daemon knows {known}")]
+    #[error(
+        "the database was migrated by a newer daemon: it is at {found}, and this daemon knows {known}"
+    )]
     Newer {
         /// How many migrations were made.
         found: usize,
@@ -83,8 +87,9 @@ pub enum OpenError {
 }
 
 impl Postgres {
-    /// Connects to the database of a URL and brings its schema up to date. `schema=` in the URL's query names the
-    /// schema; everything else is as libpq has it, but that TLS always verifies the server.
+    /// Connects to the database of a URL and brings its schema up to date. `schema=` in the URL's
+    /// query names the schema; everything else is as libpq has it, but that TLS always verifies the
+    /// server.
     ///
     /// # Errors
     /// When the database can't be used as it is, or can't be had for the moment.
@@ -93,7 +98,13 @@ impl Postgres {
         let tls = address.tls()?;
         let pool = Pool::new(address.config, tls, address.schema, options.connections);
         let refused = patiently(|| migrate(&pool)).await?;
-        refused.map_or(Ok(Self { pool, health: Health::default() }), Err)
+        refused.map_or(
+            Ok(Self {
+                pool,
+                health: Health::default(),
+            }),
+            Err,
+        )
     }
 
     /// Asks until there is an answer.
@@ -104,7 +115,11 @@ impl Postgres {
     ) -> Result<Vec<Row>, StorageError> {
         patiently(|| async {
             let lent = self.pool.lend().await?;
-            let rows = answered(lent.client().query(statement(lent.statements()), parameters)).await;
+            let rows = answered(
+                lent.client()
+                    .query(statement(lent.statements()), parameters),
+            )
+            .await;
             lent.settle(rows)
         })
         .await
@@ -116,11 +131,19 @@ impl Postgres {
         parameters: &[&(dyn ToSql + Sync)],
     ) -> Result<Vec<Listed>, StorageError> {
         let rows = self.rows(statement, parameters).await?;
-        rows.iter().map(rows::listed).collect::<Result<_, _>>().map_err(damaged)
+        rows.iter()
+            .map(rows::listed)
+            .collect::<Result<_, _>>()
+            .map_err(damaged)
     }
 
-    /// The record is read before its items, both in one round trip: its version is the older one where they differ.
-    async fn read_once(&self, place: &Place, keys: &[Key]) -> Result<(Option<Row>, Vec<Row>), Failure> {
+    /// The record is read before its items, both in one round trip: its version is the older one
+    /// where they differ.
+    async fn read_once(
+        &self,
+        place: &Place,
+        keys: &[Key],
+    ) -> Result<(Option<Row>, Vec<Row>), Failure> {
         let lent = self.pool.lend().await?;
         let (client, statements) = (lent.client(), lent.statements());
         let wanted: Vec<&[u8]> = keys.iter().map(|key| &key[..]).collect();
@@ -128,7 +151,9 @@ impl Postgres {
             if wanted.is_empty() {
                 return Ok(Vec::new());
             }
-            client.query(&statements.items, &[&place.owner, &place.name, &wanted]).await
+            client
+                .query(&statements.items, &[&place.owner, &place.name, &wanted])
+                .await
         };
         let of: [&(dyn ToSql + Sync); 2] = [&place.owner, &place.name];
         let record = client.query_opt(&statements.record, &of);
@@ -137,7 +162,9 @@ impl Postgres {
     }
 
     async fn version(&self, place: &Place) -> Result<Option<Version>, StorageError> {
-        let rows = self.rows(|all| &all.version, &[&place.owner, &place.name]).await?;
+        let rows = self
+            .rows(|all| &all.version, &[&place.owner, &place.name])
+            .await?;
         rows.first().map(rows::version).transpose().map_err(damaged)
     }
 
@@ -153,10 +180,17 @@ impl Postgres {
         let (client, statements) = (lent.client(), lent.statements());
         let (next, expected) = (to_version(next), expected.map(to_version));
         let arrays = Arrays::of(change);
-        let Arrays { low, high, keys, tags, values } = &arrays;
+        let Arrays {
+            low,
+            high,
+            keys,
+            tags,
+            values,
+        } = &arrays;
         let Place { owner, name } = place;
-        let (head, due_ms) =
-            change.head.as_ref().map_or((&[][..], None), |head| (&head.bytes[..], to_due(head.due_ms)));
+        let (head, due_ms) = change.head.as_ref().map_or((&[][..], None), |head| {
+            (&head.bytes[..], to_due(head.due_ms))
+        });
         let mut parameters: Vec<&(dyn ToSql + Sync)> =
             vec![owner, name, &next, &head, &due_ms, keys, tags, values];
         let statement = match (&change.head, &expected) {
@@ -171,8 +205,10 @@ impl Postgres {
             }
         };
         let changed = answered(client.query_one(statement, &parameters)).await;
-        let changed: i64 =
-            lent.settle(changed)?.try_get(0).map_err(|error| Failure::Final(damaged(error)))?;
+        let changed: i64 = lent
+            .settle(changed)?
+            .try_get(0)
+            .map_err(|error| Failure::Final(damaged(error)))?;
         Ok(changed == 1)
     }
 
@@ -186,7 +222,10 @@ impl Postgres {
     ) -> Result<(), StorageError> {
         if change.head.is_none() && expected.is_none() {
             // Nothing becomes of nothing, if that is what is there.
-            return self.version(place).await?.map_or(Ok(()), |_| Err(StorageError::Conflict));
+            return self
+                .version(place)
+                .await?
+                .map_or(Ok(()), |_| Err(StorageError::Conflict));
         }
         let mut patience = Patience::new();
         loop {
@@ -202,7 +241,8 @@ impl Postgres {
         if found == change.head.as_ref().map(|_| next) {
             return Ok(());
         }
-        // Its successor may have been somebody else's. To call that a conflict would have the change made twice.
+        // Its successor may have been somebody else's. To call that a conflict would have the
+        // change made twice.
         Err(StorageError::Unavailable("PostgreSQL: the answer was lost".into()).unknown())
     }
 }
@@ -245,7 +285,10 @@ impl Storage for Postgres {
     fn read<'a>(&'a self, place: &'a Place, keys: &'a [Key]) -> Answer<'a, Option<Record>> {
         let read = async move {
             let (record, items) = patiently(|| self.read_once(place, keys)).await?;
-            record.map(|record| rows::record(&record, &items, keys)).transpose().map_err(damaged)
+            record
+                .map(|record| rows::record(&record, &items, keys))
+                .transpose()
+                .map_err(damaged)
         };
         read.map(|read| self.health.note(read)).boxed()
     }
@@ -253,11 +296,25 @@ impl Storage for Postgres {
     fn scan<'a>(&'a self, place: &'a Place, scan: &'a Scan) -> Answer<'a, Vec<Item>> {
         let found = async move {
             let Place { owner, name } = place;
-            let Scan { range, tags, most, bytes } = scan;
-            let (low, high, most, bytes) = (&range.start[..], &range.end[..], limit(*most), limit(*bytes));
-            let parameters: [&(dyn ToSql + Sync); 7] = [owner, name, &low, &high, &tags, &most, &bytes];
+            let Scan {
+                range,
+                tags,
+                most,
+                bytes,
+            } = scan;
+            let (low, high, most, bytes) = (
+                &range.start[..],
+                &range.end[..],
+                limit(*most),
+                limit(*bytes),
+            );
+            let parameters: [&(dyn ToSql + Sync); 7] =
+                [owner, name, &low, &high, &tags, &most, &bytes];
             let rows = self.rows(|all| &all.scan, &parameters).await?;
-            rows.iter().map(rows::item).collect::<Result<_, _>>().map_err(damaged)
+            rows.iter()
+                .map(rows::item)
+                .collect::<Result<_, _>>()
+                .map_err(damaged)
         };
         found.map(|found| self.health.note(found)).boxed()
     }
@@ -270,7 +327,9 @@ impl Storage for Postgres {
         change: Change,
     ) -> Answer<'a, Durable> {
         let commit = async move { self.commit_surely(place, expected, next, &change).await };
-        commit.map(|commit| self.health.note(commit).map(|()| Durable::Now)).boxed()
+        commit
+            .map(|commit| self.health.note(commit).map(|()| Durable::Now))
+            .boxed()
     }
 
     fn settled(&self, _: &Place) -> Durable {
@@ -278,27 +337,37 @@ impl Storage for Postgres {
     }
 
     fn list<'a>(&'a self, owner: &'a str, after: &'a str, most: usize) -> Answer<'a, Vec<Listed>> {
-        let list = async move { self.listed(|all| &all.list, &[&owner, &after, &limit(most)]).await };
+        let list = async move {
+            self.listed(|all| &all.list, &[&owner, &after, &limit(most)])
+                .await
+        };
         list.map(|list| self.health.note(list)).boxed()
     }
 
     fn list_all<'a>(&'a self, after: Option<&'a Place>, most: usize) -> Answer<'a, Vec<Listed>> {
         let list = async move {
             let (owner, name) = after.map_or(("", ""), |place| (&place.owner, &place.name));
-            self.listed(|all| &all.list_all, &[&owner, &name, &limit(most)]).await
+            self.listed(|all| &all.list_all, &[&owner, &name, &limit(most)])
+                .await
         };
         list.map(|list| self.health.note(list)).boxed()
     }
 
     fn due<'a>(&'a self, now_ms: u64, most: usize) -> Answer<'a, Vec<Listed>> {
-        let due = async move { self.listed(|all| &all.due, &[&to_ms(now_ms), &limit(most)]).await };
+        let due = async move {
+            self.listed(|all| &all.due, &[&to_ms(now_ms), &limit(most)])
+                .await
+        };
         due.map(|due| self.health.note(due)).boxed()
     }
 
     fn count<'a>(&'a self, owner: &'a str, most: usize) -> Answer<'a, usize> {
         let count = async move {
             let rows = self.rows(|all| &all.count, &[&owner, &limit(most)]).await?;
-            let count: i64 = rows.first().map_or(Ok(0), |row| row.try_get(0)).map_err(damaged)?;
+            let count: i64 = rows
+                .first()
+                .map_or(Ok(0), |row| row.try_get(0))
+                .map_err(damaged)?;
             Ok(usize::try_from(count).unwrap_or_default())
         };
         count.map(|count| self.health.note(count)).boxed()
@@ -320,6 +389,18 @@ impl fmt::Debug for Postgres {
 pub(crate) fn password(url: &str) -> Option<(String, String)> {
     let config = Address::parse(url).ok()?.config;
     let password = String::from_utf8_lossy(config.get_password()?).into_owned();
-    let names = (config.get_user(), config.get_dbname(), config.get_options(), config.get_application_name());
-    Some((password, format!("{names:?} {:?} {:?}", config.get_hosts(), config.get_hostaddrs())))
+    let names = (
+        config.get_user(),
+        config.get_dbname(),
+        config.get_options(),
+        config.get_application_name(),
+    );
+    Some((
+        password,
+        format!(
+            "{names:?} {:?} {:?}",
+            config.get_hosts(),
+            config.get_hostaddrs()
+        ),
+    ))
 }

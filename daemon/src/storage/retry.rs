@@ -1,4 +1,5 @@
-//! What a backend behind a network does about failures that pass: it tries again, for a bounded time.
+//! What a backend behind a network does about failures that pass: it tries again, for a bounded
+//! time.
 
 use std::collections::hash_map::RandomState;
 use std::future::Future;
@@ -52,7 +53,11 @@ pub(super) struct Patience {
 impl Patience {
     /// The first attempt starts now.
     pub(super) fn new() -> Self {
-        Self { until: Instant::now() + PATIENCE, pause: FIRST_PAUSE, unknown: false }
+        Self {
+            until: Instant::now() + PATIENCE,
+            pause: FIRST_PAUSE,
+            unknown: false,
+        }
     }
 
     /// Whether one of the attempts may have succeeded although it failed.
@@ -85,7 +90,8 @@ impl Patience {
     }
 }
 
-/// Between half of a pause and all of it, so that those who failed together don't come back together.
+/// Between half of a pause and all of it, so that those who failed together don't come back
+/// together.
 fn jittered(pause: Duration) -> Duration {
     // Every state of this kind has keys of its own, which are random enough for a pause.
     let random = RandomState::new().build_hasher().finish() >> 32;
@@ -111,8 +117,8 @@ where
 pub(super) struct Health(Mutex<Option<StorageError>>);
 
 impl Health {
-    /// Notes what something came to. That somebody else was faster, or that a record is damaged, is no failure of the
-    /// database's.
+    /// Notes what something came to. That somebody else was faster, or that a record is damaged, is
+    /// no failure of the database's.
     pub(super) fn note<T>(&self, outcome: Result<T, StorageError>) -> Result<T, StorageError> {
         let failure = match &outcome {
             Err(error @ (StorageError::Unavailable(_) | StorageError::Unknown { .. })) => {
@@ -129,7 +135,11 @@ impl Health {
     /// # Errors
     /// The failure.
     pub(super) fn check(&self) -> Result<(), StorageError> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone().map_or(Ok(()), Err)
+        self.0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+            .map_or(Ok(()), Err)
     }
 }
 
@@ -149,9 +159,16 @@ mod tests {
             async { Err(Failure::Unknown("down".into())) }
         })
         .await;
-        assert_eq!(outcome, Err(unavailable("down")), "what may be done twice leaves no doubt");
+        assert_eq!(
+            outcome,
+            Err(unavailable("down")),
+            "what may be done twice leaves no doubt"
+        );
         let taken = start.elapsed();
-        assert!(taken <= PATIENCE && taken >= PATIENCE - LONGEST_PAUSE, "{taken:?}");
+        assert!(
+            taken <= PATIENCE && taken >= PATIENCE - LONGEST_PAUSE,
+            "{taken:?}"
+        );
         assert!((8..30).contains(&attempts), "{attempts} attempts");
     }
 
@@ -160,7 +177,11 @@ mod tests {
         let mut left = 3;
         let outcome = patiently(|| {
             left -= 1;
-            let outcome = if left == 0 { Ok("done") } else { Err(Failure::Passing("busy".into())) };
+            let outcome = if left == 0 {
+                Ok("done")
+            } else {
+                Err(Failure::Passing("busy".into()))
+            };
             async { outcome }
         })
         .await;
@@ -171,7 +192,8 @@ mod tests {
     async fn what_is_final_is_told_at_once() {
         let start = Instant::now();
         let outcome: Result<(), _> =
-            patiently(|| async { Err(Failure::Final(StorageError::Damaged("a row".into()))) }).await;
+            patiently(|| async { Err(Failure::Final(StorageError::Damaged("a row".into()))) })
+                .await;
         assert_eq!(outcome, Err(StorageError::Damaged("a row".into())));
         assert_eq!(start.elapsed(), Duration::ZERO);
     }
@@ -179,7 +201,10 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn doubt_stays() {
         let mut patience = Patience::new();
-        patience.pause(Failure::Unknown("lost".into())).await.expect("another attempt");
+        patience
+            .pause(Failure::Unknown("lost".into()))
+            .await
+            .expect("another attempt");
         let outcome = loop {
             if let Err(error) = patience.pause(Failure::Passing("down".into())).await {
                 break error;

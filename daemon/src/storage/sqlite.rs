@@ -1,9 +1,9 @@
-//! SQLite: everything is in memory for who reads, and every change goes through one thread that writes, which commits
-//! in groups. The file is this daemon's alone.
+//! SQLite: everything is in memory for who reads, and every change goes through one thread that
+//! writes, which commits in groups. The file is this daemon's alone.
 //!
-//! A change is in memory before it is kept. So whoever reads it waits for that too, before it tells anybody
-//! ([`Storage::settled`]): no crash can undo what was told. It is kept once it is in the file, or in the redo log
-//! where there is one.
+//! A change is in memory before it is kept. So whoever reads it waits for that too, before it tells
+//! anybody ([`Storage::settled`]): no crash can undo what was told. It is kept once it is in the
+//! file, or in the redo log where there is one.
 
 mod redo;
 mod schema;
@@ -20,10 +20,12 @@ use nix::fcntl::{Flock, FlockArg};
 use rusqlite::Connection;
 
 use super::{
-    Answer, Change, Durable, Item, Key, Listed, Memory, Place, Record, Scan, Storage, StorageError, Usage,
-    Version,
+    Answer, Change, Durable, Item, Key, Listed, Memory, Place, Record, Scan, Storage, StorageError,
+    Usage, Version,
 };
-use crate::writer::{Database, Failure, FileLock, Files, Mark, Rest, Stalled, Urgency, Waiter, Writer};
+use crate::writer::{
+    Database, Failure, FileLock, Files, Mark, Rest, Stalled, Urgency, Waiter, Writer,
+};
 use redo::{LogId, Number, Redo};
 
 /// What an acknowledged change survives.
@@ -121,10 +123,13 @@ fn locked(redo: &SharedRedo) -> MutexGuard<'_, Redo> {
 impl Journal {
     /// Whether the last change of a record waits for the file.
     fn waits(&self, place: &Place) -> bool {
-        self.marks.get(place).is_some_and(|mark| !self.writer.has_kept(*mark))
+        self.marks
+            .get(place)
+            .is_some_and(|mark| !self.writer.has_kept(*mark))
     }
 
-    /// Puts a change into the redo log, if there is one that takes it. It must not follow one that is not in there.
+    /// Puts a change into the redo log, if there is one that takes it. It must not follow one that
+    /// is not in there.
     fn redone(
         &self,
         files: &Files,
@@ -133,7 +138,10 @@ impl Journal {
         next: Version,
         change: &Change,
     ) -> Option<Number> {
-        let redo = self.redo.as_ref().filter(|_| !self.waits(place) && self.writer.check().is_ok())?;
+        let redo = self
+            .redo
+            .as_ref()
+            .filter(|_| !self.waits(place) && self.writer.check().is_ok())?;
         let mut redo = locked(redo);
         // What was deleted or replaced is the thread's to put back, or to refuse.
         if !redo.is_with(|| files.are_in_place()) {
@@ -155,30 +163,61 @@ impl Sqlite {
         Self::open_with(path, durability, None)
     }
 
-    /// Brings the database up to what its redo log has, and goes on with the log, if it can have one.
+    /// Brings the database up to what its redo log has, and goes on with the log, if it can have
+    /// one.
     fn redo(
         path: &Path,
         connection: &mut Connection,
         memory: &Memory,
         durability: Durability,
     ) -> Result<Option<Redo>, SqliteError> {
-        let failed = |error| SqliteError::Database { path: path.into(), error };
+        let failed = |error| SqliteError::Database {
+            path: path.into(),
+            error,
+        };
         // Where SQLite's own files are, too.
-        let file = path.canonicalize().map_err(|error| SqliteError::Thread { path: path.into(), error })?;
-        let (id, mut has) = schema::redone(connection).map_err(failed)?.unwrap_or_default();
+        let file = path.canonicalize().map_err(|error| SqliteError::Thread {
+            path: path.into(),
+            error,
+        })?;
+        let (id, mut has) = schema::redone(connection)
+            .map_err(failed)?
+            .unwrap_or_default();
         let left = redo::left(&file, id, has);
-        let left = left.map_err(|error| SqliteError::Thread { path: redo::beside(&file), error })?;
+        let left = left.map_err(|error| SqliteError::Thread {
+            path: redo::beside(&file),
+            error,
+        })?;
         if let Some(last) = left.last() {
             has = last.number;
             let (mut missed, found) = (Vec::new(), left.len());
-            for redo::Logged { place, expected, next, change, .. } in left {
-                if memory.lock().commit(&place, expected, next, change.clone()).is_ok() {
-                    missed.push(Entry { place, next, change, redo: None });
+            for redo::Logged {
+                place,
+                expected,
+                next,
+                change,
+                ..
+            } in left
+            {
+                if memory
+                    .lock()
+                    .commit(&place, expected, next, change.clone())
+                    .is_ok()
+                {
+                    missed.push(Entry {
+                        place,
+                        next,
+                        change,
+                        redo: None,
+                    });
                 }
             }
             schema::commit(connection, &missed, Some(has)).map_err(failed)?;
             fault::point(fault::REDO_COMMITTED);
-            tracing::info!(changes = missed.len(), "the database got what its redo log had for it");
+            tracing::info!(
+                changes = missed.len(),
+                "the database got what its redo log had for it"
+            );
             if missed.len() < found {
                 let changes = found - missed.len();
                 tracing::error!(
@@ -217,16 +256,25 @@ impl Sqlite {
         durability: Durability,
         lock: Option<Arc<FileLock>>,
     ) -> Result<Self, SqliteError> {
-        let failed = |error| SqliteError::Database { path: path.into(), error };
+        let failed = |error| SqliteError::Database {
+            path: path.into(),
+            error,
+        };
         let mut connection = match schema::open(path, durability).map_err(failed)? {
             schema::Opened::Ready(connection) => connection,
             schema::Opened::Newer(found) => {
-                return Err(SqliteError::Newer { path: path.into(), found, known: schema::VERSION });
+                return Err(SqliteError::Newer {
+                    path: path.into(),
+                    found,
+                    known: schema::VERSION,
+                });
             }
             schema::Opened::Foreign => return Err(SqliteError::Foreign { path: path.into() }),
         };
         let memory = Memory::default();
-        schema::load(&connection, &memory).and_then(|()| schema::loaded(&connection)).map_err(failed)?;
+        schema::load(&connection, &memory)
+            .and_then(|()| schema::loaded(&connection))
+            .map_err(failed)?;
         // What has no lock may be open twice, and then neither knows what the other appends.
         let redo = match lock {
             Some(_) => Self::redo(path, &mut connection, &memory, durability)?,
@@ -253,29 +301,54 @@ impl Sqlite {
                 return Ok(Rest::when(may_shrink));
             }
             let redone = entries.iter().rev().find_map(|entry| entry.redo);
-            schema::commit(connection, entries, redone).map_err(|error| Failure::of(&error, &directory))?;
+            schema::commit(connection, entries, redone)
+                .map_err(|error| Failure::of(&error, &directory))?;
             database.0.committed();
             fault::point(fault::CONTENTS_COMMIT);
-            emptied.iter().for_each(|redo| locked(redo).committed(redone));
+            emptied
+                .iter()
+                .for_each(|redo| locked(redo).committed(redone));
             may_shrink |= entries.iter().any(|entry| entry.change.frees());
             Ok(Rest::when(may_shrink))
         };
-        let writer = Writer::start("the sessions' contents", commit)
-            .map_err(|error| SqliteError::Thread { path: path.into(), error })?;
+        let writer = Writer::start("the sessions' contents", commit).map_err(|error| {
+            SqliteError::Thread {
+                path: path.into(),
+                error,
+            }
+        })?;
         writer.look();
-        let journal = Mutex::new(Journal { writer, redo, marks: HashMap::new() });
-        Ok(Self { memory, journal, files, _lock: lock })
+        let journal = Mutex::new(Journal {
+            writer,
+            redo,
+            marks: HashMap::new(),
+        });
+        Ok(Self {
+            memory,
+            journal,
+            files,
+            _lock: lock,
+        })
     }
 
-    /// The same, for this handle alone: nobody else who asks so has it at the same time, in whatever process.
+    /// The same, for this handle alone: nobody else who asks so has it at the same time, in
+    /// whatever process.
     ///
     /// # Errors
     /// [`SqliteError::Locked`], and the others.
     pub fn open_alone(path: &Path, durability: Durability) -> Result<Self, SqliteError> {
-        let refused = |error: std::io::Error| SqliteError::Thread { path: path.into(), error };
-        let file =
-            std::fs::OpenOptions::new().create(true).truncate(false).write(true).mode(0o600).open(path);
-        // On the file itself, which SQLite locks in another way. It ends with this process at the latest.
+        let refused = |error: std::io::Error| SqliteError::Thread {
+            path: path.into(),
+            error,
+        };
+        let file = std::fs::OpenOptions::new()
+            .create(true)
+            .truncate(false)
+            .write(true)
+            .mode(0o600)
+            .open(path);
+        // On the file itself, which SQLite locks in another way. It ends with this process at the
+        // latest.
         let lock = Flock::lock(file.map_err(refused)?, FlockArg::LockExclusiveNonblock)
             .map_err(|_| SqliteError::Locked { path: path.into() })?;
         Self::open_with(path, durability, Some(Arc::new(Mutex::new(lock))))
@@ -288,14 +361,20 @@ impl Sqlite {
     /// The same, for who has it alone.
     #[cfg(test)]
     pub(crate) async fn closed(self) {
-        let journal = self.journal.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let journal = self
+            .journal
+            .into_inner()
+            .unwrap_or_else(PoisonError::into_inner);
         journal.writer.close().await;
     }
 }
 
 fn stalled(Stalled(failure): Stalled) -> StorageError {
     let why = format!("the database can't be written: {failure}");
-    StorageError::Unusable { why, passes: !failure.is_full }
+    StorageError::Unusable {
+        why,
+        passes: !failure.is_full,
+    }
 }
 
 fn later(waiter: Waiter, failed: impl FnOnce(Stalled) -> StorageError + Send + 'static) -> Durable {
@@ -314,14 +393,20 @@ impl Storage for Sqlite {
     fn check(&self) -> Result<(), StorageError> {
         let journal = self.journal();
         if !journal.writer.is_alive() {
-            return Err(StorageError::Unavailable("the thread that writes the database has ended".into()));
+            return Err(StorageError::Unavailable(
+                "the thread that writes the database has ended".into(),
+            ));
         }
         journal.writer.check().map_err(stalled)
     }
 
     fn look_after(&self) {
         let journal = self.journal();
-        if !self.files.are_in_place() || journal.redo.as_ref().is_some_and(|redo| !locked(redo).is_in_place())
+        if !self.files.are_in_place()
+            || journal
+                .redo
+                .as_ref()
+                .is_some_and(|redo| !locked(redo).is_in_place())
         {
             journal.writer.look();
         }
@@ -355,10 +440,18 @@ impl Storage for Sqlite {
     ) -> Answer<'a, Durable> {
         // One lock over both: the file gets the changes in the order in which the memory got them.
         let mut journal = self.journal();
-        let applied = self.memory.lock().commit(place, expected, next, change.clone());
+        let applied = self
+            .memory
+            .lock()
+            .commit(place, expected, next, change.clone());
         let durable = applied.map(|()| {
             let redo = journal.redone(&self.files, place, expected, next, &change);
-            let entry = Entry { place: place.clone(), next, change, redo };
+            let entry = Entry {
+                place: place.clone(),
+                next,
+                change,
+                redo,
+            };
             if redo.is_some() {
                 journal.writer.record(entry, Urgency::Kept);
                 return Durable::Now;
@@ -369,8 +462,11 @@ impl Storage for Sqlite {
                 marks.retain(|_, mark| !writer.has_kept(*mark));
             }
             journal.marks.insert(place.clone(), mark);
-            // It is on its way, and stays so: the thread tries until it can be written, or the daemon ends.
-            later(journal.writer.waiter_for(mark), |failure| stalled(failure).unknown())
+            // It is on its way, and stays so: the thread tries until it can be written, or the
+            // daemon ends.
+            later(journal.writer.waiter_for(mark), |failure| {
+                stalled(failure).unknown()
+            })
         });
         future::ready(durable).boxed()
     }
@@ -378,7 +474,9 @@ impl Storage for Sqlite {
     fn settled(&self, place: &Place) -> Durable {
         let journal = self.journal();
         match journal.marks.get(place) {
-            Some(mark) if !journal.writer.has_kept(*mark) => later(journal.writer.waiter_for(*mark), stalled),
+            Some(mark) if !journal.writer.has_kept(*mark) => {
+                later(journal.writer.waiter_for(*mark), stalled)
+            }
             _ => Durable::Now,
         }
     }

@@ -35,7 +35,12 @@ impl Table {
     fn parse(rest: &str) -> Result<Self, UrlError> {
         let (table, options) = rest.split_once('?').unwrap_or((rest, ""));
         let table = if table.is_empty() { Self::USUAL } else { table };
-        let mut parsed = Self { table: table.into(), region: None, endpoint: None, create: false };
+        let mut parsed = Self {
+            table: table.into(),
+            region: None,
+            endpoint: None,
+            create: false,
+        };
         for option in options.split('&').filter(|option| !option.is_empty()) {
             match option.split_once('=').ok_or(UrlError::Option)? {
                 ("region", value) => parsed.region = Some(value.into()),
@@ -95,7 +100,11 @@ impl Url {
             "sqlite" => {
                 // `sqlite:///path`, as others write it, is the same.
                 let path = Path::new(rest.strip_prefix("//").unwrap_or(rest));
-                if path.is_absolute() { Ok(Self::Sqlite(Some(path.into()))) } else { Err(UrlError::Relative) }
+                if path.is_absolute() {
+                    Ok(Self::Sqlite(Some(path.into())))
+                } else {
+                    Err(UrlError::Relative)
+                }
             }
             "postgres" | "postgresql" => Ok(Self::Postgres(text.into())),
             "dynamodb" => Ok(Self::DynamoDb(Table::parse(rest)?)),
@@ -114,11 +123,20 @@ pub(super) struct Parts<'a> {
     pub(super) query: Option<&'a str>,
 }
 
-/// The options of PostgreSQL's URLs in which an `@` may well stand. Before any other word it ends a password.
-const TEXTS: [&str; 7] = ["password", "user", "dbname", "options", "application_name", "host", "sslrootcert"];
+/// The options of PostgreSQL's URLs in which an `@` may well stand. Before any other word it ends a
+/// password.
+const TEXTS: [&str; 7] = [
+    "password",
+    "user",
+    "dbname",
+    "options",
+    "application_name",
+    "host",
+    "sslrootcert",
+];
 
-/// Takes a URL apart. None: it is none. Whoever reads a URL and whoever shows it must agree on what is a password, so both
-/// ask here.
+/// Takes a URL apart. None: it is none. Whoever reads a URL and whoever shows it must agree on what
+/// is a password, so both ask here.
 pub(super) fn split(url: &str) -> Option<Parts<'_>> {
     let (scheme, rest) = url.split_once("://")?;
     if !scheme.bytes().all(|byte| byte.is_ascii_alphanumeric()) {
@@ -132,13 +150,22 @@ pub(super) fn split(url: &str) -> Option<Parts<'_>> {
         Some((place, query)) => (place, Some(query)),
         None => (rest, None),
     };
-    Some(Parts { scheme, user, place, query })
+    Some(Parts {
+        scheme,
+        user,
+        place,
+        query,
+    })
 }
 
-/// Where the user and the password end: a password may have anything in it, but for an `@` behind a slash or question mark.
+/// Where the user and the password end: a password may have anything in it, but for an `@` behind a
+/// slash or question mark.
 fn user_end(rest: &str) -> Option<usize> {
     let first = rest.find('@')?;
-    if rest[..first].split_once('?').is_some_and(|(place, query)| has_ports(place) && is_text(query)) {
+    if rest[..first]
+        .split_once('?')
+        .is_some_and(|(place, query)| has_ports(place) && is_text(query))
+    {
         return None;
     }
     let host = &rest[first + 1..];
@@ -156,10 +183,12 @@ fn has_ports(place: &str) -> bool {
     })
 }
 
-/// Whether a query that is cut off somewhere ends in the value of an option in which anything may stand.
+/// Whether a query that is cut off somewhere ends in the value of an option in which anything may
+/// stand.
 fn is_text(query: &str) -> bool {
     let last = query.rsplit('&').next().unwrap_or_default();
-    last.split_once('=').is_some_and(|(name, _)| TEXTS.contains(&name))
+    last.split_once('=')
+        .is_some_and(|(name, _)| TEXTS.contains(&name))
 }
 
 /// A storage URL as it may be shown: without what could be a password.
@@ -168,7 +197,13 @@ pub fn shown(url: &str) -> String {
     if url.starts_with("sqlite:") {
         return url.to_owned();
     }
-    let Some(Parts { scheme, user, place, query }) = split(url) else {
+    let Some(Parts {
+        scheme,
+        user,
+        place,
+        query,
+    }) = split(url)
+    else {
         let plain = url.split('?').next().unwrap_or_default();
         return match plain.split_once(':') {
             Some((scheme, _)) if plain.contains('@') => format!("{scheme}:…"),
@@ -177,8 +212,18 @@ pub fn shown(url: &str) -> String {
         };
     };
     // What may be the end of a password is not shown.
-    let is_plain = |query: &str| query.split_once('@').is_none_or(|(before, _)| is_text(before));
-    let is_name = |user: &str| !user.split(':').next().unwrap_or_default().contains(['/', '?']);
+    let is_plain = |query: &str| {
+        query
+            .split_once('@')
+            .is_none_or(|(before, _)| is_text(before))
+    };
+    let is_name = |user: &str| {
+        !user
+            .split(':')
+            .next()
+            .unwrap_or_default()
+            .contains(['/', '?'])
+    };
     let is_clear = user.is_none_or(is_name) && !place.contains('@') && has_ports(place);
     if !is_clear || !query.is_none_or(is_plain) {
         return format!("{scheme}://…");
@@ -200,11 +245,16 @@ mod tests {
         assert_eq!(Url::parse("memory:"), Ok(Url::Memory));
         assert_eq!(Url::parse("sqlite:"), Ok(Url::Sqlite(None)));
         for path in ["sqlite:/a/b", "sqlite:///a/b"] {
-            assert_eq!(Url::parse(path), Ok(Url::Sqlite(Some("/a/b".into()))), "{path}");
+            assert_eq!(
+                Url::parse(path),
+                Ok(Url::Sqlite(Some("/a/b".into()))),
+                "{path}"
+            );
         }
         assert_eq!(Url::parse("sqlite:a"), Err(UrlError::Relative));
         assert_eq!(Url::parse("memory:a"), Err(UrlError::Memory));
-        let table = Url::parse("dynamodb:t?region=eu-west-1&create=true&endpoint=http://127.0.0.1:8000");
+        let table =
+            Url::parse("dynamodb:t?region=eu-west-1&create=true&endpoint=http://127.0.0.1:8000");
         let expected = Table {
             table: "t".into(),
             region: Some("eu-west-1".into()),
@@ -212,7 +262,9 @@ mod tests {
             create: true,
         };
         assert_eq!(table, Ok(Url::DynamoDb(expected)));
-        assert!(matches!(Url::parse("dynamodb:"), Ok(Url::DynamoDb(table)) if table.table == Table::USUAL));
+        assert!(
+            matches!(Url::parse("dynamodb:"), Ok(Url::DynamoDb(table)) if table.table == Table::USUAL)
+        );
         assert_eq!(Url::parse("dynamodb:t?colour=blue"), Err(UrlError::Option));
         for other in ["", "mysql://x", "sqlite"] {
             assert_eq!(Url::parse(other), Err(UrlError::Scheme), "{other}");
@@ -224,12 +276,24 @@ mod tests {
         for (url, seen) in [
             ("sqlite:/a", "sqlite:/a"),
             ("postgres://me:pa@ss@db:5432/x", "postgres://me:…@db:5432/x"),
-            ("postgres://me@db/x?password=p&sslmode=require", "postgres://me@db/x?…"),
+            (
+                "postgres://me@db/x?password=p&sslmode=require",
+                "postgres://me@db/x?…",
+            ),
             ("postgres://me:pa?ss@db/x?a=b", "postgres://me:…@db/x?…"),
             ("postgres://me@db/x?password=pa@ss", "postgres://me@db/x?…"),
-            ("postgres://me@db:5432?sslmode=require&password=pa@ss@w", "postgres://me@db:5432?…"),
-            ("postgres://db,[::1]:5433/x?password=pa@ss", "postgres://db,[::1]:5433/x?…"),
-            ("postgresql://%2Frun/x?user=me&password=pa@ss", "postgresql://%2Frun/x?…"),
+            (
+                "postgres://me@db:5432?sslmode=require&password=pa@ss@w",
+                "postgres://me@db:5432?…",
+            ),
+            (
+                "postgres://db,[::1]:5433/x?password=pa@ss",
+                "postgres://db,[::1]:5433/x?…",
+            ),
+            (
+                "postgresql://%2Frun/x?user=me&password=pa@ss",
+                "postgresql://%2Frun/x?…",
+            ),
             ("postgres://me:pa/ss@db/x", "postgres://me:…@db/x"),
             ("postgres://me:pass", "postgres://…"),
             // What can be understood in several ways is not shown.

@@ -17,7 +17,8 @@ struct Bench {
 impl Bench {
     fn new() -> Self {
         let directory = tempfile::tempdir().expect("a temporary directory");
-        fs::set_permissions(directory.path(), Permissions::from_mode(DIRECTORY_MODE)).expect("it is ours");
+        fs::set_permissions(directory.path(), Permissions::from_mode(DIRECTORY_MODE))
+            .expect("it is ours");
         let tokens = open(directory.path()).expect("tokens/ is made");
         Self { directory, tokens }
     }
@@ -29,7 +30,13 @@ impl Bench {
     fn names(&self) -> Vec<String> {
         let entries = fs::read_dir(self.path("")).expect("tokens/");
         let mut names: Vec<String> = entries
-            .map(|entry| entry.expect("an entry").file_name().into_string().expect("a name"))
+            .map(|entry| {
+                entry
+                    .expect("an entry")
+                    .file_name()
+                    .into_string()
+                    .expect("a name")
+            })
             .collect();
         names.sort();
         names
@@ -48,7 +55,14 @@ fn open(runtime: &Path) -> io::Result<Tokens> {
 }
 
 fn file(number: u32) -> TokenFile {
-    TokenFile { host: ProcessId { pid: 7, start: StartTime(42), inode: None }, number }
+    TokenFile {
+        host: ProcessId {
+            pid: 7,
+            start: StartTime(42),
+            inode: None,
+        },
+        number,
+    }
 }
 
 fn token(bytes: impl Into<Vec<u8>>) -> Token {
@@ -64,20 +78,32 @@ fn read(tokens: &Tokens) -> Option<Token> {
 }
 
 fn mode(path: &Path) -> u32 {
-    fs::symlink_metadata(path).expect("it is there").permissions().mode() & 0o7777
+    fs::symlink_metadata(path)
+        .expect("it is there")
+        .permissions()
+        .mode()
+        & 0o7777
 }
 
 #[test]
 fn a_token_is_read_back_byte_for_byte() {
     let bench = Bench::new();
     assert_eq!(read(&bench.tokens), None);
-    for bytes in [vec![0], b"\xff\n\0 a token\r\n".to_vec(), vec![9; TOKEN_MAX], vec![1]] {
+    for bytes in [
+        vec![0],
+        b"\xff\n\0 a token\r\n".to_vec(),
+        vec![9; TOKEN_MAX],
+        vec![1],
+    ] {
         let token = token(bytes.clone());
         bench.tokens.write(file(1), &token).expect("it is written");
         assert_eq!(read(&bench.tokens), Some(token));
         assert_eq!(fs::read(bench.path("token-7-42")).expect("the file"), bytes);
     }
-    bench.tokens.write(file(2), &token("second")).expect("it is written");
+    bench
+        .tokens
+        .write(file(2), &token("second"))
+        .expect("it is written");
     assert_eq!(bench.names(), ["token-7-42", "token-7-42-2"]);
 }
 
@@ -86,16 +112,28 @@ fn a_token_is_read_back_byte_for_byte() {
 fn a_token_is_replaced_and_not_rewritten() {
     let bench = Bench::new();
     let path = bench.path("token-7-42");
-    bench.tokens.write(file(1), &token("former")).expect("it is written");
+    bench
+        .tokens
+        .write(file(1), &token("former"))
+        .expect("it is written");
     let former = File::open(&path).expect("the file");
-    bench.tokens.write(file(1), &token("new")).expect("it is written");
-    assert_ne!(former.metadata().expect("it").ino(), fs::metadata(&path).expect("the file").ino());
+    bench
+        .tokens
+        .write(file(1), &token("new"))
+        .expect("it is written");
+    assert_ne!(
+        former.metadata().expect("it").ino(),
+        fs::metadata(&path).expect("the file").ino()
+    );
     assert_eq!(io::read_to_string(former).expect("it"), "former");
 
     // What a killed daemon has left of an unfinished one is in nobody's way, not even as a symlink.
     let elsewhere = bench.directory.path().join("elsewhere");
     symlink(&elsewhere, bench.path("new-token-7-42")).expect("a symlink");
-    bench.tokens.write(file(1), &token("newest")).expect("it is written");
+    bench
+        .tokens
+        .write(file(1), &token("newest"))
+        .expect("it is written");
     assert!(!elsewhere.exists());
     assert_eq!(read(&bench.tokens), Some(token("newest")));
     assert_eq!(bench.names(), ["token-7-42"]);
@@ -107,7 +145,12 @@ fn the_mode_is_0600_whatever_the_umask() {
     const AGAIN: &str = "MCP_SESSIOND_TEST_UMASK";
     if std::env::var_os(AGAIN).is_none() {
         let mut again = Command::new(std::env::current_exe().expect("this test"));
-        again.args(["--exact", "tokens::tests::the_mode_is_0600_whatever_the_umask"]).env(AGAIN, "1");
+        again
+            .args([
+                "--exact",
+                "tokens::tests::the_mode_is_0600_whatever_the_umask",
+            ])
+            .env(AGAIN, "1");
         let output = String::from_utf8(again.output().expect("it runs").stdout).expect("text");
         assert!(output.contains("1 passed"), "with another umask: {output}");
         return;
@@ -115,8 +158,15 @@ fn the_mode_is_0600_whatever_the_umask() {
     let bench = Bench::new();
     for umask in [0o000, 0o022, 0o077, 0o777] {
         nix::sys::stat::umask(Mode::from_bits_truncate(umask));
-        bench.tokens.write(file(1), &token("secret")).expect("it is written");
-        assert_eq!(mode(&bench.path("token-7-42")), FILE_MODE, "umask {umask:03o}");
+        bench
+            .tokens
+            .write(file(1), &token("secret"))
+            .expect("it is written");
+        assert_eq!(
+            mode(&bench.path("token-7-42")),
+            FILE_MODE,
+            "umask {umask:03o}"
+        );
     }
 }
 
@@ -146,7 +196,10 @@ fn what_is_no_token_is_corrupted_and_left_as_it_is() {
     symlink(&target, &path).expect("a symlink");
     assert_eq!(bench.corruption(), Corruption::NotAFile);
     bench.tokens.delete(file(1)).expect("it is deleted");
-    assert_eq!(fs::read(&target).expect("the target is still there"), b"somebody's");
+    assert_eq!(
+        fs::read(&target).expect("the target is still there"),
+        b"somebody's"
+    );
 
     fs::create_dir(&path).expect("a directory");
     assert_eq!(bench.corruption(), Corruption::NotAFile);
@@ -163,7 +216,10 @@ fn what_is_no_token_is_corrupted_and_left_as_it_is() {
 fn somebody_elses_token_is_corrupted() {
     needs_root("give a file away");
     let bench = Bench::new();
-    bench.tokens.write(file(1), &token("fine")).expect("it is written");
+    bench
+        .tokens
+        .write(file(1), &token("fine"))
+        .expect("it is written");
     chown(bench.path("token-7-42"), Some(4321), None).expect("chown");
     assert_eq!(bench.corruption(), Corruption::Owner(4321));
 }
@@ -183,7 +239,11 @@ fn a_directory_that_is_not_ours_alone_is_refused_and_not_repaired() {
         told.map(|told| told.expect_err("it is refused").to_string())
     };
     fs::set_permissions(&directory, Permissions::from_mode(0o750)).expect("it is ours");
-    assert!(refused().iter().all(|why| why.contains("mode 0750")), "{:?}", refused());
+    assert!(
+        refused().iter().all(|why| why.contains("mode 0750")),
+        "{:?}",
+        refused()
+    );
     assert_eq!(mode(&directory), 0o750, "it was repaired");
 
     let elsewhere = bench.directory.path().join("elsewhere");
@@ -191,7 +251,11 @@ fn a_directory_that_is_not_ours_alone_is_refused_and_not_repaired() {
     fs::rename(&directory, &elsewhere).expect("rename");
     symlink(&elsewhere, bench.directory.path().join(DIRECTORY)).expect("a symlink");
     refused();
-    assert_eq!(fs::read_dir(&elsewhere).expect("it is there").count(), 0, "the symlink was followed");
+    assert_eq!(
+        fs::read_dir(&elsewhere).expect("it is there").count(),
+        0,
+        "the symlink was followed"
+    );
 }
 
 #[test]
@@ -206,10 +270,16 @@ fn somebody_elses_directory_is_refused() {
 #[test]
 fn a_directory_that_was_cleaned_away_is_made_anew() {
     let bench = Bench::new();
-    bench.tokens.write(file(1), &token("lost")).expect("it is written");
+    bench
+        .tokens
+        .write(file(1), &token("lost"))
+        .expect("it is written");
     fs::remove_dir_all(bench.path("")).expect("it is ours");
     assert_eq!(read(&bench.tokens), None);
-    bench.tokens.write(file(1), &token("new")).expect("it is written");
+    bench
+        .tokens
+        .write(file(1), &token("new"))
+        .expect("it is written");
     assert_eq!(read(&bench.tokens), Some(token("new")));
     assert_eq!(mode(&bench.path("")), DIRECTORY_MODE);
 }
@@ -218,27 +288,51 @@ fn a_directory_that_was_cleaned_away_is_made_anew() {
 fn deleting_what_is_not_there_is_no_error() {
     let bench = Bench::new();
     bench.tokens.delete(file(1)).expect("it is not there");
-    bench.tokens.write(file(1), &token("one")).expect("it is written");
-    bench.tokens.write(file(2), &token("two")).expect("it is written");
+    bench
+        .tokens
+        .write(file(1), &token("one"))
+        .expect("it is written");
+    bench
+        .tokens
+        .write(file(2), &token("two"))
+        .expect("it is written");
     bench.tokens.delete(file(2)).expect("it is deleted");
     assert_eq!(read(&bench.tokens), Some(token("one")));
     fs::create_dir_all(bench.path("token-7-42-2/full")).expect("a directory");
-    bench.tokens.delete(file(2)).expect_err("a directory with something in it stays");
+    bench
+        .tokens
+        .delete(file(2))
+        .expect_err("a directory with something in it stays");
 }
 
 #[test]
 fn a_sweep_takes_what_bears_our_names_and_belongs_to_nobody() {
     let bench = Bench::new();
     for number in 1..=3 {
-        bench.tokens.write(file(number), &token("kept or not")).expect("it is written");
+        bench
+            .tokens
+            .write(file(number), &token("kept or not"))
+            .expect("it is written");
     }
-    for name in ["new-token-7-42", "token-9-9", "notes", "mytoken-7-42", ".token-7-42"] {
+    for name in [
+        "new-token-7-42",
+        "token-9-9",
+        "notes",
+        "mytoken-7-42",
+        ".token-7-42",
+    ] {
         fs::write(bench.path(name), "").expect("a file");
     }
     symlink(bench.path("notes"), bench.path("token-1-1")).expect("a symlink");
     let keep = HashSet::from([file(1).to_string(), file(3).to_string()]);
     assert_eq!(bench.tokens.sweep(&keep).expect("tokens/ is fine"), 4);
-    let left = [".token-7-42", "mytoken-7-42", "notes", "token-7-42", "token-7-42-3"];
+    let left = [
+        ".token-7-42",
+        "mytoken-7-42",
+        "notes",
+        "token-7-42",
+        "token-7-42-3",
+    ];
     assert_eq!(bench.names(), left);
 }
 
@@ -246,14 +340,24 @@ fn a_sweep_takes_what_bears_our_names_and_belongs_to_nobody() {
 fn a_full_disk_leaves_the_former_token() {
     let disk = SmallDisk::mount(64);
     let tokens = open(disk.path()).expect("tokens/ is made");
-    tokens.write(file(1), &token("former")).expect("there is room");
-    let full = tokens.write(file(1), &token(vec![1; TOKEN_MAX])).expect_err("there is no room");
+    tokens
+        .write(file(1), &token("former"))
+        .expect("there is room");
+    let full = tokens
+        .write(file(1), &token(vec![1; TOKEN_MAX]))
+        .expect_err("there is no room");
     assert_eq!(full.kind(), io::ErrorKind::StorageFull);
     assert_eq!(read(&tokens), Some(token("former")));
 
-    let names = || fs::read_dir(disk.path().join(DIRECTORY)).expect("tokens/").count();
+    let names = || {
+        fs::read_dir(disk.path().join(DIRECTORY))
+            .expect("tokens/")
+            .count()
+    };
     assert_eq!(names(), 1, "something of the new one is left");
 
-    tokens.write(file(1), &token(vec![1; TOKEN_MAX / 2])).expect("there is room for a smaller one");
+    tokens
+        .write(file(1), &token(vec![1; TOKEN_MAX / 2]))
+        .expect("there is room for a smaller one");
     assert_eq!(names(), 1);
 }

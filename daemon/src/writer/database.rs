@@ -1,6 +1,6 @@
-//! An SQLite database and its files. SQLite goes on writing into a deleted file, so the data is lost, and a
-//! truncated `-shm` kills it (SIGBUS). So the daemon checks the files before each commit and when they
-//! change.
+//! An SQLite database and its files. SQLite goes on writing into a deleted file, so the data is
+//! lost, and a truncated `-shm` kills it (SIGBUS). So the daemon checks the files before each
+//! commit and when they change.
 
 use std::fs::Metadata;
 use std::io::ErrorKind::{QuotaExceeded, StorageFull};
@@ -13,7 +13,8 @@ use rusqlite::{Connection, OpenFlags};
 
 use super::Failure;
 
-/// How many pages are freed at a time, so that no write waits for more: with pages of 4 KiB, 16 MiB.
+/// How many pages are freed at a time, so that no write waits for more: with pages of 4 KiB, 16
+/// MiB.
 const PAGES_AT_ONCE: u32 = 4_096;
 
 /// How many free pages make the file shrink, if they are most of it: with pages of 4 KiB, 4 MiB.
@@ -112,7 +113,11 @@ impl Files {
     }
 
     fn state(&self) -> State {
-        let Seen { database, log, index } = self.seen();
+        let Seen {
+            database,
+            log,
+            index,
+        } = self.seen();
         let is_other = |seen: Option<Id>, found: Option<Metadata>| {
             seen.is_some_and(|seen| found.as_ref().map(id) != Some(seen))
         };
@@ -128,7 +133,11 @@ impl Files {
             self.note_len(now.len());
         }
         match index {
-            Some((seen, len)) if now.as_ref().is_some_and(|now| id(now) == seen && now.len() < len) => {
+            Some((seen, len))
+                if now
+                    .as_ref()
+                    .is_some_and(|now| id(now) == seen && now.len() < len) =>
+            {
                 State::Short(len)
             }
             _ if is_other(log, found(&self.beside("-wal"))) => State::Gone,
@@ -158,11 +167,19 @@ impl Database {
         connection.query_row("SELECT count(*) FROM sqlite_schema", [], |_| Ok(()))?;
         // SQLite puts its files beside the database, not beside a symlink to it.
         let path = path.canonicalize().unwrap_or_else(|_| path.into());
-        let files = Arc::new(Files { path, seen: Mutex::default() });
+        let files = Arc::new(Files {
+            path,
+            seen: Mutex::default(),
+        });
         files.note();
         // Where a former daemon was killed while it made them again.
         let _ = std::fs::remove_file(files.beside(COPY));
-        Ok(Self { connection: Some(connection), set_up: Box::new(set_up), files, lock: Weak::new() })
+        Ok(Self {
+            connection: Some(connection),
+            set_up: Box::new(set_up),
+            files,
+            lock: Weak::new(),
+        })
     }
 
     /// The same, with a lock on the file.
@@ -189,9 +206,13 @@ impl Database {
             State::Gone => self.make_again()?,
             State::Replaced => {
                 let path = self.files.path.display();
-                let sentence =
-                    format!("another file has replaced {path}; restart the daemon to go on with that one");
-                return Err(Failure { sentence, is_full: false });
+                let sentence = format!(
+                    "another file has replaced {path}; restart the daemon to go on with that one"
+                );
+                return Err(Failure {
+                    sentence,
+                    is_full: false,
+                });
             }
         }
         if self.connection.is_none() {
@@ -225,21 +246,26 @@ impl Database {
         Ok(())
     }
 
-    /// SQLite rebuilds an index (`-shm`) that begins with zeros. It would trust one with zeros further on,
-    /// and lose what that leaves out: so nothing of the index stays. Truncates by path, since closing a file
-    /// that SQLite has locked unlocks it.
+    /// SQLite rebuilds an index (`-shm`) that begins with zeros. It would trust one with zeros
+    /// further on, and lose what that leaves out: so nothing of the index stays. Truncates by path,
+    /// since closing a file that SQLite has locked unlocks it.
     fn lengthen(&self, len: u64) -> Result<(), Failure> {
         let path = self.files.beside("-shm");
         tracing::warn!(file = %path.display(), "a file of a database was cut short; it is made again");
         let len = i64::try_from(len).unwrap_or(i64::MAX);
         let cut = nix::unistd::truncate(&path, 0).and_then(|()| nix::unistd::truncate(&path, len));
-        cut.map_err(|error| Failure { sentence: format!("{}: {error}", path.display()), is_full: false })
+        cut.map_err(|error| Failure {
+            sentence: format!("{}: {error}", path.display()),
+            is_full: false,
+        })
     }
 
-    /// Makes the files again from what SQLite still has open. If the daemon is killed meanwhile, either the
-    /// old or the new files are complete.
+    /// Makes the files again from what SQLite still has open. If the daemon is killed meanwhile,
+    /// either the old or the new files are complete.
     fn make_again(&mut self) -> Result<(), Failure> {
-        let Some(connection) = &self.connection else { return self.open() };
+        let Some(connection) = &self.connection else {
+            return self.open();
+        };
         let path = self.files.path.clone();
         let copy = self.files.beside(COPY);
         let refused = |error: std::io::Error| Failure {
@@ -248,14 +274,20 @@ impl Database {
         };
         tracing::warn!(file = %path.display(), "a file of a database was deleted while the daemon runs; it is made again");
         let _ = std::fs::remove_file(&copy);
-        let made = std::fs::OpenOptions::new().create_new(true).write(true).mode(0o600).open(&copy);
+        let made = std::fs::OpenOptions::new()
+            .create_new(true)
+            .write(true)
+            .mode(0o600)
+            .open(&copy);
         drop(made.map_err(refused)?);
         if let Err(error) = connection.execute("VACUUM INTO ?1", [copy.to_string_lossy()]) {
             let _ = std::fs::remove_file(&copy);
             return Err(self.failed(&error));
         }
         // If the database file still exists, move the log into it before the log goes.
-        let busy = connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get::<_, i64>(0));
+        let busy = connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| {
+            row.get::<_, i64>(0)
+        });
         let is_there = found(&path).is_some();
         // That took a while. Leave a file alone that another program has put there meanwhile.
         let is_others = self.files.state() == State::Replaced;
@@ -281,14 +313,20 @@ impl Database {
         }
         // Closing it deletes log and index, which must not be those of the next one.
         self.connection = None;
-        *self.files.seen.lock().unwrap_or_else(PoisonError::into_inner) = Seen::default();
+        *self
+            .files
+            .seen
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner) = Seen::default();
         self.open()
     }
 
-    /// Gives some free pages back to the file system, if they are most of the file. Returns whether there may
-    /// be more.
+    /// Gives some free pages back to the file system, if they are most of the file. Returns whether
+    /// there may be more.
     pub fn shrink(&self) -> bool {
-        let Some(connection) = &self.connection else { return false };
+        let Some(connection) = &self.connection else {
+            return false;
+        };
         shrink(connection).unwrap_or_else(|error| {
             tracing::debug!(%error, "could not make a database smaller");
             false
@@ -300,7 +338,9 @@ impl Drop for Database {
     /// Moves the log into the database file, after which no deleted data is in any file.
     fn drop(&mut self) {
         let _ = self.ready();
-        let Some(connection) = self.connection.take() else { return };
+        let Some(connection) = self.connection.take() else {
+            return;
+        };
         if self.files.are_in_place() {
             let _ = connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()));
         } else {
@@ -316,7 +356,8 @@ fn locked(path: &Path) -> std::io::Result<Flock<std::fs::File>> {
 }
 
 fn shrink(connection: &Connection) -> rusqlite::Result<bool> {
-    let count = |pragma: &str| connection.pragma_query_value(None, pragma, |row| row.get::<_, i64>(0));
+    let count =
+        |pragma: &str| connection.pragma_query_value(None, pragma, |row| row.get::<_, i64>(0));
     let free = count("freelist_count")?;
     if free < FREE_PAGES || free * 2 < count("page_count")? {
         return Ok(false);
@@ -336,7 +377,8 @@ fn damaged(what: String) -> rusqlite::Result<()> {
     Err(rusqlite::Error::SqliteFailure(code, Some(what)))
 }
 
-/// Looks whether the database, of which something was read, has a format that SQLite can only read, though the file may be written.
+/// Looks whether the database, of which something was read, has a format that SQLite can only read,
+/// though the file may be written.
 ///
 /// # Errors
 /// `SQLITE_CORRUPT` if it has; else those of SQLite.
@@ -348,8 +390,8 @@ pub fn check_format(connection: &Connection, path: &Path) -> rusqlite::Result<()
     Ok(())
 }
 
-/// Looks for damage that reads don't notice, but that breaks writes or gives one session another's rows: an
-/// index that disagrees with its table, a page that belongs to two tables.
+/// Looks for damage that reads don't notice, but that breaks writes or gives one session another's
+/// rows: an index that disagrees with its table, a page that belongs to two tables.
 ///
 /// # Errors
 /// `SQLITE_CORRUPT` if it is damaged; else those of SQLite.
@@ -358,14 +400,18 @@ pub fn check(connection: &Connection) -> rusqlite::Result<()> {
     if found != "ok" {
         return damaged(format!("it is damaged: {}", found.replace('\n', " ")));
     }
-    // It takes an empty page of the wrong kind for an empty table or index, which nothing can be put into.
+    // It takes an empty page of the wrong kind for an empty table or index, which nothing can be
+    // put into.
     let every = "SELECT tbl_name, iif(type = 'index', 'INDEXED BY \"' || replace(name, '\"', '\"\"') || '\"', 'NOT INDEXED')
         FROM sqlite_schema WHERE rootpage > 0";
     let mut every = connection.prepare(every)?;
     let mut rows = every.query([])?;
     while let Some(row) = rows.next()? {
         let (table, by): (String, String) = (row.get(0)?, row.get(1)?);
-        let count = format!("SELECT count(*) FROM \"{}\" {by}", table.replace('"', "\"\""));
+        let count = format!(
+            "SELECT count(*) FROM \"{}\" {by}",
+            table.replace('"', "\"\"")
+        );
         connection.query_row(&count, [], |_| Ok(()))?;
     }
     Ok(())

@@ -1,15 +1,17 @@
-//! From the tasks to the thread that writes for them. What nobody waits for wakes it at most once in a while.
+//! From the tasks to the thread that writes for them. What nobody waits for wakes it at most once
+//! in a while.
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use super::Mark;
 
-/// How long entries that nobody waits for are collected before they are committed. One commit of many costs a third
-/// of many commits, for a page that several of them change is written once.
+/// How long entries that nobody waits for are collected before they are committed. One commit of
+/// many costs a third of many commits, for a page that several of them change is written once.
 const LINGER: Duration = Duration::from_millis(10);
 
-/// As many such entries are committed at once without waiting for more, for the one that comes next may be waited for.
+/// As many such entries are committed at once without waiting for more, for the one that comes next
+/// may be waited for.
 pub(super) const MANY: usize = 512;
 
 /// Whether anybody waits for an entry.
@@ -62,7 +64,12 @@ pub(super) struct Work<E> {
 
 impl<E> Default for Work<E> {
     fn default() -> Self {
-        Self { batch: Vec::new(), last: Mark::default(), looks: false, is_open: true }
+        Self {
+            batch: Vec::new(),
+            last: Mark::default(),
+            looks: false,
+            is_open: true,
+        }
     }
 }
 
@@ -76,7 +83,10 @@ impl<E> Default for Queue<E> {
             has_ended: false,
             thread: Thread::Works,
         };
-        Self { waiting: Mutex::new(waiting), more: Condvar::new() }
+        Self {
+            waiting: Mutex::new(waiting),
+            more: Condvar::new(),
+        }
     }
 }
 
@@ -95,7 +105,8 @@ impl<E> Queue<E> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds an entry, after all others. After the end it is dropped; who waits for it learns that it is not kept.
+    /// Adds an entry, after all others. After the end it is dropped; who waits for it learns that
+    /// it is not kept.
     pub(super) fn push(&self, mark: Mark, entry: E, urgency: Urgency) {
         let mut waiting = self.lock();
         if waiting.has_ended {
@@ -139,10 +150,15 @@ impl<E> Queue<E> {
         let mut waiting = self.lock();
         while waiting.has_nothing() {
             waiting.thread = Thread::Sleeps;
-            waiting = self.more.wait(waiting).unwrap_or_else(PoisonError::into_inner);
+            waiting = self
+                .more
+                .wait(waiting)
+                .unwrap_or_else(PoisonError::into_inner);
         }
         waiting.thread = Thread::Collects;
-        let collected = self.more.wait_timeout_while(waiting, LINGER, |waiting| !waiting.is_urgent());
+        let collected = self
+            .more
+            .wait_timeout_while(waiting, LINGER, |waiting| !waiting.is_urgent());
         let (mut waiting, _) = collected.unwrap_or_else(PoisonError::into_inner);
         waiting.thread = Thread::Works;
     }

@@ -2,8 +2,8 @@
 
 use sha2::{Digest, Sha256};
 
-/// SHA-256 over fields that each come with their length, and lists that come with their number, so that no two
-/// different sequences are the same bytes.
+/// SHA-256 over fields that each come with their length, and lists that come with their number, so
+/// that no two different sequences are the same bytes.
 pub struct Encoder(Sha256);
 
 impl Encoder {

@@ -9,23 +9,26 @@ use mcp_sessiond_proto::{ClientName, Label};
 
 use crate::Encoder;
 
-/// The recipe by which keys are made from traits. A key that was made by another one is never equal to one of this; what a
-/// running host's servers had before an upgrade is found by [`Traits::former_key`].
+/// The recipe by which keys are made from traits. A key that was made by another one is never equal
+/// to one of this; what a running host's servers had before an upgrade is found by
+/// [`Traits::former_key`].
 pub const RECIPE: u8 = 2;
 
 /// The recipe of the version before, which knew no client and no entry.
 pub const FORMER_RECIPE: u8 = 1;
 
-/// What keys are made of, read once from a process and kept: digests alone, no argument and no variable.
+/// What keys are made of, read once from a process and kept: digests alone, no argument and no
+/// variable.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Traits {
     /// The file name of its executable, for people.
     pub program: String,
-    /// Digest of the executable's file name and the arguments. None: one of them can't be known, `doubt` says why; or the
-    /// process was read by a daemon of the version before, and `former` has what that knew.
+    /// Digest of the executable's file name and the arguments. None: one of them can't be known,
+    /// `doubt` says why; or the process was read by a daemon of the version before, and `former`
+    /// has what that knew.
     pub core: Option<[u8; 32]>,
-    /// Digest of the executable's path, directory and environment. None: one of them can't be known, `doubt` says why unless it
-    /// is about `core`.
+    /// Digest of the executable's path, directory and environment. None: one of them can't be
+    /// known, `doubt` says why unless it is about `core`.
     pub place: Option<[u8; 32]>,
     /// Digest of the directory alone.
     pub directory: Option<[u8; 32]>,
@@ -52,14 +55,15 @@ pub enum Conversation {
     /// None.
     #[default]
     None,
-    /// The environment can't be read. That is not the absence of one: a process must not lose its conversation by becoming
-    /// unreadable.
+    /// The environment can't be read. That is not the absence of one: a process must not lose its
+    /// conversation by becoming unreadable.
     Hidden,
     /// The digest of its id.
     Of([u8; 32]),
 }
 
-/// What an instance says of itself. It is believed, since it only narrows: nobody gets another one's session by it.
+/// What an instance says of itself. It is believed, since it only narrows: nobody gets another
+/// one's session by it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Said {
     /// Takes the place of directory, environment and the path to the executable.
@@ -143,7 +147,10 @@ pub struct KeyDoubtError;
 impl FromStr for KeyDoubt {
     type Err = KeyDoubtError;
     fn from_str(text: &str) -> Result<Self, KeyDoubtError> {
-        Self::ALL.into_iter().find(|doubt| doubt.code() == text).ok_or(KeyDoubtError)
+        Self::ALL
+            .into_iter()
+            .find(|doubt| doubt.code() == text)
+            .ok_or(KeyDoubtError)
     }
 }
 
@@ -151,15 +158,23 @@ impl fmt::Display for Key {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut encoder = Encoder::new("mcp-sessiond key as text");
         encoder.field(&self.to_bytes());
-        encoder.finish()[..4].iter().try_for_each(|byte| write!(formatter, "{byte:02x}"))
+        encoder.finish()[..4]
+            .iter()
+            .try_for_each(|byte| write!(formatter, "{byte:02x}"))
     }
 }
 
 impl Key {
     /// The first in order: where a search begins.
-    pub const FIRST: Self = Self { recipe: 0, what: [0; 32], conversation: Conversation::None, client: None };
+    pub const FIRST: Self = Self {
+        recipe: 0,
+        what: [0; 32],
+        conversation: Conversation::None,
+        client: None,
+    };
 
-    /// Bytes that a key is written in: the recipe, and three digests, of which two say first whether they are there.
+    /// Bytes that a key is written in: the recipe, and three digests, of which two say first
+    /// whether they are there.
     pub const BYTES: usize = 1 + 32 + 33 + 33;
 
     /// The key as bytes, to be stored.
@@ -180,7 +195,8 @@ impl Key {
         bytes
     }
 
-    /// The way back. What the former recipe stored was one digest. None: these are the bytes of no key.
+    /// The way back. What the former recipe stored was one digest. None: these are the bytes of no
+    /// key.
     #[must_use]
     pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
         if let Ok(former) = bytes.try_into() {
@@ -209,27 +225,48 @@ impl Key {
     /// Whether this key and that one differ in their conversations alone, and both have one.
     #[must_use]
     pub fn is_another_conversation_of(&self, other: &Self) -> bool {
-        let both =
-            matches!((self.conversation, other.conversation), (Conversation::Of(_), Conversation::Of(_)));
+        let both = matches!(
+            (self.conversation, other.conversation),
+            (Conversation::Of(_), Conversation::Of(_))
+        );
         both && self.conversation != other.conversation
-            && Self { conversation: other.conversation, ..*self } == *other
+            && Self {
+                conversation: other.conversation,
+                ..*self
+            } == *other
     }
 
-    /// Whether this key and that one have the same conversation and client, and differ in what is run.
+    /// Whether this key and that one have the same conversation and client, and differ in what is
+    /// run.
     #[must_use]
     pub fn is_another_program_for(&self, other: &Self) -> bool {
-        self.recipe == other.recipe && self.what != other.what && Self { what: other.what, ..*self } == *other
+        self.recipe == other.recipe
+            && self.what != other.what
+            && Self {
+                what: other.what,
+                ..*self
+            } == *other
     }
 
     /// The key of a session that the user has named.
     #[must_use]
     pub fn of_name(name: &Label) -> Self {
         let what = digest("mcp-sessiond name", name.as_str().as_bytes());
-        Self { recipe: RECIPE, what, conversation: Conversation::None, client: None }
+        Self {
+            recipe: RECIPE,
+            what,
+            conversation: Conversation::None,
+            client: None,
+        }
     }
 
     fn of_former(what: [u8; 32]) -> Self {
-        Self { recipe: FORMER_RECIPE, what, conversation: Conversation::None, client: None }
+        Self {
+            recipe: FORMER_RECIPE,
+            what,
+            conversation: Conversation::None,
+            client: None,
+        }
     }
 }
 
@@ -241,7 +278,8 @@ impl Traits {
     pub fn key(&self, said: &Said) -> Result<Key, KeyDoubt> {
         let doubt = self.doubt.unwrap_or(KeyDoubt::Changed);
         let Some(core) = &self.core else {
-            // Processes are read once. Of this one a former daemon has kept what the former recipe needs, which knew no more.
+            // Processes are read once. Of this one a former daemon has kept what the former recipe
+            // needs, which knew no more.
             let says_more = said.entry.is_some() || said.client.is_some();
             return self.former_key(said).filter(|_| !says_more).ok_or(doubt);
         };
@@ -255,12 +293,20 @@ impl Traits {
             Some(label) => encoder.field(b"label").field(label.as_str().as_bytes()),
             None => encoder.field(b"place").field(&self.place.ok_or(doubt)?),
         };
-        let client =
-            said.client.as_ref().map(|client| digest("mcp-sessiond client", client.as_str().as_bytes()));
-        Ok(Key { recipe: RECIPE, what: encoder.finish(), conversation: self.conversation, client })
+        let client = said
+            .client
+            .as_ref()
+            .map(|client| digest("mcp-sessiond client", client.as_str().as_bytes()));
+        Ok(Key {
+            recipe: RECIPE,
+            what: encoder.finish(),
+            conversation: self.conversation,
+            client,
+        })
     }
 
-    /// The key that the former recipe made for such an instance. None: what it was made of is not known.
+    /// The key that the former recipe made for such an instance. None: what it was made of is not
+    /// known.
     #[must_use]
     pub fn former_key(&self, said: &Said) -> Option<Key> {
         let mut encoder = Encoder::new("mcp-sessiond key");
@@ -308,9 +354,22 @@ mod tests {
     }
     #[test]
     fn a_key_is_found_again_in_its_bytes() {
-        let conversations = [Conversation::None, Conversation::Hidden, Conversation::Of([7; 32])];
-        for (conversation, client) in conversations.into_iter().zip([None, Some([8; 32]), Some([0; 32])]) {
-            let key = Key { recipe: RECIPE, what: [6; 32], conversation, client };
+        let conversations = [
+            Conversation::None,
+            Conversation::Hidden,
+            Conversation::Of([7; 32]),
+        ];
+        for (conversation, client) in
+            conversations
+                .into_iter()
+                .zip([None, Some([8; 32]), Some([0; 32])])
+        {
+            let key = Key {
+                recipe: RECIPE,
+                what: [6; 32],
+                conversation,
+                client,
+            };
             assert_eq!(key.to_bytes().len(), Key::BYTES);
             assert_eq!(Key::from_bytes(&key.to_bytes()), Some(key));
         }
@@ -335,7 +394,10 @@ mod tests {
         };
         assert!(key(1, 1, 1).is_another_conversation_of(&key(1, 2, 1)));
         for other in [key(1, 1, 1), key(1, 0, 1), key(2, 2, 1), key(1, 2, 2)] {
-            assert!(!key(1, 1, 1).is_another_conversation_of(&other), "{other:?}");
+            assert!(
+                !key(1, 1, 1).is_another_conversation_of(&other),
+                "{other:?}"
+            );
         }
         assert!(key(1, 1, 1).is_another_program_for(&key(2, 1, 1)));
         for other in [key(1, 1, 1), key(2, 2, 1), key(2, 1, 2)] {

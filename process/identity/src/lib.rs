@@ -3,8 +3,9 @@
 //! - [`ProcessId`], [`StartTime`]: one process, for good.
 //! - [`Traits`], [`Key`]: what an instance was started with, digested.
 //!
-//! **Architecture Invariant:** no I/O and no clock. Whoever reads a process makes these (`mcp-sessiond-process`); whoever
-//! decides about sessions compares them (`mcp-sessiond-registry`). The crate has no `std`, so that the compiler keeps it.
+//! **Architecture Invariant:** no I/O and no clock. Whoever reads a process makes these
+//! (`mcp-sessiond-process`); whoever decides about sessions compares them
+//! (`mcp-sessiond-registry`). The crate has no `std`, so that the compiler keeps it.
 #![cfg_attr(not(test), no_std)]
 #![forbid(unsafe_code)]
 

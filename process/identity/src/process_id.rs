@@ -4,28 +4,34 @@ use alloc::string::ToString;
 use core::fmt;
 use core::str::FromStr;
 
-/// Names one process among all that ever ran since the system started. Together with the boot id, among all.
+/// Names one process among all that ever ran since the system started. Together with the boot id,
+/// among all.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct ProcessId {
     /// The pid, which is given again once the process is gone.
     pub pid: u32,
     /// When it started. Not enough either: a pid can be had again within one clock tick (measured).
     pub start: StartTime,
-    /// A number that is never given again: on Linux the inode of the pidfd, where the kernel has pidfs (6.9); on
-    /// macOS the kernel's unique id of the process. Absent on older kernels.
+    /// A number that is never given again: on Linux the inode of the pidfd, where the kernel has
+    /// pidfs (6.9); on macOS the kernel's unique id of the process. Absent on older kernels.
     pub inode: Option<u64>,
 }
 
 impl ProcessId {
-    /// What belongs to the user, and to no process, has this in the place of its owner. No process has pid 0.
-    pub const USER: Self = Self { pid: 0, start: StartTime(0), inode: None };
+    /// What belongs to the user, and to no process, has this in the place of its owner. No process
+    /// has pid 0.
+    pub const USER: Self = Self {
+        pid: 0,
+        start: StartTime(0),
+        inode: None,
+    };
 }
 
-/// When a process started: on Linux in clock ticks since the system started (field 22 of /proc/PID/stat), on macOS
-/// in microseconds since the Unix epoch.
+/// When a process started: on Linux in clock ticks since the system started (field 22 of
+/// /proc/PID/stat), on macOS in microseconds since the Unix epoch.
 ///
-/// As text it is what token files are named by: a plain number on Linux, `<seconds>.<microseconds, 6 digits>` on
-/// macOS.
+/// As text it is what token files are named by: a plain number on Linux,
+/// `<seconds>.<microseconds, 6 digits>` on macOS.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct StartTime(pub u64);
 
@@ -40,7 +46,12 @@ impl fmt::Display for StartTime {
 
     #[cfg(target_os = "macos")]
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "{}.{:06}", self.0 / MICROSECONDS, self.0 % MICROSECONDS)
+        write!(
+            formatter,
+            "{}.{:06}",
+            self.0 / MICROSECONDS,
+            self.0 % MICROSECONDS
+        )
     }
 }
 
@@ -55,7 +66,11 @@ impl FromStr for StartTime {
     /// Takes exactly what `Display` writes: no sign, no leading zero.
     fn from_str(text: &str) -> Result<Self, StartTimeError> {
         let start = Self(number(text).ok_or(StartTimeError)?);
-        if start.to_string() == text { Ok(start) } else { Err(StartTimeError) }
+        if start.to_string() == text {
+            Ok(start)
+        } else {
+            Err(StartTimeError)
+        }
     }
 }
 
@@ -68,7 +83,9 @@ fn number(text: &str) -> Option<u64> {
 fn number(text: &str) -> Option<u64> {
     let (seconds, microseconds) = text.split_once('.')?;
     let seconds: u64 = seconds.parse().ok()?;
-    seconds.checked_mul(MICROSECONDS)?.checked_add(microseconds.parse().ok()?)
+    seconds
+        .checked_mul(MICROSECONDS)?
+        .checked_add(microseconds.parse().ok()?)
 }
 
 #[cfg(test)]
@@ -79,8 +96,19 @@ mod tests {
     #[cfg(target_os = "linux")]
     fn a_start_time_is_written_in_one_way() {
         assert_eq!("12345".parse(), Ok(StartTime(12_345)));
-        assert_eq!(StartTime(u64::MAX).to_string().parse(), Ok(StartTime(u64::MAX)));
-        for bad in ["", "+1", "01", "-1", " 1", "1.000001", "18446744073709551616"] {
+        assert_eq!(
+            StartTime(u64::MAX).to_string().parse(),
+            Ok(StartTime(u64::MAX))
+        );
+        for bad in [
+            "",
+            "+1",
+            "01",
+            "-1",
+            " 1",
+            "1.000001",
+            "18446744073709551616",
+        ] {
             assert_eq!(bad.parse::<StartTime>(), Err(StartTimeError), "{bad:?}");
         }
     }
@@ -90,7 +118,14 @@ mod tests {
     fn a_start_time_is_written_in_one_way() {
         assert_eq!("1762.000042".parse(), Ok(StartTime(1_762_000_042)));
         assert_eq!(StartTime(1_762_000_042).to_string(), "1762.000042");
-        for bad in ["", "1762", "1762.42", "01762.000042", "1762.0000420", "1762.+00042"] {
+        for bad in [
+            "",
+            "1762",
+            "1762.42",
+            "01762.000042",
+            "1762.0000420",
+            "1762.+00042",
+        ] {
             assert_eq!(bad.parse::<StartTime>(), Err(StartTimeError), "{bad:?}");
         }
     }

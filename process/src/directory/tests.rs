@@ -19,10 +19,15 @@ fn set_mode(path: &Path, mode: u32) {
 fn it_is_made_for_its_owner_alone_and_found_again() {
     let (_parent, path) = place();
     let missing = Directory::open_existing(&path).expect_err("it is not there");
-    assert!(matches!(missing, DirectoryError::Io { error, .. } if error.kind() == io::ErrorKind::NotFound));
+    assert!(
+        matches!(missing, DirectoryError::Io { error, .. } if error.kind() == io::ErrorKind::NotFound)
+    );
 
     Directory::open(&path).expect("it is made");
-    let mode = fs::symlink_metadata(&path).expect("it is there").permissions().mode();
+    let mode = fs::symlink_metadata(&path)
+        .expect("it is there")
+        .permissions()
+        .mode();
     assert_eq!(mode & 0o7777, DIRECTORY_MODE);
     Directory::open(&path).expect("it is found");
     Directory::open_existing(&path).expect("it is found");
@@ -35,13 +40,19 @@ fn what_is_no_directory_is_refused_and_left_alone() {
     Directory::open(&target).expect("it is made");
     symlink(&target, &path).expect("a symlink");
     let refused = Directory::open(&path).expect_err("a symlink");
-    assert!(matches!(refused, DirectoryError::NotADirectory(_)), "{refused}");
+    assert!(
+        matches!(refused, DirectoryError::NotADirectory(_)),
+        "{refused}"
+    );
     assert!(path.is_symlink());
 
     fs::remove_file(&path).expect("it is ours");
     fs::write(&path, "").expect("a file");
     let refused = Directory::open(&path).expect_err("a file");
-    assert!(matches!(refused, DirectoryError::NotADirectory(_)), "{refused}");
+    assert!(
+        matches!(refused, DirectoryError::NotADirectory(_)),
+        "{refused}"
+    );
 }
 
 #[test]
@@ -51,8 +62,14 @@ fn a_wrong_mode_is_refused_and_not_repaired() {
     for wrong in [0o755, 0o770, 0o701, 0o500] {
         set_mode(&path, wrong);
         let refused = Directory::open(&path).expect_err("a wrong mode");
-        assert!(matches!(refused, DirectoryError::Mode { mode, .. } if mode == wrong), "{refused}");
-        let found = fs::symlink_metadata(&path).expect("it is there").permissions().mode();
+        assert!(
+            matches!(refused, DirectoryError::Mode { mode, .. } if mode == wrong),
+            "{refused}"
+        );
+        let found = fs::symlink_metadata(&path)
+            .expect("it is there")
+            .permissions()
+            .mode();
         assert_eq!(found & 0o7777, wrong, "it was repaired");
     }
 }
@@ -72,7 +89,10 @@ fn somebody_elses_is_refused() {
     Directory::open(&path).expect("it is made");
     chown(&path, Some(4321), None).expect("chown");
     let refused = Directory::open(&path).expect_err("a foreign owner");
-    assert!(matches!(refused, DirectoryError::Owner { uid: 4321, .. }), "{refused}");
+    assert!(
+        matches!(refused, DirectoryError::Owner { uid: 4321, .. }),
+        "{refused}"
+    );
 }
 
 #[test]
@@ -101,7 +121,11 @@ fn it_is_told_when_the_path_leads_elsewhere() {
     let another = Directory::open(&path).expect("it is made anew");
     assert!(!directory.is_in_place(), "another one is there");
     assert!(another.is_in_place());
-    symlink(parent.path().join("elsewhere"), parent.path().join("runtime-2")).expect("a symlink");
+    symlink(
+        parent.path().join("elsewhere"),
+        parent.path().join("runtime-2"),
+    )
+    .expect("a symlink");
     fs::remove_dir(&path).expect("it is empty");
     fs::rename(parent.path().join("runtime-2"), &path).expect("rename");
     assert!(!directory.is_in_place(), "a symlink to it is not it");

@@ -14,7 +14,11 @@ fn facts() -> Facts {
         executable: Some("/usr/bin/server".into()),
         arguments: Ok(bytes(&["server", "--db", "prod"])),
     };
-    Facts { image, environment: Some(bytes(&["A=1", "B=2"])), directory: Some("/srv".into()) }
+    Facts {
+        image,
+        environment: Some(bytes(&["A=1", "B=2"])),
+        directory: Some("/srv".into()),
+    }
 }
 
 /// The traits of a server that differs from the usual one in what `change` changes.
@@ -33,7 +37,10 @@ fn labelled(change: impl FnOnce(&mut Facts)) -> Result<Key, KeyDoubt> {
 }
 
 fn label(label: &str) -> Said {
-    Said { label: Some(label.parse().expect("a label")), ..Said::default() }
+    Said {
+        label: Some(label.parse().expect("a label")),
+        ..Said::default()
+    }
 }
 
 #[test]
@@ -49,7 +56,10 @@ fn servers_that_differ_in_anything_differ_in_their_keys() {
         |facts| facts.environment = Some(bytes(&["A=1"])),
         |facts| facts.environment = Some(bytes(&["A=1", "B=2", "CLAUDE_CODE_SESSION_ID=1"])),
     ];
-    let keys: Vec<Key> = changes.into_iter().map(|change| key(change).expect("certain")).collect();
+    let keys: Vec<Key> = changes
+        .into_iter()
+        .map(|change| key(change).expect("certain"))
+        .collect();
     for (at, one) in keys.iter().enumerate() {
         assert!(!keys[..at].contains(one), "change {at} makes no difference");
     }
@@ -58,12 +68,22 @@ fn servers_that_differ_in_anything_differ_in_their_keys() {
 #[test]
 fn the_order_of_variables_and_those_of_one_start_make_no_difference() {
     let usual = key(|_| {});
-    assert_eq!(usual, key(|facts| facts.environment = Some(bytes(&["B=2", "A=1"]))));
+    assert_eq!(
+        usual,
+        key(|facts| facts.environment = Some(bytes(&["B=2", "A=1"])))
+    );
     for name in IGNORED_VARIABLES.into_iter().chain(NEWLY_IGNORED_VARIABLES) {
         let with = format!("{name}=17");
-        assert_eq!(usual, key(|facts| facts.environment = Some(bytes(&["A=1", &with, "B=2"]))), "{name}");
+        assert_eq!(
+            usual,
+            key(|facts| facts.environment = Some(bytes(&["A=1", &with, "B=2"]))),
+            "{name}"
+        );
     }
-    assert_ne!(usual, key(|facts| facts.environment = Some(bytes(&["A=1", "B=2", "SHLVL2=1"]))));
+    assert_ne!(
+        usual,
+        key(|facts| facts.environment = Some(bytes(&["A=1", "B=2", "SHLVL2=1"])))
+    );
 }
 
 #[test]
@@ -80,15 +100,22 @@ fn the_configuration_adds_variables() {
     };
     assert_eq!(with(&["A=1"]), with(&["A=1", "TRACE_ID=7"]));
     assert_ne!(with(&["A=1"]), with(&["A=1", "TRAC=7"]));
-    assert_ne!(with(&["THREAD=1"]).conversation, with(&["THREAD=2"]).conversation);
+    assert_ne!(
+        with(&["THREAD=1"]).conversation,
+        with(&["THREAD=2"]).conversation
+    );
     assert_eq!(with(&["THREAD=1"]).place, with(&["THREAD=2"]).place);
 }
 
 #[test]
 fn a_program_is_called_by_its_file_name_alone() {
-    let called =
-        |argv0: &'static str| key(move |facts| facts.image.arguments = Ok(bytes(&[argv0, "--db", "prod"])));
-    assert_eq!(called("/opt/uv/builds-v0/.tmpAb12/bin/server"), called("server"));
+    let called = |argv0: &'static str| {
+        key(move |facts| facts.image.arguments = Ok(bytes(&[argv0, "--db", "prod"])))
+    };
+    assert_eq!(
+        called("/opt/uv/builds-v0/.tmpAb12/bin/server"),
+        called("server")
+    );
     assert_ne!(called("server-2"), called("server"));
 }
 
@@ -96,7 +123,10 @@ fn a_program_is_called_by_its_file_name_alone() {
 fn directories_that_are_made_anew_at_each_start_make_no_difference() {
     let start = |name: &str| {
         let root = format!("/home/u/.cache/uv/builds-v0/.tmp{name}");
-        let (path, script) = (format!("PATH={root}/bin:/usr/bin"), format!("{root}/bin/x.py"));
+        let (path, script) = (
+            format!("PATH={root}/bin:/usr/bin"),
+            format!("{root}/bin/x.py"),
+        );
         key(move |facts| {
             facts.environment = Some(bytes(&[&path]));
             facts.image.arguments = Ok(bytes(&["python", &script]));
@@ -112,12 +142,28 @@ fn a_label_takes_the_place_of_directory_environment_and_path() {
     let usual = labelled(|_| {}).expect("certain");
     assert_ne!(Ok(usual), key(|_| {}));
     assert_eq!(labelled(|facts| facts.directory = None), Ok(usual));
-    assert_eq!(labelled(|facts| facts.environment = Some(bytes(&["A=2"]))), Ok(usual));
-    assert_eq!(labelled(|facts| facts.image.executable = Some("/opt/2/server".into())), Ok(usual));
-    assert_ne!(labelled(|facts| facts.image.executable = Some("/usr/bin/other".into())), Ok(usual));
-    assert_ne!(labelled(|facts| facts.image.arguments = Ok(bytes(&["server"]))), Ok(usual));
-    let conversation = |id: &'static str| labelled(move |facts| facts.environment = Some(bytes(&[id])));
-    assert_ne!(conversation("CLAUDE_CODE_SESSION_ID=1"), conversation("CLAUDE_CODE_SESSION_ID=2"));
+    assert_eq!(
+        labelled(|facts| facts.environment = Some(bytes(&["A=2"]))),
+        Ok(usual)
+    );
+    assert_eq!(
+        labelled(|facts| facts.image.executable = Some("/opt/2/server".into())),
+        Ok(usual)
+    );
+    assert_ne!(
+        labelled(|facts| facts.image.executable = Some("/usr/bin/other".into())),
+        Ok(usual)
+    );
+    assert_ne!(
+        labelled(|facts| facts.image.arguments = Ok(bytes(&["server"]))),
+        Ok(usual)
+    );
+    let conversation =
+        |id: &'static str| labelled(move |facts| facts.environment = Some(bytes(&[id])));
+    assert_ne!(
+        conversation("CLAUDE_CODE_SESSION_ID=1"),
+        conversation("CLAUDE_CODE_SESSION_ID=2")
+    );
     assert_ne!(traits(|_| {}).key(&label("two")), Ok(usual));
 }
 
@@ -126,7 +172,13 @@ fn what_an_instance_says_of_itself_narrows() {
     let says = |entry: Option<&str>, client: Option<&str>| {
         let parsed = |text: &str| text.parse().expect("a label");
         let client = client.map(|client| client.parse().expect("a name"));
-        traits(|_| {}).key(&Said { label: None, entry: entry.map(parsed), client }).expect("certain")
+        traits(|_| {})
+            .key(&Said {
+                label: None,
+                entry: entry.map(parsed),
+                client,
+            })
+            .expect("certain")
     };
     let all = [
         says(None, None),
@@ -140,22 +192,35 @@ fn what_an_instance_says_of_itself_narrows() {
         assert!(!all[..at].contains(one), "{at}");
     }
     assert!(all[4].is_another_program_for(&all[3]));
-    let conversation =
-        |id: &'static str| key(move |facts| facts.environment = Some(bytes(&[id]))).expect("certain");
-    let (one, two) = (conversation("CLAUDE_CODE_SESSION_ID=1"), conversation("CLAUDE_CODE_SESSION_ID=2"));
+    let conversation = |id: &'static str| {
+        key(move |facts| facts.environment = Some(bytes(&[id]))).expect("certain")
+    };
+    let (one, two) = (
+        conversation("CLAUDE_CODE_SESSION_ID=1"),
+        conversation("CLAUDE_CODE_SESSION_ID=2"),
+    );
     assert!(one.is_another_conversation_of(&two));
 }
 
 #[test]
 fn what_can_not_be_read_makes_the_key_doubtful() {
-    assert_eq!(key(|facts| facts.environment = None), Err(KeyDoubt::Environment));
-    assert_eq!(key(|facts| facts.directory = None), Err(KeyDoubt::Directory));
+    assert_eq!(
+        key(|facts| facts.environment = None),
+        Err(KeyDoubt::Environment)
+    );
+    assert_eq!(
+        key(|facts| facts.directory = None),
+        Err(KeyDoubt::Directory)
+    );
     assert!(labelled(|facts| facts.environment = None).is_ok());
     for said in [Said::default(), label("one")] {
         let hidden = traits(|facts| facts.image.executable = None);
         assert_eq!(hidden.key(&said), Err(KeyDoubt::Executable));
         for doubt in [KeyDoubt::Arguments, KeyDoubt::Rewritten] {
-            assert_eq!(traits(|facts| facts.image.arguments = Err(doubt)).key(&said), Err(doubt));
+            assert_eq!(
+                traits(|facts| facts.image.arguments = Err(doubt)).key(&said),
+                Err(doubt)
+            );
         }
     }
 }
@@ -179,19 +244,38 @@ fn a_title_is_not_taken_for_arguments() {
 
 #[test]
 fn digests_are_what_they_were() {
-    // They are on record: with another encoding no server would find its session after an upgrade of the daemon.
-    // Computed with Python's hashlib.
+    // They are on record: with another encoding no server would find its session after an upgrade
+    // of the daemon. Computed with Python's hashlib.
     let former = |said: &Said| traits(|_| {}).former_key(said).expect("certain");
     let begins = |key: Key| (key.recipe, key.what[..4].to_vec());
-    assert_eq!(begins(former(&Said::default())), (FORMER_RECIPE, vec![0x40, 0x39, 0xa1, 0x32]));
-    assert_eq!(begins(former(&label("one"))), (FORMER_RECIPE, vec![0xf5, 0xc6, 0x09, 0xcf]));
-    assert_eq!(begins(key(|_| {}).expect("certain")), (RECIPE, vec![0x59, 0x34, 0x60, 0x0b]));
-    assert_eq!(begins(labelled(|_| {}).expect("certain")), (RECIPE, vec![0x99, 0x1a, 0x2d, 0x13]));
+    assert_eq!(
+        begins(former(&Said::default())),
+        (FORMER_RECIPE, vec![0x40, 0x39, 0xa1, 0x32])
+    );
+    assert_eq!(
+        begins(former(&label("one"))),
+        (FORMER_RECIPE, vec![0xf5, 0xc6, 0x09, 0xcf])
+    );
+    assert_eq!(
+        begins(key(|_| {}).expect("certain")),
+        (RECIPE, vec![0x59, 0x34, 0x60, 0x0b])
+    );
+    assert_eq!(
+        begins(labelled(|_| {}).expect("certain")),
+        (RECIPE, vec![0x99, 0x1a, 0x2d, 0x13])
+    );
 }
 
 #[test]
 fn what_a_daemon_of_the_former_recipe_has_read_makes_its_keys() {
     let read = traits(|_| {});
-    let former = Traits { core: None, place: None, ..read.clone() };
-    assert_eq!(former.key(&Said::default()).ok(), read.former_key(&Said::default()));
+    let former = Traits {
+        core: None,
+        place: None,
+        ..read.clone()
+    };
+    assert_eq!(
+        former.key(&Said::default()).ok(),
+        read.former_key(&Said::default())
+    );
 }

@@ -17,25 +17,41 @@ fn a_replaced_executable_is_the_same_program() {
     let process = tree.pinned();
     let before = traits_of(&process, &Table::default()).expect("read");
     std::fs::remove_file(&program).expect("removed");
-    assert_eq!(traits_of(&process, &Table::default()).expect("read"), before);
+    assert_eq!(
+        traits_of(&process, &Table::default()).expect("read"),
+        before
+    );
     assert_eq!(before.program, "server");
     let mut upgraded = start();
-    assert_eq!(traits_of(&upgraded.pinned(), &Table::default()).expect("read"), before);
+    assert_eq!(
+        traits_of(&upgraded.pinned(), &Table::default()).expect("read"),
+        before
+    );
 }
 
 /// perl overwrites its command line in place when `$0` is set.
 #[test]
 fn a_title_makes_the_key_doubtful() {
     let stay = r#"$0 = shift; $| = 1; print "$$\n"; <STDIN>"#;
-    let mut tree = Tree::spawn(Command::new("perl").args(["-e", stay, "my server", "--db", "prod"]));
+    let mut tree =
+        Tree::spawn(Command::new("perl").args(["-e", stay, "my server", "--db", "prod"]));
     let traits = traits_of(&tree.pinned(), &Table::default()).expect("read");
-    assert_eq!((traits.core, traits.doubt), (None, Some(KeyDoubt::Rewritten)));
+    assert_eq!(
+        (traits.core, traits.doubt),
+        (None, Some(KeyDoubt::Rewritten))
+    );
     assert!(traits.place.is_some());
 
     let long = "x".repeat(300);
     let mut tree = Tree::spawn(Command::new("perl").args(["-e", stay, &long]));
-    let doubt = traits_of(&tree.pinned(), &Table::default()).expect("read").doubt;
-    assert_eq!(doubt, Some(KeyDoubt::Rewritten), "it has written past the end of its arguments");
+    let doubt = traits_of(&tree.pinned(), &Table::default())
+        .expect("read")
+        .doubt;
+    assert_eq!(
+        doubt,
+        Some(KeyDoubt::Rewritten),
+        "it has written past the end of its arguments"
+    );
 }
 
 #[test]
@@ -55,7 +71,11 @@ fn who_has_a_pid_later_is_another_process() {
     assert!(after.is_alive());
     assert!(matches!(peer(&socket), Err(PeerError::Gone)));
     if let Some(inode) = after.id().inode {
-        assert_ne!(Some(inode), before.id().inode, "it differs even where the start time does not");
+        assert_ne!(
+            Some(inode),
+            before.id().inode,
+            "it differs even where the start time does not"
+        );
     }
 }
 
@@ -63,10 +83,21 @@ fn who_has_a_pid_later_is_another_process() {
 fn another_user_is_no_host() {
     needs_root("starting processes of another user");
     let mut command = Command::new("sh");
-    let mut tree = Tree::spawn(command.args(["-c", &format!("sh -c '{STAY}'; :")]).uid(65_534));
+    let mut tree = Tree::spawn(
+        command
+            .args(["-c", &format!("sh -c '{STAY}'; :")])
+            .uid(65_534),
+    );
     let instance = tree.pinned();
-    assert_eq!(find_host(&instance, &Table::default()).host.err(), Some(HostDoubt::OtherUser));
-    assert!(ancestor(&instance, tree.child.id()).expect("read").is_none());
+    assert_eq!(
+        find_host(&instance, &Table::default()).host.err(),
+        Some(HostDoubt::OtherUser)
+    );
+    assert!(
+        ancestor(&instance, tree.child.id())
+            .expect("read")
+            .is_none()
+    );
 }
 
 #[test]
@@ -76,21 +107,33 @@ fn what_is_in_another_pid_namespace_has_no_host_and_is_no_peer() {
     assert_eq!(tree.said(), 1, "that is what it is called in there");
     let unshare = tree.child.id();
     let children = std::fs::read_to_string(format!("/proc/{unshare}/task/{unshare}/children"));
-    let pid = children.expect("readable").trim().parse().expect("one child");
+    let pid = children
+        .expect("readable")
+        .trim()
+        .parse()
+        .expect("one child");
     let instance = Pinned::open(pid).expect("it waits for us");
-    assert_eq!(find_host(&instance, &Table::default()).host.err(), Some(HostDoubt::OtherNamespace));
+    assert_eq!(
+        find_host(&instance, &Table::default()).host.err(),
+        Some(HostDoubt::OtherNamespace)
+    );
 
     let directory = tempfile::tempdir().expect("a directory");
     let path = directory.path().join("socket");
     let listener = UnixListener::bind(&path).expect("bound");
     let mut command = Command::new("unshare");
-    let mut tree = Tree::spawn(command.args(["--pid", "--fork", "perl", "-e", CALL]).arg(&path));
+    let mut tree = Tree::spawn(
+        command
+            .args(["--pid", "--fork", "perl", "-e", CALL])
+            .arg(&path),
+    );
     let (socket, _) = listener.accept().expect("it calls");
     assert_eq!(tree.said(), 1);
     assert!(matches!(peer(&socket), Err(PeerError::OtherNamespace)));
 }
 
-/// Starts a shell that has this free pid, by saying which pid comes next until nobody else comes first.
+/// Starts a shell that has this free pid, by saying which pid comes next until nobody else comes
+/// first.
 fn start_with_pid(pid: u32) -> Tree {
     const ATTEMPTS: usize = 1_000;
     for _ in 0..ATTEMPTS {

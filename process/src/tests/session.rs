@@ -4,7 +4,8 @@ use nix::sys::signal::Signal;
 
 use super::*;
 
-/// A process that leads a session, and a child of it that leads a process group; both say their pids.
+/// A process that leads a session, and a child of it that leads a process group; both say their
+/// pids.
 const LEADER: &str = r#"use POSIX; $| = 1; setsid() or die; print "$$\n";
     if (!fork) { setpgid(0, 0); print "$$\n"; <STDIN>; exit } <STDIN>; wait"#;
 
@@ -23,10 +24,25 @@ fn a_session_has_those_that_its_leader_has_started() {
     };
     assert_eq!(members(), [leader.id(), child.id()]);
     assert_eq!(started_by(session).expect("listed"), [child.id().pid]);
-    assert!(started_by(std::process::id()).expect("listed").starts_with(&[session]), "children come first");
-    assert!(started_by(std::process::id()).expect("listed").contains(&child.id().pid), "and then theirs");
+    assert!(
+        started_by(std::process::id())
+            .expect("listed")
+            .starts_with(&[session]),
+        "children come first"
+    );
+    assert!(
+        started_by(std::process::id())
+            .expect("listed")
+            .contains(&child.id().pid),
+        "and then theirs"
+    );
 
-    assert_eq!(child_of(&leader, child.id().pid).expect("read").map(|found| found.id()), Some(child.id()));
+    assert_eq!(
+        child_of(&leader, child.id().pid)
+            .expect("read")
+            .map(|found| found.id()),
+        Some(child.id())
+    );
     let myself = Pinned::myself().expect("alive");
     assert!(
         child_of(&myself, session).expect("read").is_some()
@@ -60,5 +76,8 @@ fn what_a_leader_that_is_gone_has_left_behind_is_still_what_it_has_started() {
     leader.signal(Signal::SIGKILL).expect("ours to kill");
     tree.child.wait().expect("our child");
     // The system lists no children of it any more; its session is still there.
-    assert_eq!(started_by(leader.id().pid).expect("listed"), [child.id().pid]);
+    assert_eq!(
+        started_by(leader.id().pid).expect("listed"),
+        [child.id().pid]
+    );
 }

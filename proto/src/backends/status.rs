@@ -20,7 +20,8 @@ pub enum BackendState {
     Stopping,
 }
 
-/// How a backend is. No message, no argument, no variable: only what it wrote to its standard error.
+/// How a backend is. No message, no argument, no variable: only what it wrote to its standard
+/// error.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct BackendStatus {
     /// The session.
@@ -65,8 +66,8 @@ pub struct BackendStatus {
     /// Messages that were on their way to a front that ended, since the keeper started.
     #[serde(with = "crate::text")]
     pub lost: u64,
-    /// Messages that were not passed on, since the keeper started: progress of calls of former fronts, answers to
-    /// nothing, and what was larger than 16 MiB.
+    /// Messages that were not passed on, since the keeper started: progress of calls of former
+    /// fronts, answers to nothing, and what was larger than 16 MiB.
     #[serde(with = "crate::text")]
     pub dropped: u64,
     /// Messages and bytes to the backend, since the keeper started.
@@ -131,7 +132,8 @@ pub struct Traffic {
 /// What a backend wrote to its standard error, as far as the keeper still has it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Written {
-    /// The text. What is no UTF-8 shows as what can't be shown; a character of which only the beginning was written is left for later.
+    /// The text. What is no UTF-8 shows as what can't be shown; a character of which only the
+    /// beginning was written is left for later.
     pub text: String,
     /// How many bytes were written up to its end, since the keeper started.
     #[serde(with = "crate::text")]

@@ -18,7 +18,10 @@ fn client() -> (Client, DuplexStream) {
 }
 
 fn lease() -> LeaseRef {
-    LeaseRef { session: "s".parse().expect("an id"), epoch: Epoch(1) }
+    LeaseRef {
+        session: "s".parse().expect("an id"),
+        epoch: Epoch(1),
+    }
 }
 
 async fn heard(peer: &mut DuplexStream) -> Value {
@@ -30,23 +33,40 @@ async fn heard(peer: &mut DuplexStream) -> Value {
 
 async fn say(peer: &mut DuplexStream, message: &Value) {
     let frame = to_vec_named(message).expect("encoded");
-    peer.write_u32(u32::try_from(frame.len()).expect("short")).await.expect("written");
+    peer.write_u32(u32::try_from(frame.len()).expect("short"))
+        .await
+        .expect("written");
     peer.write_all(&frame).await.expect("written");
 }
 
 #[tokio::test]
 async fn answers_find_their_calls_in_whatever_order_they_come() {
     let (client, mut peer) = client();
-    let (rejected, pinged, ()) = tokio::join!(client.reject_token(LONG, lease()), client.ping(LONG), async {
-        let (first, second) = (heard(&mut peer).await, heard(&mut peer).await);
-        assert_eq!(first["call"], json!({"RejectToken": {"request": {"session": "s", "epoch": 1}}}));
-        assert_eq!(second["call"], json!({"Ping": {}}));
-        // A field of the future, and the id not in front.
-        say(&mut peer, &json!({"new": [1, {}], "reply": {"Ping": null}, "id": second["id"]})).await;
-        say(&mut peer, &json!({"id": 99, "reply": {"Ping": null}})).await;
-        let refused = json!({"Err": {"code": "lease_ended"}});
-        say(&mut peer, &json!({"id": first["id"], "reply": {"RejectToken": refused}})).await;
-    });
+    let (rejected, pinged, ()) = tokio::join!(
+        client.reject_token(LONG, lease()),
+        client.ping(LONG),
+        async {
+            let (first, second) = (heard(&mut peer).await, heard(&mut peer).await);
+            assert_eq!(
+                first["call"],
+                json!({"RejectToken": {"request": {"session": "s", "epoch": 1}}})
+            );
+            assert_eq!(second["call"], json!({"Ping": {}}));
+            // A field of the future, and the id not in front.
+            say(
+                &mut peer,
+                &json!({"new": [1, {}], "reply": {"Ping": null}, "id": second["id"]}),
+            )
+            .await;
+            say(&mut peer, &json!({"id": 99, "reply": {"Ping": null}})).await;
+            let refused = json!({"Err": {"code": "lease_ended"}});
+            say(
+                &mut peer,
+                &json!({"id": first["id"], "reply": {"RejectToken": refused}}),
+            )
+            .await;
+        }
+    );
     assert_eq!((rejected, pinged), (Ok(Err(Error::LeaseEnded)), Ok(())));
 }
 
@@ -58,9 +78,15 @@ async fn a_call_that_nobody_waits_for_is_cancelled() {
         _ = heard(&mut peer) => {}
     }
     let cancelled = heard(&mut peer).await;
-    assert_eq!((&cancelled["id"], &cancelled["call"]), (&json!(0), &Value::Null));
+    assert_eq!(
+        (&cancelled["id"], &cancelled["call"]),
+        (&json!(0), &Value::Null)
+    );
     tokio::time::pause();
-    assert_eq!(client.ping(Duration::from_millis(10)).await, Err(CallError::Late));
+    assert_eq!(
+        client.ping(Duration::from_millis(10)).await,
+        Err(CallError::Late)
+    );
     assert_eq!(heard(&mut peer).await["deadline_ms"], 10);
     assert_eq!(heard(&mut peer).await["call"], Value::Null);
 }
@@ -70,7 +96,16 @@ async fn a_call_that_does_not_fit_is_not_sent_and_the_next_one_is() {
     let (client, mut peer) = client();
     let LeaseRef { session, epoch } = lease();
     let token = Token::new([b'x'; 2_000]).expect("a token");
-    let stored = client.store_token(LONG, StoreRequest { session, epoch, token }).await;
+    let stored = client
+        .store_token(
+            LONG,
+            StoreRequest {
+                session,
+                epoch,
+                token,
+            },
+        )
+        .await;
     assert!(matches!(stored, Err(CallError::NotSent(_))), "{stored:?}");
     let (pinged, ()) = tokio::join!(client.ping(LONG), async {
         let id = heard(&mut peer).await["id"].take();
@@ -114,13 +149,27 @@ async fn many_calls_at_once_are_all_sent() {
     let session: SessionId = "s".repeat(SESSION_ID_MAX).parse().expect("an id");
     let call = || {
         let (client, session) = (client.clone(), session.clone());
-        let rejected = async move { client.reject_token(LONG, LeaseRef { session, epoch: Epoch(1) }).await };
+        let rejected = async move {
+            client
+                .reject_token(
+                    LONG,
+                    LeaseRef {
+                        session,
+                        epoch: Epoch(1),
+                    },
+                )
+                .await
+        };
         tokio::spawn(rejected)
     };
     let calls: Vec<_> = (0..CALLS).map(|_| call()).collect();
     for _ in 0..CALLS {
         let id = heard(&mut peer).await["id"].take();
-        say(&mut peer, &json!({"id": id, "reply": {"RejectToken": {"Ok": null}}})).await;
+        say(
+            &mut peer,
+            &json!({"id": id, "reply": {"RejectToken": {"Ok": null}}}),
+        )
+        .await;
     }
     for call in calls {
         assert_eq!(call.await.expect("done"), Ok(Ok(())));
@@ -135,19 +184,43 @@ async fn answers_are_read_while_much_waits_to_be_sent() {
     tokio::spawn(driven);
     let LeaseRef { session, epoch } = lease();
     let store = || {
-        let (session, token) = (session.clone(), Token::new([b'x'; 65_536]).expect("a token"));
-        client.store_token(LONG, StoreRequest { session, epoch, token })
+        let (session, token) = (
+            session.clone(),
+            Token::new([b'x'; 65_536]).expect("a token"),
+        );
+        client.store_token(
+            LONG,
+            StoreRequest {
+                session,
+                epoch,
+                token,
+            },
+        )
     };
     let stores = futures::future::join_all((0..10).map(|_| store()));
     let (got, gotten) = oneshot::channel();
-    let ping = async { client.ping(LONG).await.map(|()| got.send(()).expect("awaited")) };
+    let ping = async {
+        client
+            .ping(LONG)
+            .await
+            .map(|()| got.send(()).expect("awaited"))
+    };
     let (pinged, stored, ()) = tokio::join!(ping, stores, async {
         let id = heard(&mut peer).await["id"].take();
-        peer.read_u32().await.expect("the head of a store, whose rest waits with all others");
-        say(&mut peer, &json!({"id": id, "new": "y".repeat(5_000), "reply": {"Ping": null}})).await;
+        peer.read_u32()
+            .await
+            .expect("the head of a store, whose rest waits with all others");
+        say(
+            &mut peer,
+            &json!({"id": id, "new": "y".repeat(5_000), "reply": {"Ping": null}}),
+        )
+        .await;
         gotten.await.expect("the ping is answered");
         drop(peer);
     });
     assert_eq!(pinged, Ok(()));
-    assert!(stored.iter().all(|stored| *stored == Err(CallError::Ended)), "{stored:?}");
+    assert!(
+        stored.iter().all(|stored| *stored == Err(CallError::Ended)),
+        "{stored:?}"
+    );
 }

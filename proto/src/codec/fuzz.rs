@@ -1,6 +1,6 @@
-//! Whatever bytes a peer sends, the codecs do not panic, and a request that they accept survives a round
-//! trip. `tests/fuzz` runs these with coverage; as ordinary tests they run the corpus in `__fuzz__` and some
-//! random inputs.
+//! Whatever bytes a peer sends, the codecs do not panic, and a request that they accept survives a
+//! round trip. `tests/fuzz` runs these with coverage; as ordinary tests they run the corpus in
+//! `__fuzz__` and some random inputs.
 
 use bytes::BytesMut;
 use futures::{FutureExt as _, StreamExt as _};
@@ -37,16 +37,25 @@ fn message_pack_frame() {
         let mut server = message_pack::Server::new(FRAME_MAX as usize);
         match server.decode(frame, &mut outbound) {
             Ok(Decoded::Item(ClientMessage::Request(request))) => {
-                let call =
-                    message_pack::Call { id: request.id, deadline_ms: 1_000, call: Some(&request.message) };
+                let call = message_pack::Call {
+                    id: request.id,
+                    deadline_ms: 1_000,
+                    call: Some(&request.message),
+                };
                 let again = rmp_serde::to_vec_named(&call).expect("encoded");
                 let again = server.decode(&again, &mut outbound);
                 let Ok(Decoded::Item(ClientMessage::Request(again))) = again else {
                     panic!("not read again")
                 };
-                assert_eq!((again.id, said(&again.message)), (request.id, said(&request.message)));
+                assert_eq!(
+                    (again.id, said(&again.message)),
+                    (request.id, said(&request.message))
+                );
                 assert!(outbound.is_empty());
-                let reply = Response { request_id: request.id, message: Ok(SessiondResponse::Ping(())) };
+                let reply = Response {
+                    request_id: request.id,
+                    message: Ok(SessiondResponse::Ping(())),
+                };
                 server.encode(reply, &mut outbound).expect("encoded");
                 assert_eq!(frames(&outbound).len(), 1);
             }
@@ -69,17 +78,23 @@ fn json_rpc_frames() {
         // One connection; each line is a frame.
         for frame in input.split(|byte| *byte == b'\n') {
             let mut outbound = BytesMut::new();
-            match server.decode(frame, &mut outbound).expect("the connection goes on") {
+            match server
+                .decode(frame, &mut outbound)
+                .expect("the connection goes on")
+            {
                 Decoded::Item(ClientMessage::Request(request)) => {
                     let tagged = said(&request.message);
                     let again = serde_json::from_value(tagged.clone()).expect("read again");
                     assert_eq!(said(&again), tagged);
                     if frame.len() % 2 == 0 {
-                        let reply =
-                            Response { request_id: request.id, message: Ok(SessiondResponse::Ping(())) };
+                        let reply = Response {
+                            request_id: request.id,
+                            message: Ok(SessiondResponse::Ping(())),
+                        };
                         server.encode(reply, &mut outbound).expect("encoded");
                         let sent: Value = serde_json::from_slice(frame).expect("JSON");
-                        let told: Value = serde_json::from_slice(frames(&outbound)[0]).expect("JSON");
+                        let told: Value =
+                            serde_json::from_slice(frames(&outbound)[0]).expect("JSON");
                         assert_eq!(told["id"], sent["id"]);
                     }
                 }
@@ -97,11 +112,18 @@ fn json_rpc_frames() {
 #[test]
 fn hello_and_frames() {
     bolero::check!().for_each(|input: &[u8]| {
-        let Some((first, rest)) = input.split_first_chunk::<HELLO_LEN>() else { return };
-        let Ok(hello) = Hello::decode(first) else { return };
+        let Some((first, rest)) = input.split_first_chunk::<HELLO_LEN>() else {
+            return;
+        };
+        let Ok(hello) = Hello::decode(first) else {
+            return;
+        };
         let again = Hello::decode(&hello.encode()).expect("ours");
         assert_eq!(again, hello);
-        let _ = (hello.accept_lines(crate::PROTOCOL_VERSION), again.welcome(crate::PROTOCOL_VERSION, 1));
+        let _ = (
+            hello.accept_lines(crate::PROTOCOL_VERSION),
+            again.welcome(crate::PROTOCOL_VERSION, 1),
+        );
         let Ok(codec) = hello.accept() else { return };
         let stream = tokio::io::join(rest, tokio::io::sink());
         let mut frames = server(stream, codec, hello.frame_max, Budget::new(1024 * 1024));

@@ -1,5 +1,6 @@
-//! Golden bytes, checked both ways, and the page that quotes them. Whoever changes one of these has changed the
-//! protocol: an old peer must still understand, or the version grows, and `PROTOCOL.md` says so.
+//! Golden bytes, checked both ways, and the page that quotes them. Whoever changes one of these has
+//! changed the protocol: an old peer must still understand, or the version grows, and `PROTOCOL.md`
+//! says so.
 
 mod samples;
 
@@ -10,7 +11,9 @@ use serde::Serialize;
 use serde_json::{Value, json};
 use tarpc::ServerError;
 
-use samples::{append, appended, claim, claimed, replayed, secret, secrets, stale, web, write, written};
+use samples::{
+    append, appended, claim, claimed, replayed, secret, secrets, stale, web, write, written,
+};
 
 use super::message_pack::{Call, Reply};
 use super::*;
@@ -21,7 +24,9 @@ use crate::service::{METHODS, Only};
 use crate::services::{SecretKey, SecretRequest, ServiceSecret};
 use crate::sessions::SessionRef;
 use crate::state::{StateEntry, StateVersion, StateWrite, WriteStateRequest};
-use crate::streams::{AppendRequest, Appended, Cursor, Event, EventId, Gap, ReplayRequest, Replayed};
+use crate::streams::{
+    AppendRequest, Appended, Cursor, Event, EventId, Gap, ReplayRequest, Replayed,
+};
 use crate::types::{ClaimRequest, Claimed, Epoch, Outcome, Siblings, Stored, TokenStatus};
 use crate::{Json, PROTOCOL_VERSION, Token};
 
@@ -35,18 +40,21 @@ const CALL: &str = "0000004583a2696403ab646561646c696e655f6d73cd2710a463616c6c81
 const REPLY: &str = "0000006183a2696403a57265706c7981a5436c61696d81a24f6b85a773657373696f6ea27331a565706f636807a76f7574636f6d65a7726573756d6564ac746f6b656e5f737461747573a770726573656e74a5746f6b656ec4026869a772656675736564c0";
 const ERROR: &str = "0000004683a2696403a57265706c7981aa53746f7265546f6b656e81a345727283a4636f6465ab7374616c655f65706f6368a5676976656e07a66e657765737408a772656675736564c0";
 const CANCEL: &str = "0000001883a2696403ab646561646c696e655f6d7300a463616c6cc0";
-const CROWDED: &str = "0000002683a2696403a57265706c79c0a772656675736564b1746f6f206d616e79207265717565737473";
+const CROWDED: &str =
+    "0000002683a2696403a57265706c79c0a772656675736564b1746f6f206d616e79207265717565737473";
 const UNREADABLE: &str = "0000004f84a2696403a57265706c79c0a772656675736564d92d74686973206461656d6f6e2063616e27742072656164207468652063616c6c3a20657870656374656420753634aa756e7265616461626c65c3";
 const APPEND: &str = "0000008c83a2696403ab646561646c696e655f6d73cd2710a463616c6c81a6417070656e6481a77265717565737484a26f6682a773657373696f6ea27331a773657276696365a3776562a673747265616da27431a772657175657374a27231a86d6573736167657392c0d9247b226a736f6e727063223a22322e30222c226964223a312c22726573756c74223a7b7d7d";
 
-const JSON_CLAIM: &str = r#"{"jsonrpc": "2.0", "id": 1, "method": "claim", "params": {"label": "prod"}}"#;
+const JSON_CLAIM: &str =
+    r#"{"jsonrpc": "2.0", "id": 1, "method": "claim", "params": {"label": "prod"}}"#;
 const JSON_CLAIMED: &str = r#"{"jsonrpc": "2.0", "id": 1, "result": {"session": "s1", "epoch": "7", "outcome": "resumed", "token_status": "present", "token": "aGk="}}"#;
 const JSON_STORE: &str = r#"{"jsonrpc": "2.0", "id": "b", "method": "store_token", "params": {"session": "s1", "epoch": "7", "token": "aGk="}}"#;
 const JSON_STORED: &str = r#"{"jsonrpc": "2.0", "id": "b", "result": {"resumed": true}}"#;
 const JSON_APPEND: &str = r#"{"jsonrpc": "2.0", "id": 2, "method": "append", "params": {"of": {"session": "s1", "service": "web"}, "stream": "t1", "request": "r1", "messages": [null, "{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}"]}}"#;
 const JSON_APPENDED: &str = r#"{"jsonrpc": "2.0", "id": 2, "result": [{"id": "Zmlyc3Q", "stream": "t1", "position": "1", "number": "7"}, {"id": "c2Vjb25k", "stream": "t1", "position": "2", "number": "8"}]}"#;
 const JSON_WRITE: &str = r#"{"jsonrpc": "2.0", "id": 4, "method": "write_state", "params": {"of": {"session": "s1", "service": "web"}, "writes": [{"key": "k", "value": "[1]", "expires_ms": "60000"}]}}"#;
-const JSON_WRITTEN: &str = r#"{"jsonrpc": "2.0", "id": 4, "result": [{"key": "k", "version": "7"}]}"#;
+const JSON_WRITTEN: &str =
+    r#"{"jsonrpc": "2.0", "id": 4, "result": [{"key": "k", "version": "7"}]}"#;
 const JSON_SECRET: &str = r#"{"jsonrpc": "2.0", "id": 5, "method": "service_secret", "params": {"service": "web", "rotate": true, "request": "r2"}}"#;
 const JSON_SECRETS: &str = r#"{"jsonrpc": "2.0", "id": 5, "result": {"current": "AQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQE", "former": ["AgICAgICAgICAgICAgICAgICAgICAgICAgICAgICAgI"]}}"#;
 const JSON_REPLAY: &str = r#"{"jsonrpc": "2.0", "id": 3, "method": "replay", "params": {"of": {"session": "s1", "service": "web"}, "after": {"event": "Zmlyc3Q"}, "most": 1}}"#;
@@ -84,17 +92,32 @@ fn hellos() {
         (client, HELLO_MESSAGE_PACK),
         (Hello::client(Codec::JsonRpc), HELLO_JSON_RPC),
         (client.reply(Answer::Welcome), HELLO_WELCOME),
-        (Hello { version: 9, ..client.reply(Answer::Version) }, HELLO_VERSION),
+        (
+            Hello {
+                version: 9,
+                ..client.reply(Answer::Version)
+            },
+            HELLO_VERSION,
+        ),
     ];
     for (hello, golden) in hellos {
         assert_eq!(hex(&hello.encode()), golden);
-        assert_eq!(Hello::decode(&bytes(golden).try_into().expect("32 bytes")).expect("a hello"), hello);
+        assert_eq!(
+            Hello::decode(&bytes(golden).try_into().expect("32 bytes")).expect("a hello"),
+            hello
+        );
     }
 }
 
 #[test]
 fn message_pack_calls() {
-    let golden = |call: Option<SessiondRequest>, deadline_ms| frame(&Call { id: 3, deadline_ms, call });
+    let golden = |call: Option<SessiondRequest>, deadline_ms| {
+        frame(&Call {
+            id: 3,
+            deadline_ms,
+            call,
+        })
+    };
     assert_eq!(golden(Some(claim()), 10_000), CALL);
     assert_eq!(golden(None, 0), CANCEL);
     let append = SessiondRequest::Append { request: append() };
@@ -105,17 +128,32 @@ fn message_pack_calls() {
         Ok(Decoded::Item(message)) => message,
         _ => panic!("{golden} is not understood"),
     };
-    let ClientMessage::Request(request) = decode(CALL) else { panic!("no request") };
+    let ClientMessage::Request(request) = decode(CALL) else {
+        panic!("no request")
+    };
     assert_eq!(request.id, 3);
     assert_eq!(json!(request.message), json!(claim()));
-    let ClientMessage::Request(request) = decode(APPEND) else { panic!("no request") };
+    let ClientMessage::Request(request) = decode(APPEND) else {
+        panic!("no request")
+    };
     assert_eq!(json!(request.message), json!(append));
-    assert!(matches!(decode(CANCEL), ClientMessage::Cancel { request_id: 3, .. }));
+    assert!(matches!(
+        decode(CANCEL),
+        ClientMessage::Cancel { request_id: 3, .. }
+    ));
 
     // The client itself.
     assert_eq!(hex(&client::cancellation(3).expect("encoded")), CANCEL);
-    let SessiondRequest::Claim { request } = claim() else { panic!("no claim") };
-    let call = client::call(3, Duration::from_secs(10), "claim", Only { request }, FRAME_MAX as usize);
+    let SessiondRequest::Claim { request } = claim() else {
+        panic!("no claim")
+    };
+    let call = client::call(
+        3,
+        Duration::from_secs(10),
+        "claim",
+        Only { request },
+        FRAME_MAX as usize,
+    );
     assert_eq!(hex(&call.expect("encoded")), CALL);
 }
 
@@ -124,12 +162,26 @@ fn message_pack_replies() {
     let replies = [
         (Ok(SessiondResponse::Claim(Ok(claimed()))), REPLY),
         (Ok(SessiondResponse::StoreToken(Err(stale()))), ERROR),
-        (Err(ServerError::new(io::ErrorKind::WouldBlock, "too many requests".into())), CROWDED),
+        (
+            Err(ServerError::new(
+                io::ErrorKind::WouldBlock,
+                "too many requests".into(),
+            )),
+            CROWDED,
+        ),
     ];
     for (message, golden) in replies {
         let mut server = message_pack::Server::new(FRAME_MAX as usize);
         let mut outbound = BytesMut::new();
-        server.encode(Response { request_id: 3, message }, &mut outbound).expect("encoded");
+        server
+            .encode(
+                Response {
+                    request_id: 3,
+                    message,
+                },
+                &mut outbound,
+            )
+            .expect("encoded");
         assert_eq!(hex(&outbound), golden);
     }
     // What the client makes of them.
@@ -138,12 +190,23 @@ fn message_pack_replies() {
     assert_eq!(json!(reply), json!(Ok::<_, Error>(claimed())));
     assert_eq!(client::reply(&read(ERROR)), Ok(Err::<Stored, _>(stale())));
     let crowded = CallError::Crowded("too many requests".into());
-    assert_eq!(client::reply::<Result<Stored, Error>>(&read(CROWDED)), Err(crowded));
+    assert_eq!(
+        client::reply::<Result<Stored, Error>>(&read(CROWDED)),
+        Err(crowded)
+    );
     let unreadable = "this daemon can't read the call: expected u64".to_owned();
-    assert_eq!(client::reply::<()>(&read(UNREADABLE)), Err(CallError::Refused(unreadable)));
+    assert_eq!(
+        client::reply::<()>(&read(UNREADABLE)),
+        Err(CallError::Refused(unreadable))
+    );
     let refused = Some("this daemon can't read the call: expected u64".into());
     assert_eq!(
-        frame(&Reply::<SessiondResponse> { id: 3, reply: None, refused, unreadable: true }),
+        frame(&Reply::<SessiondResponse> {
+            id: 3,
+            reply: None,
+            refused,
+            unreadable: true
+        }),
         UNREADABLE
     );
 }
@@ -152,19 +215,30 @@ fn message_pack_replies() {
 fn json_rpc_frames() {
     let mut server = json_rpc::Server::new(FRAME_MAX as usize);
     let mut outbound = BytesMut::new();
-    let mut decode =
-        |server: &mut json_rpc::Server, golden: &str| match server.decode(golden.as_bytes(), &mut outbound) {
-            Ok(Decoded::Item(message)) => message,
-            _ => panic!("{golden} is not understood"),
-        };
+    let mut decode = |server: &mut json_rpc::Server, golden: &str| match server
+        .decode(golden.as_bytes(), &mut outbound)
+    {
+        Ok(Decoded::Item(message)) => message,
+        _ => panic!("{golden} is not understood"),
+    };
     let mut call = |server: &mut json_rpc::Server, golden: &str| match decode(server, golden) {
         ClientMessage::Request(request) => (request.id, json!(request.message)),
         _ => panic!("{golden} is no call"),
     };
     let answer = |server: &mut json_rpc::Server, request_id, reply| {
         let mut outbound = BytesMut::new();
-        server.encode(Response { request_id, message: Ok(reply) }, &mut outbound).expect("encoded");
-        let length = u32::try_from(outbound.len() - 4).expect("short").to_be_bytes();
+        server
+            .encode(
+                Response {
+                    request_id,
+                    message: Ok(reply),
+                },
+                &mut outbound,
+            )
+            .expect("encoded");
+        let length = u32::try_from(outbound.len() - 4)
+            .expect("short")
+            .to_be_bytes();
         assert_eq!(outbound[..4], length);
         serde_json::from_slice::<Value>(&outbound[4..]).expect("json")
     };
@@ -172,35 +246,78 @@ fn json_rpc_frames() {
 
     let (id, message) = call(&mut server, JSON_CLAIM);
     assert_eq!(message, json!({"Claim": {"request": {"label": "prod"}}}));
-    assert_eq!(answer(&mut server, id, SessiondResponse::Claim(Ok(claimed()))), golden(JSON_CLAIMED));
+    assert_eq!(
+        answer(&mut server, id, SessiondResponse::Claim(Ok(claimed()))),
+        golden(JSON_CLAIMED)
+    );
 
     let (id, message) = call(&mut server, JSON_STORE);
-    assert_eq!(message, json!({"StoreToken": {"request": {"session": "s1", "epoch": "7", "token": "aGk="}}}));
+    assert_eq!(
+        message,
+        json!({"StoreToken": {"request": {"session": "s1", "epoch": "7", "token": "aGk="}}})
+    );
     let stored = SessiondResponse::StoreToken(Ok(Stored { resumed: true }));
     assert_eq!(answer(&mut server, id, stored), golden(JSON_STORED));
 
     let (id, message) = call(&mut server, JSON_APPEND);
-    assert_eq!(message, json!(SessiondRequest::Append { request: append() }));
-    assert_eq!(answer(&mut server, id, SessiondResponse::Append(Ok(appended()))), golden(JSON_APPENDED));
+    assert_eq!(
+        message,
+        json!(SessiondRequest::Append { request: append() })
+    );
+    assert_eq!(
+        answer(&mut server, id, SessiondResponse::Append(Ok(appended()))),
+        golden(JSON_APPENDED)
+    );
 
     let (id, message) = call(&mut server, JSON_WRITE);
-    assert_eq!(message, json!(SessiondRequest::WriteState { request: write() }));
-    assert_eq!(answer(&mut server, id, SessiondResponse::WriteState(Ok(written()))), golden(JSON_WRITTEN));
+    assert_eq!(
+        message,
+        json!(SessiondRequest::WriteState { request: write() })
+    );
+    assert_eq!(
+        answer(&mut server, id, SessiondResponse::WriteState(Ok(written()))),
+        golden(JSON_WRITTEN)
+    );
 
     let (id, message) = call(&mut server, JSON_SECRET);
-    assert_eq!(message, json!(SessiondRequest::ServiceSecret { request: secret() }));
-    assert_eq!(answer(&mut server, id, SessiondResponse::ServiceSecret(Ok(secrets()))), golden(JSON_SECRETS));
+    assert_eq!(
+        message,
+        json!(SessiondRequest::ServiceSecret { request: secret() })
+    );
+    assert_eq!(
+        answer(
+            &mut server,
+            id,
+            SessiondResponse::ServiceSecret(Ok(secrets()))
+        ),
+        golden(JSON_SECRETS)
+    );
 
     let (id, message) = call(&mut server, JSON_REPLAY);
     let after = Cursor::Event(EventId("Zmlyc3Q".into()));
-    let replay = SessiondRequest::Replay { request: ReplayRequest { of: web(), after, most: Some(1) } };
+    let replay = SessiondRequest::Replay {
+        request: ReplayRequest {
+            of: web(),
+            after,
+            most: Some(1),
+        },
+    };
     assert_eq!(message, json!(replay));
-    assert_eq!(answer(&mut server, id, SessiondResponse::Replay(Ok(replayed()))), golden(JSON_REPLAYED));
+    assert_eq!(
+        answer(&mut server, id, SessiondResponse::Replay(Ok(replayed()))),
+        golden(JSON_REPLAYED)
+    );
     let result = golden(JSON_REPLAYED)["result"].take();
-    assert_eq!(serde_json::from_value::<Replayed>(result).expect("read back"), replayed());
+    assert_eq!(
+        serde_json::from_value::<Replayed>(result).expect("read back"),
+        replayed()
+    );
 
     let (id, _) = call(&mut server, JSON_STORE);
-    assert_eq!(answer(&mut server, id, SessiondResponse::StoreToken(Err(stale()))), golden(JSON_REFUSED));
+    assert_eq!(
+        answer(&mut server, id, SessiondResponse::StoreToken(Err(stale()))),
+        golden(JSON_REFUSED)
+    );
 
     let (id, _) = call(&mut server, JSON_STORE);
     let cancelled = decode(&mut server, JSON_CANCEL);
@@ -208,8 +325,14 @@ fn json_rpc_frames() {
 
     let malformed = br#"{"jsonrpc": "2.0", "id": 1, "method": "claim", "params": "x"}"#;
     let mut outbound = BytesMut::new();
-    assert!(matches!(server.decode(malformed, &mut outbound), Ok(Decoded::Answered)));
-    assert_eq!(serde_json::from_slice::<Value>(&outbound[4..]).expect("json"), golden(JSON_MALFORMED));
+    assert!(matches!(
+        server.decode(malformed, &mut outbound),
+        Ok(Decoded::Answered)
+    ));
+    assert_eq!(
+        serde_json::from_slice::<Value>(&outbound[4..]).expect("json"),
+        golden(JSON_MALFORMED)
+    );
 }
 
 /// The names of all variants, in order. A variant that is not listed does not compile.
@@ -294,15 +417,17 @@ fn the_methods_are_those_of_the_service() {
             "service_secret" => json!({"service": "web", "rotate": true, "request": "r"}),
             "lease_service" => json!({"service": "web"}),
             "release_service" => json!({"service": "web", "epoch": "1"}),
-            "open_session" | "get_session" | "touch_session" | "attach_session" | "detach_session"
-            | "reset_session" | "terminate_session" | "inspect_session" => of,
+            "open_session" | "get_session" | "touch_session" | "attach_session"
+            | "detach_session" | "reset_session" | "terminate_session" | "inspect_session" => of,
             "update_session" | "mint_handle" | "list_state" | "list_streams" | "list_tasks" => {
                 json!({"of": of})
             }
             "rotate_credential" => json!({"of": of, "hash": "00".repeat(32)}),
             "open_handle" => json!({"handle": "h"}),
             "read_state" => json!({"of": of, "keys": ["k"]}),
-            "write_state" => json!({"of": of, "writes": [{"key": "k", "value": "1", "expected": "0"}]}),
+            "write_state" => {
+                json!({"of": of, "writes": [{"key": "k", "value": "1", "expected": "0"}]})
+            }
             "open_stream" | "close_stream" | "orphan_stream" | "unorphan_stream" => {
                 json!({"of": of, "stream": "t"})
             }
@@ -336,14 +461,19 @@ fn the_methods_are_those_of_the_service() {
             "sweep" => json!({"service": "web", "older_than_ms": "1"}),
             _ => json!({}),
         };
-        let frame = json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params}).to_string();
+        let frame =
+            json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params}).to_string();
         let mut outbound = BytesMut::new();
-        let decoded = json_rpc::Server::new(FRAME_MAX as usize).decode(frame.as_bytes(), &mut outbound);
+        let decoded =
+            json_rpc::Server::new(FRAME_MAX as usize).decode(frame.as_bytes(), &mut outbound);
         let Ok(Decoded::Item(ClientMessage::Request(request))) = decoded else {
             panic!("{method}: {outbound:?}")
         };
         assert_eq!(name(&request.message), method);
-        assert!(PAGE.contains(&format!("| `{method}` |")), "PROTOCOL.md has no row for {method}");
+        assert!(
+            PAGE.contains(&format!("| `{method}` |")),
+            "PROTOCOL.md has no row for {method}"
+        );
     }
 }
 
@@ -351,7 +481,9 @@ fn the_methods_are_those_of_the_service() {
 fn the_page_has_every_error() {
     let sentence = || "x".to_owned();
     let errors = [
-        Error::NoVerifiedHost { sentence: sentence() },
+        Error::NoVerifiedHost {
+            sentence: sentence(),
+        },
         Error::NotAnAncestor { pid: 1 },
         Error::NamesHost { pid: 1 },
         stale(),
@@ -360,9 +492,17 @@ fn the_page_has_every_error() {
         Error::AlreadyExists,
         Error::SessionTerminated,
         Error::SessionHeld,
-        Error::NameTaken { sentence: sentence() },
-        Error::ServiceTaken { pid: 1, since_ms: 2 },
-        Error::VersionConflict { key: "k".parse().expect("a key"), current: StateVersion(1) },
+        Error::NameTaken {
+            sentence: sentence(),
+        },
+        Error::ServiceTaken {
+            pid: 1,
+            since_ms: 2,
+        },
+        Error::VersionConflict {
+            key: "k".parse().expect("a key"),
+            current: StateVersion(1),
+        },
         Error::BindingMismatch,
         Error::UnknownHandle,
         Error::HandleExpired,
@@ -372,11 +512,24 @@ fn the_page_has_every_error() {
         Error::TaskEnded,
         Error::UnknownCursor,
         Error::UnknownBackend,
-        Error::InvalidArgument { sentence: sentence() },
-        Error::QuotaExceeded { what: sentence(), limit: 1 },
-        Error::WriteFailed { sentence: sentence() },
-        Error::Unavailable { sentence: sentence(), retry_after_ms: 1 },
-        Error::OutcomeUnknown { sentence: sentence(), retry_after_ms: 1 },
+        Error::InvalidArgument {
+            sentence: sentence(),
+        },
+        Error::QuotaExceeded {
+            what: sentence(),
+            limit: 1,
+        },
+        Error::WriteFailed {
+            sentence: sentence(),
+        },
+        Error::Unavailable {
+            sentence: sentence(),
+            retry_after_ms: 1,
+        },
+        Error::OutcomeUnknown {
+            sentence: sentence(),
+            retry_after_ms: 1,
+        },
         Error::Unknown,
     ];
     let (name, names) = every!(Error:
@@ -433,7 +586,10 @@ fn the_page_quotes_the_golden_bytes() {
         JSON_CANCEL,
     ];
     for golden in goldens {
-        assert!(page.contains(&bare(golden)), "PROTOCOL.md does not quote {golden}");
+        assert!(
+            page.contains(&bare(golden)),
+            "PROTOCOL.md does not quote {golden}"
+        );
     }
     assert!(
         PAGE.contains(&format!("Protocol version {PROTOCOL_VERSION}")),
@@ -444,6 +600,9 @@ fn the_page_quotes_the_golden_bytes() {
 #[test]
 fn the_page_quotes_the_program_that_is_tested() {
     let program = include_str!("../../../tests/python/sessiond.py");
-    assert!(PAGE.contains(program), "PROTOCOL.md quotes another tests/python/sessiond.py");
+    assert!(
+        PAGE.contains(program),
+        "PROTOCOL.md quotes another tests/python/sessiond.py"
+    );
     assert!(program.lines().count() <= 40);
 }

@@ -1,4 +1,5 @@
-//! JSON-RPC 2.0 for every language: one request or notification a frame. Batches are refused, as MCP refuses them.
+//! JSON-RPC 2.0 for every language: one request or notification a frame. Batches are refused, as
+//! MCP refuses them.
 
 mod envelope;
 
@@ -53,11 +54,17 @@ const IN_FLIGHT_MANY: usize = 256;
 
 impl Server {
     pub(super) fn new(out_max: usize) -> Self {
-        Self { out_max, next: 0, in_flight: HashMap::new() }
+        Self {
+            out_max,
+            next: 0,
+            in_flight: HashMap::new(),
+        }
     }
 
     fn put(&self, outbound: &mut BytesMut, message: &Value) -> io::Result<()> {
-        put_frame(outbound, self.out_max, |writer| serde_json::to_writer(writer, message))
+        put_frame(outbound, self.out_max, |writer| {
+            serde_json::to_writer(writer, message)
+        })
     }
 
     fn notification(
@@ -65,21 +72,36 @@ impl Server {
         method: &str,
         params: Option<&RawValue>,
     ) -> Decoded<ClientMessage<SessiondRequest>> {
-        let named = params.filter(|_| method == "notifications/cancelled").and_then(cancelled);
-        let found = self.in_flight.iter().find(|(_, call)| Some(&call.id) == named.as_ref());
-        let Some(number) = found.map(|(number, _)| *number) else { return Decoded::Ignored };
+        let named = params
+            .filter(|_| method == "notifications/cancelled")
+            .and_then(cancelled);
+        let found = self
+            .in_flight
+            .iter()
+            .find(|(_, call)| Some(&call.id) == named.as_ref());
+        let Some(number) = found.map(|(number, _)| *number) else {
+            return Decoded::Ignored;
+        };
         // tarpc does not answer a cancelled call, so nothing else would remove it.
         self.in_flight.remove(&number);
         Decoded::Item(cancel(number))
     }
 
-    /// Takes down a call's id. Those past their deadline, which tarpc drops without an answer, go when there are many.
+    /// Takes down a call's id. Those past their deadline, which tarpc drops without an answer, go
+    /// when there are many.
     fn enter(&mut self, id: Value) -> u64 {
         if self.in_flight.len() >= IN_FLIGHT_MANY {
-            self.in_flight.retain(|_, call| call.since.elapsed() <= DEADLINE_DEFAULT);
+            self.in_flight
+                .retain(|_, call| call.since.elapsed() <= DEADLINE_DEFAULT);
         }
         self.next += 1;
-        self.in_flight.insert(self.next, InFlight { id, since: Instant::now() });
+        self.in_flight.insert(
+            self.next,
+            InFlight {
+                id,
+                since: Instant::now(),
+            },
+        );
         self.next
     }
 }
@@ -91,7 +113,11 @@ impl FrameCodec for Server {
     fn decode(&mut self, frame: &[u8], outbound: &mut BytesMut) -> io::Result<Decoded<Self::In>> {
         let mut id = Value::Null;
         let parsed = parse(frame, &mut id).and_then(|(method, params)| {
-            if id.is_null() { Ok(Err((method, params))) } else { call(&method, params).map(Ok) }
+            if id.is_null() {
+                Ok(Err((method, params)))
+            } else {
+                call(&method, params).map(Ok)
+            }
         });
         match parsed {
             Ok(Ok(call)) => {
@@ -101,19 +127,25 @@ impl FrameCodec for Server {
             Ok(Err((method, params))) => Ok(self.notification(&method, params)),
             Err(Malformed(code, message)) => {
                 let error = json!({"code": code, "message": message});
-                self.put(outbound, &json!({"jsonrpc": "2.0", "id": id, "error": error}))?;
+                self.put(
+                    outbound,
+                    &json!({"jsonrpc": "2.0", "id": id, "error": error}),
+                )?;
                 Ok(Decoded::Answered)
             }
         }
     }
 
     fn encode(&mut self, response: Self::Out, outbound: &mut BytesMut) -> io::Result<()> {
-        let Some(InFlight { id, .. }) = self.in_flight.remove(&response.request_id) else { return Ok(()) };
+        let Some(InFlight { id, .. }) = self.in_flight.remove(&response.request_id) else {
+            return Ok(());
+        };
         let result = match response.message {
             Ok(reply) => result(&reply)?,
-            Err(error) => {
-                Err(refusal(&Error::Unavailable { sentence: error.detail, retry_after_ms: RETRY_AFTER_MS }))
-            }
+            Err(error) => Err(refusal(&Error::Unavailable {
+                sentence: error.detail,
+                retry_after_ms: RETRY_AFTER_MS,
+            })),
         };
         let (member, value) = match result {
             Ok(value) => ("result", value),
@@ -122,8 +154,13 @@ impl FrameCodec for Server {
         let answer = json!({"jsonrpc": "2.0", "id": id, member: value});
         self.put(outbound, &answer).or_else(|_| {
             // What else the connection carries is not ended by it.
-            let error = refusal(&Error::InvalidArgument { sentence: super::TOO_LARGE.into() });
-            self.put(outbound, &json!({"jsonrpc": "2.0", "id": answer["id"], "error": error}))
+            let error = refusal(&Error::InvalidArgument {
+                sentence: super::TOO_LARGE.into(),
+            });
+            self.put(
+                outbound,
+                &json!({"jsonrpc": "2.0", "id": answer["id"], "error": error}),
+            )
         })
     }
 }
@@ -131,22 +168,42 @@ impl FrameCodec for Server {
 /// When to try again after too many requests in flight, in ms: they are short.
 const RETRY_AFTER_MS: u32 = 100;
 
-/// Reads a frame as a request or notification: its method and `params`. Sets `id` as soon as it is known.
-fn parse<'a>(frame: &'a [u8], id: &mut Value) -> Result<(Cow<'a, str>, Option<&'a RawValue>), Malformed> {
+/// Reads a frame as a request or notification: its method and `params`. Sets `id` as soon as it is
+/// known.
+fn parse<'a>(
+    frame: &'a [u8],
+    id: &mut Value,
+) -> Result<(Cow<'a, str>, Option<&'a RawValue>), Malformed> {
     let envelope = Envelope::read(frame).map_err(|error| {
-        Malformed(PARSE_ERROR, format!("not JSON: {} at column {}", error.classify_name(), error.column()))
+        Malformed(
+            PARSE_ERROR,
+            format!(
+                "not JSON: {} at column {}",
+                error.classify_name(),
+                error.column()
+            ),
+        )
     })?;
     let Some(envelope) = envelope else {
-        return Err(Malformed(INVALID_REQUEST, "one request object a frame, no batches".into()));
+        return Err(Malformed(
+            INVALID_REQUEST,
+            "one request object a frame, no batches".into(),
+        ));
     };
     if let Some(given) = envelope.id {
         *id = read_id(given)?;
     }
     if envelope.jsonrpc.and_then(envelope::text).as_deref() != Some("2.0") {
-        return Err(Malformed(INVALID_REQUEST, "`jsonrpc` must be \"2.0\"".into()));
+        return Err(Malformed(
+            INVALID_REQUEST,
+            "`jsonrpc` must be \"2.0\"".into(),
+        ));
     }
     let Some(method) = envelope.method.and_then(envelope::text) else {
-        return Err(Malformed(INVALID_REQUEST, "`method` must be a string".into()));
+        return Err(Malformed(
+            INVALID_REQUEST,
+            "`method` must be a string".into(),
+        ));
     };
     Ok((method, envelope.params))
 }
@@ -156,7 +213,10 @@ fn read_id(given: &RawValue) -> Result<Value, Malformed> {
         return if text.len() <= ID_MAX {
             Ok(Value::String(text.into_owned()))
         } else {
-            Err(Malformed(INVALID_REQUEST, format!("`id` may have {ID_MAX} bytes")))
+            Err(Malformed(
+                INVALID_REQUEST,
+                format!("`id` may have {ID_MAX} bytes"),
+            ))
         };
     }
     let number = serde_json::from_str::<Number>(given.get()).map(Value::Number);
@@ -177,7 +237,10 @@ fn cancelled(params: &RawValue) -> Option<Value> {
 /// The call as the service's own request type, read from the text of `params`.
 fn call(method: &str, params: Option<&RawValue>) -> Result<SessiondRequest, Malformed> {
     if !METHODS.contains(&method) {
-        return Err(Malformed(METHOD_NOT_FOUND, format!("no such method; there are {}", METHODS.join(", "))));
+        return Err(Malformed(
+            METHOD_NOT_FOUND,
+            format!("no such method; there are {}", METHODS.join(", ")),
+        ));
     }
     let object = params.map_or(Some(true), envelope::object);
     // A method without an argument is an empty variant; any other has the one argument `request`.
@@ -185,14 +248,26 @@ fn call(method: &str, params: Option<&RawValue>) -> Result<SessiondRequest, Malf
         return if object == Some(true) {
             Ok(call)
         } else {
-            Err(Malformed(INVALID_PARAMS, format!("`params` of {method}: there are none")))
+            Err(Malformed(
+                INVALID_PARAMS,
+                format!("`params` of {method}: there are none"),
+            ))
         };
     }
     if object.is_none() {
-        return Err(Malformed(INVALID_PARAMS, format!("`params` of {method} must be an object")));
+        return Err(Malformed(
+            INVALID_PARAMS,
+            format!("`params` of {method} must be an object"),
+        ));
     }
     variant_of(method, params).map_err(|error| {
-        Malformed(INVALID_PARAMS, format!("`params` of {method}: {}", without_values(&without_place(&error))))
+        Malformed(
+            INVALID_PARAMS,
+            format!(
+                "`params` of {method}: {}",
+                without_values(&without_place(&error))
+            ),
+        )
     })
 }
 
@@ -211,27 +286,36 @@ fn variant_of(method: &str, params: Option<&RawValue>) -> serde_json::Result<Ses
 fn without_place(error: &serde_json::Error) -> String {
     let text = error.to_string();
     let place = format!(" at line {} column {}", error.line(), error.column());
-    text.strip_suffix(&place).map_or_else(|| text.clone(), str::to_owned)
+    text.strip_suffix(&place)
+        .map_or_else(|| text.clone(), str::to_owned)
 }
 
 /// The reply without its variant, and without `Ok` around it.
 fn result(reply: &SessiondResponse) -> io::Result<Result<Value, Value>> {
     let tagged = serde_json::to_value(reply).map_err(io::Error::other)?;
-    let Value::Object(tagged) = tagged else { return Ok(Ok(Value::Null)) };
-    let value = tagged.into_iter().next().map_or(Value::Null, |(_, value)| value);
+    let Value::Object(tagged) = tagged else {
+        return Ok(Ok(Value::Null));
+    };
+    let value = tagged
+        .into_iter()
+        .next()
+        .map_or(Value::Null, |(_, value)| value);
     match value {
         Value::Object(mut object) if object.len() == 1 && object.contains_key("Ok") => {
             Ok(Ok(object.remove("Ok").unwrap_or_default()))
         }
         Value::Object(mut object) if object.len() == 1 && object.contains_key("Err") => {
             let error = object.remove("Err").unwrap_or_default();
-            Ok(Err(refusal(&serde_json::from_value(error).unwrap_or(Error::Unknown))))
+            Ok(Err(refusal(
+                &serde_json::from_value(error).unwrap_or(Error::Unknown),
+            )))
         }
         value => Ok(Ok(value)),
     }
 }
 
-/// A refusal as JSON-RPC's error object: the sentence, and the error with its HTTP status as `data`.
+/// A refusal as JSON-RPC's error object: the sentence, and the error with its HTTP status as
+/// `data`.
 fn refusal(error: &Error) -> Value {
     let mut data = serde_json::to_value(error).unwrap_or_default();
     data["http_status"] = error.http_status().into();

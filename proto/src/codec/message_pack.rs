@@ -1,4 +1,5 @@
-//! MessagePack with named fields. What of a request this build can't read is refused, and the connection goes on.
+//! MessagePack with named fields. What of a request this build can't read is refused, and the
+//! connection goes on.
 
 use std::io;
 use std::time::Duration;
@@ -27,7 +28,8 @@ fn none<T>() -> Option<T> {
     None
 }
 
-/// What a server sends: a reply, or a refusal of the request as such: too many are in flight, or it is not readable.
+/// What a server sends: a reply, or a refusal of the request as such: too many are in flight, or it
+/// is not readable.
 #[derive(Serialize, Deserialize)]
 pub(super) struct Reply<Resp> {
     pub(super) id: u64,
@@ -45,7 +47,8 @@ fn invalid(error: &rmp_serde::decode::Error) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, text)
 }
 
-/// The methods that have no argument, and `sweep`, which had none. serde would take anything for that.
+/// The methods that have no argument, and `sweep`, which had none. serde would take anything for
+/// that.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 enum Bare {
@@ -64,12 +67,22 @@ fn read(frame: &[u8]) -> Result<Call<SessiondRequest>, rmp_serde::decode::Error>
         Ok(call) => call,
         Err(error) => {
             // As clients of before send it.
-            let Ok(Call { id, deadline_ms, call: Some(Bare::Sweep {}) }) = rmp_serde::from_slice(frame)
+            let Ok(Call {
+                id,
+                deadline_ms,
+                call: Some(Bare::Sweep {}),
+            }) = rmp_serde::from_slice(frame)
             else {
                 return Err(error);
             };
-            let call = Some(SessiondRequest::Sweep { request: SweepRequest::default() });
-            return Ok(Call { id, deadline_ms, call });
+            let call = Some(SessiondRequest::Sweep {
+                request: SweepRequest::default(),
+            });
+            return Ok(Call {
+                id,
+                deadline_ms,
+                call,
+            });
         }
     };
     let is_bare = matches!(
@@ -105,16 +118,30 @@ impl FrameCodec for Server {
     type Out = Response<SessiondResponse>;
 
     fn decode(&mut self, frame: &[u8], outbound: &mut BytesMut) -> io::Result<Decoded<Self::In>> {
-        let Call { id, deadline_ms, call } = match read(frame) {
+        let Call {
+            id,
+            deadline_ms,
+            call,
+        } = match read(frame) {
             Ok(call) => call,
             // A newer client's call is no reason to end what else the connection carries.
             Err(error) => {
                 let Call::<IgnoredAny> { id, .. } =
                     rmp_serde::from_slice(frame).map_err(|_| invalid(&error))?;
-                let refused = format!("this daemon can't read the call: {}", without_values(&error));
+                let refused = format!(
+                    "this daemon can't read the call: {}",
+                    without_values(&error)
+                );
                 let refused = Some(refused);
-                let reply = Reply::<SessiondResponse> { id, reply: None, refused, unreadable: true };
-                put_frame(outbound, self.out_max, |writer| rmp_serde::encode::write_named(writer, &reply))?;
+                let reply = Reply::<SessiondResponse> {
+                    id,
+                    reply: None,
+                    refused,
+                    unreadable: true,
+                };
+                put_frame(outbound, self.out_max, |writer| {
+                    rmp_serde::encode::write_named(writer, &reply)
+                })?;
                 return Ok(Decoded::Answered);
             }
         };
@@ -127,15 +154,34 @@ impl FrameCodec for Server {
     fn encode(&mut self, response: Self::Out, outbound: &mut BytesMut) -> io::Result<()> {
         let id = response.request_id;
         let reply = match response.message {
-            Ok(reply) => Reply { id, reply: Some(reply), refused: None, unreadable: false },
-            Err(error) => Reply { id, reply: None, refused: Some(error.detail), unreadable: false },
+            Ok(reply) => Reply {
+                id,
+                reply: Some(reply),
+                refused: None,
+                unreadable: false,
+            },
+            Err(error) => Reply {
+                id,
+                reply: None,
+                refused: Some(error.detail),
+                unreadable: false,
+            },
         };
-        let put = put_frame(outbound, self.out_max, |writer| rmp_serde::encode::write_named(writer, &reply));
+        let put = put_frame(outbound, self.out_max, |writer| {
+            rmp_serde::encode::write_named(writer, &reply)
+        });
         put.or_else(|_| {
             // What else the connection carries is not ended by it.
             let refused = Some(super::TOO_LARGE.into());
-            let reply = Reply::<SessiondResponse> { id, reply: None, refused, unreadable: true };
-            put_frame(outbound, self.out_max, |writer| rmp_serde::encode::write_named(writer, &reply))
+            let reply = Reply::<SessiondResponse> {
+                id,
+                reply: None,
+                refused,
+                unreadable: true,
+            };
+            put_frame(outbound, self.out_max, |writer| {
+                rmp_serde::encode::write_named(writer, &reply)
+            })
         })
     }
 }

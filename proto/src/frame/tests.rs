@@ -37,13 +37,21 @@ fn pair(pipe: usize, budget: Budget) -> (Frames<DuplexStream, Echo>, DuplexStrea
 }
 
 fn frame(body: &[u8]) -> Vec<u8> {
-    let mut bytes = u32::try_from(body.len()).expect("short").to_be_bytes().to_vec();
+    let mut bytes = u32::try_from(body.len())
+        .expect("short")
+        .to_be_bytes()
+        .to_vec();
     bytes.extend_from_slice(body);
     bytes
 }
 
 async fn failure(frames: &mut Frames<DuplexStream, Echo>) -> ErrorKind {
-    frames.next().await.expect("not the end").expect_err("no frame").kind()
+    frames
+        .next()
+        .await
+        .expect("not the end")
+        .expect_err("no frame")
+        .kind()
 }
 
 #[tokio::test(start_paused = true)]
@@ -60,7 +68,10 @@ async fn frames_arrive_as_they_were_sent() {
         assert_eq!(frames.next().await.expect("one").expect("whole"), b"");
         assert_eq!(frames.next().await.expect("two").expect("whole"), b"a");
         assert_eq!(frames.next().await.expect("three").expect("whole"), large);
-        assert!(frames.next().await.is_none(), "an end between frames is an end");
+        assert!(
+            frames.next().await.is_none(),
+            "an end between frames is an end"
+        );
     };
     tokio::join!(send, receive);
 }
@@ -68,7 +79,9 @@ async fn frames_arrive_as_they_were_sent() {
 #[tokio::test(start_paused = true)]
 async fn a_frame_that_is_too_large_is_refused_before_its_body_is_read() {
     let (mut frames, mut peer) = pair(16, Budget::new(usize::MAX));
-    peer.write_all(&u32::try_from(MAX + 1).expect("fits").to_be_bytes()).await.expect("sent");
+    peer.write_all(&u32::try_from(MAX + 1).expect("fits").to_be_bytes())
+        .await
+        .expect("sent");
     assert_eq!(failure(&mut frames).await, ErrorKind::InvalidData);
 }
 
@@ -94,7 +107,10 @@ async fn a_truncated_frame_is_no_end() {
 #[tokio::test(start_paused = true)]
 async fn a_frame_must_be_finished_and_an_idle_peer_need_not_begin_one() {
     let (mut frames, mut peer) = pair(16, Budget::new(MAX));
-    assert!(timeout(STALL_TIMEOUT * 100, frames.next()).await.is_err(), "idle");
+    assert!(
+        timeout(STALL_TIMEOUT * 100, frames.next()).await.is_err(),
+        "idle"
+    );
     peer.write_all(&frame(b"hello")[..6]).await.expect("sent");
     let before = Instant::now();
     assert_eq!(failure(&mut frames).await, ErrorKind::TimedOut);
@@ -131,7 +147,10 @@ async fn a_peer_that_does_not_read_is_not_read_from() {
         kind = failure(&mut frames) => assert_eq!(kind, ErrorKind::TimedOut),
         () = ask => unreachable!("it goes on for ever"),
     }
-    assert!(sent <= OUTBOUND_MAX + 2 * READ_CHUNK, "{sent} bytes were taken");
+    assert!(
+        sent <= OUTBOUND_MAX + 2 * READ_CHUNK,
+        "{sent} bytes were taken"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -149,7 +168,10 @@ async fn large_frames_share_a_budget() {
     let (mut second, mut second_peer) = pair(MAX, budget.clone());
     let whole = frame(&body);
     first_peer.write_all(&whole[..10]).await.expect("sent");
-    assert!(timeout(Duration::from_secs(1), first.next()).await.is_err(), "under way");
+    assert!(
+        timeout(Duration::from_secs(1), first.next()).await.is_err(),
+        "under way"
+    );
     second_peer.write_all(&whole).await.expect("sent");
     assert_eq!(failure(&mut second).await, ErrorKind::QuotaExceeded);
     first_peer.write_all(&whole[10..]).await.expect("sent");
@@ -168,13 +190,23 @@ async fn one_peers_share_leaves_room_for_others() {
     let whole = frame(&vec![b'x'; SMALL * 2]);
     let (mut first, mut first_peer) = pair(MAX, greedy.clone());
     first_peer.write_all(&whole[..10]).await.expect("sent");
-    assert!(timeout(Duration::from_secs(1), first.next()).await.is_err(), "under way");
+    assert!(
+        timeout(Duration::from_secs(1), first.next()).await.is_err(),
+        "under way"
+    );
     let (mut second, mut second_peer) = pair(MAX, greedy);
     second_peer.write_all(&whole).await.expect("sent");
     assert_eq!(failure(&mut second).await, ErrorKind::QuotaExceeded);
     let (mut other, mut other_peer) = pair(MAX, modest);
     other_peer.write_all(&whole).await.expect("sent");
-    assert!(other.next().await.expect("a frame").is_ok(), "another peer's");
+    assert!(
+        other.next().await.expect("a frame").is_ok(),
+        "another peer's"
+    );
     drop((first, second, other));
-    assert_eq!(budget.used.load(Ordering::Relaxed), 0, "also what was refused by the share is given back");
+    assert_eq!(
+        budget.used.load(Ordering::Relaxed),
+        0,
+        "also what was refused by the share is given back"
+    );
 }

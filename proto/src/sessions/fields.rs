@@ -1,4 +1,5 @@
-//! Reads callers and statuses field by field, so that a frame takes at most a small multiple of its size.
+//! Reads callers and statuses field by field, so that a frame takes at most a small multiple of its
+//! size.
 
 use serde::Deserialize;
 use serde::de::{Error as _, value};
@@ -17,8 +18,8 @@ enum Kind {
     Credential,
 }
 
-/// A [`Caller`] field by field. For a tagged enum serde would keep all fields as a tree until it has found
-/// the tag.
+/// A [`Caller`] field by field. For a tagged enum serde would keep all fields as a tree until it
+/// has found the tag.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct CallerFields {
@@ -34,19 +35,35 @@ impl TryFrom<CallerFields> for Caller {
     fn try_from(fields: CallerFields) -> Result<Self, value::Error> {
         let missing = value::Error::missing_field;
         match fields {
-            CallerFields { kind: Kind::Identity, hash: Some(_), .. } => {
-                Err(value::Error::unknown_field("hash", &["iss", "sub"]))
-            }
-            CallerFields { kind: Kind::Identity, iss, sub, .. } => {
+            CallerFields {
+                kind: Kind::Identity,
+                hash: Some(_),
+                ..
+            } => Err(value::Error::unknown_field("hash", &["iss", "sub"])),
+            CallerFields {
+                kind: Kind::Identity,
+                iss,
+                sub,
+                ..
+            } => {
                 let iss = iss.ok_or_else(|| missing("iss"))?;
-                Ok(Self::Identity { iss, sub: sub.ok_or_else(|| missing("sub"))? })
+                Ok(Self::Identity {
+                    iss,
+                    sub: sub.ok_or_else(|| missing("sub"))?,
+                })
             }
-            CallerFields { iss: None, sub: None, hash, .. } => {
-                Ok(Self::Credential { hash: hash.ok_or_else(|| missing("hash"))? })
-            }
-            CallerFields { iss, .. } => {
-                Err(value::Error::unknown_field(if iss.is_some() { "iss" } else { "sub" }, &["hash"]))
-            }
+            CallerFields {
+                iss: None,
+                sub: None,
+                hash,
+                ..
+            } => Ok(Self::Credential {
+                hash: hash.ok_or_else(|| missing("hash"))?,
+            }),
+            CallerFields { iss, .. } => Err(value::Error::unknown_field(
+                if iss.is_some() { "iss" } else { "sub" },
+                &["hash"],
+            )),
         }
     }
 }
@@ -77,7 +94,13 @@ pub(crate) struct StatusFields {
 impl TryFrom<StatusFields> for Status {
     type Error = value::Error;
 
-    fn try_from(StatusFields { is, parts, not_tried }: StatusFields) -> Result<Self, value::Error> {
+    fn try_from(
+        StatusFields {
+            is,
+            parts,
+            not_tried,
+        }: StatusFields,
+    ) -> Result<Self, value::Error> {
         Ok(match is {
             Is::Initializing => Self::Initializing,
             Is::Ready => Self::Ready,

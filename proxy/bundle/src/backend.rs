@@ -118,7 +118,11 @@ impl Backend {
     /// Waits until it was tried to the end for the first time.
     pub(crate) async fn tried(&self) {
         // Its sender is this object's.
-        let _ = self.state.subscribe().wait_for(|state| !state.is_new()).await;
+        let _ = self
+            .state
+            .subscribe()
+            .wait_for(|state| !state.is_new())
+            .await;
     }
 
     /// Waits until this connection, which is over, is not its own any more.
@@ -152,21 +156,33 @@ impl Live {
         handshake: &RawValue,
     ) -> Result<Self, Failure> {
         let refused = |error: RpcError| {
-            Failure::new(FailureCode::Refused, format!("it refused to be initialised: {}", error.message))
+            Failure::new(
+                FailureCode::Refused,
+                format!("it refused to be initialised: {}", error.message),
+            )
         };
-        let result = connection.own("initialize", Some(handshake.to_owned())).await.ok_or_else(gone)?;
+        let result = connection
+            .own("initialize", Some(handshake.to_owned()))
+            .await
+            .ok_or_else(gone)?;
         let result = Object::read(&result.map_err(refused)?).unwrap_or_default();
         let version = result.text("protocolVersion").unwrap_or_default();
         if !VERSIONS.contains(&&*version) {
-            let why =
-                format!("it speaks version {version:?} of MCP; a bundle speaks {}", VERSIONS.join(", "));
+            let why = format!(
+                "it speaks version {version:?} of MCP; a bundle speaks {}",
+                VERSIONS.join(", ")
+            );
             return Err(Failure::new(FailureCode::Refused, why));
         }
-        connection.tell(&Message::notification("notifications/initialized")).await;
+        connection
+            .tell(&Message::notification("notifications/initialized"))
+            .await;
         let live = Self {
             name: name.to_owned(),
             connection,
-            instructions: result.text("instructions").filter(|text| !text.trim().is_empty()),
+            instructions: result
+                .text("instructions")
+                .filter(|text| !text.trim().is_empty()),
             capabilities: result.object("capabilities").unwrap_or_default(),
             lists: Mutex::new(std::array::from_fn(|_| Arc::from([]))),
             refused: Mutex::default(),
@@ -218,7 +234,8 @@ impl Live {
         if !self.has(list.capability()) {
             return Ok(());
         }
-        let wrong = |why: &str| Failure::new(FailureCode::Refused, format!("{}: {why}", list.method()));
+        let wrong =
+            |why: &str| Failure::new(FailureCode::Refused, format!("{}: {why}", list.method()));
         let mut items = Vec::new();
         let mut cursor: Option<Box<RawValue>> = None;
         for _ in 0..PAGES_MAX {
@@ -227,16 +244,29 @@ impl Live {
                 params.set("cursor", cursor);
                 params.write()
             });
-            let page = match self.connection.own(list.method(), params).await.ok_or_else(gone)? {
+            let page = match self
+                .connection
+                .own(list.method(), params)
+                .await
+                .ok_or_else(gone)?
+            {
                 Ok(page) => Object::read(&page).ok_or_else(|| wrong("the answer is no object"))?,
                 // Many servers with resources have no templates, and say so like this.
                 Err(error) if error.code == crate::message::code::NO_METHOD => return Ok(()),
                 Err(error) => return Err(wrong(&error.message)),
             };
-            let page_items =
-                page.array(list.key()).ok_or_else(|| wrong(&format!("there is no {:?}", list.key())))?;
-            items.extend(page_items.iter().filter_map(|item| Item::read(&self.name, list, item)));
-            cursor = page.get("nextCursor").filter(|cursor| cursor.get() != "null").map(ToOwned::to_owned);
+            let page_items = page
+                .array(list.key())
+                .ok_or_else(|| wrong(&format!("there is no {:?}", list.key())))?;
+            items.extend(
+                page_items
+                    .iter()
+                    .filter_map(|item| Item::read(&self.name, list, item)),
+            );
+            cursor = page
+                .get("nextCursor")
+                .filter(|cursor| cursor.get() != "null")
+                .map(ToOwned::to_owned);
             if cursor.is_none() {
                 lock(&self.lists)[list as usize] = items.into();
                 return Ok(());

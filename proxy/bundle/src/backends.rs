@@ -57,29 +57,42 @@ impl Backends {
             tokens: Mutex::default(),
             nonce: RandomState::new().build_hasher().finish(),
         });
-        let bundle = Self { core, tasks: Mutex::default() };
+        let bundle = Self {
+            core,
+            tasks: Mutex::default(),
+        };
         bundle.set_sources(sources, |_| true);
         bundle
     }
 
-    /// These are the backends from now on. Those that were there stay as they are, unless `is_same` says that they are not what
-    /// they were; who is not in the list is ended. A bundle that was closed has none any more.
+    /// These are the backends from now on. Those that were there stay as they are, unless `is_same`
+    /// says that they are not what they were; who is not in the list is ended. A bundle that was
+    /// closed has none any more.
     pub fn set_sources(&self, sources: Vec<Arc<dyn Source>>, is_same: impl Fn(&str) -> bool) {
         self.replace(sources, is_same, true);
     }
 
-    fn replace(&self, sources: Vec<Arc<dyn Source>>, is_same: impl Fn(&str) -> bool, forgets: bool) {
+    fn replace(
+        &self,
+        sources: Vec<Arc<dyn Source>>,
+        is_same: impl Fn(&str) -> bool,
+        forgets: bool,
+    ) {
         let core = &self.core;
         let mut tasks = lock(&self.tasks);
         if core.has_closed() {
             return;
         }
         while tasks.try_join_next().is_some() {}
-        let mut backends = core.backends.write().unwrap_or_else(PoisonError::into_inner);
+        let mut backends = core
+            .backends
+            .write()
+            .unwrap_or_else(PoisonError::into_inner);
         let mut former = std::mem::take(&mut *backends);
         for source in sources {
-            let at =
-                former.iter().position(|backend| backend.name() == source.name() && is_same(backend.name()));
+            let at = former
+                .iter()
+                .position(|backend| backend.name() == source.name() && is_same(backend.name()));
             backends.push(match at {
                 Some(at) => former.swap_remove(at),
                 None => {
@@ -91,7 +104,12 @@ impl Backends {
         }
         drop(backends);
         if forgets {
-            core.forget_told(&former.iter().map(|backend| backend.name().to_owned()).collect());
+            core.forget_told(
+                &former
+                    .iter()
+                    .map(|backend| backend.name().to_owned())
+                    .collect(),
+            );
         }
         core.change();
         for backend in former {
@@ -115,8 +133,14 @@ impl Backends {
     /// Tries a backend that has failed again at once. False: there is none of this name.
     #[must_use]
     pub fn retry(&self, name: &str) -> bool {
-        let backend = self.core.backends().into_iter().find(|backend| backend.name() == name);
-        backend.inspect(|backend| backend.again.notify_one()).is_some()
+        let backend = self
+            .core
+            .backends()
+            .into_iter()
+            .find(|backend| backend.name() == name);
+        backend
+            .inspect(|backend| backend.again.notify_one())
+            .is_some()
     }
 }
 
@@ -132,15 +156,34 @@ impl Bundle for Backends {
     fn instructions(&self) -> String {
         let live = self.core.all_live();
         let own = live.iter().filter_map(|(backend, live)| {
-            Some(format!("# {}\n\n{}", backend.name(), live.instructions.as_deref()?.trim()))
+            Some(format!(
+                "# {}\n\n{}",
+                backend.name(),
+                live.instructions.as_deref()?.trim()
+            ))
         });
         let refused = live.iter().flat_map(|(backend, live)| {
-            let sentence =
-                |why| format!("The server {:?} did not give one of its lists: {why}.", backend.name());
-            live.refused().into_values().map(sentence).collect::<Vec<_>>()
+            let sentence = |why| {
+                format!(
+                    "The server {:?} did not give one of its lists: {why}.",
+                    backend.name()
+                )
+            };
+            live.refused()
+                .into_values()
+                .map(sentence)
+                .collect::<Vec<_>>()
         });
-        let missing = self.status().missing().into_iter().chain(refused).collect::<Vec<_>>().join("\n");
-        own.chain((!missing.is_empty()).then_some(missing)).collect::<Vec<_>>().join("\n\n")
+        let missing = self
+            .status()
+            .missing()
+            .into_iter()
+            .chain(refused)
+            .collect::<Vec<_>>()
+            .join("\n");
+        own.chain((!missing.is_empty()).then_some(missing))
+            .collect::<Vec<_>>()
+            .join("\n\n")
     }
 
     fn ready(&self) -> BoxFuture<'_, ()> {
@@ -178,7 +221,9 @@ impl Bundle for Backends {
     }
 
     fn listed_as(&self, named: Named, own: &Own) -> Option<String> {
-        lock(&self.core.names).listed_as(named, own).map(str::to_owned)
+        lock(&self.core.names)
+            .listed_as(named, own)
+            .map(str::to_owned)
     }
 
     fn version(&self) -> u64 {
@@ -190,7 +235,12 @@ impl Bundle for Backends {
             self.core.is_closed.send_replace(true);
             self.core.change();
             // Its sender is this object's.
-            let _ = self.core.running.subscribe().wait_for(|running| *running == 0).await;
+            let _ = self
+                .core
+                .running
+                .subscribe()
+                .wait_for(|running| *running == 0)
+                .await;
             let mut tasks = std::mem::take(&mut *lock(&self.tasks));
             // One that is just being made ready must not be so afterwards.
             tasks.shutdown().await;

@@ -39,7 +39,9 @@ pub enum Error {
         why: Failure,
     },
     /// The backend was lost before it had answered.
-    #[error("the server {backend:?} was lost before it had answered; it is not known what it has done")]
+    #[error(
+        "the server {backend:?} was lost before it had answered; it is not known what it has done"
+    )]
     Lost {
         /// The backend.
         backend: String,
@@ -87,9 +89,14 @@ impl Error {
 
 impl From<Error> for RpcError {
     fn from(error: Error) -> Self {
-        let outcome = |outcome: &str| serde_json::from_str(&format!(r#"{{"outcome":"{outcome}"}}"#)).ok();
+        let outcome =
+            |outcome: &str| serde_json::from_str(&format!(r#"{{"outcome":"{outcome}"}}"#)).ok();
         let sentence = error.to_string();
-        let connection = |data| Self { code: code::CONNECTION, message: sentence.clone(), data };
+        let connection = |data| Self {
+            code: code::CONNECTION,
+            message: sentence.clone(),
+            data,
+        };
         match error {
             Error::Refused(error) => error,
             Error::TooLong { was_sent, .. } => Self {
@@ -101,14 +108,26 @@ impl From<Error> for RpcError {
             }
             Error::Lost { .. } => connection(outcome("unknown")),
             Error::Unknown { what, missing, .. } => {
-                let code = if what == "resource" { code::NO_RESOURCE } else { code::INVALID_PARAMS };
-                Self::new(code, if missing.is_empty() { sentence } else { format!("{sentence}. {missing}") })
+                let code = if what == "resource" {
+                    code::NO_RESOURCE
+                } else {
+                    code::INVALID_PARAMS
+                };
+                Self::new(
+                    code,
+                    if missing.is_empty() {
+                        sentence
+                    } else {
+                        format!("{sentence}. {missing}")
+                    },
+                )
             }
         }
     }
 }
 
-/// What can be done with a bundle. A type that adds something (a filter, a limit) stands around another bundle and is one itself.
+/// What can be done with a bundle. A type that adds something (a filter, a limit) stands around
+/// another bundle and is one itself.
 pub trait Bundle: Send + Sync {
     /// Its id.
     fn id(&self) -> &str;
@@ -116,7 +135,8 @@ pub trait Bundle: Send + Sync {
     /// How it is, and each of its backends.
     fn status(&self) -> Status;
 
-    /// What the backends say about themselves, and which are missing. Changes when a backend comes or goes.
+    /// What the backends say about themselves, and which are missing. Changes when a backend comes
+    /// or goes.
     fn instructions(&self) -> String;
 
     /// Waits until each backend was tried to its end, or for as long as the settings have it.
@@ -128,24 +148,28 @@ pub trait Bundle: Send + Sync {
     /// [`Error::Closed`].
     fn list(&self, list: List) -> BoxFuture<'_, Result<Vec<Item>, Error>>;
 
-    /// Makes a call. Dropping the future does not cancel it: [`tell`](Self::tell) does, with `notifications/cancelled`.
+    /// Makes a call. Dropping the future does not cancel it: [`tell`](Self::tell) does, with
+    /// `notifications/cancelled`.
     ///
     /// # Errors
     /// [`Error`]. An error that a backend has answered with is an [`Answer`].
     fn call(&self, call: Call) -> BoxFuture<'_, Result<Answer, Error>>;
 
-    /// Passes on what the host says and wants no answer to: a notification, or the answer to a backend's request.
+    /// Passes on what the host says and wants no answer to: a notification, or the answer to a
+    /// backend's request.
     fn tell(&self, message: Message) -> BoxFuture<'_, ()>;
 
     /// Waits until it is known who has this URI, if anybody: until then nobody can say what it is.
     fn settled<'a>(&'a self, uri: &'a str) -> BoxFuture<'a, ()>;
 
-    /// Cancels a call whose answer nobody waits for any more, for a reason that is no host's: the backend is told, and the answer is
-    /// dropped, should it come nevertheless. The call's future is to be dropped then. False: no backend has got the call.
+    /// Cancels a call whose answer nobody waits for any more, for a reason that is no host's: the
+    /// backend is told, and the answer is dropped, should it come nevertheless. The call's future
+    /// is to be dropped then. False: no backend has got the call.
     fn give_up(&self, id: &Id, why: &str) -> bool;
 
-    /// Whose it is that a call is about, and how it is called there. None where nobody has it, for `logging/setLevel`, which is for all,
-    /// and for an URI that nobody lists: whoever knows it may answer then.
+    /// Whose it is that a call is about, and how it is called there. None where nobody has it, for
+    /// `logging/setLevel`, which is for all, and for an URI that nobody lists: whoever knows it may
+    /// answer then.
     fn whose(&self, target: &Target) -> Option<Own>;
 
     /// By which name a backend's tool or prompt is listed.
@@ -154,7 +178,8 @@ pub trait Bundle: Send + Sync {
     /// Another number than before where a list may have changed.
     fn version(&self) -> u64;
 
-    /// Takes no more calls, waits until those under way are answered, and hangs up. The backends may live on.
+    /// Takes no more calls, waits until those under way are answered, and hangs up. The backends
+    /// may live on.
     fn close(&self) -> BoxFuture<'_, ()>;
 }
 
@@ -193,7 +218,12 @@ impl dyn Bundle {
     ///
     /// # Errors
     /// [`Error`].
-    pub async fn call_tool(&self, id: Id, name: &str, arguments: Box<RawValue>) -> Result<Answer, Error> {
+    pub async fn call_tool(
+        &self,
+        id: Id,
+        name: &str,
+        arguments: Box<RawValue>,
+    ) -> Result<Answer, Error> {
         self.call(Call::tool(id, name, arguments)).await
     }
 
@@ -209,7 +239,12 @@ impl dyn Bundle {
     ///
     /// # Errors
     /// [`Error`].
-    pub async fn get_prompt(&self, id: Id, name: &str, arguments: Box<RawValue>) -> Result<Answer, Error> {
+    pub async fn get_prompt(
+        &self,
+        id: Id,
+        name: &str,
+        arguments: Box<RawValue>,
+    ) -> Result<Answer, Error> {
         self.call(Call::prompt(id, name, arguments)).await
     }
 }
@@ -223,12 +258,13 @@ pub struct Settings {
     pub init_timeout: Duration,
     /// How long [`Bundle::ready`] waits for all of them. Who comes later joins then.
     pub ready_wait: Duration,
-    /// The first and the longest pause before a backend that has failed is tried again; each is twice the one before.
+    /// The first and the longest pause before a backend that has failed is tried again; each is
+    /// twice the one before.
     pub retry: (Duration, Duration),
     /// Whether one that was lost is tried at once the first time, and calls wait for it.
     pub again_at_once: bool,
-    /// Whether the host goes on with calls that a former process of this session has made: their answers are passed on to it. Else an
-    /// answer that nobody here waits for is dropped.
+    /// Whether the host goes on with calls that a former process of this session has made: their
+    /// answers are passed on to it. Else an answer that nobody here waits for is dropped.
     pub has_former: bool,
     /// How names are given.
     pub names: Style,
@@ -253,7 +289,8 @@ impl Default for Settings {
 pub struct Handshake(pub Box<RawValue>);
 
 impl Handshake {
-    /// Of a client of this name and version, with these capabilities, for the newest version of MCP that a bundle speaks.
+    /// Of a client of this name and version, with these capabilities, for the newest version of MCP
+    /// that a bundle speaks.
     #[must_use]
     pub fn new(client: &str, version: &str, capabilities: Box<RawValue>) -> Self {
         let mut info = Object::default();

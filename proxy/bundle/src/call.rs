@@ -105,7 +105,10 @@ impl Item {
     pub(crate) fn read(backend: &str, list: List, text: &RawValue) -> Option<Self> {
         let members = Object::read(text)?;
         let name = members.text(list.name())?;
-        let own = Own { backend: backend.to_owned(), name: name.clone() };
+        let own = Own {
+            backend: backend.to_owned(),
+            name: name.clone(),
+        };
         Some(Self { name, members, own })
     }
 
@@ -165,9 +168,10 @@ impl Target {
         match self {
             Self::Tool(_) => "tool",
             Self::Prompt(_) | Self::CompletePrompt(_) => "prompt",
-            Self::Read(_) | Self::Subscribe(_) | Self::Unsubscribe(_) | Self::CompleteResource(_) => {
-                "resource"
-            }
+            Self::Read(_)
+            | Self::Subscribe(_)
+            | Self::Unsubscribe(_)
+            | Self::CompleteResource(_) => "resource",
             Self::Level | Self::Other(_) => "method",
         }
     }
@@ -195,9 +199,10 @@ impl Target {
     #[must_use]
     pub fn uri(&self) -> Option<&str> {
         match self {
-            Self::Read(uri) | Self::Subscribe(uri) | Self::Unsubscribe(uri) | Self::CompleteResource(uri) => {
-                Some(uri)
-            }
+            Self::Read(uri)
+            | Self::Subscribe(uri)
+            | Self::Unsubscribe(uri)
+            | Self::CompleteResource(uri) => Some(uri),
             _ => None,
         }
     }
@@ -225,7 +230,11 @@ impl Call {
             None => Object::default(),
             Some(params) => Object::read(params).ok_or_else(|| wrong("`params` is no object"))?,
         };
-        let text = |key: &str| params.text(key).ok_or_else(|| wrong(&format!("`params.{key}` is no string")));
+        let text = |key: &str| {
+            params
+                .text(key)
+                .ok_or_else(|| wrong(&format!("`params.{key}` is no string")))
+        };
         let target = match method {
             "tools/call" => Target::Tool(text("name")?),
             "prompts/get" => Target::Prompt(text("name")?),
@@ -252,7 +261,11 @@ impl Call {
         let mut params = Object::default();
         params.set_text("name", name);
         params.set("arguments", arguments);
-        Self { id, target: Target::Tool(name.to_owned()), params }
+        Self {
+            id,
+            target: Target::Tool(name.to_owned()),
+            params,
+        }
     }
 
     /// Reads a resource, as programs do it.
@@ -260,7 +273,11 @@ impl Call {
     pub fn read_resource(id: Id, uri: &str) -> Self {
         let mut params = Object::default();
         params.set_text("uri", uri);
-        Self { id, target: Target::Read(uri.to_owned()), params }
+        Self {
+            id,
+            target: Target::Read(uri.to_owned()),
+            params,
+        }
     }
 
     /// Gets a prompt, as programs do it.
@@ -269,7 +286,11 @@ impl Call {
         let mut params = Object::default();
         params.set_text("name", name);
         params.set("arguments", arguments);
-        Self { id, target: Target::Prompt(name.to_owned()), params }
+        Self {
+            id,
+            target: Target::Prompt(name.to_owned()),
+            params,
+        }
     }
 
     /// The same for another name of the tool or the prompt.
@@ -292,27 +313,34 @@ impl Call {
     }
 }
 
-/// Whether an URI is one of this template (RFC 6570). A variable stands for anything but a slash; one with an operator
-/// (`{+path}`, `{?query}`) for anything. Returns the number of characters that are not a variable's: more is a better match.
+/// Whether an URI is one of this template (RFC 6570). A variable stands for anything but a slash;
+/// one with an operator (`{+path}`, `{?query}`) for anything. Returns the number of characters that
+/// are not a variable's: more is a better match.
 #[must_use]
 pub fn matches(template: &str, uri: &str) -> Option<usize> {
     let uri = uri.as_bytes();
-    // Where in the URI that may end which was read of the template: all places at once, as a template of many variables could otherwise
-    // be tried in more ways than anybody can wait for.
+    // Where in the URI that may end which was read of the template: all places at once, as a
+    // template of many variables could otherwise be tried in more ways than anybody can wait for.
     let mut ends = vec![false; uri.len() + 1];
     ends[0] = true;
     let (mut rest, mut literals) = (template, 0);
     loop {
-        let (literal, after) =
-            rest.split_once('{').map_or((rest, None), |(literal, after)| (literal, Some(after)));
+        let (literal, after) = rest
+            .split_once('{')
+            .map_or((rest, None), |(literal, after)| (literal, Some(after)));
         literals += literal.len();
         let mut begins = vec![false; uri.len() + 1];
-        for at in (0..=uri.len()).filter(|at| ends[*at] && uri[*at..].starts_with(literal.as_bytes())) {
+        for at in
+            (0..=uri.len()).filter(|at| ends[*at] && uri[*at..].starts_with(literal.as_bytes()))
+        {
             begins[at + literal.len()] = true;
         }
-        let Some(after) = after else { return begins[uri.len()].then_some(literals) };
+        let Some(after) = after else {
+            return begins[uri.len()].then_some(literals);
+        };
         let (variable, after) = after.split_once('}')?;
-        let is_whole = variable.starts_with(|first: char| !first.is_ascii_alphanumeric() && first != '_');
+        let is_whole =
+            variable.starts_with(|first: char| !first.is_ascii_alphanumeric() && first != '_');
         let mut is_open = false;
         for at in 0..=uri.len() {
             is_open |= begins[at];
@@ -356,7 +384,9 @@ mod tests {
             Call::read(Id::number(1), method, Some(&params)).map(|call| call.target)
         };
         let text = || "x".to_owned();
-        let is = |method, params, target: Target| assert_eq!(read(method, params).expect("a call"), target);
+        let is = |method, params, target: Target| {
+            assert_eq!(read(method, params).expect("a call"), target);
+        };
         is("tools/call", r#"{"name":"x"}"#, Target::Tool(text()));
         is("resources/read", r#"{"uri":"x"}"#, Target::Read(text()));
         is(
@@ -376,7 +406,10 @@ mod tests {
             ("resources/read", r#"{"uri":1}"#),
             ("completion/complete", "{}"),
         ] {
-            assert_eq!(read(method, params).expect_err("wrong").code, code::INVALID_PARAMS);
+            assert_eq!(
+                read(method, params).expect_err("wrong").code,
+                code::INVALID_PARAMS
+            );
         }
     }
 }

@@ -15,11 +15,12 @@ use crate::message::{Id, Message, Outcome, RpcError, code};
 use crate::object::Object;
 use crate::pipe::{Receipt, Said};
 
-/// Ids of our own requests begin with this, so that an answer which comes late is not taken for one of the host's.
+/// Ids of our own requests begin with this, so that an answer which comes late is not taken for one
+/// of the host's.
 const OWN: &str = "mcp-sessiond/";
 
-/// How long a backend that takes nothing any more may still speak: what it was asked before may be answered, and its pipe has the time
-/// to end it.
+/// How long a backend that takes nothing any more may still speak: what it was asked before may be
+/// answered, and its pipe has the time to end it.
 const LAST_WORDS: Duration = Duration::from_secs(5);
 
 /// An answer, and what to do once it was passed on.
@@ -86,7 +87,8 @@ pub(crate) enum Unanswered {
     Refused(RpcError),
 }
 
-/// Marks the end of a connection, however it comes: what was asked and not answered has no answer then.
+/// Marks the end of a connection, however it comes: what was asked and not answered has no answer
+/// then.
 struct Over(Arc<Waiting>);
 
 impl Drop for Over {
@@ -100,11 +102,16 @@ impl Connection {
     /// `nonce` tells the ids of this process from those of another one.
     pub(crate) fn new(to: mpsc::Sender<Bytes>, nonce: u64) -> Self {
         let prefix = format!("{OWN}{nonce:x}/");
-        Self { to, waiting: Arc::default(), own: AtomicU64::new(0), prefix }
+        Self {
+            to,
+            waiting: Arc::default(),
+            own: AtomicU64::new(0),
+            prefix,
+        }
     }
 
-    /// Carries what the backend says, in its order, until it is gone, or takes nothing any more. What was asked and not answered has no
-    /// answer then.
+    /// Carries what the backend says, in its order, until it is gone, or takes nothing any more.
+    /// What was asked and not answered has no answer then.
     pub(crate) fn carry(
         &self,
         mut from: mpsc::Receiver<Said>,
@@ -126,18 +133,23 @@ impl Connection {
                     said = from.recv() => said,
                     () = &mut deaf => None,
                 };
-                let Some(Said { line, receipt }) = said else { return };
+                let Some(Said { line, receipt }) = said else {
+                    return;
+                };
                 let mut messages = Message::read_all(&line).into_iter().peekable();
                 let mut receipt = Some(receipt);
                 while let Some(message) = messages.next() {
                     // It was passed on when its last message was.
-                    let receipt = receipt.take_if(|_| messages.peek().is_none()).unwrap_or_default();
+                    let receipt = receipt
+                        .take_if(|_| messages.peek().is_none())
+                        .unwrap_or_default();
                     match message {
                         Ok(message) => hear(waiting, &*ear, message, receipt).await,
                         Err(unread) => match (unread.may_answer(), unread.id) {
                             (true, Some(id)) => {
                                 let outcome = Err(RpcError::unreadable("server"));
-                                hear(waiting, &*ear, Message::Answer { id, outcome }, receipt).await;
+                                hear(waiting, &*ear, Message::Answer { id, outcome }, receipt)
+                                    .await;
                             }
                             (false, Some(id)) => {
                                 let why = "Parse error: this can't be read as JSON-RPC";
@@ -169,22 +181,37 @@ impl Connection {
         method: &str,
         params: Option<Box<RawValue>>,
     ) -> Result<Answer, Unanswered> {
-        let Ok(room) = self.to.reserve().await else { return Err(Unanswered::NotSent) };
+        let Ok(room) = self.to.reserve().await else {
+            return Err(Unanswered::NotSent);
+        };
         let (tell, answer) = oneshot::channel();
         {
             let mut answers = self.waiting.lock();
             if answers.contains_key(&id) {
                 let message = format!("a request with the id {id} is not answered yet");
-                return Err(Unanswered::Refused(RpcError::new(code::INVALID_REQUEST, message)));
+                return Err(Unanswered::Refused(RpcError::new(
+                    code::INVALID_REQUEST,
+                    message,
+                )));
             }
             answers.insert(id.clone(), Some(tell));
         }
-        let asked = Asked { waiting: &self.waiting, id: id.clone() };
+        let asked = Asked {
+            waiting: &self.waiting,
+            id: id.clone(),
+        };
         // It may have ended between the two.
         if self.is_over() {
             return Err(Unanswered::NotSent);
         }
-        room.send(Message::Request { id, method: method.to_owned(), params }.write());
+        room.send(
+            Message::Request {
+                id,
+                method: method.to_owned(),
+                params,
+            }
+            .write(),
+        );
         let answer = answer.await.map_err(|_| Unanswered::Lost);
         drop(asked);
         answer
@@ -192,7 +219,11 @@ impl Connection {
 
     /// Makes a request of our own.
     pub(crate) async fn own(&self, method: &str, params: Option<Box<RawValue>>) -> Option<Outcome> {
-        let id = Id::text(&format!("{}{}", self.prefix, self.own.fetch_add(1, Ordering::Relaxed)));
+        let id = Id::text(&format!(
+            "{}{}",
+            self.prefix,
+            self.own.fetch_add(1, Ordering::Relaxed)
+        ));
         let Answer { outcome, receipt } = self.ask(id, method, params).await.ok()?;
         receipt.confirm();
         Some(outcome)
@@ -208,7 +239,8 @@ impl Connection {
         self.waiting.lock().contains_key(id)
     }
 
-    /// Cancels a request. Its answer is dropped, should it come nevertheless. False: there is no such request.
+    /// Cancels a request. Its answer is dropped, should it come nevertheless. False: there is no
+    /// such request.
     pub(crate) fn give_up(&self, id: &Id, why: &str) -> bool {
         match self.waiting.lock().get_mut(id) {
             Some(answer @ Some(_)) => *answer = None,
@@ -218,7 +250,13 @@ impl Connection {
         params.set("requestId", id.raw());
         params.set_text("reason", why);
         let method = "notifications/cancelled".to_owned();
-        self.push(Message::Notification { method, params: Some(params.write()) }.write());
+        self.push(
+            Message::Notification {
+                method,
+                params: Some(params.write()),
+            }
+            .write(),
+        );
         true
     }
 
@@ -227,7 +265,8 @@ impl Connection {
         let _ = self.to.send(message.write()).await;
     }
 
-    /// Passes a line on. A backend that reads nothing keeps nobody waiting for that: it gets the line when it reads again.
+    /// Passes a line on. A backend that reads nothing keeps nobody waiting for that: it gets the
+    /// line when it reads again.
     pub(crate) fn push(&self, line: Bytes) {
         push(&self.to, line);
     }
@@ -241,7 +280,9 @@ fn push(to: &mpsc::Sender<Bytes>, line: Bytes) {
 }
 
 async fn hear(waiting: &Waiting, ear: &dyn Ear, message: Message, receipt: Receipt) {
-    let Message::Answer { id, outcome } = message else { return ear.hear(message, receipt).await };
+    let Message::Answer { id, outcome } = message else {
+        return ear.hear(message, receipt).await;
+    };
     let asked = waiting.lock().remove(&id);
     match asked {
         Some(Some(asked)) => {
@@ -257,5 +298,7 @@ async fn hear(waiting: &Waiting, ear: &dyn Ear, message: Message, receipt: Recei
 }
 
 fn is_own(id: &Id) -> bool {
-    id.as_json().strip_prefix('"').is_some_and(|text| text.starts_with(OWN))
+    id.as_json()
+        .strip_prefix('"')
+        .is_some_and(|text| text.starts_with(OWN))
 }

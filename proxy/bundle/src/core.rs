@@ -1,4 +1,5 @@
-//! What the tasks of a bundle share: which backends there are, by which names they are known, and whom a call is for.
+//! What the tasks of a bundle share: which backends there are, by which names they are known, and
+//! whom a call is for.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -16,7 +17,8 @@ use crate::object::Object;
 use crate::pipe::{Host, Memory, Receipt, Told};
 use crate::status::{Failure, FailureCode, Status};
 
-/// How often names are given again because another process has given some, before they are not remembered.
+/// How often names are given again because another process has given some, before they are not
+/// remembered.
 const SAVES_MAX: usize = 16;
 
 /// What the tasks of a bundle share.
@@ -40,7 +42,8 @@ pub(crate) struct Core {
     pub(crate) is_closed: watch::Sender<bool>,
     /// What a backend that is started again has to hear again.
     pub(crate) told: Mutex<Told>,
-    /// Whose name was another server's before: of what a former process has remembered, they get nothing.
+    /// Whose name was another server's before: of what a former process has remembered, they get
+    /// nothing.
     pub(crate) replaced: Mutex<BTreeSet<String>>,
     /// One at a time keeps that.
     pub(crate) keeping: tokio::sync::Mutex<()>,
@@ -57,10 +60,15 @@ pub(crate) struct Running<'a>(&'a watch::Sender<usize>);
 
 impl<'a> Running<'a> {
     pub(crate) fn begin(core: &'a Core) -> Result<Self, Error> {
-        // Counted first, so that whoever closes waits for this one, or this one sees that it was closed.
+        // Counted first, so that whoever closes waits for this one, or this one sees that it was
+        // closed.
         core.running.send_modify(|running| *running += 1);
         let running = Self(&core.running);
-        if core.has_closed() { Err(Error::Closed) } else { Ok(running) }
+        if core.has_closed() {
+            Err(Error::Closed)
+        } else {
+            Ok(running)
+        }
     }
 }
 
@@ -75,7 +83,10 @@ struct Token<'a>(&'a Mutex<Vec<(Id, String)>>, Option<(Id, String)>);
 
 impl<'a> Token<'a> {
     fn of(core: &'a Core, call: &Call, backend: &Backend) -> Self {
-        let token = call.params.object("_meta").and_then(|meta| Id::read(meta.get("progressToken")?));
+        let token = call
+            .params
+            .object("_meta")
+            .and_then(|meta| Id::read(meta.get("progressToken")?));
         let token = token.map(|token| (token, backend.name().to_owned()));
         lock(&core.tokens).extend(token.clone());
         Self(&core.tokens, token)
@@ -94,33 +105,47 @@ impl Drop for Token<'_> {
 
 impl Core {
     pub(crate) fn backends(&self) -> Vec<Arc<Backend>> {
-        self.backends.read().unwrap_or_else(PoisonError::into_inner).clone()
+        self.backends
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
     }
 
     fn backend(&self, name: &str) -> Option<Arc<Backend>> {
-        self.backends().into_iter().find(|backend| backend.name() == name)
+        self.backends()
+            .into_iter()
+            .find(|backend| backend.name() == name)
     }
 
     pub(crate) fn all_live(&self) -> Vec<(Arc<Backend>, Arc<Live>)> {
-        let live =
-            self.backends().into_iter().filter_map(|backend| backend.live().map(|live| (backend, live)));
+        let live = self
+            .backends()
+            .into_iter()
+            .filter_map(|backend| backend.live().map(|live| (backend, live)));
         live.collect()
     }
 
     /// Waits until it is being closed.
     pub(crate) async fn closed(&self) {
         // Its sender is this object's.
-        let _ = self.is_closed.subscribe().wait_for(|is_closed| *is_closed).await;
+        let _ = self
+            .is_closed
+            .subscribe()
+            .wait_for(|is_closed| *is_closed)
+            .await;
     }
 
     /// Gives names to what a backend has, and remembers them before anybody sees them.
     pub(crate) async fn give_names(&self, backend: &str, live: &Live) {
         let _turn = self.naming.lock().await;
-        // Those of the others, too: another process may have freed them, or given them to somebody else.
+        // Those of the others, too: another process may have freed them, or given them to somebody
+        // else.
         let others = self.all_live();
         let others = others.iter().filter(|(other, _)| other.name() != backend);
-        let all: Vec<(&str, &Live)> =
-            others.map(|(other, live)| (other.name(), &**live)).chain([(backend, live)]).collect();
+        let all: Vec<(&str, &Live)> = others
+            .map(|(other, live)| (other.name(), &**live))
+            .chain([(backend, live)])
+            .collect();
         let assign = |names: &mut Names| {
             let mut has_changed = false;
             for (backend, live) in &all {
@@ -140,8 +165,11 @@ impl Core {
             };
             others.map(listed).collect::<Vec<_>>()
         };
-        let file: BTreeSet<String> =
-            self.backends().iter().map(|backend| backend.name().to_owned()).collect();
+        let file: BTreeSet<String> = self
+            .backends()
+            .iter()
+            .map(|backend| backend.name().to_owned())
+            .collect();
         let mut names = lock(&self.names).clone();
         for _ in 0..SAVES_MAX {
             let was_freed = names.retain(|backend| file.contains(backend));
@@ -178,7 +206,9 @@ impl Core {
         self.change();
         let changed: BTreeSet<&str> = lists.into_iter().map(List::changed).collect();
         for method in changed {
-            self.host.hear(Message::notification(method), Receipt::none()).await;
+            self.host
+                .hear(Message::notification(method), Receipt::none())
+                .await;
         }
     }
 
@@ -187,7 +217,9 @@ impl Core {
         let mut seen = BTreeSet::new();
         let mut items = Vec::new();
         for (backend, live) in self.all_live() {
-            let listed = list.named().map(|named| names.listed(named, backend.name()));
+            let listed = list
+                .named()
+                .map(|named| names.listed(named, backend.name()));
             for item in live.list(list).iter() {
                 let item = match &listed {
                     Some(listed) => match listed.get(&*item.name) {
@@ -209,8 +241,11 @@ impl Core {
     }
 
     pub(crate) fn status(&self) -> Status {
-        let states =
-            self.backends().iter().map(|backend| (backend.name().to_owned(), backend.state())).collect();
+        let states = self
+            .backends()
+            .iter()
+            .map(|backend| (backend.name().to_owned(), backend.state()))
+            .collect();
         Status::of(self.has_closed(), states)
     }
 
@@ -223,8 +258,10 @@ impl Core {
         if let Some((named, name)) = target.named() {
             return lock(&self.names).own(named, name).cloned();
         }
-        let own =
-            |backend: &Backend| Own { backend: backend.name().to_owned(), name: target.name().to_owned() };
+        let own = |backend: &Backend| Own {
+            backend: backend.name().to_owned(),
+            name: target.name().to_owned(),
+        };
         if *target == Target::Level {
             return None;
         }
@@ -246,15 +283,19 @@ impl Core {
             Message::Request { .. } => false,
             Message::Answer { id, .. } => {
                 !self.settings.has_former
-                    || self
-                        .all_live()
-                        .iter()
-                        .any(|(other, live)| other.name() != backend.name() && live.connection.has_asked(id))
+                    || self.all_live().iter().any(|(other, live)| {
+                        other.name() != backend.name() && live.connection.has_asked(id)
+                    })
             }
             Message::Notification { method, .. } if method == "notifications/progress" => {
-                let token = message.params().and_then(|params| Id::read(params.get("progressToken")?));
+                let token = message
+                    .params()
+                    .and_then(|params| Id::read(params.get("progressToken")?));
                 let tokens = lock(&self.tokens);
-                let mut of = tokens.iter().filter(|(one, _)| Some(one) == token.as_ref()).peekable();
+                let mut of = tokens
+                    .iter()
+                    .filter(|(one, _)| Some(one) == token.as_ref())
+                    .peekable();
                 of.peek().is_some() && of.all(|(_, name)| name != backend.name())
             }
             Message::Notification { .. } => false,
@@ -263,7 +304,9 @@ impl Core {
 
     /// Cancels a call whose answer nobody waits for any more. False: no backend has got it.
     pub(crate) fn give_up(&self, id: &Id, why: &str) -> bool {
-        self.all_live().iter().any(|(_, live)| live.connection.give_up(id, why))
+        self.all_live()
+            .iter()
+            .any(|(_, live)| live.connection.give_up(id, why))
     }
 
     pub(crate) async fn call(&self, call: Call) -> Result<Answer, Error> {
@@ -271,7 +314,9 @@ impl Core {
         if let Some((named, name)) = call.target.named() {
             let own = lock(&self.names).own(named, name).cloned();
             let own = own.ok_or_else(|| self.unknown(&call.target))?;
-            let backend = self.backend(&own.backend).ok_or_else(|| self.unknown(&call.target))?;
+            let backend = self
+                .backend(&own.backend)
+                .ok_or_else(|| self.unknown(&call.target))?;
             let called = call.target.clone();
             let made = self.make(&backend, call.renamed(&own.name)).await;
             return made.map_err(|error| match error {
@@ -285,7 +330,8 @@ impl Core {
             Target::Other(method) => match &self.backends()[..] {
                 [backend] => self.make(backend, call).await,
                 _ => {
-                    let message = format!("Method not found: {method}; there are several servers here");
+                    let message =
+                        format!("Method not found: {method}; there are several servers here");
                     Err(Error::Refused(RpcError::new(code::NO_METHOD, message)))
                 }
             },
@@ -295,15 +341,23 @@ impl Core {
 
     /// Another server may have the backend's name since a tool or prompt of it was listed.
     fn must_list(&self, backend: &Backend, live: &Live, target: &Target) -> Result<(), Error> {
-        let Some((named, name)) = target.named() else { return Ok(()) };
-        let Some(list) = List::ALL.into_iter().find(|list| list.named() == Some(named)) else {
+        let Some((named, name)) = target.named() else {
+            return Ok(());
+        };
+        let Some(list) = List::ALL
+            .into_iter()
+            .find(|list| list.named() == Some(named))
+        else {
             return Ok(());
         };
         if live.list(list).iter().any(|item| item.name == name) {
             return Ok(());
         }
         Err(match live.refused().remove(&list) {
-            Some(why) => Error::NotAvailable { backend: backend.name().to_owned(), why },
+            Some(why) => Error::NotAvailable {
+                backend: backend.name().to_owned(),
+                why,
+            },
             None => self.unknown(target),
         })
     }
@@ -311,17 +365,26 @@ impl Core {
     /// Makes a call at a backend.
     async fn make(&self, backend: &Backend, call: Call) -> Result<Answer, Error> {
         let name = || backend.name().to_owned();
-        let away = |why| Error::NotAvailable { backend: name(), why };
+        let away = |why| Error::NotAvailable {
+            backend: name(),
+            why,
+        };
         let mut live = backend.ready().await.map_err(away)?;
         let _token = Token::of(self, &call, backend);
         let Call { id, target, params } = call;
         self.must_list(backend, &live, &target)?;
-        let mut answer = live.connection.ask(id.clone(), target.method(), Some(params.write())).await;
+        let mut answer = live
+            .connection
+            .ask(id.clone(), target.method(), Some(params.write()))
+            .await;
         if self.settings.again_at_once && matches!(answer, Err(Unanswered::NotSent)) {
             backend.has_lost(&live).await;
             live = backend.ready().await.map_err(away)?;
             self.must_list(backend, &live, &target)?;
-            answer = live.connection.ask(id, target.method(), Some(params.write())).await;
+            answer = live
+                .connection
+                .ask(id, target.method(), Some(params.write()))
+                .await;
         }
         let answer = answer.map_err(|why| match why {
             Unanswered::Lost => Error::Lost { backend: name() },
@@ -348,8 +411,8 @@ impl Core {
         }
     }
 
-    /// Makes a call about a resource: at whoever lists it; else whose template it is; else, where it is only read, at each in turn, as a
-    /// tool may have given an URI that nobody lists.
+    /// Makes a call about a resource: at whoever lists it; else whose template it is; else, where
+    /// it is only read, at each in turn, as a tool may have given an URI that nobody lists.
     async fn with_resource(&self, call: Call) -> Result<Answer, Error> {
         let uri = call.target.uri().unwrap_or_default().to_owned();
         self.settled(&uri).await;
@@ -374,7 +437,8 @@ impl Core {
         Err(self.unknown(&call.target))
     }
 
-    /// Brings what the host says to the backend that it concerns; to all, where that can't be known.
+    /// Brings what the host says to the backend that it concerns; to all, where that can't be
+    /// known.
     pub(crate) fn tell(&self, message: Message) {
         let mut message = message;
         let all = self.all_live();
@@ -395,7 +459,9 @@ impl Core {
                     "notifications/initialized" => return,
                     "notifications/cancelled" => {
                         let id = read().and_then(|params| Id::read(params.get("requestId")?));
-                        let asked = |live: &Live| id.as_ref().is_some_and(|id| live.connection.waits_for(id));
+                        let asked = |live: &Live| {
+                            id.as_ref().is_some_and(|id| live.connection.waits_for(id))
+                        };
                         if let Some((_, live)) = all.iter().find(|(_, live)| asked(live)) {
                             return live.connection.push(message.write());
                         }
@@ -404,7 +470,10 @@ impl Core {
                         let Some(mut of) = read() else { return };
                         let token = of.get("progressToken").and_then(Id::read);
                         for (backend, live) in &all {
-                            if let Some(own) = token.as_ref().and_then(|token| token.own_of(backend.name())) {
+                            if let Some(own) = token
+                                .as_ref()
+                                .and_then(|token| token.own_of(backend.name()))
+                            {
                                 of.set("progressToken", own.raw());
                                 *params = Some(of.write());
                                 return live.connection.push(message.write());
@@ -417,25 +486,42 @@ impl Core {
             }
         }
         let line = message.write();
-        all.iter().for_each(|(_, live)| live.connection.push(line.clone()));
+        all.iter()
+            .for_each(|(_, live)| live.connection.push(line.clone()));
     }
 }
 
-/// Who lists this URI or template; else who has it subscribed; else whose template fits best, of equally good ones the first.
-fn whose<'a>(live: &'a [(Arc<Backend>, Arc<Live>)], uri: &str) -> Option<&'a (Arc<Backend>, Arc<Live>)> {
+/// Who lists this URI or template; else who has it subscribed; else whose template fits best, of
+/// equally good ones the first.
+fn whose<'a>(
+    live: &'a [(Arc<Backend>, Arc<Live>)],
+    uri: &str,
+) -> Option<&'a (Arc<Backend>, Arc<Live>)> {
     let lists = |live: &Live| {
         [List::Resources, List::Templates]
             .iter()
             .any(|list| live.list(*list).iter().any(|item| item.name == uri))
     };
-    let best =
-        |live: &Live| live.list(List::Templates).iter().filter_map(|item| matches(&item.name, uri)).max();
+    let best = |live: &Live| {
+        live.list(List::Templates)
+            .iter()
+            .filter_map(|item| matches(&item.name, uri))
+            .max()
+    };
     let templated = || {
-        let fitting = live.iter().rev().filter_map(|found| Some((best(&found.1)?, found)));
-        fitting.max_by_key(|(length, _)| *length).map(|(_, found)| found)
+        let fitting = live
+            .iter()
+            .rev()
+            .filter_map(|found| Some((best(&found.1)?, found)));
+        fitting
+            .max_by_key(|(length, _)| *length)
+            .map(|(_, found)| found)
     };
     let listed = live.iter().find(|(_, live)| lists(live));
     listed
-        .or_else(|| live.iter().find(|(_, live)| lock(&live.subscriptions).contains(uri)))
+        .or_else(|| {
+            live.iter()
+                .find(|(_, live)| lock(&live.subscriptions).contains(uri))
+        })
         .or_else(templated)
 }

@@ -1,4 +1,5 @@
-//! What can be added to a bundle. Each feature is one small type around a bundle, and is a bundle itself; their order is configuration.
+//! What can be added to a bundle. Each feature is one small type around a bundle, and is a bundle
+//! itself; their order is configuration.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroU32;
@@ -113,10 +114,11 @@ impl<D: Decorator> Bundle for D {
     }
 }
 
-/// A feature that is added. As JSON `{"filter": {…}}`, or a word where there is nothing to say: `"log"`.
+/// A feature that is added. As JSON `{"filter": {…}}`, or a word where there is nothing to say:
+/// `"log"`.
 ///
-/// With `server` it concerns what that backend has, by the names that the backend itself uses; without, everything, by the names that
-/// are listed.
+/// With `server` it concerns what that backend has, by the names that the backend itself uses;
+/// without, everything, by the names that are listed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Decoration {
@@ -136,8 +138,9 @@ pub enum Decoration {
     Cache,
 }
 
-/// What is listed and can be called: what a glob of `only` fits, where there are any, and none of `without`. They are for the names of
-/// tools and prompts, for URIs, and for the templates of URIs. A URI that a template fits counts as that, too.
+/// What is listed and can be called: what a glob of `only` fits, where there are any, and none of
+/// `without`. They are for the names of tools and prompts, for URIs, and for the templates of URIs.
+/// A URI that a template fits counts as that, too.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Filter {
@@ -152,8 +155,8 @@ pub struct Filter {
     pub without: Vec<Glob>,
 }
 
-/// Other names: from the former ones to these. What is given here belongs to nobody else: who was listed so has a name with a
-/// digest then.
+/// Other names: from the former ones to these. What is given here belongs to nobody else: who was
+/// listed so has a name with a digest then.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Rename {
@@ -260,13 +263,18 @@ impl TryFrom<Vec<Decoration>> for Decorations {
     fn try_from(decorations: Vec<Decoration>) -> Result<Self, Mistake> {
         let mut given = BTreeSet::new();
         for decoration in &decorations {
-            let Decoration::Rename(rename) = decoration else { continue };
+            let Decoration::Rename(rename) = decoration else {
+                continue;
+            };
             for (name, new) in &rename.prompts {
                 if new.is_empty() {
                     return Err(Mistake::NoPromptName { name: name.clone() });
                 }
                 if !given.insert(("prompts", new)) {
-                    return Err(Mistake::TwoForOne { what: "prompts", name: new.clone() });
+                    return Err(Mistake::TwoForOne {
+                        what: "prompts",
+                        name: new.clone(),
+                    });
                 }
             }
             for new in rename.tools.values() {
@@ -274,11 +282,17 @@ impl TryFrom<Vec<Decoration>> for Decorations {
                     return Err(Mistake::NoToolName { name: new.clone() });
                 }
                 if !given.insert(("tools", new)) {
-                    return Err(Mistake::TwoForOne { what: "tools", name: new.clone() });
+                    return Err(Mistake::TwoForOne {
+                        what: "tools",
+                        name: new.clone(),
+                    });
                 }
             }
         }
-        Ok(Self { all: decorations, is_alone: false })
+        Ok(Self {
+            all: decorations,
+            is_alone: false,
+        })
     }
 }
 
@@ -314,40 +328,64 @@ impl Decorations {
     #[must_use]
     pub fn of(&self, is_there: impl Fn(&str) -> bool) -> Self {
         let is_its = |decoration: &&Decoration| decoration.server().is_none_or(&is_there);
-        Self { all: self.all.iter().filter(is_its).cloned().collect(), is_alone: self.is_alone }
+        Self {
+            all: self.all.iter().filter(is_its).cloned().collect(),
+            is_alone: self.is_alone,
+        }
     }
 
-    /// Those for this backend alone. What a filter keeps out where it is one of several is kept out here, too.
+    /// Those for this backend alone. What a filter keeps out where it is one of several is kept out
+    /// here, too.
     #[must_use]
     pub fn alone(&self, backend: &str) -> Self {
-        Self { is_alone: true, ..self.of(|server| server == backend) }
+        Self {
+            is_alone: true,
+            ..self.of(|server| server == backend)
+        }
     }
 
     /// How the names of all backends are changed, before the decoration at this place.
     fn renames_before(&self, place: usize) -> Vec<Rename> {
-        let renames = self.all[..place].iter().filter_map(|decoration| match decoration {
-            Decoration::Rename(rename) if rename.server.is_none() => Some(rename.clone()),
-            _ => None,
-        });
+        let renames = self.all[..place]
+            .iter()
+            .filter_map(|decoration| match decoration {
+                Decoration::Rename(rename) if rename.server.is_none() => Some(rename.clone()),
+                _ => None,
+            });
         renames.collect()
     }
 }
 
-/// A bundle with these features. The first decoration is next to the bundle, the last one next to the host. Calls are noted in `log`,
-/// if that is one of them.
-pub fn decorate(bundle: Arc<dyn Bundle>, with: &Decorations, log: &Arc<dyn CallLog>) -> Arc<dyn Bundle> {
-    with.all.iter().cloned().enumerate().fold(bundle, |inner, (place, decoration)| match decoration {
-        Decoration::Filter(filter) => {
-            let elsewhere = with.is_alone.then(|| with.renames_before(place));
-            Arc::new(filter::Filtered { inner, filter, elsewhere })
-        }
-        Decoration::Rename(rename) => Arc::new(rename::Renamed { inner, rename }),
-        Decoration::Describe(describe) => Arc::new(describe::Described { inner, describe }),
-        Decoration::Log => Arc::new(log::Logged { inner, log: log.clone() }),
-        Decoration::Calls(calls) => Arc::new(calls::Queued::new(inner, calls)),
-        Decoration::Time(time) => Arc::new(time::Timed { inner, time }),
-        Decoration::Cache => Arc::new(cache::Cached::new(inner)),
-    })
+/// A bundle with these features. The first decoration is next to the bundle, the last one next to
+/// the host. Calls are noted in `log`, if that is one of them.
+pub fn decorate(
+    bundle: Arc<dyn Bundle>,
+    with: &Decorations,
+    log: &Arc<dyn CallLog>,
+) -> Arc<dyn Bundle> {
+    with.all
+        .iter()
+        .cloned()
+        .enumerate()
+        .fold(bundle, |inner, (place, decoration)| match decoration {
+            Decoration::Filter(filter) => {
+                let elsewhere = with.is_alone.then(|| with.renames_before(place));
+                Arc::new(filter::Filtered {
+                    inner,
+                    filter,
+                    elsewhere,
+                })
+            }
+            Decoration::Rename(rename) => Arc::new(rename::Renamed { inner, rename }),
+            Decoration::Describe(describe) => Arc::new(describe::Described { inner, describe }),
+            Decoration::Log => Arc::new(log::Logged {
+                inner,
+                log: log.clone(),
+            }),
+            Decoration::Calls(calls) => Arc::new(calls::Queued::new(inner, calls)),
+            Decoration::Time(time) => Arc::new(time::Timed { inner, time }),
+            Decoration::Cache => Arc::new(cache::Cached::new(inner)),
+        })
 }
 
 /// Whether something of this backend concerns a setting for `server`.

@@ -6,7 +6,8 @@ use serde_json::value::RawValue;
 
 use crate::object::raw;
 
-/// The id of a request: the text of a JSON number or string. `1` and `1.0` are two ids, as for most readers.
+/// The id of a request: the text of a JSON number or string. `1` and `1.0` are two ids, as for most
+/// readers.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Id(Box<str>);
 
@@ -43,7 +44,8 @@ impl Id {
         RawValue::from_string(self.0.to_string()).unwrap_or_default()
     }
 
-    /// This id of a backend's, as the host gets it: `backend:id`. It is derived and not counted, so another process can tell whose it is.
+    /// This id of a backend's, as the host gets it: `backend:id`. It is derived and not counted, so
+    /// another process can tell whose it is.
     #[must_use]
     pub fn of_backend(&self, backend: &str) -> Self {
         Self::text(&format!("{backend}:{}", self.0))
@@ -75,7 +77,10 @@ mod tests {
         for backend in backends {
             for id in [Id::number(7), Id::text("7"), Id::text(":\"x"), Id::text("")] {
                 let shown = id.of_backend(backend);
-                let owners: Vec<_> = backends.iter().filter_map(|one| shown.own_of(one)).collect();
+                let owners: Vec<_> = backends
+                    .iter()
+                    .filter_map(|one| shown.own_of(one))
+                    .collect();
                 assert_eq!(owners, [id]);
             }
         }

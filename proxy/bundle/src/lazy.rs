@@ -1,7 +1,8 @@
-//! A server that is started at the first call. Until then it is answered for from what it has said last; then it is started, and the
-//! host is told which of its lists are others now.
+//! A server that is started at the first call. Until then it is answered for from what it has said
+//! last; then it is started, and the host is told which of its lists are others now.
 //!
-//! - `known`: what is remembered. `state`: what is answered from it, and what is watched, without I/O.
+//! - `known`: what is remembered. `state`: what is answered from it, and what is watched, without
+//!   I/O.
 
 mod known;
 mod state;
@@ -31,7 +32,8 @@ use state::{Asleep, News, OWN, State};
 /// Lines of the host that may wait for the server to start. Later ones wait in the channel.
 const HELD_MAX: usize = 256;
 
-/// Where it is remembered what a server has told. Several processes may do so at once: the last one counts.
+/// Where it is remembered what a server has told. Several processes may do so at once: the last one
+/// counts.
 pub trait Recall: Send + Sync {
     /// What it has told a host with these [`words`].
     fn load<'a>(&'a self, words: &'a str) -> BoxFuture<'a, Option<Known>>;
@@ -46,8 +48,9 @@ impl std::fmt::Debug for dyn Recall {
     }
 }
 
-/// A backend that is started at the first call, if it is known what it would say until then. One that runs already is connected at once,
-/// and so is one of which nothing is known: what it says then is remembered.
+/// A backend that is started at the first call, if it is known what it would say until then. One
+/// that runs already is connected at once, and so is one of which nothing is known: what it says
+/// then is remembered.
 #[derive(Debug, Clone)]
 pub struct Lazy {
     inner: Arc<dyn Source>,
@@ -59,28 +62,46 @@ pub struct Lazy {
 }
 
 impl Lazy {
-    /// Stands around a backend, for a host that will introduce itself by `handshake`. None: it speaks otherwise, so the backend is
-    /// started at once, and what it says is remembered where the host introduces itself later.
+    /// Stands around a backend, for a host that will introduce itself by `handshake`. None: it
+    /// speaks otherwise, so the backend is started at once, and what it says is remembered where
+    /// the host introduces itself later.
     #[must_use]
-    pub fn new(inner: Arc<dyn Source>, recall: Arc<dyn Recall>, handshake: Option<Handshake>) -> Self {
-        Self { inner, recall, handshake, discover: None, limit: None }
+    pub fn new(
+        inner: Arc<dyn Source>,
+        recall: Arc<dyn Recall>,
+        handshake: Option<Handshake>,
+    ) -> Self {
+        Self {
+            inner,
+            recall,
+            handshake,
+            discover: None,
+            limit: None,
+        }
     }
 
-    /// The host has begun with `server/discover`, and was answered from memory: the backend gets that, too, before `initialize`, so that it
-    /// has heard all that its host has said.
+    /// The host has begun with `server/discover`, and was answered from memory: the backend gets
+    /// that, too, before `initialize`, so that it has heard all that its host has said.
     #[must_use]
     pub fn after_discover(self, params: Option<Box<RawValue>>) -> Self {
-        Self { discover: Some(params), ..self }
+        Self {
+            discover: Some(params),
+            ..self
+        }
     }
 
     /// How long the backend may take until it is initialised, at the first call.
     #[must_use]
     pub fn within(self, limit: Duration) -> Self {
-        Self { limit: Some(limit), ..self }
+        Self {
+            limit: Some(limit),
+            ..self
+        }
     }
 
-    /// What the backend has said last, if it is not connected at once. A host never calls one that has nothing, so that is not from memory:
-    /// it may have something by now, after a login for instance.
+    /// What the backend has said last, if it is not connected at once. A host never calls one that
+    /// has nothing, so that is not from memory: it may have something by now, after a login for
+    /// instance.
     async fn known(&self, words: &str) -> Option<Known> {
         let known = self.recall.load(words).await.filter(Known::is_callable)?;
         (!self.inner.is_running().await).then_some(known)
@@ -171,7 +192,11 @@ impl Between {
         }
     }
 
-    async fn connect(&self, pipe: Pipe, heard: &mpsc::Sender<mpsc::Receiver<Said>>) -> mpsc::Sender<Bytes> {
+    async fn connect(
+        &self,
+        pipe: Pipe,
+        heard: &mpsc::Sender<mpsc::Receiver<Said>>,
+    ) -> mpsc::Sender<Bytes> {
         let Pipe { to, from, end } = pipe;
         *lock(&self.end) = Some(end);
         // It is read as long as this task lives.
@@ -264,9 +289,9 @@ impl Between {
     async fn wake(&self, heard: &mpsc::Sender<mpsc::Receiver<Said>>) -> Woken {
         let waking = self.started(heard);
         let woken = match self.lazy.limit {
-            Some(limit) => timeout(limit, waking)
-                .await
-                .unwrap_or_else(|_| Err(format!("it was not ready within {} s", limit.as_secs_f32()))),
+            Some(limit) => timeout(limit, waking).await.unwrap_or_else(|_| {
+                Err(format!("it was not ready within {} s", limit.as_secs_f32()))
+            }),
             None => waking.await,
         };
         if woken.is_err() {
@@ -276,17 +301,34 @@ impl Between {
     }
 
     async fn started(&self, heard: &mpsc::Sender<mpsc::Receiver<Said>>) -> Woken {
-        let pipe = self.lazy.inner.open().await.map_err(|Failure { code, message }| match code {
-            FailureCode::NotFound => format!("{message}; install it, or correct its command"),
-            _ => message,
-        })?;
+        let pipe =
+            self.lazy
+                .inner
+                .open()
+                .await
+                .map_err(|Failure { code, message }| match code {
+                    FailureCode::NotFound => {
+                        format!("{message}; install it, or correct its command")
+                    }
+                    _ => message,
+                })?;
         let to = self.connect(pipe, heard).await;
-        let gone =
-            || "it ended before it was initialised; what it has said is in the host's log of it".to_owned();
-        if self.discover(&to).await.is_some_and(|outcome| outcome.is_ok()) {
+        let gone = || {
+            "it ended before it was initialised; what it has said is in the host's log of it"
+                .to_owned()
+        };
+        if self
+            .discover(&to)
+            .await
+            .is_some_and(|outcome| outcome.is_ok())
+        {
             return Err("it speaks MCP 2026-07-28 now; reconnect to it".to_owned());
         }
-        let params = self.lazy.handshake.as_ref().map(|handshake| handshake.0.clone());
+        let params = self
+            .lazy
+            .handshake
+            .as_ref()
+            .map(|handshake| handshake.0.clone());
         let told = lock(&self.state).known.version();
         match self.ask(&to, "initialize", params).await.ok_or_else(gone)? {
             Err(error) => {
@@ -308,7 +350,9 @@ impl Between {
             }
         }
         // Where it is gone again, what follows is told so.
-        let _ = to.send(Message::notification("notifications/initialized").write()).await;
+        let _ = to
+            .send(Message::notification("notifications/initialized").write())
+            .await;
         let level = lock(&self.state).level.take();
         if let Some(level) = level {
             // Nobody waits for that.
@@ -319,12 +363,15 @@ impl Between {
         Ok(to)
     }
 
-    /// Asks the backend what its host has asked, if that was `server/discover`. One that has an answer to it is not known any more.
+    /// Asks the backend what its host has asked, if that was `server/discover`. One that has an
+    /// answer to it is not known any more.
     async fn discover(&self, to: &mpsc::Sender<Bytes>) -> Option<Outcome> {
         let params = self.lazy.discover.as_ref()?;
         let outcome = self.ask(to, "server/discover", params.clone()).await?;
         if outcome.is_ok() {
-            self.lazy.recall.save(words_of_discover(params.as_deref()), Known::default());
+            self.lazy
+                .recall
+                .save(words_of_discover(params.as_deref()), Known::default());
         }
         Some(outcome)
     }
@@ -358,7 +405,10 @@ impl Between {
             let mut pages = Pages::default();
             let mut cursor = None;
             let now = loop {
-                let Some(page) = self.ask(to, list.method(), state::behind(cursor.take())).await else {
+                let Some(page) = self
+                    .ask(to, list.method(), state::behind(cursor.take()))
+                    .await
+                else {
                     return;
                 };
                 match pages.add(list, &page) {
@@ -386,7 +436,8 @@ impl Between {
         }
     }
 
-    /// Passes on what the backend says. One that is lost before it was initialised may be followed by another.
+    /// Passes on what the backend says. One that is lost before it was initialised may be followed
+    /// by another.
     async fn backend_to_host(&self, mut hears: mpsc::Receiver<mpsc::Receiver<Said>>) {
         while let Some(mut from) = hears.recv().await {
             while let Some(said) = from.recv().await {
@@ -408,7 +459,12 @@ impl Between {
     fn heard(&self, said: Said) -> Option<Said> {
         let is_waiting = lock(&self.state).is_waiting();
         // An answer to a former process of ours comes when nobody waits for it any more.
-        let may_be_own = || said.line.windows(OWN.len()).take(OWN_WITHIN).any(|part| part == OWN.as_bytes());
+        let may_be_own = || {
+            said.line
+                .windows(OWN.len())
+                .take(OWN_WITHIN)
+                .any(|part| part == OWN.as_bytes())
+        };
         if !is_waiting && !may_be_own() {
             return Some(said);
         }
@@ -434,5 +490,7 @@ impl Between {
 const OWN_WITHIN: usize = 256;
 
 fn is_own(id: &Id) -> bool {
-    id.as_json().strip_prefix('"').is_some_and(|text| text.starts_with(OWN))
+    id.as_json()
+        .strip_prefix('"')
+        .is_some_and(|text| text.starts_with(OWN))
 }

@@ -1,4 +1,5 @@
-//! The life of one backend in a bundle: it is started when there is a free slot, used, and tried again when it was lost.
+//! The life of one backend in a bundle: it is started when there is a free slot, used, and tried
+//! again when it was lost.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -16,7 +17,8 @@ use crate::pipe::{Pipe, Receipt};
 use crate::refresh::{refresh, retry};
 use crate::status::{Failure, FailureCode, State};
 
-/// How long a backend that has come up must be there before it counts as mended, and is tried at once when it is lost.
+/// How long a backend that has come up must be there before it counts as mended, and is tried at
+/// once when it is lost.
 const SETTLED: Duration = Duration::from_secs(10);
 
 /// Lives a backend's life, until it is removed.
@@ -38,7 +40,11 @@ pub(crate) async fn live(core: Arc<Core>, backend: Arc<Backend>) {
 
 async fn again_and_again(core: &Arc<Core>, backend: &Arc<Backend>) {
     let (first, longest) = core.settings.retry;
-    let least = if core.settings.again_at_once { Duration::ZERO } else { first };
+    let least = if core.settings.again_at_once {
+        Duration::ZERO
+    } else {
+        first
+    };
     let mut pause = least;
     loop {
         match try_once(core, backend).await {
@@ -51,7 +57,14 @@ async fn again_and_again(core: &Arc<Core>, backend: &Arc<Backend>) {
                 }
                 // Calls wait for one that is started again at once.
                 let ended = State::Failed(Failure::new(FailureCode::Exited, "it has ended"));
-                backend.set(if pause.is_zero() { State::Initializing } else { ended }, None);
+                backend.set(
+                    if pause.is_zero() {
+                        State::Initializing
+                    } else {
+                        ended
+                    },
+                    None,
+                );
                 core.tell_changed(listing(&live)).await;
                 backend.end().await;
             }
@@ -88,9 +101,12 @@ impl Future for Aborting {
     }
 }
 
-/// Starts the backend, in the time that it has, and makes it known. What has begun and was not ready in time is ended before the
-/// next one has its slot.
-async fn try_once(core: &Arc<Core>, backend: &Arc<Backend>) -> Result<(Arc<Live>, Aborting), Failure> {
+/// Starts the backend, in the time that it has, and makes it known. What has begun and was not
+/// ready in time is ended before the next one has its slot.
+async fn try_once(
+    core: &Arc<Core>,
+    backend: &Arc<Backend>,
+) -> Result<(Arc<Live>, Aborting), Failure> {
     // Nobody closes it.
     let _slot = core.slots.acquire().await;
     if backend.is_new() {
@@ -98,14 +114,20 @@ async fn try_once(core: &Arc<Core>, backend: &Arc<Backend>) -> Result<(Arc<Live>
     }
     let late = || {
         let seconds = core.settings.init_timeout.as_secs_f32();
-        Failure::new(FailureCode::TimedOut, format!("it was not ready within {seconds} s"))
+        Failure::new(
+            FailureCode::TimedOut,
+            format!("it was not ready within {seconds} s"),
+        )
     };
     let until = tokio::time::Instant::now() + core.settings.init_timeout;
     let opened = tokio::time::timeout_at(until, backend.source.open()).await;
     let Pipe { to, from, end } = opened.map_err(|_| late())??;
     backend.opened(end);
     let connection = Connection::new(to, core.nonce);
-    let ear = Arc::new(Listener { core: Arc::downgrade(core), backend: Arc::downgrade(backend) });
+    let ear = Arc::new(Listener {
+        core: Arc::downgrade(core),
+        backend: Arc::downgrade(backend),
+    });
     let carrying = Aborting(tokio::spawn(connection.carry(from, ear)));
     let introducing = Live::introduce(backend.name(), connection, &core.handshake.0);
     let introduced = tokio::time::timeout_at(until, introducing).await;
@@ -135,7 +157,10 @@ async fn try_once(core: &Arc<Core>, backend: &Arc<Backend>) -> Result<(Arc<Live>
 
 /// The lists that it has something in.
 fn listing(live: &Live) -> Vec<List> {
-    List::ALL.into_iter().filter(|list| !live.list(*list).is_empty()).collect()
+    List::ALL
+        .into_iter()
+        .filter(|list| !live.list(*list).is_empty())
+        .collect()
 }
 
 /// Hears what a backend says, for the host.
@@ -148,7 +173,9 @@ struct Listener {
 impl Ear for Listener {
     fn hear(&self, message: Message, receipt: Receipt) -> BoxFuture<'_, ()> {
         Box::pin(async move {
-            let (Some(core), Some(backend)) = (self.core.upgrade(), self.backend.upgrade()) else { return };
+            let (Some(core), Some(backend)) = (self.core.upgrade(), self.backend.upgrade()) else {
+                return;
+            };
             if core.is_not_its(&backend, &message) {
                 return receipt.confirm();
             }
@@ -159,12 +186,15 @@ impl Ear for Listener {
                 if backend.live().is_none() {
                     early.insert(list.changed());
                 } else {
-                    // It is asked for its list, and whoever carries its answer must not wait for that.
+                    // It is asked for its list, and whoever carries its answer must not wait for
+                    // that.
                     tokio::spawn(refresh(core, backend.clone(), list.changed()));
                 }
                 return receipt.confirm();
             }
-            core.host.hear(shown(backend.name(), message), receipt).await;
+            core.host
+                .hear(shown(backend.name(), message), receipt)
+                .await;
         })
     }
 }
@@ -174,7 +204,11 @@ fn shown(backend: &str, message: Message) -> Message {
     match message {
         Message::Request { id, method, params } => {
             let params = params.map(|params| with_token(backend, params));
-            Message::Request { id: id.of_backend(backend), method, params }
+            Message::Request {
+                id: id.of_backend(backend),
+                method,
+                params,
+            }
         }
         Message::Notification { method, params } if method == "notifications/cancelled" => {
             let params = params.map(|params| {

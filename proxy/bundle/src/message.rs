@@ -46,7 +46,11 @@ impl RpcError {
     /// An error without data.
     #[must_use]
     pub fn new(code: i64, message: impl Into<String>) -> Self {
-        Self { code, message: message.into(), data: None }
+        Self {
+            code,
+            message: message.into(),
+            data: None,
+        }
     }
 
     /// Reads the error of an answer. Of one that is none of JSON-RPC's, the whole is in `data`.
@@ -54,8 +58,8 @@ impl RpcError {
         let own = || {
             let read = Object::read(text);
             let member = |name: &str| read.as_ref().and_then(|read| read.get(name));
-            let code =
-                member("code").and_then(|code| serde_json::from_str::<serde_json::Number>(code.get()).ok());
+            let code = member("code")
+                .and_then(|code| serde_json::from_str::<serde_json::Number>(code.get()).ok());
             let message = read.as_ref().map_or_else(
                 || serde_json::from_str(text.get()).unwrap_or_default(),
                 |read| read.text("message").unwrap_or_default(),
@@ -79,7 +83,10 @@ fn whole(number: &serde_json::Number) -> Option<i64> {
 impl RpcError {
     /// A call whose answer can't be read. What it has done is done.
     pub(crate) fn unreadable(whose: &str) -> Self {
-        Self::new(code::CONNECTION, format!("the {whose}'s answer can't be read as JSON-RPC"))
+        Self::new(
+            code::CONNECTION,
+            format!("the {whose}'s answer can't be read as JSON-RPC"),
+        )
     }
 }
 
@@ -146,10 +153,14 @@ fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Box<RawV
 }
 
 impl Message {
-    /// Reads the messages of a line: one, or those of a batch (MCP 2025-03-26). What is none is left out.
+    /// Reads the messages of a line: one, or those of a batch (MCP 2025-03-26). What is none is
+    /// left out.
     #[must_use]
     pub fn read(line: &[u8]) -> Vec<Self> {
-        Self::read_all(line).into_iter().filter_map(Result::ok).collect()
+        Self::read_all(line)
+            .into_iter()
+            .filter_map(Result::ok)
+            .collect()
     }
 
     /// The same, with what can't be read in its place.
@@ -159,8 +170,12 @@ impl Message {
             return Vec::new();
         }
         let text = std::str::from_utf8(line).unwrap_or_default();
-        let one =
-            |text: &str| serde_json::from_str(text).ok().and_then(Self::of).ok_or_else(|| Unread::of(text));
+        let one = |text: &str| {
+            serde_json::from_str(text)
+                .ok()
+                .and_then(Self::of)
+                .ok_or_else(|| Unread::of(text))
+        };
         let batch = |text: &str, one: &dyn Fn(&str) -> Result<Self, Unread>| {
             let all: Vec<&RawValue> = serde_json::from_str(text).ok()?;
             (!all.is_empty()).then(|| all.into_iter().map(|element| one(element.get())).collect())
@@ -176,15 +191,31 @@ impl Message {
         }
         let copy = readable(line);
         // What else is in such a batch must not be unreadable because of this.
-        let odd = |text: &str| if is_odd(text) { Err(Unread::of_copy(text)) } else { one(text) };
+        let odd = |text: &str| {
+            if is_odd(text) {
+                Err(Unread::of_copy(text))
+            } else {
+                one(text)
+            }
+        };
         let read = is_batch.then(|| batch(&copy, &odd)).flatten();
         read.unwrap_or_else(|| vec![Err(Unread::of_copy(&copy))])
     }
 
     fn of(envelope: Envelope) -> Option<Self> {
-        let Envelope { id, method, params, result, error } = envelope;
+        let Envelope {
+            id,
+            method,
+            params,
+            result,
+            error,
+        } = envelope;
         match (id, method) {
-            (Some(id), Some(method)) => Some(Self::Request { id: Id::read(&id)?, method, params }),
+            (Some(id), Some(method)) => Some(Self::Request {
+                id: Id::read(&id)?,
+                method,
+                params,
+            }),
             (None, Some(method)) => Some(Self::Notification { method, params }),
             (Some(id), None) => {
                 let outcome = match (result, error) {
@@ -192,7 +223,10 @@ impl Message {
                     (Some(result), None) => Ok(result),
                     (None, None) => return None,
                 };
-                Some(Self::Answer { id: Id::read(&id)?, outcome })
+                Some(Self::Answer {
+                    id: Id::read(&id)?,
+                    outcome,
+                })
             }
             (None, None) => None,
         }
@@ -201,26 +235,47 @@ impl Message {
     /// A notification without parameters.
     #[must_use]
     pub fn notification(method: &str) -> Self {
-        Self::Notification { method: method.to_owned(), params: None }
+        Self::Notification {
+            method: method.to_owned(),
+            params: None,
+        }
     }
 
     /// The line, without its newline.
     #[must_use]
     pub fn write(&self) -> Bytes {
-        let empty = Written { jsonrpc: "2.0", ..Written::default() };
+        let empty = Written {
+            jsonrpc: "2.0",
+            ..Written::default()
+        };
         let envelope = match self {
-            Self::Request { id, method, params } => {
-                Written { id: Some(id.raw()), method: Some(method), params: params.as_deref(), ..empty }
-            }
-            Self::Notification { method, params } => {
-                Written { method: Some(method), params: params.as_deref(), ..empty }
-            }
-            Self::Answer { id, outcome: Ok(result) } => {
-                Written { id: Some(id.raw()), result: Some(result), ..empty }
-            }
-            Self::Answer { id, outcome: Err(error) } => {
-                Written { id: Some(id.raw()), error: Some(error), ..empty }
-            }
+            Self::Request { id, method, params } => Written {
+                id: Some(id.raw()),
+                method: Some(method),
+                params: params.as_deref(),
+                ..empty
+            },
+            Self::Notification { method, params } => Written {
+                method: Some(method),
+                params: params.as_deref(),
+                ..empty
+            },
+            Self::Answer {
+                id,
+                outcome: Ok(result),
+            } => Written {
+                id: Some(id.raw()),
+                result: Some(result),
+                ..empty
+            },
+            Self::Answer {
+                id,
+                outcome: Err(error),
+            } => Written {
+                id: Some(id.raw()),
+                error: Some(error),
+                ..empty
+            },
         };
         serde_json::to_vec(&envelope).unwrap_or_default().into()
     }
@@ -260,9 +315,15 @@ mod tests {
 
     #[test]
     fn what_is_no_message_is_left_out() {
-        for line in
-            ["", "{", "1", "{}", r#"{"id":null,"result":1}"#, r#"{"id":[],"method":"x"}"#, r#"{"id":1}"#]
-        {
+        for line in [
+            "",
+            "{",
+            "1",
+            "{}",
+            r#"{"id":null,"result":1}"#,
+            r#"{"id":[],"method":"x"}"#,
+            r#"{"id":1}"#,
+        ] {
             assert!(one(line).is_none(), "{line}");
         }
         let batch = br#"[{"id":1,"method":"a"},{"x":1},{"method":"b"}]"#;
@@ -274,24 +335,48 @@ mod tests {
         let read = |line: &[u8]| {
             let read = Message::read_all(line).into_iter().map(|read| match read {
                 Ok(message) => String::from_utf8_lossy(&message.write()).into_owned(),
-                Err(Unread { id, is_request, is_answer, is_json }) => {
+                Err(Unread {
+                    id,
+                    is_request,
+                    is_answer,
+                    is_json,
+                }) => {
                     let id = id.map_or_else(|| "none".to_owned(), |id| id.to_string());
-                    let flags = [(is_request, "request"), (is_answer, "answer"), (is_json, "JSON")];
-                    flags.iter().filter(|(is, _)| *is).fold(id, |all, (_, flag)| format!("{all} {flag}"))
+                    let flags = [
+                        (is_request, "request"),
+                        (is_answer, "answer"),
+                        (is_json, "JSON"),
+                    ];
+                    flags
+                        .iter()
+                        .filter(|(is, _)| *is)
+                        .fold(id, |all, (_, flag)| format!("{all} {flag}"))
                 }
             });
             read.collect::<Vec<_>>()
         };
         let fine = r#"{"jsonrpc":"2.0","id":1,"method":"a"}"#;
         for (line, is) in [
-            (&br#"{"jsonrpc":"2.0","id":3,"result":{"n":NaN}}"#[..], "3 answer"),
+            (
+                &br#"{"jsonrpc":"2.0","id":3,"result":{"n":NaN}}"#[..],
+                "3 answer",
+            ),
             (
                 br#"{"jsonrpc":"2.0","result":{"n":[1,-Infinity,"NaN\"Infinity"]},"id":"NaN"}"#,
                 "\"NaN\" answer",
             ),
-            (b"{\"jsonrpc\":\"2.0\",\"id\":3,\"result\":{\"s\":\"\xE9\"}}", "3 answer"),
-            (b"{\"jsonrpc\":\"2.0\",\"id\":\"\xE9\",\"result\":{}}", "none answer"),
-            (br#"{"jsonrpc":"2.0","id":3,"method":"x","params":{"n":NaN}}"#, "3 request"),
+            (
+                b"{\"jsonrpc\":\"2.0\",\"id\":3,\"result\":{\"s\":\"\xE9\"}}",
+                "3 answer",
+            ),
+            (
+                b"{\"jsonrpc\":\"2.0\",\"id\":\"\xE9\",\"result\":{}}",
+                "none answer",
+            ),
+            (
+                br#"{"jsonrpc":"2.0","id":3,"method":"x","params":{"n":NaN}}"#,
+                "3 request",
+            ),
             (br#"{"jsonrpc":"2.0","id":3,"result":{"cut":"#, "3 answer"),
             (br#"{"id":3,"method":"x","method":"y"}"#, "3 request JSON"),
             (br#"{"id":3,"result":{},"id":4}"#, "none answer JSON"),
@@ -318,7 +403,12 @@ mod tests {
             (r#"{"code":-5,"message":"m"}"#, -5, "m", false),
         ] {
             let read = one(&format!(r#"{{"jsonrpc":"2.0","id":1,"error":{error}}}"#));
-            let Some(Message::Answer { outcome: Err(read), .. }) = read else { panic!("{error}: {read:?}") };
+            let Some(Message::Answer {
+                outcome: Err(read), ..
+            }) = read
+            else {
+                panic!("{error}: {read:?}")
+            };
             assert_eq!(
                 (read.code, &*read.message, read.data.is_some()),
                 (code, message, has_data),

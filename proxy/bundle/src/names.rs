@@ -1,18 +1,20 @@
-//! By which names the tools and prompts of the backends are listed. Names are remembered: what a model has read in a conversation last week
-//! is still there, whichever backend comes first today.
+//! By which names the tools and prompts of the backends are listed. Names are remembered: what a
+//! model has read in a conversation last week is still there, whichever backend comes first today.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
-/// Characters of a tool's name. Models' interfaces refuse more, or others (MCP 2025-11-25, Tools, allows 128).
+/// Characters of a tool's name. Models' interfaces refuse more, or others (MCP 2025-11-25, Tools,
+/// allows 128).
 pub const LENGTH_MAX: usize = 64;
 
 /// Digits of the digest at the end of a name that had to be changed.
 const DIGEST: usize = 8;
 
-/// Names that are remembered for one backend, of what it does not list now. Somebody's server may make up names without end.
+/// Names that are remembered for one backend, of what it does not list now. Somebody's server may
+/// make up names without end.
 pub const REMEMBERED_MAX: usize = 1_000;
 
 /// What has a name.
@@ -44,7 +46,8 @@ pub struct Own {
     pub name: String,
 }
 
-/// The names that were given. As JSON: `{"tools": {LISTED: {"backend": …, "name": …}}, "prompts": {…}}`.
+/// The names that were given. As JSON:
+/// `{"tools": {LISTED: {"backend": …, "name": …}}, "prompts": {…}}`.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Names {
@@ -76,13 +79,19 @@ impl Names {
     /// By which name it is listed.
     #[must_use]
     pub fn listed_as(&self, named: Named, own: &Own) -> Option<&str> {
-        self.of(named).iter().find(|(_, one)| *one == own).map(|(listed, _)| &**listed)
+        self.of(named)
+            .iter()
+            .find(|(_, one)| *one == own)
+            .map(|(listed, _)| &**listed)
     }
 
     /// The names of one backend's: from its own to those that are listed.
     #[must_use]
     pub fn listed(&self, named: Named, backend: &str) -> BTreeMap<&str, &str> {
-        let names = self.of(named).iter().filter(|(_, own)| own.backend == backend);
+        let names = self
+            .of(named)
+            .iter()
+            .filter(|(_, own)| own.backend == backend);
         names.map(|(listed, own)| (&*own.name, &**listed)).collect()
     }
 
@@ -90,7 +99,9 @@ impl Names {
     #[must_use]
     pub fn listed_owned(&self, named: Named, backend: &str) -> BTreeMap<String, String> {
         let listed = self.listed(named, backend).into_iter();
-        listed.map(|(own, listed)| (own.to_owned(), listed.to_owned())).collect()
+        listed
+            .map(|(own, listed)| (own.to_owned(), listed.to_owned()))
+            .collect()
     }
 
     /// A backend lists these. Who has a name keeps it. Returns whether a name was given or taken.
@@ -111,7 +122,8 @@ impl Names {
                 return true;
             }
             // A bare name is not one for those who want none.
-            let is_fine = style == Style::Bare || *listed != sanitised(named, &own.name, backend, &own.name);
+            let is_fine =
+                style == Style::Bare || *listed != sanitised(named, &own.name, backend, &own.name);
             let is_there = names.contains(&*own.name);
             absent += usize::from(!is_there);
             let stays = is_fine && (is_there || absent <= REMEMBERED_MAX);
@@ -125,8 +137,17 @@ impl Names {
             let bare = (style == Style::Bare).then(|| sanitised(named, name, backend, name));
             let wanted = bare.into_iter().chain(prefixed(named, backend, name));
             // A digest that is taken, too, is one in four billion: the tool is not listed then.
-            if let Some(free) = wanted.into_iter().find(|listed| !table.contains_key(listed)) {
-                table.insert(free, Own { backend: backend.to_owned(), name: name.to_owned() });
+            if let Some(free) = wanted
+                .into_iter()
+                .find(|listed| !table.contains_key(listed))
+            {
+                table.insert(
+                    free,
+                    Own {
+                        backend: backend.to_owned(),
+                        name: name.to_owned(),
+                    },
+                );
                 has_changed = true;
             }
         }
@@ -148,7 +169,10 @@ impl Names {
 /// The names of which one is given to what does not have a bare one, the wanted one first.
 pub(crate) fn prefixed(named: Named, backend: &str, name: &str) -> [String; 2] {
     let prefixed = format!("{backend}_{name}");
-    [sanitised(named, &prefixed, backend, name), digested(&prefixed, backend, name)]
+    [
+        sanitised(named, &prefixed, backend, name),
+        digested(&prefixed, backend, name),
+    ]
 }
 
 /// A name that every model's interface takes, for tools; prompts are chosen by people.
@@ -162,17 +186,35 @@ fn sanitised(named: Named, listed: &str, backend: &str, name: &str) -> String {
 
 /// Whether every model's interface takes this as the name of a tool.
 pub(crate) fn is_fine_for_models(name: &str) -> bool {
-    let is_fine = |character: char| character.is_ascii_alphanumeric() || character == '-' || character == '_';
+    let is_fine =
+        |character: char| character.is_ascii_alphanumeric() || character == '-' || character == '_';
     (1..=LENGTH_MAX).contains(&name.len()) && name.chars().all(is_fine)
 }
 
 /// What is left of a name, and a digest that tells it from all others.
 pub(crate) fn digested(listed: &str, backend: &str, name: &str) -> String {
-    let digest = Sha256::new().chain_update(backend).chain_update([0]).chain_update(name).finalize();
-    let digest: String = digest.iter().take(DIGEST / 2).map(|byte| format!("{byte:02x}")).collect();
-    let fine =
-        |character: char| if character.is_ascii_alphanumeric() || character == '-' { character } else { '_' };
-    let head: String = listed.chars().map(fine).take(LENGTH_MAX - DIGEST - 1).collect();
+    let digest = Sha256::new()
+        .chain_update(backend)
+        .chain_update([0])
+        .chain_update(name)
+        .finalize();
+    let digest: String = digest
+        .iter()
+        .take(DIGEST / 2)
+        .map(|byte| format!("{byte:02x}"))
+        .collect();
+    let fine = |character: char| {
+        if character.is_ascii_alphanumeric() || character == '-' {
+            character
+        } else {
+            '_'
+        }
+    };
+    let head: String = listed
+        .chars()
+        .map(fine)
+        .take(LENGTH_MAX - DIGEST - 1)
+        .collect();
     format!("{head}_{digest}")
 }
 
@@ -194,7 +236,10 @@ mod tests {
 
     fn shown(names: &Names, backend: &str) -> Vec<(String, String)> {
         let listed = names.listed(Tool, backend);
-        listed.into_iter().map(|(own, listed)| (own.to_owned(), listed.to_owned())).collect()
+        listed
+            .into_iter()
+            .map(|(own, listed)| (own.to_owned(), listed.to_owned()))
+            .collect()
     }
 
     fn pair(own: &str, listed: &str) -> (String, String) {
@@ -204,9 +249,18 @@ mod tests {
     #[test]
     fn the_first_bearer_has_the_bare_name() {
         let names = names(&[("a", &["search", "add"]), ("b", &["search"])], Bare);
-        assert_eq!(shown(&names, "a"), [pair("add", "add"), pair("search", "search")]);
+        assert_eq!(
+            shown(&names, "a"),
+            [pair("add", "add"), pair("search", "search")]
+        );
         assert_eq!(shown(&names, "b"), [pair("search", "b_search")]);
-        assert_eq!(names.own(Tool, "b_search"), Some(&Own { backend: "b".into(), name: "search".into() }));
+        assert_eq!(
+            names.own(Tool, "b_search"),
+            Some(&Own {
+                backend: "b".into(),
+                name: "search".into()
+            })
+        );
         assert_eq!(names.own(Tool, "a_search"), None);
     }
 
@@ -241,10 +295,20 @@ mod tests {
 
     #[test]
     fn a_name_that_somebody_else_has_made_up_is_not_taken_twice() {
-        let names =
-            names(&[("b", &["x"]), ("a", &["b_search"]), ("c", &["search"]), ("b", &["x", "search"])], Bare);
+        let names = names(
+            &[
+                ("b", &["x"]),
+                ("a", &["b_search"]),
+                ("c", &["search"]),
+                ("b", &["x", "search"]),
+            ],
+            Bare,
+        );
         let listed = names.listed(Tool, "b")["search"].to_owned();
-        assert!(listed.starts_with("b_search_") && listed.len() == "b_search_".len() + DIGEST, "{listed}");
+        assert!(
+            listed.starts_with("b_search_") && listed.len() == "b_search_".len() + DIGEST,
+            "{listed}"
+        );
     }
 
     #[test]
@@ -265,7 +329,9 @@ mod tests {
     fn names_without_end_are_not_all_remembered() {
         let mut names = Names::default();
         for round in 0..3 {
-            let made_up: Vec<String> = (0..REMEMBERED_MAX).map(|n| format!("t{round}_{n}")).collect();
+            let made_up: Vec<String> = (0..REMEMBERED_MAX)
+                .map(|n| format!("t{round}_{n}"))
+                .collect();
             names.assign(Tool, Bare, "a", made_up.iter().map(String::as_str));
         }
         assert_eq!(names.listed(Tool, "a").len(), 2 * REMEMBERED_MAX);

@@ -1,4 +1,5 @@
-//! A JSON object whose values stay as they were written: numbers, escapes and spaces of what others have said are not ours to change.
+//! A JSON object whose values stay as they were written: numbers, escapes and spaces of what others
+//! have said are not ours to change.
 
 use std::fmt;
 
@@ -22,7 +23,11 @@ impl Object {
     #[must_use]
     pub fn get(&self, key: &str) -> Option<&RawValue> {
         // Of members with the same name the last one counts, as for most readers.
-        self.0.iter().rev().find(|(name, _)| name == key).map(|(_, value)| &**value)
+        self.0
+            .iter()
+            .rev()
+            .find(|(name, _)| name == key)
+            .map(|(_, value)| &**value)
     }
 
     /// A member that is a string.
@@ -119,12 +124,21 @@ mod tests {
         let text = r#"{"b":1e400,"a":{ "x" : 1.00 },"name":"\u00e9","b":[18446744073709551616]}"#;
         let mut read = object(text);
         assert_eq!(read.write().get(), text);
-        assert_eq!(read.get("b").map(RawValue::get), Some("[18446744073709551616]"));
-        assert_eq!((read.text("name").as_deref(), read.text("a")), (Some("é"), None));
+        assert_eq!(
+            read.get("b").map(RawValue::get),
+            Some("[18446744073709551616]")
+        );
+        assert_eq!(
+            (read.text("name").as_deref(), read.text("a")),
+            (Some("é"), None)
+        );
         read.set_text("name", "n");
         read.set_text("new", "\"");
         read.remove("b");
-        assert_eq!(read.write().get(), r#"{"a":{ "x" : 1.00 },"name":"n","new":"\""}"#);
+        assert_eq!(
+            read.write().get(),
+            r#"{"a":{ "x" : 1.00 },"name":"n","new":"\""}"#
+        );
     }
 
     #[test]

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// The first and the longest pause between two times that a list is fetched. Some servers say at each request for their list that it has
-/// changed.
+/// The first and the longest pause between two times that a list is fetched. Some servers say at
+/// each request for their list that it has changed.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(2));
 
 /// Whether a list is being fetched, and how fast it has changed.
@@ -27,7 +27,11 @@ impl Pace {
     /// How long to wait before it is fetched. What it says meanwhile counts as said before.
     pub(crate) fn pause(&mut self) -> Duration {
         let is_quick = self.last.is_some_and(|last| last.elapsed() < PAUSE.0);
-        self.pause = if is_quick { (self.pause * 2).clamp(PAUSE.0, PAUSE.1) } else { Duration::ZERO };
+        self.pause = if is_quick {
+            (self.pause * 2).clamp(PAUSE.0, PAUSE.1)
+        } else {
+            Duration::ZERO
+        };
         self.pause
     }
 

@@ -11,7 +11,8 @@ use tokio::sync::mpsc;
 use crate::object::Object;
 use crate::status::Failure;
 
-/// Messages that may wait in a channel. A full one keeps its sender waiting, and nothing is dropped.
+/// Messages that may wait in a channel. A full one keeps its sender waiting, and nothing is
+/// dropped.
 pub const WAITING: usize = 64;
 
 /// Says that a message was passed on, or kept, and need not come again.
@@ -24,12 +25,19 @@ pub struct Receipt {
 impl Receipt {
     /// What is called then.
     pub fn new(confirm: impl FnOnce() + Send + 'static) -> Self {
-        Self { confirm: Some(Box::new(confirm)), mark: None }
+        Self {
+            confirm: Some(Box::new(confirm)),
+            mark: None,
+        }
     }
 
-    /// The same for a message that has this mark whenever it comes again, and that no other message has.
+    /// The same for a message that has this mark whenever it comes again, and that no other message
+    /// has.
     pub fn marked(mark: String, confirm: impl FnOnce() + Send + 'static) -> Self {
-        Self { mark: Some(mark), ..Self::new(confirm) }
+        Self {
+            mark: Some(mark),
+            ..Self::new(confirm)
+        }
     }
 
     /// For a message that comes once, whatever becomes of it.
@@ -71,7 +79,10 @@ impl Said {
     /// A line that comes once.
     #[must_use]
     pub fn once(line: Bytes) -> Self {
-        Self { line, receipt: Receipt::none() }
+        Self {
+            line,
+            receipt: Receipt::none(),
+        }
     }
 }
 
@@ -118,7 +129,8 @@ pub trait Source: Send + Sync {
     /// The backend's name, which no other one of the bundle has.
     fn name(&self) -> &str;
 
-    /// What tells it from another server that had its name in a former process. None: there was no other.
+    /// What tells it from another server that had its name in a former process. None: there was no
+    /// other.
     fn identity(&self) -> Option<String> {
         None
     }
@@ -141,10 +153,11 @@ impl fmt::Debug for dyn Source {
     }
 }
 
-/// The host of a bundle: it hears what no call was answered with. The next message of the backend waits until this one was heard.
+/// The host of a bundle: it hears what no call was answered with. The next message of the backend
+/// waits until this one was heard.
 pub trait Host: Send + Sync {
-    /// Hears a message: a notification, a request that the host answers by [`tell`](crate::Bundle::tell), or the answer to a request
-    /// of a former process.
+    /// Hears a message: a notification, a request that the host answers by
+    /// [`tell`](crate::Bundle::tell), or the answer to a request of a former process.
     fn hear(&self, message: crate::Message, receipt: Receipt) -> BoxFuture<'_, ()>;
 }
 
@@ -186,7 +199,8 @@ pub trait Memory: Send + Sync {
     /// What was remembered last.
     fn load(&self) -> BoxFuture<'_, crate::Names>;
 
-    /// Remembers these, unless another process has remembered others since this one has loaded or saved: then those are returned.
+    /// Remembers these, unless another process has remembered others since this one has loaded or
+    /// saved: then those are returned.
     fn save(&self, names: crate::Names) -> BoxFuture<'_, Option<crate::Names>>;
 
     /// What the host has told a former process of this session.

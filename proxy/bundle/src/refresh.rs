@@ -47,10 +47,14 @@ async fn retried(core: &Core, backend: &Backend, live: &Live) {
 
 /// Lists that one notification says have changed.
 pub(crate) fn changed(method: &str) -> Vec<List> {
-    List::ALL.into_iter().filter(|list| list.changed() == method).collect()
+    List::ALL
+        .into_iter()
+        .filter(|list| list.changed() == method)
+        .collect()
 }
 
-/// Gets the lists of a backend that have changed, and tells the host so: one change of one backend is one change of the whole.
+/// Gets the lists of a backend that have changed, and tells the host so: one change of one backend
+/// is one change of the whole.
 pub(crate) async fn refresh(core: Arc<Core>, backend: Arc<Backend>, method: &'static str) {
     tokio::select! {
         () = core.closed() => {}
@@ -67,7 +71,8 @@ async fn fetched(core: &Arc<Core>, backend: &Arc<Backend>, method: &'static str)
         sleep(live.pace(method, Pace::pause)).await;
         live.pace(method, Pace::fetch);
         for list in changed(method) {
-            // What can't be got now stays as it was: the backend is about to be lost, or has answered with an error.
+            // What can't be got now stays as it was: the backend is about to be lost, or has
+            // answered with an error.
             let _ = timeout(core.settings.init_timeout, live.fetch(list)).await;
         }
         core.give_names(backend.name(), &live).await;

@@ -18,7 +18,8 @@ use crate::object::{Object, raw};
 use crate::pipe::{Host, Receipt};
 use crate::unread::Unread;
 
-/// Messages of backends that wait until the host was answered its `initialize`. Later ones keep their backend waiting.
+/// Messages of backends that wait until the host was answered its `initialize`. Later ones keep
+/// their backend waiting.
 const EARLY_MAX: usize = 256;
 
 /// Makes a bundle for a host.
@@ -60,7 +61,13 @@ impl std::fmt::Debug for Speaker {
 impl Out {
     async fn send(&self, message: &Message, receipt: Receipt) {
         // Where nobody takes it, the host is gone.
-        let _ = self.to.send(Spoken { line: message.write(), receipt }).await;
+        let _ = self
+            .to
+            .send(Spoken {
+                line: message.write(),
+                receipt,
+            })
+            .await;
     }
 
     /// Lets everything through, after this answer.
@@ -109,7 +116,8 @@ impl Host for Out {
 }
 
 impl Speaker {
-    /// Will make the bundle when the host introduces itself. What it says goes to `out`, in its order.
+    /// Will make the bundle when the host introduces itself. What it says goes to `out`, in its
+    /// order.
     #[must_use]
     pub fn new(
         out: mpsc::Sender<Spoken>,
@@ -139,7 +147,9 @@ impl Speaker {
     pub async fn hear(&self, line: &[u8]) {
         for message in Message::read_all(line) {
             match message {
-                Ok(Message::Request { id, method, params }) => self.request(id, method, params).await,
+                Ok(Message::Request { id, method, params }) => {
+                    self.request(id, method, params).await;
+                }
                 Ok(message) => self.tell(message).await,
                 Err(unread) => self.refuse(unread).await,
             }
@@ -148,17 +158,32 @@ impl Speaker {
 
     /// What can't be read goes no further, and whoever waits for it is told.
     async fn refuse(&self, unread: Unread) {
-        let Unread { id, is_request, is_answer, is_json } = unread;
+        let Unread {
+            id,
+            is_request,
+            is_answer,
+            is_json,
+        } = unread;
         if is_answer && !is_request {
             if let Some(id) = id {
-                self.tell(Message::Answer { id, outcome: Err(RpcError::unreadable("host")) }).await;
+                self.tell(Message::Answer {
+                    id,
+                    outcome: Err(RpcError::unreadable("host")),
+                })
+                .await;
             }
             return;
         }
         let (code, why) = if is_json {
-            (code::INVALID_REQUEST, "this is no request of JSON-RPC 2.0; it was not sent to a server")
+            (
+                code::INVALID_REQUEST,
+                "this is no request of JSON-RPC 2.0; it was not sent to a server",
+            )
         } else {
-            (code::UNREADABLE, "this is no JSON; it was not sent to a server")
+            (
+                code::UNREADABLE,
+                "this is no JSON; it was not sent to a server",
+            )
         };
         // A call under way that has this id is not what has failed.
         let id = id
@@ -170,10 +195,18 @@ impl Speaker {
         line.set("error", raw(&RpcError::new(code, why)));
         let line = line.write().get().to_owned().into();
         // Where nobody takes it, the host is gone.
-        let _ = self.out.to.send(Spoken { line, receipt: Receipt::none() }).await;
+        let _ = self
+            .out
+            .to
+            .send(Spoken {
+                line,
+                receipt: Receipt::none(),
+            })
+            .await;
     }
 
-    /// The host says no more: waits until what is under way is answered and taken, and closes the bundle.
+    /// The host says no more: waits until what is under way is answered and taken, and closes the
+    /// bundle.
     pub async fn close(&self) {
         let mut tasks = std::mem::take(&mut *lock(&self.tasks));
         while tasks.join_next().await.is_some() {}
@@ -183,11 +216,13 @@ impl Speaker {
     }
 
     async fn tell(&self, message: Message) {
-        let Some(bundle) = self.bundle.get() else { return };
+        let Some(bundle) = self.bundle.get() else {
+            return;
+        };
         let cancelled = match &message {
-            Message::Notification { method, .. } if method == "notifications/cancelled" => {
-                message.params().and_then(|params| Id::read(params.get("requestId")?))
-            }
+            Message::Notification { method, .. } if method == "notifications/cancelled" => message
+                .params()
+                .and_then(|params| Id::read(params.get("requestId")?)),
             _ => None,
         };
         bundle.tell(message).await;
@@ -202,17 +237,21 @@ impl Speaker {
             ("ping", _) => self.answer(id, Ok(raw(&Object::default()))).await,
             ("initialize", None) => self.initialize(id, params).await,
             ("initialize", Some(_)) => {
-                let error = RpcError::new(code::INVALID_REQUEST, "this session is initialized already");
+                let error =
+                    RpcError::new(code::INVALID_REQUEST, "this session is initialized already");
                 self.answer(id, Err(error)).await;
             }
-            // A client that speaks MCP 2026-07-28 alone is told so by this, one that speaks others as well begins with `initialize`.
+            // A client that speaks MCP 2026-07-28 alone is told so by this, one that speaks others
+            // as well begins with `initialize`.
             ("server/discover", _) => {
                 let error = RpcError::new(code::NO_METHOD, "Method not found: server/discover");
                 self.answer(id, Err(error)).await;
             }
             (_, None) => {
-                let error =
-                    RpcError::new(code::INVALID_REQUEST, "the first request of a session is `initialize`");
+                let error = RpcError::new(
+                    code::INVALID_REQUEST,
+                    "the first request of a session is `initialize`",
+                );
                 self.answer(id, Err(error)).await;
             }
             (_, Some(bundle)) => self.begin(bundle.clone(), id, method, params),
@@ -220,27 +259,44 @@ impl Speaker {
     }
 
     async fn answer(&self, id: Id, outcome: Outcome) {
-        self.out.send(&Message::Answer { id, outcome }, Receipt::none()).await;
+        self.out
+            .send(&Message::Answer { id, outcome }, Receipt::none())
+            .await;
     }
 
     async fn initialize(&self, id: Id, params: Option<Box<RawValue>>) {
         let mut params = params.as_deref().and_then(Object::read).unwrap_or_default();
         let wanted = params.text("protocolVersion").unwrap_or_default();
-        let version = VERSIONS.into_iter().find(|version| *version == wanted).unwrap_or(VERSIONS[0]);
+        let version = VERSIONS
+            .into_iter()
+            .find(|version| *version == wanted)
+            .unwrap_or(VERSIONS[0]);
         params.set_text("protocolVersion", version);
-        let Some(make) = lock(&self.make).take() else { return };
+        let Some(make) = lock(&self.make).take() else {
+            return;
+        };
         let bundle = make(Handshake(params.write()), self.out.clone());
         let bundle = self.bundle.get_or_init(|| bundle).clone();
         let out = self.out.clone();
         lock(&self.tasks).spawn(async move {
             bundle.ready().await;
             let result = introduction(version, &*bundle);
-            out.open(&Message::Answer { id, outcome: Ok(result) }).await;
+            out.open(&Message::Answer {
+                id,
+                outcome: Ok(result),
+            })
+            .await;
         });
     }
 
     /// Begins a list or a call.
-    fn begin(&self, bundle: Arc<dyn Bundle>, id: Id, method: String, params: Option<Box<RawValue>>) {
+    fn begin(
+        &self,
+        bundle: Arc<dyn Bundle>,
+        id: Id,
+        method: String,
+        params: Option<Box<RawValue>>,
+    ) {
         let (out, own) = (self.out.clone(), id.clone());
         let mut tasks = lock(&self.tasks);
         while tasks.try_join_next().is_some() {}
@@ -257,14 +313,22 @@ impl Speaker {
                 },
             };
             lock(&out.calls).remove(&own);
-            out.send(&Message::Answer { id: own, outcome }, receipt).await;
+            out.send(&Message::Answer { id: own, outcome }, receipt)
+                .await;
         });
         noted.insert(id, task);
     }
 }
 
-async fn made(bundle: &dyn Bundle, id: Id, method: &str, params: Option<&RawValue>) -> Result<Answer, Error> {
-    bundle.call(Call::read(id, method, params).map_err(Error::Refused)?).await
+async fn made(
+    bundle: &dyn Bundle,
+    id: Id,
+    method: &str,
+    params: Option<&RawValue>,
+) -> Result<Answer, Error> {
+    bundle
+        .call(Call::read(id, method, params).map_err(Error::Refused)?)
+        .await
 }
 
 /// A whole list: there is no second page.
@@ -276,7 +340,8 @@ async fn listed(bundle: &dyn Bundle, list: List) -> Outcome {
     Ok(result.write())
 }
 
-/// The result of `initialize`. What backends will have that come later is not known yet, so everything is declared.
+/// The result of `initialize`. What backends will have that come later is not known yet, so
+/// everything is declared.
 fn introduction(version: &str, bundle: &dyn Bundle) -> Box<RawValue> {
     let capabilities = serde_json::json!({
         "tools": {"listChanged": true},

@@ -18,7 +18,10 @@ impl Failure {
     /// A failure.
     #[must_use]
     pub fn new(code: FailureCode, message: impl Into<String>) -> Self {
-        Self { code, message: message.into() }
+        Self {
+            code,
+            message: message.into(),
+        }
     }
 }
 
@@ -119,15 +122,19 @@ impl Status {
     /// One sentence for each backend that can't be used, and why. A model can say it to its user.
     #[must_use]
     pub fn missing(&self) -> Vec<String> {
-        let missing = self.backends.iter().filter_map(|(name, state)| match state {
-            State::Ready => None,
-            State::NeverTried | State::Initializing => {
-                Some(format!("The server {name:?} is still starting."))
-            }
-            State::Failed(Failure { message, .. }) => {
-                Some(format!("The server {name:?} is not available: {}.", message.trim_end_matches('.')))
-            }
-        });
+        let missing = self
+            .backends
+            .iter()
+            .filter_map(|(name, state)| match state {
+                State::Ready => None,
+                State::NeverTried | State::Initializing => {
+                    Some(format!("The server {name:?} is still starting."))
+                }
+                State::Failed(Failure { message, .. }) => Some(format!(
+                    "The server {name:?} is not available: {}.",
+                    message.trim_end_matches('.')
+                )),
+            });
         missing.collect()
     }
 }

@@ -1,4 +1,5 @@
-//! What the host has told its backends: it is remembered, and told again to one that is started again.
+//! What the host has told its backends: it is remembered, and told again to one that is started
+//! again.
 
 use std::collections::BTreeSet;
 
@@ -62,7 +63,11 @@ impl Core {
         let name = backend.name();
         self.keep_told(|told| {
             // The name may be another server's by now.
-            if !self.backends().iter().any(|now| std::ptr::eq(&raw const **now, backend)) {
+            if !self
+                .backends()
+                .iter()
+                .any(|now| std::ptr::eq(&raw const **now, backend))
+            {
                 return;
             }
             let subscriptions = told.subscriptions.entry(name.to_owned()).or_default();
@@ -78,21 +83,34 @@ impl Core {
         .await;
     }
 
-    /// Tells a backend that was started again what the host has said before. It may be slow to answer, or never do.
+    /// Tells a backend that was started again what the host has said before. It may be slow to
+    /// answer, or never do.
     pub(crate) async fn repeat(&self, backend: &Backend, live: &Live) {
         let (level, subscriptions) = {
             let mut told = lock(&self.told);
             if told.servers.get(backend.name()).cloned() != backend.source.identity() {
                 told.forget(backend.name());
             }
-            (told.level.clone(), told.subscriptions.get(backend.name()).cloned().unwrap_or_default())
+            (
+                told.level.clone(),
+                told.subscriptions
+                    .get(backend.name())
+                    .cloned()
+                    .unwrap_or_default(),
+            )
         };
         let level = level.filter(|_| live.has("logging"));
-        let level = level.map(|level| live.connection.own(Target::Level.method(), Some(level.write())));
+        let level = level.map(|level| {
+            live.connection
+                .own(Target::Level.method(), Some(level.write()))
+        });
         let subscribed = subscriptions.into_iter().map(|uri| async {
             let mut params = Object::default();
             params.set_text("uri", &uri);
-            let answer = live.connection.own("resources/subscribe", Some(params.write())).await;
+            let answer = live
+                .connection
+                .own("resources/subscribe", Some(params.write()))
+                .await;
             if let Some(Ok(_)) = answer {
                 lock(&live.subscriptions).insert(uri);
             }
@@ -102,17 +120,28 @@ impl Core {
 
     /// Sets the level of all that have logs.
     pub(crate) async fn set_level(&self, call: Call) -> Result<Answer, Error> {
-        self.keep_told(|told| told.level = Some(call.params.clone())).await;
+        self.keep_told(|told| told.level = Some(call.params.clone()))
+            .await;
         let live = self.all_live();
         let asked = live
             .iter()
             .filter(|(_, live)| live.has("logging"))
-            .map(|(_, live)| live.connection.own(Target::Level.method(), Some(call.params.write())))
+            .map(|(_, live)| {
+                live.connection
+                    .own(Target::Level.method(), Some(call.params.write()))
+            })
             .map(|asked| timeout(self.settings.init_timeout, asked));
         // One that does not answer in time has not refused.
         let answers = join_all(asked).await;
-        let refused = answers.into_iter().filter_map(Result::ok).flatten().find_map(Result::err);
+        let refused = answers
+            .into_iter()
+            .filter_map(Result::ok)
+            .flatten()
+            .find_map(Result::err);
         let outcome = refused.map_or_else(|| Ok(raw(&Object::default())), Err);
-        Ok(Answer { outcome, receipt: Receipt::none() })
+        Ok(Answer {
+            outcome,
+            receipt: Receipt::none(),
+        })
     }
 }

@@ -28,7 +28,10 @@ pub struct Unread {
 impl Unread {
     /// Looks at it as far as it is JSON.
     pub(crate) fn of(text: &str) -> Self {
-        let mut seen = Self { is_json: serde_json::from_str::<&RawValue>(text).is_ok(), ..Self::default() };
+        let mut seen = Self {
+            is_json: serde_json::from_str::<&RawValue>(text).is_ok(),
+            ..Self::default()
+        };
         // Fails where it is no JSON, and has seen everything before that.
         let _ = serde_json::Deserializer::from_str(text).deserialize_map(&mut seen);
         seen
@@ -36,7 +39,10 @@ impl Unread {
 
     /// The same for what is an element of a line, or all of it, of which this is the readable copy.
     pub(crate) fn of_copy(text: &str) -> Self {
-        Self { is_json: false, ..Self::of(text) }
+        Self {
+            is_json: false,
+            ..Self::of(text)
+        }
     }
 
     /// Whether it is an answer, or may be one.
@@ -74,15 +80,17 @@ pub(crate) fn is_odd(part: &str) -> bool {
     part.contains(ODD)
 }
 
-/// A copy with something readable for every byte that is no UTF-8, and for the numbers that JSON does not have, though Python writes them.
+/// A copy with something readable for every byte that is no UTF-8, and for the numbers that JSON
+/// does not have, though Python writes them.
 pub(crate) fn readable(line: &[u8]) -> String {
     let text = String::from_utf8_lossy(line);
     let mut copy = String::with_capacity(text.len());
     let (mut rest, mut is_quoted) = (&*text, false);
     while let Some(first) = rest.chars().next() {
         let mut length = first.len_utf8();
-        let odd =
-            ["NaN", "Infinity", "-Infinity"].into_iter().find(|name| !is_quoted && rest.starts_with(name));
+        let odd = ["NaN", "Infinity", "-Infinity"]
+            .into_iter()
+            .find(|name| !is_quoted && rest.starts_with(name));
         match first {
             '"' => is_quoted = !is_quoted,
             '\\' if is_quoted => length += rest[1..].chars().next().map_or(0, char::len_utf8),

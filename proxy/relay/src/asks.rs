@@ -11,7 +11,8 @@ use super::queue::{ToBackend, ToFront};
 use super::raw::number;
 use super::{Ask, Millis, Need, Relay, words};
 
-/// How long a call or an ask that was cancelled is remembered, in ms: the answer may come all the same.
+/// How long a call or an ask that was cancelled is remembered, in ms: the answer may come all the
+/// same.
 const CANCELLED_MS: u64 = 10 * 60 * 1000;
 
 impl Relay {
@@ -32,7 +33,9 @@ impl Relay {
         let mut edits = Edits::default();
         if let Some(token) = message.asked_progress() {
             let open = &self.asks.open;
-            self.asks.tokens.insert(number, token, |of| open.contains_key(&of));
+            self.asks
+                .tokens
+                .insert(number, token, |of| open.contains_key(&of));
             edits.replace(message, token, text.clone());
         }
         edits.replace(message, id, text);
@@ -54,9 +57,18 @@ impl Relay {
         Some((edits, ToFront::Ask(number, need)))
     }
 
-    pub(super) fn backend_cancels(&mut self, message: &Message<'_>, now: Millis) -> Verdict<ToFront> {
+    pub(super) fn backend_cancels(
+        &mut self,
+        message: &Message<'_>,
+        now: Millis,
+    ) -> Verdict<ToFront> {
         let found = message.cancelled().and_then(|id| {
-            let (number, ask) = self.asks.open.iter_mut().rev().find(|(_, ask)| *ask.id == *id)?;
+            let (number, ask) = self
+                .asks
+                .open
+                .iter_mut()
+                .rev()
+                .find(|(_, ask)| *ask.id == *id)?;
             ask.cancelled = Some(now);
             Some((id, *number, ask.kind.handed.is_some()))
         });
@@ -64,7 +76,8 @@ impl Relay {
             None => self.backend_ends_listen(message, now),
             Some((_, number, false)) => {
                 self.asks.open.remove(&number);
-                self.to_front.retain(|part| !matches!(part, ToFront::Ask(ask, _) if *ask == number));
+                self.to_front
+                    .retain(|part| !matches!(part, ToFront::Ask(ask, _) if *ask == number));
                 None
             }
             Some((id, number, true)) => {
@@ -75,7 +88,8 @@ impl Relay {
         }
     }
 
-    /// A server ends a subscription by this, too (MCP 2026-07-28, Cancellation, "Behavior Requirements").
+    /// A server ends a subscription by this, too (MCP 2026-07-28, Cancellation, "Behavior
+    /// Requirements").
     fn backend_ends_listen(&mut self, message: &Message<'_>, now: Millis) -> Verdict<ToFront> {
         let listen = message.cancelled().and_then(|id| Some((id, number(id)?)));
         let current = self.front.is_some().then_some(self.connections);
@@ -97,9 +111,14 @@ impl Relay {
         Some((edits, ToFront::Bound))
     }
 
-    /// Fails the asks that the attached host can't answer, as it would itself: nobody waits for another host while one is there.
+    /// Fails the asks that the attached host can't answer, as it would itself: nobody waits for
+    /// another host while one is there.
     pub(super) fn refuse_asks(&mut self) {
-        let Some(front) = self.front.as_ref().filter(|front| front.ready && !front.regardless) else {
+        let Some(front) = self
+            .front
+            .as_ref()
+            .filter(|front| front.ready && !front.regardless)
+        else {
             return;
         };
         if !self.to_front.wants_more(front.meets()) {
@@ -111,29 +130,46 @@ impl Relay {
             if let ToFront::Ask(number, _) = part
                 && let Some(ask) = self.asks.open.remove(&number)
             {
-                self.to_backend.push(Entry::one(words::not_able(&ask.id), ToBackend::Answer));
+                self.to_backend
+                    .push(Entry::one(words::not_able(&ask.id), ToBackend::Answer));
             }
         }
     }
 
     /// When the next ask has waited long enough for a front.
     pub(super) fn asks_due(&self) -> Option<Millis> {
-        let waiting = self.asks.open.values().filter(|ask| ask.kind.handed.is_none());
-        waiting.map(|ask| ask.made.saturating_add(self.limits.ask_wait_ms)).min()
+        let waiting = self
+            .asks
+            .open
+            .values()
+            .filter(|ask| ask.kind.handed.is_none());
+        waiting
+            .map(|ask| ask.made.saturating_add(self.limits.ask_wait_ms))
+            .min()
     }
 
     /// Fails the asks that have waited long enough for a front.
     pub(super) fn give_up_asks(&mut self, now: Millis) {
         let wait = self.limits.ask_wait_ms;
-        let due = |ask: &Open<Ask>| ask.kind.handed.is_none() && ask.made.saturating_add(wait) <= now;
-        let given_up: Vec<u64> =
-            self.asks.open.iter().filter(|(_, ask)| due(ask)).map(|(number, _)| *number).collect();
+        let due =
+            |ask: &Open<Ask>| ask.kind.handed.is_none() && ask.made.saturating_add(wait) <= now;
+        let given_up: Vec<u64> = self
+            .asks
+            .open
+            .iter()
+            .filter(|(_, ask)| due(ask))
+            .map(|(number, _)| *number)
+            .collect();
         if given_up.is_empty() {
             return;
         }
-        self.to_front.retain(|part| !matches!(part, ToFront::Ask(ask, _) if given_up.contains(ask)));
+        self.to_front
+            .retain(|part| !matches!(part, ToFront::Ask(ask, _) if given_up.contains(ask)));
         for number in given_up {
-            self.fail_ask(number, &format!("no host that can answer was attached within {wait} ms"));
+            self.fail_ask(
+                number,
+                &format!("no host that can answer was attached within {wait} ms"),
+            );
         }
     }
 

@@ -1,6 +1,6 @@
-//! Continuing fronts: each takes over where the former one stopped, and the relay changes nothing when a
-//! front goes. Each line for the front has a number, and is kept until the front confirms it; the next front
-//! gets every unconfirmed line again.
+//! Continuing fronts: each takes over where the former one stopped, and the relay changes nothing
+//! when a front goes. Each line for the front has a number, and is kept until the front confirms
+//! it; the next front gets every unconfirmed line again.
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
@@ -53,7 +53,9 @@ impl Numbered {
     /// Ignores the numbers of lines that this front was not handed.
     fn confirm(&mut self, number: u64) {
         while self.confirmed < number && self.handed > 0 {
-            let Some(line) = self.lines.pop_front() else { return };
+            let Some(line) = self.lines.pop_front() else {
+                return;
+            };
             self.confirmed += 1;
             self.handed -= 1;
             self.handed_bytes -= line.len();
@@ -70,33 +72,50 @@ impl Relay {
     /// A relay whose fronts continue each other.
     #[must_use]
     pub fn continuing(limits: Limits) -> Self {
-        Self { numbered: Some(Numbered::default()), ..Self::new(limits) }
+        Self {
+            numbered: Some(Numbered::default()),
+            ..Self::new(limits)
+        }
     }
 
-    /// A front has attached that continues the former one, if there was one. The relay need not be told when
-    /// it goes.
+    /// A front has attached that continues the former one, if there was one. The relay need not be
+    /// told when it goes.
     pub fn attach_continuing(&mut self, now: Millis) -> Attached {
         let resumed = self.front.is_some();
         if !resumed {
             self.attach(None, None, now);
         }
         let initialized = self.handshake.answer.is_some();
-        let Some(numbered) = &mut self.numbered else { return Attached::default() };
+        let Some(numbered) = &mut self.numbered else {
+            return Attached::default();
+        };
         numbered.begin_again();
-        Attached { resumed, initialized, waiting: numbered.lines.len(), ..Attached::default() }
+        Attached {
+            resumed,
+            initialized,
+            waiting: numbered.lines.len(),
+            ..Attached::default()
+        }
     }
 
     /// Numbers the lines that wait for the front, as far as there is room for them.
     pub fn number_lines(&mut self) {
-        while self.numbered.as_ref().is_some_and(|numbered| !numbered.is_full(&self.limits)) {
-            let Some(line) = self.pull_front() else { return };
+        while self
+            .numbered
+            .as_ref()
+            .is_some_and(|numbered| !numbered.is_full(&self.limits))
+        {
+            let Some(line) = self.pull_front() else {
+                return;
+            };
             if let Some(numbered) = &mut self.numbered {
                 numbered.push(line);
             }
         }
     }
 
-    /// Whether there are lines that the attached front was not handed: it has to confirm others first.
+    /// Whether there are lines that the attached front was not handed: it has to confirm others
+    /// first.
     #[must_use]
     pub fn waits_for_confirmation(&self) -> bool {
         let unhanded = |numbered: &Numbered| numbered.lines.len() > numbered.handed;
@@ -117,7 +136,8 @@ impl Relay {
         self.number_lines();
     }
 
-    /// The ids of the calls that fronts have made and whose answers none has confirmed: raw JSON, as it came.
+    /// The ids of the calls that fronts have made and whose answers none has confirmed: raw JSON,
+    /// as it came.
     #[must_use]
     pub fn known_calls(&self) -> Vec<Box<str>> {
         let open = self.calls.open.values().filter(|call| {
@@ -132,7 +152,9 @@ impl Relay {
 
     /// How many lines are unconfirmed, and how many bytes.
     pub(super) fn unconfirmed(&self) -> (usize, usize) {
-        self.numbered.as_ref().map_or((0, 0), |numbered| (numbered.lines.len(), numbered.bytes))
+        self.numbered
+            .as_ref()
+            .map_or((0, 0), |numbered| (numbered.lines.len(), numbered.bytes))
     }
 }
 

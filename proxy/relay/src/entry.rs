@@ -1,4 +1,5 @@
-//! A line on its way, and what it carries: one message, or a batch of them. Lines are spliced here, never written anew.
+//! A line on its way, and what it carries: one message, or a batch of them. Lines are spliced here,
+//! never written anew.
 
 use alloc::boxed::Box;
 use alloc::vec;
@@ -56,24 +57,39 @@ impl<P> Entry<P> {
     /// A line that carries one message.
     pub(super) fn one(line: Bytes, part: P) -> Self {
         let span = 0..line.len();
-        Self { line, parts: vec![(span, part)], batch: false }
+        Self {
+            line,
+            parts: vec![(span, part)],
+            batch: false,
+        }
     }
 
-    /// Keeps the parts that are wanted, and gives those back that are not, if there are any, as an entry of their own.
+    /// Keeps the parts that are wanted, and gives those back that are not, if there are any, as an
+    /// entry of their own.
     pub(super) fn split(self, mut wanted: impl FnMut(&P) -> bool) -> (Option<Self>, Option<Self>) {
         let Self { line, parts, batch } = self;
-        let (kept, others): (Vec<_>, Vec<_>) = parts.into_iter().partition(|(_, part)| wanted(part));
+        let (kept, others): (Vec<_>, Vec<_>) =
+            parts.into_iter().partition(|(_, part)| wanted(part));
         if kept.is_empty() || others.is_empty() {
-            let whole =
-                |parts: Vec<_>| (!parts.is_empty()).then_some(Self { line: line.clone(), parts, batch });
+            let whole = |parts: Vec<_>| {
+                (!parts.is_empty()).then_some(Self {
+                    line: line.clone(),
+                    parts,
+                    batch,
+                })
+            };
             return (whole(kept), whole(others));
         }
-        (Some(Self::batch(&line, kept)), Some(Self::batch(&line, others)))
+        (
+            Some(Self::batch(&line, kept)),
+            Some(Self::batch(&line, others)),
+        )
     }
 
     /// A batch of what stood in another one.
     fn batch(from: &Bytes, parts: Vec<(Range<usize>, P)>) -> Self {
-        let mut line = Vec::with_capacity(parts.iter().map(|(span, _)| span.len() + 1).sum::<usize>() + 1);
+        let mut line =
+            Vec::with_capacity(parts.iter().map(|(span, _)| span.len() + 1).sum::<usize>() + 1);
         let parts = parts
             .into_iter()
             .map(|(span, part)| {
@@ -84,15 +100,20 @@ impl<P> Entry<P> {
             })
             .collect();
         line.push(b']');
-        Self { line: line.into(), parts, batch: true }
+        Self {
+            line: line.into(),
+            parts,
+            batch: true,
+        }
     }
 }
 
 /// What becomes of a message: it goes on with edits, or it ends here.
 pub(super) type Verdict<P> = Option<(Edits, P)>;
 
-/// Translates a line: asks about every message in it, and leaves everything else as it stands. `other` is for what is
-/// no JSON-RPC; if that shows an id, it does not go on. None if nothing is to be handed on.
+/// Translates a line: asks about every message in it, and leaves everything else as it stands.
+/// `other` is for what is no JSON-RPC; if that shows an id, it does not go on. None if nothing is
+/// to be handed on.
 pub(super) fn translate<P>(
     line: &Bytes,
     read: &Line<'_>,
@@ -132,10 +153,17 @@ pub(super) fn translate<P>(
                 from = span.end;
             }
             out.extend_from_slice(&line[from..]);
-            let whole = Entry { line: out.into(), parts, batch: true };
+            let whole = Entry {
+                line: out.into(),
+                parts,
+                batch: true,
+            };
             let kept = whole.split(Option::is_some).0?;
             let Entry { line, parts, batch } = kept;
-            let parts = parts.into_iter().filter_map(|(span, part)| Some((span, part?))).collect();
+            let parts = parts
+                .into_iter()
+                .filter_map(|(span, part)| Some((span, part?)))
+                .collect();
             Some(Entry { line, parts, batch })
         }
     }
@@ -148,7 +176,11 @@ mod tests {
     #[test]
     fn a_batch_is_split_into_batches() {
         let line = Bytes::from_static(b"[ 1 , 22,333 ]");
-        let entry = Entry { line, parts: vec![(2..3, 1), (6..8, 2), (9..12, 3)], batch: true };
+        let entry = Entry {
+            line,
+            parts: vec![(2..3, 1), (6..8, 2), (9..12, 3)],
+            batch: true,
+        };
         let (odd, even) = entry.split(|part| part % 2 == 1);
         assert_eq!(odd.expect("odd").line, "[1,333]");
         assert_eq!(even.expect("even").line, "[22]");

@@ -1,5 +1,6 @@
-//! MCP's two eras: `initialize`, and `server/discover` of 2026-07-28. Some servers speak both, but go by what they heard first
-//! for as long as they run: then a host that comes with the other one gets a fresh server.
+//! MCP's two eras: `initialize`, and `server/discover` of 2026-07-28. Some servers speak both, but
+//! go by what they heard first for as long as they run: then a host that comes with the other one
+//! gets a fresh server.
 
 use alloc::borrow::ToOwned;
 
@@ -13,9 +14,11 @@ use super::{Millis, Relay};
 /// What was seen of both.
 #[derive(Default)]
 pub(super) struct Eras {
-    /// The connection for which the running backend has first answered something without having been initialised.
+    /// The connection for which the running backend has first answered something without having
+    /// been initialised.
     discovered_by: Option<u64>,
-    /// The attached host's last `server/discover`, by its number, where the running backend was initialised before.
+    /// The attached host's last `server/discover`, by its number, where the running backend was
+    /// initialised before.
     discover: Option<(u64, Bytes)>,
     /// A fresh backend has refused `server/discover`.
     never_discovers: bool,
@@ -32,14 +35,18 @@ impl Relay {
 
     /// The host sends `server/discover`, under this number.
     pub(super) fn note_discover(&mut self, message: &Message<'_>, number: u64) {
-        let former = self.handshake.host.as_ref().is_some_and(|host| host.connection != self.connections);
+        let former = self
+            .handshake
+            .host
+            .as_ref()
+            .is_some_and(|host| host.connection != self.connections);
         if former && self.handshake.answer.is_some() && !self.eras.never_discovers {
             self.eras.discover = Some((number, Bytes::copy_from_slice(message.raw)));
         }
     }
 
-    /// The backend has answered a call of the host's that is neither `initialize` nor `ping`. True if that is a refusal that is
-    /// not handed on, since a fresh backend is asked.
+    /// The backend has answered a call of the host's that is neither `initialize` nor `ping`. True
+    /// if that is a refusal that is not handed on, since a fresh backend is asked.
     pub(super) fn is_other_era(
         &mut self,
         number: u64,
@@ -61,12 +68,19 @@ impl Relay {
         if is_fresh && self.eras.discovered_by.is_none() {
             self.eras.never_discovers = true;
         }
-        let Some((_, line)) = self.eras.discover.take_if(|(asked, _)| *asked == number) else { return false };
-        let former = self.handshake.host.as_ref().is_some_and(|host| !self.is_current(host.connection));
+        let Some((_, line)) = self.eras.discover.take_if(|(asked, _)| *asked == number) else {
+            return false;
+        };
+        let former = self
+            .handshake
+            .host
+            .as_ref()
+            .is_some_and(|host| !self.is_current(host.connection));
         if !former || !self.is_current(asker) || !matches!(self.life, Life::Running { .. }) {
             return false;
         }
-        let why = "the running server was initialised by a former host, and refuses `server/discover`";
+        let why =
+            "the running server was initialised by a former host, and refuses `server/discover`";
         self.replace(why.to_owned(), Next::Discover(line), false, now);
         true
     }
@@ -82,10 +96,12 @@ impl Relay {
             .host
             .as_ref()
             .is_some_and(|host| self.is_current(host.connection) && host.connection != by);
-        if !comes_back || self.eras.never_initializes || !matches!(self.life, Life::Running { .. }) {
+        if !comes_back || self.eras.never_initializes || !matches!(self.life, Life::Running { .. })
+        {
             return false;
         }
-        let why = "the running server speaks MCP 2026-07-28 with a former host, and refuses `initialize`";
+        let why =
+            "the running server speaks MCP 2026-07-28 with a former host, and refuses `initialize`";
         self.replace(why.to_owned(), Next::Initialize, false, now);
         true
     }

@@ -61,7 +61,8 @@ impl Relay {
         Some(line)
     }
 
-    /// Whether the front is to be read from: not while what it has sent before still waits for the backend.
+    /// Whether the front is to be read from: not while what it has sent before still waits for the
+    /// backend.
     #[must_use]
     pub fn reads_front(&self) -> bool {
         let flows = match self.life {
@@ -70,14 +71,16 @@ impl Relay {
             Life::Stopping => true,
             Life::Down { refusing: true, .. } => !self.to_backend.flows_over(0),
             // A host that begins may get its answers from us.
-            _ if self.front.as_ref().is_some_and(|front| !front.ready) => !self.to_backend.flows_over(0),
+            _ if self.front.as_ref().is_some_and(|front| !front.ready) => {
+                !self.to_backend.flows_over(0)
+            }
             _ => self.to_backend.entries.is_empty(),
         };
         flows && !self.to_front.flows_over(0)
     }
 
-    /// Whether the backend is to be read from: not while a front reads too slowly, nor while there is none and as much
-    /// waits for it as may.
+    /// Whether the backend is to be read from: not while a front reads too slowly, nor while there
+    /// is none and as much waits for it as may.
     #[must_use]
     pub fn reads_backend(&self) -> bool {
         let full = self.full();
@@ -93,16 +96,19 @@ impl Relay {
             || self.to_front.bytes >= self.limits.queue_bytes
     }
 
-    /// A front that waits for an answer, which can't be read because of what is kept for it, gets that now.
+    /// A front that waits for an answer, which can't be read because of what is kept for it, gets
+    /// that now.
     fn hurry(&mut self) {
-        // Nor can the backend be initialised again, and the front may be unable to say that it is ready.
+        // Nor can the backend be initialised again, and the front may be unable to say that it is
+        // ready.
         let unread = self.handshake.revive && !self.reads_front();
         if self.full()
             && let Some(front) = &mut self.front
             && !front.ready
         {
-            let asks =
-                |call: &Open<Call>| call.asker == self.connections && call.kind.sent && !call.kind.ours();
+            let asks = |call: &Open<Call>| {
+                call.asker == self.connections && call.kind.sent && !call.kind.ours()
+            };
             front.ready = unread || self.handshake.awaited() || self.calls.open.values().any(asks);
         }
     }

@@ -58,8 +58,8 @@ impl Relay {
         }
     }
 
-    /// Why a front that attaches now begins with a fresh backend, if it does. `changed` is what has changed of the program since
-    /// the backend was started.
+    /// Why a front that attaches now begins with a fresh backend, if it does. `changed` is what has
+    /// changed of the program since the backend was started.
     pub(super) fn outdated(&mut self, changed: Option<&str>, now: Millis) -> Option<String> {
         if !matches!(self.life, Life::Running { .. }) || self.handshake.revive {
             return None;
@@ -69,15 +69,23 @@ impl Relay {
         closed.retain(|at| at.saturating_add(within) > now);
         if closed.len() >= closes {
             closed.clear();
-            return Some(format!("the server was closed {closes} times within {} s", within.div_ceil(1000)));
+            return Some(format!(
+                "the server was closed {closes} times within {} s",
+                within.div_ceil(1000)
+            ));
         }
         let changed = changed?;
         let is_free = self.is_idle() && self.asks.open.is_empty() && !self.left.parked;
         if self.left.orderly && is_free {
-            return Some(format!("{changed} has changed since the server was started"));
+            return Some(format!(
+                "{changed} has changed since the server was started"
+            ));
         }
-        let because =
-            if self.left.orderly { "it has calls that were not answered" } else { "its host was cut off" };
+        let because = if self.left.orderly {
+            "it has calls that were not answered"
+        } else {
+            "its host was cut off"
+        };
         self.say(format!(
             "{changed} has changed since the server was started, which goes on as it is, since {because}; \
              `mcp-sessiond restart` gives a fresh one"
@@ -87,11 +95,15 @@ impl Relay {
 
     /// The backend has answered pings, and does not any more.
     pub(super) fn hangs(&mut self, now: Millis) {
-        let why = format!("the running server did not answer a ping within {} ms", self.limits.ping_wait_ms);
+        let why = format!(
+            "the running server did not answer a ping within {} ms",
+            self.limits.ping_wait_ms
+        );
         self.replace(why, Next::Initialize, true, now);
     }
 
-    /// Ends the running backend in favour of a fresh one. `kills` says that there is no use in waiting for it.
+    /// Ends the running backend in favour of a fresh one. `kills` says that there is no use in
+    /// waiting for it.
     pub(super) fn replace(&mut self, why: String, next: Next, kills: bool, now: Millis) {
         self.end_calls("the server was replaced before it answered; the outcome is unknown");
         let mut dropped = self.forget_backend().len();
@@ -106,10 +118,16 @@ impl Relay {
                 self.calls.open.remove(&call);
             }
         }
-        dropped += self.to_front.retain(|part| matches!(part, ToFront::Answer(_) | ToFront::Ours)).len();
+        dropped += self
+            .to_front
+            .retain(|part| matches!(part, ToFront::Answer(_) | ToFront::Ours))
+            .len();
         self.counts.dropped += dropped as u64;
         let calls = &self.calls.open;
-        self.handshake.pending = self.handshake.pending.filter(|call| calls.contains_key(call));
+        self.handshake.pending = self
+            .handshake
+            .pending
+            .filter(|call| calls.contains_key(call));
         self.handshake.answer = None;
         self.handshake.forget_waiter();
         self.handshake.revive = matches!(next, Next::Revive);
@@ -120,7 +138,9 @@ impl Relay {
             front.ready = true;
         }
         if dropped > 0 {
-            self.say(format!("{dropped} messages of the server that is replaced are dropped"));
+            self.say(format!(
+                "{dropped} messages of the server that is replaced are dropped"
+            ));
         }
         if matches!(self.life, Life::Running { .. }) {
             self.life = Life::Ordered;
@@ -138,16 +158,24 @@ impl Relay {
     /// Sends the host's request to a fresh backend, before everything else.
     fn send_first(&mut self, line: &Bytes, now: Millis) {
         let copy = OnceCell::new();
-        let Some(message) = Line::of(line, &copy).message() else { return };
-        let Kind::Request { id, method } = &message.kind else { return };
+        let Some(message) = Line::of(line, &copy).message() else {
+            return;
+        };
+        let Kind::Request { id, method } = &message.kind else {
+            return;
+        };
         let (edits, number) = self.take_call(&message, id, method, What::Plain, now);
-        self.to_backend.push_front(Entry::one(edits.spliced(&message).into(), ToBackend::Call(number)));
+        self.to_backend.push_front(Entry::one(
+            edits.spliced(&message).into(),
+            ToBackend::Call(number),
+        ));
     }
 
-    /// Somebody wants a fresh backend. A running one is ended when the attached host has the answers that it waits for, or has
-    /// waited for long enough, and no line of it is fed from then on, nor its exit: what the host calls meanwhile is the next
-    /// one's. One that was due later is started now. Hosts notice what they notice when it dies, but that no `initialize` fails
-    /// of it.
+    /// Somebody wants a fresh backend. A running one is ended when the attached host has the
+    /// answers that it waits for, or has waited for long enough, and no line of it is fed from then
+    /// on, nor its exit: what the host calls meanwhile is the next one's. One that was due later is
+    /// started now. Hosts notice what they notice when it dies, but that no `initialize` fails of
+    /// it.
     pub fn restart(&mut self, now: Millis) {
         self.failures = 0;
         match &mut self.life {
@@ -157,18 +185,24 @@ impl Relay {
                 self.wake(now);
             }
             Life::Running { .. } if self.draining.is_none() => {
-                self.draining = Some(Draining { until: now + self.limits.stop_wait_ms, restarts: true });
+                self.draining = Some(Draining {
+                    until: now + self.limits.stop_wait_ms,
+                    restarts: true,
+                });
                 self.drain(now);
             }
             Life::Running { .. } => {}
         }
     }
 
-    /// The backend is to be taken down for good when the attached host has the answers that it waits for, or has waited for long
-    /// enough. What it calls meanwhile is refused.
+    /// The backend is to be taken down for good when the attached host has the answers that it
+    /// waits for, or has waited for long enough. What it calls meanwhile is refused.
     pub fn wind_down(&mut self, now: Millis) {
         if !matches!(self.life, Life::Stopping) {
-            self.draining = Some(Draining { until: now + self.limits.stop_wait_ms, restarts: false });
+            self.draining = Some(Draining {
+                until: now + self.limits.stop_wait_ms,
+                restarts: false,
+            });
             self.refuse_queued(now);
         }
     }
@@ -177,7 +211,10 @@ impl Relay {
     #[must_use]
     pub fn is_drained(&self, now: Millis) -> bool {
         let runs = matches!(self.life, Life::Running { .. });
-        let late = self.draining.as_ref().is_none_or(|draining| draining.until <= now);
+        let late = self
+            .draining
+            .as_ref()
+            .is_none_or(|draining| draining.until <= now);
         // Its `initialize` is sent again to whichever is next.
         let awaited = |call: &super::Open<super::Call>| {
             let is_plain = call.kind.what == What::Plain && call.cancelled.is_none();
@@ -188,7 +225,9 @@ impl Relay {
 
     /// Whether calls are refused, since the backend is about to be taken down for good.
     pub(super) fn winds_down(&self) -> bool {
-        self.draining.as_ref().is_some_and(|draining| !draining.restarts)
+        self.draining
+            .as_ref()
+            .is_some_and(|draining| !draining.restarts)
     }
 
     /// When the wait is over.
@@ -211,6 +250,9 @@ impl Relay {
         if again {
             self.send_initialize(true, now);
         }
-        self.fall(Fall::Replaced("the server is restarted by `mcp-sessiond restart`".to_owned()), now);
+        self.fall(
+            Fall::Replaced("the server is restarted by `mcp-sessiond restart`".to_owned()),
+            now,
+        );
     }
 }

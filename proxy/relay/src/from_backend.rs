@@ -14,7 +14,10 @@ use super::{Call, Millis, Relay, What, count};
 
 impl Relay {
     /// The backend has sent a line.
-    #[expect(clippy::needless_pass_by_value, reason = "the caller is done with the line, which is kept")]
+    #[expect(
+        clippy::needless_pass_by_value,
+        reason = "the caller is done with the line, which is kept"
+    )]
     pub fn from_backend(&mut self, line: Bytes, now: Millis) {
         count(&mut self.counts.from_backend, line.len());
         if !matches!(self.life, Life::Running { .. } | Life::Stopping) {
@@ -27,14 +30,16 @@ impl Relay {
         self.drain(now);
     }
 
-    /// What the backend has written before it ended, without a newline behind it. It counts if it is whole: of half an answer
-    /// nobody can tell what it was going to say.
+    /// What the backend has written before it ended, without a newline behind it. It counts if it
+    /// is whole: of half an answer nobody can tell what it was going to say.
     pub fn last_from_backend(&mut self, line: Bytes, now: Millis) {
         let copy = OnceCell::new();
         let is_whole = match Line::of(&line, &copy) {
             Line::Blank => return,
             Line::One(part) => matches!(part, Part::Message(_)),
-            Line::Batch(parts) => parts.iter().all(|(_, part)| matches!(part, Part::Message(_))),
+            Line::Batch(parts) => parts
+                .iter()
+                .all(|(_, part)| matches!(part, Part::Message(_))),
         };
         if is_whole {
             self.from_backend(line, now);
@@ -48,23 +53,32 @@ impl Relay {
     pub(super) fn receive(&mut self, line: &Bytes, now: Millis) {
         let copy = OnceCell::new();
         let read = Line::of(line, &copy);
-        let entry = translate(line, &read, || ToFront::Notice, |message| self.backend_message(message, now));
+        let entry = translate(
+            line,
+            &read,
+            || ToFront::Notice,
+            |message| self.backend_message(message, now),
+        );
         if let Some(entry) = entry {
             self.queue_for_front(entry);
         }
-        read.unreadable().for_each(|unreadable| self.unreadable_from_backend(unreadable, now));
+        read.unreadable()
+            .for_each(|unreadable| self.unreadable_from_backend(unreadable, now));
     }
 
     fn queue_for_front(&mut self, entry: Entry<ToFront>) {
         let front = self.front.as_ref();
-        if entry.parts.len() == 1 || front.is_some_and(|front| entry.wants() & !front.meets() == 0) {
+        if entry.parts.len() == 1 || front.is_some_and(|front| entry.wants() & !front.meets() == 0)
+        {
             self.to_front.push(entry);
             return;
         }
         // Parts of a batch that wait for different things wait on their own.
-        let (answers, rest) = entry.split(|part| matches!(part, ToFront::Answer(_) | ToFront::Ours));
-        let (mut asks, notices) =
-            rest.map_or((None, None), |rest| rest.split(|part| matches!(part, ToFront::Ask(..))));
+        let (answers, rest) =
+            entry.split(|part| matches!(part, ToFront::Answer(_) | ToFront::Ours));
+        let (mut asks, notices) = rest.map_or((None, None), |rest| {
+            rest.split(|part| matches!(part, ToFront::Ask(..)))
+        });
         for entry in [answers, notices].into_iter().flatten() {
             self.to_front.push(entry);
         }
@@ -103,7 +117,12 @@ impl Relay {
             return None;
         }
         let sent = number(id)
-            .filter(|number| self.calls.open.get(number).is_some_and(|call| call.kind.sent))
+            .filter(|number| {
+                self.calls
+                    .open
+                    .get(number)
+                    .is_some_and(|call| call.kind.sent)
+            })
             .and_then(|number| self.calls.open.remove(&number));
         let Some(call) = sent else {
             self.counts.dropped += 1;
@@ -153,7 +172,10 @@ impl Relay {
         }
         let mut edits = Edits::default();
         edits.replace(message, id, call.id.clone());
-        if let Some(listen) = (&*call.method == LISTEN).then(|| message.answered_subscription()).flatten() {
+        if let Some(listen) = (&*call.method == LISTEN)
+            .then(|| message.answered_subscription())
+            .flatten()
+        {
             edits.replace(message, listen, call.id.clone());
         }
         Some((edits, ToFront::Answer(answer)))
@@ -176,7 +198,10 @@ impl Relay {
     fn backend_progress(&mut self, message: &Message<'_>) -> Verdict<ToFront> {
         let token = message.progress();
         let mut edits = Edits::default();
-        match token.and_then(number).and_then(|number| self.calls.tokens.get(number)) {
+        match token
+            .and_then(number)
+            .and_then(|number| self.calls.tokens.get(number))
+        {
             Some(original) => edits.replace(message, token?, original),
             None => {
                 self.counts.dropped += 1;
@@ -191,7 +216,12 @@ impl Relay {
         let Some((id, number)) = listen.and_then(|id| Some((id, number(id)?))) else {
             return Some((Edits::default(), ToFront::Notice));
         };
-        let Some(call) = self.calls.open.get(&number).filter(|call| self.is_current(call.asker)) else {
+        let Some(call) = self
+            .calls
+            .open
+            .get(&number)
+            .filter(|call| self.is_current(call.asker))
+        else {
             self.counts.dropped += 1;
             return None;
         };

@@ -15,21 +15,34 @@ use super::{Call, Millis, Relay, What, words};
 
 impl Relay {
     /// The front has sent a line.
-    #[expect(clippy::needless_pass_by_value, reason = "the caller is done with the line, which is kept")]
+    #[expect(
+        clippy::needless_pass_by_value,
+        reason = "the caller is done with the line, which is kept"
+    )]
     pub fn from_front(&mut self, line: Bytes, now: Millis) {
         if self.front.is_none() {
             return;
         }
         let copy = OnceCell::new();
         let read = Line::of(&line, &copy);
-        let entry = translate(&line, &read, || ToBackend::Other, |message| self.front_message(message, now));
-        read.unreadable().for_each(|unreadable| self.unreadable_from_front(unreadable));
+        let entry = translate(
+            &line,
+            &read,
+            || ToBackend::Other,
+            |message| self.front_message(message, now),
+        );
+        read.unreadable()
+            .for_each(|unreadable| self.unreadable_from_front(unreadable));
         let Some(entry) = entry else { return };
         if matches!(self.life, Life::Stopping) {
             self.counts.dropped += 1;
             return;
         }
-        if entry.parts.iter().any(|(_, part)| matches!(part, ToBackend::Other)) {
+        if entry
+            .parts
+            .iter()
+            .any(|(_, part)| matches!(part, ToBackend::Other))
+        {
             self.used = true;
             if let Some(front) = &mut self.front {
                 front.unparsed += 1;
@@ -42,7 +55,8 @@ impl Relay {
     fn front_message(&mut self, message: &Message<'_>, now: Millis) -> Verdict<ToBackend> {
         self.used |= is_use(&message.kind);
         if let Some(front) = &mut self.front {
-            front.tried |= !matches!(&message.kind, Kind::Request { method, .. } if is_probe(method));
+            front.tried |=
+                !matches!(&message.kind, Kind::Request { method, .. } if is_probe(method));
         }
         match &message.kind {
             Kind::Request { id, method } => self.front_request(message, id, method, now),
@@ -103,7 +117,9 @@ impl Relay {
         let mut edits = Edits::default();
         if let Some(token) = message.asked_progress() {
             let open = &self.calls.open;
-            self.calls.tokens.insert(number, token, |of| open.contains_key(&of));
+            self.calls
+                .tokens
+                .insert(number, token, |of| open.contains_key(&of));
             edits.replace(message, token, text.clone());
         }
         edits.replace(message, id, text);
@@ -123,8 +139,9 @@ impl Relay {
         let connection = self.connections;
         let found = message.cancelled().and_then(|id| {
             let mut calls = self.calls.open.iter_mut().rev();
-            let (number, call) =
-                calls.find(|(_, call)| call.asker == connection && !call.kind.ours() && *call.id == *id)?;
+            let (number, call) = calls.find(|(_, call)| {
+                call.asker == connection && !call.kind.ours() && *call.id == *id
+            })?;
             call.cancelled = Some(now);
             Some((id, *number))
         });
@@ -140,7 +157,10 @@ impl Relay {
     fn host_progress(&mut self, message: &Message<'_>) -> Verdict<ToBackend> {
         let token = message.progress();
         let mut edits = Edits::default();
-        match token.and_then(number).and_then(|number| self.asks.tokens.get(number)) {
+        match token
+            .and_then(number)
+            .and_then(|number| self.asks.tokens.get(number))
+        {
             Some(original) => edits.replace(message, token?, original),
             None => {
                 self.counts.dropped += 1;
@@ -155,8 +175,12 @@ impl Relay {
         // An error without an id is about what was no JSON-RPC.
         if id != "null" {
             let connection = Some(self.connections);
-            let asked = number(id)
-                .filter(|number| self.asks.open.get(number).is_some_and(|ask| ask.kind.handed == connection));
+            let asked = number(id).filter(|number| {
+                self.asks
+                    .open
+                    .get(number)
+                    .is_some_and(|ask| ask.kind.handed == connection)
+            });
             let Some(ask) = asked.and_then(|number| self.asks.open.remove(&number)) else {
                 self.counts.dropped += 1;
                 return None;
@@ -172,7 +196,8 @@ fn is_probe(method: &str) -> bool {
     matches!(method, "server/discover" | "ping")
 }
 
-/// Whether a message of the host has the backend do more than greet, ping and list: then it may keep something because of it.
+/// Whether a message of the host has the backend do more than greet, ping and list: then it may
+/// keep something because of it.
 fn is_use(kind: &Kind<'_>) -> bool {
     match kind {
         Kind::Request { method, .. } => !matches!(

@@ -26,7 +26,8 @@ pub(super) struct Handshake {
     pub pending: Option<u64>,
     /// Whether the backend was told that its answer has arrived, or is about to be.
     pub initialized: bool,
-    /// Whether the backend is to be initialised, or is being initialised, by ourselves. Nothing else goes to it before.
+    /// Whether the backend is to be initialised, or is being initialised, by ourselves. Nothing
+    /// else goes to it before.
     pub revive: bool,
     /// The latest host's `initialize`.
     pub host: Option<Host>,
@@ -68,20 +69,37 @@ impl Handshake {
 impl Relay {
     /// The host initialises.
     pub(super) fn host_initialize(&mut self, message: &Message<'_>, id: &str, now: Millis) {
-        let comes_back = self.handshake.host.as_ref().is_some_and(|host| host.connection != self.connections);
+        let comes_back = self
+            .handshake
+            .host
+            .as_ref()
+            .is_some_and(|host| host.connection != self.connections);
         self.meet_host(message, id);
         if self.handshake.answer.is_some() {
-            let until = if comes_back && self.is_of_use() { self.sign_due(now) } else { None };
+            let until = if comes_back && self.is_of_use() {
+                self.sign_due(now)
+            } else {
+                None
+            };
             match until {
                 Some(until) => {
-                    self.handshake.waiter = Some(Waiter { id: Some(id.into()) });
+                    self.handshake.waiter = Some(Waiter {
+                        id: Some(id.into()),
+                    });
                     self.await_sign(until);
                 }
                 None => self.answer_from_memory(Some(id), now),
             }
-        } else if self.handshake.revive || self.handshake.pending.is_some_and(|call| self.is_former(call)) {
+        } else if self.handshake.revive
+            || self
+                .handshake
+                .pending
+                .is_some_and(|call| self.is_former(call))
+        {
             // A front that continues has sent it again: the backend is asked once.
-            self.handshake.waiter = Some(Waiter { id: Some(id.into()) });
+            self.handshake.waiter = Some(Waiter {
+                id: Some(id.into()),
+            });
         } else if let Some(why) = self.stillborn.take() {
             // The next attempt starts another one.
             self.tell_front(words::failed(id, &words::ended_unheard(&why)));
@@ -92,11 +110,16 @@ impl Relay {
         }
     }
 
-    /// A front has attached whose host was answered by a former keeper: this backend is initialised for it.
+    /// A front has attached whose host was answered by a former keeper: this backend is initialised
+    /// for it.
     pub(super) fn adopt(&mut self, initialize: &Bytes, now: Millis) {
         let copy = OnceCell::new();
-        let Some(message) = Line::of(initialize, &copy).message() else { return };
-        let Kind::Request { id, method } = &message.kind else { return };
+        let Some(message) = Line::of(initialize, &copy).message() else {
+            return;
+        };
+        let Kind::Request { id, method } = &message.kind else {
+            return;
+        };
         if method != "initialize" {
             return;
         }
@@ -118,21 +141,37 @@ impl Relay {
             front.can = can;
         }
         let line = Bytes::copy_from_slice(message.raw);
-        self.handshake.host = Some(Host { line, id: id.into(), connection: self.connections, version });
+        self.handshake.host = Some(Host {
+            line,
+            id: id.into(),
+            connection: self.connections,
+            version,
+        });
     }
 
     /// Whether another front has made this call.
     fn is_former(&self, call: u64) -> bool {
-        self.numbered.is_some() || self.calls.open.get(&call).is_some_and(|call| !self.is_current(call.asker))
+        self.numbered.is_some()
+            || self
+                .calls
+                .open
+                .get(&call)
+                .is_some_and(|call| !self.is_current(call.asker))
     }
 
-    /// Sends the latest host's `initialize` to the backend, as a call of the attached front; before everything else if
-    /// it was sent before.
+    /// Sends the latest host's `initialize` to the backend, as a call of the attached front; before
+    /// everything else if it was sent before.
     pub(super) fn send_initialize(&mut self, again: bool, now: Millis) {
-        let Some(line) = self.handshake.host.as_ref().map(|host| host.line.clone()) else { return };
+        let Some(line) = self.handshake.host.as_ref().map(|host| host.line.clone()) else {
+            return;
+        };
         let copy = OnceCell::new();
-        let Some(message) = Line::of(&line, &copy).message() else { return };
-        let Kind::Request { id, method } = &message.kind else { return };
+        let Some(message) = Line::of(&line, &copy).message() else {
+            return;
+        };
+        let Kind::Request { id, method } = &message.kind else {
+            return;
+        };
         let first = self.handshake.pending.is_none();
         let what = if first { What::Initialize } else { What::Plain };
         let (edits, number) = self.take_call(&message, id, method, what, now);
@@ -151,7 +190,9 @@ impl Relay {
 
     /// The backend gets to know the latest host.
     pub(super) fn seen_by_backend(&mut self) {
-        let Some(host) = &self.handshake.host else { return };
+        let Some(host) = &self.handshake.host else {
+            return;
+        };
         self.handshake.requested = host.version.clone();
         let connection = host.connection;
         let current = self.is_current(connection);
@@ -164,13 +205,26 @@ impl Relay {
 
     /// Whether the latest host can use what the backend has answered.
     fn is_of_use(&self) -> bool {
-        let Handshake { told, requested, host, .. } = &self.handshake;
-        host.as_ref().is_some_and(|host| host.version.can_use(&told.version, requested))
+        let Handshake {
+            told,
+            requested,
+            host,
+            ..
+        } = &self.handshake;
+        host.as_ref()
+            .is_some_and(|host| host.version.can_use(&told.version, requested))
     }
 
-    /// Answers the latest host from what the backend has said, or replaces the backend where the host can't use that.
+    /// Answers the latest host from what the backend has said, or replaces the backend where the
+    /// host can't use that.
     fn answer_from_memory(&mut self, id: Option<&str>, now: Millis) {
-        let Handshake { answer: Some(answer), told, requested, host: Some(host), .. } = &self.handshake
+        let Handshake {
+            answer: Some(answer),
+            told,
+            requested,
+            host: Some(host),
+            ..
+        } = &self.handshake
         else {
             return;
         };
@@ -179,7 +233,11 @@ impl Relay {
                 "the host speaks protocol {} at most, and the running server answered {}",
                 host.version, told.version
             );
-            let next = if id.is_some() { Next::Initialize } else { Next::Revive };
+            let next = if id.is_some() {
+                Next::Initialize
+            } else {
+                Next::Revive
+            };
             self.replace(why, next, false, now);
             return;
         }
@@ -192,9 +250,14 @@ impl Relay {
         }
     }
 
-    /// The backend has answered the `initialize` that the host of some front has sent. True if the host does not get that, since
-    /// a fresh backend is asked.
-    pub(super) fn initialize_answered(&mut self, message: &Message<'_>, failed: bool, now: Millis) -> bool {
+    /// The backend has answered the `initialize` that the host of some front has sent. True if the
+    /// host does not get that, since a fresh backend is asked.
+    pub(super) fn initialize_answered(
+        &mut self,
+        message: &Message<'_>,
+        failed: bool,
+        now: Millis,
+    ) -> bool {
         self.handshake.pending = None;
         self.handshake.deaths = 0;
         if failed {
@@ -238,7 +301,8 @@ impl Relay {
         }
     }
 
-    /// The call that was to initialise the backend died with it: who waited for the answer asks on its own.
+    /// The call that was to initialise the backend died with it: who waited for the answer asks on
+    /// its own.
     pub(super) fn requeue_waiter(&mut self, now: Millis) {
         match self.handshake.waiter.take() {
             Some(Waiter { id: Some(_) }) => self.send_initialize(true, now),
@@ -263,8 +327,12 @@ impl Relay {
 /// An answer, with another id.
 fn with_id(answer: &Bytes, id: &str) -> Bytes {
     let copy = OnceCell::new();
-    let Some(message) = Line::of(answer, &copy).message() else { return answer.clone() };
-    let Kind::Answer { id: own, .. } = &message.kind else { return answer.clone() };
+    let Some(message) = Line::of(answer, &copy).message() else {
+        return answer.clone();
+    };
+    let Kind::Answer { id: own, .. } = &message.kind else {
+        return answer.clone();
+    };
     let mut edits = Edits::default();
     edits.replace(&message, own, id);
     edits.spliced(&message).into()

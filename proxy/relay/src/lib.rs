@@ -1,15 +1,17 @@
-//! Relays messages between a backend and its fronts: it is told lines and facts, and hands out lines. No I/O,
-//! no clock.
+//! Relays messages between a backend and its fronts: it is told lines and facts, and hands out
+//! lines. No I/O, no clock.
 //!
-//! One backend (an MCP server on stdio) outlives its *fronts*, the pipes to the host, of which at most one is
-//! attached. A *call* is a request of the host, an *ask* one of the backend. Each gets a number in the
-//! namespace of the receiver, so that an answer goes to the sender, and nowhere else. A message is handed on
-//! byte for byte, except for its id, its progress token and the id of the request that it cancels.
+//! One backend (an MCP server on stdio) outlives its *fronts*, the pipes to the host, of which at
+//! most one is attached. A *call* is a request of the host, an *ask* one of the backend. Each gets
+//! a number in the namespace of the receiver, so that an answer goes to the sender, and nowhere
+//! else. A message is handed on byte for byte, except for its id, its progress token and the id of
+//! the request that it cancels.
 //!
 //! Lines have no newline, neither incoming nor outgoing ones.
 //!
-//! **Architecture Invariant:** no I/O and no clock, and nothing in here can fail. The crate has no `std`, so that the
-//! compiler keeps it; what could of `proto` is kept out by `tests/integration/layout.rs`.
+//! **Architecture Invariant:** no I/O and no clock, and nothing in here can fail. The crate has no
+//! `std`, so that the compiler keeps it; what could of `proto` is kept out by
+//! `tests/integration/layout.rs`.
 #![cfg_attr(not(test), no_std)]
 #![forbid(unsafe_code)]
 
@@ -76,7 +78,8 @@ const PARKED: usize = 64;
 pub struct Limits {
     /// How long a request of the backend waits for a front that can answer it, in ms.
     pub ask_wait_ms: u64,
-    /// Messages that are kept for the next front. When there are more, the backend is not to be read from.
+    /// Messages that are kept for the next front. When there are more, the backend is not to be
+    /// read from.
     pub queue_messages: usize,
     /// Bytes of them. One message may go over.
     pub queue_bytes: usize,
@@ -96,19 +99,21 @@ pub enum Order {
     /// Start the backend now, then tell [`Relay::backend_started`] or [`Relay::backend_exited`].
     Start,
     /// End the running backend and start a fresh one, of which [`Relay::backend_started`] tells (or
-    /// [`Relay::backend_exited`], if it could not be started). No line of the old one is fed from now on, nor its exit.
+    /// [`Relay::backend_exited`], if it could not be started). No line of the old one is fed from
+    /// now on, nor its exit.
     Replace {
         /// Why, for people.
         why: String,
         /// Whether it is of no use to wait for it: it hangs.
         kills: bool,
     },
-    /// A line for people: on the front's standard error, or in the log. It has nothing of a message in it.
+    /// A line for people: on the front's standard error, or in the log. It has nothing of a message
+    /// in it.
     Say(String),
 }
 
-/// Relays between one backend and at most one front at a time. Each front either has a host of its own
-/// ([`Relay::new`]), or continues the former front ([`Relay::continuing`]).
+/// Relays between one backend and at most one front at a time. Each front either has a host of its
+/// own ([`Relay::new`]), or continues the former front ([`Relay::continuing`]).
 pub struct Relay {
     limits: Limits,
     front: Option<Front>,
@@ -143,8 +148,8 @@ pub struct Relay {
     exited_alone: bool,
     /// Whether any backend has said anything.
     heard: bool,
-    /// Why the backend ended before it had said anything, and before its host had: the host's `initialize` fails of it, as if it
-    /// had been in time.
+    /// Why the backend ended before it had said anything, and before its host had: the host's
+    /// `initialize` fails of it, as if it had been in time.
     stillborn: Option<String>,
 }
 
@@ -157,7 +162,11 @@ struct Direction<K> {
 
 impl<K> Default for Direction<K> {
     fn default() -> Self {
-        Self { numbers: Numbers::default(), open: BTreeMap::new(), tokens: Tokens::default() }
+        Self {
+            numbers: Numbers::default(),
+            open: BTreeMap::new(),
+            tokens: Tokens::default(),
+        }
     }
 }
 
@@ -259,11 +268,18 @@ impl Relay {
         let start = self.start_due();
         let forgotten = self.forget_due();
         let unasked = self.asks_due();
-        let due = [start, forgotten, unasked, self.pulse_due(), self.drain_due()];
+        let due = [
+            start,
+            forgotten,
+            unasked,
+            self.pulse_due(),
+            self.drain_due(),
+        ];
         due.into_iter().flatten().min()
     }
 
-    /// Whether any front has had the backend do more than greet, ping and list; or was asked something by it, but for a ping.
+    /// Whether any front has had the backend do more than greet, ping and list; or was asked
+    /// something by it, but for a ping.
     #[must_use]
     pub fn is_used(&self) -> bool {
         self.used

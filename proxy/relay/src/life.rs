@@ -74,8 +74,9 @@ impl Relay {
         self.revive(now);
     }
 
-    /// The backend has exited, or could not be started. `why` is for people: "exit status: 1". `last_words` is the last line of
-    /// its standard error: the host is shown it where the backend has said nothing else.
+    /// The backend has exited, or could not be started. `why` is for people: "exit status: 1".
+    /// `last_words` is the last line of its standard error: the host is shown it where the backend
+    /// has said nothing else.
     pub fn backend_exited(&mut self, why: &str, last_words: Option<&str>, now: Millis) {
         self.last_error = Some(why.to_owned());
         if matches!(self.life, Life::Stopping) {
@@ -92,19 +93,24 @@ impl Relay {
         self.serve_who_waits_for_a_sign(now);
         self.pulse_ends(true);
         let again = self.ends_initialize(Some(&told));
-        self.end_calls(&format!("the server ended ({why}) before it answered; the outcome is unknown"));
+        self.end_calls(&format!(
+            "the server ended ({why}) before it answered; the outcome is unknown"
+        ));
         if again {
             self.send_initialize(true, now);
         }
         self.fall(Fall::Exited, now);
     }
 
-    /// The backend has ended. The `initialize` that the attached front waits for has come to nothing, and the next
-    /// backend gets it, unless several have ended of it, or none has ever said anything: then there is something wrong with the
-    /// command, and its host hears of it as soon as of a direct child's. True if it has to be sent again. Without a reason it was
-    /// ended by us, and there is nothing wrong with the command.
+    /// The backend has ended. The `initialize` that the attached front waits for has come to
+    /// nothing, and the next backend gets it, unless several have ended of it, or none has ever
+    /// said anything: then there is something wrong with the command, and its host hears of it as
+    /// soon as of a direct child's. True if it has to be sent again. Without a reason it was ended
+    /// by us, and there is nothing wrong with the command.
     pub(super) fn ends_initialize(&mut self, why: Option<&str>) -> bool {
-        let Some(number) = self.handshake.pending else { return false };
+        let Some(number) = self.handshake.pending else {
+            return false;
+        };
         let (Some(call), Some(host)) = (self.calls.open.get(&number), &self.handshake.host) else {
             return false;
         };
@@ -116,7 +122,8 @@ impl Relay {
         let failed = why.filter(|_| self.handshake.deaths >= TRIES || !self.heard);
         let sent = call.kind.sent;
         if failed.is_some() || sent {
-            self.to_backend.retain(|part| !matches!(part, ToBackend::Call(call) if *call == number));
+            self.to_backend
+                .retain(|part| !matches!(part, ToBackend::Call(call) if *call == number));
             self.handshake.pending = None;
             let call = self.calls.open.remove(&number);
             if let (Some(call), Some(why)) = (call, failed) {
@@ -145,11 +152,17 @@ impl Relay {
         if !self.winds_down() {
             self.draining = None;
         }
-        let lived = if let Life::Running { since } = self.life { now.saturating_sub(since) } else { 0 };
+        let lived = if let Life::Running { since } = self.life {
+            now.saturating_sub(since)
+        } else {
+            0
+        };
         if lived >= LIVED_MS {
             self.failures = 0;
         }
-        let wait = if matches!(how, Fall::Replaced(_)) || lived >= LIVED_MS && matches!(how, Fall::Exited) {
+        let wait = if matches!(how, Fall::Replaced(_))
+            || lived >= LIVED_MS && matches!(how, Fall::Exited)
+        {
             0
         } else {
             let doubled = BACKOFF_MS << self.failures.min(16);
@@ -170,7 +183,12 @@ impl Relay {
             Fall::Refused => Some("it refused to be initialised again".into()),
             Fall::Replaced(why) => Some(why.into()),
         };
-        self.life = Life::Down { at: now + wait, wanted: false, refusing: wait > PATIENCE_MS, lingers };
+        self.life = Life::Down {
+            at: now + wait,
+            wanted: false,
+            refusing: wait > PATIENCE_MS,
+            lingers,
+        };
         if self.handshake.pending.is_none() && !self.handshake.revive {
             self.requeue_waiter(now);
         }
@@ -196,10 +214,12 @@ impl Relay {
         self.orders.retain(|order| matches!(order, Order::Say(_)));
     }
 
-    /// Every call that the backend was handed ends: the attached front is told so, former ones can't be.
+    /// Every call that the backend was handed ends: the attached front is told so, former ones
+    /// can't be.
     pub(super) fn end_calls(&mut self, message: &str) {
-        let (sent, kept) =
-            core::mem::take(&mut self.calls.open).into_iter().partition(|(_, call)| call.kind.sent);
+        let (sent, kept) = core::mem::take(&mut self.calls.open)
+            .into_iter()
+            .partition(|(_, call)| call.kind.sent);
         self.calls.open = kept;
         for call in sent.into_values() {
             if self.is_current(call.asker) && !call.kind.ours() {
@@ -207,7 +227,10 @@ impl Relay {
             }
         }
         let calls = &self.calls.open;
-        self.handshake.pending = self.handshake.pending.filter(|call| calls.contains_key(call));
+        self.handshake.pending = self
+            .handshake
+            .pending
+            .filter(|call| calls.contains_key(call));
     }
 
     /// Forgets what the backend has asked and was told. Gives back the asks that nobody was handed.
@@ -218,19 +241,25 @@ impl Relay {
         self.forget_era();
         self.asks.tokens.clear();
         for (number, ask) in core::mem::take(&mut self.asks.open) {
-            if ask.kind.handed.is_some_and(|connection| self.is_current(connection))
+            if ask
+                .kind
+                .handed
+                .is_some_and(|connection| self.is_current(connection))
                 && ask.cancelled.is_none()
             {
                 self.tell_front(words::cancelled(number, "the server ended"));
             }
         }
-        self.to_front.retain(|part| !matches!(part, ToFront::Ask(..)))
+        self.to_front
+            .retain(|part| !matches!(part, ToFront::Ask(..)))
     }
 
     /// Calls that still wait for the backend are not made.
     pub(super) fn refuse_queued(&mut self, now: Millis) {
         let Some(why) = self.refusal(now) else { return };
-        for part in self.to_backend.retain(|part| !matches!(part, ToBackend::Call(_) | ToBackend::Cancel(_)))
+        for part in self
+            .to_backend
+            .retain(|part| !matches!(part, ToBackend::Call(_) | ToBackend::Cancel(_)))
         {
             if let ToBackend::Call(number) = part
                 && let Some(call) = self.calls.open.remove(&number)
@@ -240,7 +269,10 @@ impl Relay {
             }
         }
         let calls = &self.calls.open;
-        self.handshake.pending = self.handshake.pending.filter(|call| calls.contains_key(call));
+        self.handshake.pending = self
+            .handshake
+            .pending
+            .filter(|call| calls.contains_key(call));
     }
 
     /// Why no call can be made now, if none can.
@@ -271,21 +303,36 @@ impl Relay {
     /// When the next start is due, or calls begin to wait for it.
     pub(super) fn start_due(&self) -> Option<Millis> {
         match self.life {
-            Life::Down { at, refusing: true, .. } => Some(at.saturating_sub(PATIENCE_MS)),
-            Life::Down { at, wanted: true, .. } => Some(at),
+            Life::Down {
+                at, refusing: true, ..
+            } => Some(at.saturating_sub(PATIENCE_MS)),
+            Life::Down {
+                at, wanted: true, ..
+            } => Some(at),
             _ => None,
         }
     }
 
     /// Orders the start that is due.
     pub(super) fn start_if_due(&mut self, now: Millis) {
-        let Life::Down { at, wanted, refusing, lingers } = &mut self.life else { return };
+        let Life::Down {
+            at,
+            wanted,
+            refusing,
+            lingers,
+        } = &mut self.life
+        else {
+            return;
+        };
         *refusing = *at > now.saturating_add(PATIENCE_MS);
         if !*wanted || *at > now || self.draining.is_some() {
             return;
         }
         let order = match lingers.take() {
-            Some(why) => Order::Replace { why: why.into(), kills: false },
+            Some(why) => Order::Replace {
+                why: why.into(),
+                kills: false,
+            },
             None => Order::Start,
         };
         self.life = Life::Ordered;

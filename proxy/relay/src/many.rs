@@ -1,12 +1,15 @@
-//! One server for many: which of its messages is whose. It is told lines of *places*, each the connection of one host, and of the
-//! server, and hands out lines for either.
+//! One server for many: which of its messages is whose. It is told lines of *places*, each the
+//! connection of one host, and of the server, and hands out lines for either.
 //!
-//! A call gets a number that no other one has, and its answer and progress go to the place that made it. An ask of the server goes to
-//! the one place with calls under way; where there are several, or may be, nobody can know whose it is, and it is refused.
+//! A call gets a number that no other one has, and its answer and progress go to the place that
+//! made it. An ask of the server goes to the one place with calls under way; where there are
+//! several, or may be, nobody can know whose it is, and it is refused.
 //!
 //! - `whose`: which place an ask is about.
-//! - `arrivals`: who may share: the first host's `initialize` is the server's, and a host that can do less gets a server of its own.
-//! - `from_place`, `from_server`: messages. `unread`: those that can't be read. `reading`: what else is read of messages.
+//! - `arrivals`: who may share: the first host's `initialize` is the server's, and a host that can
+//!   do less gets a server of its own.
+//! - `from_place`, `from_server`: messages. `unread`: those that can't be read. `reading`: what
+//!   else is read of messages.
 //!
 //! **Architecture Invariant:** a message that concerns one place goes to that place or to nobody.
 
@@ -43,12 +46,14 @@ pub enum Deed {
     Place(u64, Bytes),
     /// This place shares the server from now on.
     Welcome(u64),
-    /// This place does not: its host gets a server of its own. Why, in a sentence. The place is gone with this.
+    /// This place does not: its host gets a server of its own. Why, in a sentence. The place is
+    /// gone with this.
     Own(u64, String),
-    /// This place can't now: its host is to come again after a while. Why, in a sentence. The place is gone with this.
+    /// This place can't now: its host is to come again after a while. Why, in a sentence. The place
+    /// is gone with this.
     Later(u64, String),
-    /// The server was stopped before it had answered the first host: every place is gone with this, and whoever comes again gets a fresh
-    /// server.
+    /// The server was stopped before it had answered the first host: every place is gone with this,
+    /// and whoever comes again gets a fresh server.
     Over,
 }
 
@@ -65,14 +70,15 @@ pub struct Many {
     asks: BTreeMap<Box<str>, Ask>,
     /// For whom the server was at work last.
     served: Served,
-    /// Which place a page of the server's was shown to (`elicitationId`); none: several, or one that is gone.
+    /// Which place a page of the server's was shown to (`elicitationId`); none: several, or one
+    /// that is gone.
     pages: BTreeMap<String, Option<u64>>,
     /// Who has shared the server so far.
     had: Had,
     /// How many notifications nobody was told, since it can't be known whom they concern.
     withheld: u64,
-    /// Whether no ask of the server can be known to be a call's: it has asked something while no call was under way, or may be at work
-    /// for somebody who is not known.
+    /// Whether no ask of the server can be known to be a call's: it has asked something while no
+    /// call was under way, or may be at work for somebody who is not known.
     asks_apart: bool,
     deeds: Vec<Deed>,
 }
@@ -102,7 +108,8 @@ struct Call {
     /// Its raw progress token.
     token: Option<Box<str>>,
     kind: Kind,
-    /// Its place does not wait for it any more. The server may still be at work, and ask something about it.
+    /// Its place does not wait for it any more. The server may still be at work, and ask something
+    /// about it.
     cancelled: bool,
 }
 
@@ -127,7 +134,11 @@ impl Many {
     #[must_use]
     pub fn new(resumed: bool) -> Self {
         let had = if resumed { Had::Several } else { Had::Nobody };
-        Self { asks_apart: resumed, had, ..Self::default() }
+        Self {
+            asks_apart: resumed,
+            had,
+            ..Self::default()
+        }
     }
 
     /// What is to be done.
@@ -156,13 +167,26 @@ impl Many {
     /// A place is gone. What the server does for it goes on, and nobody hears of it.
     pub fn leave(&mut self, place: u64, now: Millis) {
         self.arriving.retain(|(arriving, ..)| *arriving != place);
-        let Some(left) = self.places.remove(&place) else { return };
-        let handed: Vec<Box<str>> =
-            self.asks.iter().filter(|(_, ask)| ask.place == place).map(|(id, _)| id.clone()).collect();
+        let Some(left) = self.places.remove(&place) else {
+            return;
+        };
+        let handed: Vec<Box<str>> = self
+            .asks
+            .iter()
+            .filter(|(_, ask)| ask.place == place)
+            .map(|(id, _)| id.clone())
+            .collect();
         for id in handed {
-            self.fail_ask(&id, "the host disconnected before it answered; the outcome is unknown", now);
+            self.fail_ask(
+                &id,
+                "the host disconnected before it answered; the outcome is unknown",
+                now,
+            );
         }
-        self.pages.values_mut().filter(|of| **of == Some(place)).for_each(|of| *of = None);
+        self.pages
+            .values_mut()
+            .filter(|of| **of == Some(place))
+            .for_each(|of| *of = None);
         for uri in left.subscribed {
             self.unsubscribe_if_unwanted(&uri);
         }
@@ -182,12 +206,19 @@ impl Many {
     /// A request of our own, whose answer nobody waits for.
     fn ask_server(&mut self, method: &str, params: &str) {
         let number = self.numbers.ours();
-        let call = Call { place: None, id: "null".into(), token: None, kind: Kind::Plain, cancelled: false };
+        let call = Call {
+            place: None,
+            id: "null".into(),
+            token: None,
+            kind: Kind::Plain,
+            cancelled: false,
+        };
         self.calls.insert(number, call);
         self.tell_server(words::request(number, method, params));
     }
 
-    /// This place was shown a page. Of one that another place was shown, too, nobody knows whose it is.
+    /// This place was shown a page. Of one that another place was shown, too, nobody knows whose it
+    /// is.
     fn shown(&mut self, page: String, place: u64) {
         if let Some(of) = self.pages.get_mut(&page) {
             *of = of.filter(|of| *of == place);
@@ -200,7 +231,9 @@ impl Many {
     }
 
     fn is_subscribed(&self, uri: &str) -> bool {
-        self.places.values().any(|place| place.subscribed.contains(uri))
+        self.places
+            .values()
+            .any(|place| place.subscribed.contains(uri))
     }
 
     fn unsubscribe_if_unwanted(&mut self, uri: &str) {

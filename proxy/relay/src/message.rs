@@ -1,4 +1,5 @@
-//! What the relay reads of a line: what kind of message it is, and where its ids stand. Everything else stays unread.
+//! What the relay reads of a line: what kind of message it is, and where its ids stand. Everything
+//! else stays unread.
 
 use alloc::borrow::Cow;
 use alloc::string::String;
@@ -91,8 +92,8 @@ fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<&'de Raw
 }
 
 impl<'a> Line<'a> {
-    /// Reads a line. Peers put up with bytes that are no UTF-8, and with numbers that are none: where a line can't be
-    /// read as it stands, that is done with a `copy` in which nothing moves.
+    /// Reads a line. Peers put up with bytes that are no UTF-8, and with numbers that are none:
+    /// where a line can't be read as it stands, that is done with a `copy` in which nothing moves.
     pub fn of(line: &'a Bytes, copy: &'a OnceCell<String>) -> Self {
         let plain = core::str::from_utf8(line).ok();
         if let Some(read) = plain.and_then(|text| Self::read(line, text)) {
@@ -120,9 +121,11 @@ impl<'a> Line<'a> {
     fn unread(line: &'a [u8], text: &'a str) -> Self {
         match unreadable::elements(text) {
             // What else is in such a line must not be unreadable because of this.
-            Some(spans) => Self::batch(line, text, spans.into_iter(), |text| match Part::unread(text) {
-                Part::Other => Part::Unreadable(Unreadable::default()),
-                part => part,
+            Some(spans) => Self::batch(line, text, spans.into_iter(), |text| {
+                match Part::unread(text) {
+                    Part::Other => Part::Unreadable(Unreadable::default()),
+                    part => part,
+                }
             }),
             None => Self::One(Part::unread(text)),
         }
@@ -143,7 +146,11 @@ impl<'a> Line<'a> {
 
     /// The message, if it is one.
     pub fn message(self) -> Option<Message<'a>> {
-        if let Self::One(Part::Message(message)) = self { Some(message) } else { None }
+        if let Self::One(Part::Message(message)) = self {
+            Some(message)
+        } else {
+            None
+        }
     }
 
     /// What shows an id and can't be read.
@@ -153,8 +160,16 @@ impl<'a> Line<'a> {
             Self::One(part) => (Some(part), None),
             Self::Batch(parts) => (None, Some(parts)),
         };
-        let parts = one.into_iter().chain(batch.into_iter().flatten().map(|(_, part)| part));
-        parts.filter_map(|part| if let Part::Unreadable(unreadable) = part { Some(unreadable) } else { None })
+        let parts = one
+            .into_iter()
+            .chain(batch.into_iter().flatten().map(|(_, part)| part));
+        parts.filter_map(|part| {
+            if let Part::Unreadable(unreadable) = part {
+                Some(unreadable)
+            } else {
+                None
+            }
+        })
     }
 }
 
@@ -165,8 +180,8 @@ impl Part<'_> {
 }
 
 impl<'a> Message<'a> {
-    /// Reads one message, of which `text` is what can be read of `raw`; none where that is no JSON-RPC, or says
-    /// something twice.
+    /// Reads one message, of which `text` is what can be read of `raw`; none where that is no
+    /// JSON-RPC, or says something twice.
     pub(super) fn of(raw: &'a [u8], text: &'a str) -> Option<Self> {
         let read: Envelope<'a> = object(text)?;
         let id = read.id.map(RawValue::get);
@@ -182,12 +197,19 @@ impl<'a> Message<'a> {
                     None => Kind::Notification { method },
                 }
             }
-            (Some(id), None) if read.result.is_some() || read.error.is_some() => {
-                Kind::Answer { id, failed: read.result.is_none() }
-            }
+            (Some(id), None) if read.result.is_some() || read.error.is_some() => Kind::Answer {
+                id,
+                failed: read.result.is_none(),
+            },
             _ => return None,
         };
-        Some(Self { text, raw, kind, params: read.params.map(RawValue::get), meta: OnceCell::new() })
+        Some(Self {
+            text,
+            raw,
+            kind,
+            params: read.params.map(RawValue::get),
+            meta: OnceCell::new(),
+        })
     }
 
     /// A part of this message, if it is what was sent.
@@ -206,18 +228,21 @@ impl<'a> Message<'a> {
         self.sent(self.meta()?.token?)
     }
 
-    /// Whether it is clear which progress token is meant, if any is. Where `_meta` or the token is said twice, readers differ: what is
-    /// passed on as it stands might name the token of another request.
+    /// Whether it is clear which progress token is meant, if any is. Where `_meta` or the token is
+    /// said twice, readers differ: what is passed on as it stands might name the token of another
+    /// request.
     pub fn has_clear_token(&self) -> bool {
         self.read_meta().is_ok()
     }
 
-    /// The raw text of the id of the `subscriptions/listen` that this notification belongs to (MCP 2026-07-28).
+    /// The raw text of the id of the `subscriptions/listen` that this notification belongs to (MCP
+    /// 2026-07-28).
     pub fn subscription(&self) -> Option<&'a str> {
         self.sent(self.meta()?.subscription?)
     }
 
-    /// The raw text of the id of the `subscriptions/listen` that this answers, as its result repeats it (MCP 2026-07-28).
+    /// The raw text of the id of the `subscriptions/listen` that this answers, as its result
+    /// repeats it (MCP 2026-07-28).
     pub fn answered_subscription(&self) -> Option<&'a str> {
         #[derive(Deserialize)]
         struct Answer<'a> {
@@ -249,9 +274,13 @@ impl<'a> Message<'a> {
             _meta: Option<&'a RawValue>,
         }
         let is_object = |text: &&str| text.trim_ascii_start().starts_with('{');
-        let Some(params) = params.filter(is_object) else { return Ok(None) };
+        let Some(params) = params.filter(is_object) else {
+            return Ok(None);
+        };
         let params = object::<Params<'a>>(params).ok_or(Unclear)?;
-        let Some(meta) = params._meta.map(RawValue::get).filter(is_object) else { return Ok(None) };
+        let Some(meta) = params._meta.map(RawValue::get).filter(is_object) else {
+            return Ok(None);
+        };
         object(meta).map(Some).ok_or(Unclear)
     }
 
@@ -302,10 +331,15 @@ struct Meta<'a> {
     subscription: Option<&'a RawValue>,
 }
 
-/// Reads a JSON object; serde would take an array as well, and its elements for the values of the keys.
+/// Reads a JSON object; serde would take an array as well, and its elements for the values of the
+/// keys.
 fn object<'a, T: Deserialize<'a>>(text: &'a str) -> Option<T> {
     let is_object = text.trim_ascii_start().starts_with('{');
-    if is_object { serde_json::from_str(text).ok() } else { None }
+    if is_object {
+        serde_json::from_str(text).ok()
+    } else {
+        None
+    }
 }
 
 /// Where a part stands in the text that it was borrowed from.

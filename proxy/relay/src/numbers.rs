@@ -1,4 +1,5 @@
-//! Numbers that stand for requests in the receiver's namespace, and what is remembered of each request.
+//! Numbers that stand for requests in the receiver's namespace, and what is remembered of each
+//! request.
 
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
@@ -6,14 +7,16 @@ use alloc::string::String;
 
 use super::Millis;
 
-/// Numbers at and above this one are not given out: not every peer has integers of more than 31 bits.
+/// Numbers at and above this one are not given out: not every peer has integers of more than 31
+/// bits.
 const END: u64 = 1 << 31;
-/// The last numbers below [`END`] are for our own pings, so that pings don't change the numbers of other
-/// requests.
+/// The last numbers below [`END`] are for our own pings, so that pings don't change the numbers of
+/// other requests.
 const PINGS: u64 = 1 << 10;
 /// Ids at and above this one are not used as numbers.
 const TAKEN_OVER: u64 = END - PINGS;
-/// How many progress tokens are remembered in one direction. Those of open requests stay beyond that.
+/// How many progress tokens are remembered in one direction. Those of open requests stay beyond
+/// that.
 pub(super) const TOKENS: usize = 1024;
 
 /// The numbers of one direction. None is given out twice.
@@ -23,10 +26,14 @@ pub(super) struct Numbers {
 }
 
 impl Numbers {
-    /// The number for a request: its own id where that is a small integer above all former ones, so that the ids of a
-    /// first connection stay as they are.
+    /// The number for a request: its own id where that is a small integer above all former ones, so
+    /// that the ids of a first connection stay as they are.
     pub(super) fn take(&mut self, id: &str) -> u64 {
-        let own = if id.bytes().all(|byte| byte.is_ascii_digit()) { id.parse().ok() } else { None };
+        let own = if id.bytes().all(|byte| byte.is_ascii_digit()) {
+            id.parse().ok()
+        } else {
+            None
+        };
         match own.filter(|own| (self.next..TAKEN_OVER).contains(own)) {
             Some(own) => self.give(own),
             None => self.ours(),
@@ -37,7 +44,11 @@ impl Numbers {
     pub(super) fn ours(&mut self) -> u64 {
         let next = self.next.max(1);
         // After two billion requests only the numbers from [`END`] on are left.
-        let number = if (TAKEN_OVER..END).contains(&next) { END } else { next };
+        let number = if (TAKEN_OVER..END).contains(&next) {
+            END
+        } else {
+            next
+        };
         self.give(number)
     }
 
@@ -57,9 +68,15 @@ impl Numbers {
     }
 }
 
-/// A method's name, as it is shown to people: at most 64 characters, none of which moves the cursor.
+/// A method's name, as it is shown to people: at most 64 characters, none of which moves the
+/// cursor.
 pub(super) fn shown(method: &str) -> Box<str> {
-    method.chars().filter(|each| !each.is_control()).take(64).collect::<String>().into()
+    method
+        .chars()
+        .filter(|each| !each.is_control())
+        .take(64)
+        .collect::<String>()
+        .into()
 }
 
 /// A request that was not answered.
@@ -92,11 +109,16 @@ pub(super) struct Answered {
 pub(super) struct Tokens(BTreeMap<u64, Box<str>>);
 
 impl Tokens {
-    /// Remembers a token. Beyond the maximum it forgets the oldest token whose request is not open any more.
+    /// Remembers a token. Beyond the maximum it forgets the oldest token whose request is not open
+    /// any more.
     pub(super) fn insert(&mut self, number: u64, token: &str, is_open: impl Fn(u64) -> bool) {
         self.0.insert(number, token.into());
         if self.0.len() > TOKENS
-            && let Some(oldest) = self.0.keys().copied().find(|of| *of != number && !is_open(*of))
+            && let Some(oldest) = self
+                .0
+                .keys()
+                .copied()
+                .find(|of| *of != number && !is_open(*of))
         {
             self.0.remove(&oldest);
         }

@@ -93,7 +93,11 @@ impl Oversized {
     /// Of a host's message, of which these are the first and the last bytes.
     #[must_use]
     pub fn of_host(head: &[u8], tail: &[u8]) -> Self {
-        let Glimpse { id, request, answer } = Glimpse::of(head, tail);
+        let Glimpse {
+            id,
+            request,
+            answer,
+        } = Glimpse::of(head, tail);
         match id {
             Some(id) if answer && !request => Self::Failed(words::failed(&id, OVERSIZED_ANSWER)),
             None if answer && !request => Self::Dropped,
@@ -114,26 +118,35 @@ impl Oversized {
 }
 
 /// Why an answer of the host has not come, and one of the server.
-pub(super) const OVERSIZED_ANSWER: &str = "the host's answer has more than 16 MiB and can't be relayed";
+pub(super) const OVERSIZED_ANSWER: &str =
+    "the host's answer has more than 16 MiB and can't be relayed";
 const SERVER: &str = "the server's answer has more than 16 MiB and can't be relayed";
 
-/// The answer to a request that is too large to be relayed, of which these are the first and the last bytes.
+/// The answer to a request that is too large to be relayed, of which these are the first and the
+/// last bytes.
 #[must_use]
 pub fn too_large(head: &[u8], tail: &[u8]) -> Bytes {
     words::too_large(Glimpse::of(head, tail).id.as_deref().unwrap_or("null"))
 }
 
 impl Relay {
-    /// The front has sent a line of more than 16 MiB, which was discarded: its first and its last bytes.
+    /// The front has sent a line of more than 16 MiB, which was discarded: its first and its last
+    /// bytes.
     pub fn oversized_from_front(&mut self, head: &[u8], tail: &[u8], now: Millis) {
         self.counts.dropped += 1;
-        let Glimpse { id, request, answer } = Glimpse::of(head, tail);
+        let Glimpse {
+            id,
+            request,
+            answer,
+        } = Glimpse::of(head, tail);
         if answer && !request {
             let connection = Some(self.connections);
-            let asked = id
-                .as_deref()
-                .and_then(number)
-                .filter(|number| self.asks.open.get(number).is_some_and(|ask| ask.kind.handed == connection));
+            let asked = id.as_deref().and_then(number).filter(|number| {
+                self.asks
+                    .open
+                    .get(number)
+                    .is_some_and(|ask| ask.kind.handed == connection)
+            });
             if let Some(asked) = asked {
                 self.fail_ask(asked, OVERSIZED_ANSWER);
             }
@@ -143,17 +156,30 @@ impl Relay {
         self.wake(now);
     }
 
-    /// The backend has sent a line of more than 16 MiB, which was discarded: its first and its last bytes.
+    /// The backend has sent a line of more than 16 MiB, which was discarded: its first and its last
+    /// bytes.
     pub fn oversized_from_backend(&mut self, head: &[u8], tail: &[u8], now: Millis) {
         self.counts.dropped += 1;
         self.heard_from(now);
         self.say("a message of the server has more than 16 MiB and was not relayed");
-        let Glimpse { id: Some(id), request, .. } = Glimpse::of(head, tail) else { return };
+        let Glimpse {
+            id: Some(id),
+            request,
+            ..
+        } = Glimpse::of(head, tail)
+        else {
+            return;
+        };
         if request {
             self.lane.push_back(words::too_large(&id));
             return;
         }
-        if number(&id).is_some_and(|number| self.calls.open.get(&number).is_some_and(|call| call.kind.sent)) {
+        if number(&id).is_some_and(|number| {
+            self.calls
+                .open
+                .get(&number)
+                .is_some_and(|call| call.kind.sent)
+        }) {
             // It goes the way that an error of the backend's own would go.
             self.receive(&words::failed(&id, SERVER), now);
         }

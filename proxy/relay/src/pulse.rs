@@ -1,8 +1,10 @@
-//! Whether the backend still listens. Before a host that comes back is answered from memory, the backend is asked by a ping.
+//! Whether the backend still listens. Before a host that comes back is answered from memory, the
+//! backend is asked by a ping.
 //!
-//! A backend that hangs and one that never answers pings are told apart by what is known of it from before: once, when it has
-//! been initialised for a while and nothing is under way, it gets a ping of ours; and the host's own pings count. Only one that
-//! is known to answer is replaced. MCP 2026-07-28 has no ping, and a backend that speaks it is never asked.
+//! A backend that hangs and one that never answers pings are told apart by what is known of it from
+//! before: once, when it has been initialised for a while and nothing is under way, it gets a ping
+//! of ours; and the host's own pings count. Only one that is known to answer is replaced. MCP
+//! 2026-07-28 has no ping, and a backend that speaks it is never asked.
 
 use super::life::Life;
 use super::numbers::Numbers;
@@ -49,10 +51,20 @@ impl Relay {
 
     /// The backend is gone, or is about to be. `alone` says that it has ended by itself.
     pub(super) fn pulse_ends(&mut self, alone: bool) {
-        let Pulse { known, asked, sent, feared, .. } = core::mem::take(&mut self.pulse);
+        let Pulse {
+            known,
+            asked,
+            sent,
+            feared,
+            ..
+        } = core::mem::take(&mut self.pulse);
         let silent = known == Known::Unknown && asked.is_some_and(|asked| !asked.heard);
         let feared = feared || alone && silent && self.is_idle();
-        self.pulse = Pulse { sent, feared, ..Pulse::default() };
+        self.pulse = Pulse {
+            sent,
+            feared,
+            ..Pulse::default()
+        };
     }
 
     /// The host that has waited for a sign of life is gone.
@@ -66,9 +78,15 @@ impl Relay {
         calls.all(|call| call.cancelled.is_some() || call.kind.ours() || &*call.method == "ping")
     }
 
-    /// Until when a host that comes back has to wait for a sign of life of the backend; none where it can be answered at once.
+    /// Until when a host that comes back has to wait for a sign of life of the backend; none where
+    /// it can be answered at once.
     pub(super) fn sign_due(&mut self, now: Millis) -> Option<Millis> {
-        let Pulse { known, asked, feared, .. } = self.pulse;
+        let Pulse {
+            known,
+            asked,
+            feared,
+            ..
+        } = self.pulse;
         let runs = matches!(self.life, Life::Running { .. }) && !self.handshake.revive;
         let may_be_asked = self.is_idle() || self.left.orderly;
         // Where it has said more than we take, it is not it that hangs.
@@ -95,7 +113,10 @@ impl Relay {
     fn ping(&mut self, now: Millis) {
         let number = Numbers::of_ping(self.pulse.sent);
         self.pulse.sent += 1;
-        self.pulse.asked = Some(Asked { at: now, heard: false });
+        self.pulse.asked = Some(Asked {
+            at: now,
+            heard: false,
+        });
         self.lane.push_back(words::ping(number));
     }
 
@@ -133,8 +154,9 @@ impl Relay {
     pub(super) fn pulse_due(&self) -> Option<Millis> {
         let first = || {
             let since = self.pulse.initialized?;
-            let wanted =
-                self.pulse.known == Known::Unknown && self.pulse.asked.is_none() && !self.pulse.feared;
+            let wanted = self.pulse.known == Known::Unknown
+                && self.pulse.asked.is_none()
+                && !self.pulse.feared;
             let quiet = self.lane.is_empty() && self.to_backend.entries.is_empty();
             let runs = matches!(self.life, Life::Running { .. }) && self.handshake.initialized;
             (wanted && runs && quiet && !self.full() && self.is_idle())

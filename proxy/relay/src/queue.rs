@@ -86,7 +86,9 @@ impl Wanting for ToBackend {
 
 impl<P: Wanting> Wanting for Entry<P> {
     fn wants(&self) -> Wants {
-        self.parts.iter().fold(0, |wants, (_, part)| wants | part.wants())
+        self.parts
+            .iter()
+            .fold(0, |wants, (_, part)| wants | part.wants())
     }
 }
 
@@ -114,7 +116,11 @@ pub(super) struct Queue<P> {
 
 impl<P> Default for Queue<P> {
     fn default() -> Self {
-        Self { entries: VecDeque::new(), bytes: 0, tallies: [Tally::default(); 32] }
+        Self {
+            entries: VecDeque::new(),
+            bytes: 0,
+            tallies: [Tally::default(); 32],
+        }
     }
 }
 
@@ -142,13 +148,19 @@ impl<P: Wanting> Queue<P> {
         if self.tally(met).lines == 0 {
             return None;
         }
-        let at = self.entries.iter().position(|entry| entry.wants() & !met == 0)?;
+        let at = self
+            .entries
+            .iter()
+            .position(|entry| entry.wants() & !met == 0)?;
         self.take(at)
     }
 
     /// Takes the first entry of which every part is such.
     pub(super) fn pull_such(&mut self, such: impl Fn(&P) -> bool) -> Option<Entry<P>> {
-        let at = self.entries.iter().position(|entry| entry.parts.iter().all(|(_, part)| such(part)))?;
+        let at = self
+            .entries
+            .iter()
+            .position(|entry| entry.parts.iter().all(|(_, part)| such(part)))?;
         self.take(at)
     }
 
@@ -166,7 +178,12 @@ impl<P: Wanting> Queue<P> {
         let mut gone = Vec::new();
         for entry in core::mem::take(self).entries {
             let (kept, others) = entry.split(&wanted);
-            gone.extend(others.into_iter().flat_map(|entry| entry.parts).map(|(_, part)| part));
+            gone.extend(
+                others
+                    .into_iter()
+                    .flat_map(|entry| entry.parts)
+                    .map(|(_, part)| part),
+            );
             kept.into_iter().for_each(|entry| self.push(entry));
         }
         gone
@@ -185,7 +202,10 @@ impl<P: Wanting> Queue<P> {
 
     fn tally(&self, met: Wants) -> Tally {
         let mut sum = Tally::default();
-        for (_, tally) in (0_u8..).zip(&self.tallies).filter(|(wants, _)| wants & !met == 0) {
+        for (_, tally) in (0_u8..)
+            .zip(&self.tallies)
+            .filter(|(wants, _)| wants & !met == 0)
+        {
             sum.add(*tally);
         }
         sum

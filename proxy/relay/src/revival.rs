@@ -36,15 +36,23 @@ impl Habits {
 impl Relay {
     /// Notes a request that changes how the backend behaves from then on.
     pub(super) fn note_habit(&mut self, method: &str, message: &Message<'_>, edits: &Edits) {
-        if !matches!(method, "logging/setLevel" | "resources/subscribe" | "resources/unsubscribe") {
+        if !matches!(
+            method,
+            "logging/setLevel" | "resources/subscribe" | "resources/unsubscribe"
+        ) {
             return;
         }
-        // With the number in place of the host's progress token, which might be the number of something else.
+        // With the number in place of the host's progress token, which might be the number of
+        // something else.
         let sent = edits.spliced(message);
         // What had to be made readable is not remembered.
         let text = core::str::from_utf8(&sent).ok();
-        let params = text.and_then(|text| Message::of(&sent, text)).and_then(|sent| sent.params);
-        let Some(params) = params.filter(|params| params.len() <= PARAMS) else { return };
+        let params = text
+            .and_then(|text| Message::of(&sent, text))
+            .and_then(|sent| sent.params);
+        let Some(params) = params.filter(|params| params.len() <= PARAMS) else {
+            return;
+        };
         let subscriptions = &mut self.habits.subscriptions;
         match (method, message.uri()) {
             ("logging/setLevel", _) => self.habits.level = Some(params.into()),
@@ -70,8 +78,12 @@ impl Relay {
             return;
         };
         let copy = OnceCell::new();
-        let Some(message) = Line::of(&line, &copy).message() else { return };
-        let Kind::Request { id, .. } = &message.kind else { return };
+        let Some(message) = Line::of(&line, &copy).message() else {
+            return;
+        };
+        let Kind::Request { id, .. } = &message.kind else {
+            return;
+        };
         let number = self.calls.numbers.ours();
         let mut edits = Edits::default();
         edits.replace(&message, id, number.to_string());
@@ -86,8 +98,14 @@ impl Relay {
 
     fn open_ours(&mut self, number: u64, method: &str, what: What, now: Millis) {
         let kind = Call { what, sent: true };
-        let call =
-            Open { id: "null".into(), method: shown(method), asker: 0, made: now, cancelled: None, kind };
+        let call = Open {
+            id: "null".into(),
+            method: shown(method),
+            asker: 0,
+            made: now,
+            cancelled: None,
+            kind,
+        };
         self.calls.open.insert(number, call);
     }
 
@@ -101,30 +119,46 @@ impl Relay {
             }
             return;
         }
-        let former = self.handshake.answer.is_some().then(|| self.handshake.told.version.clone());
+        let former = self
+            .handshake
+            .answer
+            .is_some()
+            .then(|| self.handshake.told.version.clone());
         self.keep_answer(message);
         self.pulse_begins(now);
         self.handshake.revive = false;
         self.handshake.initialized = true;
         let version = &self.handshake.told.version;
         if let Some(former) = former.filter(|former| former != version) {
-            let words =
-                format!("the server was started again and speaks protocol {version}, no longer {former}");
+            let words = format!(
+                "the server was started again and speaks protocol {version}, no longer {former}"
+            );
             self.say(words);
         }
-        self.lane.push_back(words::notification("notifications/initialized"));
+        self.lane
+            .push_back(words::notification("notifications/initialized"));
         self.replay(now);
-        if self.handshake.host.as_ref().is_some_and(|host| self.is_current(host.connection)) {
+        if self
+            .handshake
+            .host
+            .as_ref()
+            .is_some_and(|host| self.is_current(host.connection))
+        {
             self.tell_lists();
         }
         self.serve_waiter(now);
     }
 
     fn replay(&mut self, now: Millis) {
-        let level = self.habits.level.iter().map(|params| ("logging/setLevel", params.clone()));
+        let level = self
+            .habits
+            .level
+            .iter()
+            .map(|params| ("logging/setLevel", params.clone()));
         let subscriptions = self.habits.subscriptions.values();
-        let requests: Vec<_> =
-            level.chain(subscriptions.map(|params| ("resources/subscribe", params.clone()))).collect();
+        let requests: Vec<_> = level
+            .chain(subscriptions.map(|params| ("resources/subscribe", params.clone())))
+            .collect();
         for (method, params) in requests {
             let number = self.calls.numbers.ours();
             self.lane.push_back(words::request(number, method, &params));

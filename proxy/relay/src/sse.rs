@@ -30,7 +30,10 @@ pub struct TooLarge {
 
 impl fmt::Display for TooLarge {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "an event of the server has more than {EVENT_MAX} bytes")
+        write!(
+            formatter,
+            "an event of the server has more than {EVENT_MAX} bytes"
+        )
     }
 }
 
@@ -55,7 +58,8 @@ impl Parser {
     /// Reads on. Each event that has come to its end goes to `heard`.
     ///
     /// # Errors
-    /// [`TooLarge`], once for each such event. Who reads on skips the rest of it; of its fields, those before its data are heard.
+    /// [`TooLarge`], once for each such event. Who reads on skips the rest of it; of its fields,
+    /// those before its data are heard.
     pub fn read(&mut self, bytes: &[u8], mut heard: impl FnMut(Event)) -> Result<(), TooLarge> {
         for (read, &byte) in (1..).zip(bytes) {
             let follows = core::mem::replace(&mut self.returned, byte == b'\r');
@@ -122,7 +126,12 @@ impl Parser {
             return None;
         }
         let is_message = kind.is_empty() || kind == "message";
-        Some(Event { id, data: data.unwrap_or_default(), retry, is_message })
+        Some(Event {
+            id,
+            data: data.unwrap_or_default(),
+            retry,
+            is_message,
+        })
     }
 }
 
@@ -134,35 +143,64 @@ mod tests {
         let mut parser = Parser::default();
         let mut events = Vec::new();
         for part in parts {
-            parser.read(part.as_bytes(), |event| events.push(event)).expect("not too large");
+            parser
+                .read(part.as_bytes(), |event| events.push(event))
+                .expect("not too large");
         }
         events
     }
 
     fn message(id: Option<&str>, data: &str) -> Event {
-        Event { id: id.map(str::to_owned), data: data.into(), retry: None, is_message: true }
+        Event {
+            id: id.map(str::to_owned),
+            data: data.into(),
+            retry: None,
+            is_message: true,
+        }
     }
 
     #[test]
     fn events_come_whole_whatever_ends_their_lines_and_wherever_they_are_cut() {
         for end in ["\n", "\r\n", "\r"] {
-            let text =
-                [": a comment", "", "id: 7", "data: {\"a\":", "data:1}", "", "data: 2", "", "data: lost"];
+            let text = [
+                ": a comment",
+                "",
+                "id: 7",
+                "data: {\"a\":",
+                "data:1}",
+                "",
+                "data: 2",
+                "",
+                "data: lost",
+            ];
             let text = text.join(end);
             let expected = vec![message(Some("7"), "{\"a\":\n1}"), message(None, "2")];
             assert_eq!(read(&[&text]), expected, "{end:?}");
             for at in 0..text.len() {
-                assert_eq!(read(&[&text[..at], &text[at..]]), expected, "{end:?} cut at {at}");
+                assert_eq!(
+                    read(&[&text[..at], &text[at..]]),
+                    expected,
+                    "{end:?} cut at {at}"
+                );
             }
         }
     }
 
     #[test]
     fn an_event_without_data_brings_its_id_and_when_to_come_back() {
-        let priming = Event { retry: Some(500), ..message(Some("a"), "") };
-        assert_eq!(read(&["\u{feff}id: a\nretry: 500\ndata: \n\n"]), std::slice::from_ref(&priming));
+        let priming = Event {
+            retry: Some(500),
+            ..message(Some("a"), "")
+        };
+        assert_eq!(
+            read(&["\u{feff}id: a\nretry: 500\ndata: \n\n"]),
+            std::slice::from_ref(&priming)
+        );
         assert_eq!(read(&["id: a\nretry: 500\n\n"]), [priming]);
-        let other = Event { is_message: false, ..message(None, "/messages") };
+        let other = Event {
+            is_message: false,
+            ..message(None, "/messages")
+        };
         assert_eq!(
             read(&["event: endpoint\ndata: /messages\n\nevent: message\ndata: 1\n\n"]),
             [other, message(None, "1")]
@@ -174,17 +212,39 @@ mod tests {
     fn an_event_without_an_end_is_not_kept_for_ever() {
         let mut parser = Parser::default();
         let part = vec![b'x'; EVENT_MAX / 4];
-        let read: Vec<_> = (0..6).map(|_| parser.read(&part, |_| panic!("no event"))).collect();
-        assert_eq!(read, [Ok(()), Ok(()), Ok(()), Ok(()), Err(TooLarge { read: 1 }), Ok(())]);
+        let read: Vec<_> = (0..6)
+            .map(|_| parser.read(&part, |_| panic!("no event")))
+            .collect();
+        assert_eq!(
+            read,
+            [
+                Ok(()),
+                Ok(()),
+                Ok(()),
+                Ok(()),
+                Err(TooLarge { read: 1 }),
+                Ok(())
+            ]
+        );
     }
 
     #[test]
     fn nothing_of_an_event_that_is_too_large_is_heard_but_its_id() {
-        let large = ["id: 1\ndata: ", &"x".repeat(EVENT_MAX), "\ndata: 2\n\nid: 3\ndata: 4\n\n"].concat();
+        let large = [
+            "id: 1\ndata: ",
+            &"x".repeat(EVENT_MAX),
+            "\ndata: 2\n\nid: 3\ndata: 4\n\n",
+        ]
+        .concat();
         let (mut parser, mut heard) = (Parser::default(), Vec::new());
-        let error = parser.read(large.as_bytes(), |event| heard.push(event)).expect_err("too large");
+        let error = parser
+            .read(large.as_bytes(), |event| heard.push(event))
+            .expect_err("too large");
         assert_eq!((parser.id(), heard.len()), (Some("1"), 0));
-        assert_eq!(parser.read(&large.as_bytes()[error.read..], |event| heard.push(event)), Ok(()));
+        assert_eq!(
+            parser.read(&large.as_bytes()[error.read..], |event| heard.push(event)),
+            Ok(())
+        );
         assert_eq!(heard, [message(Some("1"), ""), message(Some("3"), "4")]);
     }
 }

@@ -43,7 +43,10 @@ struct Bench {
 impl Bench {
     /// A backend that runs.
     fn unattached() -> Self {
-        let mut bench = Self { relay: Relay::new(LIMITS), now: 1000 };
+        let mut bench = Self {
+            relay: Relay::new(LIMITS),
+            now: 1000,
+        };
         bench.relay.backend_started(1000);
         bench
     }
@@ -95,27 +98,35 @@ impl Bench {
     }
 
     fn front(&mut self, line: &str) {
-        self.relay.from_front(Bytes::copy_from_slice(line.as_bytes()), self.now);
+        self.relay
+            .from_front(Bytes::copy_from_slice(line.as_bytes()), self.now);
     }
 
     fn backend(&mut self, line: &str) {
-        self.relay.from_backend(Bytes::copy_from_slice(line.as_bytes()), self.now);
+        self.relay
+            .from_backend(Bytes::copy_from_slice(line.as_bytes()), self.now);
     }
 
     fn front_sends(&mut self, line: &[u8]) {
-        self.relay.from_front(Bytes::copy_from_slice(line), self.now);
+        self.relay
+            .from_front(Bytes::copy_from_slice(line), self.now);
     }
 
     fn backend_sends(&mut self, line: &[u8]) {
-        self.relay.from_backend(Bytes::copy_from_slice(line), self.now);
+        self.relay
+            .from_backend(Bytes::copy_from_slice(line), self.now);
     }
 
     fn front_gets(&mut self) -> Vec<String> {
-        std::iter::from_fn(|| self.relay.pull_front()).map(text).collect()
+        std::iter::from_fn(|| self.relay.pull_front())
+            .map(text)
+            .collect()
     }
 
     fn backend_gets(&mut self) -> Vec<String> {
-        std::iter::from_fn(|| self.relay.pull_backend()).map(text).collect()
+        std::iter::from_fn(|| self.relay.pull_backend())
+            .map(text)
+            .collect()
     }
 
     /// Time passes up to the next deadline.

@@ -1,4 +1,5 @@
-//! Lines that can't be read as they stand. Some can be made readable; of others it can be told who may wait for them.
+//! Lines that can't be read as they stand. Some can be made readable; of others it can be told who
+//! may wait for them.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -11,7 +12,8 @@ use super::oversized::Glimpse;
 use super::raw::{is_id, number};
 use super::{Millis, Relay, words};
 
-/// What stands for a byte that is no UTF-8. It may stand in a JSON string, and nowhere else in JSON.
+/// What stands for a byte that is no UTF-8. It may stand in a JSON string, and nowhere else in
+/// JSON.
 const NO_UTF8: u8 = 0x7F;
 /// What a server is told that waits for an answer of the host.
 pub(super) const UNREADABLE_ANSWER: &str = "the host's answer can't be read as JSON";
@@ -31,7 +33,11 @@ impl Unreadable {
     /// Looks at what can't be read as JSON-RPC; none if there is no id in it.
     pub(super) fn of(text: &str) -> Option<Self> {
         let tail = text.len().saturating_sub(TAIL);
-        let Glimpse { id, request, answer } = Glimpse::of(text.as_bytes(), &text.as_bytes()[tail..]);
+        let Glimpse {
+            id,
+            request,
+            answer,
+        } = Glimpse::of(text.as_bytes(), &text.as_bytes()[tail..]);
         let id = match id {
             // This is how notifications were written before JSON-RPC 2.0.
             Some(id) if id == "null" => return None,
@@ -40,10 +46,15 @@ impl Unreadable {
             None if text.trim_ascii_start().starts_with('[') && shows_id(text) => None,
             None => return None,
         };
-        Some(Self { id, request, answer })
+        Some(Self {
+            id,
+            request,
+            answer,
+        })
     }
 
-    /// The raw text of the id, unless this has what a request has: then it is about a request that was made under this id.
+    /// The raw text of the id, unless this has what a request has: then it is about a request that
+    /// was made under this id.
     #[must_use]
     pub fn asked(&self) -> Option<&str> {
         self.id.as_deref().filter(|_| !self.request)
@@ -56,7 +67,8 @@ impl Unreadable {
     }
 }
 
-/// What the server gets in the place of an answer of the host that can't be read, under the id of its request.
+/// What the server gets in the place of an answer of the host that can't be read, under the id of
+/// its request.
 #[must_use]
 pub fn unreadable_answer(id: &str) -> Bytes {
     words::failed(id, UNREADABLE_ANSWER)
@@ -64,12 +76,15 @@ pub fn unreadable_answer(id: &str) -> Bytes {
 
 /// Whether there is a key `id` anywhere.
 fn shows_id(text: &str) -> bool {
-    let mut keys = text.match_indices(r#""id""#).map(|(at, key)| &text[at + key.len()..]);
+    let mut keys = text
+        .match_indices(r#""id""#)
+        .map(|(at, key)| &text[at + key.len()..]);
     keys.any(|rest| rest.trim_ascii_start().starts_with(':'))
 }
 
-/// A copy of a line in which nothing moves, with something readable for a byte order mark, for every byte that is no
-/// UTF-8, and for the numbers that JSON does not have, though Python writes them. None where there is no such thing.
+/// A copy of a line in which nothing moves, with something readable for a byte order mark, for
+/// every byte that is no UTF-8, and for the numbers that JSON does not have, though Python writes
+/// them. None where there is no such thing.
 pub(super) fn readable(line: &[u8]) -> Option<String> {
     let mut copy = Vec::with_capacity(line.len());
     for chunk in line.utf8_chunks() {
@@ -100,10 +115,15 @@ pub(super) fn readable(line: &[u8]) -> Option<String> {
         }
         at += length;
     }
-    if copy == line { None } else { String::from_utf8(copy).ok() }
+    if copy == line {
+        None
+    } else {
+        String::from_utf8(copy).ok()
+    }
 }
 
-/// Where the elements of a batch stand, going by brackets and quotation marks alone; none where it is no batch.
+/// Where the elements of a batch stand, going by brackets and quotation marks alone; none where it
+/// is no batch.
 pub(super) fn elements(text: &str) -> Option<Vec<Range<usize>>> {
     let end = text.trim_ascii_end().len();
     let mut found = Vec::new();
@@ -129,7 +149,8 @@ pub(super) fn elements(text: &str) -> Option<Vec<Range<usize>>> {
                         return None;
                     }
                     found.push(start..at);
-                    return (at + 1 == end).then(|| found.iter().map(|span| trimmed(text, span)).collect());
+                    return (at + 1 == end)
+                        .then(|| found.iter().map(|span| trimmed(text, span)).collect());
                 }
             }
             _ => {}
@@ -148,10 +169,17 @@ impl Relay {
     /// The host has sent what can't be read, though it has an id.
     pub(super) fn unreadable_from_front(&mut self, unreadable: &Unreadable) {
         self.counts.dropped += 1;
-        let Unreadable { id, request, answer } = unreadable;
+        let Unreadable {
+            id,
+            request,
+            answer,
+        } = unreadable;
         let connection = self.connections;
         let asked = id.as_deref().and_then(number).filter(|number| {
-            self.asks.open.get(number).is_some_and(|ask| ask.kind.handed == Some(connection))
+            self.asks
+                .open
+                .get(number)
+                .is_some_and(|ask| ask.kind.handed == Some(connection))
         });
         match asked {
             Some(asked) if !request => self.fail_ask(asked, UNREADABLE_ANSWER),
@@ -167,17 +195,31 @@ impl Relay {
         }
     }
 
-    /// The backend has sent what can't be read, though it has an id: if that is a call's, the call has failed.
+    /// The backend has sent what can't be read, though it has an id: if that is a call's, the call
+    /// has failed.
     pub(super) fn unreadable_from_backend(&mut self, unreadable: &Unreadable, now: Millis) {
         self.counts.dropped += 1;
-        let Unreadable { id: Some(id), request, answer } = unreadable else { return };
+        let Unreadable {
+            id: Some(id),
+            request,
+            answer,
+        } = unreadable
+        else {
+            return;
+        };
         if *request && !answer {
             self.lane.push_back(words::unreadable(id));
-        } else if number(id)
-            .is_some_and(|number| self.calls.open.get(&number).is_some_and(|call| call.kind.sent))
-        {
+        } else if number(id).is_some_and(|number| {
+            self.calls
+                .open
+                .get(&number)
+                .is_some_and(|call| call.kind.sent)
+        }) {
             // It goes the way that an error of the backend's own would go.
-            self.receive(&words::failed(id, "the server's answer can't be read as JSON"), now);
+            self.receive(
+                &words::failed(id, "the server's answer can't be read as JSON"),
+                now,
+            );
         }
     }
 }

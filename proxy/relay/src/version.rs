@@ -1,4 +1,5 @@
-//! Versions of the protocol, and what hosts and servers say of themselves when they are initialised.
+//! Versions of the protocol, and what hosts and servers say of themselves when they are
+//! initialised.
 
 use alloc::boxed::Box;
 use alloc::string::String;
@@ -16,13 +17,18 @@ pub(super) struct Version(Box<str>);
 
 impl Version {
     fn is_date(&self) -> bool {
-        let shape =
-            |(at, byte): (usize, u8)| if at == 4 || at == 7 { byte == b'-' } else { byte.is_ascii_digit() };
+        let shape = |(at, byte): (usize, u8)| {
+            if at == 4 || at == 7 {
+                byte == b'-'
+            } else {
+                byte.is_ascii_digit()
+            }
+        };
         self.0.len() == 10 && self.0.bytes().enumerate().all(shape)
     }
 
-    /// Whether a host that speaks this version can go on with a server that answered `answered` to `requested`: a host
-    /// must take an older version than it asked for, or hang up.
+    /// Whether a host that speaks this version can go on with a server that answered `answered` to
+    /// `requested`: a host must take an older version than it asked for, or hang up.
     pub(super) fn can_use(&self, answered: &Self, requested: &Self) -> bool {
         self == requested || (self.is_date() && answered.is_date() && answered.0 <= self.0)
     }
@@ -31,7 +37,11 @@ impl Version {
 /// A version that is no date is not shown: a log is no place for what a peer has sent.
 impl fmt::Display for Version {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(if self.is_date() { &self.0 } else { "of an unknown version" })
+        formatter.write_str(if self.is_date() {
+            &self.0
+        } else {
+            "of an unknown version"
+        })
     }
 }
 
@@ -80,14 +90,20 @@ impl Asked {
             roots: Option<IgnoredAny>,
         }
         let read = params.and_then(|params| serde_json::from_str::<Params>(params).ok());
-        read.map_or_else(Self::default, |Params { protocol_version, capabilities }| Self {
-            version: Version(protocol_version.unwrap_or_default().into()),
-            can: Can {
-                sampling: capabilities.sampling.is_some(),
-                elicitation: capabilities.elicitation.is_some(),
-                roots: capabilities.roots.is_some(),
+        read.map_or_else(
+            Self::default,
+            |Params {
+                 protocol_version,
+                 capabilities,
+             }| Self {
+                version: Version(protocol_version.unwrap_or_default().into()),
+                can: Can {
+                    sampling: capabilities.sampling.is_some(),
+                    elicitation: capabilities.elicitation.is_some(),
+                    roots: capabilities.roots.is_some(),
+                },
             },
-        })
+        )
     }
 }
 
@@ -121,18 +137,30 @@ impl Told {
             resources: Option<IgnoredAny>,
             prompts: Option<IgnoredAny>,
         }
-        let Ok(Answer { result: Result { protocol_version, capabilities } }) = serde_json::from_str(answer)
+        let Ok(Answer {
+            result:
+                Result {
+                    protocol_version,
+                    capabilities,
+                },
+        }) = serde_json::from_str(answer)
         else {
             return Self::default();
         };
         let lists = [
             (capabilities.tools, "notifications/tools/list_changed"),
-            (capabilities.resources, "notifications/resources/list_changed"),
+            (
+                capabilities.resources,
+                "notifications/resources/list_changed",
+            ),
             (capabilities.prompts, "notifications/prompts/list_changed"),
         ];
         Self {
             version: Version(protocol_version.unwrap_or_default().into()),
-            lists: lists.into_iter().filter_map(|(has, method)| has.map(|_| method)).collect(),
+            lists: lists
+                .into_iter()
+                .filter_map(|(has, method)| has.map(|_| method))
+                .collect(),
         }
     }
 }

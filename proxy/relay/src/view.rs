@@ -1,4 +1,5 @@
-//! How a backend is, for whoever asks. No message and no part of one, except for the names of methods.
+//! How a backend is, for whoever asks. No message and no part of one, except for the names of
+//! methods.
 
 use alloc::string::String;
 use alloc::string::ToString;
@@ -53,8 +54,17 @@ impl Relay {
                 .filter(|call| !call.kind.ours())
                 .map(|call| self.call(call, now))
                 .collect(),
-            asks: self.asks.open.values().map(|ask| self.ask(ask, now)).collect(),
-            parked: self.parked.iter().map(|answer| parked(answer, now)).collect(),
+            asks: self
+                .asks
+                .open
+                .values()
+                .map(|ask| self.ask(ask, now))
+                .collect(),
+            parked: self
+                .parked
+                .iter()
+                .map(|answer| parked(answer, now))
+                .collect(),
             waiting: self.to_front.entries.len() + unconfirmed,
             waiting_bytes: self.to_front.bytes + unconfirmed_bytes,
             lost: self.counts.lost,
@@ -66,7 +76,8 @@ impl Relay {
         }
     }
 
-    /// How many messages were on their way to fronts when these ended, and how many answers were kept for nobody.
+    /// How many messages were on their way to fronts when these ended, and how many answers were
+    /// kept for nobody.
     #[must_use]
     pub fn losses(&self) -> (u64, u64) {
         (self.counts.lost, self.counts.parked)
@@ -85,19 +96,32 @@ impl Relay {
             Life::New | Life::Running { .. } if self.handshake.pending.is_some() => {
                 BackendState::Initializing
             }
-            Life::New | Life::Running { .. } if self.handshake.answer.is_some() => BackendState::Ready,
+            Life::New | Life::Running { .. } if self.handshake.answer.is_some() => {
+                BackendState::Ready
+            }
             Life::New | Life::Running { .. } => BackendState::Started,
         }
     }
 
     fn call<K>(&self, call: &Open<K>, now: Millis) -> CallInfo {
         let former = !self.is_current(call.asker);
-        CallInfo { method: call.method.to_string(), age_ms: now.saturating_sub(call.made), former }
+        CallInfo {
+            method: call.method.to_string(),
+            age_ms: now.saturating_sub(call.made),
+            former,
+        }
     }
 
     fn ask(&self, ask: &Open<super::Ask>, now: Millis) -> CallInfo {
-        let former = ask.kind.handed.is_some_and(|connection| !self.is_current(connection));
-        CallInfo { method: ask.method.to_string(), age_ms: now.saturating_sub(ask.made), former }
+        let former = ask
+            .kind
+            .handed
+            .is_some_and(|connection| !self.is_current(connection));
+        CallInfo {
+            method: ask.method.to_string(),
+            age_ms: now.saturating_sub(ask.made),
+            former,
+        }
     }
 }
 

@@ -22,7 +22,8 @@ fn quoted(text: &str) -> String {
 
 fn error(id: &str, code: i32, message: &str, data: &str) -> Bytes {
     let message = quoted(message);
-    format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":{code},"message":{message}{data}}}}}"#).into()
+    format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":{code},"message":{message}{data}}}}}"#)
+        .into()
 }
 
 /// A call ended without an answer, and nobody knows what it has done.
@@ -47,7 +48,12 @@ pub(super) fn ended_unheard(why: &str) -> String {
 
 /// The host has said that it can't do what it is asked for. It would answer with the same code.
 pub(super) fn not_able(id: &str) -> Bytes {
-    error(id, NO_METHOD, "Method not found: the host that is attached does not have this capability", "")
+    error(
+        id,
+        NO_METHOD,
+        "Method not found: the host that is attached does not have this capability",
+        "",
+    )
 }
 
 /// There is no such method here, for a reason.
@@ -57,7 +63,12 @@ pub(super) fn no_method(id: &str, message: &str) -> Bytes {
 
 /// A message was too large to be read.
 pub(super) fn too_large(id: &str) -> Bytes {
-    error(id, INVALID, "a message of more than 16 MiB is not relayed", "")
+    error(
+        id,
+        INVALID,
+        "a message of more than 16 MiB is not relayed",
+        "",
+    )
 }
 
 /// It can't be known which progress token a request means.
@@ -68,7 +79,12 @@ pub(super) fn unclear_token(id: &str) -> Bytes {
 
 /// A message could not be read.
 pub(super) fn unreadable(id: &str) -> Bytes {
-    error(id, UNREADABLE, "Parse error: this can't be read as JSON-RPC, and was not relayed", "")
+    error(
+        id,
+        UNREADABLE,
+        "Parse error: this can't be read as JSON-RPC, and was not relayed",
+        "",
+    )
 }
 
 /// Nothing, as a result.

@@ -20,24 +20,25 @@ pub struct Ended {
 
 /// The server of one session, which reads and writes lines.
 pub trait Backend: Send + Sync {
-    /// Sends it a line, without a newline. Returns when the line is safe: if this process is killed after that, the server gets
-    /// the line all the same, as long as the server lives.
+    /// Sends it a line, without a newline. Returns when the line is safe: if this process is killed
+    /// after that, the server gets the line all the same, as long as the server lives.
     fn send(&self, line: Bytes) -> BoxFuture<'_, Result<(), Ended>>;
 
-    /// As [`Backend::send`], and returns only when the line waits in this process no more: to be called while somebody else takes what the
-    /// server says.
+    /// As [`Backend::send`], and returns only when the line waits in this process no more: to be
+    /// called while somebody else takes what the server says.
     fn deliver(&self, line: Bytes) -> BoxFuture<'_, Result<(), Ended>> {
         self.send(line)
     }
 
-    /// The next line of the server, with its number, which no other line of this incarnation has. None: the server is gone.
-    /// There may be one caller at a time.
+    /// The next line of the server, with its number, which no other line of this incarnation has.
+    /// None: the server is gone. There may be one caller at a time.
     fn next(&self) -> BoxFuture<'_, Option<(u64, Bytes)>>;
 
     /// The daemon has stored the line of this number, and all that came before it.
     fn confirm(&self, number: u64);
 
-    /// The ids of the calls that the server was sent and has not answered, also of those that a former process has sent.
+    /// The ids of the calls that the server was sent and has not answered, also of those that a
+    /// former process has sent.
     fn open_calls(&self) -> BoxFuture<'_, Result<Vec<Id>, Ended>>;
 
     /// By which the line of this number is known when it comes again, also from a later process.
@@ -48,23 +49,28 @@ pub trait Backend: Send + Sync {
     /// Ends the server.
     fn end(&self) -> BoxFuture<'_, ()>;
 
-    /// Waits until the server's processes are gone, once it was ended. Those of a server elsewhere are not known.
+    /// Waits until the server's processes are gone, once it was ended. Those of a server elsewhere
+    /// are not known.
     fn gone(&self) -> BoxFuture<'_, ()> {
         Box::pin(std::future::ready(()))
     }
 
-    /// Tells this server from every other one, and from what it was before a restart. Each incarnation numbers its own lines.
+    /// Tells this server from every other one, and from what it was before a restart. Each
+    /// incarnation numbers its own lines.
     fn incarnation(&self) -> &str;
 
-    /// Whether the server has answered `initialize` in this session before. If not, it has to be sent the recorded handshake.
+    /// Whether the server has answered `initialize` in this session before. If not, it has to be
+    /// sent the recorded handshake.
     fn continues(&self) -> bool;
 
-    /// Whether a call of this incarnation that is not among the open ones was never sent. If not, its outcome is unknown.
+    /// Whether a call of this incarnation that is not among the open ones was never sent. If not,
+    /// its outcome is unknown.
     fn knows_all(&self) -> bool {
         true
     }
 
-    /// Whether a later process can get the answers to the calls that this one sends. If not, each stream gets a last will.
+    /// Whether a later process can get the answers to the calls that this one sends. If not, each
+    /// stream gets a last will.
     fn outlasts(&self) -> bool {
         true
     }
@@ -72,8 +78,8 @@ pub trait Backend: Send + Sync {
 
 /// Where backends come from.
 pub trait Backends: Send + Sync {
-    /// The backend of a session: the one that runs, or else a new one. None: the daemon does not keep the session, so each call
-    /// starts a new backend.
+    /// The backend of a session: the one that runs, or else a new one. None: the daemon does not
+    /// keep the session, so each call starts a new backend.
     ///
     /// # Errors
     /// When there is no such session any more, or no server can be started or reached.
@@ -82,7 +88,8 @@ pub trait Backends: Send + Sync {
         session: Option<&'a Session>,
     ) -> BoxFuture<'a, Result<Arc<dyn Backend>, Refusal>>;
 
-    /// Makes sure that this machine may have the backend of a session that another process has begun.
+    /// Makes sure that this machine may have the backend of a session that another process has
+    /// begun.
     ///
     /// # Errors
     /// When another machine has it, or the daemon could not be asked.

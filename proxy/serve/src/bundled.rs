@@ -1,9 +1,10 @@
-//! Several servers as one, for each session: a bundle, whose servers are in keepers of their own. All of them belong to the session, and
-//! survive this process with everything that they are doing.
+//! Several servers as one, for each session: a bundle, whose servers are in keepers of their own.
+//! All of them belong to the session, and survive this process with everything that they are doing.
 //!
-//! - This file: where the bundles of sessions come from. `session`: the bundle of one session, as a [`Backend`].
-//! - `source`: one of its servers. `order`: in which order its lines are confirmed. `kept`: what the next process has to know; `eras`: what
-//!   is no longer so of that.
+//! - This file: where the bundles of sessions come from. `session`: the bundle of one session, as a
+//!   [`Backend`].
+//! - `source`: one of its servers. `order`: in which order its lines are confirmed. `kept`: what
+//!   the next process has to know; `eras`: what is no longer so of that.
 //! - `untaken`: what waits for a server that nobody keeps.
 
 mod eras;
@@ -40,8 +41,9 @@ use crate::refusal::Refusal;
 use crate::settings::Settings;
 use crate::which::Id;
 
-/// How long the keeper of one server may take to let this process in, and again to say which calls it has. All servers of the session
-/// wait for it, and with them the clients: as long as a POST is held by default (`http.hold_ms`).
+/// How long the keeper of one server may take to let this process in, and again to say which calls
+/// it has. All servers of the session wait for it, and with them the clients: as long as a POST is
+/// held by default (`http.hold_ms`).
 const REACH: Duration = Duration::from_secs(5);
 
 /// The pause before the daemon is asked again.
@@ -59,8 +61,16 @@ pub struct Listing {
 impl Listing {
     /// What there is of one server.
     fn of(&self, name: &str) -> Self {
-        let servers = self.servers.iter().filter(|server| server.name == name).cloned().collect();
-        Self { servers, decorations: self.decorations.alone(name) }
+        let servers = self
+            .servers
+            .iter()
+            .filter(|server| server.name == name)
+            .cloned()
+            .collect();
+        Self {
+            servers,
+            decorations: self.decorations.alone(name),
+        }
     }
 }
 
@@ -114,7 +124,10 @@ impl Bundles {
         only: Option<String>,
     ) -> Result<Self, NotLeased> {
         let control = Options::default().start(settings.start.clone());
-        let names = only.is_none().then(|| several::memory(&making.place, control.clone())).flatten();
+        let names = only
+            .is_none()
+            .then(|| several::memory(&making.place, control.clone()))
+            .flatten();
         let options = service::Options {
             control: Some(control),
             descriptors: making.descriptors,
@@ -138,7 +151,11 @@ impl Bundles {
     ) -> Self {
         // As with one server, whose next call starts it again.
         let has_former = service.is_some();
-        let mut bundle = several::Settings { again_at_once: true, has_former, ..making.settings.clone() };
+        let mut bundle = several::Settings {
+            again_at_once: true,
+            has_former,
+            ..making.settings.clone()
+        };
         if only.is_some() {
             bundle.names = Style::Bare;
         }
@@ -157,7 +174,9 @@ impl Bundles {
 }
 
 /// Whether a session has ended, as the daemon sees it.
-async fn has_ended<V: Future<Output = Result<SessionStatus, SessionError>>>(view: impl Fn() -> V) -> bool {
+async fn has_ended<V: Future<Output = Result<SessionStatus, SessionError>>>(
+    view: impl Fn() -> V,
+) -> bool {
     loop {
         match view().await {
             Ok(status) => return status == SessionStatus::Terminated,
@@ -176,7 +195,8 @@ impl Common {
         }
     }
 
-    /// An era has ended. It is remembered until its session begins another one, or has ended itself.
+    /// An era has ended. It is remembered until its session begins another one, or has ended
+    /// itself.
     fn end(self: &Arc<Self>, session: &Session, era: &str) {
         self.ended.end(session.id(), era);
         let (common, session) = (self.clone(), session.clone());
@@ -188,17 +208,25 @@ impl Common {
         });
     }
 
-    /// Attaches to those servers of a session that run. One that can't be reached takes nothing from the others.
+    /// Attaches to those servers of a session that run. One that can't be reached takes nothing
+    /// from the others.
     async fn found(
         &self,
         service: &Service,
         session: &Session,
         servers: &[Server],
     ) -> Result<HashMap<String, Found<Vec<Id>>>, Refusal> {
-        let found = servers.iter().filter_map(|server| Some((server, server.keeper_name()?)));
+        let found = servers
+            .iter()
+            .filter_map(|server| Some((server, server.keeper_name()?)));
         let found = found.map(|(server, name)| async move {
-            let running = service.running(session.id(), Some(&name), REACH).await.map_err(refused)?;
-            let Some(running) = running else { return Ok::<_, Refusal>(None) };
+            let running = service
+                .running(session.id(), Some(&name), REACH)
+                .await
+                .map_err(refused)?;
+            let Some(running) = running else {
+                return Ok::<_, Refusal>(None);
+            };
             let found = Found::of(running, REACH).await;
             if let Found::Unreached(why) = &found {
                 complain(format_args!(
@@ -211,22 +239,43 @@ impl Common {
         Ok(try_join_all(found).await?.into_iter().flatten().collect())
     }
 
-    async fn bundle(self: &Arc<Self>, session: Option<&Session>) -> Result<Arc<dyn Backend>, Refusal> {
+    async fn bundle(
+        self: &Arc<Self>,
+        session: Option<&Session>,
+    ) -> Result<Arc<dyn Backend>, Refusal> {
         let listing = self.listing();
         let (Some(service), Some(session)) = (&self.service, session) else {
             let memory = Arc::new(());
-            return Ok(Bundled::new(self.clone(), None, kept::era(), memory, listing, HashMap::new()));
+            return Ok(Bundled::new(
+                self.clone(),
+                None,
+                kept::era(),
+                memory,
+                listing,
+                HashMap::new(),
+            ));
         };
         let (record, kept) = crate::live::held(self.hold, async {
             let view = session.view().await?;
-            Ok((Record::of(session, &view).await?, kept::Kept::load(session, &self.ended).await?))
+            Ok((
+                Record::of(session, &view).await?,
+                kept::Kept::load(session, &self.ended).await?,
+            ))
         })
         .await?;
         let found = self.found(service, session, &listing.servers).await?;
-        let (era, memory) =
-            (kept.era().to_owned(), kept::Remembered::new(session.clone(), kept, self.names.clone()));
-        let bundled =
-            Bundled::new(self.clone(), Some(session.clone()), era, Arc::new(memory), listing, found);
+        let (era, memory) = (
+            kept.era().to_owned(),
+            kept::Remembered::new(session.clone(), kept, self.names.clone()),
+        );
+        let bundled = Bundled::new(
+            self.clone(),
+            Some(session.clone()),
+            era,
+            Arc::new(memory),
+            listing,
+            found,
+        );
         if let Some(record) = record {
             bundled.go_on(&record).await;
         }

@@ -62,16 +62,33 @@ impl Counts {
         };
         let counted = self.counted();
         let connections = counted.connections.iter();
-        let connections: Vec<_> =
-            connections.map(|(what, count)| format!("{{result=\"{}\"}} {count}", what.label())).collect();
+        let connections: Vec<_> = connections
+            .map(|(what, count)| format!("{{result=\"{}\"}} {count}", what.label()))
+            .collect();
         let responses = counted.responses.iter();
-        let responses: Vec<_> =
-            responses.map(|(status, count)| format!("{{status=\"{status}\"}} {count}")).collect();
+        let responses: Vec<_> = responses
+            .map(|(status, count)| format!("{{status=\"{status}\"}} {count}"))
+            .collect();
         let about = "Connections that have ended, by what became of them.";
-        head("mcp_sessiond_serve_connections_total", about, "counter", &connections);
-        head("mcp_sessiond_serve_responses_total", "Responses, by their status.", "counter", &responses);
+        head(
+            "mcp_sessiond_serve_connections_total",
+            about,
+            "counter",
+            &connections,
+        );
+        head(
+            "mcp_sessiond_serve_responses_total",
+            "Responses, by their status.",
+            "counter",
+            &responses,
+        );
         let about = "Sessions that this process serves, with those of MCP 2026-07-28.";
-        head("mcp_sessiond_serve_sessions", about, "gauge", &[format!(" {sessions}")]);
+        head(
+            "mcp_sessiond_serve_sessions",
+            about,
+            "gauge",
+            &[format!(" {sessions}")],
+        );
         text
     }
 }

@@ -1,5 +1,6 @@
-//! Beside the servers of a list as one, each of them for itself, at `/servers/NAME`. Each has sessions of its own: those of a service whose
-//! name tells it from the others, so that no session is found at another place than where it has begun.
+//! Beside the servers of a list as one, each of them for itself, at `/servers/NAME`. Each has
+//! sessions of its own: those of a service whose name tells it from the others, so that no session
+//! is found at another place than where it has begun.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, PoisonError, RwLock};
@@ -54,24 +55,47 @@ struct Inner {
 impl Endpoints {
     /// With no server yet.
     pub(crate) fn new(settings: Arc<Settings>, making: Option<Making>, is_kept: bool) -> Self {
-        Self(Arc::new(Inner { settings, making, is_kept, all: RwLock::default() }))
+        Self(Arc::new(Inner {
+            settings,
+            making,
+            is_kept,
+            all: RwLock::default(),
+        }))
     }
 
     fn all(&self) -> Vec<Endpoint> {
-        self.0.all.read().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
+        self.0
+            .all
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .values()
+            .cloned()
+            .collect()
     }
 
-    /// Serves each server that is in the list now, and no other. The sessions of one that was removed end.
+    /// Serves each server that is in the list now, and no other. The sessions of one that was
+    /// removed end.
     ///
     /// # Errors
     /// When the name of a service can't be leased. The others are served nevertheless.
     pub(crate) async fn update(&self) -> Result<(), NotServed> {
-        let Some(making) = &self.0.making else { return Ok(()) };
-        let wanted: BTreeSet<String> =
-            making.listing.borrow().servers.iter().map(|server| server.name.clone()).collect();
+        let Some(making) = &self.0.making else {
+            return Ok(());
+        };
+        let wanted: BTreeSet<String> = making
+            .listing
+            .borrow()
+            .servers
+            .iter()
+            .map(|server| server.name.clone())
+            .collect();
         let (there, gone): (Vec<_>, Vec<_>) = {
             let mut all = self.0.all.write().unwrap_or_else(PoisonError::into_inner);
-            let gone: Vec<String> = all.keys().filter(|name| !wanted.contains(*name)).cloned().collect();
+            let gone: Vec<String> = all
+                .keys()
+                .filter(|name| !wanted.contains(*name))
+                .cloned()
+                .collect();
             let gone = gone.iter().filter_map(|name| all.remove(name)).collect();
             (all.keys().cloned().collect(), gone)
         };
@@ -96,17 +120,31 @@ impl Endpoints {
         let settings = &self.0.settings;
         let (sessions, backends) = if self.0.is_kept {
             let service = service(&settings.service, name)?;
-            let options = Options::default().start(settings.start.clone()).timeout(settings.hold);
-            let leased = Bundles::lease(settings, service.clone(), making, Some(name.to_owned())).await;
+            let options = Options::default()
+                .start(settings.start.clone())
+                .timeout(settings.hold);
+            let leased =
+                Bundles::lease(settings, service.clone(), making, Some(name.to_owned())).await;
             let backends = leased.map_err(|error| not_leased(error, &service))?;
             (Some(Sessions::of_service(service, options)), backends)
         } else {
-            (None, Bundles::unkept(settings, making, Some(name.to_owned())))
+            (
+                None,
+                Bundles::unkept(settings, making, Some(name.to_owned())),
+            )
         };
         let backends: Arc<dyn Backends> = Arc::new(backends);
         let (settings, counts) = (settings.clone(), Counts::default());
-        let table = Arc::new(Table::new(Shared { settings, sessions, backends, counts }));
-        Ok(Endpoint { router: single(&table), table })
+        let table = Arc::new(Table::new(Shared {
+            settings,
+            sessions,
+            backends,
+            counts,
+        }));
+        Ok(Endpoint {
+            router: single(&table),
+            table,
+        })
     }
 
     /// The routes of all servers as one, and those of each.
@@ -114,12 +152,19 @@ impl Endpoints {
         if self.0.making.is_none() {
             return whole;
         }
-        whole.merge(Router::new().route(SINGLE, any(pass)).with_state(self.clone()))
+        whole.merge(
+            Router::new()
+                .route(SINGLE, any(pass))
+                .with_state(self.clone()),
+        )
     }
 
-    /// Follows the edits of the list, and ends sessions that are idle for too long, until it is dropped.
+    /// Follows the edits of the list, and ends sessions that are idle for too long, until it is
+    /// dropped.
     pub(crate) async fn look_after(&self) {
-        let Some(making) = &self.0.making else { return std::future::pending().await };
+        let Some(making) = &self.0.making else {
+            return std::future::pending().await;
+        };
         let mut edits = making.listing.clone();
         edits.mark_changed();
         loop {
@@ -143,7 +188,9 @@ impl Endpoints {
 
     /// As [`Table::close`].
     pub(crate) fn close(&self) {
-        self.all().iter().for_each(|endpoint| endpoint.table.close());
+        self.all()
+            .iter()
+            .for_each(|endpoint| endpoint.table.close());
     }
 
     /// As [`Table::end`].
@@ -156,7 +203,11 @@ impl Endpoints {
 /// The service of one server's sessions.
 fn service(whole: &ServiceName, name: &str) -> Result<ServiceName, NotServed> {
     let digest = digest("mcp-sessiond serve server", name.as_bytes());
-    let digest: String = digest.iter().take(DIGEST_LEN).map(|byte| format!("{byte:02x}")).collect();
+    let digest: String = digest
+        .iter()
+        .take(DIGEST_LEN)
+        .map(|byte| format!("{byte:02x}"))
+        .collect();
     let plain = format!("{whole}/{name}").parse();
     plain
         .or_else(|_| format!("{whole}/{digest}").parse())
@@ -170,10 +221,17 @@ async fn pass(
     mut request: Request,
 ) -> Response<Body> {
     let endpoint = {
-        let all = endpoints.0.all.read().unwrap_or_else(PoisonError::into_inner);
+        let all = endpoints
+            .0
+            .all
+            .read()
+            .unwrap_or_else(PoisonError::into_inner);
         all.get(&name).cloned()
     };
-    let router = endpoint.map_or_else(|| missing(&endpoints.0.settings, &name), |endpoint| endpoint.router);
+    let router = endpoint.map_or_else(
+        || missing(&endpoints.0.settings, &name),
+        |endpoint| endpoint.router,
+    );
     let at = At(request.uri().path().to_owned());
     request.extensions_mut().insert(at);
     let mut parts = request.uri().clone().into_parts();

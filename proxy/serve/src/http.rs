@@ -59,7 +59,10 @@ pub fn router(table: &Server) -> Router {
     Router::new()
         .route(PATH, post(post::post).get(get::get).delete(delete))
         .route(METRICS, axum::routing::get(metrics))
-        .layer(middleware::from_fn_with_state(table.shared().settings.clone(), admitted))
+        .layer(middleware::from_fn_with_state(
+            table.shared().settings.clone(),
+            admitted,
+        ))
         .with_state(table.clone())
         .merge(legacy::router(table))
         .layer(cors)
@@ -71,17 +74,27 @@ pub fn router(table: &Server) -> Router {
 pub(crate) fn single(table: &Server) -> Router {
     Router::new()
         .route(PATH, post(post::post).get(get::get).delete(delete))
-        .layer(middleware::from_fn_with_state(table.shared().settings.clone(), admitted))
+        .layer(middleware::from_fn_with_state(
+            table.shared().settings.clone(),
+            admitted,
+        ))
         .with_state(table.clone())
         .layer(cors(&table.shared().settings))
 }
 
-/// The routes of a server that is not there. Who is not admitted gets what they get of one that is there.
+/// The routes of a server that is not there. Who is not admitted gets what they get of one that is
+/// there.
 pub(crate) fn missing(settings: &Arc<Settings>, name: &str) -> Router {
-    let refusal = Refusal::new(StatusCode::NOT_FOUND, format!("there is no server {name:?} here"));
+    let refusal = Refusal::new(
+        StatusCode::NOT_FOUND,
+        format!("there is no server {name:?} here"),
+    );
     let refuse = move || std::future::ready(refusal.clone().into_response());
     Router::new()
-        .route(PATH, post(refuse.clone()).get(refuse.clone()).delete(refuse))
+        .route(
+            PATH,
+            post(refuse.clone()).get(refuse.clone()).delete(refuse),
+        )
         .layer(middleware::from_fn_with_state(settings.clone(), admitted))
         .layer(cors(settings))
 }
@@ -95,24 +108,42 @@ async fn counted(State(table): State<Server>, response: Response<Body>) -> Respo
 /// Tells the counts.
 async fn metrics(State(table): State<Server>) -> impl IntoResponse {
     let text = table.shared().counts.text(table.count());
-    ([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text)
+    (
+        [(
+            header::CONTENT_TYPE,
+            "text/plain; version=0.0.4; charset=utf-8",
+        )],
+        text,
+    )
 }
 
 /// For pages of the origins that were named.
 fn cors(settings: &Settings) -> CorsLayer {
-    let origins: Vec<HeaderValue> =
-        settings.origins.iter().filter_map(|origin| origin.parse().ok()).collect();
+    let origins: Vec<HeaderValue> = settings
+        .origins
+        .iter()
+        .filter_map(|origin| origin.parse().ok())
+        .collect();
     CorsLayer::new()
         .allow_origin(AllowOrigin::list(origins))
         .allow_methods([Method::GET, Method::POST, Method::DELETE])
         // Tools name headers of their own (`Mcp-Param-…`).
         .allow_headers(AllowHeaders::mirror_request())
         .allow_credentials(true)
-        .expose_headers([SESSION, VERSION, header::RETRY_AFTER, header::WWW_AUTHENTICATE])
+        .expose_headers([
+            SESSION,
+            VERSION,
+            header::RETRY_AFTER,
+            header::WWW_AUTHENTICATE,
+        ])
 }
 
 /// Admits a request, and notes on whose behalf it is made.
-async fn admitted(State(settings): State<Arc<Settings>>, mut request: Request, next: Next) -> Response<Body> {
+async fn admitted(
+    State(settings): State<Arc<Settings>>,
+    mut request: Request,
+    next: Next,
+) -> Response<Body> {
     let caller = who::admit(request.uri(), request.headers(), &settings)
         .and_then(|()| who::caller(request.headers(), &settings));
     match caller {
@@ -132,7 +163,9 @@ async fn delete(
 ) -> Result<Response<Body>, Refusal> {
     modern::only_posts(&headers)?;
     if let Some(through) = table.through() {
-        return through.pass(Method::DELETE, &caller, &headers, Bytes::new()).await;
+        return through
+            .pass(Method::DELETE, &caller, &headers, Bytes::new())
+            .await;
     }
     let served = session(&table, &caller, &headers).await?;
     // In a task of its own, which goes on when the client hangs up.
@@ -145,7 +178,9 @@ async fn delete(
 async fn session(table: &Server, caller: &Caller, headers: &HeaderMap) -> Result<Served, Refusal> {
     let served = match named(headers, &SESSION) {
         Some(named) => found(table, caller, named).await?,
-        None => by_cookie(table, caller, headers).await?.ok_or_else(Refusal::no_session)?,
+        None => by_cookie(table, caller, headers)
+            .await?
+            .ok_or_else(Refusal::no_session)?,
     };
     speaks(&served, headers)?;
     Ok(served)
@@ -158,7 +193,11 @@ async fn found(table: &Server, caller: &Caller, id: &str) -> Result<Served, Refu
 }
 
 /// The session that a cookie names, where cookies are taken. None: there is no cookie.
-async fn by_cookie(table: &Server, caller: &Caller, headers: &HeaderMap) -> Result<Option<Served>, Refusal> {
+async fn by_cookie(
+    table: &Server,
+    caller: &Caller,
+    headers: &HeaderMap,
+) -> Result<Option<Served>, Refusal> {
     let mut refused = None;
     for named in named_by_cookies(headers).filter(|_| table.shared().settings.cookie) {
         match found(table, caller, named).await {
@@ -176,7 +215,9 @@ fn speaks(served: &Served, headers: &HeaderMap) -> Result<(), Refusal> {
         return Ok(());
     }
     let known = VERSIONS.join(", ");
-    Err(Refusal::invalid(format!("`MCP-Protocol-Version` is none that is spoken here, which are {known}")))
+    Err(Refusal::invalid(format!(
+        "`MCP-Protocol-Version` is none that is spoken here, which are {known}"
+    )))
 }
 
 fn named<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a str> {
@@ -193,7 +234,10 @@ async fn body(body: Body, wait: Duration) -> Result<Bytes, Refusal> {
             Err(Refusal::new(StatusCode::PAYLOAD_TOO_LARGE, message))
         }
         Ok(Err(_)) => Err(Refusal::invalid("the body broke off")),
-        Err(_) => Err(Refusal::new(StatusCode::REQUEST_TIMEOUT, "the body did not come in time")),
+        Err(_) => Err(Refusal::new(
+            StatusCode::REQUEST_TIMEOUT,
+            "the body did not come in time",
+        )),
     }
 }
 

@@ -1,9 +1,9 @@
-//! `serve --inspect`: a page about the service's sessions, and what the page asks for: sessions, streams,
-//! servers, and events as they come. No message is ever among it. The page is also a client of MCP, which
-//! shows the messages of its own calls.
+//! `serve --inspect`: a page about the service's sessions, and what the page asks for: sessions,
+//! streams, servers, and events as they come. No message is ever among it. The page is also a
+//! client of MCP, which shows the messages of its own calls.
 //!
-//! The page itself holds no data, so a browser may fetch it without the token. Everything else is for whoever
-//! may use `/mcp`, and each caller sees its own sessions only.
+//! The page itself holds no data, so a browser may fetch it without the token. Everything else is
+//! for whoever may use `/mcp`, and each caller sees its own sessions only.
 
 mod guard;
 mod kept;
@@ -19,7 +19,8 @@ use axum::http::{HeaderMap, HeaderValue, Response, StatusCode, header};
 use axum::routing::{get, post};
 use axum::{Extension, Router, middleware};
 use mcp_sessiond_client::{
-    Caller, Control, Error, Options, Session, SessionError, SessionId, SessionStatus, SessionView, Sessions,
+    Caller, Control, Error, Options, Session, SessionError, SessionId, SessionStatus, SessionView,
+    Sessions,
 };
 use mcp_sessiond_proto::ServiceName;
 use mcp_sessiond_proto::backends::{Backend, StopRequest};
@@ -58,8 +59,8 @@ struct Inspector {
     table: Arc<Table>,
     sessions: Sessions,
     control: Control,
-    /// Whose the sessions are that this process does not serve: to ask the daemon is to use the session, so
-    /// it is done once.
+    /// Whose the sessions are that this process does not serve: to ask the daemon is to use the
+    /// session, so it is done once.
     known: Mutex<HashMap<SessionId, (Caller, Whose)>>,
     watchers: Arc<Semaphore>,
 }
@@ -70,7 +71,9 @@ pub fn router(table: &Arc<Table>) -> Router {
     let Some(sessions) = table.shared().sessions.clone().filter(|_| settings.inspect) else {
         return Router::new();
     };
-    let options = Options::default().start(settings.start.clone()).timeout(settings.hold);
+    let options = Options::default()
+        .start(settings.start.clone())
+        .timeout(settings.hold);
     let inspector = Arc::new(Inspector {
         table: table.clone(),
         sessions,
@@ -94,7 +97,10 @@ async fn page() -> Result<Response<Body>, Refusal> {
     let nonce = guard::nonce()?;
     let mut response = Response::new(Body::from(PAGE.replace(NONCE, &nonce)));
     let headers = response.headers_mut();
-    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/html; charset=utf-8"));
+    headers.insert(
+        header::CONTENT_TYPE,
+        HeaderValue::from_static("text/html; charset=utf-8"),
+    );
     headers.insert(header::CONTENT_SECURITY_POLICY, guard::policy(&nonce));
     Ok(response)
 }
@@ -111,13 +117,21 @@ async fn list(
     let more = views.len().saturating_sub(LISTED_MAX);
     let (mut sessions, mut others) = (Vec::new(), 0);
     for view in views.iter().take(LISTED_MAX) {
-        match inspector.row(view, &caller, backends.get(&view.session)).await? {
+        match inspector
+            .row(view, &caller, backends.get(&view.session))
+            .await?
+        {
             Some(row) => sessions.push(row),
             None => others += 1,
         }
     }
     sessions.sort_by_key(|row| std::cmp::Reverse(row.created_ms));
-    Ok(shown(&List::new(inspector.settings(), sessions, others, more)))
+    Ok(shown(&List::new(
+        inspector.settings(),
+        sessions,
+        others,
+        more,
+    )))
 }
 
 /// One session, with its streams and its server.
@@ -128,7 +142,10 @@ async fn one(
 ) -> Result<Response<Body>, Refusal> {
     let id = session_id(&named)?;
     let views = inspector.living().await?;
-    let view = views.into_iter().find(|view| view.session == id).ok_or_else(Refusal::unknown_session)?;
+    let view = views
+        .into_iter()
+        .find(|view| view.session == id)
+        .ok_or_else(Refusal::unknown_session)?;
     let backend = inspector.backends().await?.remove(&id);
     let row = inspector.row(&view, &caller, backend.as_ref()).await?;
     let row = row.ok_or_else(crate::who::bound_to_another)?;
@@ -136,7 +153,11 @@ async fn one(
     let (now, restarts) = live.map(|live| (live.now(), live.restarts())).unzip();
     let streams = inspector.streams(&id, now.as_ref()).await?;
     let server = inspector.server(backend, restarts).await;
-    Ok(shown(&One { row, streams, server }))
+    Ok(shown(&One {
+        row,
+        streams,
+        server,
+    }))
 }
 
 /// Each event of a session as it comes: which kind of message it is, and how large.
@@ -147,16 +168,22 @@ async fn events(
     headers: HeaderMap,
 ) -> Result<Response<Body>, Refusal> {
     let place = inspector.watchers.clone().try_acquire_owned();
-    let place = place.map_err(|_| Refusal::for_now(format!("{WATCHERS_MAX} pages watch events already")))?;
+    let place = place
+        .map_err(|_| Refusal::for_now(format!("{WATCHERS_MAX} pages watch events already")))?;
     let session = inspector.open(&session_id(&named)?, &caller).await?;
-    let last = headers.get("last-event-id").and_then(|last| last.to_str().ok()?.parse().ok());
+    let last = headers
+        .get("last-event-id")
+        .and_then(|last| last.to_str().ok()?.parse().ok());
     let last_number = inspector.daemons(session.view()).await?.last_number;
     let keep_alive = inspector.settings().keep_alive;
     let watch = Watch::after(session, last, last_number, keep_alive, place);
-    Ok(event_stream(futures::stream::unfold(watch, async |mut watch| {
-        let part = watch.next().await?;
-        Some((part, watch))
-    })))
+    Ok(event_stream(futures::stream::unfold(
+        watch,
+        async |mut watch| {
+            let part = watch.next().await?;
+            Some((part, watch))
+        },
+    )))
 }
 
 /// Ends a session, and its server.
@@ -197,7 +224,11 @@ async fn restart(
             None => false,
         };
         // A keeper that no front has attached to, since this process was started.
-        if was_attached { Ok(()) } else { inspector.stop(&id).await }
+        if was_attached {
+            Ok(())
+        } else {
+            inspector.stop(&id).await
+        }
     })
     .await?;
     Ok(StatusCode::NO_CONTENT)
@@ -213,7 +244,10 @@ impl Inspector {
     }
 
     /// Waits for a call of the daemon, for as long as a request may be held.
-    async fn daemons<T>(&self, call: impl Future<Output = Result<T, SessionError>>) -> Result<T, Refusal> {
+    async fn daemons<T>(
+        &self,
+        call: impl Future<Output = Result<T, SessionError>>,
+    ) -> Result<T, Refusal> {
         held(self.settings().hold, call).await
     }
 
@@ -237,7 +271,11 @@ impl Inspector {
         let sessions = self.sessions.on_behalf_of(caller.clone());
         let opened = self.daemons(sessions.open(id)).await;
         opened.map_err(|refusal| {
-            if refusal.status == StatusCode::FORBIDDEN { crate::who::bound_to_another() } else { refusal }
+            if refusal.status == StatusCode::FORBIDDEN {
+                crate::who::bound_to_another()
+            } else {
+                refusal
+            }
         })
     }
 
@@ -254,7 +292,9 @@ impl Inspector {
             Some(_) => Whose::Others,
             None => self.whose(&view.session, caller).await?,
         };
-        let Whose::Callers(client) = whose else { return Ok(None) };
+        let Whose::Callers(client) = whose else {
+            return Ok(None);
+        };
         let pid = backend.and_then(|backend| backend.pid);
         let row = Row::new(view, client, live.map(|live| live.now()).as_ref(), pid);
         Ok(Some(match modern::version_of(&view.session) {
@@ -265,7 +305,12 @@ impl Inspector {
 
     /// Whose a session is that this process does not serve.
     async fn whose(&self, id: &SessionId, caller: &Caller) -> Result<Whose, Refusal> {
-        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner).get(id).cloned();
+        let known = self
+            .known
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .get(id)
+            .cloned();
         if let Some((_, whose)) = known.filter(|(of, _)| of == caller) {
             return Ok(whose);
         }
@@ -282,11 +327,15 @@ impl Inspector {
         });
         let viewed = held(self.settings().hold, async {
             match viewed.await {
-                Err(SessionError::Refused(Error::BindingMismatch | Error::UnknownSession)) => Ok(None),
+                Err(SessionError::Refused(Error::BindingMismatch | Error::UnknownSession)) => {
+                    Ok(None)
+                }
                 viewed => viewed.map(Some),
             }
         });
-        let whose = viewed.await?.map_or(Whose::Others, |view| Whose::stored(&view));
+        let whose = viewed
+            .await?
+            .map_or(Whose::Others, |view| Whose::stored(&view));
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         known.insert(id.clone(), (caller, whose.clone()));
         Ok(whose)
@@ -303,8 +352,11 @@ impl Inspector {
         if let Behind::Upstream(_) = self.settings().behind {
             return Ok(());
         }
-        let request =
-            StopRequest { session: id.clone(), service: Some(self.service().clone()), backend: None };
+        let request = StopRequest {
+            session: id.clone(),
+            service: Some(self.service().clone()),
+            backend: None,
+        };
         let stopped = self.control.call(|connection, context| {
             let request = request.clone();
             async move { connection.stop_backend(context, request).await }
@@ -325,8 +377,12 @@ fn session_id(named: &str) -> Result<SessionId, Refusal> {
 }
 
 /// Does this in a task of its own, which goes on when the client hangs up.
-async fn detached(work: impl Future<Output = Result<(), Refusal>> + Send + 'static) -> Result<(), Refusal> {
-    tokio::spawn(work).await.unwrap_or_else(|error| Err(Refusal::for_now(error.to_string())))
+async fn detached(
+    work: impl Future<Output = Result<(), Refusal>> + Send + 'static,
+) -> Result<(), Refusal> {
+    tokio::spawn(work)
+        .await
+        .unwrap_or_else(|error| Err(Refusal::for_now(error.to_string())))
 }
 
 fn shown(value: &impl Serialize) -> Response<Body> {

@@ -1,8 +1,9 @@
-//! Bearer tokens that somebody else has issued: JSON Web Tokens (RFC 7519), verified by the issuer's public keys in a file. `serve` never
-//! fetches keys: whoever runs it does, and the file is read again when it has changed.
+//! Bearer tokens that somebody else has issued: JSON Web Tokens (RFC 7519), verified by the
+//! issuer's public keys in a file. `serve` never fetches keys: whoever runs it does, and the file
+//! is read again when it has changed.
 //!
-//! A key says which algorithm it is for, and a token that says another one is refused: so nobody can pass a public key off as the secret
-//! of a symmetric one, and nobody gets in with `none`.
+//! A key says which algorithm it is for, and a token that says another one is refused: so nobody
+//! can pass a public key off as the secret of a symmetric one, and nobody gets in with `none`.
 
 mod keys;
 mod verify;
@@ -95,13 +96,18 @@ struct Claims {
 }
 
 impl Jwt {
-    /// Takes tokens of this issuer and for this audience, signed by a key of the JSON Web Key Set (RFC 7517) in this file.
+    /// Takes tokens of this issuer and for this audience, signed by a key of the JSON Web Key Set
+    /// (RFC 7517) in this file.
     ///
     /// # Errors
     /// When the file can't be read, or has no key that can be used.
     pub fn new(issuer: String, audience: String, file: PathBuf) -> Result<Self, NoKeys> {
         verify::install();
-        Ok(Self { issuer, audience, keys: Keys::of(file)? })
+        Ok(Self {
+            issuer,
+            audience,
+            keys: Keys::of(file)?,
+        })
     }
 
     /// The caller who shows this token.
@@ -116,7 +122,10 @@ impl Jwt {
         let keys = self.keys.current();
         let mut rejected = Rejected::UnknownKey;
         // Two keys may have one `kid`, if they are of two kinds.
-        for key in keys.iter().filter(|key| key.is_named(header.kid.as_deref(), keys.len())) {
+        for key in keys
+            .iter()
+            .filter(|key| key.is_named(header.kid.as_deref(), keys.len()))
+        {
             match self.claims(token, key) {
                 Ok(Claims { iss, sub }) => return Ok(Caller::Identity { iss, sub }),
                 Err(Rejected::Algorithm) if rejected != Rejected::UnknownKey => {}
@@ -134,9 +143,15 @@ impl Jwt {
         validation.set_audience(&[&self.audience]);
         validation.set_required_spec_claims(&REQUIRED);
         let decoded = decode::<serde_json::Value>(token, &key.public, &validation)?;
-        let claims: Claims = serde_json::from_value(decoded.claims).map_err(|_| Rejected::Claims)?;
-        let fits = (1..=IDENTITY_MAX).contains(&claims.sub.len()) && claims.iss.len() <= IDENTITY_MAX;
-        if fits { Ok(claims) } else { Err(Rejected::Claims) }
+        let claims: Claims =
+            serde_json::from_value(decoded.claims).map_err(|_| Rejected::Claims)?;
+        let fits =
+            (1..=IDENTITY_MAX).contains(&claims.sub.len()) && claims.iss.len() <= IDENTITY_MAX;
+        if fits {
+            Ok(claims)
+        } else {
+            Err(Rejected::Claims)
+        }
     }
 }
 

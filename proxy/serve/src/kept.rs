@@ -1,4 +1,5 @@
-//! A server that a keeper holds: it survives a kill of this process, with everything that it is doing.
+//! A server that a keeper holds: it survives a kill of this process, with everything that it is
+//! doing.
 
 use std::sync::Arc;
 
@@ -14,7 +15,8 @@ use crate::refusal::{Refusal, no_server};
 use crate::settings::Settings;
 use crate::which::Id;
 
-/// The keepers of one service's sessions. Only the process that has leased the service may attach to them.
+/// The keepers of one service's sessions. Only the process that has leased the service may attach
+/// to them.
 #[derive(Debug)]
 pub struct Keepers {
     service: Service,
@@ -32,9 +34,17 @@ impl Keepers {
         descriptors: Option<u64>,
     ) -> Result<Self, NotLeased> {
         let control = mcp_sessiond_client::Options::default().start(settings.start.clone());
-        let options = Options { control: Some(control), descriptors, ..Options::default() };
+        let options = Options {
+            control: Some(control),
+            descriptors,
+            ..Options::default()
+        };
         let service = Service::lease(settings.service.clone(), options).await?;
-        let command = Command { program, environment: Vec::new(), home: None };
+        let command = Command {
+            program,
+            environment: Vec::new(),
+            home: None,
+        };
         Ok(Self { service, command })
     }
 }
@@ -49,7 +59,10 @@ impl Backends for Keepers {
             let backend = self.service.backend(session.id(), &self.command).await;
             let backend = backend.map_err(refused)?;
             let incarnation = format!("{}-{:x}", backend.keeper(), backend.incarnation());
-            let kept: Arc<dyn Backend> = Arc::new(Kept { backend, incarnation });
+            let kept: Arc<dyn Backend> = Arc::new(Kept {
+                backend,
+                incarnation,
+            });
             Ok(kept)
         }
         .boxed()
@@ -85,7 +98,13 @@ impl Backend for Kept {
     }
 
     fn next(&self) -> BoxFuture<'_, Option<(u64, Bytes)>> {
-        async { self.backend.next().await.map(|said| (said.number, said.line)) }.boxed()
+        async {
+            self.backend
+                .next()
+                .await
+                .map(|said| (said.number, said.line))
+        }
+        .boxed()
     }
 
     fn confirm(&self, number: u64) {
@@ -118,5 +137,7 @@ impl Backend for Kept {
 }
 
 fn ended(gone: Gone) -> Ended {
-    Ended { may_have_arrived: gone.may_have_arrived }
+    Ended {
+        may_have_arrived: gone.may_have_arrived,
+    }
 }

@@ -1,21 +1,21 @@
 //! Streamable HTTP in front of MCP servers.
 //!
-//! Everything that has to survive this process is in the daemon: each session of a client is a session of a service, with its
-//! handshake, its streams and their events. `serve` stores what a server says before it sends it. So this process may be killed, and
-//! the next one goes on.
+//! Everything that has to survive this process is in the daemon: each session of a client is a
+//! session of a service, with its handshake, its streams and their events. `serve` stores what a
+//! server says before it sends it. So this process may be killed, and the next one goes on.
 //!
-//! - [`http`]: requests. [`who`]: who may make them; [`jwt`]: verified tokens. [`refusal`]: why they are refused. [`response`]: messages and
-//!   streams.
-//! - [`live`]: a session, its server and its readers. [`which`]: the stream that a message goes to. [`tail`]: the events that a reader
-//!   is sent. [`said`]: the messages themselves.
+//! - [`http`]: requests. [`who`]: who may make them; [`jwt`]: verified tokens. [`refusal`]: why
+//!   they are refused. [`response`]: messages and streams.
+//! - [`live`]: a session, its server and its readers. [`which`]: the stream that a message goes to.
+//!   [`tail`]: the events that a reader is sent. [`said`]: the messages themselves.
 //! - [`unkept`]: sessions without a daemon. [`served`]: a session of either kind.
 //! - [`modern`]: MCP 2026-07-28, which has no sessions.
-//! - [`backend`]: the trait between HTTP and a server. [`kept`]: a server that a keeper holds, which survives this process.
-//!   [`upstream`]: a server that speaks HTTP itself.
+//! - [`backend`]: the trait between HTTP and a server. [`kept`]: a server that a keeper holds,
+//!   which survives this process. [`upstream`]: a server that speaks HTTP itself.
 //! - [`inspect`]: a page about the sessions. [`run`]: the listener. [`counts`]: metrics.
 //!
-//! **Architecture Invariant:** except with `--unkept`, `serve` sends the client of a session nothing that the daemon has not stored, other than comments and
-//! errors that refuse a request.
+//! **Architecture Invariant:** except with `--unkept`, `serve` sends the client of a session
+//! nothing that the daemon has not stored, other than comments and errors that refuse a request.
 #![forbid(unsafe_code)]
 
 pub mod backend;

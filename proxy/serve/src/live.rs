@@ -1,4 +1,5 @@
-//! A session that this process serves: its server, its open calls, and the clients that read its streams.
+//! A session that this process serves: its server, its open calls, and the clients that read its
+//! streams.
 
 mod calls;
 pub(crate) mod handshake;
@@ -26,11 +27,12 @@ pub use self::handshake::Began;
 pub(crate) use self::handshake::held;
 pub use self::seen::Now;
 
-/// The key of the session's state under which the last event is noted that a reader of the standalone stream was sent: its position
-/// and its id.
+/// The key of the session's state under which the last event is noted that a reader of the
+/// standalone stream was sent: its position and its id.
 const TOLD: &str = "serve.told";
 
-/// Events that wait for a reader's connection. A reader that is slower reads the rest from the daemon.
+/// Events that wait for a reader's connection. A reader that is slower reads the rest from the
+/// daemon.
 const WAITING_MAX: usize = 64;
 
 /// What all sessions of this process share.
@@ -102,7 +104,8 @@ struct State {
     running: Option<String>,
     /// The incarnation of the server that was sent `notifications/initialized`.
     welcomed: Option<String>,
-    /// The calls that a former process has left open, until the server has said which of them it knows.
+    /// The calls that a former process has left open, until the server has said which of them it
+    /// knows.
     left: Vec<Left>,
     /// When a client last read, called or waited.
     active: Instant,
@@ -118,7 +121,8 @@ struct State {
 struct Left {
     stream: StreamId,
     calls: Vec<Id>,
-    /// Whether all of its events are still there. If not, an answer may be among those that are gone.
+    /// Whether all of its events are still there. If not, an answer may be among those that are
+    /// gone.
     is_whole: bool,
 }
 
@@ -157,7 +161,15 @@ impl Live {
             ended: false,
         };
         let (state, backend) = (Mutex::new(state), Slot::default());
-        Arc::new(Self { shared, session, caller, record, state, backend, gone: Notify::new() })
+        Arc::new(Self {
+            shared,
+            session,
+            caller,
+            record,
+            state,
+            backend,
+            gone: Notify::new(),
+        })
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -200,7 +212,11 @@ impl Live {
     /// 403.
     pub fn admit(&self, caller: &Caller) -> Result<(), Refusal> {
         self.state().active = Instant::now();
-        if same(&self.caller, caller) { Ok(()) } else { Err(crate::who::bound_to_another()) }
+        if same(&self.caller, caller) {
+            Ok(())
+        } else {
+            Err(crate::who::bound_to_another())
+        }
     }
 
     /// Notes which readers have gone.
@@ -219,26 +235,37 @@ impl Live {
         busy
     }
 
-    /// For how long nobody has used this session of the caller. None: it is in use, or is another caller's.
+    /// For how long nobody has used this session of the caller. None: it is in use, or is another
+    /// caller's.
     pub fn unused_for(&self, caller: &Caller) -> Option<Duration> {
         (same(&self.caller, caller) && !self.is_busy()).then(|| self.state().active.elapsed())
     }
 
-    /// Ends the session if nobody has used it for too long. Tells the daemon of one that is in use, and lets go of one that
-    /// the daemon has ended.
+    /// Ends the session if nobody has used it for too long. Tells the daemon of one that is in use,
+    /// and lets go of one that the daemon has ended.
     pub async fn look(&self) {
         if self.is_busy() {
-            drop(self.session.touch().await.map_err(|error| self.notice(error.into())));
+            drop(
+                self.session
+                    .touch()
+                    .await
+                    .map_err(|error| self.notice(error.into())),
+            );
         } else if self.state().active.elapsed() >= self.settings().idle {
             drop(self.end().await);
         }
     }
 
-    /// Passes a refusal of the daemon on. If the session has ended, this process lets go of it, and ends its server.
+    /// Passes a refusal of the daemon on. If the session has ended, this process lets go of it, and
+    /// ends its server.
     pub(super) fn notice(&self, refusal: Refusal) -> Refusal {
         if refusal == Refusal::unknown_session() {
             self.close();
-            let (shared, id, backend) = (self.shared.clone(), self.id().clone(), self.backend.try_take());
+            let (shared, id, backend) = (
+                self.shared.clone(),
+                self.id().clone(),
+                self.backend.try_take(),
+            );
             tokio::spawn(async move {
                 if let Some(backend) = backend {
                     backend.end().await;
@@ -253,11 +280,17 @@ impl Live {
     ///
     /// # Errors
     /// What the daemon refuses; 503 if it does not answer in time.
-    pub async fn held<T>(&self, call: impl Future<Output = Result<T, SessionError>>) -> Result<T, Refusal> {
-        held(self.settings().hold, call).await.map_err(|refusal| self.notice(refusal))
+    pub async fn held<T>(
+        &self,
+        call: impl Future<Output = Result<T, SessionError>>,
+    ) -> Result<T, Refusal> {
+        held(self.settings().hold, call)
+            .await
+            .map_err(|refusal| self.notice(refusal))
     }
 
-    /// Makes the caller the reader of a stream; the former reader's connection ends. None: nothing more will come there.
+    /// Makes the caller the reader of a stream; the former reader's connection ends. None: nothing
+    /// more will come there.
     pub fn read(&self, stream: &StreamId) -> Option<Reading> {
         let mut state = self.state();
         let comes = stream.as_str() == StreamId::STANDALONE
@@ -271,8 +304,9 @@ impl Live {
         self.state().told.as_ref().map(|(_, id)| id.clone())
     }
 
-    /// This event of the standalone stream is being sent to its reader. It is noted in the session's state, so that the next
-    /// process goes on after it. If this process is killed before that, the next reader gets the event again.
+    /// This event of the standalone stream is being sent to its reader. It is noted in the
+    /// session's state, so that the next process goes on after it. If this process is killed before
+    /// that, the next reader gets the event again.
     pub fn tell(self: &Arc<Self>, position: u64, id: &EventId) {
         let mut state = self.state();
         if state.told.as_ref().is_none_or(|(told, _)| *told < position) {
@@ -288,7 +322,10 @@ impl Live {
         loop {
             let told = {
                 let mut state = self.state();
-                let told = state.told.clone().filter(|told| stored.as_ref() != Some(told));
+                let told = state
+                    .told
+                    .clone()
+                    .filter(|told| stored.as_ref() != Some(told));
                 state.is_storing_told = told.is_some();
                 told
             };
@@ -312,13 +349,17 @@ impl Live {
         Ok(())
     }
 
-    /// Lets go of the session: its readers' connections end. Its server goes on, for the process that serves the name next.
+    /// Lets go of the session: its readers' connections end. Its server goes on, for the process
+    /// that serves the name next.
     pub fn close(&self) {
         let mut state = self.state();
         state.ended = true;
         state.running = None;
         state.which.clear();
-        state.readers.drain().for_each(|(_, reader)| reader.end(Over::Ended));
+        state
+            .readers
+            .drain()
+            .for_each(|(_, reader)| reader.end(Over::Ended));
     }
 }
 
@@ -326,7 +367,10 @@ impl State {
     fn read(&mut self, stream: &StreamId) -> Reading {
         let (sender, events) = mpsc::channel(WAITING_MAX);
         let over = Arc::new(OnceLock::new());
-        let reader = Reader { events: sender, over: over.clone() };
+        let reader = Reader {
+            events: sender,
+            over: over.clone(),
+        };
         if let Some(former) = self.readers.insert(stream.clone(), reader) {
             former.end(Over::Replaced);
         }
@@ -337,7 +381,12 @@ impl State {
 
     /// Forgets readers that have gone.
     fn sweep(&mut self) {
-        let Self { readers, which, active, .. } = self;
+        let Self {
+            readers,
+            which,
+            active,
+            ..
+        } = self;
         readers.retain(|stream, reader| {
             let is_there = !reader.events.is_closed();
             if !is_there {
@@ -350,11 +399,14 @@ impl State {
 
     /// Sends an event to the reader of its stream.
     fn give(&mut self, stream: &StreamId, sent: Sent) {
-        let Some(reader) = self.readers.get(stream) else { return };
+        let Some(reader) = self.readers.get(stream) else {
+            return;
+        };
         match reader.events.try_send(sent) {
             Ok(()) => self.which.resumable(stream),
             Err(mpsc::error::TrySendError::Full(_)) => {
-                // Its connection stays: it reads the rest from the daemon, and then reads here again.
+                // Its connection stays: it reads the rest from the daemon, and then reads here
+                // again.
                 if let Some(reader) = self.readers.remove(stream) {
                     reader.end(Over::Lagging);
                 }

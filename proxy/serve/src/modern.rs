@@ -1,15 +1,19 @@
-//! MCP 2026-07-28, whose requests belong to no session: each says which version it speaks, is a POST of its own, and is cancelled when
-//! its connection ends. Nothing of them is stored, since nothing can be resumed. What is kept is the server, with all that its
-//! handles, tasks and request states stand for.
+//! MCP 2026-07-28, whose requests belong to no session: each says which version it speaks, is a
+//! POST of its own, and is cancelled when its connection ends. Nothing of them is stored, since
+//! nothing can be resumed. What is kept is the server, with all that its handles, tasks and request
+//! states stand for.
 //!
-//! All requests of one caller go to one server. It belongs to a session of the service, of which the client sees nothing. A server is asked
-//! once whether it speaks this version. If not, a client that asks by `server/discover` is told that there is no such method, by which
-//! every client knows that it has to begin with `initialize`; one that makes another request is told which versions there are. Nothing is
-//! translated.
+//! All requests of one caller go to one server. It belongs to a session of the service, of which
+//! the client sees nothing. A server is asked once whether it speaks this version. If not, a client
+//! that asks by `server/discover` is told that there is no such method, by which every client knows
+//! that it has to begin with `initialize`; one that makes another request is told which versions
+//! there are. Nothing is translated.
 //!
-//! - `envelope.rs`: what a POST says of itself. `params.rs`: arguments that are repeated in headers.
+//! - `envelope.rs`: what a POST says of itself. `params.rs`: arguments that are repeated in
+//!   headers.
 //! - `callers.rs`: the servers of all callers. `discover.rs`: what a server speaks.
-//! - `session.rs`: where the next process finds a server. `server.rs`: one of them. `asking.rs`: requests that it was sent. `open.rs`: to which of them a message of the server belongs.
+//! - `session.rs`: where the next process finds a server. `server.rs`: one of them. `asking.rs`:
+//!   requests that it was sent. `open.rs`: to which of them a message of the server belongs.
 //!   `uses.rs`: whether it is in use.
 //! - `reply.rs`: the response.
 //!
@@ -53,7 +57,10 @@ pub fn only_posts(headers: &HeaderMap) -> Result<(), Refusal> {
     if !names_modern(headers) {
         return Ok(());
     }
-    Err(Refusal::not_allowed("POST", format!("MCP {VERSION} has nothing but POST")))
+    Err(Refusal::not_allowed(
+        "POST",
+        format!("MCP {VERSION} has nothing but POST"),
+    ))
 }
 
 /// Carries out a POST of this era. None: it is of the era before.
@@ -72,23 +79,31 @@ pub async fn post(
     let carried = async {
         match posted? {
             Posted::Request(request) => {
-                let refused = |refusal| Refused { refusal, id: Some(request.id.clone()) };
-                let asked = callers.ask(shared, room, caller, &request, headers).await.map_err(refused)?;
+                let refused = |refusal| Refused {
+                    refusal,
+                    id: Some(request.id.clone()),
+                };
+                let asked = callers
+                    .ask(shared, room, caller, &request, headers)
+                    .await
+                    .map_err(refused)?;
                 Ok(reply::reply(asked).await)
             }
             Posted::Notification(line) => {
                 if let Some(line) = line {
-                    callers.of(shared, room, caller, VERSION).await?.notify(line).await?;
+                    callers
+                        .of(shared, room, caller, VERSION)
+                        .await?
+                        .notify(line)
+                        .await?;
                 }
                 Ok(StatusCode::ACCEPTED.into_response())
             }
         }
     };
-    Some(
-        carried
-            .await
-            .unwrap_or_else(|Refused { refusal, id }| refusal.answering(id.as_deref().unwrap_or("null"))),
-    )
+    Some(carried.await.unwrap_or_else(|Refused { refusal, id }| {
+        refusal.answering(id.as_deref().unwrap_or("null"))
+    }))
 }
 
 /// Passes a message on to a server that speaks HTTP itself.
@@ -99,7 +114,11 @@ async fn through(
     headers: &HeaderMap,
     body: Bytes,
 ) -> Response<Body> {
-    let id = if let Posted::Request(request) = posted { &*request.id } else { "null" };
+    let id = if let Posted::Request(request) = posted {
+        &*request.id
+    } else {
+        "null"
+    };
     match forward(url, hold, Method::POST, headers, body).await {
         Ok(response) => response,
         Err(NotForwarded::Refused(refusal)) => refusal.answering(id),

@@ -41,7 +41,10 @@ pub enum NotServed {
 /// Why a service was not leased.
 pub(crate) fn not_leased(error: NotLeased, service: &ServiceName) -> NotServed {
     match error {
-        NotLeased::Taken { pid, .. } => NotServed::Taken { pid, service: service.clone() },
+        NotLeased::Taken { pid, .. } => NotServed::Taken {
+            pid,
+            service: service.clone(),
+        },
         error => NotServed::NotLeased(error),
     }
 }

@@ -1,4 +1,5 @@
-//! The handshake of a session, which is stored with it, so that a new server can be initialised like the former one.
+//! The handshake of a session, which is stored with it, so that a new server can be initialised
+//! like the former one.
 
 use mcp_sessiond_client::{Json, Session, SessionError, SessionStatus, SessionView, Update};
 use mcp_sessiond_proto::sessions::METADATA_MAX;
@@ -39,7 +40,11 @@ impl Record {
         }
         let chosen = serde_json::from_str::<Chosen>(result.get());
         let version = chosen.map_or_else(|_| ASSUMED.into(), |chosen| chosen.protocol_version);
-        Self { initialize, result, version }
+        Self {
+            initialize,
+            result,
+            version,
+        }
     }
 
     /// Stores the handshake. With that the session is ready.

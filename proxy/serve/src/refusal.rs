@@ -1,4 +1,5 @@
-//! Requests that are refused: with which status, and in which words. What any server has to say is in the client library.
+//! Requests that are refused: with which status, and in which words. What any server has to say is
+//! in the client library.
 
 use std::fmt::Display;
 use std::time::Duration;
@@ -12,11 +13,17 @@ pub const UNREADABLE: i64 = -32700;
 /// There is no server for the session.
 #[must_use]
 pub fn no_server(why: impl Display) -> Refusal {
-    Refusal::new(StatusCode::BAD_GATEWAY, format!("the server can't be started: {why}"))
+    Refusal::new(
+        StatusCode::BAD_GATEWAY,
+        format!("the server can't be started: {why}"),
+    )
 }
 
 /// The daemon did not answer in time.
 #[must_use]
 pub fn daemon_away(waited: Duration) -> Refusal {
-    Refusal::for_now(format!("the daemon mcp-sessiond did not answer within {} ms", waited.as_millis()))
+    Refusal::for_now(format!(
+        "the daemon mcp-sessiond did not answer within {} ms",
+        waited.as_millis()
+    ))
 }

@@ -62,7 +62,8 @@ const DAEMON_PAUSE: Duration = Duration::from_secs(1);
 const UNKEPT: &str = "Nothing is kept (--unkept): clients can't resume anything, and their sessions end with this process. \
     To keep sessions, start a daemon (`mcp-sessiond install`), and then restart `serve`";
 /// The answer to a connection of another user's.
-const NOT_OURS: &[u8] = b"HTTP/1.1 403 Forbidden\r\nConnection: close\r\nContent-Length: 76\r\n\r\n\
+const NOT_OURS: &[u8] =
+    b"HTTP/1.1 403 Forbidden\r\nConnection: close\r\nContent-Length: 76\r\n\r\n\
     The kernel does not say that this is of the user who runs mcp-sessiond serve";
 
 enum Listener {
@@ -70,15 +71,21 @@ enum Listener {
     Unix(UnixListener, PathBuf),
 }
 
-/// Serves until SIGTERM or SIGINT. After SIGINT the sessions have ended, too, unless they are to be kept.
+/// Serves until SIGTERM or SIGINT. After SIGINT the sessions have ended, too, unless they are to be
+/// kept.
 ///
 /// # Errors
 /// [`NotServed`], before anything was served.
 pub async fn run(settings: Settings) -> Result<(), NotServed> {
     tokio::spawn(mcp_sessiond_proxy::memory::give_back_once_started());
-    let options = Options::default().start(settings.start.clone()).timeout(settings.hold);
+    let options = Options::default()
+        .start(settings.start.clone())
+        .timeout(settings.hold);
     let sessions = Sessions::of_service(settings.service.clone(), options);
-    let (mut term, mut int) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+    let (mut term, mut int) = (
+        signal(SignalKind::terminate())?,
+        signal(SignalKind::interrupt())?,
+    );
     let found = tokio::select! {
         found = find_daemon(&sessions, settings.waits && !settings.unkept) => found,
         _ = term.recv() => return Ok(()),
@@ -103,7 +110,12 @@ pub async fn run(settings: Settings) -> Result<(), NotServed> {
     let settings = Arc::new(settings);
     let endpoints = Endpoints::new(settings.clone(), making, sessions.is_some());
     endpoints.update().await?;
-    let table = Arc::new(Table::new(Shared { settings, sessions, backends, counts: Counts::default() }));
+    let table = Arc::new(Table::new(Shared {
+        settings,
+        sessions,
+        backends,
+        counts: Counts::default(),
+    }));
     let is_kept = table.shared().sessions.is_some();
     announce(&at, is_kept && table.shared().settings.inspect);
     note(table.shared());
@@ -128,11 +140,19 @@ pub async fn run(settings: Settings) -> Result<(), NotServed> {
     Ok(())
 }
 
-/// Reads the servers that are written down, and follows the edits of that. None: there is one server.
+/// Reads the servers that are written down, and follows the edits of that. None: there is one
+/// server.
 fn making(settings: &Settings, is_kept: bool) -> Result<Option<Making>, NotServed> {
-    let Behind::Servers(servers) = &settings.behind else { return Ok(None) };
+    let Behind::Servers(servers) = &settings.behind else {
+        return Ok(None);
+    };
     let mut list = (servers.list)();
-    let listing = |list: &dyn List| Ok(Listing { servers: list.servers(), decorations: list.decorations()? });
+    let listing = |list: &dyn List| {
+        Ok(Listing {
+            servers: list.servers(),
+            decorations: list.decorations()?,
+        })
+    };
     // Without what is added to them something would be let through that must not be.
     let (edits, current) = watch::channel(Arc::new(listing(&*list).map_err(NotServed::List)?));
     let making = Making {
@@ -183,9 +203,19 @@ fn note(shared: &Shared) {
         Behind::Program(program) => (program.shown(), None),
         Behind::Upstream(url) => (url.to_string(), is_kept.then(|| settings.service.clone())),
     };
-    let why = if is_kept { "it speaks HTTP itself" } else { "`serve --unkept` has found no daemon" };
+    let why = if is_kept {
+        "it speaks HTTP itself"
+    } else {
+        "`serve --unkept` has found no daemon"
+    };
     if let (Ok(directory), Ok(own)) = (paths::directory(), Pinned::own()) {
-        unkept::note(&directory, &Unkept { service, ..Unkept::now(&own, server, &why) });
+        unkept::note(
+            &directory,
+            &Unkept {
+                service,
+                ..Unkept::now(&own, server, &why)
+            },
+        );
     }
 }
 
@@ -198,10 +228,15 @@ fn without_daemon(settings: &Settings, making: Option<&Making>) -> Arc<dyn Backe
     }
 }
 
-async fn backends(settings: &Settings, making: Option<&Making>) -> Result<Arc<dyn Backends>, NotLeased> {
+async fn backends(
+    settings: &Settings,
+    making: Option<&Making>,
+) -> Result<Arc<dyn Backends>, NotLeased> {
     if let Some(making) = making {
         let service = settings.service.clone();
-        return Ok(Arc::new(Bundles::lease(settings, service, making, None).await?));
+        return Ok(Arc::new(
+            Bundles::lease(settings, service, making, None).await?,
+        ));
     }
     // One for each client's connection, and two for each server's keeper.
     let descriptors = descriptors::raise();
@@ -216,20 +251,30 @@ fn announce(at: &str, inspect: bool) {
     // Standard output may be closed.
     let _ = writeln!(io::stdout(), "listening at {at}");
     if let (true, Some((before, after))) = (inspect, at.rsplit_once(PATH)) {
-        let _ = writeln!(io::stdout(), "sessions are shown at {before}{}{after}", inspect::PATH);
+        let _ = writeln!(
+            io::stdout(),
+            "sessions are shown at {before}{}{after}",
+            inspect::PATH
+        );
     }
 }
 
 async fn bind(listen: &Listen) -> Result<(Listener, String), NotServed> {
     match listen {
         Listen::Tcp(address) => {
-            let refused = |error| NotServed::NoListener { at: address.to_string(), error };
+            let refused = |error| NotServed::NoListener {
+                at: address.to_string(),
+                error,
+            };
             let listener = TcpListener::bind(address).await.map_err(refused)?;
             let at: SocketAddr = listener.local_addr().map_err(refused)?;
             Ok((Listener::Tcp(listener), format!("http://{at}{PATH}")))
         }
         Listen::Unix(path) => {
-            let refused = |error| NotServed::NoListener { at: path.display().to_string(), error };
+            let refused = |error| NotServed::NoListener {
+                at: path.display().to_string(),
+                error,
+            };
             let listener = bind_unix(path).map_err(refused)?;
             Ok((
                 Listener::Unix(listener, path.clone()),
@@ -242,11 +287,17 @@ async fn bind(listen: &Listen) -> Result<(Listener, String), NotServed> {
 /// Binds a socket of mode 0600, in place of one at which no process listens any more.
 fn bind_unix(path: &Path) -> io::Result<UnixListener> {
     if std::os::unix::net::UnixStream::connect(path).is_ok() {
-        return Err(io::Error::new(io::ErrorKind::AddrInUse, "somebody listens there"));
+        return Err(io::Error::new(
+            io::ErrorKind::AddrInUse,
+            "somebody listens there",
+        ));
     }
     match std::fs::symlink_metadata(path) {
         Ok(found) if !found.file_type().is_socket() => {
-            return Err(io::Error::new(io::ErrorKind::AlreadyExists, "there is something that is no socket"));
+            return Err(io::Error::new(
+                io::ErrorKind::AlreadyExists,
+                "there is something that is no socket",
+            ));
         }
         _ => {}
     }
@@ -256,11 +307,14 @@ fn bind_unix(path: &Path) -> io::Result<UnixListener> {
 
 async fn accept(listener: &Listener, router: Router, shared: &Arc<Shared>) {
     let settings = &shared.settings;
-    // Where every caller has to show a token, it does so in each request. Else the kernel has to say who has connected.
+    // Where every caller has to show a token, it does so in each request. Else the kernel has to
+    // say who has connected.
     let (asks_kernel, peer_wait) = (matches!(settings.proof, Proof::Kernel), settings.peer_wait);
     let places = Arc::new(tokio::sync::Semaphore::new(CONNECTIONS_MAX));
     loop {
-        let Ok(place) = places.clone().acquire_owned().await else { return };
+        let Ok(place) = places.clone().acquire_owned().await else {
+            return;
+        };
         let (router, shared) = (router.clone(), shared.clone());
         match listener {
             Listener::Tcp(listener) => match listener.accept().await {
@@ -273,7 +327,9 @@ async fn accept(listener: &Listener, router: Router, shared: &Arc<Shared>) {
                         continue;
                     }
                     tokio::spawn(async move {
-                        shared.counts.connection(converse(stream, router, peer_wait).await);
+                        shared
+                            .counts
+                            .connection(converse(stream, router, peer_wait).await);
                         drop(place);
                     });
                 }
@@ -299,7 +355,9 @@ async fn accept(listener: &Listener, router: Router, shared: &Arc<Shared>) {
 
 /// Whether the kernel says that a process of our own user is at the other end.
 fn is_ours(stream: &TcpStream) -> bool {
-    let (Ok(peer), Ok(own)) = (stream.peer_addr(), stream.local_addr()) else { return false };
+    let (Ok(peer), Ok(own)) = (stream.peer_addr(), stream.local_addr()) else {
+        return false;
+    };
     peer.ip().to_canonical().is_loopback() && tcp::is_ours(peer, own).unwrap_or(false)
 }
 

@@ -1,20 +1,22 @@
-//! JSON-RPC messages: how they are read, in either direction, how they are addressed to the server, and the few that `serve`
-//! writes itself.
+//! JSON-RPC messages: how they are read, in either direction, how they are addressed to the server,
+//! and the few that `serve` writes itself.
 //!
-//! A client may use an id again while a former call of that id is open: a page that was reloaded counts from 0. So the server gets
-//! other ids and progress tokens, which name the stream of the call as well: `"STREAM/ID"`. What it answers is given the client's own
-//! again before it is stored. A server that was started again may use an id again, too, while its client still thinks about the former
-//! request. So the client gets `"INCARNATION/ID"`, and an answer to a former server is dropped.
+//! A client may use an id again while a former call of that id is open: a page that was reloaded
+//! counts from 0. So the server gets other ids and progress tokens, which name the stream of the
+//! call as well: `"STREAM/ID"`. What it answers is given the client's own again before it is
+//! stored. A server that was started again may use an id again, too, while its client still thinks
+//! about the former request. So the client gets `"INCARNATION/ID"`, and an answer to a former
+//! server is dropped.
 
 use std::cell::OnceCell;
 
 use axum::http::StatusCode;
 use bytes::Bytes;
 use mcp_sessiond_client::{Json, StreamId};
-use mcp_sessiond_relay::Edits;
-use mcp_sessiond_relay::message::{Kind, Line, Message, Part};
 use mcp_sessiond_proxy::apart::tag;
 pub use mcp_sessiond_proxy::apart::{answering, asked_by, from_asked, parts, prefixed, tagged};
+use mcp_sessiond_relay::Edits;
+use mcp_sessiond_relay::message::{Kind, Line, Message, Part};
 use serde::Deserialize;
 use serde_json::json;
 use serde_json::value::RawValue;
@@ -54,7 +56,11 @@ impl PostedKind {
     /// The id of a request.
     #[must_use]
     pub fn call(&self) -> Option<&Id> {
-        if let Self::Call(id) = self { Some(id) } else { None }
+        if let Self::Call(id) = self {
+            Some(id)
+        } else {
+            None
+        }
     }
 }
 
@@ -82,7 +88,9 @@ impl Calls {
                 continue;
             };
             if of.calls.contains(&id) {
-                return Err(Refusal::invalid("two requests of one batch have the same id"));
+                return Err(Refusal::invalid(
+                    "two requests of one batch have the same id",
+                ));
             }
             of.calls.push(id);
             of.lines.push(message.line);
@@ -91,9 +99,15 @@ impl Calls {
     }
 }
 
-/// A message that wants no answer, as this server gets it. None: it is about a request of a former server.
+/// A message that wants no answer, as this server gets it. None: it is about a request of a former
+/// server.
 #[must_use]
-pub fn inward(kind: &PostedKind, line: Bytes, incarnation: &str, which: &mut Which) -> Option<Bytes> {
+pub fn inward(
+    kind: &PostedKind,
+    line: Bytes,
+    incarnation: &str,
+    which: &mut Which,
+) -> Option<Bytes> {
     Some(match kind {
         PostedKind::Answer(id) => {
             let asked = asked_by(incarnation, id)?;
@@ -114,8 +128,10 @@ pub fn inward(kind: &PostedKind, line: Bytes, incarnation: &str, which: &mut Whi
 /// # Errors
 /// When the body is no JSON-RPC.
 pub fn posted(body: &Bytes) -> Result<(Vec<Posted>, bool), Refusal> {
-    let unreadable =
-        || Refusal { code: UNREADABLE, ..Refusal::invalid("the body is no message of JSON-RPC 2.0") };
+    let unreadable = || Refusal {
+        code: UNREADABLE,
+        ..Refusal::invalid("the body is no message of JSON-RPC 2.0")
+    };
     std::str::from_utf8(body).map_err(|_| unreadable())?;
     let copy = OnceCell::new();
     let read = |part: Part<'_>| match part {
@@ -125,9 +141,13 @@ pub fn posted(body: &Bytes) -> Result<(Vec<Posted>, bool), Refusal> {
     match Line::of(body, &copy) {
         Line::Blank => Err(unreadable()),
         Line::One(part) => Ok((vec![read(part)?], false)),
-        Line::Batch(parts) => {
-            Ok((parts.into_iter().map(|(_, part)| read(part)).collect::<Result<_, _>>()?, true))
-        }
+        Line::Batch(parts) => Ok((
+            parts
+                .into_iter()
+                .map(|(_, part)| read(part))
+                .collect::<Result<_, _>>()?,
+            true,
+        )),
     }
 }
 
@@ -138,17 +158,24 @@ fn posted_one(message: &Message<'_>) -> Option<Posted> {
             PostedKind::Initialize((*id).into(), params)
         }
         Kind::Request { id, .. } => PostedKind::Call((*id).into()),
-        Kind::Notification { method } if method == "notifications/initialized" => PostedKind::Initialized,
-        Kind::Notification { method } if method == "notifications/cancelled" => {
-            message.cancelled().map_or(PostedKind::Other, |id| PostedKind::Cancelled(id.into()))
+        Kind::Notification { method } if method == "notifications/initialized" => {
+            PostedKind::Initialized
         }
+        Kind::Notification { method } if method == "notifications/cancelled" => message
+            .cancelled()
+            .map_or(PostedKind::Other, |id| PostedKind::Cancelled(id.into())),
         Kind::Notification { method } if method == "notifications/progress" => {
-            message.progress().map_or(PostedKind::Other, |token| PostedKind::Progress(token.into()))
+            message.progress().map_or(PostedKind::Other, |token| {
+                PostedKind::Progress(token.into())
+            })
         }
         Kind::Notification { .. } => PostedKind::Other,
         Kind::Answer { id, .. } => PostedKind::Answer((*id).into()),
     };
-    Some(Posted { kind, line: one_line(message.text).into() })
+    Some(Posted {
+        kind,
+        line: one_line(message.text).into(),
+    })
 }
 
 /// The same JSON without line ends, which it has between its tokens only.
@@ -188,14 +215,16 @@ pub fn cancelling(line: &Bytes, stream: &StreamId) -> Bytes {
 
 fn edited(line: &Bytes, edit: impl FnOnce(&Message<'_>, &mut Edits)) -> Bytes {
     let copy = OnceCell::new();
-    let Some(message) = Line::of(line, &copy).message() else { return line.clone() };
+    let Some(message) = Line::of(line, &copy).message() else {
+        return line.clone();
+    };
     let mut edits = Edits::default();
     edit(&message, &mut edits);
     edits.spliced(&message).into()
 }
 
-/// Reads a line of the server, and tells of each message in it, as it is stored: with the client's own ids. Anything that is no
-/// JSON-RPC message is skipped.
+/// Reads a line of the server, and tells of each message in it, as it is stored: with the client's
+/// own ids. Anything that is no JSON-RPC message is skipped.
 pub fn heard(line: &Bytes, incarnation: &str, mut hear: impl FnMut(Said, Json)) {
     let copy = OnceCell::new();
     let mut one = |part: &Part<'_>| {
@@ -216,12 +245,15 @@ pub fn heard(line: &Bytes, incarnation: &str, mut hear: impl FnMut(Said, Json)) 
                 tag(message, incarnation, &mut edits);
                 Said::Ask((*id).into())
             }
-            Kind::Notification { method } if method == "notifications/progress" => {
-                message.progress().and_then(own).map_or(Said::Other, |(stream, _)| Said::Progress(stream))
-            }
+            Kind::Notification { method } if method == "notifications/progress" => message
+                .progress()
+                .and_then(own)
+                .map_or(Said::Other, |(stream, _)| Said::Progress(stream)),
             Kind::Notification { method } if method == "notifications/cancelled" => {
                 tag(message, incarnation, &mut edits);
-                message.cancelled().map_or(Said::Other, |id| Said::Cancelled(id.into()))
+                message
+                    .cancelled()
+                    .map_or(Said::Other, |id| Said::Cancelled(id.into()))
             }
             Kind::Notification { .. } => Said::Other,
         };
@@ -245,7 +277,10 @@ pub fn written(message: &Message<'_>, edits: &Edits) -> Json {
 pub fn answered(line: &Bytes) -> Vec<Id> {
     let copy = OnceCell::new();
     let id = |part: &Part<'_>| match part {
-        Part::Message(Message { kind: Kind::Answer { id, .. }, .. }) => Some(Id::from(*id)),
+        Part::Message(Message {
+            kind: Kind::Answer { id, .. },
+            ..
+        }) => Some(Id::from(*id)),
         Part::Message(_) | Part::Unreadable(_) | Part::Other => None,
     };
     match Line::of(line, &copy) {
@@ -273,8 +308,8 @@ pub fn error(id: &str, error: &RawValue) -> String {
     format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{error}}}"#)
 }
 
-/// The error that a call gets which the server has not answered. `outcome` is what is known of the call: `unknown`, `not_sent` or
-/// `not_kept`.
+/// The error that a call gets which the server has not answered. `outcome` is what is known of the
+/// call: `unknown`, `not_sent` or `not_kept`.
 fn lost(id: &str, message: &str, outcome: &str) -> Json {
     let error = json!({"code": CONNECTION, "message": message, "data": {"outcome": outcome}});
     Json::trusted(format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{error}}}"#))
@@ -283,24 +318,32 @@ fn lost(id: &str, message: &str, outcome: &str) -> Json {
 /// The server ended with the call: it may have been carried out or not.
 #[must_use]
 pub fn unknown(id: &str) -> Json {
-    lost(id, "the server ended before it had answered: the outcome of this call is unknown", "unknown")
+    lost(
+        id,
+        "the server ended before it had answered: the outcome of this call is unknown",
+        "unknown",
+    )
 }
 
 /// The client has left too many messages of the call unread.
 #[must_use]
 pub fn unread(id: &str) -> Json {
-    let message =
-        "the client has left too many messages unread: the call was cancelled, and its outcome is unknown";
+    let message = "the client has left too many messages unread: the call was cancelled, and its outcome is unknown";
     lost(id, message, "unknown")
 }
 
 /// The server has never got the call.
 #[must_use]
 pub fn not_started(id: &str) -> Json {
-    lost(id, "the server ended before it had got this call, which was not started", "not_sent")
+    lost(
+        id,
+        "the server ended before it had got this call, which was not started",
+        "not_sent",
+    )
 }
 
-/// The server has refused the request that the call came in, with this status of HTTP and this body.
+/// The server has refused the request that the call came in, with this status of HTTP and this
+/// body.
 #[must_use]
 pub fn refused_upstream(id: &str, status: StatusCode, body: &[u8]) -> Json {
     #[derive(Deserialize)]
@@ -312,15 +355,27 @@ pub fn refused_upstream(id: &str, status: StatusCode, body: &[u8]) -> Json {
         message: String,
     }
     let says = serde_json::from_slice::<Body>(body).map(|body| format!(": {}", body.error.message));
-    let message = format!("the server has refused this call with HTTP {status}{}", says.unwrap_or_default());
+    let message = format!(
+        "the server has refused this call with HTTP {status}{}",
+        says.unwrap_or_default()
+    );
     // A server that fails may have begun.
-    lost(id, &message, if status.is_server_error() { "unknown" } else { "not_sent" })
+    lost(
+        id,
+        &message,
+        if status.is_server_error() {
+            "unknown"
+        } else {
+            "not_sent"
+        },
+    )
 }
 
 /// A call that was refused before anything of it was sent to the server.
 #[must_use]
 pub fn refused(id: &str, refusal: &Refusal) -> Json {
-    let error = json!({"code": refusal.code, "message": refusal.message, "data": {"outcome": "not_sent"}});
+    let error =
+        json!({"code": refusal.code, "message": refusal.message, "data": {"outcome": "not_sent"}});
     Json::trusted(format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{error}}}"#))
 }
 
@@ -334,8 +389,9 @@ pub fn not_asked(id: &str, message: &str) -> String {
 /// The call was carried out, and there is no room for its answer.
 #[must_use]
 pub fn not_kept(id: &str, bytes: usize, limit: &str) -> Json {
-    let message =
-        format!("the call was carried out, but its answer of {bytes} bytes could not be stored: {limit}");
+    let message = format!(
+        "the call was carried out, but its answer of {bytes} bytes could not be stored: {limit}"
+    );
     lost(id, &message, "not_kept")
 }
 

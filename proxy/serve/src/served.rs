@@ -112,7 +112,8 @@ impl Served {
         }
     }
 
-    /// Attaches to the session's server, or starts one, so that a client that only listens hears it.
+    /// Attaches to the session's server, or starts one, so that a client that only listens hears
+    /// it.
     ///
     /// # Errors
     /// When no server can be started.
@@ -123,7 +124,8 @@ impl Served {
         }
     }
 
-    /// For how long nobody has used this session of the caller. None: it is in use, or is another caller's.
+    /// For how long nobody has used this session of the caller. None: it is in use, or is another
+    /// caller's.
     #[must_use]
     pub fn unused_for(&self, caller: &Caller) -> Option<Duration> {
         match self {

@@ -34,7 +34,10 @@ pub struct Servers {
 
 impl fmt::Debug for Servers {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_struct("Servers").field("settings", &self.settings).finish_non_exhaustive()
+        formatter
+            .debug_struct("Servers")
+            .field("settings", &self.settings)
+            .finish_non_exhaustive()
     }
 }
 
@@ -72,7 +75,8 @@ pub struct Settings {
     pub idle: Duration,
     /// Sessions at one time.
     pub sessions: usize,
-    /// A session that nobody has used for this time makes room for a new one, if there is no other room; 0: never.
+    /// A session that nobody has used for this time makes room for a new one, if there is no other
+    /// room; 0: never.
     pub unused: Duration,
     /// How long a client is told to wait before it comes back, in ms.
     pub retry_ms: u64,
@@ -80,7 +84,8 @@ pub struct Settings {
     pub peer_wait: Duration,
     /// A stream is sent a comment after this time without a message.
     pub keep_alive: Duration,
-    /// Whether the messages of a stream without a reader go to the standalone stream, answers excepted.
+    /// Whether the messages of a stream without a reader go to the standalone stream, answers
+    /// excepted.
     pub redirect: bool,
     /// Names that `Host` may have, beside those of loopback.
     pub hosts: Vec<String>,
@@ -92,7 +97,8 @@ pub struct Settings {
     pub inspect: bool,
     /// How a caller proves that it may connect.
     pub proof: Proof,
-    /// The headers in which a trusted proxy says on whose behalf a request is made. None: on behalf of whoever has given the proof.
+    /// The headers in which a trusted proxy says on whose behalf a request is made. None: on behalf
+    /// of whoever has given the proof.
     pub identity: Option<IdentityHeaders>,
 }
 

@@ -68,8 +68,13 @@ impl Table {
     /// Begins a session.
     ///
     /// # Errors
-    /// When there are as many sessions as there may be and all are in use, no daemon, or no server can be started.
-    pub async fn begin(&self, caller: Caller, params: Box<RawValue>) -> Result<Began<Served>, Refusal> {
+    /// When there are as many sessions as there may be and all are in use, no daemon, or no server
+    /// can be started.
+    pub async fn begin(
+        &self,
+        caller: Caller,
+        params: Box<RawValue>,
+    ) -> Result<Began<Served>, Refusal> {
         let beginning = loop {
             match self.reserve() {
                 Ok(beginning) => break beginning,
@@ -78,8 +83,14 @@ impl Table {
             }
         };
         let began = match self.keeps() {
-            true => began(Live::begin(&self.shared, caller, params).await?, Served::Kept),
-            false => began(Unkept::begin(&self.shared, caller, params).await?, Served::Unkept),
+            true => began(
+                Live::begin(&self.shared, caller, params).await?,
+                Served::Kept,
+            ),
+            false => began(
+                Unkept::begin(&self.shared, caller, params).await?,
+                Served::Unkept,
+            ),
         };
         if let Began::Session(served) = &began {
             let slot = Arc::new(OnceCell::new_with(Some(served.clone())));
@@ -109,15 +120,21 @@ impl Table {
         Ok(beginning)
     }
 
-    /// Ends the session of this caller that was unused for longest. Many clients never end theirs. False: all are in use, or
-    /// were a moment ago.
+    /// Ends the session of this caller that was unused for longest. Many clients never end theirs.
+    /// False: all are in use, or were a moment ago.
     async fn make_room(&self, caller: &Caller) -> bool {
         let least = self.shared.settings.unused;
         if least.is_zero() {
             return false;
         }
-        let all: Vec<_> = self.slots().values().filter_map(|slot| slot.get().cloned()).collect();
-        let unused = all.iter().filter_map(|served| Some((served.unused_for(caller)?, served)));
+        let all: Vec<_> = self
+            .slots()
+            .values()
+            .filter_map(|slot| slot.get().cloned())
+            .collect();
+        let unused = all
+            .iter()
+            .filter_map(|served| Some((served.unused_for(caller)?, served)));
         match unused.max_by_key(|(time, _)| *time) {
             Some((time, served)) if time >= least => {
                 let seconds = time.as_secs();
@@ -132,7 +149,12 @@ impl Table {
     }
 
     /// Carries out a POST of MCP 2026-07-28. None: it is none.
-    pub async fn modern(&self, caller: &Caller, headers: &HeaderMap, body: &Bytes) -> Option<Response<Body>> {
+    pub async fn modern(
+        &self,
+        caller: &Caller,
+        headers: &HeaderMap,
+        body: &Bytes,
+    ) -> Option<Response<Body>> {
         let room = || self.room(count(&self.slots()));
         modern::post(&self.modern, &self.shared, room, caller, headers, body).await
     }
@@ -150,8 +172,9 @@ impl Table {
         if count < most {
             return Ok(());
         }
-        let message =
-            format!("there are {count} sessions, and no more than {most} at one time (http.sessions)");
+        let message = format!(
+            "there are {count} sessions, and no more than {most} at one time (http.sessions)"
+        );
         Err(Refusal::for_now(message))
     }
 
@@ -174,14 +197,19 @@ impl Table {
         };
         let restored = || async {
             match self.keeps() {
-                true => Live::restore(&self.shared, caller.clone(), id).await.map(Served::Kept),
+                true => Live::restore(&self.shared, caller.clone(), id)
+                    .await
+                    .map(Served::Kept),
                 false => Err(Refusal::unknown_session()),
             }
         };
         let found = slot.get_or_try_init(restored).await;
         if found.is_err() {
             let mut slots = self.slots();
-            if slots.get(id).is_some_and(|held| Arc::ptr_eq(held, &slot) && held.get().is_none()) {
+            if slots
+                .get(id)
+                .is_some_and(|held| Arc::ptr_eq(held, &slot) && held.get().is_none())
+            {
                 slots.remove(id);
             }
         }
@@ -209,7 +237,8 @@ impl Table {
         }
     }
 
-    /// How many requests of MCP 2026-07-28 are open at the server of this session. None: this process has no such server.
+    /// How many requests of MCP 2026-07-28 are open at the server of this session. None: this
+    /// process has no such server.
     #[must_use]
     pub fn modern_requests(&self, id: &SessionId) -> Option<usize> {
         self.modern.requests(id)
@@ -223,13 +252,18 @@ impl Table {
         }
         loop {
             sleep(idle / LOOKS).await;
-            let all: Vec<_> = self.slots().values().filter_map(|slot| slot.get().cloned()).collect();
+            let all: Vec<_> = self
+                .slots()
+                .values()
+                .filter_map(|slot| slot.get().cloned())
+                .collect();
             let looks = futures::future::join_all(all.iter().map(Served::look));
             futures::future::join(looks, self.modern.look()).await;
         }
     }
 
-    /// Lets go of all sessions. They go on, with their servers, for the process that serves the name next.
+    /// Lets go of all sessions. They go on, with their servers, for the process that serves the
+    /// name next.
     pub fn close(&self) {
         self.shared.backends.leave();
         self.modern.close();
@@ -243,7 +277,11 @@ impl Table {
     /// Ends all sessions.
     pub async fn end(&self) {
         self.modern.end().await;
-        let all: Vec<_> = self.slots().drain().filter_map(|(_, slot)| slot.get().cloned()).collect();
+        let all: Vec<_> = self
+            .slots()
+            .drain()
+            .filter_map(|(_, slot)| slot.get().cloned())
+            .collect();
         futures::future::join_all(all.iter().map(|served| async {
             drop(served.end().await);
         }))

@@ -1,5 +1,5 @@
-//! The body of a response that is a stream of events: first those that the client has missed, then each new one, until the
-//! stream ends.
+//! The body of a response that is a stream of events: first those that the client has missed, then
+//! each new one, until the stream ends.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -52,7 +52,16 @@ impl Tail {
         reading: Option<Reading>,
     ) -> Self {
         let waiting = VecDeque::new();
-        Self { live, stream, position, after, reading, behind: false, waiting, over: false }
+        Self {
+            live,
+            stream,
+            position,
+            after,
+            reading,
+            behind: false,
+            waiting,
+            over: false,
+        }
     }
 
     /// First sends what the daemon has stored since then.
@@ -62,11 +71,16 @@ impl Tail {
         self
     }
 
-    /// Sends an event without data: an id to resume with, and how long the client is to wait before it does. Clients of versions
-    /// before 2025-11-25 expect a message in each event that is called `message`, as one without a name is.
+    /// Sends an event without data: an id to resume with, and how long the client is to wait before
+    /// it does. Clients of versions before 2025-11-25 expect a message in each event that is called
+    /// `message`, as one without a name is.
     pub fn prime(&mut self, id: &EventId) {
         let retry = self.live.settings().retry_ms;
-        let name = if self.live.record().primes() { "" } else { "event: priming\n" };
+        let name = if self.live.record().primes() {
+            ""
+        } else {
+            "event: priming\n"
+        };
         self.wait(format!("{name}id: {}\nretry: {retry}\ndata: \n\n", id.0));
     }
 
@@ -74,7 +88,8 @@ impl Tail {
     pub async fn next(&mut self) -> Option<Bytes> {
         loop {
             if let Some((part, event)) = self.waiting.pop_front() {
-                if let (Some((position, id)), StreamId::STANDALONE) = (event, self.stream.as_str()) {
+                if let (Some((position, id)), StreamId::STANDALONE) = (event, self.stream.as_str())
+                {
                     self.live.tell(position, &id);
                 }
                 return Some(part);
@@ -149,7 +164,8 @@ impl Tail {
         self.position = position;
         self.after = Cursor::Event(id.clone());
         let part = format!("event: message\nid: {}\ndata: {message}\n\n", id.0);
-        self.waiting.push_back((part.into(), Some((position, id.clone()))));
+        self.waiting
+            .push_back((part.into(), Some((position, id.clone()))));
     }
 
     /// What has no place in the stream is sent in its turn, too.
@@ -192,7 +208,9 @@ pub async fn standalone(live: &Arc<Live>) -> Result<Tail, Refusal> {
     let reading = live.read(&stream);
     let after = Cursor::Stream(stream.clone());
     let mut tail = Tail::new(live.clone(), stream.clone(), 0, after, reading).catching_up();
-    let said = live.held(live.session().replay(&Cursor::Stream(stream.clone()))).await?;
+    let said = live
+        .held(live.session().replay(&Cursor::Stream(stream.clone())))
+        .await?;
     if said.events.is_empty() {
         let primed = live.held(live.session().stream(stream).prime()).await?;
         live.tell(primed.position, &primed.id);

@@ -1,4 +1,5 @@
-//! The bearer token. `serve` makes it at its first start, keeps it in a file of mode 0600, and never shows it.
+//! The bearer token. `serve` makes it at its first start, keeps it in a file of mode 0600, and
+//! never shows it.
 
 use std::fmt;
 use std::fs::{DirBuilder, File, OpenOptions};
@@ -31,7 +32,10 @@ impl Token {
     /// # Errors
     /// Those of the operating system; when others can read the file, or it holds no token.
     pub fn at(path: &Path) -> io::Result<Self> {
-        let opened = OpenOptions::new().read(true).custom_flags(O_NOFOLLOW).open(path);
+        let opened = OpenOptions::new()
+            .read(true)
+            .custom_flags(O_NOFOLLOW)
+            .open(path);
         match opened {
             Ok(file) => Self::read(file),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Self::make(path),
@@ -41,14 +45,22 @@ impl Token {
 
     fn make(path: &Path) -> io::Result<Self> {
         if let Some(directory) = path.parent() {
-            DirBuilder::new().mode(0o700).recursive(true).create(directory)?;
+            DirBuilder::new()
+                .mode(0o700)
+                .recursive(true)
+                .create(directory)?;
         }
         let mut random = [0; RANDOM];
         getrandom::fill(&mut random).map_err(io::Error::other)?;
         let token: String = random.iter().map(|byte| format!("{byte:02x}")).collect();
-        // Another process may do the same at this moment: one of the two links its file, whole, and both use that.
+        // Another process may do the same at this moment: one of the two links its file, whole, and
+        // both use that.
         let new = path.with_extension(format!("new-{}", std::process::id()));
-        let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new)?;
+        let mut file = OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .mode(0o600)
+            .open(&new)?;
         let linked = (|| {
             writeln!(file, "{token}")?;
             file.sync_all()?;
@@ -57,9 +69,12 @@ impl Token {
         std::fs::remove_file(&new)?;
         match linked {
             Ok(()) => Ok(Self(token.into())),
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-                Self::read(OpenOptions::new().read(true).custom_flags(O_NOFOLLOW).open(path)?)
-            }
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Self::read(
+                OpenOptions::new()
+                    .read(true)
+                    .custom_flags(O_NOFOLLOW)
+                    .open(path)?,
+            ),
             Err(error) => Err(error),
         }
     }
@@ -70,18 +85,24 @@ impl Token {
             return Err(io::Error::other("it must be a file of yours of mode 0600"));
         }
         let mut text = String::new();
-        file.take(*LENGTH.end() as u64 + 2).read_to_string(&mut text)?;
+        file.take(*LENGTH.end() as u64 + 2)
+            .read_to_string(&mut text)?;
         let token = text.trim_end();
-        let is_one = LENGTH.contains(&token.len()) && token.bytes().all(|byte| byte.is_ascii_graphic());
+        let is_one =
+            LENGTH.contains(&token.len()) && token.bytes().all(|byte| byte.is_ascii_graphic());
         if !is_one {
-            let message =
-                format!("it holds no token: {} to {} visible ASCII characters", LENGTH.start(), LENGTH.end());
+            let message = format!(
+                "it holds no token: {} to {} visible ASCII characters",
+                LENGTH.start(),
+                LENGTH.end()
+            );
             return Err(io::Error::other(message));
         }
         Ok(Self(token.into()))
     }
 
-    /// Whether these are the bytes of the token. The time that this takes does not tell how many of them are.
+    /// Whether these are the bytes of the token. The time that this takes does not tell how many of
+    /// them are.
     #[must_use]
     pub fn is(&self, shown: &[u8]) -> bool {
         self.0.as_bytes().ct_eq(shown).into()
@@ -100,10 +121,21 @@ mod tests {
         let path = directory.path().join("new").join("token");
         let made = Token::at(&path).expect("made");
         let text = std::fs::read_to_string(&path).expect("there");
-        assert!(made.is(text.trim_end().as_bytes()) && !made.is(b"") && !made.is(&text.as_bytes()[..63]));
-        assert_eq!(std::fs::metadata(&path).expect("there").mode() & 0o777, 0o600);
+        assert!(
+            made.is(text.trim_end().as_bytes())
+                && !made.is(b"")
+                && !made.is(&text.as_bytes()[..63])
+        );
+        assert_eq!(
+            std::fs::metadata(&path).expect("there").mode() & 0o777,
+            0o600
+        );
         assert_eq!(format!("{made:?}"), "Token");
-        assert!(Token::at(&path).expect("read").is(text.trim_end().as_bytes()));
+        assert!(
+            Token::at(&path)
+                .expect("read")
+                .is(text.trim_end().as_bytes())
+        );
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o640)).expect("ours");
         Token::at(&path).expect_err("others can read it");
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).expect("ours");

@@ -1,10 +1,13 @@
-//! Sessions without a daemon (`--unkept`): nothing is stored, so nothing can be resumed, and each session ends with this process.
+//! Sessions without a daemon (`--unkept`): nothing is stored, so nothing can be resumed, and each
+//! session ends with this process.
 //!
 //! - This file: one session. Its server is a child of this process.
-//! - `child.rs`: that child. `readers.rs`: clients that read streams. `through.rs`: `--upstream`, which passes HTTP on.
+//! - `child.rs`: that child. `readers.rs`: clients that read streams. `through.rs`: `--upstream`,
+//!   which passes HTTP on.
 //!
-//! What is said here goes to whoever reads at the moment. Events have no ids. Messages of the standalone stream wait for a reader, as
-//! far as there is room; those of a call do not: a client that has closed the connection of a call can't ask for its answer.
+//! What is said here goes to whoever reads at the moment. Events have no ids. Messages of the
+//! standalone stream wait for a reader, as far as there is room; those of a call do not: a client
+//! that has closed the connection of a call can't ask for its answer.
 
 pub mod child;
 mod readers;
@@ -30,7 +33,9 @@ use crate::live::handshake::{Began, Early, refused, shake};
 use crate::live::{Shared, same};
 use crate::record::Record;
 use crate::refusal::Refusal;
-use crate::said::{Calls, Posted, PostedKind, heard, inward, not_asked, not_started, to_server, unknown};
+use crate::said::{
+    Calls, Posted, PostedKind, heard, inward, not_asked, not_started, to_server, unknown,
+};
 use crate::tail::COMMENT;
 use crate::unsent::Unsent;
 use crate::which::{Id, Said, Which};
@@ -129,7 +134,11 @@ impl Unkept {
     /// 403.
     pub fn admit(&self, caller: &Caller) -> Result<(), Refusal> {
         self.state().active = Instant::now();
-        if same(&self.caller, caller) { Ok(()) } else { Err(crate::who::bound_to_another()) }
+        if same(&self.caller, caller) {
+            Ok(())
+        } else {
+            Err(crate::who::bound_to_another())
+        }
     }
 
     /// Ends the session if nobody has used it for too long.
@@ -149,7 +158,8 @@ impl Unkept {
         state.active.elapsed()
     }
 
-    /// For how long nobody has used this session of the caller. None: it is in use, or is another caller's.
+    /// For how long nobody has used this session of the caller. None: it is in use, or is another
+    /// caller's.
     #[must_use]
     pub fn unused_for(&self, caller: &Caller) -> Option<Duration> {
         let idle = self.idle_for();
@@ -174,12 +184,19 @@ impl Unkept {
             {
                 continue;
             }
-            let line = inward(&kind, line, self.backend.incarnation(), &mut self.state().which);
+            let line = inward(
+                &kind,
+                line,
+                self.backend.incarnation(),
+                &mut self.state().which,
+            );
             let Some(line) = line else { continue };
             if let PostedKind::Cancelled(id) = &kind {
                 self.drop_call(id);
             }
-            self.send(line).await?.map_err(|_| Refusal::unknown_session())?;
+            self.send(line)
+                .await?
+                .map_err(|_| Refusal::unknown_session())?;
         }
         Ok(())
     }
@@ -187,7 +204,9 @@ impl Unkept {
     /// A call is not to be answered any more.
     fn drop_call(&self, id: &str) {
         let mut state = self.state();
-        let Some(stream) = state.which.stream_of(id).cloned() else { return };
+        let Some(stream) = state.which.stream_of(id).cloned() else {
+            return;
+        };
         if state.which.dropped(&stream, id) == Some(true) {
             state.readers.finish(&stream);
         }
@@ -197,12 +216,18 @@ impl Unkept {
     ///
     /// # Errors
     /// When two calls have one id, or the server has ended.
-    pub async fn call(self: &Arc<Self>, messages: Vec<Posted>) -> Result<BoxStream<'static, Bytes>, Refusal> {
+    pub async fn call(
+        self: &Arc<Self>,
+        messages: Vec<Posted>,
+    ) -> Result<BoxStream<'static, Bytes>, Refusal> {
         let Calls { calls, lines, rest } = Calls::of(messages)?;
         if !rest.is_empty() {
             self.post(rest).await?;
         }
-        let stream: StreamId = RequestId::mint().as_str().parse().map_err(|_| Refusal::unknown_session())?;
+        let stream: StreamId = RequestId::mint()
+            .as_str()
+            .parse()
+            .map_err(|_| Refusal::unknown_session())?;
         let reading = {
             let mut state = self.state();
             if self.has_ended() {
@@ -224,7 +249,9 @@ impl Unkept {
     async fn send_call(&self, stream: &StreamId, id: &Id, line: &Bytes) {
         let words = match self.send(to_server(line, stream.as_str())).await {
             Ok(Ok(())) => return,
-            Ok(Err(Ended { may_have_arrived: true })) => unknown(id),
+            Ok(Err(Ended {
+                may_have_arrived: true,
+            })) => unknown(id),
             Ok(Err(_)) => not_started(id),
             Err(refusal) => crate::said::refused(id, &refusal),
         };
@@ -295,7 +322,10 @@ impl Unkept {
         heard(line, self.backend.incarnation(), |said, message| {
             let mut state = self.state();
             let State { which, readers, .. } = &mut *state;
-            readers.gone().iter().for_each(|stream| which.reader(stream, false));
+            readers
+                .gone()
+                .iter()
+                .for_each(|stream| which.reader(stream, false));
             if let Some(place) = which.place(&said) {
                 messages.push((place, said, message));
             }
@@ -307,7 +337,10 @@ impl Unkept {
             }
             if let (Err(Full), Said::Ask(id)) = (given, said) {
                 // Else the server would wait for ever.
-                let _ = self.backend.send(not_asked(&id, "no client reads it").into()).await;
+                let _ = self
+                    .backend
+                    .send(not_asked(&id, "no client reads it").into())
+                    .await;
             }
         }
     }
@@ -339,14 +372,21 @@ fn marked(result: Box<RawValue>) -> Box<RawValue> {
         meta: Option<&'a RawValue>,
     }
     let text = result.get();
-    let Ok(Result { meta }) = serde_json::from_str(text) else { return result };
+    let Ok(Result { meta }) = serde_json::from_str(text) else {
+        return result;
+    };
     let meta = meta.map(RawValue::get).filter(|meta| meta.starts_with('{'));
     // Where the members of `_meta` begin.
-    let (before, after, mark) = match meta.map(|meta| meta.as_ptr() as usize - text.as_ptr() as usize + 1) {
-        Some(at) => (&text[..at], &text[at..], MARK.to_owned()),
-        None => (&text[..1], &text[1..], format!(r#""_meta":{{{MARK}}}"#)),
+    let (before, after, mark) =
+        match meta.map(|meta| meta.as_ptr() as usize - text.as_ptr() as usize + 1) {
+            Some(at) => (&text[..at], &text[at..], MARK.to_owned()),
+            None => (&text[..1], &text[1..], format!(r#""_meta":{{{MARK}}}"#)),
+        };
+    let comma = if after.trim_start().starts_with('}') {
+        ""
+    } else {
+        ","
     };
-    let comma = if after.trim_start().starts_with('}') { "" } else { "," };
     RawValue::from_string(format!("{before}{mark}{comma}{after}")).unwrap_or(result)
 }
 
@@ -358,13 +398,23 @@ mod tests {
     fn the_result_of_initialize_says_that_nothing_is_kept_and_is_the_same_otherwise() {
         for (result, expected) in [
             ("{}", r#"{"_meta":{MARK}}"#),
-            (r#"{ "b": 1.0, "a": 2 }"#, r#"{"_meta":{MARK}, "b": 1.0, "a": 2 }"#),
+            (
+                r#"{ "b": 1.0, "a": 2 }"#,
+                r#"{"_meta":{MARK}, "b": 1.0, "a": 2 }"#,
+            ),
             (r#"{"a":1,"_meta": { }}"#, r#"{"a":1,"_meta": {MARK }}"#),
-            (r#"{"_meta":{"x":1},"a":{}}"#, r#"{"_meta":{MARK,"x":1},"a":{}}"#),
+            (
+                r#"{"_meta":{"x":1},"a":{}}"#,
+                r#"{"_meta":{MARK,"x":1},"a":{}}"#,
+            ),
             ("[]", "[]"),
         ] {
             let raw = RawValue::from_string(result.into()).expect("JSON");
-            assert_eq!(marked(raw).get(), expected.replace("MARK", MARK), "{result}");
+            assert_eq!(
+                marked(raw).get(),
+                expected.replace("MARK", MARK),
+                "{result}"
+            );
         }
     }
 }

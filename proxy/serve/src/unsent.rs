@@ -24,7 +24,8 @@ impl Unsent {
     pub(crate) fn take(&self, bytes: usize) -> Result<Share, Refusal> {
         let share = Share(self.0.clone(), bytes);
         if self.0.fetch_add(bytes, Ordering::Relaxed) + bytes > UNSENT_MAX {
-            let message = format!("the server does not read: {UNSENT_MAX} bytes wait for it already");
+            let message =
+                format!("the server does not read: {UNSENT_MAX} bytes wait for it already");
             return Err(Refusal::for_now(message));
         }
         Ok(share)

@@ -1,14 +1,16 @@
 //! A server that speaks Streamable HTTP itself, and forgets its sessions when it restarts.
 //!
-//! No keeper holds the server. Before `serve` passes a message on, the daemon has stored, in the session's state, what the next
-//! process needs to fetch the rest of each call. If the server has forgotten the session, `serve` repeats the recorded handshake to it,
-//! and answers the calls that were open "outcome unknown".
+//! No keeper holds the server. Before `serve` passes a message on, the daemon has stored, in the
+//! session's state, what the next process needs to fetch the rest of each call. If the server has
+//! forgotten the session, `serve` repeats the recorded handshake to it, and answers the calls that
+//! were open "outcome unknown".
 //!
 //! - [`url`]: where the server is. `wire.rs`: requests to it.
-//! - `link.rs`: what all requests of one session share. `calls.rs`: requests that want an answer. `shake.rs`: the handshake.
-//!   `listen.rs`: the standalone stream.
+//! - `link.rs`: what all requests of one session share. `calls.rs`: requests that want an answer.
+//!   `shake.rs`: the handshake. `listen.rs`: the standalone stream.
 //! - [`forward`]: requests of MCP 2026-07-28, which are passed on.
-//! - `ledger.rs`: what is stored. `numbers.rs`: how a message is recognised that the server repeats.
+//! - `ledger.rs`: what is stored. `numbers.rs`: how a message is recognised that the server
+//!   repeats.
 
 mod calls;
 pub mod forward;
@@ -47,7 +49,9 @@ use crate::settings::Settings;
 use crate::which::Id;
 
 /// The server has ended, and has not got the line.
-const NOT_SENT: Ended = Ended { may_have_arrived: false };
+const NOT_SENT: Ended = Ended {
+    may_have_arrived: false,
+};
 
 /// How long a server may take to take a notification, or an answer to a request of its own.
 const TELL_WAIT: Duration = Duration::from_secs(30);
@@ -71,9 +75,16 @@ impl Upstreams {
     /// Where another process has it, or there is no daemon.
     pub async fn of(settings: &Settings, url: Url) -> Result<Self, NotLeased> {
         let control = mcp_sessiond_client::Options::default().start(settings.start.clone());
-        let options = Options { control: Some(control), ..Options::default() };
+        let options = Options {
+            control: Some(control),
+            ..Options::default()
+        };
         let service = Service::lease(settings.service.clone(), options).await?;
-        Ok(Self { service, url, hold: settings.hold })
+        Ok(Self {
+            service,
+            url,
+            hold: settings.hold,
+        })
     }
 }
 
@@ -116,7 +127,8 @@ impl Upstreams {
     async fn begin(&self, ledger: Ledger) -> Result<Upstream, Refusal> {
         // A wrong URL is told by the first request.
         let connected = connect(&self.url, self.hold).await;
-        connected.map_err(|error| no_server(format_args!("{} can't be reached: {error}", self.url)))?;
+        connected
+            .map_err(|error| no_server(format_args!("{} can't be reached: {error}", self.url)))?;
         let incarnation = RequestId::mint().to_string();
         let known = Known {
             url: self.url.to_string(),
@@ -131,15 +143,25 @@ impl Upstreams {
     }
 
     /// For a session that another process has served.
-    async fn go_on(&self, session: &Session, ledger: Ledger, found: Found) -> Result<Upstream, Refusal> {
+    async fn go_on(
+        &self,
+        session: &Session,
+        ledger: Ledger,
+        found: Found,
+    ) -> Result<Upstream, Refusal> {
         let Found { mut known, places } = found;
         known.process = known.process.wrapping_add(1);
         if !ledger.know(&known).await {
-            return Err(Refusal::for_now("the daemon does not store what is known of the server"));
+            return Err(Refusal::for_now(
+                "the daemon does not store what is known of the server",
+            ));
         }
         let record = Record::of(session, &session.view().await?).await?;
         let initialize = record.map(|record| record.initialize);
-        let open = places.iter().flat_map(|(_, place)| place.calls.iter().map(|id| normal(id))).collect();
+        let open = places
+            .iter()
+            .flat_map(|(_, place)| place.calls.iter().map(|id| normal(id)))
+            .collect();
         let upstream = self.upstream(ledger, known, initialize, true, open);
         let mut standalone = None;
         for (stream, place) in places {
@@ -164,7 +186,14 @@ impl Upstreams {
     ) -> Upstream {
         let (sender, lines) = mpsc::channel(WAITING_MAX);
         let incarnation = known.incarnation.clone();
-        let link = Link::new(self.url.clone(), self.hold, ledger, known, initialize, sender);
+        let link = Link::new(
+            self.url.clone(),
+            self.hold,
+            ledger,
+            known,
+            initialize,
+            sender,
+        );
         Upstream {
             link: Arc::new(link),
             lines: tokio::sync::Mutex::new(lines),
@@ -220,7 +249,11 @@ impl Upstream {
     async fn call(&self, calls: Vec<Id>, line: Bytes) {
         let stream = Stream::new(self.link.numbers());
         let id = stream.id();
-        let place = Place { calls: calls.clone(), number: id, ..Place::default() };
+        let place = Place {
+            calls: calls.clone(),
+            number: id,
+            ..Place::default()
+        };
         let is_on_record = self.link.ledger.place(id, place).await;
         self.link.open(id, calls);
         if !is_on_record {
@@ -239,7 +272,9 @@ impl Upstream {
             let (stamp, generation) = self.link.stamp();
             let connected = self.link.connect().await.map_err(|_| NOT_SENT)?;
             let replied = timeout(TELL_WAIT, connected.post(line.clone(), &stamp)).await;
-            let replied = replied.ok().and_then(Result::ok).ok_or(Ended { may_have_arrived: true })?;
+            let replied = replied.ok().and_then(Result::ok).ok_or(Ended {
+                may_have_arrived: true,
+            })?;
             if !matches!(replied.reply, Reply::Lost) {
                 return Ok(());
             }
@@ -280,9 +315,17 @@ impl Upstream {
             return Ok(());
         }
         let mut line = line;
-        if let [Posted { kind: PostedKind::Answer(id) | PostedKind::Progress(id), .. }] = &messages[..] {
+        if let [
+            Posted {
+                kind: PostedKind::Answer(id) | PostedKind::Progress(id),
+                ..
+            },
+        ] = &messages[..]
+        {
             // A session that the server has forgotten has asked for it, perhaps.
-            let Some(asked) = asked_by(&self.link.stamp().0.tag(), id) else { return Ok(()) };
+            let Some(asked) = asked_by(&self.link.stamp().0.tag(), id) else {
+                return Ok(());
+            };
             line = answering(&line, &asked);
         }
         let mut is_worth_repeating = true;
@@ -340,7 +383,10 @@ impl Backend for Upstream {
             if self.has_ended.send_replace(true) {
                 return;
             }
-            self.tasks.lock().unwrap_or_else(PoisonError::into_inner).abort_all();
+            self.tasks
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .abort_all();
             let (stamp, _) = self.link.stamp();
             if stamp.session.is_none() {
                 return;

@@ -1,8 +1,9 @@
 //! Which stream a message of the server goes to: a state machine without I/O.
 //!
-//! Answers and progress go to the stream of their call, and nowhere else. A cancellation goes to the stream that the cancelled request went to. Any
-//! other message goes to the call's stream if exactly one call is open; else to the standalone stream if somebody reads it; else to
-//! the newest open call.
+//! Answers and progress go to the stream of their call, and nowhere else. A cancellation goes to
+//! the stream that the cancelled request went to. Any other message goes to the call's stream if
+//! exactly one call is open; else to the standalone stream if somebody reads it; else to the newest
+//! open call.
 
 use std::collections::{HashMap, HashSet};
 
@@ -52,30 +53,43 @@ pub struct Which {
     readers: HashSet<StreamId>,
     /// The streams that the server's own requests went to.
     asks: HashMap<Id, StreamId>,
-    /// Whether the messages of a stream without a reader go to the standalone stream, answers excepted.
+    /// Whether the messages of a stream without a reader go to the standalone stream, answers
+    /// excepted.
     redirect: bool,
 }
 
-/// Unanswered requests of the server of which the stream is remembered. Cancellations of further ones go where any other
-/// notification goes.
+/// Unanswered requests of the server of which the stream is remembered. Cancellations of further
+/// ones go where any other notification goes.
 const ASKS_MAX: usize = 1_024;
 
 impl Which {
     /// With no open call.
     #[must_use]
     pub fn new(redirect: bool) -> Self {
-        Self { redirect, ..Self::default() }
+        Self {
+            redirect,
+            ..Self::default()
+        }
     }
 
     /// A POST with these calls has opened a stream, and its client reads it.
     pub fn open(&mut self, stream: StreamId, calls: Vec<Id>) {
         self.readers.insert(stream.clone());
-        self.open.push(Open { stream, calls, resumable: false });
+        self.open.push(Open {
+            stream,
+            calls,
+            resumable: false,
+        });
     }
 
-    /// A stream that another process has opened has these calls open. Its client may have an event id of it.
+    /// A stream that another process has opened has these calls open. Its client may have an event
+    /// id of it.
     pub fn goes_on(&mut self, stream: StreamId, calls: Vec<Id>) {
-        self.open.push(Open { stream, calls, resumable: true });
+        self.open.push(Open {
+            stream,
+            calls,
+            resumable: true,
+        });
     }
 
     /// A stream has a reader now, or has none any more.
@@ -102,7 +116,9 @@ impl Which {
 
     /// The streams with open calls, and how many each has.
     pub fn open_calls(&self) -> impl Iterator<Item = (StreamId, usize)> {
-        self.open.iter().map(|open| (open.stream.clone(), open.calls.len()))
+        self.open
+            .iter()
+            .map(|open| (open.stream.clone(), open.calls.len()))
     }
 
     /// Whether a stream has open calls.
@@ -111,15 +127,16 @@ impl Which {
         self.open.iter().any(|open| open.stream == *stream)
     }
 
-    /// The stream of the newest open call that the client knows by this id: a client that was restarted may use an id again.
+    /// The stream of the newest open call that the client knows by this id: a client that was
+    /// restarted may use an id again.
     #[must_use]
     pub fn stream_of(&self, id: &str) -> Option<&StreamId> {
         let of = |open: &&Open| open.calls.iter().any(|call| **call == *id);
         self.open.iter().rev().find(of).map(|open| &open.stream)
     }
 
-    /// A call is not to be answered any more: the client has cancelled it, or the server was never sent it. None: it was
-    /// answered before. Else whether the stream ends by this.
+    /// A call is not to be answered any more: the client has cancelled it, or the server was never
+    /// sent it. None: it was answered before. Else whether the stream ends by this.
     pub fn dropped(&mut self, stream: &StreamId, id: &str) -> Option<bool> {
         self.answered(stream, id).map(|place| place.ends)
     }
@@ -129,10 +146,14 @@ impl Which {
         self.asks.remove(id);
     }
 
-    /// The server is gone: no call will be answered. Returns the streams, and which calls were open on each.
+    /// The server is gone: no call will be answered. Returns the streams, and which calls were open
+    /// on each.
     pub fn clear(&mut self) -> Vec<(StreamId, Vec<Id>)> {
         self.asks.clear();
-        self.open.drain(..).map(|open| (open.stream, open.calls)).collect()
+        self.open
+            .drain(..)
+            .map(|open| (open.stream, open.calls))
+            .collect()
     }
 
     /// Where a message of the server goes. None: it is about a call that is not open.
@@ -170,7 +191,10 @@ impl Which {
         if ends {
             self.open.remove(at);
         }
-        Some(Place { stream: stream.clone(), ends })
+        Some(Place {
+            stream: stream.clone(),
+            ends,
+        })
     }
 
     fn anything(&self) -> StreamId {
@@ -187,12 +211,19 @@ impl Which {
     fn redirected(&self, at: usize) -> StreamId {
         let open = &self.open[at];
         let is_lost = !self.readers.contains(&open.stream) && (self.redirect || !open.resumable);
-        if is_lost { StreamId::standalone() } else { open.stream.clone() }
+        if is_lost {
+            StreamId::standalone()
+        } else {
+            open.stream.clone()
+        }
     }
 }
 
 fn stays(stream: StreamId) -> Place {
-    Place { stream, ends: false }
+    Place {
+        stream,
+        ends: false,
+    }
 }
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
-//! What is kept of the connection to a server elsewhere: values in the state of the front's session. The next front of the session finds
-//! them, and the session ends with its host.
+//! What is kept of the connection to a server elsewhere: values in the state of the front's
+//! session. The next front of the session finds them, and the session ends with its host.
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Display};
@@ -26,7 +26,8 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// Values that are read at once: a call takes 3 MiB.
 const READ_MAX: usize = 3;
 
-/// What the values of a server begin with, and how many hexadecimal digits say which server that is.
+/// What the values of a server begin with, and how many hexadecimal digits say which server that
+/// is.
 const PREFIX: &str = "remote-server";
 const DIGEST: usize = 16;
 
@@ -47,8 +48,8 @@ pub struct Shelf {
     leaving: watch::Receiver<bool>,
 }
 
-/// Who uses the shelves of a session last, by the server's name. An edited entry is another server of the same name, and has the shelf of
-/// the former one, which may still be ending.
+/// Who uses the shelves of a session last, by the server's name. An edited entry is another server
+/// of the same name, and has the shelf of the former one, which may still be ending.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Users(Arc<Mutex<BTreeMap<String, Arc<AtomicU64>>>>);
 
@@ -84,14 +85,27 @@ impl Shelf {
     ) -> Self {
         let place = lease.map(|LeaseRef { session, epoch }| {
             let digest = Sha256::digest(name);
-            let digest: String = digest.iter().take(DIGEST / 2).map(|byte| format!("{byte:02x}")).collect();
+            let digest: String = digest
+                .iter()
+                .take(DIGEST / 2)
+                .map(|byte| format!("{byte:02x}"))
+                .collect();
             Arc::new(Place {
                 control: Control::new(options.clone().timeout(PATIENCE)),
-                of: SessionRef { session: session.clone(), service: None, epoch: Some(*epoch), caller: None },
+                of: SessionRef {
+                    session: session.clone(),
+                    service: None,
+                    epoch: Some(*epoch),
+                    caller: None,
+                },
                 prefix: format!("{PREFIX}/{digest}/"),
             })
         });
-        Self { place, leaving, ..Self::empty(name, move |what| voice.say(what)) }
+        Self {
+            place,
+            leaving,
+            ..Self::empty(name, move |what| voice.say(what))
+        }
     }
 
     /// One that keeps nothing, of the server of this name.
@@ -99,13 +113,23 @@ impl Shelf {
     pub fn empty(name: &str, say: impl Fn(&dyn Display) + Send + Sync + 'static) -> Self {
         let (_, leaving) = watch::channel(false);
         let voice = Arc::new(say);
-        Self { place: None, name: name.to_owned(), voice, user: 0, newest: Arc::default(), leaving }
+        Self {
+            place: None,
+            name: name.to_owned(),
+            voice,
+            user: 0,
+            newest: Arc::default(),
+            leaving,
+        }
     }
 
     /// The same for a new use of it.
     #[must_use]
     pub fn anew(&self) -> Self {
-        Self { user: self.newest.fetch_add(1, Ordering::SeqCst) + 1, ..self.clone() }
+        Self {
+            user: self.newest.fetch_add(1, Ordering::SeqCst) + 1,
+            ..self.clone()
+        }
     }
 
     /// Whether another use of it has begun since.
@@ -129,18 +153,28 @@ impl Shelf {
     /// # Errors
     /// [`SessionError`].
     pub async fn read(&self) -> Result<BTreeMap<String, String>, SessionError> {
-        let Some(place) = &self.place else { return Ok(BTreeMap::new()) };
+        let Some(place) = &self.place else {
+            return Ok(BTreeMap::new());
+        };
         let keys = place.keys().await?;
         let mut values = BTreeMap::new();
         for keys in keys.chunks(READ_MAX) {
-            let request = ReadStateRequest { of: place.of.clone(), keys: keys.to_vec() };
+            let request = ReadStateRequest {
+                of: place.of.clone(),
+                keys: keys.to_vec(),
+            };
             let read = place.control.call(|connection, context| {
                 let request = request.clone();
                 async move { connection.read_state(context, request).await }
             });
-            values.extend(read.await?.into_iter().filter_map(|StateEntry { key, value, .. }| {
-                Some((key.as_str().strip_prefix(&place.prefix)?.to_owned(), value?.as_str().to_owned()))
-            }));
+            values.extend(read.await?.into_iter().filter_map(
+                |StateEntry { key, value, .. }| {
+                    Some((
+                        key.as_str().strip_prefix(&place.prefix)?.to_owned(),
+                        value?.as_str().to_owned(),
+                    ))
+                },
+            ));
         }
         Ok(values)
     }
@@ -149,15 +183,26 @@ impl Shelf {
     ///
     /// # Errors
     /// [`SessionError`].
-    pub async fn write(&self, values: BTreeMap<String, Option<String>>) -> Result<(), SessionError> {
-        let Some(place) = &self.place else { return Ok(()) };
-        let writes: Vec<StateWrite> =
-            values.into_iter().filter_map(|(key, value)| place.one(&key, value)).collect();
+    pub async fn write(
+        &self,
+        values: BTreeMap<String, Option<String>>,
+    ) -> Result<(), SessionError> {
+        let Some(place) = &self.place else {
+            return Ok(());
+        };
+        let writes: Vec<StateWrite> = values
+            .into_iter()
+            .filter_map(|(key, value)| place.one(&key, value))
+            .collect();
         for writes in writes.chunks(STATE_KEYS_MAX) {
             if *self.leaving.borrow() || self.is_former() {
                 return Ok(());
             }
-            let request = WriteStateRequest { of: place.of.clone(), writes: writes.to_vec(), request: None };
+            let request = WriteStateRequest {
+                of: place.of.clone(),
+                writes: writes.to_vec(),
+                request: None,
+            };
             let written = place.control.call(|connection, context| {
                 let request = request.clone();
                 async move { connection.write_state(context, request).await }
@@ -172,7 +217,10 @@ impl Place {
     async fn keys(&self) -> Result<Vec<StateKey>, SessionError> {
         let (mut all, mut after) = (Vec::new(), None);
         loop {
-            let request = ListStateRequest { of: self.of.clone(), after: after.take() };
+            let request = ListStateRequest {
+                of: self.of.clone(),
+                after: after.take(),
+            };
             let page = self.control.call(|connection, context| {
                 let request = request.clone();
                 async move { connection.list_state(context, request).await }
@@ -181,7 +229,9 @@ impl Place {
             let is_last = page.len() < PAGE_MAX;
             after = page.last().map(|last| last.key.clone());
             all.extend(
-                page.into_iter().map(|known| known.key).filter(|key| key.as_str().starts_with(&self.prefix)),
+                page.into_iter()
+                    .map(|known| known.key)
+                    .filter(|key| key.as_str().starts_with(&self.prefix)),
             );
             if is_last {
                 return Ok(all);

@@ -9,7 +9,9 @@ use std::time::{Duration, Instant};
 
 use mcp_sessiond_client::{Control, Error, Loss, Options, Outcome, SessionError};
 use mcp_sessiond_process::{self as process, executable};
-use mcp_sessiond_proto::backends::{Attach, Attached, Backend, KeeperReply, KeeperRequest, RELAYED_MAX};
+use mcp_sessiond_proto::backends::{
+    Attach, Attached, Backend, KeeperReply, KeeperRequest, RELAYED_MAX,
+};
 use mcp_sessiond_proto::services::FindRequest;
 use mcp_sessiond_proto::types::LeaseRef;
 use mcp_sessiond_proto::{BackendName, ClaimRequest, Claimed, Json, KeeperName, SessionId, paths};
@@ -23,11 +25,13 @@ use crate::keeper::launch::{Launch, Report};
 use crate::keeper::lines::LineBuffer;
 use crate::signals::GivenMask;
 
-/// How long a keeper may not answer before another is started in its place, as a part of what a host waits for us: it hangs, and
-/// its backend with it. One that has only just registered is about to listen.
+/// How long a keeper may not answer before another is started in its place, as a part of what a
+/// host waits for us: it hangs, and its backend with it. One that has only just registered is about
+/// to listen.
 const SILENCE: (u32, u32) = (3, 4);
 
-/// How long a keeper waits for its front, as a multiple of what a host waits for us: the front has given up by then.
+/// How long a keeper waits for its front, as a multiple of what a host waits for us: the front has
+/// given up by then.
 const KEEPER_WAIT: (u32, u32) = (5, 2);
 
 /// Bytes by which a message may have grown when the host's own ids are put back into it.
@@ -64,12 +68,14 @@ pub(crate) const FRESH: &str =
 
 /// How a front gets to its backend, again and again.
 pub(crate) trait Attaching: Send + Sync {
-    /// Attaches to it; it is started if there is none. `initialize` is what the host has sent and got its answer to, from a backend
-    /// that is lost. `until` is when nobody waits for it any more.
+    /// Attaches to it; it is started if there is none. `initialize` is what the host has sent and
+    /// got its answer to, from a backend that is lost. `until` is when nobody waits for it any
+    /// more.
     ///
     /// # Errors
     /// [`NoBackend`].
-    fn attach(&mut self, initialize: Option<Json>, until: Instant) -> Result<Attachment, NoBackend>;
+    fn attach(&mut self, initialize: Option<Json>, until: Instant)
+    -> Result<Attachment, NoBackend>;
 
     /// What has happened when it was lost and is there again.
     fn back(&self) -> &'static str {
@@ -97,7 +103,8 @@ pub struct Attachment {
     pub outcome: Outcome,
     /// What was lost before.
     pub because: Option<Loss>,
-    /// Variables that the server was started with in another way than this front, where the user has named it.
+    /// Variables that the server was started with in another way than this front, where the user
+    /// has named it.
     pub differing: Vec<String>,
 }
 
@@ -163,7 +170,8 @@ impl Door {
         })
     }
 
-    /// The way to a backend of the session that this process has claimed already. `name` says to which, where there are several.
+    /// The way to a backend of the session that this process has claimed already. `name` says to
+    /// which, where there are several.
     #[must_use]
     pub fn to_backend(
         self,
@@ -171,7 +179,12 @@ impl Door {
         environment: Vec<(OsString, OsString)>,
         home: Option<PathBuf>,
     ) -> Self {
-        let mut door = Self { backend: name, environment, home, ..self };
+        let mut door = Self {
+            backend: name,
+            environment,
+            home,
+            ..self
+        };
         door.has_now_claimed();
         door
     }
@@ -182,10 +195,15 @@ impl Door {
         Self { backend, ..self }
     }
 
-    /// The backend gets these variables in addition to those of this process, and runs there instead.
+    /// The backend gets these variables in addition to those of this process, and runs there
+    /// instead.
     #[must_use]
     pub fn with(self, environment: Vec<(OsString, OsString)>, home: Option<PathBuf>) -> Self {
-        Self { environment, home, ..self }
+        Self {
+            environment,
+            home,
+            ..self
+        }
     }
 
     /// Has a daemon started, where there is none and there may be one.
@@ -193,7 +211,9 @@ impl Door {
     /// # Errors
     /// [`NoBackend`].
     pub fn wake_daemon(&self) -> Result<(), NoBackend> {
-        let woken = self.runtime.block_on(self.control.call(|_, _| async { Ok(Ok(())) }));
+        let woken = self
+            .runtime
+            .block_on(self.control.call(|_, _| async { Ok(Ok(())) }));
         self.control.hang_up();
         woken.map_err(Self::no_session)
     }
@@ -211,17 +231,25 @@ impl Door {
     /// [`NoBackend`].
     pub fn claim(&mut self, until: Instant) -> Result<Claimed, NoBackend> {
         let late = |_| NoBackend::Passing("the daemon did not answer in time".to_owned());
-        let claim = ClaimRequest { wait_ms: wait_ms(self.wait), ..self.claim.clone() };
-        let claimed =
-            self.runtime.block_on(async { timeout_at(until.into(), self.control.claim(claim)).await });
+        let claim = ClaimRequest {
+            wait_ms: wait_ms(self.wait),
+            ..self.claim.clone()
+        };
+        let claimed = self
+            .runtime
+            .block_on(async { timeout_at(until.into(), self.control.claim(claim)).await });
         let claimed = claimed.map_err(late)?.map_err(Self::no_session)?;
         self.control.hang_up();
-        let lease = LeaseRef { session: claimed.session.clone(), epoch: claimed.epoch };
+        let lease = LeaseRef {
+            session: claimed.session.clone(),
+            epoch: claimed.epoch,
+        };
         *self.lease.lock().unwrap_or_else(PoisonError::into_inner) = Some(lease);
         Ok(claimed)
     }
 
-    /// Whether the session was ever claimed: only at its first claim does the daemon read what this process was started with.
+    /// Whether the session was ever claimed: only at its first claim does the daemon read what this
+    /// process was started with.
     pub(crate) fn has_claimed(&self) -> bool {
         self.has_claimed
     }
@@ -237,21 +265,35 @@ impl Door {
         self.control = Control::new(self.options.clone());
     }
 
-    /// Claims the session, and attaches to the keeper of its backend, which is started if there is none.
+    /// Claims the session, and attaches to the keeper of its backend, which is started if there is
+    /// none.
     fn enter(&mut self, initialize: Option<Json>, until: Instant) -> Result<Attachment, NoBackend> {
         let (claimed, found) = self.runtime.block_on(self.find(until))?;
         if !self.has_claimed {
             self.has_now_claimed();
         }
-        let Claimed { session, epoch, outcome, because, .. } = claimed;
+        let Claimed {
+            session,
+            epoch,
+            outcome,
+            because,
+            ..
+        } = claimed;
         let lease = LeaseRef { session, epoch };
         let found = found.map(|found| found.keeper);
         let is_first = initialize.is_none();
         let knocked = self.reach(&lease, found, initialize, until)?;
         let is_news = is_first && self.claim.named.is_some() && knocked.attached.resumed;
         let named = found.filter(|_| is_news);
-        let differing = named.map(|keeper| self.differing(keeper, until)).unwrap_or_default();
-        Ok(Attachment { outcome, because, differing, ..knocked })
+        let differing = named
+            .map(|keeper| self.differing(keeper, until))
+            .unwrap_or_default();
+        Ok(Attachment {
+            outcome,
+            because,
+            differing,
+            ..knocked
+        })
     }
 
     /// Attaches to the keeper that was found, or to one that is started.
@@ -268,7 +310,12 @@ impl Door {
         let keeper = match found {
             Some(keeper) => {
                 let since = self.silent_since(keeper);
-                match self.knock(keeper, lease, initialize.clone(), until.min(since + self.silence)) {
+                match self.knock(
+                    keeper,
+                    lease,
+                    initialize.clone(),
+                    until.min(since + self.silence),
+                ) {
                     Err(NoBackend::Passing(_))
                         if since.elapsed() >= self.silence || !self.is_kept(lease, keeper) =>
                     {
@@ -309,16 +356,33 @@ impl Door {
     async fn find(&self, until: Instant) -> Result<(Claimed, Option<Backend>), NoBackend> {
         let late = |_| NoBackend::Passing("the daemon did not answer in time".to_owned());
         // A first claim that is answered later would give a lease to a front that has given up.
-        let wait_ms = if self.has_claimed { None } else { wait_ms(self.wait) };
-        let claim = ClaimRequest { wait_ms, ..self.claim.clone() };
-        let claimed = timeout_at(until.into(), self.control.claim(claim)).await.map_err(late)?;
+        let wait_ms = if self.has_claimed {
+            None
+        } else {
+            wait_ms(self.wait)
+        };
+        let claim = ClaimRequest {
+            wait_ms,
+            ..self.claim.clone()
+        };
+        let claimed = timeout_at(until.into(), self.control.claim(claim))
+            .await
+            .map_err(late)?;
         let claimed = claimed.map_err(Self::no_session)?;
-        let lease = LeaseRef { session: claimed.session.clone(), epoch: claimed.epoch };
+        let lease = LeaseRef {
+            session: claimed.session.clone(),
+            epoch: claimed.epoch,
+        };
         // As long as a former backend is being ended, the daemon is asked again and again.
-        let ending = |_| NoBackend::Ending("a former server of this one is still being ended".to_owned());
-        let found = timeout_at(until.into(), self.kept(&lease)).await.map_err(ending)?;
+        let ending =
+            |_| NoBackend::Ending("a former server of this one is still being ended".to_owned());
+        let found = timeout_at(until.into(), self.kept(&lease))
+            .await
+            .map_err(ending)?;
         let found = found.map_err(|error| match error {
-            SessionError::Refused(error @ Error::Unavailable { .. }) => NoBackend::Ending(error.to_string()),
+            SessionError::Refused(error @ Error::Unavailable { .. }) => {
+                NoBackend::Ending(error.to_string())
+            }
             SessionError::Refused(error) => NoBackend::Passing(error.to_string()),
             error => Self::no_session(error),
         })?;
@@ -329,7 +393,12 @@ impl Door {
     async fn kept(&self, lease: &LeaseRef) -> Result<Option<Backend>, SessionError> {
         let found = self.control.call(|connection, context| {
             let LeaseRef { session, epoch } = lease.clone();
-            let request = FindRequest { session, epoch, service: None, backend: self.backend.clone() };
+            let request = FindRequest {
+                session,
+                epoch,
+                service: None,
+                backend: self.backend.clone(),
+            };
             async move { connection.find_backend(context, request).await }
         });
         found.await
@@ -346,9 +415,9 @@ impl Door {
         let sentence = error.to_string();
         match error {
             SessionError::Refused(Error::NameTaken { sentence }) => NoBackend::Taken(sentence),
-            SessionError::Refused(error @ (Error::QuotaExceeded { .. } | Error::NoVerifiedHost { .. })) => {
-                NoBackend::NoSession(Some(error), sentence)
-            }
+            SessionError::Refused(
+                error @ (Error::QuotaExceeded { .. } | Error::NoVerifiedHost { .. }),
+            ) => NoBackend::NoSession(Some(error), sentence),
             SessionError::Connect(_) => NoBackend::NoSession(None, sentence),
             _ => NoBackend::Passing(sentence),
         }
@@ -356,7 +425,8 @@ impl Door {
 
     /// Starts a keeper, and waits until it has registered and started the backend.
     fn launch(&self, lease: &LeaseRef, until: Instant) -> Result<KeeperName, NoBackend> {
-        let passing = |error: io::Error| NoBackend::Passing(format!("no keeper could be started: {error}"));
+        let passing =
+            |error: io::Error| NoBackend::Passing(format!("no keeper could be started: {error}"));
         let binary = executable::own().ok_or_else(|| passing(io::ErrorKind::NotFound.into()))?;
         let launch = Launch {
             descriptors: None,
@@ -399,7 +469,9 @@ impl Door {
         };
         let attach = KeeperRequest::Attach(attach);
         let Dialled { reader, reply } = dial_until(&socket, &attach, until).map_err(passing)?;
-        let KeeperReply::Attached(attached) = reply else { return Err(passing(DialError::Answer)) };
+        let KeeperReply::Attached(attached) = reply else {
+            return Err(passing(DialError::Answer));
+        };
         let mut lines = LineBuffer::taking(RELAYED_MAX + MARGIN);
         lines.room().extend_from_slice(reader.buffer());
         Ok(Attachment {
@@ -413,11 +485,21 @@ impl Door {
         })
     }
 
-    /// The variables that the backend was started with in another way than this process. An older keeper does not say.
+    /// The variables that the backend was started with in another way than this process. An older
+    /// keeper does not say.
     fn differing(&self, keeper: KeeperName, until: Instant) -> Vec<String> {
-        let compare = KeeperRequest::Compare { variables: process::own_variables() };
-        match dial_until(&paths::keeper_socket(&self.directory, keeper), &compare, until) {
-            Ok(Dialled { reply: KeeperReply::Compared { differing }, .. }) => differing,
+        let compare = KeeperRequest::Compare {
+            variables: process::own_variables(),
+        };
+        match dial_until(
+            &paths::keeper_socket(&self.directory, keeper),
+            &compare,
+            until,
+        ) {
+            Ok(Dialled {
+                reply: KeeperReply::Compared { differing },
+                ..
+            }) => differing,
             _ => Vec::new(),
         }
     }
@@ -431,17 +513,26 @@ impl Door {
     /// What ends the backend.
     #[must_use]
     pub fn stopper(&self) -> Stopper {
-        Stopper::new(self.options.clone(), self.lease.clone(), self.backend.clone())
+        Stopper::new(
+            self.options.clone(),
+            self.lease.clone(),
+            self.backend.clone(),
+        )
     }
 }
 
 impl Attaching for Door {
-    fn attach(&mut self, initialize: Option<Json>, until: Instant) -> Result<Attachment, NoBackend> {
+    fn attach(
+        &mut self,
+        initialize: Option<Json>,
+        until: Instant,
+    ) -> Result<Attachment, NoBackend> {
         self.enter(initialize, until)
     }
 }
 
-/// How long a claim may wait for another holder to be gone, so that there is time left for the rest.
+/// How long a claim may wait for another holder to be gone, so that there is time left for the
+/// rest.
 fn wait_ms(whole: Duration) -> Option<u32> {
     u32::try_from((whole * SILENCE.0 / SILENCE.1).as_millis()).ok()
 }

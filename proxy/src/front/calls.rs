@@ -28,14 +28,28 @@ pub struct Stopper {
 
 impl Stopper {
     pub(super) fn new(options: Options, lease: Lease, backend: Option<BackendName>) -> Self {
-        Self { options, lease, backend }
+        Self {
+            options,
+            lease,
+            backend,
+        }
     }
 
     /// Ends it, and waits until it is gone. Without a keeper there is nothing to be ended.
     pub async fn stop(self) {
-        let lease = self.lease.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let Some(LeaseRef { session, .. }) = lease else { return };
-        let request = StopRequest { session, service: None, backend: self.backend };
+        let lease = self
+            .lease
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone();
+        let Some(LeaseRef { session, .. }) = lease else {
+            return;
+        };
+        let request = StopRequest {
+            session,
+            service: None,
+            backend: self.backend,
+        };
         let control = Control::new(self.options.timeout(STOP_PATIENCE));
         let stopped = control.call(|connection, context| {
             let request = request.clone();
@@ -59,7 +73,14 @@ impl Releaser {
 
     /// Where the daemon can't be told, it is told by our exit.
     pub fn release(self) {
-        let Some(lease) = self.lease.lock().unwrap_or_else(PoisonError::into_inner).take() else { return };
+        let Some(lease) = self
+            .lease
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take()
+        else {
+            return;
+        };
         let Ok(runtime) = Runtime::new() else { return };
         let control = Control::new(self.options.timeout(RELEASE_PATIENCE));
         let released = control.call(|connection, context| {
@@ -70,13 +91,18 @@ impl Releaser {
     }
 }
 
-/// What drives the calls of a thread that waits for them. It may be dropped by a task of another runtime.
+/// What drives the calls of a thread that waits for them. It may be dropped by a task of another
+/// runtime.
 #[derive(Debug)]
 pub(super) struct Runtime(Option<tokio::runtime::Runtime>);
 
 impl Runtime {
     pub(super) fn new() -> io::Result<Self> {
-        tokio::runtime::Builder::new_current_thread().enable_all().build().map(Some).map(Self)
+        tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .map(Some)
+            .map(Self)
     }
 
     pub(super) fn block_on<F: Future>(&self, future: F) -> F::Output {

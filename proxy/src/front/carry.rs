@@ -1,4 +1,5 @@
-//! Lines between the host and the keeper, each way in a thread of its own that only waits for the next line.
+//! Lines between the host and the keeper, each way in a thread of its own that only waits for the
+//! next line.
 
 use std::fs::File;
 use std::io::{self, IoSlice, Read, Write as _};
@@ -28,20 +29,22 @@ pub struct Carrier {
     /// Notified when there is a keeper, or the host needs one.
     changed: Condvar,
     output: Mutex<File>,
-    /// The thread that reads the host writes here when the host has closed its end and waits for no answer;
-    /// the other thread reads it. None: no socket pair could be made.
+    /// The thread that reads the host writes here when the host has closed its end and waits for no
+    /// answer; the other thread reads it. None: no socket pair could be made.
     leaving: Option<(UnixStream, UnixStream)>,
     /// Whether a large line was carried since memory was last given back.
     swollen: AtomicBool,
 }
 
-/// How long nothing comes from the keeper until memory is given back: what was needed to start, or for large lines.
+/// How long nothing comes from the keeper until memory is given back: what was needed to start, or
+/// for large lines.
 const SILENCE: Duration = Duration::from_secs(2);
 
 /// From this length on, in bytes, a line leaves memory behind that is worth giving back.
 const LARGE: usize = 64 * 1024;
 
-/// How long this process may still pass on lines when the host has closed its end and waits for no answer.
+/// How long this process may still pass on lines when the host has closed its end and waits for no
+/// answer.
 const LAST_LINES: Duration = Duration::from_millis(500);
 
 #[derive(Debug, Default)]
@@ -57,7 +60,8 @@ struct State {
     /// Whether the host has sent a line while there was no keeper.
     wanted: bool,
     open: Open,
-    /// How the server is told from those that were lost before it, which may have asked under the same ids. None: it is the first one.
+    /// How the server is told from those that were lost before it, which may have asked under the
+    /// same ids. None: it is the first one.
     apart: Option<Apart>,
     /// The host has closed its end.
     closed: bool,
@@ -81,8 +85,8 @@ impl Carrier {
         }
     }
 
-    /// A keeper is attached: lets the host's lines through. The host's `initialize` goes first, if no former
-    /// keeper has answered it.
+    /// A keeper is attached: lets the host's lines through. The host's `initialize` goes first, if
+    /// no former keeper has answered it.
     ///
     /// # Errors
     /// When the keeper is lost again.
@@ -100,15 +104,19 @@ impl Carrier {
         Ok(())
     }
 
-    /// Waits until a keeper is needed. That is at once, unless the former keeper has said that it ends on
-    /// purpose: then it is when the host sends a line, since a stopped server stays stopped until it is used.
+    /// Waits until a keeper is needed. That is at once, unless the former keeper has said that it
+    /// ends on purpose: then it is when the host sends a line, since a stopped server stays stopped
+    /// until it is used.
     pub fn wait_until_wanted(&self) {
         let mut state = lock(&self.state);
         while state.farewell && !state.wanted && state.open.unanswered().is_none() {
             if state.closed {
                 std::process::exit(0);
             }
-            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+            state = self
+                .changed
+                .wait(state)
+                .unwrap_or_else(PoisonError::into_inner);
         }
     }
 
@@ -130,8 +138,8 @@ impl Carrier {
         self.changed.notify_all();
     }
 
-    /// Carries the host's lines to the current keeper, until the host closes its end. Then ends this process,
-    /// or, if the host still waits for answers, releases the lease.
+    /// Carries the host's lines to the current keeper, until the host closes its end. Then ends
+    /// this process, or, if the host still waits for answers, releases the lease.
     ///
     /// `lines` has what was read already.
     pub fn from_host(&self, mut input: File, mut lines: LineBuffer, releaser: Releaser) {
@@ -159,8 +167,8 @@ impl Carrier {
         }
     }
 
-    /// Ends this process once the other thread has passed on all lines and confirmed them to the keeper, or
-    /// after [`LAST_LINES`].
+    /// Ends this process once the other thread has passed on all lines and confirmed them to the
+    /// keeper, or after [`LAST_LINES`].
     fn leave(&self, state: MutexGuard<'_, State>) -> ! {
         if let (Some(_), Some((tell, _))) = (&state.keeper, &self.leaving)
             && (&*tell).write_all(&[0]).is_ok()
@@ -171,7 +179,8 @@ impl Carrier {
         std::process::exit(0);
     }
 
-    /// Ends this process if the host has closed its end, waits for no answer and has got every line.
+    /// Ends this process if the host has closed its end, waits for no answer and has got every
+    /// line.
     fn leave_if_done(&self, reader: &UnixStream) {
         let state = lock(&self.state);
         if state.closed && state.open.is_settled() && !is_readable(reader) {
@@ -191,10 +200,17 @@ impl Carrier {
         let mut passing: Vec<Bytes> = Vec::new();
         let mut to: Option<Arc<UnixStream>> = None;
         for line in lines {
-            let Some(line) = self.readable(line) else { continue };
+            let Some(line) = self.readable(line) else {
+                continue;
+            };
             self.weigh(&line);
-            let Some((keeper, line)) = self.keeper_for(line) else { continue };
-            if !to.as_ref().is_some_and(|former| Arc::ptr_eq(former, &keeper)) {
+            let Some((keeper, line)) = self.keeper_for(line) else {
+                continue;
+            };
+            if !to
+                .as_ref()
+                .is_some_and(|former| Arc::ptr_eq(former, &keeper))
+            {
                 // A former keeper is lost, with all that it was not given.
                 passing.clear();
                 to = Some(keeper);
@@ -207,7 +223,8 @@ impl Carrier {
         }
     }
 
-    /// A line of the host as the keeper can take it. None: it is too long, and the host got an error, if it waits for an answer.
+    /// A line of the host as the keeper can take it. None: it is too long, and the host got an
+    /// error, if it waits for an answer.
     fn readable(&self, line: Line) -> Option<Bytes> {
         match line {
             Line::Whole(line) => Some(line),
@@ -222,9 +239,9 @@ impl Carrier {
         }
     }
 
-    /// The keeper, once there is one, and the line as it gets it. Notes the line's requests in the same step, so that they are
-    /// answered if the keeper is lost. None: the line is about requests of a former server, or there is no keeper for long and the
-    /// host got an error.
+    /// The keeper, once there is one, and the line as it gets it. Notes the line's requests in the
+    /// same step, so that they are answered if the keeper is lost. None: the line is about requests
+    /// of a former server, or there is no keeper for long and the host got an error.
     fn keeper_for(&self, line: Bytes) -> Option<(Arc<UnixStream>, Bytes)> {
         let mut state = lock(&self.state);
         loop {
@@ -244,14 +261,22 @@ impl Carrier {
             }
             state.wanted = true;
             self.changed.notify_all();
-            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+            state = self
+                .changed
+                .wait(state)
+                .unwrap_or_else(PoisonError::into_inner);
         }
     }
 
-    /// Carries the keeper's lines to the host, until the keeper is lost. Ends this process when the host has
-    /// closed its end and waits for no answer.
+    /// Carries the keeper's lines to the host, until the keeper is lost. Ends this process when the
+    /// host has closed its end and waits for no answer.
     pub fn from_keeper(&self, attachment: Attachment) {
-        let Attachment { mut reader, mut lines, beside, .. } = attachment;
+        let Attachment {
+            mut reader,
+            mut lines,
+            beside,
+            ..
+        } = attachment;
         let mut chunk = vec![0; CHUNK];
         let mut passing: Vec<Bytes> = Vec::new();
         let mut unconfirmed = 0;
@@ -294,7 +319,8 @@ impl Carrier {
         }
     }
 
-    /// Waits until the keeper has sent something, and gives memory back if that takes [`SILENCE`]. False: the host has closed its end.
+    /// Waits until the keeper has sent something, and gives memory back if that takes [`SILENCE`].
+    /// False: the host has closed its end.
     fn wait_for(&self, reader: &UnixStream, gives_back: &mut bool) -> bool {
         // recv(2) also wakes up when the other side has read; poll(2) does not.
         let mut awaited = vec![PollFd::new(reader.as_fd(), PollFlags::POLLIN)];
@@ -345,11 +371,13 @@ impl Carrier {
         }
     }
 
-    /// Writes a message of our own to the host. Ignores errors: the host has gone, or is about to end this
-    /// process.
+    /// Writes a message of our own to the host. Ignores errors: the host has gone, or is about to
+    /// end this process.
     fn tell_host(&self, text: &[u8]) {
         if !text.is_empty() {
-            self.pass_to_host(&[Bytes::copy_from_slice(text.strip_suffix(b"\n").unwrap_or(text))]);
+            self.pass_to_host(&[Bytes::copy_from_slice(
+                text.strip_suffix(b"\n").unwrap_or(text),
+            )]);
         }
     }
 }
@@ -361,11 +389,15 @@ fn say_goodbye(state: &State) {
     }
 }
 
-/// Waits until no process can read our output any more: the host is gone, or has closed that end, too.
+/// Waits until no process can read our output any more: the host is gone, or has closed that end,
+/// too.
 pub(crate) fn wait_until_unread(output: &File) {
     loop {
         // Errors and hang-ups are told without being asked for. Of a file there are none.
-        match poll(&mut [PollFd::new(output.as_fd(), PollFlags::empty())], PollTimeout::NONE) {
+        match poll(
+            &mut [PollFd::new(output.as_fd(), PollFlags::empty())],
+            PollTimeout::NONE,
+        ) {
             Ok(0) | Err(Errno::EINTR) => {}
             Ok(_) | Err(_) => return,
         }
@@ -386,13 +418,16 @@ fn confirm(beside: Option<&UnixStream>, mut count: u64) -> u64 {
     count
 }
 
-/// Whether to try again. Another process that shares the descriptor may have made it non-blocking: then this
-/// waits until it is ready.
+/// Whether to try again. Another process that shares the descriptor may have made it non-blocking:
+/// then this waits until it is ready.
 pub(crate) fn is_passing(error: &io::Error, descriptor: &impl AsFd, events: PollFlags) -> bool {
     match error.kind() {
         io::ErrorKind::Interrupted => true,
         io::ErrorKind::WouldBlock => {
-            let waited = poll(&mut [PollFd::new(descriptor.as_fd(), events)], PollTimeout::NONE);
+            let waited = poll(
+                &mut [PollFd::new(descriptor.as_fd(), events)],
+                PollTimeout::NONE,
+            );
             matches!(waited, Ok(_) | Err(Errno::EINTR))
         }
         _ => false,
@@ -405,7 +440,11 @@ fn is_readable(stream: &UnixStream) -> bool {
 }
 
 /// Reads what there is, or waits for it. False at the end.
-pub(crate) fn take_in(from: &mut (impl Read + AsFd), chunk: &mut [u8], lines: &mut LineBuffer) -> bool {
+pub(crate) fn take_in(
+    from: &mut (impl Read + AsFd),
+    chunk: &mut [u8],
+    lines: &mut LineBuffer,
+) -> bool {
     loop {
         match from.read(chunk) {
             Ok(0) => return false,
@@ -421,7 +460,10 @@ pub(crate) fn take_in(from: &mut (impl Read + AsFd), chunk: &mut [u8], lines: &m
 
 /// Lines, each with its newline.
 fn framed(lines: &[Bytes]) -> Vec<IoSlice<'_>> {
-    lines.iter().flat_map(|line| [IoSlice::new(line), IoSlice::new(b"\n")]).collect()
+    lines
+        .iter()
+        .flat_map(|line| [IoSlice::new(line), IoSlice::new(b"\n")])
+        .collect()
 }
 
 fn write_lines(mut keeper: &UnixStream, lines: &[Bytes]) -> io::Result<()> {

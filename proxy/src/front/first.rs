@@ -1,4 +1,5 @@
-//! The host's first words, which say what it calls itself. They are read before anything is claimed, and handed on untouched.
+//! The host's first words, which say what it calls itself. They are read before anything is
+//! claimed, and handed on untouched.
 
 use std::fs::File;
 use std::io::Read as _;
@@ -22,8 +23,8 @@ pub enum First {
     Nothing,
 }
 
-/// Reads until the first line is there to its end, `patience` is over, or the host has closed its end. What was read stays in
-/// `lines`.
+/// Reads until the first line is there to its end, `patience` is over, or the host has closed its
+/// end. What was read stays in `lines`.
 pub fn read(input: &mut File, lines: &mut LineBuffer, patience: Duration) -> First {
     let until = Instant::now() + patience;
     let mut chunk = vec![0; CHUNK];
@@ -50,8 +51,12 @@ fn is_readable(input: &File, until: Instant) -> bool {
     loop {
         let left = until.saturating_duration_since(Instant::now());
         // A part of a millisecond that is left is waited for as well.
-        let patience = PollTimeout::try_from(left + Duration::from_micros(999)).unwrap_or(PollTimeout::MAX);
-        match poll(&mut [PollFd::new(input.as_fd(), PollFlags::POLLIN)], patience) {
+        let patience =
+            PollTimeout::try_from(left + Duration::from_micros(999)).unwrap_or(PollTimeout::MAX);
+        match poll(
+            &mut [PollFd::new(input.as_fd(), PollFlags::POLLIN)],
+            patience,
+        ) {
             Ok(0) if until <= Instant::now() => return false,
             Ok(0) | Err(Errno::EINTR) => {}
             Ok(_) | Err(_) => return true,
@@ -59,8 +64,9 @@ fn is_readable(input: &File, until: Instant) -> bool {
     }
 }
 
-/// `clientInfo.name` of a request: in its parameters (MCP up to 2025-11-25, `initialize`), or in their `_meta` (from 2026-07-28
-/// on, every request). None where the line is something else: a batch, a notification, no JSON.
+/// `clientInfo.name` of a request: in its parameters (MCP up to 2025-11-25, `initialize`), or in
+/// their `_meta` (from 2026-07-28 on, every request). None where the line is something else: a
+/// batch, a notification, no JSON.
 fn client_of(line: &[u8]) -> Option<ClientName> {
     #[derive(Deserialize)]
     struct Line {
@@ -109,7 +115,11 @@ mod tests {
             host.shutdown(std::net::Shutdown::Write).expect("closed");
         }
         let mut lines = LineBuffer::default();
-        let first = read(&mut OwnedFd::from(ours).into(), &mut lines, Duration::from_millis(20));
+        let first = read(
+            &mut OwnedFd::from(ours).into(),
+            &mut lines,
+            Duration::from_millis(20),
+        );
         (first, String::from_utf8_lossy(lines.so_far()).into_owned())
     }
 
@@ -127,8 +137,15 @@ mod tests {
     #[test]
     fn everything_else_is_no_name() {
         let batch = format!("[{INITIALIZE}]\n");
-        let lines =
-            ["no JSON\n", &batch, "{}\n", r#"{"params":{"clientInfo":{"name":7}}}"#, "\n", INITIALIZE, ""];
+        let lines = [
+            "no JSON\n",
+            &batch,
+            "{}\n",
+            r#"{"params":{"clientInfo":{"name":7}}}"#,
+            "\n",
+            INITIALIZE,
+            "",
+        ];
         for text in lines {
             assert_eq!(first(text, false), (First::Said(None), text.to_owned()));
         }

@@ -1,4 +1,5 @@
-//! How a front goes: it says so to the keeper first, so that nobody waits for it longer than for one that was cut off.
+//! How a front goes: it says so to the keeper first, so that nobody waits for it longer than for
+//! one that was cut off.
 
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -12,8 +13,8 @@ use super::carry::Carrier;
 use super::plain::hand_on;
 use crate::signals::{ENDING, die_of};
 
-/// How long a signal waits until whoever carries lines has told the keepers: long enough for a byte to each of them. The host may have no
-/// patience for more.
+/// How long a signal waits until whoever carries lines has told the keepers: long enough for a byte
+/// to each of them. The host may have no patience for more.
 pub(crate) const LAST_WORDS: Duration = Duration::from_millis(50);
 
 /// Waits for signals that ask this process to end. They are blocked in every thread.
@@ -48,7 +49,9 @@ impl Leaver {
                 this.leave(&carrier, signal);
             }
         };
-        std::thread::Builder::new().name("signals".into()).spawn(waiting)?;
+        std::thread::Builder::new()
+            .name("signals".into())
+            .spawn(waiting)?;
         Ok(leaver)
     }
 

@@ -1,4 +1,5 @@
-//! What the host waits for. The keeper knows it as well; but if the keeper is lost, nobody else could tell the host.
+//! What the host waits for. The keeper knows it as well; but if the keeper is lost, nobody else
+//! could tell the host.
 
 use std::cell::OnceCell;
 use std::collections::HashSet;
@@ -30,7 +31,10 @@ impl Open {
     pub fn from_host(&mut self, line: &Bytes) {
         each(line, |message, whole| match &message.kind {
             Kind::Request { id, method } if method == "initialize" && whole => {
-                self.initialize = Some(Initialize { line: line.clone(), id: Some((*id).into()) });
+                self.initialize = Some(Initialize {
+                    line: line.clone(),
+                    id: Some((*id).into()),
+                });
             }
             Kind::Request { id, .. } => drop(self.calls.insert((*id).into())),
             // It may be answered or not, and nobody waits for it.
@@ -78,7 +82,8 @@ impl Open {
             .map(|initialize| &initialize.line)
     }
 
-    /// The `initialize` that was not answered. A fresh server may be asked again: nothing has come of it.
+    /// The `initialize` that was not answered. A fresh server may be asked again: nothing has come
+    /// of it.
     #[must_use]
     pub fn unanswered(&self) -> Option<&Bytes> {
         self.initialize
@@ -92,7 +97,8 @@ impl Open {
         self.initialize = None;
     }
 
-    /// The keeper is lost. Returns an answer to each call, a line each: nobody knows what became of it.
+    /// The keeper is lost. Returns an answer to each call, a line each: nobody knows what became of
+    /// it.
     pub fn lose(&mut self) -> Vec<u8> {
         let mut answers = Vec::new();
         for id in self.calls.drain() {
@@ -167,7 +173,8 @@ mod tests {
         open.from_keeper(&line(r#"{"result":{"id":1},"jsonrpc":"2.0","id":1}"#));
         // A request of the server's has an id of its own.
         open.from_keeper(&line(r#"{"jsonrpc":"2.0","id":"b","method":"roots/list"}"#));
-        let answer: serde_json::Value = serde_json::from_slice(&open.lose()).expect("one line of JSON");
+        let answer: serde_json::Value =
+            serde_json::from_slice(&open.lose()).expect("one line of JSON");
         assert_eq!(answer["id"], "b");
         assert_eq!(answer["error"]["data"]["outcome"], "unknown");
         assert!(open.is_settled());
@@ -175,9 +182,11 @@ mod tests {
 
     #[test]
     fn what_can_not_be_sent_is_said_so() {
-        let asked = line(r#"[{"jsonrpc":"2.0","id":"a","method":"x"},{"jsonrpc":"2.0","method":"n"}]"#);
+        let asked =
+            line(r#"[{"jsonrpc":"2.0","id":"a","method":"x"},{"jsonrpc":"2.0","method":"n"}]"#);
         let answer: serde_json::Value =
-            serde_json::from_slice(&refusals(&asked, "no \"such\" program")).expect("one line of JSON");
+            serde_json::from_slice(&refusals(&asked, "no \"such\" program"))
+                .expect("one line of JSON");
         assert_eq!(answer["id"], "a");
         assert_eq!(answer["error"]["data"]["outcome"], "not_sent");
         let message = answer["error"]["message"].as_str().expect("text");
@@ -187,9 +196,13 @@ mod tests {
     #[test]
     fn what_can_nearly_be_read_is_seen() {
         let mut open = Open::default();
-        open.from_host(&Bytes::from_static(b"{\"id\":1,\"method\":\"x\",\"params\":[NaN,\"\xE4\"]}"));
+        open.from_host(&Bytes::from_static(
+            b"{\"id\":1,\"method\":\"x\",\"params\":[NaN,\"\xE4\"]}",
+        ));
         assert!(!open.is_settled());
-        open.from_keeper(&Bytes::from_static(b"{\"result\":[-Infinity,\"\xE4\"],\"id\":1}"));
+        open.from_keeper(&Bytes::from_static(
+            b"{\"result\":[-Infinity,\"\xE4\"],\"id\":1}",
+        ));
         assert!(open.is_settled());
     }
 
@@ -198,12 +211,20 @@ mod tests {
         let mut open = Open::default();
         let initialize = line(r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{}}"#);
         open.from_host(&initialize);
-        assert_eq!((open.unanswered(), open.initialized()), (Some(&initialize), None));
+        assert_eq!(
+            (open.unanswered(), open.initialized()),
+            (Some(&initialize), None)
+        );
         assert!(open.lose().is_empty());
         open.from_keeper(&line(r#"{"jsonrpc":"2.0","id":0,"result":{}}"#));
-        assert_eq!((open.unanswered(), open.initialized()), (None, Some(&initialize)));
+        assert_eq!(
+            (open.unanswered(), open.initialized()),
+            (None, Some(&initialize))
+        );
         open.from_host(&initialize);
-        open.from_keeper(&line(r#"{"jsonrpc":"2.0","id":0,"error":{"code":-32602,"message":"no"}}"#));
+        open.from_keeper(&line(
+            r#"{"jsonrpc":"2.0","id":0,"error":{"code":-32602,"message":"no"}}"#,
+        ));
         assert_eq!((open.unanswered(), open.initialized()), (None, None));
     }
 }

@@ -1,5 +1,5 @@
-//! The command as a plain child: what is left where there can be no keeper. It carries the host's bytes to it, hands signals on,
-//! and exits as it does.
+//! The command as a plain child: what is left where there can be no keeper. It carries the host's
+//! bytes to it, hands signals on, and exits as it does.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -42,7 +42,10 @@ impl Plain {
             command.current_dir(home);
         }
         let mut child = mask.while_in_force(|| command.spawn())?;
-        let input = child.stdin.take().ok_or_else(|| io::Error::other("its standard input is no pipe"))?;
+        let input = child
+            .stdin
+            .take()
+            .ok_or_else(|| io::Error::other("its standard input is no pipe"))?;
         Ok(Self { child, input })
     }
 
@@ -55,14 +58,25 @@ impl Plain {
     /// Carries what was read already, and then what the host says, until the command exits.
     #[must_use]
     pub fn carry(self, read: &LineBuffer, input: File) -> ExitCode {
-        let Self { mut child, input: to } = self;
+        let Self {
+            mut child,
+            input: to,
+        } = self;
         let read = read.so_far().to_vec();
         // It ends with this process: whoever waits in read(2) can't be woken otherwise.
-        let carrying =
-            std::thread::Builder::new().name("to-command".into()).spawn(move || carry(&read, input, to));
+        let carrying = std::thread::Builder::new()
+            .name("to-command".into())
+            .spawn(move || carry(&read, input, to));
         drop(carrying);
-        let Ok(status) = child.wait() else { return ExitCode::FAILURE };
-        match (status.code(), status.signal().and_then(|signal| Signal::try_from(signal).ok())) {
+        let Ok(status) = child.wait() else {
+            return ExitCode::FAILURE;
+        };
+        match (
+            status.code(),
+            status
+                .signal()
+                .and_then(|signal| Signal::try_from(signal).ok()),
+        ) {
             (Some(code), _) => ExitCode::from(u8::try_from(code).unwrap_or(u8::MAX)),
             (None, Some(signal)) => die_of(signal),
             (None, None) => ExitCode::FAILURE,

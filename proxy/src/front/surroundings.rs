@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 
 use mcp_sessiond_process as process;
 
-/// Variables that differ from one window, login or conversation to the next, by how their names begin: what a server tells of itself does
-/// not depend on them. Those that tell sessions apart are others. No program has its settings under one of these, as it may under `SSH_`.
+/// Variables that differ from one window, login or conversation to the next, by how their names
+/// begin: what a server tells of itself does not depend on them. Those that tell sessions apart are
+/// others. No program has its settings under one of these, as it may under `SSH_`.
 const OF_THE_MOMENT: [&str; 9] = [
     // Hosts: the process, its sockets, and the conversation.
     "CLAUDE_CODE_",
@@ -59,19 +60,28 @@ const WHOLLY_OF_THE_MOMENT: [&str; 31] = [
 /// The agent's socket: its path is another one at each login, and it is the name of no account.
 const SSH_AGENT: &str = "SSH_AUTH_SOCK";
 
-/// What is in the names of credentials, and of what asks for them. These count always: with another account a server may tell something
-/// else.
+/// What is in the names of credentials, and of what asks for them. These count always: with another
+/// account a server may tell something else.
 const OF_CREDENTIALS: [&str; 5] = ["KEY", "TOKEN", "SECRET", "PASS", "AUTH"];
 
 /// Names that have it for another reason.
-const OF_NO_CREDENTIALS: [&str; 4] =
-    [SSH_AGENT, "VSCODE_GIT_ASKPASS_EXTRA_ARGS", "VSCODE_GIT_ASKPASS_MAIN", "VSCODE_GIT_ASKPASS_NODE"];
+const OF_NO_CREDENTIALS: [&str; 4] = [
+    SSH_AGENT,
+    "VSCODE_GIT_ASKPASS_EXTRA_ARGS",
+    "VSCODE_GIT_ASKPASS_MAIN",
+    "VSCODE_GIT_ASKPASS_NODE",
+];
 
-/// The directory, and variables with digests of their values, as one text. Secrets can't be read from it.
+/// The directory, and variables with digests of their values, as one text. Secrets can't be read
+/// from it.
 #[must_use]
 pub fn surroundings() -> String {
     let directory = std::env::current_dir().unwrap_or_default();
-    serde_json::json!([directory.to_string_lossy(), lasting(process::own_variables())]).to_string()
+    serde_json::json!([
+        directory.to_string_lossy(),
+        lasting(process::own_variables())
+    ])
+    .to_string()
 }
 
 fn lasting(mut variables: BTreeMap<String, String>) -> BTreeMap<String, String> {
@@ -81,8 +91,8 @@ fn lasting(mut variables: BTreeMap<String, String>) -> BTreeMap<String, String> 
 
 fn is_of_the_moment(name: &str) -> bool {
     let upper = name.to_ascii_uppercase();
-    let is_credential =
-        !OF_NO_CREDENTIALS.contains(&name) && OF_CREDENTIALS.iter().any(|part| upper.contains(part));
+    let is_credential = !OF_NO_CREDENTIALS.contains(&name)
+        && OF_CREDENTIALS.iter().any(|part| upper.contains(part));
     !is_credential
         && (WHOLLY_OF_THE_MOMENT.contains(&name)
             || OF_THE_MOMENT.iter().any(|prefix| name.starts_with(prefix)))
@@ -94,10 +104,24 @@ mod tests {
 
     #[test]
     fn windows_and_logins_do_not_count_and_all_else_does() {
-        let of = |names: &[&str]| names.iter().map(|name| ((*name).to_owned(), String::new())).collect();
-        let all =
-            of(&["API_KEY", "CLAUDE_CODE_MESSAGING_SOCKET", "PATH", "SSH_CLIENT", "TERM", "TERM_SESSION_ID"]);
-        assert_eq!(lasting(all).keys().collect::<Vec<_>>(), ["API_KEY", "PATH", "TERM"]);
+        let of = |names: &[&str]| {
+            names
+                .iter()
+                .map(|name| ((*name).to_owned(), String::new()))
+                .collect()
+        };
+        let all = of(&[
+            "API_KEY",
+            "CLAUDE_CODE_MESSAGING_SOCKET",
+            "PATH",
+            "SSH_CLIENT",
+            "TERM",
+            "TERM_SESSION_ID",
+        ]);
+        assert_eq!(
+            lasting(all).keys().collect::<Vec<_>>(),
+            ["API_KEY", "PATH", "TERM"]
+        );
     }
 
     #[test]

@@ -1,5 +1,6 @@
-//! What a front says on standard error: its backend's words and its own. Hosts keep them in the server's log, or let them pile up
-//! unread; so they are written by a thread of their own, and nothing else ever waits for them.
+//! What a front says on standard error: its backend's words and its own. Hosts keep them in the
+//! server's log, or let them pile up unread; so they are written by a thread of their own, and
+//! nothing else ever waits for them.
 
 use std::fs::File;
 use std::io::{self, Read as _, Write as _};
@@ -9,7 +10,8 @@ use std::sync::mpsc::{SyncSender, sync_channel};
 
 use crate::keeper::lines::CHUNK;
 
-/// Pieces of text that wait to be written. Beyond that our own are dropped, and the backend's wait with the keeper.
+/// Pieces of text that wait to be written. Beyond that our own are dropped, and the backend's wait
+/// with the keeper.
 const WAITING: usize = 64;
 
 /// Says things on standard error.
@@ -30,7 +32,9 @@ impl Voice {
                 let _ = errors.write_all(&text);
             }
         };
-        std::thread::Builder::new().name("voice".into()).spawn(writing)?;
+        std::thread::Builder::new()
+            .name("voice".into())
+            .spawn(writing)?;
         Ok(Self(sender))
     }
 
@@ -53,7 +57,10 @@ impl Voice {
                 }
             }
         };
-        std::thread::Builder::new().name("errors".into()).spawn(reading).map(drop)
+        std::thread::Builder::new()
+            .name("errors".into())
+            .spawn(reading)
+            .map(drop)
     }
 }
 

@@ -21,7 +21,8 @@ use super::lines::{CHUNK, Line, Lines};
 use super::telling;
 use crate::signals::GivenMask;
 
-/// Bytes that a pipe can hold at most where nobody has privileges (/proc/sys/fs/pipe-max-size of Linux).
+/// Bytes that a pipe can hold at most where nobody has privileges (/proc/sys/fs/pipe-max-size of
+/// Linux).
 const PIPE_MAX: usize = 1024 * 1024;
 
 /// What is run, as the front was told.
@@ -36,7 +37,8 @@ pub struct Program {
 }
 
 impl Program {
-    /// What people know it by: its [telling words](super::telling). Its other arguments are nobody's business.
+    /// What people know it by: its [telling words](super::telling). Its other arguments are
+    /// nobody's business.
     #[must_use]
     pub fn shown(&self) -> String {
         let words = telling::words(&self.name, &self.arguments);
@@ -49,24 +51,36 @@ impl Program {
     /// A digest of the command line, as hexadecimal text.
     #[must_use]
     pub fn digest(&self) -> String {
-        let words = std::iter::once(&self.name).chain(&self.arguments).map(|word| word.as_bytes());
+        let words = std::iter::once(&self.name)
+            .chain(&self.arguments)
+            .map(|word| word.as_bytes());
         // No word has a NUL in it.
         let line = words.collect::<Vec<_>>().join(&0);
-        digest("mcp-sessiond command line", &line).iter().map(|byte| format!("{byte:02x}")).collect()
+        digest("mcp-sessiond command line", &line)
+            .iter()
+            .map(|byte| format!("{byte:02x}"))
+            .collect()
     }
 
-    /// Why it can't be run, in a sentence, with the exit code that a shell has for it: 127 where there is none, 126 where there
-    /// is one that may not be run.
+    /// Why it can't be run, in a sentence, with the exit code that a shell has for it: 127 where
+    /// there is none, 126 where there is one that may not be run.
     #[must_use]
     pub fn not_run(&self, error: &io::Error) -> (u8, String) {
         let name = self.name.to_string_lossy();
         let is_missing = error.kind() == io::ErrorKind::NotFound;
         match std::env::var_os("PATH") {
             // Hosts with a graphical interface have another one than a shell.
-            Some(path) if is_missing && !name.contains('/') => {
-                (127, format!("{name} can't be run: it was not found in PATH={}", path.to_string_lossy()))
-            }
-            _ => (if is_missing { 127 } else { 126 }, format!("{name} can't be run: {error}")),
+            Some(path) if is_missing && !name.contains('/') => (
+                127,
+                format!(
+                    "{name} can't be run: it was not found in PATH={}",
+                    path.to_string_lossy()
+                ),
+            ),
+            _ => (
+                if is_missing { 127 } else { 126 },
+                format!("{name} can't be run: {error}"),
+            ),
         }
     }
 }
@@ -89,7 +103,8 @@ pub struct Backend {
 }
 
 impl Backend {
-    /// Starts it, in the environment and the directory of this process, with the signals blocked that the host had blocked.
+    /// Starts it, in the environment and the directory of this process, with the signals blocked
+    /// that the host had blocked.
     ///
     /// # Errors
     /// Those of execve(2): no such program, or none that may be run.
@@ -104,17 +119,32 @@ impl Backend {
         let mut child = mask.while_in_force(|| command.spawn())?;
         let pid = Pid::from_raw(child.id().cast_signed());
         children.expect(pid);
-        let input = child.stdin.take().map(OwnedFd::from).map(pipe::Sender::from_owned_fd).transpose()?;
+        let input = child
+            .stdin
+            .take()
+            .map(OwnedFd::from)
+            .map(pipe::Sender::from_owned_fd)
+            .transpose()?;
         let receiver = |fd: Option<OwnedFd>| fd.map(pipe::Receiver::from_owned_fd).transpose();
         let output = receiver(child.stdout.take().map(OwnedFd::from))?.map(Lines::new);
         let errors = receiver(child.stderr.take().map(OwnedFd::from))?;
-        Ok(Self { pid, started: Instant::now(), input, output, mute_since: None, errors })
+        Ok(Self {
+            pid,
+            started: Instant::now(),
+            input,
+            output,
+            mute_since: None,
+            errors,
+        })
     }
 
-    /// The lines that are left in its standard output when it has exited, and what stands behind the last newline. Does not
-    /// wait, nor go on for ever: whoever it left behind may hold the pipe open, and write to it.
+    /// The lines that are left in its standard output when it has exited, and what stands behind
+    /// the last newline. Does not wait, nor go on for ever: whoever it left behind may hold the
+    /// pipe open, and write to it.
     pub fn last_lines(&mut self) -> (Vec<Line>, Option<Line>) {
-        let Some(output) = self.output.take() else { return (Vec::new(), None) };
+        let Some(output) = self.output.take() else {
+            return (Vec::new(), None);
+        };
         let (pipe, mut buffer) = output.into_parts();
         let mut lines = Vec::new();
         let mut chunk = vec![0; CHUNK];
@@ -134,7 +164,9 @@ impl Backend {
 
     /// What is left in its standard error when it has exited. Does not wait.
     pub fn last_words(&mut self) -> Vec<u8> {
-        let Some(pipe) = self.errors.take() else { return Vec::new() };
+        let Some(pipe) = self.errors.take() else {
+            return Vec::new();
+        };
         let mut words = Vec::new();
         let mut chunk = vec![0; CHUNK];
         while words.len() < PIPE_MAX {
@@ -146,12 +178,16 @@ impl Backend {
         words
     }
 
-    /// Takes it down, with what it has started: its standard input is closed, and signals follow, `patience` apart. What it
-    /// still says is read, so that it can end, and thrown away.
+    /// Takes it down, with what it has started: its standard input is closed, and signals follow,
+    /// `patience` apart. What it still says is read, so that it can end, and thrown away.
     pub async fn take_down(mut self, children: &Children, manner: Manner, patience: Duration) {
         let polite = matches!(manner, Manner::Politely { .. });
         // Before it can have exited: who loses its parent by that is none of them.
-        let apart = if polite { children.apart(self.pid) } else { BTreeSet::new() };
+        let apart = if polite {
+            children.apart(self.pid)
+        } else {
+            BTreeSet::new()
+        };
         drop(self.input.take());
         let output = self.output.take().map(|lines| lines.into_parts().0);
         let drained = async {

@@ -69,7 +69,9 @@ impl Children {
     /// No children yet.
     #[must_use]
     pub fn new() -> Self {
-        Self { exits: watch::Sender::new(Exits::default()) }
+        Self {
+            exits: watch::Sender::new(Exits::default()),
+        }
     }
 
     /// Notes from now on how this child ends. Call it before the next [`reap`](Self::reap).
@@ -100,14 +102,21 @@ impl Children {
     /// How this child ended, if it has.
     #[must_use]
     pub fn ended(&self, child: Pid) -> Option<Ended> {
-        self.exits.borrow().awaited.get(&child).copied().unwrap_or(Some(Ended::Unknown))
+        self.exits
+            .borrow()
+            .awaited
+            .get(&child)
+            .copied()
+            .unwrap_or(Some(Ended::Unknown))
     }
 
-    /// The backend's orphans in process sessions of their own, such as the user's browser, opened for a
-    /// login. The keeper spares them if the backend exits by itself, as a host would.
+    /// The backend's orphans in process sessions of their own, such as the user's browser, opened
+    /// for a login. The keeper spares them if the backend exits by itself, as a host would.
     #[must_use]
     pub fn apart(&self, leader: Pid) -> BTreeSet<ProcessId> {
-        let own = nix::unistd::getsid(None).map(|session| session.as_raw().cast_unsigned()).ok();
+        let own = nix::unistd::getsid(None)
+            .map(|session| session.as_raw().cast_unsigned())
+            .ok();
         let strays = self.strays(leader).unwrap_or_default();
         strays
             .into_iter()
@@ -116,19 +125,34 @@ impl Children {
             .collect()
     }
 
-    /// Ends the backend, whose standard input is closed: its process group, and its orphans. Returns when
-    /// none of them is left, or nothing more can be done. The group's leader is a child that is
-    /// [expected](Self::expect). `apart`: the processes to spare if the leader exits by itself.
-    pub async fn end(&self, leader: Pid, manner: Manner, apart: BTreeSet<ProcessId>, patience: Duration) {
+    /// Ends the backend, whose standard input is closed: its process group, and its orphans.
+    /// Returns when none of them is left, or nothing more can be done. The group's leader is a
+    /// child that is [expected](Self::expect). `apart`: the processes to spare if the leader exits
+    /// by itself.
+    pub async fn end(
+        &self,
+        leader: Pid,
+        manner: Manner,
+        apart: BTreeSet<ProcessId>,
+        patience: Duration,
+    ) {
         if let Manner::Politely { within } = manner
             && self.ended(leader).is_none()
             && timeout(within, self.exited(leader)).await.is_ok()
         {
             self.exits.send_modify(|exits| exits.spared.extend(apart));
         }
-        let first = if manner == Manner::Killed { Signal::SIGKILL } else { Signal::SIGTERM };
-        for (to_group, to_strays) in [(first, Signal::SIGTERM), (Signal::SIGKILL, Signal::SIGKILL)] {
-            if timeout(patience, self.rid(leader, to_group, to_strays)).await.is_ok() {
+        let first = if manner == Manner::Killed {
+            Signal::SIGKILL
+        } else {
+            Signal::SIGTERM
+        };
+        for (to_group, to_strays) in [(first, Signal::SIGTERM), (Signal::SIGKILL, Signal::SIGKILL)]
+        {
+            if timeout(patience, self.rid(leader, to_group, to_strays))
+                .await
+                .is_ok()
+            {
                 break;
             }
         }
@@ -137,9 +161,9 @@ impl Children {
         });
     }
 
-    /// Sends a signal to all processes that are left of the backend, and to those that become our children
-    /// meanwhile, and waits until they are gone. On Linux orphans become our children, so the kernel reports
-    /// the end of each.
+    /// Sends a signal to all processes that are left of the backend, and to those that become our
+    /// children meanwhile, and waits until they are gone. On Linux orphans become our children, so
+    /// the kernel reports the end of each.
     async fn rid(&self, leader: Pid, to_group: Signal, to_strays: Signal) {
         let mut exits = self.exits.subscribe();
         let mut told = BTreeSet::new();
@@ -165,9 +189,9 @@ impl Children {
         }
     }
 
-    /// Our children that are not in the leader's group: those that the backend's processes had put into
-    /// groups of their own, and that became ours when their parents were gone. None: they can't be listed
-    /// now, for example because no descriptor is free.
+    /// Our children that are not in the leader's group: those that the backend's processes had put
+    /// into groups of their own, and that became ours when their parents were gone. None: they
+    /// can't be listed now, for example because no descriptor is free.
     fn strays(&self, leader: Pid) -> Option<Vec<Pinned>> {
         // Listing takes longer, the more processes there are.
         if has_none() {
@@ -179,7 +203,13 @@ impl Children {
             let group = nix::unistd::getpgid(Some(Pid::from_raw(child.id().pid.cast_signed())));
             group != Ok(leader) && !spared.contains(&child.id())
         };
-        Some(process::children_of(&myself).ok()?.into_iter().filter(is_stray).collect())
+        Some(
+            process::children_of(&myself)
+                .ok()?
+                .into_iter()
+                .filter(is_stray)
+                .collect(),
+        )
     }
 
     fn is_group_gone(&self, leader: Pid) -> bool {

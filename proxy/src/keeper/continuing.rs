@@ -1,5 +1,5 @@
-//! The lines between a keeper and a continuing front. Each begins with a letter; `proto/PROTOCOL.md` lists
-//! them.
+//! The lines between a keeper and a continuing front. Each begins with a letter;
+//! `proto/PROTOCOL.md` lists them.
 
 use std::collections::VecDeque;
 use std::fmt::Write as _;
@@ -20,7 +20,8 @@ pub enum Said {
     Confirmed(u64),
     /// From a keeper: it acknowledges the messages up to this number.
     Taken(u64),
-    /// From a front: it asks which calls the keeper knows. From a keeper: their ids, as a JSON array.
+    /// From a front: it asks which calls the keeper knows. From a keeper: their ids, as a JSON
+    /// array.
     Calls(Bytes),
     /// From a front: end the backend. From a keeper: it ends.
     End,
@@ -66,7 +67,8 @@ fn numbered(line: &Bytes) -> Option<(u64, Bytes)> {
     Some((number.parse().ok()?, line.slice(end + 1..)))
 }
 
-/// The control lines that wait for the front, and the front's message that the keeper has not taken yet.
+/// The control lines that wait for the front, and the front's message that the keeper has not taken
+/// yet.
 #[derive(Debug, Default)]
 pub struct Continuing {
     /// Control lines for the front, which go before messages.
@@ -88,8 +90,14 @@ mod tests {
         let message = Said::message(7, b"{\"a b\":1}");
         assert_eq!(message, "m7 {\"a b\":1}");
         let whole = Line::Whole(Bytes::from_static(b"{\"a b\":1}"));
-        assert_eq!(Said::read(Line::Whole(message)), Some(Said::Message(7, whole)));
-        assert_eq!(read(b"c18446744073709551615"), Some(Said::Confirmed(u64::MAX)));
+        assert_eq!(
+            Said::read(Line::Whole(message)),
+            Some(Said::Message(7, whole))
+        );
+        assert_eq!(
+            read(b"c18446744073709551615"),
+            Some(Said::Confirmed(u64::MAX))
+        );
         assert_eq!(read(b"t0"), Some(Said::Taken(0)));
         assert_eq!(read(b"o"), Some(Said::Calls(Bytes::new())));
         assert_eq!(read(b"e"), Some(Said::End));

@@ -1,4 +1,5 @@
-//! The client's side of a keeper's socket: what a front, `debug` and `status` do before anything else is said.
+//! The client's side of a keeper's socket: what a front, `debug` and `status` do before anything
+//! else is said.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::fd::OwnedFd;
@@ -12,7 +13,8 @@ use mcp_sessiond_proto::hello::{HELLO_LEN, Hello, HelloError, LINES};
 use mcp_sessiond_proto::{Error, OLDEST_PROTOCOL_VERSION};
 use socket2::{Domain, SockAddr, Socket, Type};
 
-/// How long a keeper may take for its hello, and for its answer. Whoever attaches waits while the keeper asks the daemon.
+/// How long a keeper may take for its hello, and for its answer. Whoever attaches waits while the
+/// keeper asks the daemon.
 const PATIENCE: Duration = Duration::from_secs(4);
 
 /// Why a keeper did not do what it was asked.
@@ -45,7 +47,8 @@ impl From<io::Error> for DialError {
     }
 }
 
-/// A connection to a keeper that has answered. What it says from then on may be in the reader's buffer already.
+/// A connection to a keeper that has answered. What it says from then on may be in the reader's
+/// buffer already.
 #[derive(Debug)]
 pub struct Dialled {
     /// The connection.
@@ -58,10 +61,18 @@ pub struct Dialled {
 ///
 /// # Errors
 /// [`DialError`].
-pub fn dial_until(socket: &Path, request: &KeeperRequest, until: Instant) -> Result<Dialled, DialError> {
+pub fn dial_until(
+    socket: &Path,
+    request: &KeeperRequest,
+    until: Instant,
+) -> Result<Dialled, DialError> {
     let left = until.saturating_duration_since(Instant::now());
     // A socket takes no patience of nothing.
-    dial_within(socket, request, left.clamp(Duration::from_millis(1), PATIENCE))
+    dial_within(
+        socket,
+        request,
+        left.clamp(Duration::from_millis(1), PATIENCE),
+    )
 }
 
 /// Connects and asks, in the keeper's own version of the protocol if that is an older one.
@@ -72,7 +83,11 @@ pub fn dial(socket: &Path, request: &KeeperRequest) -> Result<Dialled, DialError
     dial_within(socket, request, PATIENCE)
 }
 
-fn dial_within(socket: &Path, request: &KeeperRequest, patience: Duration) -> Result<Dialled, DialError> {
+fn dial_within(
+    socket: &Path,
+    request: &KeeperRequest,
+    patience: Duration,
+) -> Result<Dialled, DialError> {
     let newest = super::version();
     match dial_in(socket, request, newest, patience) {
         Err(DialError::Hello(HelloError::Version { theirs, .. }))
@@ -84,7 +99,8 @@ fn dial_within(socket: &Path, request: &KeeperRequest, patience: Duration) -> Re
     }
 }
 
-/// A connection, whose writes have this much patience, too. Whoever listens may be stopped, and take none.
+/// A connection, whose writes have this much patience, too. Whoever listens may be stopped, and
+/// take none.
 ///
 /// # Errors
 /// When nobody listens; after that time [`io::ErrorKind::WouldBlock`].
@@ -102,7 +118,9 @@ pub fn connected(socket: &Path, patience: Duration) -> io::Result<UnixStream> {
 /// [`DialError::Io`] when nobody listens, or the process is not of this user.
 pub fn keeper_of(socket: &Path) -> Result<Pinned, DialError> {
     let stream = connected(socket, PATIENCE)?;
-    process::peer(&stream).map(|peer| peer.process).map_err(|error| DialError::Io(io::Error::other(error)))
+    process::peer(&stream)
+        .map(|peer| peer.process)
+        .map_err(|error| DialError::Io(io::Error::other(error)))
 }
 
 fn dial_in(
@@ -116,7 +134,9 @@ fn dial_in(
     stream.write_all(&Hello::lines(version).encode())?;
     let mut bytes = [0; HELLO_LEN];
     stream.read_exact(&mut bytes)?;
-    Hello::decode(&bytes).and_then(|hello| hello.welcome(version, LINES)).map_err(DialError::Hello)?;
+    Hello::decode(&bytes)
+        .and_then(|hello| hello.welcome(version, LINES))
+        .map_err(DialError::Hello)?;
     let mut line = serde_json::to_vec(request).map_err(io::Error::other)?;
     line.push(b'\n');
     stream.write_all(&line)?;
@@ -145,7 +165,10 @@ mod tests {
         let path = directory.path().join("keeper");
         let address = SockAddr::unix(&path).expect("a short path");
         let listener = Socket::new(Domain::UNIX, Type::STREAM, None).expect("a socket");
-        listener.bind(&address).and_then(|()| listener.listen(1)).expect("it listens");
+        listener
+            .bind(&address)
+            .and_then(|()| listener.listen(1))
+            .expect("it listens");
         let mut waiting = Vec::new();
         loop {
             let next = Socket::new(Domain::UNIX, Type::STREAM, None).expect("a socket");
@@ -159,6 +182,9 @@ mod tests {
         let until = Instant::now() + Duration::from_millis(50);
         let dialled = dial_until(&path, &KeeperRequest::Status {}, until);
         // macOS says at once that there is no room.
-        assert!(matches!(dialled, Err(DialError::Silent)) || cfg!(target_os = "macos"), "{dialled:?}");
+        assert!(
+            matches!(dialled, Err(DialError::Silent)) || cfg!(target_os = "macos"),
+            "{dialled:?}"
+        );
     }
 }

@@ -1,4 +1,5 @@
-//! What the backend writes to its standard error: the end of it is kept, and the front's host is shown it as it comes.
+//! What the backend writes to its standard error: the end of it is kept, and the front's host is
+//! shown it as it comes.
 
 use std::collections::VecDeque;
 
@@ -19,7 +20,12 @@ impl Ring {
     /// Keeps `most` bytes.
     #[must_use]
     pub fn new(most: usize) -> Self {
-        Self { bytes: VecDeque::new(), most, recent: 0, total: 0 }
+        Self {
+            bytes: VecDeque::new(),
+            most,
+            recent: 0,
+            total: 0,
+        }
     }
 
     /// Takes in what was written, and lets go of the oldest.
@@ -37,15 +43,25 @@ impl Ring {
         self.recent = 0;
     }
 
-    /// The last line of the running backend, or of the one that has just ended, that is not blank: the beginning of it if it is long.
+    /// The last line of the running backend, or of the one that has just ended, that is not blank:
+    /// the beginning of it if it is long.
     #[must_use]
     pub fn last_line(&self) -> Option<String> {
         /// As much as fits into a sentence.
         const CHARACTERS: usize = 300;
         let bytes = self.bytes();
         let text = String::from_utf8_lossy(&bytes[bytes.len() - self.recent..]);
-        let line = text.lines().rev().map(str::trim).find(|line| !line.is_empty())?;
-        Some(line.chars().filter(|character| !character.is_control()).take(CHARACTERS).collect())
+        let line = text
+            .lines()
+            .rev()
+            .map(str::trim)
+            .find(|line| !line.is_empty())?;
+        Some(
+            line.chars()
+                .filter(|character| !character.is_control())
+                .take(CHARACTERS)
+                .collect(),
+        )
     }
 
     /// What is kept.
@@ -63,9 +79,16 @@ impl Ring {
         let from = after.clamp(first, self.total);
         let new = &bytes[usize::try_from(from - first).unwrap_or(bytes.len())..];
         // What begins a character may be followed by the rest of it.
-        let open = new.utf8_chunks().last().map_or(0, |chunk| chunk.invalid().len());
+        let open = new
+            .utf8_chunks()
+            .last()
+            .map_or(0, |chunk| chunk.invalid().len());
         let text = String::from_utf8_lossy(&new[..new.len() - open]).into_owned();
-        Written { text, next: self.total - open as u64, missed: first.saturating_sub(after) }
+        Written {
+            text,
+            next: self.total - open as u64,
+            missed: first.saturating_sub(after),
+        }
     }
 
     /// The same as text. Half a character at its beginning shows as one that can't be shown.
@@ -96,9 +119,13 @@ mod tests {
     #[test]
     fn the_end_is_kept() {
         let mut ring = Ring::new(8);
-        for (written, kept) in
-            [("", ""), ("abc", "abc"), ("defgh", "abcdefgh"), ("i", "bcdefghi"), ("0123456789", "23456789")]
-        {
+        for (written, kept) in [
+            ("", ""),
+            ("abc", "abc"),
+            ("defgh", "abcdefgh"),
+            ("i", "bcdefghi"),
+            ("0123456789", "23456789"),
+        ] {
             ring.push(written.as_bytes());
             assert_eq!(ring.text(), kept);
         }
@@ -107,18 +134,67 @@ mod tests {
     #[test]
     fn what_was_written_is_told_once() {
         let mut ring = Ring::new(8);
-        assert_eq!(ring.after(0), Written { text: String::new(), next: 0, missed: 0 });
+        assert_eq!(
+            ring.after(0),
+            Written {
+                text: String::new(),
+                next: 0,
+                missed: 0
+            }
+        );
         ring.push(b"one\n");
-        assert_eq!(ring.after(0), Written { text: "one\n".into(), next: 4, missed: 0 });
-        assert_eq!(ring.after(4), Written { text: String::new(), next: 4, missed: 0 });
+        assert_eq!(
+            ring.after(0),
+            Written {
+                text: "one\n".into(),
+                next: 4,
+                missed: 0
+            }
+        );
+        assert_eq!(
+            ring.after(4),
+            Written {
+                text: String::new(),
+                next: 4,
+                missed: 0
+            }
+        );
         // Half a character waits for its other half.
         ring.push(b"a\xc3");
-        assert_eq!(ring.after(4), Written { text: "a".into(), next: 5, missed: 0 });
+        assert_eq!(
+            ring.after(4),
+            Written {
+                text: "a".into(),
+                next: 5,
+                missed: 0
+            }
+        );
         ring.push(b"\xa9\n");
-        assert_eq!(ring.after(5), Written { text: "é\n".into(), next: 8, missed: 0 });
+        assert_eq!(
+            ring.after(5),
+            Written {
+                text: "é\n".into(),
+                next: 8,
+                missed: 0
+            }
+        );
         ring.push(b"three\n");
-        assert_eq!(ring.after(4), Written { text: "\u{fffd}\nthree\n".into(), next: 14, missed: 2 });
+        assert_eq!(
+            ring.after(4),
+            Written {
+                text: "\u{fffd}\nthree\n".into(),
+                next: 14,
+                missed: 2
+            }
+        );
         // Of a keeper that has begun anew, there is nothing before what it has.
-        assert_eq!(ring.after(99), Written { text: String::new(), next: 14, missed: 0 });
+        assert_eq!(
+            ring.after(99),
+            Written {
+                text: String::new(),
+                next: 14,
+                missed: 0
+            }
+        );
     }
 }

@@ -13,8 +13,8 @@ use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use super::continuing::Continuing;
 use super::lines::Lines;
 
-/// After how many unconfirmed messages the keeper reads the front's confirmations, which must not fill the
-/// connection.
+/// After how many unconfirmed messages the keeper reads the front's confirmations, which must not
+/// fill the connection.
 const UNCONFIRMED: u64 = 64;
 
 /// The front that has the backend.
@@ -48,7 +48,17 @@ impl Front {
         beside: Option<Beside>,
     ) -> Self {
         let outlet = Outlet::default();
-        Self { process, epoch, reader, writer, outlet, beside, continuing: None, handed_out: 0, confirmed: 0 }
+        Self {
+            process,
+            epoch,
+            reader,
+            writer,
+            outlet,
+            beside,
+            continuing: None,
+            handed_out: 0,
+            confirmed: 0,
+        }
     }
 
     /// Will write this line next. The outlet is empty.
@@ -60,7 +70,8 @@ impl Front {
         }
     }
 
-    /// Whether it has said that it is about to leave. Call it after [`unconfirmed`](Self::unconfirmed).
+    /// Whether it has said that it is about to leave. Call it after
+    /// [`unconfirmed`](Self::unconfirmed).
     #[must_use]
     pub fn said_goodbye(&self) -> bool {
         self.beside.as_ref().is_some_and(|beside| beside.goodbye)
@@ -74,13 +85,16 @@ impl Front {
 
     fn take_confirmations(&mut self) {
         match &mut self.beside {
-            Some(beside) => self.confirmed = (self.confirmed + beside.confirmations()).min(self.handed_out),
+            Some(beside) => {
+                self.confirmed = (self.confirmed + beside.confirmations()).min(self.handed_out);
+            }
             // It sends no confirmations: what was written counts as passed on.
             None => self.confirmed = self.handed_out - u64::from(!self.outlet.is_empty()),
         }
     }
 
-    /// Sends its host the backend's standard error and our own lines, as far as the front reads them.
+    /// Sends its host the backend's standard error and our own lines, as far as the front reads
+    /// them.
     pub fn show(&mut self, text: &[u8]) {
         if let Some(beside) = &mut self.beside {
             beside.show(text);
@@ -88,7 +102,8 @@ impl Front {
     }
 }
 
-/// A front's second connection. The keeper reads it only on demand: a front's confirmations don't wake it.
+/// A front's second connection. The keeper reads it only on demand: a front's confirmations don't
+/// wake it.
 #[derive(Debug)]
 pub struct Beside {
     stream: UnixStream,
@@ -105,24 +120,34 @@ impl Beside {
     /// Those of the operating system.
     pub fn new(stream: tokio::net::UnixStream) -> io::Result<Self> {
         // It stays non-blocking.
-        Ok(Self { stream: stream.into_std()?, skipped: 0, goodbye: false })
+        Ok(Self {
+            stream: stream.into_std()?,
+            skipped: 0,
+            goodbye: false,
+        })
     }
 
-    /// How many messages the front has confirmed since the last call. Each byte is a count; a zero says that
-    /// the front is about to leave.
+    /// How many messages the front has confirmed since the last call. Each byte is a count; a zero
+    /// says that the front is about to leave.
     fn confirmations(&mut self) -> u64 {
         let mut bytes = [0; 1024];
         let mut confirmed = 0;
         while let Ok(read @ 1..) = self.stream.read(&mut bytes) {
             self.goodbye |= bytes[..read].contains(&0);
-            confirmed += bytes[..read].iter().map(|count| u64::from(*count)).sum::<u64>();
+            confirmed += bytes[..read]
+                .iter()
+                .map(|count| u64::from(*count))
+                .sum::<u64>();
         }
         confirmed
     }
 
     fn show(&mut self, text: &[u8]) {
         if self.skipped > 0 {
-            let note = format!("\n[{} bytes of standard error were not read in time]\n", self.skipped);
+            let note = format!(
+                "\n[{} bytes of standard error were not read in time]\n",
+                self.skipped
+            );
             if self.stream.write(note.as_bytes()).is_err() {
                 self.skipped += text.len() as u64;
                 return;
@@ -150,12 +175,15 @@ impl Outlet {
         self.0 = Some(line.chain(b"\n".as_slice()));
     }
 
-    /// Writes what the writer takes at once. What it does not take stays, and so does an error, for [`write`](Self::write).
+    /// Writes what the writer takes at once. What it does not take stays, and so does an error, for
+    /// [`write`](Self::write).
     pub fn write_at_once(&mut self, try_write: impl Fn(&[IoSlice<'_>]) -> io::Result<usize>) {
         while let Some(line) = &mut self.0 {
             let mut pieces = [IoSlice::new(&[]); 2];
             let count = line.chunks_vectored(&mut pieces);
-            let Ok(written @ 1..) = try_write(&pieces[..count]) else { return };
+            let Ok(written @ 1..) = try_write(&pieces[..count]) else {
+                return;
+            };
             line.advance(written);
             if !line.has_remaining() {
                 self.0 = None;

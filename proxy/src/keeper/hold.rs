@@ -1,4 +1,5 @@
-//! The keeper at work: one loop that carries lines between its backend and its front, and tells the relay what happens.
+//! The keeper at work: one loop that carries lines between its backend and its front, and tells the
+//! relay what happens.
 
 mod arrivals;
 mod continuing;
@@ -41,8 +42,8 @@ const BESIDES: usize = 4;
 /// Visits that wait to be dealt with.
 const VISITS: usize = 16;
 
-/// How long after a front has attached the keeper gives memory back, and how long a backend that has closed
-/// its standard input or output may take to exit.
+/// How long after a front has attached the keeper gives memory back, and how long a backend that
+/// has closed its standard input or output may take to exit.
 const SETTLED: Duration = Duration::from_secs(1);
 
 /// How long nothing is carried until memory is given back.
@@ -51,9 +52,9 @@ const SILENCE: Duration = Duration::from_secs(2);
 /// The longest sleep when no deadline is set.
 const QUIET: Duration = Duration::from_secs(24 * 3600);
 
-/// How long a front may take to read its last answers when the backend is taken down, and how long processes
-/// that the backend has left behind may take to die. Both, with three times `stop_wait_ms`, make up how long
-/// the daemon waits before it kills a keeper.
+/// How long a front may take to read its last answers when the backend is taken down, and how long
+/// processes that the backend has left behind may take to die. Both, with three times
+/// `stop_wait_ms`, make up how long the daemon waits before it kills a keeper.
 const FAREWELL: Duration = Duration::from_secs(1);
 
 /// A keeper that has registered, and whose backend runs.
@@ -91,7 +92,8 @@ pub struct Keeper {
     first_front: Duration,
     /// The newest epoch, and the process that attached with it.
     last: (Epoch, Option<ProcessId>),
-    /// The number of the last message taken from the latest front, where fronts continue each other.
+    /// The number of the last message taken from the latest front, where fronts continue each
+    /// other.
     taken: u64,
     /// Tells this keeper from former ones of the same name.
     incarnation: u64,
@@ -178,7 +180,11 @@ impl Keeper {
             control,
             program,
             watched: None,
-            relay: if house.service.is_some() { Relay::continuing(limits) } else { Relay::new(limits) },
+            relay: if house.service.is_some() {
+                Relay::continuing(limits)
+            } else {
+                Relay::new(limits)
+            },
             house: Arc::new(house),
             children,
             backend: None,
@@ -210,9 +216,9 @@ impl Keeper {
         u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX)
     }
 
-    /// Keeps the backend until its owner is gone, no front has attached for the linger time, or the keeper is
-    /// told to end; then takes the backend down. `listener` and `placed` are the same socket; `sigchld` has
-    /// been registered since before the backend was started.
+    /// Keeps the backend until its owner is gone, no front has attached for the linger time, or the
+    /// keeper is told to end; then takes the backend down. `listener` and `placed` are the same
+    /// socket; `sigchld` has been registered since before the backend was started.
     ///
     /// # Errors
     /// When the signal handler can't be set.
@@ -231,18 +237,26 @@ impl Keeper {
             self.hand_out();
             let deadline = self.deadline();
             let event = {
-                // A continuing front also sends control lines, and no message before the last one was
-                // acknowledged.
+                // A continuing front also sends control lines, and no message before the last one
+                // was acknowledged.
                 let reads_front = self.continues() || self.relay.reads_front();
                 let reads_backend = self.relay.reads_backend();
                 let (front_in, front_out) = match &mut self.front {
-                    Some(Front { reader, writer, outlet, .. }) => (Some(reader), Some((outlet, writer))),
+                    Some(Front {
+                        reader,
+                        writer,
+                        outlet,
+                        ..
+                    }) => (Some(reader), Some((outlet, writer))),
                     None => (None, None),
                 };
                 let (input, output, errors) = match &mut self.backend {
-                    Some(Backend { input, output, errors, .. }) => {
-                        (input.as_mut(), output.as_mut(), errors.as_mut())
-                    }
+                    Some(Backend {
+                        input,
+                        output,
+                        errors,
+                        ..
+                    }) => (input.as_mut(), output.as_mut(), errors.as_mut()),
                     None => (None, None, None),
                 };
                 tokio::select! {
@@ -251,7 +265,8 @@ impl Keeper {
                     Some(()) = terminate.recv() => Event::End(End::Told),
                     exited = watch.exited() => match exited {
                         Exited::Owner => Event::End(End::HostGone),
-                        // Read what the front has written before, unless the relay takes no lines now.
+                        // Read what the front has written before, unless the relay takes no lines
+                        // now.
                         Exited::Front if reads_front => Event::Written,
                         Exited::Front => Event::FrontGone,
                     },
@@ -288,13 +303,17 @@ impl Keeper {
         receiving.abort();
         placed.unlink();
         // If the host is gone, that is probably why the daemon has sent SIGTERM.
-        let why = if watch.owner_is_alive() { why } else { End::HostGone };
+        let why = if watch.owner_is_alive() {
+            why
+        } else {
+            End::HostGone
+        };
         self.end(why, &mut sigchld).await;
         Ok(())
     }
 
-    /// Gives the front and the backend their next lines, if they can take one. Most lines are taken at once: then the loop need not
-    /// go round once more for each.
+    /// Gives the front and the backend their next lines, if they can take one. Most lines are taken
+    /// at once: then the loop need not go round once more for each.
     fn hand_out(&mut self) {
         // One that ends looks after each line whether it was the last.
         let rounds = if self.ending.is_some() { 1 } else { AT_ONCE };
@@ -302,24 +321,40 @@ impl Keeper {
             self.hand_out_continuing();
         } else if let Some(front) = &mut self.front {
             for round in 1..=rounds {
-                let Some(line) = front.outlet.is_empty().then(|| self.relay.pull_front()).flatten() else {
+                let Some(line) = front
+                    .outlet
+                    .is_empty()
+                    .then(|| self.relay.pull_front())
+                    .flatten()
+                else {
                     break;
                 };
                 front.hand_out(line);
                 // The last one is written by the loop, which comes back here after it.
                 if round < rounds {
-                    front.outlet.write_at_once(|pieces| front.writer.try_write_vectored(pieces));
+                    front
+                        .outlet
+                        .write_at_once(|pieces| front.writer.try_write_vectored(pieces));
                 }
             }
         }
-        if let Some(Backend { input: Some(input), .. }) = &self.backend {
+        if let Some(Backend {
+            input: Some(input), ..
+        }) = &self.backend
+        {
             for round in 1..=rounds {
-                let Some(line) = self.outlet.is_empty().then(|| self.relay.pull_backend()).flatten() else {
+                let Some(line) = self
+                    .outlet
+                    .is_empty()
+                    .then(|| self.relay.pull_backend())
+                    .flatten()
+                else {
                     break;
                 };
                 self.outlet.put(line);
                 if round < rounds {
-                    self.outlet.write_at_once(|pieces| input.try_write_vectored(pieces));
+                    self.outlet
+                        .write_at_once(|pieces| input.try_write_vectored(pieces));
                 }
             }
         }
@@ -327,15 +362,26 @@ impl Keeper {
 
     fn deadline(&self) -> Instant {
         let linger = self.since + self.linger();
-        let relay = self.relay.next_deadline().map(|at| self.began + Duration::from_millis(at));
+        let relay = self
+            .relay
+            .next_deadline()
+            .map(|at| self.began + Duration::from_millis(at));
         let lonely = self.front.is_none().then_some(linger);
-        let mute = self.backend.as_ref().and_then(|backend| backend.mute_since).map(|since| since + SETTLED);
-        let next = [relay, lonely, mute, self.slim_at].into_iter().flatten().min();
+        let mute = self
+            .backend
+            .as_ref()
+            .and_then(|backend| backend.mute_since)
+            .map(|since| since + SETTLED);
+        let next = [relay, lonely, mute, self.slim_at]
+            .into_iter()
+            .flatten()
+            .min();
         // Without a deadline, only an event wakes the loop.
         next.unwrap_or_else(|| Instant::now() + QUIET)
     }
 
-    /// How long the backend stays without a front. That depends on whether there was one, and how it left.
+    /// How long the backend stays without a front. That depends on whether there was one, and how
+    /// it left.
     fn linger(&self) -> Duration {
         match (self.last.1, self.closed) {
             (None, _) => self.first_front,
@@ -344,18 +390,24 @@ impl Keeper {
         }
     }
 
-    /// Passes an event to the relay and carries out the relay's orders. Returns why the keeper must end, if
-    /// it must.
+    /// Passes an event to the relay and carries out the relay's orders. Returns why the keeper must
+    /// end, if it must.
     async fn take_in(&mut self, event: Event) -> Option<End> {
         let now = self.now();
-        if matches!(event, Event::FromFront(_) | Event::FromBackend(_) | Event::LastFromBackend(_)) {
+        if matches!(
+            event,
+            Event::FromFront(_) | Event::FromBackend(_) | Event::LastFromBackend(_)
+        ) {
             self.busy = true;
             self.slim_at.get_or_insert_with(|| Instant::now() + SILENCE);
         }
         match event {
             Event::Children => {
                 self.children.reap();
-                let ended = self.backend.as_ref().and_then(|backend| self.children.ended(backend.pid));
+                let ended = self
+                    .backend
+                    .as_ref()
+                    .and_then(|backend| self.children.ended(backend.pid));
                 if let Some(ended) = ended {
                     self.backend_ended(&ended.to_string());
                 }
@@ -417,7 +469,11 @@ impl Keeper {
                 Order::Start => self.start_due = true,
                 Order::Replace { why, kills } => {
                     self.say(&format!("{why}; a fresh server is started"));
-                    self.retire(if kills { Manner::Killed } else { self.politely() });
+                    self.retire(if kills {
+                        Manner::Killed
+                    } else {
+                        self.politely()
+                    });
                     self.start_due = true;
                 }
                 Order::Say(text) => self.say(&text),

@@ -1,5 +1,6 @@
-//! How a keeper starts: `keep` starts `keep --detached`, waits until that has registered, and exits. So the
-//! keeper is no child of the front, and survives when the front's process tree is killed.
+//! How a keeper starts: `keep` starts `keep --detached`, waits until that has registered, and
+//! exits. So the keeper is no child of the front, and survives when the front's process tree is
+//! killed.
 
 use std::ffi::OsString;
 use std::fs::OpenOptions;
@@ -24,7 +25,8 @@ use crate::signals::GivenMask;
 pub enum Report {
     /// It has the backend, and fronts can attach.
     Ready(KeeperName),
-    /// The program does not exist or is not executable: the exit code that a shell would report, and why.
+    /// The program does not exist or is not executable: the exit code that a shell would report,
+    /// and why.
     NoProgram {
         /// 126 or 127.
         code: u8,
@@ -51,7 +53,8 @@ impl Report {
             .map_err(|_| io::Error::other("the keeper ended before it had said anything"))
     }
 
-    /// Reports on standard output. The waiting process may have been killed; that is no reason to end.
+    /// Reports on standard output. The waiting process may have been killed; that is no reason to
+    /// end.
     pub fn write(&self) {
         let mut output = io::stdout();
         if let Ok(line) = serde_json::to_string(self) {
@@ -92,7 +95,12 @@ impl Launch<'_> {
     /// When the keeper could not be started, ended without a report, or has sent none by `until`.
     pub fn start(&self, mask: &GivenMask, until: Instant) -> io::Result<Report> {
         let mut command = Command::new(self.binary);
-        command.arg("keep").args(["--session", self.session.as_str(), "--epoch", &self.epoch.to_string()]);
+        command.arg("keep").args([
+            "--session",
+            self.session.as_str(),
+            "--epoch",
+            &self.epoch.to_string(),
+        ]);
         if let Some(service) = self.service {
             command.args(["--service", service.as_str()]);
         }
@@ -106,7 +114,10 @@ impl Launch<'_> {
         if let Some(title) = &self.program.title {
             command.args(["--name", title.as_str()]);
         }
-        command.arg("--").arg(&self.program.name).args(&self.program.arguments);
+        command
+            .arg("--")
+            .arg(&self.program.name)
+            .args(&self.program.arguments);
         command.envs(self.environment.iter().map(|(name, value)| (name, value)));
         if let Some(home) = self.home {
             command.current_dir(home);
@@ -115,7 +126,10 @@ impl Launch<'_> {
             // systemd means the process that serves, not its servers.
             command.env_remove("NOTIFY_SOCKET");
         }
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+        command
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null());
         let mut keeper = mask.while_in_force(|| command.spawn())?;
         let report = report_of(&mut keeper, Some(until));
         if report.is_err() {
@@ -133,11 +147,16 @@ impl Launch<'_> {
 pub fn launch(arguments: Vec<OsString>) -> ExitCode {
     let report = start(arguments).unwrap_or_else(|error| Report::Failed(error.to_string()));
     report.write();
-    if matches!(report, Report::Ready(_)) { ExitCode::SUCCESS } else { ExitCode::from(70) }
+    if matches!(report, Report::Ready(_)) {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::from(70)
+    }
 }
 
 fn start(arguments: Vec<OsString>) -> io::Result<Report> {
-    // Descriptors that the host left open by mistake would otherwise stay open as long as the backend lives.
+    // Descriptors that the host left open by mistake would otherwise stay open as long as the
+    // backend lives.
     mcp_sessiond_process::sys::keep_only_standard_streams()?;
     let mut keeper = Command::new(executable::own().ok_or(io::ErrorKind::NotFound)?)
         .args(["keep", "--detached"])
@@ -168,9 +187,15 @@ fn wait_for(output: &impl AsFd, until: Instant) -> io::Result<()> {
     loop {
         let left = until.saturating_duration_since(Instant::now());
         let patience = PollTimeout::try_from(left).unwrap_or(PollTimeout::MAX);
-        match poll(&mut [PollFd::new(output.as_fd(), PollFlags::POLLIN)], patience) {
+        match poll(
+            &mut [PollFd::new(output.as_fd(), PollFlags::POLLIN)],
+            patience,
+        ) {
             Ok(0) if left.is_zero() => {
-                return Err(io::Error::new(io::ErrorKind::TimedOut, "it did not start in time"));
+                return Err(io::Error::new(
+                    io::ErrorKind::TimedOut,
+                    "it did not start in time",
+                ));
             }
             Ok(0) | Err(Errno::EINTR) => {}
             Ok(_) => return Ok(()),

@@ -1,4 +1,5 @@
-//! Lines out of bytes, as MCP's stdio transport frames its messages: no newline within, one behind each.
+//! Lines out of bytes, as MCP's stdio transport frames its messages: no newline within, one behind
+//! each.
 
 use std::io;
 
@@ -51,7 +52,12 @@ impl LineBuffer {
     /// Takes lines of so many bytes.
     #[must_use]
     pub fn taking(most: usize) -> Self {
-        Self { bytes: BytesMut::new(), most, scanned: 0, head: None }
+        Self {
+            bytes: BytesMut::new(),
+            most,
+            scanned: 0,
+            head: None,
+        }
     }
 
     /// From now on a line may have this many bytes.
@@ -116,10 +122,14 @@ impl LineBuffer {
         let mut line = self.bytes.split_to(end + 1);
         line.truncate(end);
         Some(match self.head.take() {
-            Some(head) => Line::Oversized { head, tail: tail_of(&line) },
-            None if line.len() > self.most => {
-                Line::Oversized { head: Bytes::copy_from_slice(&line[..EDGE]), tail: tail_of(&line) }
-            }
+            Some(head) => Line::Oversized {
+                head,
+                tail: tail_of(&line),
+            },
+            None if line.len() > self.most => Line::Oversized {
+                head: Bytes::copy_from_slice(&line[..EDGE]),
+                tail: tail_of(&line),
+            },
             None => Line::Whole(line.freeze()),
         })
     }
@@ -148,11 +158,15 @@ pub struct Lines<R> {
 impl<R: AsyncRead + Unpin> Lines<R> {
     /// Will read from `reader`.
     pub fn new(reader: R) -> Self {
-        Self { reader, buffer: LineBuffer::default(), ended: false }
+        Self {
+            reader,
+            buffer: LineBuffer::default(),
+            ended: false,
+        }
     }
 
-    /// The next line; none at the end. What stands behind the last newline is a line, too. A future that is dropped has taken
-    /// nothing away.
+    /// The next line; none at the end. What stands behind the last newline is a line, too. A future
+    /// that is dropped has taken nothing away.
     ///
     /// # Errors
     /// Those of the reader.
@@ -175,7 +189,11 @@ impl<R: AsyncRead + Unpin> Lines<R> {
 
     /// What [`into_parts`](Self::into_parts) took apart.
     pub fn from_parts(reader: R, buffer: LineBuffer) -> Self {
-        Self { reader, buffer, ended: false }
+        Self {
+            reader,
+            buffer,
+            ended: false,
+        }
     }
 
     /// Whether the end was met: then the last line had no newline behind it.
@@ -208,27 +226,39 @@ mod tests {
         let text = b"{\"a\":1}\r\n\n{}\nhalf";
         for cut in 0..text.len() {
             let lines = taken(&[&text[..cut], &text[cut..]]);
-            assert_eq!(lines, [whole(b"{\"a\":1}\r"), whole(b""), whole(b"{}")], "{cut}");
+            assert_eq!(
+                lines,
+                [whole(b"{\"a\":1}\r"), whole(b""), whole(b"{}")],
+                "{cut}"
+            );
         }
         let mut buffer = LineBuffer::default();
         assert_eq!(buffer.last_line(), None);
         buffer.room().extend_from_slice(b"{}\nhalf");
         assert_eq!(buffer.next_line(), Some(whole(b"{}")));
-        assert_eq!((buffer.next_line(), buffer.last_line()), (None, Some(whole(b"half"))));
+        assert_eq!(
+            (buffer.next_line(), buffer.last_line()),
+            (None, Some(whole(b"half")))
+        );
     }
 
     #[test]
     fn a_line_of_16_mib_is_whole_and_one_of_a_byte_more_leaves_its_ends() {
         let mut line = vec![b'x'; RELAYED_MAX];
         line.push(b'\n');
-        assert_eq!(taken(&[&line, b"y\n"]), [whole(&line[..RELAYED_MAX]), whole(b"y")]);
+        assert_eq!(
+            taken(&[&line, b"y\n"]),
+            [whole(&line[..RELAYED_MAX]), whole(b"y")]
+        );
         for chunk in [line.len(), CHUNK] {
             let mut long = vec![b'x'; RELAYED_MAX];
             long.splice(..4, *b"head");
             long.extend_from_slice(b"tail\n");
             let chunks: Vec<&[u8]> = long.chunks(chunk).chain([&b"y\n"[..]]).collect();
             let lines = taken(&chunks);
-            let [Line::Oversized { head, tail }, next] = &lines[..] else { panic!("{}", lines.len()) };
+            let [Line::Oversized { head, tail }, next] = &lines[..] else {
+                panic!("{}", lines.len())
+            };
             assert!(head.starts_with(b"head") && head.len() == EDGE);
             assert!(tail.ends_with(b"tail") && tail.len() == EDGE);
             assert_eq!(next, &whole(b"y"));

@@ -1,8 +1,10 @@
-//! The telling words of a command line: what people know a server by, `npx @playwright/mcp` and not `npx`.
+//! The telling words of a command line: what people know a server by, `npx @playwright/mcp` and not
+//! `npx`.
 //!
-//! They are the program's file name, and behind that of a known interpreter or launcher the first operand that names a
-//! package, a script or an image. Nothing else is ever shown, since any other argument could be a secret. Where it is not sure
-//! what an argument is (an option that is not in the tables, of which the next word may be the value), the program stands alone.
+//! They are the program's file name, and behind that of a known interpreter or launcher the first
+//! operand that names a package, a script or an image. Nothing else is ever shown, since any other
+//! argument could be a secret. Where it is not sure what an argument is (an option that is not in
+//! the tables, of which the next word may be the value), the program stands alone.
 
 mod tables;
 #[cfg(test)]
@@ -25,8 +27,10 @@ const OPERAND_MAX: usize = 120;
 /// The telling words of a command line: at most [`WORDS_MAX`] bytes, without control characters.
 #[must_use]
 pub fn words(name: &OsStr, arguments: &[OsString]) -> String {
-    let arguments: Vec<String> =
-        arguments.iter().map(|argument| argument.to_string_lossy().into_owned()).collect();
+    let arguments: Vec<String> = arguments
+        .iter()
+        .map(|argument| argument.to_string_lossy().into_owned())
+        .collect();
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     cut(told(&name.to_string_lossy(), &arguments, DEPTH))
 }
@@ -43,13 +47,21 @@ pub fn cut(mut text: String) -> String {
 
 fn told(program: &str, arguments: &[&str], depth: usize) -> String {
     let name = file_name(program).to_owned();
-    let Some(depth) = depth.checked_sub(1) else { return name };
+    let Some(depth) = depth.checked_sub(1) else {
+        return name;
+    };
     if let Some((inner, rest)) = behind_launcher(&name, arguments) {
         return told(inner, rest, depth);
     }
     let behind = |grammar: &'static Grammar| Some((grammar, behind_verb(grammar.verb, arguments)?));
-    let Some((grammar, rest)) = grammars(&name).iter().find_map(behind) else { return name };
-    let shown = if grammar.verb.is_empty() { name } else { format!("{name} {}", grammar.verb) };
+    let Some((grammar, rest)) = grammars(&name).iter().find_map(behind) else {
+        return name;
+    };
+    let shown = if grammar.verb.is_empty() {
+        name
+    } else {
+        format!("{name} {}", grammar.verb)
+    };
     match operand(grammar, rest) {
         Some(Found::At(at))
             if grammar.operand == Operand::Command && !grammars(file_name(rest[at])).is_empty() =>
@@ -57,19 +69,21 @@ fn told(program: &str, arguments: &[&str], depth: usize) -> String {
             format!("{shown} {}", told(rest[at], &rest[at + 1..], depth))
         }
         Some(Found::At(at)) => with(&shown, presentable(grammar.operand, rest[at])),
-        Some(Found::Named(option, module)) => {
-            with(&shown, module_name(module).map(|name| format!("{option} {name}")))
-        }
+        Some(Found::Named(option, module)) => with(
+            &shown,
+            module_name(module).map(|name| format!("{option} {name}")),
+        ),
         None => shown,
     }
 }
 
 /// The arguments behind a verb, if they begin with it.
 fn behind_verb<'a, 'b>(verb: &str, arguments: &'a [&'b str]) -> Option<&'a [&'b str]> {
-    verb.split_whitespace().try_fold(arguments, |rest, word| match rest.split_first() {
-        Some((first, rest)) if *first == word => Some(rest),
-        _ => None,
-    })
+    verb.split_whitespace()
+        .try_fold(arguments, |rest, word| match rest.split_first() {
+            Some((first, rest)) if *first == word => Some(rest),
+            _ => None,
+        })
 }
 
 fn with(shown: &str, operand: Option<String>) -> String {
@@ -77,7 +91,10 @@ fn with(shown: &str, operand: Option<String>) -> String {
 }
 
 /// The program that one that only prepares the ground starts, with its arguments.
-fn behind_launcher<'a, 'b>(program: &str, arguments: &'a [&'b str]) -> Option<(&'b str, &'a [&'b str])> {
+fn behind_launcher<'a, 'b>(
+    program: &str,
+    arguments: &'a [&'b str],
+) -> Option<(&'b str, &'a [&'b str])> {
     match program {
         // Their options are many, and the command is behind two dashes as a rule.
         "op" | "doppler" | "infisical" | "dotenv" | "mise" | "rtx" | "aws-vault" => {
@@ -93,7 +110,9 @@ fn behind_launcher<'a, 'b>(program: &str, arguments: &'a [&'b str]) -> Option<(&
     let grammar = tables::of_launcher(program)?;
     let mut rest = behind_verb(grammar.verb, arguments)?;
     loop {
-        let Some(Found::At(at)) = operand(grammar, rest) else { return None };
+        let Some(Found::At(at)) = operand(grammar, rest) else {
+            return None;
+        };
         // Variables that `env` is given.
         if program == "env" && rest[at].contains('=') {
             rest = &rest[at + 1..];
@@ -162,12 +181,23 @@ fn read_option<'a>(grammar: &Grammar, word: &'a str) -> Option<Takes<'a>> {
     }
     for (at, letter) in word.char_indices().skip(1) {
         let behind = &word[at + letter.len_utf8()..];
-        let is = |option: &&str| option.strip_prefix('-').is_some_and(|rest| rest.chars().eq([letter]));
+        let is = |option: &&str| {
+            option
+                .strip_prefix('-')
+                .is_some_and(|rest| rest.chars().eq([letter]))
+        };
         if let Some(option) = grammar.names.split(' ').find(is) {
-            return Some(Takes::Names(option, Some(behind).filter(|behind| !behind.is_empty())));
+            return Some(Takes::Names(
+                option,
+                Some(behind).filter(|behind| !behind.is_empty()),
+            ));
         }
         if grammar.values.split(' ').any(|option| is(&option)) {
-            return Some(if behind.is_empty() { Takes::WithNext } else { Takes::Alone });
+            return Some(if behind.is_empty() {
+                Takes::WithNext
+            } else {
+                Takes::Alone
+            });
         }
         if !grammar.letters.contains(letter) {
             return None;
@@ -182,30 +212,39 @@ fn has(options: &str, word: &str) -> bool {
 }
 
 fn is_flag(grammar: &Grammar, word: &str) -> bool {
-    grammar.flags.split(' ').any(|flag| match flag.strip_suffix('*') {
-        Some(prefix) => word.starts_with(prefix),
-        None => flag == word,
-    })
+    grammar
+        .flags
+        .split(' ')
+        .any(|flag| match flag.strip_suffix('*') {
+            Some(prefix) => word.starts_with(prefix),
+            None => flag == word,
+        })
 }
 
 /// An operand as it can be shown; none where it does not look like what it should be.
 fn presentable(kind: Operand, word: &str) -> Option<String> {
-    if word.len() > OPERAND_MAX || word.contains(|letter: char| letter.is_control() || letter.is_whitespace())
+    if word.len() > OPERAND_MAX
+        || word.contains(|letter: char| letter.is_control() || letter.is_whitespace())
     {
         return path_end(kind, word);
     }
     if let Some((_, address)) = word.split_once("://") {
         return host_name(address);
     }
-    let is_plain =
-        |more: &str| word.chars().all(|letter| letter.is_ascii_alphanumeric() || more.contains(letter));
+    let is_plain = |more: &str| {
+        word.chars()
+            .all(|letter| letter.is_ascii_alphanumeric() || more.contains(letter))
+    };
     match kind {
         Operand::Image => is_plain("._/:@-").then(|| word.to_owned()),
         Operand::Script if !word.contains("npm:") && !word.contains("jsr:") => path_end(kind, word),
         Operand::Package | Operand::Command if is_path(word) => path_end(Operand::Script, word),
         _ => {
             let name = word.strip_suffix("@latest").unwrap_or(word);
-            let bare = name.strip_prefix("npm:").or_else(|| name.strip_prefix("jsr:")).unwrap_or(name);
+            let bare = name
+                .strip_prefix("npm:")
+                .or_else(|| name.strip_prefix("jsr:"))
+                .unwrap_or(name);
             let is_package = is_plain("._/@+~^=<>[],-:") && !bare.contains(':');
             (is_package && !name.is_empty()).then(|| name.to_owned())
         }
@@ -215,32 +254,51 @@ fn presentable(kind: Operand, word: &str) -> Option<String> {
 fn is_path(word: &str) -> bool {
     const SCRIPTS: [&str; 9] = ["js", "mjs", "cjs", "ts", "mts", "cts", "py", "pyz", "sh"];
     let extension = Path::new(word).extension().and_then(OsStr::to_str);
-    word.starts_with(['.', '/', '~']) || extension.is_some_and(|extension| SCRIPTS.contains(&extension))
+    word.starts_with(['.', '/', '~'])
+        || extension.is_some_and(|extension| SCRIPTS.contains(&extension))
 }
 
-/// The end of a script's path: its file name, and where that says nothing the directories above it that do.
+/// The end of a script's path: its file name, and where that says nothing the directories above it
+/// that do.
 fn path_end(kind: Operand, word: &str) -> Option<String> {
     /// What many programs call their script, and where they put it.
-    const COMMON: [&str; 8] = ["index", "main", "__main__", "cli", "app", "mod", "run", "start"];
+    const COMMON: [&str; 8] = [
+        "index", "main", "__main__", "cli", "app", "mod", "run", "start",
+    ];
     const INNER: [&str; 7] = ["dist", "build", "src", "lib", "bin", "out", "cjs"];
     if kind != Operand::Script || word.contains("://") {
         return None;
     }
-    let parts: Vec<&str> = word.split('/').filter(|part| !matches!(*part, "" | "." | ".." | "~")).collect();
+    let parts: Vec<&str> = word
+        .split('/')
+        .filter(|part| !matches!(*part, "" | "." | ".." | "~"))
+        .collect();
     let last = *parts.last()?;
-    let stem = Path::new(last).file_stem().and_then(OsStr::to_str).unwrap_or(last);
+    let stem = Path::new(last)
+        .file_stem()
+        .and_then(OsStr::to_str)
+        .unwrap_or(last);
     let mut from = parts.len() - 1;
     if COMMON.contains(&stem) {
         // Up to the first one that is no place of every program's.
-        from = (0..from).rev().find(|at| !INNER.contains(&parts[*at])).unwrap_or(from);
+        from = (0..from)
+            .rev()
+            .find(|at| !INNER.contains(&parts[*at]))
+            .unwrap_or(from);
     }
     let shown = parts[from..].join("/");
-    Some(if shown.len() <= OPERAND_MAX { shown } else { last.to_owned() })
+    Some(if shown.len() <= OPERAND_MAX {
+        shown
+    } else {
+        last.to_owned()
+    })
 }
 
 /// A module of Python's.
 fn module_name(word: &str) -> Option<String> {
-    let is_one = word.chars().all(|letter| letter.is_ascii_alphanumeric() || "._".contains(letter));
+    let is_one = word
+        .chars()
+        .all(|letter| letter.is_ascii_alphanumeric() || "._".contains(letter));
     (is_one && !word.is_empty() && word.len() <= OPERAND_MAX).then(|| word.to_owned())
 }
 
@@ -253,10 +311,15 @@ fn host_name(address: &str) -> Option<String> {
         return None;
     }
     let host = authority.rsplit('@').next()?;
-    let is_one = host.chars().all(|letter| letter.is_ascii_alphanumeric() || ".-:".contains(letter));
+    let is_one = host
+        .chars()
+        .all(|letter| letter.is_ascii_alphanumeric() || ".-:".contains(letter));
     (is_one && !host.is_empty()).then(|| host.to_owned())
 }
 
 fn file_name(program: &str) -> &str {
-    Path::new(program).file_name().and_then(OsStr::to_str).unwrap_or(program)
+    Path::new(program)
+        .file_name()
+        .and_then(OsStr::to_str)
+        .unwrap_or(program)
 }

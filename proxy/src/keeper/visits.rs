@@ -102,7 +102,9 @@ pub struct House {
 pub async fn receive(listener: UnixListener, house: Arc<House>, visits: mpsc::Sender<Visit>) {
     let door = Arc::new(tokio::sync::Semaphore::new(DOOR));
     loop {
-        let Ok(place) = door.clone().acquire_owned().await else { return };
+        let Ok(place) = door.clone().acquire_owned().await else {
+            return;
+        };
         match listener.accept().await {
             Ok((stream, _)) => {
                 let (house, visits) = (house.clone(), visits.clone());
@@ -120,28 +122,47 @@ pub async fn receive(listener: UnixListener, house: Arc<House>, visits: mpsc::Se
 
 async fn greet(mut stream: UnixStream, house: &House) -> Result<Option<Visit>, HelloError> {
     // A process of another user gets no answer.
-    let Ok(peer) = process::peer(&stream) else { return Ok(None) };
+    let Ok(peer) = process::peer(&stream) else {
+        return Ok(None);
+    };
     let hello = Hello::read(&mut stream).await?;
     let newest = super::version();
     let answer = hello.accept_lines(newest).err().unwrap_or(Answer::Welcome);
-    Hello { version: newest, features: CONTINUES, ..hello.reply(answer) }.write(&mut stream).await?;
+    Hello {
+        version: newest,
+        features: CONTINUES,
+        ..hello.reply(answer)
+    }
+    .write(&mut stream)
+    .await?;
     if answer != Answer::Welcome {
         return Ok(None);
     }
     let process = peer.process;
     let (reader, mut writer) = stream.into_split();
     let mut reader = Lines::new(reader);
-    let Some(Line::Whole(line)) = reader.next().await? else { return Ok(None) };
+    let Some(Line::Whole(line)) = reader.next().await? else {
+        return Ok(None);
+    };
     match serde_json::from_slice(&line) {
         Ok(KeeperRequest::Attach(attach)) => {
             let word = word(&attach, house).await;
-            Ok(Some(Visit::Attach { attach, process, word, reader, writer }))
+            Ok(Some(Visit::Attach {
+                attach,
+                process,
+                word,
+                reader,
+                writer,
+            }))
         }
         Ok(KeeperRequest::Beside {}) => {
             reply(&mut writer, &KeeperReply::Beside {}).await?;
             let (reader, _) = reader.into_parts();
             let stream = reader.reunite(writer).map_err(io::Error::other)?;
-            Ok(Some(Visit::Beside { process: process.id(), stream }))
+            Ok(Some(Visit::Beside {
+                process: process.id(),
+                stream,
+            }))
         }
         Ok(KeeperRequest::Status {}) => Ok(Some(Visit::Status { writer })),
         Ok(KeeperRequest::Errors { after }) => Ok(Some(Visit::Errors { after, writer })),
@@ -157,7 +178,11 @@ async fn greet(mut stream: UnixStream, house: &House) -> Result<Option<Visit>, H
             let sentence =
                 "a keeper takes the requests `attach`, `beside`, `status`, `errors`, `restart`, `remember` and `compare`"
                     .into();
-            reply(&mut writer, &KeeperReply::Refused(Error::InvalidArgument { sentence })).await?;
+            reply(
+                &mut writer,
+                &KeeperReply::Refused(Error::InvalidArgument { sentence }),
+            )
+            .await?;
             Ok(None)
         }
     }
@@ -166,7 +191,11 @@ async fn greet(mut stream: UnixStream, house: &House) -> Result<Option<Visit>, H
 /// The names of the variables that differ, or that only one side has.
 fn differing(one: &BTreeMap<String, String>, other: &BTreeMap<String, String>) -> Vec<String> {
     let names: BTreeSet<&String> = one.keys().chain(other.keys()).collect();
-    names.into_iter().filter(|name| one.get(*name) != other.get(*name)).cloned().collect()
+    names
+        .into_iter()
+        .filter(|name| one.get(*name) != other.get(*name))
+        .cloned()
+        .collect()
 }
 
 /// Writes an answer, one line.
@@ -186,10 +215,15 @@ async fn word(attach: &Attach, house: &House) -> Word {
     }
     if attach.continues != house.service.is_some() {
         let sentence =
-            "the fronts of a service's session continue each other (`continues`), and no others do".into();
+            "the fronts of a service's session continue each other (`continues`), and no others do"
+                .into();
         return Word::Refused(Error::InvalidArgument { sentence });
     }
-    let request = FrontRequest { session: house.session.clone(), keeper: house.keeper, epoch: attach.epoch };
+    let request = FrontRequest {
+        session: house.session.clone(),
+        keeper: house.keeper,
+        epoch: attach.epoch,
+    };
     let said = house.control.call(|connection, context| {
         let request = request.clone();
         async move { connection.check_front(context, request).await }
@@ -198,11 +232,15 @@ async fn word(attach: &Attach, house: &House) -> Word {
     // One connection for each front's check, not a lasting one for each keeper.
     house.control.hang_up();
     match said {
-        Ok(ProcessRef { pid, start, inode }) => {
-            Word::Holder(ProcessId { pid, start: process::StartTime(start), inode })
-        }
+        Ok(ProcessRef { pid, start, inode }) => Word::Holder(ProcessId {
+            pid,
+            start: process::StartTime(start),
+            inode,
+        }),
         // The daemon is not running, or ended before it answered.
-        Err(SessionError::Refused(Error::Unavailable { .. } | Error::OutcomeUnknown { .. })) => Word::Away,
+        Err(SessionError::Refused(Error::Unavailable { .. } | Error::OutcomeUnknown { .. })) => {
+            Word::Away
+        }
         Err(SessionError::Refused(error)) => Word::Refused(error),
         Err(_) => Word::Away,
     }

@@ -32,12 +32,22 @@ impl Watch {
     /// When there are too many open files, or watches.
     pub fn new(owner: Option<Pinned>) -> io::Result<Self> {
         let mut exits = ExitWatch::new()?;
-        owner.iter().cloned().try_for_each(|owner| exits.add(owner))?;
-        let readable = mcp_sessiond_process::sys::when_readable(exits.as_fd().try_clone_to_owned()?)?;
-        Ok(Self { exits, readable, owner, front: None })
+        owner
+            .iter()
+            .cloned()
+            .try_for_each(|owner| exits.add(owner))?;
+        let readable =
+            mcp_sessiond_process::sys::when_readable(exits.as_fd().try_clone_to_owned()?)?;
+        Ok(Self {
+            exits,
+            readable,
+            owner,
+            front: None,
+        })
     }
 
-    /// Watches this front, and no other one. Where that can't be done, its end shows on its connection alone.
+    /// Watches this front, and no other one. Where that can't be done, its end shows on its
+    /// connection alone.
     pub fn follow(&mut self, front: Option<Pinned>) {
         let former = std::mem::replace(&mut self.front, front.as_ref().map(Pinned::id));
         if let Some(former) = former.filter(|former| Some(*former) != self.front) {
@@ -58,9 +68,15 @@ impl Watch {
     pub async fn exited(&mut self) -> Exited {
         loop {
             // Nobody would tell of the host's end any more where this fails.
-            let Ok(mut ready) = self.readable.readable().await else { return Exited::Owner };
+            let Ok(mut ready) = self.readable.readable().await else {
+                return Exited::Owner;
+            };
             let exited = self.exits.drain();
-            if self.owner.as_ref().is_some_and(|owner| exited.contains(&owner.id())) {
+            if self
+                .owner
+                .as_ref()
+                .is_some_and(|owner| exited.contains(&owner.id()))
+            {
                 return Exited::Owner;
             }
             if self.front.is_some_and(|front| exited.contains(&front)) {

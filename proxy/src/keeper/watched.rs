@@ -1,7 +1,8 @@
-//! Whether the program of a backend has changed since it was started: its script, or its executable.
+//! Whether the program of a backend has changed since it was started: its script, or its
+//! executable.
 //!
-//! Nothing else among the arguments is looked at: a database that the server writes itself is no change of it. What a launcher
-//! (`npx`, `uvx`, `sh -c`) starts can't be known.
+//! Nothing else among the arguments is looked at: a database that the server writes itself is no
+//! change of it. What a launcher (`npx`, `uvx`, `sh -c`) starts can't be known.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{File, Metadata};
@@ -46,7 +47,8 @@ impl Stamp {
 }
 
 impl Watched {
-    /// What there is to be looked at of a program that is about to be started in the directory of this process.
+    /// What there is to be looked at of a program that is about to be started in the directory of
+    /// this process.
     #[must_use]
     pub fn of(program: &Program) -> Option<Self> {
         let (path, is_script) = match Role::of(&program.name) {
@@ -55,18 +57,23 @@ impl Watched {
             Role::Executable => (found(&program.name)?, false),
         };
         let (stamp, digest) = look(&path).ok()?;
-        (digest.is_some() || !is_script).then_some(Self { path, stamp, digest })
+        (digest.is_some() || !is_script).then_some(Self {
+            path,
+            stamp,
+            digest,
+        })
     }
 
-    /// What has changed, for people. A file that is gone or can't be read is no other program; one of which only the date is
-    /// another is the same.
+    /// What has changed, for people. A file that is gone or can't be read is no other program; one
+    /// of which only the date is another is the same.
     #[must_use]
     pub fn changed(&self) -> Option<String> {
         let (stamp, digest) = look(&self.path).ok()?;
         let is_same = match (self.digest, digest) {
             _ if stamp == self.stamp => true,
             (Some(former), Some(now)) => former == now,
-            // Nobody can write to an executable while it runs: another one has another inode, or another size.
+            // Nobody can write to an executable while it runs: another one has another inode, or
+            // another size.
             (None, None) => {
                 (stamp.device, stamp.inode, stamp.size)
                     == (self.stamp.device, self.stamp.inode, self.stamp.size)
@@ -122,7 +129,8 @@ struct Options {
     valued: &'static [&'static str],
     /// Those after which there is no script.
     ending: &'static [&'static str],
-    /// Letters that take their value from the next argument where they stand at the end of a cluster.
+    /// Letters that take their value from the next argument where they stand at the end of a
+    /// cluster.
     valued_letters: &'static str,
     /// Letters after which there is no script.
     ending_letters: &'static str,
@@ -202,8 +210,13 @@ const RUBY: Options = Options {
     valued_letters: "ICrE",
     ending_letters: "e",
 };
-const PERL: Options =
-    Options { verbs: &[], valued: &[], ending: &[], valued_letters: "I", ending_letters: "eE" };
+const PERL: Options = Options {
+    verbs: &[],
+    valued: &[],
+    ending: &[],
+    valued_letters: "I",
+    ending_letters: "eE",
+};
 const PHP: Options = Options {
     verbs: &[],
     valued: &["--define", "--php-ini"],
@@ -265,7 +278,10 @@ const LAUNCHERS: [&str; 40] = [
 
 impl Role {
     fn of(name: &OsStr) -> Self {
-        let base = Path::new(name).file_name().unwrap_or(name).to_string_lossy();
+        let base = Path::new(name)
+            .file_name()
+            .unwrap_or(name)
+            .to_string_lossy();
         if LAUNCHERS.contains(&&*base) {
             return Self::Launcher;
         }
@@ -315,7 +331,8 @@ fn script(arguments: &[OsString], options: &Options) -> Option<PathBuf> {
             continue;
         }
         // What follows a letter that takes a value is that value.
-        if let Some(at) = option.find(|letter| is_in(letter, options.valued_letters, options.ending_letters))
+        if let Some(at) =
+            option.find(|letter| is_in(letter, options.valued_letters, options.ending_letters))
         {
             if option[at..].starts_with(|letter| options.ending_letters.contains(letter)) {
                 return None;
@@ -339,9 +356,12 @@ fn found(name: &OsStr) -> Option<PathBuf> {
     }
     let path = std::env::var_os("PATH")?;
     let is_executable = |file: &PathBuf| {
-        std::fs::metadata(file).is_ok_and(|metadata| metadata.is_file() && metadata.mode() & 0o111 != 0)
+        std::fs::metadata(file)
+            .is_ok_and(|metadata| metadata.is_file() && metadata.mode() & 0o111 != 0)
     };
-    std::env::split_paths(&path).map(|directory| directory.join(name)).find(is_executable)
+    std::env::split_paths(&path)
+        .map(|directory| directory.join(name))
+        .find(is_executable)
 }
 
 #[cfg(test)]
@@ -350,23 +370,53 @@ mod tests {
 
     fn program(words: &[&str]) -> Program {
         let (name, arguments) = words.split_first().expect("a program");
-        Program { name: name.into(), arguments: arguments.iter().map(OsString::from).collect(), title: None }
+        Program {
+            name: name.into(),
+            arguments: arguments.iter().map(OsString::from).collect(),
+            title: None,
+        }
     }
 
     #[test]
     fn the_script_is_the_first_operand_of_an_interpreter() {
         for (words, expected) in [
-            (&["node", "server.js", "--db", "x.db"][..], Some("server.js")),
             (
-                &["/usr/bin/node", "--require", "./hook.js", "-r", "b.js", "--max-old-space-size=9", "s.js"],
+                &["node", "server.js", "--db", "x.db"][..],
+                Some("server.js"),
+            ),
+            (
+                &[
+                    "/usr/bin/node",
+                    "--require",
+                    "./hook.js",
+                    "-r",
+                    "b.js",
+                    "--max-old-space-size=9",
+                    "s.js",
+                ],
                 Some("s.js"),
             ),
             (&["node", "-e", "1"], None),
             (&["node", "--eval=1", "x"], None),
-            (&["python3.13", "-I", "-S", "-X", "dev", "-Wdefault", "s.py", "-m"], Some("s.py")),
+            (
+                &[
+                    "python3.13",
+                    "-I",
+                    "-S",
+                    "-X",
+                    "dev",
+                    "-Wdefault",
+                    "s.py",
+                    "-m",
+                ],
+                Some("s.py"),
+            ),
             (&["python", "-um", "server"], None),
             (&["python3", "-c", "pass", "s.py"], None),
-            (&["deno", "run", "-A", "--config", "deno.json", "s.ts"], Some("s.ts")),
+            (
+                &["deno", "run", "-A", "--config", "deno.json", "s.ts"],
+                Some("s.ts"),
+            ),
             (&["bun", "s.ts"], Some("s.ts")),
             (&["bun", "run", "s.ts"], Some("s.ts")),
             (&["ruby", "-Ilib", "-r", "json", "s.rb"], Some("s.rb")),
@@ -377,9 +427,17 @@ mod tests {
             (&["sh", "-"], None),
             (&["node"], None),
         ] {
-            let Program { name, arguments, .. } = program(words);
-            let Role::Interpreter(options) = Role::of(&name) else { panic!("{words:?}") };
-            assert_eq!(script(&arguments, options).as_deref(), expected.map(Path::new), "{words:?}");
+            let Program {
+                name, arguments, ..
+            } = program(words);
+            let Role::Interpreter(options) = Role::of(&name) else {
+                panic!("{words:?}")
+            };
+            assert_eq!(
+                script(&arguments, options).as_deref(),
+                expected.map(Path::new),
+                "{words:?}"
+            );
         }
     }
 
@@ -414,10 +472,17 @@ mod tests {
         std::fs::write(&path, "two").expect("written");
         assert_eq!(watched.changed().as_deref(), Some("s.py"));
         std::fs::remove_file(&path).expect("removed");
-        assert_eq!(watched.changed(), None, "there is nothing to be run instead");
+        assert_eq!(
+            watched.changed(),
+            None,
+            "there is nothing to be run instead"
+        );
         std::fs::write(&path, vec![b'x'; 4 << 20]).expect("written");
         assert_eq!(watched.changed().as_deref(), Some("s.py"));
-        assert!(Watched::of(&program(&["python3", script])).is_none(), "too large");
+        assert!(
+            Watched::of(&program(&["python3", script])).is_none(),
+            "too large"
+        );
         // An executable may be as large as it likes.
         let watched = Watched::of(&program(&[script])).expect("an executable");
         assert_eq!(watched.changed(), None);

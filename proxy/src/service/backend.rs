@@ -11,11 +11,13 @@ use tokio::time::timeout;
 
 use super::link::{Gone, Link, Message, Wish};
 
-/// How long a keeper may take to end: longer than the longest `backends.stop_wait_ms`, which is a minute.
+/// How long a keeper may take to end: longer than the longest `backends.stop_wait_ms`, which is a
+/// minute.
 const END_WAIT: Duration = Duration::from_secs(75);
 
-/// The backend of a session. Its standard error is copied to this process's. The backend survives this value
-/// and this process; the next front that attaches gets every line that was not confirmed.
+/// The backend of a session. Its standard error is copied to this process's. The backend survives
+/// this value and this process; the next front that attaches gets every line that was not
+/// confirmed.
 ///
 /// Dropping a future of [`Backend::send`] leaves open whether the backend gets the line.
 #[derive(Debug)]
@@ -35,24 +37,40 @@ impl Backend {
         let (sender, messages) = mpsc::unbounded_channel();
         let (is_gone, gone) = watch::channel(());
         tokio::spawn(link.run(wished, sender, is_gone));
-        let Attached { incarnation, initialized: is_initialized, .. } = *attached;
-        Self { wishes, messages: Mutex::new(messages), gone, keeper, incarnation, is_initialized }
+        let Attached {
+            incarnation,
+            initialized: is_initialized,
+            ..
+        } = *attached;
+        Self {
+            wishes,
+            messages: Mutex::new(messages),
+            gone,
+            keeper,
+            incarnation,
+            is_initialized,
+        }
     }
 
-    /// Sends a line: a message or a batch, without the newline. Returns once the keeper has acknowledged it;
-    /// from then on the backend gets it even if this process is killed. Lines keep the order of the calls.
+    /// Sends a line: a message or a batch, without the newline. Returns once the keeper has
+    /// acknowledged it; from then on the backend gets it even if this process is killed. Lines keep
+    /// the order of the calls.
     ///
     /// # Errors
     /// [`Gone`].
     pub async fn send(&self, line: impl Into<Bytes>) -> Result<(), Gone> {
         let (taken, is_taken) = oneshot::channel();
-        let gone = Gone { may_have_arrived: false };
-        self.wishes.send(Wish::Send(line.into(), taken)).map_err(|_| gone)?;
+        let gone = Gone {
+            may_have_arrived: false,
+        };
+        self.wishes
+            .send(Wish::Send(line.into(), taken))
+            .map_err(|_| gone)?;
         is_taken.await.unwrap_or(Err(gone))
     }
 
-    /// The next line of the backend; none when the backend is gone for good. The keeper holds further lines
-    /// back once 256 lines, or 1 MiB, are unconfirmed.
+    /// The next line of the backend; none when the backend is gone for good. The keeper holds
+    /// further lines back once 256 lines, or 1 MiB, are unconfirmed.
     pub async fn next(&self) -> Option<Message> {
         self.messages.lock().await.recv().await
     }
@@ -62,20 +80,24 @@ impl Backend {
         let _ = self.wishes.send(Wish::Confirm(number));
     }
 
-    /// The ids of the calls that the keeper has accepted, from this process or a former one, and whose
-    /// answers are not confirmed. Any other call was never accepted, or its answer has been confirmed.
+    /// The ids of the calls that the keeper has accepted, from this process or a former one, and
+    /// whose answers are not confirmed. Any other call was never accepted, or its answer has been
+    /// confirmed.
     ///
     /// # Errors
     /// [`Gone`].
     pub async fn open_calls(&self) -> Result<Vec<Value>, Gone> {
         let (told, are_told) = oneshot::channel();
-        let gone = Gone { may_have_arrived: false };
+        let gone = Gone {
+            may_have_arrived: false,
+        };
         self.wishes.send(Wish::Calls(told)).map_err(|_| gone)?;
         are_told.await.map_err(|_| gone)
     }
 
-    /// Ends the backend. Returns when the keeper says that it ends, or is gone. Before that the keeper passes
-    /// on the answers that come in time, and answers the other open calls with an error.
+    /// Ends the backend. Returns when the keeper says that it ends, or is gone. Before that the
+    /// keeper passes on the answers that come in time, and answers the other open calls with an
+    /// error.
     ///
     /// A keeper that hangs is waited for no longer than 75 s.
     pub async fn end(&self) {
@@ -103,7 +125,8 @@ impl Backend {
         self.incarnation
     }
 
-    /// Whether it had answered `initialize` when this process attached. If not, `initialize` has to be sent.
+    /// Whether it had answered `initialize` when this process attached. If not, `initialize` has to
+    /// be sent.
     #[must_use]
     pub fn is_initialized(&self) -> bool {
         self.is_initialized

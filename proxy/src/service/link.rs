@@ -31,7 +31,8 @@ const PAUSE_MAX: Duration = Duration::from_secs(1);
 /// A line of the backend.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Message {
-    /// Its number, from 1, in the order of the backend's lines. A line that is sent again keeps its number.
+    /// Its number, from 1, in the order of the backend's lines. A line that is sent again keeps its
+    /// number.
     pub number: u64,
     /// The line, without its newline: a message, or a batch.
     pub line: Bytes,
@@ -63,21 +64,23 @@ pub(super) enum Wish {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the server is gone")]
 pub struct Gone {
-    /// Whether the line may have reached the backend: it was written, and the keeper had no time to acknowledge it.
+    /// Whether the line may have reached the backend: it was written, and the keeper had no time to
+    /// acknowledge it.
     pub may_have_arrived: bool,
 }
 
 /// Where it is told whether the keeper has taken a line.
 type Taken = oneshot::Sender<Result<(), Gone>>;
 
-/// A connection to a keeper that has accepted this front, and what has to be repeated after a reconnect.
+/// A connection to a keeper that has accepted this front, and what has to be repeated after a
+/// reconnect.
 #[derive(Debug)]
 pub(super) struct Link {
     place: Place,
     incarnation: u64,
     connection: Connection,
-    /// The lines that the keeper has not acknowledged; the number of the last one that it has; and whether
-    /// the first of `sends` was written on this connection.
+    /// The lines that the keeper has not acknowledged; the number of the last one that it has; and
+    /// whether the first of `sends` was written on this connection.
     sends: VecDeque<(Bytes, Taken)>,
     taken: u64,
     is_sent: bool,
@@ -137,7 +140,8 @@ impl Link {
         Ok((link, attached))
     }
 
-    /// Carries lines until the keeper is gone, or the caller has dropped the backend. Drops `is_gone` once the backend is gone.
+    /// Carries lines until the keeper is gone, or the caller has dropped the backend. Drops
+    /// `is_gone` once the backend is gone.
     pub(super) async fn run(
         mut self,
         mut wishes: mpsc::UnboundedReceiver<Wish>,
@@ -168,7 +172,11 @@ impl Link {
     ) -> Ended {
         loop {
             self.put_next();
-            let Connection { reader, writer, outlet } = &mut self.connection;
+            let Connection {
+                reader,
+                writer,
+                outlet,
+            } = &mut self.connection;
             let is_empty = outlet.is_empty();
             let event = tokio::select! {
                 biased;
@@ -234,7 +242,9 @@ impl Link {
             self.connection.outlet.put(line);
         } else if let (false, Some((line, _))) = (self.is_sent, self.sends.front()) {
             (self.is_sent, self.is_written) = (true, true);
-            self.connection.outlet.put(Said::message(self.taken + 1, line));
+            self.connection
+                .outlet
+                .put(Said::message(self.taken + 1, line));
         }
     }
 
@@ -249,7 +259,8 @@ impl Link {
         }
     }
 
-    /// The keeper takes no line any more. `is_cut` says whether it may have taken one without our knowledge.
+    /// The keeper takes no line any more. `is_cut` says whether it may have taken one without our
+    /// knowledge.
     fn give_up(&mut self, is_cut: bool) {
         for (at, (_, taken)) in self.sends.drain(..).enumerate() {
             let may_have_arrived = at == 0 && self.is_written && is_cut;
@@ -270,13 +281,15 @@ impl Link {
                 Ok((connection, attached)) => {
                     self.connection = connection;
                     self.note_taken(attached.taken);
-                    // The keeper says up to which line it has taken them: it has not taken this one.
+                    // The keeper says up to which line it has taken them: it has not taken this
+                    // one.
                     (self.is_sent, self.is_written) = (false, false);
                     self.lane.clear();
                     if self.confirmed > 0 {
                         self.lane.push_back(format!("c{}", self.confirmed).into());
                     }
-                    self.lane.extend(self.calls.iter().map(|_| Bytes::from_static(b"o")));
+                    self.lane
+                        .extend(self.calls.iter().map(|_| Bytes::from_static(b"o")));
                     if self.ends {
                         self.lane.push_back(Bytes::from_static(b"e"));
                     }
@@ -301,7 +314,10 @@ fn is_final(error: &DialError) -> bool {
     match error {
         // The keeper is gone for good: no other keeper listens on its socket.
         DialError::Io(error) => {
-            matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused)
+            matches!(
+                error.kind(),
+                io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused
+            )
         }
         DialError::Refused(Error::Unavailable { .. }) | DialError::Silent => false,
         DialError::Refused(_) | DialError::Hello(_) | DialError::Answer => true,
@@ -310,15 +326,30 @@ fn is_final(error: &DialError) -> bool {
 
 impl Connection {
     async fn open(place: &Place, until: Instant) -> Result<(Self, Attached), DialError> {
-        let Place { socket, service, session, epoch } = place.clone();
-        let attach = Attach { session, epoch, initialize: None, service: Some(service), continues: true };
+        let Place {
+            socket,
+            service,
+            session,
+            epoch,
+        } = place.clone();
+        let attach = Attach {
+            session,
+            epoch,
+            initialize: None,
+            service: Some(service),
+            continues: true,
+        };
         let request = KeeperRequest::Attach(attach);
         let dialling = tokio::task::spawn_blocking(move || {
             let beside = dial_until(&socket, &KeeperRequest::Beside {}, until)?;
             Ok::<_, DialError>((beside, dial_until(&socket, &request, until)?))
         });
-        let (beside, dialled) = dialling.await.map_err(|error| DialError::Io(io::Error::other(error)))??;
-        let KeeperReply::Attached(attached) = dialled.reply else { return Err(DialError::Answer) };
+        let (beside, dialled) = dialling
+            .await
+            .map_err(|error| DialError::Io(io::Error::other(error)))??;
+        let KeeperReply::Attached(attached) = dialled.reply else {
+            return Err(DialError::Answer);
+        };
         let mut buffer = LineBuffer::taking(RELAYED_MAX + PREFIX_MAX + MARGIN);
         buffer.room().extend_from_slice(dialled.reader.buffer());
         let stream = dialled.reader.into_inner();
@@ -328,6 +359,13 @@ impl Connection {
         let errors = beside.reader.into_inner();
         errors.set_nonblocking(true)?;
         tokio::spawn(show(UnixStream::from_std(errors)?));
-        Ok((Self { reader, writer, outlet: Outlet::default() }, attached))
+        Ok((
+            Self {
+                reader,
+                writer,
+                outlet: Outlet::default(),
+            },
+            attached,
+        ))
     }
 }

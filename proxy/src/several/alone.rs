@@ -1,5 +1,5 @@
-//! The front of one server that is started at its first call. Lines go through as they are; what is answered before the server runs is
-//! `mcp_sessiond_bundle::Lazy`'s.
+//! The front of one server that is started at its first call. Lines go through as they are; what is
+//! answered before the server runs is `mcp_sessiond_bundle::Lazy`'s.
 
 use std::convert::Infallible;
 use std::fs::File;
@@ -11,7 +11,9 @@ use std::time::Instant;
 
 use bytes::Bytes;
 use mcp_sessiond_bundle::lazy::words_of_discover;
-use mcp_sessiond_bundle::{Handshake, Lazy, Message, Pipe, Recall as _, Said, Source, Spoken, WAITING};
+use mcp_sessiond_bundle::{
+    Handshake, Lazy, Message, Pipe, Recall as _, Said, Source, Spoken, WAITING,
+};
 use mcp_sessiond_client::{ClaimRequest, Options};
 use mcp_sessiond_proto::Claimed;
 use serde_json::value::RawValue;
@@ -33,20 +35,38 @@ use crate::keeper;
 use crate::keeper::backend::Program;
 use crate::keeper::lines::{Line, LineBuffer};
 
-/// Speaks MCP to the host, on standard input and output, until the host closes its end or is gone. The server is started at the first
-/// call, if it is known what it would say until then.
+/// Speaks MCP to the host, on standard input and output, until the host closes its end or is gone.
+/// The server is started at the first call, if it is known what it would say until then.
 #[must_use]
 pub fn run(options: Options, claim: ClaimRequest, program: &Program, waits: Waits) -> ExitCode {
-    run_by(options, claim, program, Surroundings::default(), waits, Way::Instead(speak))
+    run_by(
+        options,
+        claim,
+        program,
+        Surroundings::default(),
+        waits,
+        Way::Instead(speak),
+    )
 }
 
 fn speak(begun: Begun<'_>, door: &mut Door) -> io::Result<Result<Infallible, NoBackend>> {
-    let Begun { options, claim, program, waits, mask, leaver, input, lines } = begun;
+    let Begun {
+        options,
+        claim,
+        program,
+        waits,
+        mask,
+        leaver,
+        input,
+        lines,
+    } = begun;
     let claimed = match door.claim(Instant::now() + waits.keeper) {
         Ok(claimed) => claimed,
         Err(why) => return Ok(Err(why)),
     };
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
     let (leave, leaving) = watch::channel(false);
     let (voice, farewells) = (Voice::new()?, Farewells::default());
     let common = Arc::new(Common {
@@ -74,7 +94,9 @@ fn speak(begun: Begun<'_>, door: &mut Door) -> io::Result<Result<Infallible, NoB
     }
     let handshake = lines.whole_line().and_then(introduction);
     let lazy = Lazy::new(backend.clone(), known, handshake);
-    let lazy = undiscovered.into_iter().fold(lazy, |lazy, (params, _)| lazy.after_discover(params));
+    let lazy = undiscovered
+        .into_iter()
+        .fold(lazy, |lazy, (params, _)| lazy.after_discover(params));
     let opened = runtime.block_on(lazy.open());
     let failed = backend.begun();
     let pipe = match opened {
@@ -84,40 +106,65 @@ fn speak(begun: Begun<'_>, door: &mut Door) -> io::Result<Result<Infallible, NoB
     // Not before the session was claimed: the daemon reads our environment then, and never again.
     keeper::keep_to_ourselves();
     leaver.leaves_by(leave.clone());
-    let Claimed { because, outcome, .. } = claimed;
+    let Claimed {
+        because, outcome, ..
+    } = claimed;
     tell_of_claim(&voice, because, outcome);
     let output: File = io::stdout().as_fd().try_clone_to_owned()?.into();
     let until_unread = output.try_clone()?;
     let (out, spoken) = mpsc::channel(WAITING);
     let (heard, from_host) = mpsc::channel(WAITING);
     let too_large = out.clone();
-    std::thread::Builder::new().name("to-host".into()).spawn(move || write(output, spoken))?;
+    std::thread::Builder::new()
+        .name("to-host".into())
+        .spawn(move || write(output, spoken))?;
     let (input, lines) = (input.try_clone()?, std::mem::take(lines));
     std::thread::Builder::new()
         .name("from-host".into())
         .spawn(move || read(input, lines, &heard, &too_large))?;
-    let carrying =
-        Carrying { pipe, out, from_host, leave, releaser: door.releaser(), until_unread, memory, farewells };
+    let carrying = Carrying {
+        pipe,
+        out,
+        from_host,
+        leave,
+        releaser: door.releaser(),
+        until_unread,
+        memory,
+        farewells,
+    };
     runtime.block_on(carrying.carry())
 }
 
 fn server(program: &Program) -> Server {
     let (name, program) = (program.shown(), program.clone());
-    let launch =
-        move || Ok(Launch::Program { program: program.clone(), environment: Vec::new(), home: None });
-    Server { name, identity: String::new(), launch: Arc::new(launch), lazy: true }
+    let launch = move || {
+        Ok(Launch::Program {
+            program: program.clone(),
+            environment: Vec::new(),
+            home: None,
+        })
+    };
+    Server {
+        name,
+        identity: String::new(),
+        launch: Arc::new(launch),
+        lazy: true,
+    }
 }
 
 /// The parameters of the host's `initialize`, if that is the line.
 fn introduction(line: &[u8]) -> Option<Handshake> {
     match &mut Message::read(line)[..] {
-        [Message::Request { method, params, .. }] if method == "initialize" => params.take().map(Handshake),
+        [Message::Request { method, params, .. }] if method == "initialize" => {
+            params.take().map(Handshake)
+        }
         _ => None,
     }
 }
 
-/// The parameters of the host's `server/discover`, and the answer to it, if the server does not run, and has no such method; the line is
-/// taken then. The host begins with `initialize` after that.
+/// The parameters of the host's `server/discover`, and the answer to it, if the server does not
+/// run, and has no such method; the line is taken then. The host begins with `initialize` after
+/// that.
 async fn undiscovered(
     backend: &Backend,
     known: &OfServer,
@@ -129,12 +176,23 @@ async fn undiscovered(
         }
         _ => return None,
     };
-    let error = known.load(&words_of_discover(params.as_deref())).await?.no_discover()?.clone();
+    let error = known
+        .load(&words_of_discover(params.as_deref()))
+        .await?
+        .no_discover()?
+        .clone();
     if backend.is_running().await {
         return None;
     }
     match lines.next_line() {
-        Some(Line::Whole(_)) => Some((params, Message::Answer { id, outcome: Err(error) }.write())),
+        Some(Line::Whole(_)) => Some((
+            params,
+            Message::Answer {
+                id,
+                outcome: Err(error),
+            }
+            .write(),
+        )),
         _ => None,
     }
 }
@@ -153,7 +211,12 @@ struct Carrying {
 impl Carrying {
     async fn carry(self) -> ! {
         let Self {
-            pipe: Pipe { to, mut from, end: _end },
+            pipe:
+                Pipe {
+                    to,
+                    mut from,
+                    end: _end,
+                },
             out,
             mut from_host,
             leave,
@@ -172,7 +235,11 @@ impl Carrying {
                 let _ = to.send(line).await;
             }
             leave.send_replace(true);
-            drop(std::thread::Builder::new().name("release".into()).spawn(move || releaser.release()));
+            drop(
+                std::thread::Builder::new()
+                    .name("release".into())
+                    .spawn(move || releaser.release()),
+            );
             closed.send_replace(true);
             let _ = tokio::task::spawn_blocking(move || wait_until_unread(&until_unread)).await;
         };

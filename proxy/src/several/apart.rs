@@ -9,7 +9,11 @@ use crate::apart::Apart;
 /// The same pipe, whose server is told apart.
 #[must_use]
 pub fn told_apart(pipe: Pipe) -> Pipe {
-    let Pipe { to: input, from: mut output, end } = pipe;
+    let Pipe {
+        to: input,
+        from: mut output,
+        end,
+    } = pipe;
     let apart = Apart::mint();
     let (to, mut wanted) = mpsc::channel::<Bytes>(WAITING);
     let (said, from) = mpsc::channel(WAITING);
@@ -33,7 +37,14 @@ pub fn told_apart(pipe: Pipe) -> Pipe {
     });
     tokio::spawn(async move {
         while let Some(Said { line, receipt }) = output.recv().await {
-            if said.send(Said { line: apart.to_host(&line), receipt }).await.is_err() {
+            if said
+                .send(Said {
+                    line: apart.to_host(&line),
+                    receipt,
+                })
+                .await
+                .is_err()
+            {
                 return;
             }
         }
@@ -50,16 +61,31 @@ mod tests {
         let connected = || {
             let (to, given) = mpsc::channel(1);
             let (said, from) = mpsc::channel(1);
-            let pipe = told_apart(Pipe { to, from, end: mcp_sessiond_bundle::End::by_drop() });
+            let pipe = told_apart(Pipe {
+                to,
+                from,
+                end: mcp_sessiond_bundle::End::by_drop(),
+            });
             (pipe, given, said)
         };
         let ((mut first, _, says), (second, mut given, _)) = (connected(), connected());
-        let line = |id: &str, rest: &str| Bytes::from(format!(r#"{{"jsonrpc":"2.0","id":{id},{rest}}}"#));
-        says.send(Said::once(line("0", r#""method":"ping""#))).await.expect("it listens");
+        let line =
+            |id: &str, rest: &str| Bytes::from(format!(r#"{{"jsonrpc":"2.0","id":{id},{rest}}}"#));
+        says.send(Said::once(line("0", r#""method":"ping""#)))
+            .await
+            .expect("it listens");
         let asked = first.from.recv().await.expect("a request").line;
         let asked: serde_json::Value = serde_json::from_slice(&asked).expect("JSON");
-        second.to.send(line(&asked["id"].to_string(), r#""result":{}"#)).await.expect("it listens");
-        second.to.send(line("7", r#""method":"ping""#)).await.expect("it listens");
+        second
+            .to
+            .send(line(&asked["id"].to_string(), r#""result":{}"#))
+            .await
+            .expect("it listens");
+        second
+            .to
+            .send(line("7", r#""method":"ping""#))
+            .await
+            .expect("it listens");
         assert_eq!(given.recv().await, Some(line("7", r#""method":"ping""#)));
         drop(given);
         second.to.closed().await;

@@ -26,7 +26,8 @@ use crate::shared::place::Place;
 use crate::shared::{Looking, Shared};
 use crate::signals::GivenMask;
 
-/// How long the host's messages wait for a keeper that was lost, before they are refused: as in front of a single server.
+/// How long the host's messages wait for a keeper that was lost, before they are refused: as in
+/// front of a single server.
 const HOLD: Duration = Duration::from_secs(2);
 
 /// Says things about one server, of several by its name.
@@ -45,7 +46,8 @@ impl Named {
     }
 }
 
-/// Carries lines between the bundle and a keeper, and attaches again whenever the keeper is lost and there is something to be said to it.
+/// Carries lines between the bundle and a keeper, and attaches again whenever the keeper is lost
+/// and there is something to be said to it.
 pub(super) struct Carrying {
     /// None while it is with a thread that attaches.
     pub(super) door: Option<Box<dyn Attaching>>,
@@ -55,8 +57,9 @@ pub(super) struct Carrying {
     pub(super) voice: Named,
     pub(super) leaving: watch::Receiver<bool>,
     pub(super) farewells: Farewells,
-    /// How the server is told from all others, and from those that were lost before it: a keeper has failed what was asked on a
-    /// former connection, and another keeper numbers its requests anew. None: it is the first one, and the host sees it alone.
+    /// How the server is told from all others, and from those that were lost before it: a keeper
+    /// has failed what was asked on a former connection, and another keeper numbers its requests
+    /// anew. None: it is the first one, and the host sees it alone.
     pub(super) apart: Option<Apart>,
 }
 
@@ -74,10 +77,20 @@ impl Carrying {
     }
 
     /// The same with a server that all hosts share. Whether this one can, its first line says.
-    pub(super) async fn run_shared(mut self, shared: Shared, looking: Looking, door: Door, mask: GivenMask) {
-        let Some(first) = self.wanted.recv().await else { return };
+    pub(super) async fn run_shared(
+        mut self,
+        shared: Shared,
+        looking: Looking,
+        door: Door,
+        mask: GivenMask,
+    ) {
+        let Some(first) = self.wanted.recv().await else {
+            return;
+        };
         // Dropped with this.
-        let Ok((_present, wanted)) = StdStream::pair() else { return };
+        let Ok((_present, wanted)) = StdStream::pair() else {
+            return;
+        };
         let mut place = Place::new(shared, looking, first.clone(), mask, door).while_wanted(wanted);
         let attempt = tokio::task::spawn_blocking(move || {
             let attached = place.attach(None, Instant::now() + PATIENCE);
@@ -87,7 +100,9 @@ impl Carrying {
             attempt = attempt => attempt,
             () = self.said.closed() => return,
         };
-        let Ok((place, attached)) = attempt else { return };
+        let Ok((place, attached)) = attempt else {
+            return;
+        };
         self.door = Some(Box::new(place));
         match attached {
             Ok(attachment) => {
@@ -108,7 +123,8 @@ impl Carrying {
                 self.voice.say(&news);
             }
             self.tell(&attachment);
-            let Ok(Over::Lost { farewell }) = self.carry(attachment, waiting.take(), owed).await else {
+            let Ok(Over::Lost { farewell }) = self.carry(attachment, waiting.take(), owed).await
+            else {
                 return;
             };
             self.apart = Some(Apart::mint());
@@ -125,7 +141,8 @@ impl Carrying {
                 Some(found) => (attachment, owed) = (found, self.farewells.owed()),
                 None => return,
             }
-            self.voice.say(&self.door.as_ref().map_or(FRESH, |door| door.back()));
+            self.voice
+                .say(&self.door.as_ref().map_or(FRESH, |door| door.back()));
         }
     }
 
@@ -133,7 +150,8 @@ impl Carrying {
     fn tell(&self, attachment: &Attachment) {
         let attached = &attachment.attached;
         if attached.exited {
-            self.voice.say(&"this server begins afresh: the previous one has exited");
+            self.voice
+                .say(&"this server begins afresh: the previous one has exited");
         } else if attached.resumed {
             self.voice.say(&format_args!(
                 "resumed the server that has been running for {}; `mcp-sessiond restart` gives a fresh one",
@@ -148,14 +166,20 @@ impl Carrying {
         }
     }
 
-    /// `waiting` goes first, after an `initialize` that was not answered. The keeper is `owed` a farewell.
+    /// `waiting` goes first, after an `initialize` that was not answered. The keeper is `owed` a
+    /// farewell.
     async fn carry(
         &mut self,
         attachment: Attachment,
         waiting: Option<Bytes>,
         owed: Owed,
     ) -> std::io::Result<Over> {
-        let Attachment { reader, lines, beside, .. } = attachment;
+        let Attachment {
+            reader,
+            lines,
+            beside,
+            ..
+        } = attachment;
         let beside = beside.map(Arc::new);
         if let Some(beside) = &beside {
             self.voice.voice.repeat(beside)?;
@@ -165,11 +189,17 @@ impl Carrying {
         let mut reader = Lines::from_parts(reader, lines);
         let mut outlet = Outlet::default();
         let apart = self.apart.clone();
-        let to_server =
-            |line: Bytes| apart.as_ref().map_or_else(|| Some(line.clone()), |apart| apart.to_server(&line));
+        let to_server = |line: Bytes| {
+            apart
+                .as_ref()
+                .map_or_else(|| Some(line.clone()), |apart| apart.to_server(&line))
+        };
         let unanswered = self.open.unanswered().cloned();
-        let mut first: VecDeque<Bytes> =
-            unanswered.into_iter().chain(waiting).filter_map(to_server).collect();
+        let mut first: VecDeque<Bytes> = unanswered
+            .into_iter()
+            .chain(waiting)
+            .filter_map(to_server)
+            .collect();
         let mut farewell = false;
         // None once the host has left.
         let mut owed = Some(owed);
@@ -231,7 +261,8 @@ impl Carrying {
         }
     }
 
-    /// Attaches again, however long it takes. When it takes too long, what is asked for is refused meanwhile, `waiting` first.
+    /// Attaches again, however long it takes. When it takes too long, what is asked for is refused
+    /// meanwhile, `waiting` first.
     async fn again(&mut self, waiting: &mut Option<Bytes>) -> Option<Attachment> {
         let began = Instant::now();
         let mut pause = PAUSE;
@@ -251,15 +282,19 @@ impl Carrying {
             };
             if began.elapsed() >= HOLD {
                 if said != why {
-                    self.voice.say(&format_args!("the server can't be started again: {why}; trying on"));
+                    self.voice.say(&format_args!(
+                        "the server can't be started again: {why}; trying on"
+                    ));
                     said.clone_from(&why);
                 }
                 if let Some(unanswered) = self.open.unanswered().cloned() {
                     self.open.forget();
                     self.answer(&refusals(&unanswered, &why)).await;
                 }
-                let lines =
-                    waiting.take().into_iter().chain(std::iter::from_fn(|| self.wanted.try_recv().ok()));
+                let lines = waiting
+                    .take()
+                    .into_iter()
+                    .chain(std::iter::from_fn(|| self.wanted.try_recv().ok()));
                 let refused: Vec<u8> = lines.flat_map(|line| refusals(&line, &why)).collect();
                 self.answer(&refused).await;
             }
@@ -273,9 +308,15 @@ impl Carrying {
 
     /// Tells the bundle these answers of ours, a line each.
     async fn answer(&self, answers: &[u8]) {
-        for answer in answers.split(|byte| *byte == b'\n').filter(|answer| !answer.is_empty()) {
+        for answer in answers
+            .split(|byte| *byte == b'\n')
+            .filter(|answer| !answer.is_empty())
+        {
             // Where nobody hears them, nobody waits for them.
-            let _ = self.said.send(Said::once(Bytes::copy_from_slice(answer))).await;
+            let _ = self
+                .said
+                .send(Said::once(Bytes::copy_from_slice(answer)))
+                .await;
         }
     }
 }

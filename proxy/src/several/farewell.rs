@@ -1,13 +1,14 @@
-//! Which keepers have yet to be told that the host has left. The front exits after that: a keeper that was told nothing takes its front for
-//! one that was cut off, and keeps the server for longer (`backends.linger_ms` instead of `closed_linger_ms`).
+//! Which keepers have yet to be told that the host has left. The front exits after that: a keeper
+//! that was told nothing takes its front for one that was cut off, and keeps the server for longer
+//! (`backends.linger_ms` instead of `closed_linger_ms`).
 
 use std::time::Duration;
 
 use tokio::sync::watch;
 use tokio::time::timeout;
 
-/// How long the front waits for that before it exits. A keeper that is just being started has to be told, too; and hosts lose patience
-/// after two seconds.
+/// How long the front waits for that before it exits. A keeper that is just being started has to be
+/// told, too; and hosts lose patience after two seconds.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Counts the keepers that are to be told.

@@ -59,8 +59,8 @@ pub(super) struct Backend {
     shelf: Shelf,
 }
 
-/// What is different where the server is the only one: its keeper has no name, and if it can't be started at first, that is the front's
-/// to say.
+/// What is different where the server is the only one: its keeper has no name, and if it can't be
+/// started at first, that is the front's to say.
 #[derive(Debug, Default)]
 struct Alone {
     has_begun: AtomicBool,
@@ -71,22 +71,49 @@ struct Alone {
 
 impl Backend {
     pub(super) fn new(server: Server, common: Arc<Common>) -> Self {
-        let Common { options, lease, voice, leaving, shelves, .. } = &*common;
-        let shelf = Shelf::new(options, lease.as_ref(), &server.name, voice.clone(), leaving.clone());
+        let Common {
+            options,
+            lease,
+            voice,
+            leaving,
+            shelves,
+            ..
+        } = &*common;
+        let shelf = Shelf::new(
+            options,
+            lease.as_ref(),
+            &server.name,
+            voice.clone(),
+            leaving.clone(),
+        );
         let shelf = shelves.share(shelf);
-        Self { server, common, said: Mutex::default(), alone: None, shelf }
+        Self {
+            server,
+            common,
+            said: Mutex::default(),
+            alone: None,
+            shelf,
+        }
     }
 
     /// The only one.
     pub(super) fn alone(server: Server, common: Arc<Common>) -> Self {
-        Self { alone: Some(Alone::default()), ..Self::new(server, common) }
+        Self {
+            alone: Some(Alone::default()),
+            ..Self::new(server, common)
+        }
     }
 
-    /// It was tried to start the only one. Returns why it could not be started, if it was tried and could not.
+    /// It was tried to start the only one. Returns why it could not be started, if it was tried and
+    /// could not.
     pub(super) fn begun(&self) -> Option<NoBackend> {
         let alone = self.alone.as_ref()?;
         alone.has_begun.store(true, Ordering::SeqCst);
-        alone.failed.lock().unwrap_or_else(PoisonError::into_inner).take()
+        alone
+            .failed
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take()
     }
 
     /// The name of its keeper; none where it needs none.
@@ -95,12 +122,18 @@ impl Backend {
             return Ok(None);
         }
         let why = "its name has more than 119 bytes, or control characters";
-        self.server.keeper_name().map(Some).ok_or_else(|| Failure::new(FailureCode::BadEntry, why))
+        self.server
+            .keeper_name()
+            .map(Some)
+            .ok_or_else(|| Failure::new(FailureCode::BadEntry, why))
     }
 
     fn voice(&self) -> Named {
         let name = self.alone.is_none().then(|| self.server.name.clone());
-        Named { name, voice: self.common.voice.clone() }
+        Named {
+            name,
+            voice: self.common.voice.clone(),
+        }
     }
 
     fn carrying(&self) -> (Carrying, mpsc::Sender<Bytes>, mpsc::Receiver<Said>) {
@@ -111,8 +144,16 @@ impl Backend {
         let is_first = |alone: &Alone| !alone.was_opened.swap(true, Ordering::SeqCst);
         let apart = (!self.alone.as_ref().is_some_and(is_first)).then(Apart::mint);
         let farewells = self.common.farewells.clone();
-        let carrying =
-            Carrying { door: None, open: Open::default(), wanted, said, voice, leaving, farewells, apart };
+        let carrying = Carrying {
+            door: None,
+            open: Open::default(),
+            wanted,
+            said,
+            voice,
+            leaving,
+            farewells,
+            apart,
+        };
         (carrying, to, from)
     }
 
@@ -131,7 +172,9 @@ impl Backend {
         }
         match why {
             NoBackend::NoProgram { sentence, .. } => {
-                let short = sentence.split_once("=").map_or(&*sentence, |(short, _)| short);
+                let short = sentence
+                    .split_once("=")
+                    .map_or(&*sentence, |(short, _)| short);
                 Failure::new(FailureCode::NotFound, short)
             }
             why => Failure::new(FailureCode::NotStarted, why.to_string()),
@@ -148,7 +191,11 @@ impl Source for Backend {
         Box::pin(async {
             let (launch, common) = (self.server.launch.clone(), self.common.clone());
             let (program, environment, home, shared) = match blocking(move || launch()).await?? {
-                Launch::Program { program, environment, home } => (program, environment, home, None),
+                Launch::Program {
+                    program,
+                    environment,
+                    home,
+                } => (program, environment, home, None),
                 Launch::Shared(shared) => {
                     let (environment, home) = shared.surroundings();
                     (shared.program(), environment, home, Some(shared))
@@ -159,13 +206,21 @@ impl Source for Backend {
             };
             if let Some(why) = &common.unkept {
                 let name = &self.server.name;
-                common.voice.say(&format_args!("{name}: {why}; it is run without being kept"));
+                common
+                    .voice
+                    .say(&format_args!("{name}: {why}; it is run without being kept"));
                 return plain::start(&program, &environment, home, &common.mask).map(told_apart);
             }
             let name = self.keeper()?;
             let own = common.clone();
             let door = move || {
-                let Common { options, claim, mask, waits, .. } = &*own;
+                let Common {
+                    options,
+                    claim,
+                    mask,
+                    waits,
+                    ..
+                } = &*own;
                 let door = Door::new(options.clone(), claim.clone(), program, *mask, waits.keeper)?;
                 Ok(door.to_backend(name, environment, home))
             };
@@ -196,27 +251,51 @@ impl Source for Backend {
             tokio::spawn(async move {
                 let opened = opened.await;
                 let both = |(door, attachment)| Some((door, attachment, owed));
-                drop(give.send(opened.map(|opened| opened.map(|it| Opened { both: both(it), common }))));
+                drop(give.send(opened.map(|opened| {
+                    opened.map(|it| Opened {
+                        both: both(it),
+                        common,
+                    })
+                })));
             });
             let lost = || Failure::new(FailureCode::NotStarted, "it was not started");
-            let mut opened = given.await.map_err(|_| lost())??.map_err(|why| self.not_opened(why))?;
+            let mut opened = given
+                .await
+                .map_err(|_| lost())??
+                .map_err(|why| self.not_opened(why))?;
             let (door, attachment, owed) = opened.both.take().ok_or_else(lost)?;
             let stopper = door.stopper();
             let (mut carrying, to, from) = self.carrying();
             carrying.door = Some(Box::new(door));
             tokio::spawn(carrying.run(attachment, owed));
-            Ok(Pipe { to, from, end: End::new(|| Box::pin(stopper.stop())) })
+            Ok(Pipe {
+                to,
+                from,
+                end: End::new(|| Box::pin(stopper.stop())),
+            })
         })
     }
 
     fn is_running(&self) -> BoxFuture<'_, bool> {
         Box::pin(async {
-            let (Ok(name), None) = (self.keeper(), &self.common.unkept) else { return false };
+            let (Ok(name), None) = (self.keeper(), &self.common.unkept) else {
+                return false;
+            };
             let common = self.common.clone();
             // Nothing is started by this, so it need not be known what.
-            let program = Program { name: OsString::new(), arguments: Vec::new(), title: None };
+            let program = Program {
+                name: OsString::new(),
+                arguments: Vec::new(),
+                title: None,
+            };
             let looked = blocking(move || {
-                let Common { options, claim, mask, waits, .. } = &*common;
+                let Common {
+                    options,
+                    claim,
+                    mask,
+                    waits,
+                    ..
+                } = &*common;
                 let door = Door::new(options.clone(), claim.clone(), program, *mask, waits.keeper);
                 let until = Instant::now() + waits.keeper;
                 door.is_ok_and(|door| door.to_backend(name, Vec::new(), None).is_running(until))
@@ -226,7 +305,8 @@ impl Source for Backend {
     }
 }
 
-/// What was opened. If nobody takes it, the server is ended; where the host has left, it waits for the next one as the others do.
+/// What was opened. If nobody takes it, the server is ended; where the host has left, it waits for
+/// the next one as the others do.
 struct Opened {
     both: Option<(Door, Attachment, Owed)>,
     common: Arc<Common>,
@@ -234,7 +314,9 @@ struct Opened {
 
 impl Drop for Opened {
     fn drop(&mut self) {
-        let Some((door, attachment, _owed)) = self.both.take() else { return };
+        let Some((door, attachment, _owed)) = self.both.take() else {
+            return;
+        };
         if *self.common.leaving.borrow() {
             say_goodbye(attachment.beside.as_ref());
         } else {
@@ -243,7 +325,9 @@ impl Drop for Opened {
     }
 }
 
-async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, Failure> {
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, Failure> {
     let done = tokio::task::spawn_blocking(work).await;
     done.map_err(|error| Failure::new(FailureCode::NotStarted, error.to_string()))
 }

@@ -1,5 +1,5 @@
-//! Where it is remembered what servers have told of themselves, for those that are started at the first call: in the daemon, by what a
-//! server is and by the words of its host.
+//! Where it is remembered what servers have told of themselves, for those that are started at the
+//! first call: in the daemon, by what a server is and by the words of its host.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -15,14 +15,15 @@ use tokio::time::timeout;
 use super::place::{PATIENCE, Place};
 use crate::front::surroundings::surroundings;
 
-/// The service whose sessions hold what servers have told, one for each server and each way in which hosts introduce themselves.
+/// The service whose sessions hold what servers have told, one for each server and each way in
+/// which hosts introduce themselves.
 const SERVICE: &str = "answers-of-servers";
 
 /// The key of the answers.
 const KEY: &str = "answers";
 
-/// What nobody has asked for that long is forgotten: such a server is started with its host once. A month is longer than a holiday, and
-/// keeps what is left of edited command lines from piling up.
+/// What nobody has asked for that long is forgotten: such a server is started with its host once. A
+/// month is longer than a holiday, and keeps what is left of edited command lines from piling up.
 const IDLE: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 
 /// Remembers, for all servers of this process.
@@ -37,13 +38,20 @@ pub(super) struct Memory {
 
 impl Memory {
     pub(super) fn new(options: Options) -> Arc<Self> {
-        Arc::new(Self { options, unwritten: Mutex::default(), writing: watch::Sender::default() })
+        Arc::new(Self {
+            options,
+            unwritten: Mutex::default(),
+            writing: watch::Sender::default(),
+        })
     }
 
     /// What is remembered of the server with this identity, where this process runs.
     pub(super) fn of(self: &Arc<Self>, identity: &str) -> OfServer {
         let what = format!("{identity}\n{}", surroundings());
-        OfServer { memory: self.clone(), what }
+        OfServer {
+            memory: self.clone(),
+            what,
+        }
     }
 
     /// Waits until what was to be remembered is, or can't be.
@@ -58,27 +66,40 @@ impl Memory {
     }
 
     async fn read(&self, what: &str) -> Result<Option<Known>, SessionError> {
-        let Some(place) = self.place(what) else { return Ok(None) };
-        let Some(session) = place.found().await? else { return Ok(None) };
+        let Some(place) = self.place(what) else {
+            return Ok(None);
+        };
+        let Some(session) = place.found().await? else {
+            return Ok(None);
+        };
         let value = session.entry(&place.key).await?.value;
         Ok(value.and_then(|json| Known::read(json.as_str())))
     }
 
     async fn write(&self, what: &str, known: &Known) -> Result<(), SessionError> {
-        let Some(place) = self.place(what) else { return Ok(()) };
+        let Some(place) = self.place(what) else {
+            return Ok(());
+        };
         // What is too large replaces what was there all the same: that is no longer right.
         let text = known.write().unwrap_or_else(|| "null".to_owned());
-        let Ok(json) = Json::new(text) else { return Ok(()) };
+        let Ok(json) = Json::new(text) else {
+            return Ok(());
+        };
         let session = place.session().await?;
         match session.set(&place.key, &json).await {
-            Err(SessionError::Refused(Error::QuotaExceeded { .. })) => session.remove(&place.key).await,
+            Err(SessionError::Refused(Error::QuotaExceeded { .. })) => {
+                session.remove(&place.key).await
+            }
             set => set.map(drop),
         }
     }
 
     /// What is to be written next at a place. None: it is written.
     fn next(&self, place: &str) -> Option<Known> {
-        let mut unwritten = self.unwritten.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut unwritten = self
+            .unwritten
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         let next = unwritten.get_mut(place)?.take();
         if next.is_none() {
             unwritten.remove(place);
@@ -104,13 +125,20 @@ impl Recall for OfServer {
     fn load<'a>(&'a self, words: &'a str) -> BoxFuture<'a, Option<Known>> {
         Box::pin(async move {
             let place = self.place(words);
-            timeout(PATIENCE, self.memory.read(&place)).await.ok()?.ok().flatten()
+            timeout(PATIENCE, self.memory.read(&place))
+                .await
+                .ok()?
+                .ok()
+                .flatten()
         })
     }
 
     fn save(&self, words: String, known: Known) {
         let (memory, place) = (self.memory.clone(), self.place(&words));
-        let mut unwritten = memory.unwritten.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut unwritten = memory
+            .unwritten
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         // Whoever writes there writes this next.
         if unwritten.insert(place.clone(), Some(known)).is_some() {
             return;

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use mcp_sessiond_client::{CreateOptions, Lifetimes, Options, Session, SessionError, Sessions, StateKey};
+use mcp_sessiond_client::{
+    CreateOptions, Lifetimes, Options, Session, SessionError, Sessions, StateKey,
+};
 use mcp_sessiond_proto::{Error, ServiceName, SessionId};
 use sha2::{Digest as _, Sha256};
 
@@ -19,8 +21,8 @@ pub(super) struct Place {
 }
 
 impl Place {
-    /// The place of `what`, of which only a digest is kept. After `idle` without a use the value is gone. None where that can't be a
-    /// session of this service.
+    /// The place of `what`, of which only a digest is kept. After `idle` without a use the value is
+    /// gone. None where that can't be a session of this service.
     pub(super) fn new(
         service: &str,
         what: &str,
@@ -29,9 +31,18 @@ impl Place {
         options: Options,
     ) -> Option<Self> {
         let service: ServiceName = service.parse().ok()?;
-        let digest: String = Sha256::digest(what).iter().take(16).map(|byte| format!("{byte:02x}")).collect();
+        let digest: String = Sha256::digest(what)
+            .iter()
+            .take(16)
+            .map(|byte| format!("{byte:02x}"))
+            .collect();
         let (id, key) = (digest.parse().ok()?, key.parse().ok()?);
-        Some(Self { sessions: Sessions::of_service(service, options.timeout(PATIENCE)), id, key, idle })
+        Some(Self {
+            sessions: Sessions::of_service(service, options.timeout(PATIENCE)),
+            id,
+            key,
+            idle,
+        })
     }
 
     /// The session, if there is one.
@@ -47,9 +58,13 @@ impl Place {
         if let Some(found) = self.found().await? {
             return Ok(found);
         }
-        let lifetimes =
-            Lifetimes { idle_ms: u64::try_from(self.idle.as_millis()).ok(), ..Lifetimes::default() };
-        let options = CreateOptions::default().id(self.id.clone()).lifetimes(lifetimes);
+        let lifetimes = Lifetimes {
+            idle_ms: u64::try_from(self.idle.as_millis()).ok(),
+            ..Lifetimes::default()
+        };
+        let options = CreateOptions::default()
+            .id(self.id.clone())
+            .lifetimes(lifetimes);
         match self.sessions.create(options).await {
             // Another process was quicker.
             Err(SessionError::Refused(Error::AlreadyExists)) => self.sessions.open(&self.id).await,

@@ -18,7 +18,8 @@ use crate::keeper::backend::Program;
 use crate::keeper::lines::{Line, Lines};
 use crate::signals::GivenMask;
 
-/// How long a child may take to end once its input was closed, as the MCP specification has it (2025-11-25, Lifecycle, Shutdown).
+/// How long a child may take to end once its input was closed, as the MCP specification has it
+/// (2025-11-25, Lifecycle, Shutdown).
 const STOP_WAIT: Duration = Duration::from_secs(2);
 
 /// Starts a program.
@@ -32,11 +33,16 @@ pub fn start(
     mask: &GivenMask,
 ) -> Result<Pipe, Failure> {
     let mut command = Command::new(&program.name);
-    command.args(&program.arguments).envs(environment.iter().map(|(name, value)| (name, value)));
+    command
+        .args(&program.arguments)
+        .envs(environment.iter().map(|(name, value)| (name, value)));
     if let Some(home) = home {
         command.current_dir(home);
     }
-    command.stdin(Stdio::piped()).stdout(Stdio::piped()).kill_on_drop(true);
+    command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .kill_on_drop(true);
     let started = mask.while_in_force(|| command.spawn());
     let mut child =
         started.map_err(|error| Failure::new(FailureCode::NotFound, program.not_run(&error).1))?;
@@ -74,7 +80,8 @@ pub fn start(
     Ok(Pipe { to, from, end })
 }
 
-/// Carries lines to the child until the bundle hangs up, or the child is to end. Fails where the child has closed its input.
+/// Carries lines to the child until the bundle hangs up, or the child is to end. Fails where the
+/// child has closed its input.
 async fn write(
     mut input: ChildStdin,
     mut wanted: mpsc::Receiver<Bytes>,
@@ -91,7 +98,8 @@ async fn write(
     }
 }
 
-/// Carries lines of the child to the bundle, and what is said of those that are too large to whoever waits.
+/// Carries lines of the child to the bundle, and what is said of those that are too large to
+/// whoever waits.
 async fn read(output: ChildStdout, said: mpsc::Sender<Said>, to: mpsc::WeakSender<Bytes>) {
     let mut lines = Lines::new(output);
     while let Ok(Some(line)) = lines.next().await {
@@ -125,7 +133,11 @@ enum Why {
 }
 
 /// Waits for the child's end. One whose input was closed has [`STOP_WAIT`], and is killed then.
-async fn wait(mut child: Child, mut ended: watch::Receiver<()>, closed: oneshot::Receiver<()>) -> Why {
+async fn wait(
+    mut child: Child,
+    mut ended: watch::Receiver<()>,
+    closed: oneshot::Receiver<()>,
+) -> Why {
     let why = tokio::select! {
         _ = child.wait() => return Why::Ended,
         _ = ended.changed() => Why::Ended,
@@ -156,7 +168,11 @@ mod tests {
     #[tokio::test]
     async fn what_is_too_large_is_refused_to_a_server_that_asks_and_fails_where_it_answers() {
         let arguments = vec!["-c".into(), SERVER.into()];
-        let program = Program { name: "sh".into(), arguments, title: None };
+        let program = Program {
+            name: "sh".into(),
+            arguments,
+            title: None,
+        };
         let mask = GivenMask::block(&[]);
         let mut pipe = start(&program, &[], None, &mask).expect("a shell");
         let mut next = async || {

@@ -24,8 +24,8 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// How long nobody is let in when the system refuses.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// Bytes that may wait for a place. One that reads so little is dropped, so that the others need not wait for it: four of the largest
-/// messages.
+/// Bytes that may wait for a place. One that reads so little is dropped, so that the others need
+/// not wait for it: four of the largest messages.
 const UNREAD: usize = 4 * RELAYED_MAX;
 
 /// What happens at the places.
@@ -70,7 +70,11 @@ impl Writer {
                 left.fetch_sub(line.len(), Ordering::Relaxed);
             }
         });
-        Self { lines, writing, unread }
+        Self {
+            lines,
+            writing,
+            unread,
+        }
     }
 
     /// A line for it. False: it has not read the former ones for too long.
@@ -116,7 +120,12 @@ pub(super) async fn receive(listener: UnixListener, key: String, events: mpsc::S
     }
 }
 
-async fn serve(stream: UnixStream, place: u64, key: &str, events: &mpsc::Sender<Event>) -> io::Result<()> {
+async fn serve(
+    stream: UnixStream,
+    place: u64,
+    key: &str,
+    events: &mpsc::Sender<Event>,
+) -> io::Result<()> {
     // A process of another user gets no answer.
     if process::peer(&stream).is_err() {
         return Ok(());
@@ -124,9 +133,15 @@ async fn serve(stream: UnixStream, place: u64, key: &str, events: &mpsc::Sender<
     let (reader, half) = stream.into_split();
     let mut reader = Lines::from_parts(reader, LineBuffer::default());
     let writer = Writer::new(half);
-    let Some(Line::Whole(line)) = timeout(PATIENCE, reader.next()).await?? else { return Ok(()) };
+    let Some(Line::Whole(line)) = timeout(PATIENCE, reader.next()).await?? else {
+        return Ok(());
+    };
     let again = match serde_json::from_slice(&line) {
-        Ok(Request::Place { version: VERSION, key: theirs, again }) if theirs == key => again,
+        Ok(Request::Place {
+            version: VERSION,
+            key: theirs,
+            again,
+        }) if theirs == key => again,
         Ok(Request::Status {}) => {
             drop(events.send(Event::Status(writer)).await);
             return Ok(());
@@ -145,7 +160,16 @@ async fn serve(stream: UnixStream, place: u64, key: &str, events: &mpsc::Sender<
         }
         None => return Ok(()),
     };
-    if events.send(Event::Arrived(Arrival { place, first, again, writer })).await.is_err() {
+    if events
+        .send(Event::Arrived(Arrival {
+            place,
+            first,
+            again,
+            writer,
+        }))
+        .await
+        .is_err()
+    {
         return Ok(());
     }
     read(reader, place, events).await;

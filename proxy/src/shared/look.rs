@@ -27,9 +27,16 @@ pub struct Use {
 /// How shared servers are used, by their sessions. A sharer that does not answer is left out.
 #[must_use]
 pub fn uses(directory: &Path) -> BTreeMap<SessionId, Use> {
-    let found = std::fs::read_dir(paths::shared(directory)).into_iter().flatten().flatten();
-    let sockets = found.map(|entry| entry.path()).filter(|path| path.extension().is_none());
-    sockets.filter_map(|socket| ask(&socket).ok().flatten()).collect()
+    let found = std::fs::read_dir(paths::shared(directory))
+        .into_iter()
+        .flatten()
+        .flatten();
+    let sockets = found
+        .map(|entry| entry.path())
+        .filter(|path| path.extension().is_none());
+    sockets
+        .filter_map(|socket| ask(&socket).ok().flatten())
+        .collect()
 }
 
 fn ask(socket: &Path) -> io::Result<Option<(SessionId, Use)>> {
@@ -45,7 +52,17 @@ fn ask(socket: &Path) -> io::Result<Option<(SessionId, Use)>> {
     let mut line = String::new();
     BufReader::new(stream).read_line(&mut line)?;
     Ok(match serde_json::from_str(&line)? {
-        Reply::Status { session, places, withheld } => Some((session, Use { hosts: places, withheld })),
+        Reply::Status {
+            session,
+            places,
+            withheld,
+        } => Some((
+            session,
+            Use {
+                hosts: places,
+                withheld,
+            },
+        )),
         _ => None,
     })
 }

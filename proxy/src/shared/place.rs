@@ -1,4 +1,5 @@
-//! A front's way to a shared server: it connects to the sharer, or starts it. A host that can't share gets a server of its own.
+//! A front's way to a shared server: it connects to the sharer, or starts it. A host that can't
+//! share gets a server of its own.
 
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
@@ -27,17 +28,20 @@ use crate::signals::GivenMask;
 /// The longest pause between attempts to reach a sharer that another front is starting.
 const PAUSE_MAX: Duration = Duration::from_millis(50);
 
-/// How long a sharer may take to be reached, or started: it may wait for a former one to end, and its keeper for a former server.
+/// How long a sharer may take to be reached, or started: it may wait for a former one to end, and
+/// its keeper for a former server.
 const START: Duration = Duration::from_secs(2 * PATIENCE.as_secs());
 
-/// How often a host that comes again is told to come later, before it gets a server of its own: a quarter of a minute, with the pauses
-/// that fronts make.
+/// How often a host that comes again is told to come later, before it gets a server of its own: a
+/// quarter of a minute, with the pauses that fronts make.
 const REFUSALS: u32 = 16;
 
-/// How long the first line of a host is waited for, which says whether it can share: it comes, or the host goes.
+/// How long the first line of a host is waited for, which says whether it can share: it comes, or
+/// the host goes.
 const FOR_EVER: Duration = Duration::from_secs(365 * 24 * 3600);
 
-/// Speaks MCP to the host with a shared server, on standard input and output, until the host closes its end or is gone.
+/// Speaks MCP to the host with a shared server, on standard input and output, until the host closes
+/// its end or is gone.
 #[must_use]
 pub fn run(
     options: Options,
@@ -46,9 +50,13 @@ pub fn run(
     looking: Looking,
     waits: Waits,
 ) -> ExitCode {
-    let waits = Waits { first_line: FOR_EVER, ..waits };
+    let waits = Waits {
+        first_line: FOR_EVER,
+        ..waits
+    };
     let (program, surroundings) = (shared.program(), shared.surroundings());
-    // A server of the host's own belongs to the entry as it is written: one that was edited is another server.
+    // A server of the host's own belongs to the entry as it is written: one that was edited is
+    // another server.
     let own = shared.own_name();
     let way = |first, door: Door, mask| {
         Box::new(Place::new(shared, looking, first, mask, door.named(own))) as Box<dyn Attaching>
@@ -89,9 +97,16 @@ enum Answer {
 }
 
 impl Place {
-    /// `first` is the host's first line; `door` leads to the same program, where the host gets a server of its own.
+    /// `first` is the host's first line; `door` leads to the same program, where the host gets a
+    /// server of its own.
     #[must_use]
-    pub fn new(shared: Shared, looking: Looking, first: Bytes, mask: GivenMask, door: Door) -> Self {
+    pub fn new(
+        shared: Shared,
+        looking: Looking,
+        first: Bytes,
+        mask: GivenMask,
+        door: Door,
+    ) -> Self {
         Self {
             shared,
             looking,
@@ -121,30 +136,44 @@ impl Place {
     /// It is given up once the other end of this is closed.
     #[must_use]
     pub fn while_wanted(self, wanted: UnixStream) -> Self {
-        Self { wanted: Some(wanted), ..self }
+        Self {
+            wanted: Some(wanted),
+            ..self
+        }
     }
 
     fn share(&self, line: &[u8], again: bool) -> Result<Answer, NoBackend> {
-        let passing =
-            |error: &dyn std::fmt::Display| NoBackend::Passing(format!("the shared server: {error}"));
+        let passing = |error: &dyn std::fmt::Display| {
+            NoBackend::Passing(format!("the shared server: {error}"))
+        };
         let directory = paths::directory().map_err(|error| passing(&error))?;
         let socket = self.shared.socket(&directory);
         let until = Instant::now() + START;
         let mut pause = PAUSE;
         let mut is_awake = false;
         loop {
-            match self.ask(&socket, line, again).map_err(|error| passing(&error))? {
+            match self
+                .ask(&socket, line, again)
+                .map_err(|error| passing(&error))?
+            {
                 Answer::Nobody => {}
                 answer => return Ok(answer),
             }
             if !is_awake {
-                // Not by the sharer: a daemon that it starts would have its variables, and no directory is there without one.
+                // Not by the sharer: a daemon that it starts would have its variables, and no
+                // directory is there without one.
                 self.door.wake_daemon()?;
                 is_awake = true;
             }
-            if let Some(lock) = self.lock(&directory, &socket).map_err(|error| passing(&error))? {
+            if let Some(lock) = self
+                .lock(&directory, &socket)
+                .map_err(|error| passing(&error))?
+            {
                 // It may have been started before the lock was ours.
-                match self.ask(&socket, line, again).map_err(|error| passing(&error))? {
+                match self
+                    .ask(&socket, line, again)
+                    .map_err(|error| passing(&error))?
+                {
                     Answer::Nobody => {}
                     answer => return Ok(answer),
                 }
@@ -155,7 +184,10 @@ impl Place {
                     Report::NoProgram { code, sentence } => {
                         return Err(NoBackend::NoProgram { code, sentence });
                     }
-                    Report::Failed { sentence, passing: false } => {
+                    Report::Failed {
+                        sentence,
+                        passing: false,
+                    } => {
                         return Err(NoBackend::NoSession(None, sentence));
                     }
                     Report::Failed { sentence, .. } if Instant::now() >= until => {
@@ -172,14 +204,21 @@ impl Place {
         }
     }
 
-    /// Asks who listens there for a place, and waits for the answer as long as somebody is there: the server may take its time.
+    /// Asks who listens there for a place, and waits for the answer as long as somebody is there:
+    /// the server may take its time.
     fn ask(&self, socket: &Path, line: &[u8], again: bool) -> io::Result<Answer> {
-        let Ok(mut stream) = UnixStream::connect(socket) else { return Ok(Answer::Nobody) };
+        let Ok(mut stream) = UnixStream::connect(socket) else {
+            return Ok(Answer::Nobody);
+        };
         // Another user's process is none of ours.
         if process::peer(&stream).is_err() {
             return Ok(Answer::Nobody);
         }
-        let request = Request::Place { version: VERSION, key: self.shared.key.clone(), again };
+        let request = Request::Place {
+            version: VERSION,
+            key: self.shared.key.clone(),
+            again,
+        };
         let request = serde_json::to_vec(&request)?;
         let sent = stream.write_all(&[&request, &b"\n"[..], line, b"\n"].concat());
         let mut lines = LineBuffer::taking(RELAYED_MAX + MARGIN);
@@ -207,7 +246,9 @@ impl Place {
             Reply::Own { why } => return Ok(Answer::Own(why)),
             Reply::Later { why } => return Ok(Answer::Later(why)),
             Reply::Other {} | Reply::Status { .. } => {
-                return Ok(Answer::Own("another server or another version has its socket".to_owned()));
+                return Ok(Answer::Own(
+                    "another server or another version has its socket".to_owned(),
+                ));
             }
         }
         Ok(Answer::Welcome(Attachment {
@@ -229,7 +270,11 @@ impl Place {
             // Errors and hang-ups are told without being asked for.
             PollFd::new(output.as_fd(), PollFlags::empty()),
         ];
-        awaited.extend(self.wanted.as_ref().map(|wanted| PollFd::new(wanted.as_fd(), PollFlags::POLLIN)));
+        awaited.extend(
+            self.wanted
+                .as_ref()
+                .map(|wanted| PollFd::new(wanted.as_fd(), PollFlags::POLLIN)),
+        );
         loop {
             match poll(&mut awaited, PollTimeout::NONE) {
                 Err(nix::errno::Errno::EINTR) => {}
@@ -241,12 +286,19 @@ impl Place {
 
     /// The right to start the sharer. None: another front has it.
     fn lock(&self, directory: &Path, socket: &Path) -> io::Result<Option<Flock<File>>> {
-        match DirBuilder::new().mode(0o700).create(paths::shared(directory)) {
+        match DirBuilder::new()
+            .mode(0o700)
+            .create(paths::shared(directory))
+        {
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
             _ => {}
         }
         let path = socket.with_extension("lock");
-        let file = OpenOptions::new().create(true).append(true).mode(0o600).open(path)?;
+        let file = OpenOptions::new()
+            .create(true)
+            .append(true)
+            .mode(0o600)
+            .open(path)?;
         match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
             Ok(lock) => Ok(Some(lock)),
             Err((_, nix::errno::Errno::EWOULDBLOCK)) => Ok(None),
@@ -254,22 +306,38 @@ impl Place {
         }
     }
 
-    /// Starts the sharer, with nothing of this process but what every server of every host has, and waits for its report.
+    /// Starts the sharer, with nothing of this process but what every server of every host has, and
+    /// waits for its report.
     fn start(&self, directory: &Path) -> io::Result<Report> {
-        let shared = if self.had { (self.looking.0)() } else { Ok(self.shared.clone()) };
+        let shared = if self.had {
+            (self.looking.0)()
+        } else {
+            Ok(self.shared.clone())
+        };
         let shared = match shared {
             Ok(shared) => shared,
             // Not the former secret.
-            Err(sentence) => return Ok(Report::Failed { sentence, passing: false }),
+            Err(sentence) => {
+                return Ok(Report::Failed {
+                    sentence,
+                    passing: false,
+                });
+            }
         };
         let mut command = Command::new(executable::own().ok_or(io::ErrorKind::NotFound)?);
         command.arg("share").env_clear();
-        let ours = VARIABLES.into_iter().filter_map(|name| Some((name, std::env::var_os(name)?)));
+        let ours = VARIABLES
+            .into_iter()
+            .filter_map(|name| Some((name, std::env::var_os(name)?)));
         command.envs(ours);
         if std::env::var_os(paths::DIRECTORY_VARIABLE).is_some() {
             command.env(paths::DIRECTORY_VARIABLE, directory);
         }
-        command.current_dir("/").stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+        command
+            .current_dir("/")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null());
         let mut child = self.mask.while_in_force(|| command.spawn())?;
         let errand = serde_json::to_vec(&shared)?;
         if let Some(mut input) = child.stdin.take() {
@@ -281,15 +349,22 @@ impl Place {
         }
         // What we have started passes the report on and exits.
         child.wait()?;
-        serde_json::from_str(&line).map_err(|_| io::Error::other("it ended before it had said anything"))
+        serde_json::from_str(&line)
+            .map_err(|_| io::Error::other("it ended before it had said anything"))
     }
 }
 
 impl Attaching for Place {
-    fn attach(&mut self, initialize: Option<Json>, until: Instant) -> Result<Attachment, NoBackend> {
+    fn attach(
+        &mut self,
+        initialize: Option<Json>,
+        until: Instant,
+    ) -> Result<Attachment, NoBackend> {
         if self.own.is_none() {
             let again = initialize.is_some();
-            let line = initialize.as_ref().map_or(&self.first[..], |line| line.as_str().as_bytes());
+            let line = initialize
+                .as_ref()
+                .map_or(&self.first[..], |line| line.as_str().as_bytes());
             match self.share(line, again)? {
                 Answer::Welcome(attachment) => {
                     (self.refusals, self.had) = (0, true);
@@ -300,7 +375,9 @@ impl Attaching for Place {
                     return Err(NoBackend::Passing(why));
                 }
                 Answer::Own(why) | Answer::Later(why) => self.own = Some(why),
-                Answer::Nobody => return Err(NoBackend::Passing("the shared server is gone".to_owned())),
+                Answer::Nobody => {
+                    return Err(NoBackend::Passing("the shared server is gone".to_owned()));
+                }
             }
         }
         // That took the shared server's time.
@@ -322,6 +399,8 @@ impl Attaching for Place {
     fn news(&mut self) -> Option<String> {
         let why = self.own.as_ref().filter(|_| !self.told)?;
         self.told = true;
-        Some(format!("{why}; so it does not share the server, and gets one of its own"))
+        Some(format!(
+            "{why}; so it does not share the server, and gets one of its own"
+        ))
     }
 }

@@ -40,11 +40,15 @@ const EVENTS: usize = 64;
 /// Bytes that may wait for the server. More keep all places waiting.
 const BACKLOG: usize = 4 * 1024 * 1024;
 
-/// How long nobody may come to a sharer that has just been started: whoever has started it comes at once.
+/// How long nobody may come to a sharer that has just been started: whoever has started it comes at
+/// once.
 const FIRST: Duration = Duration::from_secs(20);
 
 /// How long a claim waits, and the server's keeper may take.
-const WAITS: Waits = Waits { first_line: Duration::ZERO, keeper: Duration::from_secs(2) };
+const WAITS: Waits = Waits {
+    first_line: Duration::ZERO,
+    keeper: Duration::from_secs(2),
+};
 
 /// How long places may take to read what was said last.
 const FAREWELL: Duration = Duration::from_secs(1);
@@ -52,13 +56,20 @@ const FAREWELL: Duration = Duration::from_secs(1);
 /// The longest sleep when no deadline is set.
 const QUIET: Duration = Duration::from_secs(24 * 3600);
 
-/// Starts the sharer proper, which is no child of the front then, and passes its report and its errand on.
+/// Starts the sharer proper, which is no child of the front then, and passes its report and its
+/// errand on.
 #[must_use]
 pub fn launch() -> ExitCode {
-    let report =
-        start().unwrap_or_else(|error| Report::Failed { sentence: error.to_string(), passing: true });
+    let report = start().unwrap_or_else(|error| Report::Failed {
+        sentence: error.to_string(),
+        passing: true,
+    });
     write(&report);
-    if matches!(report, Report::Ready {}) { ExitCode::SUCCESS } else { ExitCode::from(70) }
+    if matches!(report, Report::Ready {}) {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::from(70)
+    }
 }
 
 fn start() -> io::Result<Report> {
@@ -73,7 +84,8 @@ fn start() -> io::Result<Report> {
     if let Some(output) = sharer.stdout.take() {
         io::BufRead::read_line(&mut io::BufReader::new(output), &mut line)?;
     }
-    serde_json::from_str(&line).map_err(|_| io::Error::other("it ended before it had said anything"))
+    serde_json::from_str(&line)
+        .map_err(|_| io::Error::other("it ended before it had said anything"))
 }
 
 /// Reports on standard output. Whoever waited may have been killed; that is no reason to end.
@@ -84,7 +96,8 @@ fn write(report: &Report) {
     }
 }
 
-/// Reads its errand from standard input, gets the server, reports, and shares it until nobody uses it any more.
+/// Reads its errand from standard input, gets the server, reports, and shares it until nobody uses
+/// it any more.
 #[must_use]
 pub fn run() -> ExitCode {
     let _ = nix::unistd::setsid();
@@ -115,12 +128,17 @@ struct Opened {
 }
 
 fn failed(error: &dyn std::fmt::Display, passing: bool) -> Report {
-    Report::Failed { sentence: error.to_string(), passing }
+    Report::Failed {
+        sentence: error.to_string(),
+        passing,
+    }
 }
 
 fn open(mask: GivenMask) -> Result<Opened, Report> {
     let mut errand = Vec::new();
-    io::stdin().read_to_end(&mut errand).map_err(|error| failed(&error, false))?;
+    io::stdin()
+        .read_to_end(&mut errand)
+        .map_err(|error| failed(&error, false))?;
     let shared: Shared = serde_json::from_slice(&errand).map_err(|error| failed(&error, false))?;
     let directory = paths::directory().map_err(|error| failed(&error, false))?;
     let path = shared.socket(&directory);
@@ -132,37 +150,70 @@ fn open(mask: GivenMask) -> Result<Opened, Report> {
         .parse()
         .map_err(|error| failed(&error, false))?;
     // Not what the words of the command stand for: a secret among them may have been renewed.
-    let named = Named { name, command: shared.key.clone(), take: false };
+    let named = Named {
+        name,
+        command: shared.key.clone(),
+        take: false,
+    };
     let shown = Some(program.shown());
-    let claim = ClaimRequest { named: Some(named), program: shown, ..ClaimRequest::default() };
+    let claim = ClaimRequest {
+        named: Some(named),
+        program: shown,
+        ..ClaimRequest::default()
+    };
     let options = Options::default().start(Start::Never);
     let (environment, cwd) = shared.surroundings();
     let home = std::env::home_dir().filter(|home| home.is_dir());
-    let door =
-        Door::new(options, claim, program, mask, WAITS.keeper).map_err(|error| failed(&error, false))?;
+    let door = Door::new(options, claim, program, mask, WAITS.keeper)
+        .map_err(|error| failed(&error, false))?;
     let mut door = door.with(environment, cwd.or(home));
     let attachment = first_time(&mut door, WAITS).map_err(|why| match why {
         NoBackend::NoProgram { code, sentence } => Report::NoProgram { code, sentence },
         NoBackend::NoSession(..) => failed(&why, false),
         NoBackend::Passing(_) | NoBackend::Ending(_) | NoBackend::Taken(_) => failed(&why, true),
     })?;
-    let session = door.session().ok_or_else(|| failed(&"it has no session", true))?;
+    let session = door
+        .session()
+        .ok_or_else(|| failed(&"it has no session", true))?;
     // The lease is the right to the path.
     let listener = Listener::bind(&path).map_err(|error| failed(&error, false))?;
-    Ok(Opened { shared, listener, stopper: door.stopper(), session, attachment })
+    Ok(Opened {
+        shared,
+        listener,
+        stopper: door.stopper(),
+        session,
+        attachment,
+    })
 }
 
 impl Opened {
     fn share(self) {
-        let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_all().build() else { return };
+        let Ok(runtime) = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+        else {
+            return;
+        };
         let _ = runtime.block_on(self.serve());
         runtime.shutdown_background();
     }
 
     async fn serve(self) -> io::Result<()> {
         tokio::spawn(give_back_once_started());
-        let Self { shared, listener, stopper, session, attachment } = self;
-        let Attachment { reader, lines, beside, attached, .. } = attachment;
+        let Self {
+            shared,
+            listener,
+            stopper,
+            session,
+            attachment,
+        } = self;
+        let Attachment {
+            reader,
+            lines,
+            beside,
+            attached,
+            ..
+        } = attachment;
         let placed = listener.try_clone()?;
         let listener = UnixListener::from_std(listener.into())?;
         reader.set_nonblocking(true)?;
@@ -185,11 +236,15 @@ impl Opened {
             backlog: 0,
             beside,
         };
-        let over = sharer.carry(Lines::from_parts(reader, lines), writer, events).await?;
+        let over = sharer
+            .carry(Lines::from_parts(reader, lines), writer, events)
+            .await?;
         placed.unlink();
         let is_alone = sharer.writers.is_empty();
         // What has been said is still read.
-        let told = std::mem::take(&mut sharer.writers).into_values().map(Writer::finish);
+        let told = std::mem::take(&mut sharer.writers)
+            .into_values()
+            .map(Writer::finish);
         drop(timeout(FAREWELL, futures::future::join_all(told)).await);
         if over == Over::Lonely || over == Over::Told && is_alone {
             stopper.stop().await;
@@ -249,9 +304,11 @@ impl Sharer {
                 biased;
                 Some(()) = terminate.recv() => return Ok(Over::Told),
                 line = reader.next() => match line {
-                    // It says that it ends on purpose, which its end follows. A stopped server stays stopped until it is used.
+                    // It says that it ends on purpose, which its end follows. A stopped server
+                    // stays stopped until it is used.
                     Ok(Some(Line::Whole(line))) if line.is_empty() => {
-                        // Who waits for a welcome takes nothing else for one, and has its connection's end.
+                        // Who waits for a welcome takes nothing else for one, and has its
+                        // connection's end.
                         let welcome = self.writers.iter_mut().filter(|(place, _)| self.many.is_shared_by(**place));
                         for (_, writer) in welcome {
                             let _ = writer.put(&line);
@@ -285,7 +342,12 @@ impl Sharer {
     fn take_in(&mut self, event: Event) {
         let now = self.now();
         match event {
-            Event::Arrived(Arrival { place, first, again, writer }) => {
+            Event::Arrived(Arrival {
+                place,
+                first,
+                again,
+                writer,
+            }) => {
                 self.writers.insert(place, writer);
                 self.lonely = None;
                 self.many.arrive(place, first, again);
@@ -297,7 +359,11 @@ impl Sharer {
             Event::Left(place) => self.leave(place),
             Event::Status(writer) => {
                 let (session, places) = (self.session.clone(), self.many.places());
-                writer.reply(&Reply::Status { session, places, withheld: self.many.withheld() });
+                writer.reply(&Reply::Status {
+                    session,
+                    places,
+                    withheld: self.many.withheld(),
+                });
             }
         }
     }
@@ -336,7 +402,9 @@ impl Sharer {
                     }
                     Deed::Over => return ControlFlow::Break(()),
                     Deed::Place(place, line) => {
-                        let Some(writer) = self.writers.get_mut(&place) else { continue };
+                        let Some(writer) = self.writers.get_mut(&place) else {
+                            continue;
+                        };
                         // Nobody else waits for one that does not read.
                         if !writer.put(&line) {
                             writer.cut();
@@ -362,7 +430,8 @@ impl Sharer {
     }
 }
 
-/// Reads the server's standard error, and shows it to no host: it may be about another one. The keeper remembers the last of it.
+/// Reads the server's standard error, and shows it to no host: it may be about another one. The
+/// keeper remembers the last of it.
 fn hush(beside: StdStream) -> io::Result<()> {
     beside.set_nonblocking(true)?;
     let mut beside = UnixStream::from_std(beside)?;

@@ -11,11 +11,20 @@ struct Sleeper(Child);
 impl Sleeper {
     fn start() -> Self {
         let mut cat = Command::new("cat");
-        Self(cat.stdin(Stdio::piped()).stdout(Stdio::null()).spawn().expect("cat"))
+        Self(
+            cat.stdin(Stdio::piped())
+                .stdout(Stdio::null())
+                .spawn()
+                .expect("cat"),
+        )
     }
 
     fn unkept(&self) -> Unkept {
-        Unkept::now(&Pinned::open(self.0.id()).expect("it runs"), "npx some-mcp".into(), &"no daemon")
+        Unkept::now(
+            &Pinned::open(self.0.id()).expect("it runs"),
+            "npx some-mcp".into(),
+            &"no daemon",
+        )
     }
 
     fn end(&mut self) {
@@ -32,12 +41,21 @@ impl Drop for Sleeper {
 }
 
 fn notes(directory: &Path) -> Vec<String> {
-    let found = std::fs::read_dir(directory.join(UNKEPT_NAME)).into_iter().flatten().flatten();
-    found.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect()
+    let found = std::fs::read_dir(directory.join(UNKEPT_NAME))
+        .into_iter()
+        .flatten()
+        .flatten();
+    found
+        .map(|entry| entry.file_name().to_string_lossy().into_owned())
+        .collect()
 }
 
 fn mode(path: &Path) -> u32 {
-    std::fs::symlink_metadata(path).expect("it is there").permissions().mode() & 0o777
+    std::fs::symlink_metadata(path)
+        .expect("it is there")
+        .permissions()
+        .mode()
+        & 0o777
 }
 
 #[test]
@@ -55,7 +73,13 @@ fn a_note_is_there_as_long_as_its_process() {
     assert_eq!(list(&directory), both);
     let path = directory.join(UNKEPT_NAME).join(file_name(&one.process()));
     assert_eq!((mode(&directory), mode(&path)), (0o700, 0o600));
-    assert_eq!(std::fs::read_to_string(&path).expect("a note").lines().count(), 1);
+    assert_eq!(
+        std::fs::read_to_string(&path)
+            .expect("a note")
+            .lines()
+            .count(),
+        1
+    );
     first.end();
     assert_eq!(list(&directory), [other]);
     assert_eq!(notes(&directory).len(), 1);
@@ -80,7 +104,9 @@ fn what_can_t_be_read_is_left_to_whoever_writes_it() {
     let sleeper = Sleeper::start();
     let unkept = sleeper.unkept();
     note(&directory, &unkept);
-    let own = directory.join(UNKEPT_NAME).join(file_name(&unkept.process()));
+    let own = directory
+        .join(UNKEPT_NAME)
+        .join(file_name(&unkept.process()));
     std::fs::write(&own, "{").expect("written");
     // Nobody writes these.
     std::fs::write(directory.join(UNKEPT_NAME).join("notes"), "x").expect("written");
@@ -100,9 +126,18 @@ fn nothing_is_written_where_others_could_have_been() {
     std::fs::set_permissions(&open, std::fs::Permissions::from_mode(0o755)).expect("opened");
     let link = root.path().join("link");
     symlink(&open, &link).expect("a link");
-    for directory in [open, link, root.path().join("no/such"), "/proc/nobody".into()] {
+    for directory in [
+        open,
+        link,
+        root.path().join("no/such"),
+        "/proc/nobody".into(),
+    ] {
         note(&directory, &unkept);
-        assert_eq!((list(&directory), notes(&directory)), (vec![], vec![]), "{directory:?}");
+        assert_eq!(
+            (list(&directory), notes(&directory)),
+            (vec![], vec![]),
+            "{directory:?}"
+        );
     }
 }
 

@@ -1,4 +1,5 @@
-//! A request with calls, from its first attempt to its last answer, and what a server says on a stream.
+//! A request with calls, from its first attempt to its last answer, and what a server says on a
+//! stream.
 
 use std::time::Duration;
 
@@ -21,7 +22,8 @@ const RETRY_MAX: Duration = Duration::from_secs(60);
 const MUTE_MAX: u32 = 10;
 /// Bytes of a message that is on record until it is confirmed.
 const LINE_MAX: usize = 64 * 1024;
-/// How long the rest of a stream is asked for that can't be had at once: a restart takes no longer, as a rule.
+/// How long the rest of a stream is asked for that can't be had at once: a restart takes no longer,
+/// as a rule.
 const HOLD: Duration = Duration::from_secs(20);
 
 /// A stream of the server's.
@@ -58,29 +60,63 @@ impl Stream {
     /// One on which nothing was said.
     pub(super) fn new(numbers: Numbers) -> Self {
         let (stamp, record) = (Stamp::default(), Record::None);
-        Self { numbers, is_standalone: false, stamp, session: 0, event: None, record, retry: None, mute: 0 }
+        Self {
+            numbers,
+            is_standalone: false,
+            stamp,
+            session: 0,
+            event: None,
+            record,
+            retry: None,
+            mute: 0,
+        }
     }
 
-    /// One that another process has begun. Its rest can be had only in the session of the server in which it began.
+    /// One that another process has begun. Its rest can be had only in the session of the server in
+    /// which it began.
     pub(super) fn found(place: &Place, (stamp, session): (Stamp, u32)) -> Self {
         let event = place.event.clone().filter(|_| place.within == session);
-        let record = if event.is_some() { Record::Event } else { Record::None };
-        Self { stamp, session, event, record, ..Self::new(Numbers::after(place.number)) }
+        let record = if event.is_some() {
+            Record::Event
+        } else {
+            Record::None
+        };
+        Self {
+            stamp,
+            session,
+            event,
+            record,
+            ..Self::new(Numbers::after(place.number))
+        }
     }
 
-    /// The server has another session for ours from now on: events of the former one are none of this one.
+    /// The server has another session for ours from now on: events of the former one are none of
+    /// this one.
     pub(super) fn begin_again(&mut self) {
         (self.event, self.record, self.retry, self.mute) = (None, Record::None, None, 0);
     }
 
-    /// The event that follows can't be read. The stream goes on behind it where its id is known, else with what is said from now on.
+    /// The event that follows can't be read. The stream goes on behind it where its id is known,
+    /// else with what is said from now on.
     pub(super) fn skip(&mut self, event: Option<String>) {
         (self.event, self.record) = (event, Record::None);
     }
 
     /// Where it is.
-    fn place(&self, calls: Vec<Box<str>>, event: Option<String>, number: u64, line: Option<String>) -> Place {
-        Place { calls, event, within: self.session, number, line }
+    fn place(
+        &self,
+        calls: Vec<Box<str>>,
+        event: Option<String>,
+        number: u64,
+        line: Option<String>,
+    ) -> Place {
+        Place {
+            calls,
+            event,
+            within: self.session,
+            number,
+            line,
+        }
     }
 
     /// The number that stands for it.
@@ -95,7 +131,8 @@ impl Stream {
 }
 
 impl Link {
-    /// Makes a request with calls, and hears it to its end. What waits at `begun` goes on when the request is about to be said.
+    /// Makes a request with calls, and hears it to its end. What waits at `begun` goes on when the
+    /// request is about to be said.
     pub(super) async fn call(&self, mut stream: Stream, line: Bytes, begun: oneshot::Sender<()>) {
         drop(begun);
         let ask = Ask::Post(line);
@@ -118,7 +155,9 @@ impl Link {
                     );
                     return self.give_up(stream, &Why::NotSent(why)).await;
                 }
-                Reply::Refused(_, why) | Reply::Denied(why) => return self.give_up(stream, &why).await,
+                Reply::Refused(_, why) | Reply::Denied(why) => {
+                    return self.give_up(stream, &why).await;
+                }
                 Reply::Taken => return self.give_up(stream, &Why::lost(self.wire.name())).await,
                 Reply::Message(text) => {
                     let text = String::from_utf8_lossy(&text);
@@ -144,9 +183,12 @@ impl Link {
         }
     }
 
-    /// Says once more what another process may not have confirmed. Whether that was the last answer.
+    /// Says once more what another process may not have confirmed. Whether that was the last
+    /// answer.
     pub(super) async fn again(&self, place: &Place) -> bool {
-        let Some(line) = place.line.clone() else { return false };
+        let Some(line) = place.line.clone() else {
+            return false;
+        };
         let line = Bytes::from(line);
         let is_over = answered(&line).is_some_and(|id| self.answered(base(place.number), &id));
         if is_over {
@@ -181,13 +223,17 @@ impl Link {
     pub(super) async fn listen_to(&self, stream: &mut Stream, events: &mut Events) -> bool {
         stream.mute += 1;
         while let Some(event) = events.next().await {
-            // A call was made by whoever was logged in then. What belongs to none is for nobody else either.
+            // A call was made by whoever was logged in then. What belongs to none is for nobody
+            // else either.
             if stream.is_standalone && !self.wire.is_login_of(&stream.stamp) {
                 return false;
             }
             stream.mute = 0;
-            stream.retry =
-                event.retry.map(Duration::from_millis).or(stream.retry).map(|retry| retry.min(RETRY_MAX));
+            stream.retry = event
+                .retry
+                .map(Duration::from_millis)
+                .or(stream.retry)
+                .map(|retry| retry.min(RETRY_MAX));
             if event.id.is_some() && event.id == stream.event {
                 // Some servers say again the very event that we come back with.
                 continue;
@@ -200,7 +246,9 @@ impl Link {
             } else if let (Some(event), Record::None) = (event.id, stream.record) {
                 stream.record = Record::Event;
                 let (calls, number) = (self.unanswered(stream.id()), stream.numbers.last());
-                self.ledger.place(stream.id(), stream.place(calls, Some(event), number, None)).await;
+                self.ledger
+                    .place(stream.id(), stream.place(calls, Some(event), number, None))
+                    .await;
             }
         }
         if events.broke_off {
@@ -213,7 +261,9 @@ impl Link {
     /// Passes on what the server has said, in an event of this id. Whether it was the last answer.
     async fn hear(&self, stream: &mut Stream, text: &str, event: Option<String>) -> bool {
         let lines = messages(&Bytes::from(one_line(text)));
-        let Some(most) = lines.len().checked_sub(1) else { return false };
+        let Some(most) = lines.len().checked_sub(1) else {
+            return false;
+        };
         let mut is_over = false;
         for (at, line) in lines.into_iter().enumerate() {
             // The event comes again unless its last message is confirmed.
@@ -236,27 +286,36 @@ impl Link {
         let (former, number) = (stream.numbers.last(), stream.numbers.next());
         let calls = self.unanswered(stream.id());
         let answers = answered(&line);
-        // Its host may have a call of this id at another server. Without an id it is nobody's answer, and tells what the server can't read.
-        let is_nobodys = answers.as_ref().is_some_and(|id| **id != *"null" && !self.waits_for(id));
+        // Its host may have a call of this id at another server. Without an id it is nobody's
+        // answer, and tells what the server can't read.
+        let is_nobodys = answers
+            .as_ref()
+            .is_some_and(|id| **id != *"null" && !self.waits_for(id));
         let is_over = answers.is_some_and(|id| self.answered(stream.id(), &id));
         match (event, stream.record) {
             (Some(event), Record::Event) => self.ledger.reached(number, event),
             (Some(event), Record::None) if is_part || is_nobodys || line.len() > LINE_MAX => {
                 stream.record = Record::Event;
                 // The stream is there from this event on once that is confirmed.
-                self.ledger.place(stream.id(), stream.place(calls, None, former, None)).await;
+                self.ledger
+                    .place(stream.id(), stream.place(calls, None, former, None))
+                    .await;
                 self.ledger.reached(number, event);
             }
             (Some(event), Record::None) => {
                 stream.record = Record::Event;
                 let line = Some(String::from_utf8_lossy(&line).into_owned());
-                self.ledger.place(stream.id(), stream.place(calls, Some(event), number, line)).await;
+                self.ledger
+                    .place(stream.id(), stream.place(calls, Some(event), number, line))
+                    .await;
             }
             // The rest of it has the event's id.
             (None, _) if is_part => {}
             (None, Record::Event) => {
                 stream.record = Record::Never;
-                self.ledger.place(stream.id(), stream.place(calls, None, number, None)).await;
+                self.ledger
+                    .place(stream.id(), stream.place(calls, None, number, None))
+                    .await;
             }
             (None, Record::None) => stream.record = Record::Never,
             (_, Record::Never) => {}
@@ -264,7 +323,8 @@ impl Link {
         if is_over {
             self.ledger.last(number);
         }
-        // What nobody is told is confirmed with the next one: what came before may still be on its way.
+        // What nobody is told is confirmed with the next one: what came before may still be on its
+        // way.
         if !is_nobodys {
             self.say(number, line).await;
         }
@@ -306,7 +366,9 @@ impl Link {
     }
 }
 
-/// Whether the same request may be taken a little later: the server has yet to see that the former connection is gone, say.
+/// Whether the same request may be taken a little later: the server has yet to see that the former
+/// connection is gone, say.
 pub(super) fn is_passing(status: StatusCode) -> bool {
-    status.is_server_error() || [StatusCode::CONFLICT, StatusCode::TOO_MANY_REQUESTS].contains(&status)
+    status.is_server_error()
+        || [StatusCode::CONFLICT, StatusCode::TOO_MANY_REQUESTS].contains(&status)
 }

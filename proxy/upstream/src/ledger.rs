@@ -1,7 +1,9 @@
-//! What is kept of the session with a server: the server's own id of it, the handshake, and how far each open stream is.
+//! What is kept of the session with a server: the server's own id of it, the handshake, and how far
+//! each open stream is.
 //!
-//! It is kept before a message is passed on that depends on it. Only how far a stream has come is written later, once the messages up
-//! to there are confirmed: a message that the server repeats because of that has the same number.
+//! It is kept before a message is passed on that depends on it. Only how far a stream has come is
+//! written later, once the messages up to there are confirmed: a message that the server repeats
+//! because of that has the same number.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::fmt;
@@ -21,8 +23,8 @@ use crate::stamp::Stamp;
 /// The key of what is known of the server. Those of its streams begin with it.
 const KEY: &str = "remote";
 
-/// Bytes of one value that are kept. The storage of a session takes 1 MiB (`limits.state_value_bytes`), and what is larger would keep
-/// everything else from being written.
+/// Bytes of one value that are kept. The storage of a session takes 1 MiB
+/// (`limits.state_value_bytes`), and what is larger would keep everything else from being written.
 const VALUE_MAX: usize = 768 * 1024;
 
 /// The pause before what could not be kept is tried again.
@@ -33,8 +35,9 @@ pub type Kept = BTreeMap<String, String>;
 
 /// Where all of it is kept that has to outlive the process.
 pub trait Keep: fmt::Debug + Send + Sync + 'static {
-    /// Keeps these values, by their keys; where there is none, the key goes. Returns once a next process would find them. Calls come one
-    /// after the other. False: they can't be kept for now. They come again then, with what is to be kept next, or after a second.
+    /// Keeps these values, by their keys; where there is none, the key goes. Returns once a next
+    /// process would find them. Calls come one after the other. False: they can't be kept for now.
+    /// They come again then, with what is to be kept next, or after a second.
     fn keep(&self, values: BTreeMap<String, Option<String>>) -> BoxFuture<'_, bool>;
 
     /// Something that the user should know of.
@@ -46,8 +49,8 @@ pub trait Keep: fmt::Debug + Send + Sync + 'static {
 /// What is known of the server.
 #[derive(Clone, Default, Serialize, Deserialize)]
 pub(super) struct Known {
-    /// A digest of where it is, and of the headers that say who we are: elsewhere there is another server, and with other headers perhaps
-    /// another account.
+    /// A digest of where it is, and of the headers that say who we are: elsewhere there is another
+    /// server, and with other headers perhaps another account.
     pub(super) whose: String,
     /// The user's login that the session was begun with, if it was.
     #[serde(default)]
@@ -71,12 +74,20 @@ pub(super) struct Known {
 impl Known {
     /// What a request in its session says of that.
     pub(super) fn stamp(&self) -> Stamp {
-        Stamp::of(self.session.as_deref(), self.version.as_deref(), self.login.as_deref())
+        Stamp::of(
+            self.session.as_deref(),
+            self.version.as_deref(),
+            self.login.as_deref(),
+        )
     }
 
     /// The same before any session was begun.
     pub(super) fn unbegun(self) -> Self {
-        Self { whose: self.whose, process: self.process, ..Self::default() }
+        Self {
+            whose: self.whose,
+            process: self.process,
+            ..Self::default()
+        }
     }
 }
 
@@ -172,13 +183,20 @@ pub(super) fn found(kept: &Kept) -> Option<Found> {
     let known = serde_json::from_str(kept.get(KEY)?).ok()?;
     let place = |(key, value): (&String, &String)| {
         let stream = key.strip_prefix(KEY)?.strip_prefix('.')?;
-        Some((u64::from_str_radix(stream, 16).ok()?, serde_json::from_str(value).ok()?))
+        Some((
+            u64::from_str_radix(stream, 16).ok()?,
+            serde_json::from_str(value).ok()?,
+        ))
     };
-    Some(Found { known, places: kept.iter().filter_map(place).collect() })
+    Some(Found {
+        known,
+        places: kept.iter().filter_map(place).collect(),
+    })
 }
 
 impl Ledger {
-    /// A record that is kept there. Unless it `must` be, all goes on where it can't be kept, and a next process finds what was kept last.
+    /// A record that is kept there. Unless it `must` be, all goes on where it can't be kept, and a
+    /// next process finds what was kept last.
     pub(super) fn new(keep: Arc<dyn Keep>, must: bool) -> Self {
         let (steps, taken) = mpsc::unbounded_channel();
         tokio::spawn(follow(keep, taken));
@@ -201,8 +219,8 @@ impl Ledger {
         self.wait_for(Move::Known(Box::new(known))).await
     }
 
-    /// Keeps where a stream begins, or from where on it can be had. Nothing that it has said since may have been passed on. False: it
-    /// can't be kept.
+    /// Keeps where a stream begins, or from where on it can be had. Nothing that it has said since
+    /// may have been passed on. False: it can't be kept.
     pub(super) async fn place(&self, stream: u64, place: Place) -> bool {
         self.wait_for(Move::Opened(stream, place)).await
     }
@@ -249,8 +267,8 @@ struct Open {
 /// What is to be written: none of a value goes.
 type Writes = BTreeMap<String, Option<String>>;
 
-/// Writes down all steps in their order, several at once where that is slow. What could not be kept is written with what follows, so that
-/// the record is never older in one part than in another.
+/// Writes down all steps in their order, several at once where that is slow. What could not be kept
+/// is written with what follows, so that the record is never older in one part than in another.
 async fn follow(keep: Arc<dyn Keep>, mut taken: mpsc::UnboundedReceiver<Step>) {
     let mut streams = HashMap::new();
     let mut writes = Writes::new();
@@ -292,7 +310,14 @@ fn take(streams: &mut HashMap<u64, Open>, step: Move, writes: &mut Writes) {
         }
         Move::Opened(stream, place) => {
             write(stream, Some(&place));
-            streams.insert(stream, Open { place, coming: VecDeque::new(), last: None });
+            streams.insert(
+                stream,
+                Open {
+                    place,
+                    coming: VecDeque::new(),
+                    last: None,
+                },
+            );
         }
         Move::Reached(number, event) => {
             if let Some(open) = streams.get_mut(&base(number)) {
@@ -306,14 +331,21 @@ fn take(streams: &mut HashMap<u64, Open>, step: Move, writes: &mut Writes) {
         }
         Move::Confirmed(number) => {
             let stream = base(number);
-            let Some(open) = streams.get_mut(&stream) else { return };
+            let Some(open) = streams.get_mut(&stream) else {
+                return;
+            };
             if open.last == Some(number) {
                 streams.remove(&stream);
                 return write(stream, None);
             }
-            let kept = open.coming.iter().take_while(|(coming, _)| *coming <= number).count();
+            let kept = open
+                .coming
+                .iter()
+                .take_while(|(coming, _)| *coming <= number)
+                .count();
             if let Some((number, event)) = open.coming.drain(..kept).next_back() {
-                (open.place.event, open.place.number, open.place.line) = (Some(event), number, None);
+                (open.place.event, open.place.number, open.place.line) =
+                    (Some(event), number, None);
                 write(stream, Some(&open.place));
             }
         }
@@ -332,7 +364,9 @@ fn take(streams: &mut HashMap<u64, Open>, step: Move, writes: &mut Writes) {
 
 /// As it is kept. None: it is too large.
 fn written(value: &impl Serialize) -> Option<String> {
-    serde_json::to_string(value).ok().filter(|text| text.len() <= VALUE_MAX)
+    serde_json::to_string(value)
+        .ok()
+        .filter(|text| text.len() <= VALUE_MAX)
 }
 
 #[cfg(test)]
@@ -343,26 +377,49 @@ mod tests {
     #[test]
     fn a_stream_is_where_all_before_is_confirmed_and_goes_with_its_last_message() {
         let mut numbers = Numbers::of(1, 1);
-        let (stream, first, second, last) = (numbers.base(), numbers.next(), numbers.next(), numbers.ours());
+        let (stream, first, second, last) = (
+            numbers.base(),
+            numbers.next(),
+            numbers.next(),
+            numbers.ours(),
+        );
         let mut streams = HashMap::new();
         let mut step = |step| {
             let mut writes = Writes::new();
             take(&mut streams, step, &mut writes);
             writes.into_values().next().map(|value| {
-                let place: Option<Place> = value.map(|text| serde_json::from_str(&text).expect("a place"));
+                let place: Option<Place> =
+                    value.map(|text| serde_json::from_str(&text).expect("a place"));
                 place.map(|place| (place.number, place.event))
             })
         };
-        let place = Place { calls: vec!["1".into()], number: stream, ..Place::default() };
-        assert_eq!(step(Move::Opened(stream, place)), Some(Some((stream, None))));
+        let place = Place {
+            calls: vec!["1".into()],
+            number: stream,
+            ..Place::default()
+        };
+        assert_eq!(
+            step(Move::Opened(stream, place)),
+            Some(Some((stream, None)))
+        );
         for number in [first, second] {
             assert_eq!(step(Move::Reached(number, number.to_string())), None);
         }
-        assert_eq!(step(Move::Confirmed(first)), Some(Some((first, Some(first.to_string())))));
+        assert_eq!(
+            step(Move::Confirmed(first)),
+            Some(Some((first, Some(first.to_string()))))
+        );
         assert_eq!(step(Move::Last(last)), None);
-        assert_eq!(step(Move::Confirmed(second)), Some(Some((second, Some(second.to_string())))));
+        assert_eq!(
+            step(Move::Confirmed(second)),
+            Some(Some((second, Some(second.to_string()))))
+        );
         assert_eq!(step(Move::Confirmed(last)), Some(None));
-        assert_eq!(step(Move::Confirmed(last)), None, "it is not there any more");
+        assert_eq!(
+            step(Move::Confirmed(last)),
+            None,
+            "it is not there any more"
+        );
     }
 
     /// Keeps nothing the first time.
@@ -384,7 +441,10 @@ mod tests {
         assert!(!ledger.know(Known::default()).await, "it is not kept");
         assert!(ledger.place(5, Place::default()).await);
         let all = keep.0.lock().expect("sound");
-        assert_eq!(all[1].keys().collect::<Vec<_>>(), ["remote", "remote.0000000000000005"]);
+        assert_eq!(
+            all[1].keys().collect::<Vec<_>>(),
+            ["remote", "remote.0000000000000005"]
+        );
     }
 
     #[tokio::test]
@@ -398,20 +458,46 @@ mod tests {
         ledger.know(Known::default()).await;
         let all = keep.0.lock().expect("sound");
         let last = all.last().expect("some");
-        assert!(last.len() >= 2 && last.values().all(Option::is_none), "{last:?}");
+        assert!(
+            last.len() >= 2 && last.values().all(Option::is_none),
+            "{last:?}"
+        );
     }
 
     #[test]
     fn what_was_kept_is_found() {
         let mut writes = Writes::new();
-        let known = Known { whose: "w".into(), process: 3, session: Some("s".into()), ..Known::default() };
-        take(&mut HashMap::new(), Move::Known(Box::new(known)), &mut writes);
-        let place = Place { event: Some("e".into()), number: 7, ..Place::default() };
-        take(&mut HashMap::new(), Move::Opened(5, place.clone()), &mut writes);
-        let mut kept: Kept = writes.into_iter().filter_map(|(key, value)| Some((key, value?))).collect();
+        let known = Known {
+            whose: "w".into(),
+            process: 3,
+            session: Some("s".into()),
+            ..Known::default()
+        };
+        take(
+            &mut HashMap::new(),
+            Move::Known(Box::new(known)),
+            &mut writes,
+        );
+        let place = Place {
+            event: Some("e".into()),
+            number: 7,
+            ..Place::default()
+        };
+        take(
+            &mut HashMap::new(),
+            Move::Opened(5, place.clone()),
+            &mut writes,
+        );
+        let mut kept: Kept = writes
+            .into_iter()
+            .filter_map(|(key, value)| Some((key, value?)))
+            .collect();
         kept.insert("other".into(), "{}".into());
         let found = found(&kept).expect("it is there");
-        assert_eq!((found.known.process, found.known.session.as_deref()), (3, Some("s")));
+        assert_eq!(
+            (found.known.process, found.known.session.as_deref()),
+            (3, Some("s"))
+        );
         assert_eq!(found.places, [(5, place)]);
         assert!(super::found(&Kept::new()).is_none());
     }

@@ -1,21 +1,27 @@
-//! The connection to a remote MCP server over Streamable HTTP: a pipe of JSON-RPC messages that another process can take up again.
+//! The connection to a remote MCP server over Streamable HTTP: a pipe of JSON-RPC messages that
+//! another process can take up again.
 //!
-//! [`connect`] gives the pipe. What has to outlive this process goes to a [`Keep`] before a message that depends on it is passed on,
-//! and a next process gives it back as [`Kept`]: then the session with the server goes on, calls under way are resumed by
-//! `Last-Event-ID` where the server numbers its events, and those that can't be are answered "outcome unknown". If the server has
-//! forgotten the session (404), the handshake on record is repeated.
+//! [`connect`] gives the pipe. What has to outlive this process goes to a [`Keep`] before a message
+//! that depends on it is passed on, and a next process gives it back as [`Kept`]: then the session
+//! with the server goes on, calls under way are resumed by `Last-Event-ID` where the server numbers
+//! its events, and those that can't be are answered "outcome unknown". If the server has forgotten
+//! the session (404), the handshake on record is repeated.
 //!
-//! OAuth is that of the official Rust SDK (`rmcp`, feature `auth`): discovery, registration, PKCE, refresh. Its transport is not used,
-//! and neither is the layer below it, `StreamableHttpClient`: the one hides the ids of events, and both read each message into types
-//! of their own and write it anew, which loses what they don't know. Here messages pass as they came, over `reqwest`, which the SDK
-//! is built on, too.
+//! OAuth is that of the official Rust SDK (`rmcp`, feature `auth`): discovery, registration, PKCE,
+//! refresh. Its transport is not used, and neither is the layer below it, `StreamableHttpClient`:
+//! the one hides the ids of events, and both read each message into types of their own and write it
+//! anew, which loses what they don't know. Here messages pass as they came, over `reqwest`, which
+//! the SDK is built on, too.
 //!
-//! A session goes on only with the URL, the headers and the login that it was begun with: with others it may be another account's.
+//! A session goes on only with the URL, the headers and the login that it was begun with: with
+//! others it may be another account's.
 //!
-//! - `pipe.rs`: what becomes of a message of the host. `calls.rs`: a request until its last answer. `shake.rs`: the handshake.
-//!   `listen.rs`: the standalone stream. `link.rs`: what they have in common.
-//! - `wire.rs`: requests. `stamp.rs`: which session they are of. `ledger.rs`: what is kept. `numbers.rs`: by which a message that comes again is known. `renamed.rs`: ids of calls,
-//!   where each process has a host that begins anew. `news.rs`: what the user should know.
+//! - `pipe.rs`: what becomes of a message of the host. `calls.rs`: a request until its last answer.
+//!   `shake.rs`: the handshake. `listen.rs`: the standalone stream. `link.rs`: what they have in
+//!   common.
+//! - `wire.rs`: requests. `stamp.rs`: which session they are of. `ledger.rs`: what is kept.
+//!   `numbers.rs`: by which a message that comes again is known. `renamed.rs`: ids of calls, where
+//!   each process has a host that begins anew. `news.rs`: what the user should know.
 //! - `said.rs`: ids of the server's requests, and the messages that are ours.
 //! - [`login`]: tokens, their files, and the browser.
 #![forbid(unsafe_code)]

@@ -34,7 +34,10 @@ pub struct Said {
 impl fmt::Debug for Said {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut shown = formatter.debug_struct("Said");
-        shown.field("number", &self.number).field("bytes", &self.line.len()).finish()
+        shown
+            .field("number", &self.number)
+            .field("bytes", &self.line.len())
+            .finish()
     }
 }
 
@@ -96,7 +99,11 @@ pub(super) struct NewSession {
 impl NewSession {
     /// What a request in it says of its session.
     pub(super) fn stamp(&self) -> Stamp {
-        Stamp::of(self.id.as_deref(), self.version.as_deref(), self.login.as_deref())
+        Stamp::of(
+            self.id.as_deref(),
+            self.version.as_deref(),
+            self.login.as_deref(),
+        )
     }
 }
 
@@ -112,15 +119,39 @@ impl Link {
         let renamed = (ids == Ids::Renamed).then(Renamed::new);
         let count = known.sessions;
         // Another host has to introduce itself before it may use anything of the former one's.
-        let known = if ids == Ids::Same { known } else { known.unbegun() };
-        let (sessions, gone) = (watch::Sender::new(known.sessions), watch::Sender::new(false));
-        let now = Now { known, sessions: count, streams: 0, open: HashMap::new() };
+        let known = if ids == Ids::Same {
+            known
+        } else {
+            known.unbegun()
+        };
+        let (sessions, gone) = (
+            watch::Sender::new(known.sessions),
+            watch::Sender::new(false),
+        );
+        let now = Now {
+            known,
+            sessions: count,
+            streams: 0,
+            open: HashMap::new(),
+        };
         let (shaking, lines) = (tokio::sync::Mutex::new(()), Mutex::new(Some(lines)));
         // Where the host is the same, it uses what it has used before.
         let has_begun = AtomicBool::new(ids == Ids::Same);
         let losses = watch::Sender::default();
         let now = Mutex::new(now);
-        Self { wire, ledger, keep, renamed, shaking, sessions, losses, has_begun, gone, lines, now }
+        Self {
+            wire,
+            ledger,
+            keep,
+            renamed,
+            shaking,
+            sessions,
+            losses,
+            has_begun,
+            gone,
+            lines,
+            now,
+        }
     }
 
     /// The user should know this.
@@ -146,7 +177,12 @@ impl Link {
     /// Waits until the server has another session for ours than this one.
     pub(super) async fn is_renewed(&self, session: u32) {
         // The sender lives as long as this does.
-        drop(self.sessions.subscribe().wait_for(|now| *now != session).await);
+        drop(
+            self.sessions
+                .subscribe()
+                .wait_for(|now| *now != session)
+                .await,
+        );
     }
 
     /// The parameters of `initialize`, once they are known.
@@ -159,15 +195,29 @@ impl Link {
         self.now().known.initialize = params;
     }
 
-    /// The server has a new session for ours, and has got `notifications/initialized` in it, or not. It is on record when this returns.
-    /// False: it can't be kept.
+    /// The server has a new session for ours, and has got `notifications/initialized` in it, or
+    /// not. It is on record when this returns. False: it can't be kept.
     pub(super) async fn has_session(&self, session: NewSession, ready: bool) -> bool {
-        let NewSession { id, version, login, result, .. } = session;
+        let NewSession {
+            id,
+            version,
+            login,
+            result,
+            ..
+        } = session;
         let known = {
             let mut now = self.now();
             now.sessions += 1;
             let sessions = now.sessions;
-            Known { session: id, version, login, sessions, ready, result: Some(result), ..now.known.clone() }
+            Known {
+                session: id,
+                version,
+                login,
+                sessions,
+                ready,
+                result: Some(result),
+                ..now.known.clone()
+            }
         };
         self.has_begun.store(true, Ordering::Relaxed);
         let is_kept = self.ledger.know(known.clone()).await;
@@ -177,7 +227,8 @@ impl Link {
         is_kept
     }
 
-    /// The host goes on with this session, which a former process has begun, and which is on record.
+    /// The host goes on with this session, which a former process has begun, and which is on
+    /// record.
     pub(super) fn takes_up(&self, former: Known) {
         let sessions = former.sessions;
         self.has_begun.store(true, Ordering::Relaxed);
@@ -190,7 +241,10 @@ impl Link {
         let known = {
             let now = self.now();
             // Its number is given to no other.
-            Known { sessions: now.sessions, ..now.known.clone() }
+            Known {
+                sessions: now.sessions,
+                ..now.known.clone()
+            }
         };
         self.ledger.know(known).await;
     }
@@ -240,18 +294,28 @@ impl Link {
 
     /// The calls of a stream that were not answered.
     pub(super) fn unanswered(&self, stream: u64) -> Vec<Id> {
-        self.now().open.get(&stream).map(|open| open.calls.clone()).unwrap_or_default()
+        self.now()
+            .open
+            .get(&stream)
+            .map(|open| open.calls.clone())
+            .unwrap_or_default()
     }
 
     /// Whether a call of this id is open, on whichever stream.
     pub(super) fn waits_for(&self, id: &str) -> bool {
-        self.now().open.values().flat_map(|open| &open.calls).any(|call| *normal(call) == *id)
+        self.now()
+            .open
+            .values()
+            .flat_map(|open| &open.calls)
+            .any(|call| *normal(call) == *id)
     }
 
     /// A call of the stream was answered. Whether it was the last one.
     pub(super) fn answered(&self, stream: u64, id: &str) -> bool {
         let mut now = self.now();
-        let Some(open) = now.open.get_mut(&stream) else { return false };
+        let Some(open) = now.open.get_mut(&stream) else {
+            return false;
+        };
         open.calls.retain(|call| normal(call) != normal(id));
         let is_over = open.calls.is_empty();
         if is_over {
@@ -264,10 +328,16 @@ impl Link {
     pub(super) fn cancelled(&self, id: &str) {
         let mut now = self.now();
         let is_it = |open: &Open| open.calls.iter().any(|call| *normal(call) == *id);
-        let Some(stream) = now.open.iter().find_map(|(stream, open)| is_it(open).then_some(*stream)) else {
+        let Some(stream) = now
+            .open
+            .iter()
+            .find_map(|(stream, open)| is_it(open).then_some(*stream))
+        else {
             return;
         };
-        let Some(open) = now.open.get_mut(&stream) else { return };
+        let Some(open) = now.open.get_mut(&stream) else {
+            return;
+        };
         open.calls.retain(|call| *normal(call) != *id);
         if open.calls.is_empty() {
             if let Some(task) = now.open.remove(&stream).and_then(|open| open.task) {
@@ -296,14 +366,26 @@ impl Link {
     /// Hands on a line, once there is room for it.
     pub(super) async fn say(&self, number: u64, line: impl Into<Bytes>) {
         let line = line.into();
-        let Some(line) = self.renamed.as_ref().map_or(Some(line.clone()), |ids| ids.to_host(&line)) else {
+        let Some(line) = self
+            .renamed
+            .as_ref()
+            .map_or(Some(line.clone()), |ids| ids.to_host(&line))
+        else {
             // Nobody waits for it.
             if answered(&line).is_some() {
-                self.tell(if is_ours(number) { News::FormerUnknown } else { News::FormerAnswered });
+                self.tell(if is_ours(number) {
+                    News::FormerUnknown
+                } else {
+                    News::FormerAnswered
+                });
             }
             return self.ledger.confirmed(number);
         };
-        let lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let lines = self
+            .lines
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone();
         if let Some(lines) = lines {
             // Whoever does not listen any more has ended the session.
             let _ = lines.send(Said { number, line }).await;
@@ -312,6 +394,9 @@ impl Link {
 
     /// Nothing is said any more.
     pub(super) fn close(&self) {
-        self.lines.lock().unwrap_or_else(PoisonError::into_inner).take();
+        self.lines
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take();
     }
 }

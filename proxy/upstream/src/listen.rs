@@ -19,7 +19,8 @@ pub(super) const PING_ID: &str = r#""mcp-sessiond-ping""#;
 pub(super) const PING: &str = r#"{"jsonrpc":"2.0","id":"mcp-sessiond-ping","method":"ping"}"#;
 
 impl Link {
-    /// Listens for as long as this is polled, from this place on where another process has listened before.
+    /// Listens for as long as this is polled, from this place on where another process has listened
+    /// before.
     pub(super) async fn listen(&self, found: Option<Place>) {
         let mut stream = match &found {
             Some(place) => Stream::found(place, self.stamp()),
@@ -31,7 +32,8 @@ impl Link {
         }
         let mut losses = self.losses.subscribe();
         let (mut pause, mut of) = (PAUSE, self.stamp().1);
-        // A server without a standalone stream may answer each GET as if it did not know the session.
+        // A server without a standalone stream may answer each GET as if it did not know the
+        // session.
         let mut has_one = found.is_some();
         let mut has_told = false;
         loop {
@@ -41,7 +43,10 @@ impl Link {
             if std::mem::replace(&mut of, session) != session {
                 stream.begin_again();
             }
-            let reply = self.wire.try_once(&Ask::Get(stream.event.clone()), &stream.stamp).await;
+            let reply = self
+                .wire
+                .try_once(&Ask::Get(stream.event.clone()), &stream.stamp)
+                .await;
             match reply.map(|replied| replied.reply) {
                 Some(Reply::Events(mut events)) => {
                     has_one = true;
@@ -67,7 +72,8 @@ impl Link {
                         drop(events);
                         // Whoever has found it lost is beginning the next one.
                         drop(self.shaking.lock().await);
-                        // By now the server may have no standalone stream. Where no next session could be begun, it has.
+                        // By now the server may have no standalone stream. Where no next session
+                        // could be begun, it has.
                         has_one &= self.stamp().1 == session;
                         continue;
                     }
@@ -104,8 +110,8 @@ impl Link {
         }
     }
 
-    /// Whether the session is lost. Where it may be that it only has no standalone stream, it is asked by a `ping`.
-    /// None: it does not answer.
+    /// Whether the session is lost. Where it may be that it only has no standalone stream, it is
+    /// asked by a `ping`. None: it does not answer.
     async fn is_lost(&self, loss: Loss, stamp: &Stamp, has_stream: bool) -> Option<bool> {
         if has_stream || loss == Loss::OtherLogin {
             return Some(true);

@@ -1,11 +1,15 @@
-//! The user's login with a server: an access token, which all processes of the user share, and which one of them refreshes.
+//! The user's login with a server: an access token, which all processes of the user share, and
+//! which one of them refreshes.
 //!
-//! Rules: MCP 2025-11-25, "Authorization"; RFC 6749 section 6, RFC 8252, RFC 8707, RFC 9728. The SDK carries them out, see
-//! `refresh.rs` and [`browser`]. Tokens are in a file of the user's for each server, see `file.rs`.
+//! Rules: MCP 2025-11-25, "Authorization"; RFC 6749 section 6, RFC 8252, RFC 8707, RFC 9728. The
+//! SDK carries them out, see `refresh.rs` and [`browser`]. Tokens are in a file of the user's for
+//! each server, see `file.rs`.
 //!
-//! One refresh at a time: who wants to refresh takes the lock beside the file, reads the file again, and takes what is there if another
-//! process was faster. The new tokens are in the file, on the disk, before anybody uses them. A process that is killed between the
-//! authorization server's answer and that leaves a refresh token that was used: the next refresh is rejected, and each process says so.
+//! One refresh at a time: who wants to refresh takes the lock beside the file, reads the file
+//! again, and takes what is there if another process was faster. The new tokens are in the file, on
+//! the disk, before anybody uses them. A process that is killed between the authorization server's
+//! answer and that leaves a refresh token that was used: the next refresh is rejected, and each
+//! process says so.
 
 mod authority;
 pub mod browser;
@@ -26,10 +30,12 @@ use self::refresh::Unrefreshed;
 /// How long a refresh may take, discovery included.
 const REFRESH_WAIT: Duration = Duration::from_secs(30);
 
-/// How long no refresh is tried after one that failed for now: each could take [`REFRESH_WAIT`], and calls would wait one after the other.
+/// How long no refresh is tried after one that failed for now: each could take [`REFRESH_WAIT`],
+/// and calls would wait one after the other.
 const PAUSE: Duration = Duration::from_secs(5);
 
-/// Why a request can't say who the user is. Each is one sentence, which names the command that helps.
+/// Why a request can't say who the user is. Each is one sentence, which names the command that
+/// helps.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum LoginError {
     /// The user has not logged in.
@@ -38,7 +44,8 @@ pub enum LoginError {
     /// The server takes no token of this login.
     #[error("the server {0:?} does not take your login any more: run `mcp-sessiond login {name}`", name = quoted(.0))]
     Refused(String),
-    /// The refresh token was revoked, has expired, or was used by a process that was killed before it had kept the next one.
+    /// The refresh token was revoked, has expired, or was used by a process that was killed before
+    /// it had kept the next one.
     #[error("your login with the server {0:?} has ended, or was revoked: run `mcp-sessiond login {name}`", name = quoted(.0))]
     Ended(String),
     /// The login does not cover what was asked for.
@@ -101,7 +108,8 @@ fn readable(text: &str) -> String {
     text.chars().filter(|c| !c.is_control()).take(200).collect()
 }
 
-/// Deletes the tokens of all logins with an entry of this name. False: there were none. The authorization server is not told.
+/// Deletes the tokens of all logins with an entry of this name. False: there were none. The
+/// authorization server is not told.
 ///
 /// # Errors
 /// [`LoginError::File`].
@@ -133,19 +141,30 @@ pub(crate) struct Bearer {
 
 impl Bearer {
     fn of(tokens: &Tokens) -> Self {
-        Self { token: tokens.access().to_owned(), login: tokens.login.clone() }
+        Self {
+            token: tokens.access().to_owned(),
+            login: tokens.login.clone(),
+        }
     }
 }
 
 impl fmt::Debug for Login {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_struct("Login").field("name", &self.name).finish_non_exhaustive()
+        formatter
+            .debug_struct("Login")
+            .field("name", &self.name)
+            .finish_non_exhaustive()
     }
 }
 
 impl Login {
     pub(crate) fn of(name: &str, url: &Url) -> Self {
-        Self { name: name.to_owned(), url: url.clone(), turn: Arc::default(), failure: Arc::default() }
+        Self {
+            name: name.to_owned(),
+            url: url.clone(),
+            turn: Arc::default(),
+            failure: Arc::default(),
+        }
     }
 
     /// The server's name.
@@ -157,12 +176,14 @@ impl Login {
         File::of(&self.name, &self.url)
     }
 
-    /// By which the user is logged in now, as far as that can be read. No token is refreshed for it.
+    /// By which the user is logged in now, as far as that can be read. No token is refreshed for
+    /// it.
     pub(crate) fn present(&self) -> Option<String> {
         self.file().ok()?.read().ok()?.map(|tokens| tokens.login)
     }
 
-    /// The access token to use now; it is refreshed first where it is about to expire. None: the user has not logged in.
+    /// The access token to use now; it is refreshed first where it is about to expire. None: the
+    /// user has not logged in.
     ///
     /// # Errors
     /// [`LoginError`].
@@ -180,7 +201,9 @@ impl Login {
 
     /// The same as [`Self::token`], and which login that is.
     pub(crate) async fn bearer(&self) -> Result<Option<Bearer>, LoginError> {
-        let Some(tokens) = self.file()?.read()? else { return Ok(None) };
+        let Some(tokens) = self.file()?.read()? else {
+            return Ok(None);
+        };
         if tokens.is_fresh(now_ms()) {
             Ok(Some(Bearer::of(&tokens)))
         } else {
@@ -197,13 +220,18 @@ impl Login {
         let login = self.clone();
         // A call that is cancelled must not take a refresh with it whose answer is under way.
         let renewing = tokio::spawn(async move { login.renew(refused.as_deref()).await });
-        renewing.await.unwrap_or_else(|_| Err(self.not_renewed("it was interrupted")))
+        renewing
+            .await
+            .unwrap_or_else(|_| Err(self.not_renewed("it was interrupted")))
     }
 
     /// What is said while no refresh is tried.
     fn failure(&self) -> Option<LoginError> {
         let failure = self.failure.lock().unwrap_or_else(PoisonError::into_inner);
-        failure.as_ref().filter(|(until, _)| Instant::now() < *until).map(|(_, error)| error.clone())
+        failure
+            .as_ref()
+            .filter(|(until, _)| Instant::now() < *until)
+            .map(|(_, error)| error.clone())
     }
 
     async fn renew(&self, refused: Option<&str>) -> Result<Bearer, LoginError> {
@@ -213,10 +241,14 @@ impl Login {
             // Another process may have got one, or the user has logged in.
             let tokens = file.read()?.filter(|tokens| tokens.is_fresh(now_ms()));
             let bearer = tokens.map(|tokens| Bearer::of(&tokens));
-            return bearer.filter(|bearer| refused != Some(&bearer.token)).ok_or(error);
+            return bearer
+                .filter(|bearer| refused != Some(&bearer.token))
+                .ok_or(error);
         }
         let _lock = file.lock(&self.name).await?;
-        let mut tokens = file.read()?.ok_or_else(|| LoginError::Wanted(self.name.clone()))?;
+        let mut tokens = file
+            .read()?
+            .ok_or_else(|| LoginError::Wanted(self.name.clone()))?;
         if tokens.is_fresh(now_ms()) && refused != Some(tokens.access()) {
             return Ok(Bearer::of(&tokens));
         }
@@ -225,7 +257,9 @@ impl Login {
         }
         let renewed = timeout(REFRESH_WAIT, refresh::refreshed(&self.url, &tokens)).await;
         match renewed.unwrap_or_else(|_| {
-            Err(Unrefreshed::ForNow("the authorization server does not answer".to_owned()))
+            Err(Unrefreshed::ForNow(
+                "the authorization server does not answer".to_owned(),
+            ))
         }) {
             Ok(renewed) => {
                 file.write(&renewed)?;
@@ -246,11 +280,17 @@ impl Login {
     }
 
     fn not_renewed(&self, why: &str) -> LoginError {
-        LoginError::NotRenewed { name: self.name.clone(), why: readable(why) }
+        LoginError::NotRenewed {
+            name: self.name.clone(),
+            why: readable(why),
+        }
     }
 
     fn failed(&self, why: impl fmt::Display) -> LoginError {
-        LoginError::Failed { name: self.name.clone(), why: readable(&why.to_string()) }
+        LoginError::Failed {
+            name: self.name.clone(),
+            why: readable(&why.to_string()),
+        }
     }
 
     /// Keeps the tokens of a login.
@@ -267,11 +307,21 @@ mod tests {
 
     #[test]
     fn the_command_that_helps_can_be_pasted() {
-        assert!(LoginError::Wanted("a-b".into()).to_string().ends_with("run `mcp-sessiond login a-b`"));
+        assert!(
+            LoginError::Wanted("a-b".into())
+                .to_string()
+                .ends_with("run `mcp-sessiond login a-b`")
+        );
         let odd = LoginError::Ended("it's; rm".into()).to_string();
-        assert!(odd.ends_with(r"run `mcp-sessiond login -- 'it'\''s; rm'`"), "{odd}");
+        assert!(
+            odd.ends_with(r"run `mcp-sessiond login -- 'it'\''s; rm'`"),
+            "{odd}"
+        );
         let scope = LoginError::Scope("a".into(), "files:read".into()).to_string();
-        assert!(scope.ends_with("run `mcp-sessiond login a --scope 'files:read'`"), "{scope}");
+        assert!(
+            scope.ends_with("run `mcp-sessiond login a --scope 'files:read'`"),
+            "{scope}"
+        );
         let hostile = LoginError::Scope("a".into(), "x'; rm -rf ~; '".into()).to_string();
         assert!(hostile.ends_with("run `mcp-sessiond login a`"), "{hostile}");
     }

@@ -1,10 +1,13 @@
 //! What the user should know of a session with a server.
 
-/// What has become of the session. As text it is a sentence without a subject, which follows on the server's name and a colon.
+/// What has become of the session. As text it is a sentence without a subject, which follows on the
+/// server's name and a colon.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum News {
     /// That of the former process goes on.
-    #[error("the session that a former connection had with the server goes on; `--fresh` begins another one")]
+    #[error(
+        "the session that a former connection had with the server goes on; `--fresh` begins another one"
+    )]
     Resumed,
     /// The server does not know it any more.
     #[error(

@@ -1,13 +1,14 @@
 //! The numbers of what a server says: the same again where another process hears it again.
 //!
-//! The upper 16 bits are the process that has opened the stream, counted for each session, the next 24 the stream, the rest what was
-//! said on it.
+//! The upper 16 bits are the process that has opened the stream, counted for each session, the next
+//! 24 the stream, the rest what was said on it.
 
 /// Bits that count what is said on one stream.
 const SAID_BITS: u32 = 24;
 /// Bits that count the streams of one process.
 const STREAM_BITS: u32 = 24;
-/// What we say ourselves on a stream is counted apart: what the server has said there has other numbers, however much that was.
+/// What we say ourselves on a stream is counted apart: what the server has said there has other
+/// numbers, however much that was.
 const OURS: u64 = 1 << (SAID_BITS - 1);
 
 /// The numbers of one stream.
@@ -22,13 +23,21 @@ impl Numbers {
     /// Those of a process's stream, from 0.
     pub(super) fn of(process: u16, stream: u64) -> Self {
         let stream = stream & ((1 << STREAM_BITS) - 1);
-        Self { base: (u64::from(process) << STREAM_BITS | stream) << SAID_BITS, said: 0, ours: 0 }
+        Self {
+            base: (u64::from(process) << STREAM_BITS | stream) << SAID_BITS,
+            said: 0,
+            ours: 0,
+        }
     }
 
     /// Those that follow on this one.
     pub(super) fn after(number: u64) -> Self {
         let base = base(number);
-        Self { base, said: number - base, ours: 0 }
+        Self {
+            base,
+            said: number - base,
+            ours: 0,
+        }
     }
 
     /// The number that stands for the stream.
@@ -73,9 +82,18 @@ mod tests {
         let mut numbers = Numbers::of(2, 7);
         let (first, second, ours) = (numbers.next(), numbers.next(), numbers.ours());
         assert!(numbers.base() < first && first < second && second < ours);
-        assert!([first, second, ours].iter().all(|number| base(*number) == numbers.base()));
+        assert!(
+            [first, second, ours]
+                .iter()
+                .all(|number| base(*number) == numbers.base())
+        );
         assert_eq!(Numbers::after(first).next(), second);
-        assert_eq!((Numbers::after(numbers.base()).next(), numbers.last()), (first, second));
-        assert!(ours < Numbers::of(2, 8).base() && Numbers::of(2, 8).base() < Numbers::of(3, 0).base());
+        assert_eq!(
+            (Numbers::after(numbers.base()).next(), numbers.last()),
+            (first, second)
+        );
+        assert!(
+            ours < Numbers::of(2, 8).base() && Numbers::of(2, 8).base() < Numbers::of(3, 0).base()
+        );
     }
 }

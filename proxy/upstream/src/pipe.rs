@@ -28,29 +28,34 @@ const END_WAIT: Duration = Duration::from_secs(2);
 /// The two ends of the connection. Both channels hold 64 messages.
 #[derive(Debug)]
 pub struct Pipe {
-    /// Messages to the server, or batches of them, without a line's end. The first is `initialize`, unless `handshake` is there and
-    /// [`Ids`] are the same. When this is dropped, the connection ends, and the session with the server stays for a next process.
+    /// Messages to the server, or batches of them, without a line's end. The first is `initialize`,
+    /// unless `handshake` is there and [`Ids`] are the same. When this is dropped, the connection
+    /// ends, and the session with the server stays for a next process.
     pub to: mpsc::Sender<Bytes>,
-    /// Messages of the server. It ends when the server is gone for good: it has forgotten the session, and refuses the handshake.
+    /// Messages of the server. It ends when the server is gone for good: it has forgotten the
+    /// session, and refuses the handshake.
     pub from: mpsc::Receiver<Said>,
     /// Takes the numbers of messages that were passed on for good.
     pub confirm: Confirm,
-    /// What the server has answered to `initialize`, where a former process has initialised the session.
+    /// What the server has answered to `initialize`, where a former process has initialised the
+    /// session.
     pub handshake: Option<Box<RawValue>>,
 }
 
-/// Takes the numbers of messages that were passed on for good: what was not confirmed is said again to a next process.
+/// Takes the numbers of messages that were passed on for good: what was not confirmed is said again
+/// to a next process.
 #[derive(Debug, Clone)]
 pub struct Confirm(Arc<Link>);
 
 impl Confirm {
-    /// The message of this number, and those before it on the same stream of the server, were passed on for good.
+    /// The message of this number, and those before it on the same stream of the server, were
+    /// passed on for good.
     pub fn up_to(&self, number: u64) {
         self.0.ledger.confirmed(number);
     }
 
-    /// Ends the session with the server, which a next process would find no more. The server is given two seconds. A session of a former
-    /// process that this one has not taken up stays.
+    /// Ends the session with the server, which a next process would find no more. The server is
+    /// given two seconds. A session of a former process that this one has not taken up stays.
     pub async fn end_session(&self) {
         if !self.0.has_begun.load(Ordering::Relaxed) {
             return;
@@ -64,14 +69,16 @@ impl Confirm {
     }
 }
 
-/// Connects to a server. With what a former process has `kept`, its session goes on; what that was for another URL or with other headers
-/// only has its open calls answered. So has a session that was begun with another login of the user's. Nothing is said to the server before
-/// the first message, except where the host is the same and its session goes on.
+/// Connects to a server. With what a former process has `kept`, its session goes on; what that was
+/// for another URL or with other headers only has its open calls answered. So has a session that
+/// was begun with another login of the user's. Nothing is said to the server before the first
+/// message, except where the host is the same and its session goes on.
 ///
 /// To be called inside a tokio runtime, where the connection lives.
 ///
 /// # Errors
-/// [`RemoteError`]. That a server can't be reached, or wants a login, is told by the answer to `initialize` and to each call.
+/// [`RemoteError`]. That a server can't be reached, or wants a login, is told by the answer to
+/// `initialize` and to each call.
 pub fn connect(
     remote: Remote,
     kept: Option<&Kept>,
@@ -84,11 +91,25 @@ pub fn connect(
     // A login of a file of an older version can't be told from another one.
     let is_same = known.whose == whose && known.login.as_deref() != Some("");
     let was_there = known.session.is_some();
-    known = Known { whose, process: known.process.wrapping_add(1), ..known };
+    known = Known {
+        whose,
+        process: known.process.wrapping_add(1),
+        ..known
+    };
     if !is_same {
         // The count goes on: requests of the former server are no other's.
-        let Known { whose, process, sessions, .. } = known;
-        known = Known { whose, process, sessions: sessions + 1, ..Known::default() };
+        let Known {
+            whose,
+            process,
+            sessions,
+            ..
+        } = known;
+        known = Known {
+            whose,
+            process,
+            sessions: sessions + 1,
+            ..Known::default()
+        };
         if was_there {
             keep.tell(News::OtherEntry);
         }
@@ -105,7 +126,12 @@ pub fn connect(
     };
     let confirm = Confirm(link);
     tokio::spawn(worker.work(known, places, is_same, lines_in));
-    Ok(Pipe { to, from, confirm, handshake })
+    Ok(Pipe {
+        to,
+        from,
+        confirm,
+        handshake,
+    })
 }
 
 /// Carries out what the host says. Its tasks end with it.
@@ -120,7 +146,8 @@ struct Worker {
 
 type Places = Vec<(u64, Place)>;
 
-/// What a former process has begun for another connection of the host. Nothing of it is used until the host has introduced itself.
+/// What a former process has begun for another connection of the host. Nothing of it is used until
+/// the host has introduced itself.
 #[derive(Debug, Default)]
 struct Former {
     /// Its session and its streams; none: its session was not initialised, or is none of ours.
@@ -130,7 +157,13 @@ struct Former {
 }
 
 impl Worker {
-    async fn work(self, known: Known, places: Places, is_same: bool, mut lines: mpsc::Receiver<Bytes>) {
+    async fn work(
+        self,
+        known: Known,
+        places: Places,
+        is_same: bool,
+        mut lines: mpsc::Receiver<Bytes>,
+    ) {
         let is_ready = known.ready;
         if known.process > 1 {
             self.link.ledger.know(known.clone()).await;
@@ -139,8 +172,10 @@ impl Worker {
             } else {
                 let goes_on = is_same && is_ready && known.session.is_some();
                 let stale = places.iter().map(|(stream, _)| *stream).collect();
-                *self.former.lock().unwrap_or_else(PoisonError::into_inner) =
-                    Former { open: goes_on.then_some((known, places)), stale };
+                *self.former.lock().unwrap_or_else(PoisonError::into_inner) = Former {
+                    open: goes_on.then_some((known, places)),
+                    stale,
+                };
             }
         }
         let (telling, told) = mpsc::channel(WAITING_MAX);
@@ -154,7 +189,11 @@ impl Worker {
             };
             let Some(line) = line else { break };
             for line in messages(&line) {
-                let line = self.link.renamed.as_ref().map_or(line.clone(), |ids| ids.to_server(&line));
+                let line = self
+                    .link
+                    .renamed
+                    .as_ref()
+                    .map_or(line.clone(), |ids| ids.to_server(&line));
                 self.pass(line, &telling).await;
             }
         }
@@ -176,7 +215,14 @@ impl Worker {
         for (stream, place) in places {
             // On record it is already; now this process follows it.
             self.link.ledger.place(stream, place.clone()).await;
-            let place = if is_same { place } else { Place { event: None, ..place } };
+            let place = if is_same {
+                place
+            } else {
+                Place {
+                    event: None,
+                    ..place
+                }
+            };
             if place.calls.is_empty() {
                 standalone = Some(place);
                 continue;
@@ -228,8 +274,8 @@ impl Worker {
         }
     }
 
-    /// Goes on with the session of another connection of the host, where there is one and the host introduces itself in the same way. Whether
-    /// `initialize` was answered by that.
+    /// Goes on with the session of another connection of the host, where there is one and the host
+    /// introduces itself in the same way. Whether `initialize` was answered by that.
     async fn take_up(&self, id: &str, params: &str) -> bool {
         let former = || self.former.lock().unwrap_or_else(PoisonError::into_inner);
         let open = former().open.take();
@@ -243,7 +289,9 @@ impl Worker {
                 // The host may try again.
                 Err(why) => {
                     former().open = Some((known, places));
-                    self.link.say(self.link.numbers().ours(), why.answer(id)).await;
+                    self.link
+                        .say(self.link.numbers().ours(), why.answer(id))
+                        .await;
                     return true;
                 }
             }
@@ -258,12 +306,19 @@ impl Worker {
         let calls = vec![call];
         let stream = Stream::new(self.link.numbers());
         let id = stream.id();
-        let place = Place { calls: calls.clone(), number: id, ..Place::default() };
+        let place = Place {
+            calls: calls.clone(),
+            number: id,
+            ..Place::default()
+        };
         let is_on_record = self.link.ledger.place(id, place).await;
         self.link.open(id, calls);
         if !is_on_record {
             let why = "what a next process needs of this call could not be kept: it was not made";
-            return self.link.give_up(stream, &Why::NotSent(why.to_owned())).await;
+            return self
+                .link
+                .give_up(stream, &Why::NotSent(why.to_owned()))
+                .await;
         }
         let (link, (begun, begins)) = (self.link.clone(), oneshot::channel());
         let task = self.spawn(async move { link.call(stream, line, begun).await });
@@ -274,7 +329,8 @@ impl Worker {
 
     /// The server is gone for good: answers each call.
     async fn leave(&self, mut lines: mpsc::Receiver<Bytes>) {
-        let mut tasks = std::mem::take(&mut *self.tasks.lock().unwrap_or_else(PoisonError::into_inner));
+        let mut tasks =
+            std::mem::take(&mut *self.tasks.lock().unwrap_or_else(PoisonError::into_inner));
         tasks.abort_all();
         while tasks.join_next().await.is_some() {}
         let why = format!(
@@ -285,7 +341,11 @@ impl Worker {
         lines.close();
         while let Some(line) = lines.recv().await {
             for line in messages(&line) {
-                let line = self.link.renamed.as_ref().map_or(line.clone(), |ids| ids.to_server(&line));
+                let line = self
+                    .link
+                    .renamed
+                    .as_ref()
+                    .map_or(line.clone(), |ids| ids.to_server(&line));
                 if let Some(Host::Call(call)) = host(&line) {
                     let stream = Stream::new(self.link.numbers());
                     self.link.open(stream.id(), vec![call]);
@@ -322,12 +382,18 @@ async fn tell(link: &Link, line: Bytes, kind: &Host) -> bool {
         let Ok(Ok(replied)) = timeout(TELL_WAIT, link.wire.ask(&ask, &stamp)).await else {
             return false;
         };
-        let Reply::Lost(loss) = replied.reply else { return replied.reply.is_taken() };
+        let Reply::Lost(loss) = replied.reply else {
+            return replied.reply.is_taken();
+        };
         if link.renew(session, loss).await.is_err() {
             return false;
         }
-        // Another session of the server's has no such call, has asked for nothing, and has just been initialised.
-        if matches!(kind, Host::Answer(_) | Host::Cancelled(_) | Host::Initialized) {
+        // Another session of the server's has no such call, has asked for nothing, and has just
+        // been initialised.
+        if matches!(
+            kind,
+            Host::Answer(_) | Host::Cancelled(_) | Host::Initialized
+        ) {
             return matches!(kind, Host::Initialized);
         }
     }

@@ -59,8 +59,8 @@ impl Remote {
         let mut all = HeaderMap::new();
         for (name, value) in headers {
             let wrong = |why| RemoteError::Header(name.clone(), why);
-            let header =
-                HeaderName::from_bytes(name.as_bytes()).map_err(|_| wrong("it is no header's name"))?;
+            let header = HeaderName::from_bytes(name.as_bytes())
+                .map_err(|_| wrong("it is no header's name"))?;
             if OURS.contains(&header.as_str()) {
                 return Err(wrong("it is set here"));
             }
@@ -70,19 +70,30 @@ impl Remote {
             all.append(header, value);
         }
         let login = (!all.contains_key(AUTHORIZATION)).then(|| Login::of(name, &url));
-        Ok(Self { name: name.to_owned(), url, headers: all, login })
+        Ok(Self {
+            name: name.to_owned(),
+            url,
+            headers: all,
+            login,
+        })
     }
 
     /// A digest of where the server is, and of the headers that say who we are.
     pub(crate) fn whose(&self) -> String {
-        let headers = self
-            .headers
-            .iter()
-            .flat_map(|(name, value)| [name.as_str().as_bytes(), b":", value.as_bytes(), b"\n"].concat());
-        let text: Vec<u8> =
-            format!("{}\n{}\n", self.name, self.url).into_bytes().into_iter().chain(headers).collect();
+        let headers = self.headers.iter().flat_map(|(name, value)| {
+            [name.as_str().as_bytes(), b":", value.as_bytes(), b"\n"].concat()
+        });
+        let text: Vec<u8> = format!("{}\n{}\n", self.name, self.url)
+            .into_bytes()
+            .into_iter()
+            .chain(headers)
+            .collect();
         let digest = mcp_sessiond_process::digest("mcp-sessiond session with a server", &text);
-        digest.iter().take(16).map(|byte| format!("{byte:02x}")).collect()
+        digest
+            .iter()
+            .take(16)
+            .map(|byte| format!("{byte:02x}"))
+            .collect()
     }
 
     /// The user's login with the server. None: the entry has an `Authorization` header.
@@ -113,7 +124,9 @@ fn address(text: &str) -> Result<Url, RemoteError> {
         return Err(wrong("it must name a host"));
     }
     if !url.username().is_empty() || url.password().is_some() {
-        return Err(wrong("it must not hold a name or a password; put them into `headers`"));
+        return Err(wrong(
+            "it must not hold a name or a password; put them into `headers`",
+        ));
     }
     url.set_fragment(None);
     Ok(url)
@@ -126,14 +139,18 @@ pub(crate) fn shown(url: &Url) -> String {
     url.to_string()
 }
 
-/// Whether nobody on the way can hear what is said to it: it is encrypted, or stays on this machine.
+/// Whether nobody on the way can hear what is said to it: it is encrypted, or stays on this
+/// machine.
 pub(crate) fn is_private(url: &Url) -> bool {
     url.scheme() == "https" || url.scheme() == "http" && is_loopback(url)
 }
 
 fn is_loopback(url: &Url) -> bool {
     let host = url.host_str().unwrap_or_default();
-    let address = host.trim_start_matches('[').trim_end_matches(']').parse::<std::net::IpAddr>();
+    let address = host
+        .trim_start_matches('[')
+        .trim_end_matches(']')
+        .parse::<std::net::IpAddr>();
     host == "localhost" || address.is_ok_and(|address| address.is_loopback())
 }
 
@@ -144,24 +161,46 @@ mod tests {
     #[test]
     fn an_entry_is_read_and_its_secrets_are_not_shown() {
         let headers = [("X-Key".to_owned(), "hidden".to_owned())];
-        let remote = Remote::new("a", "https://example.org/mcp?key=hidden", headers).expect("an entry");
+        let remote =
+            Remote::new("a", "https://example.org/mcp?key=hidden", headers).expect("an entry");
         assert!(
-            !format!("{remote:?}").contains("hidden") && !format!("{:?}", remote.headers).contains("hidden")
+            !format!("{remote:?}").contains("hidden")
+                && !format!("{:?}", remote.headers).contains("hidden")
         );
         assert!(remote.login().is_some());
         let own = [("authorization".to_owned(), "Bearer x".to_owned())];
-        assert!(Remote::new("a", "http://localhost/", own).expect("an entry").login().is_none());
+        assert!(
+            Remote::new("a", "http://localhost/", own)
+                .expect("an entry")
+                .login()
+                .is_none()
+        );
     }
 
     #[test]
     fn what_is_wrong_is_said() {
-        for wrong in ["example.org", "ftp://a/", "https://user:pass@a/", "https://", "file:///etc/passwd"] {
+        for wrong in [
+            "example.org",
+            "ftp://a/",
+            "https://user:pass@a/",
+            "https://",
+            "file:///etc/passwd",
+        ] {
             let refused = Remote::new("a", wrong, []).expect_err(wrong);
             assert!(matches!(refused, RemoteError::Url(_)), "{wrong}: {refused}");
         }
-        for (name, value) in [("a b", "1"), ("Host", "1"), ("Mcp-Session-Id", "1"), ("X", "hid\nden")] {
-            let refused = Remote::new("a", "http://a/", [(name.into(), value.into())]).expect_err(name);
-            assert!(refused.to_string().contains(name) && !refused.to_string().contains("hid"), "{refused}");
+        for (name, value) in [
+            ("a b", "1"),
+            ("Host", "1"),
+            ("Mcp-Session-Id", "1"),
+            ("X", "hid\nden"),
+        ] {
+            let refused =
+                Remote::new("a", "http://a/", [(name.into(), value.into())]).expect_err(name);
+            assert!(
+                refused.to_string().contains(name) && !refused.to_string().contains("hid"),
+                "{refused}"
+            );
         }
     }
 
@@ -177,7 +216,9 @@ mod tests {
             assert_eq!(is_loopback(&Url::parse(url).expect("a URL")), is, "{url}");
             assert_eq!(is_private(&Url::parse(url).expect("a URL")), is, "{url}");
         }
-        assert!(is_private(&Url::parse("https://example.org/").expect("a URL")));
+        assert!(is_private(
+            &Url::parse("https://example.org/").expect("a URL")
+        ));
         assert!(!is_private(&Url::parse("ftp://127.0.0.1/").expect("a URL")));
     }
 }

@@ -1,7 +1,7 @@
 //! The ids of the server's requests, and the messages that are written here.
 //!
-//! A server that was started again counts its requests anew. So the host gets `"SESSION/ID"`, and an answer to a request of a former
-//! session of the server is dropped.
+//! A server that was started again counts its requests anew. So the host gets `"SESSION/ID"`, and
+//! an answer to a request of a former session of the server is dropped.
 
 use std::cell::OnceCell;
 
@@ -63,12 +63,12 @@ pub(super) fn host(line: &Bytes) -> Option<Host> {
         Kind::Answer { id, .. } => Host::Answer((*id).into()),
         Kind::Notification { method } => match &**method {
             "notifications/initialized" => Host::Initialized,
-            "notifications/cancelled" => {
-                message.cancelled().map_or(Host::Other, |id| Host::Cancelled(normal(id)))
-            }
-            "notifications/progress" => {
-                message.progress().map_or(Host::Other, |token| Host::Answer(token.into()))
-            }
+            "notifications/cancelled" => message
+                .cancelled()
+                .map_or(Host::Other, |id| Host::Cancelled(normal(id))),
+            "notifications/progress" => message
+                .progress()
+                .map_or(Host::Other, |token| Host::Answer(token.into())),
             _ => Host::Other,
         },
     })
@@ -84,10 +84,12 @@ pub(super) fn normal(id: &str) -> Id {
     serde_json::from_str::<Value>(id).map_or_else(|_| id.into(), |id| id.to_string().into())
 }
 
-/// The server's own id of a request that it has made in this session of its. None: it has made it in another one.
+/// The server's own id of a request that it has made in this session of its. None: it has made it
+/// in another one.
 pub(super) fn asked_in(session: &str, id: &str) -> Option<Id> {
     let text: String = serde_json::from_str(id).ok()?;
-    text.split_once('/').and_then(|(of, own)| (of == session).then(|| own.into()))
+    text.split_once('/')
+        .and_then(|(of, own)| (of == session).then(|| own.into()))
 }
 
 /// A message of the server, whose own ids and progress tokens tell its session.
@@ -101,7 +103,11 @@ pub(super) fn tagged(line: &Bytes, session: &str) -> Bytes {
             Kind::Notification { .. } | Kind::Answer { .. } => [None, None],
         };
         for id in chosen.into_iter().flatten() {
-            edits.replace(message, id, Value::String(format!("{session}/{id}")).to_string());
+            edits.replace(
+                message,
+                id,
+                Value::String(format!("{session}/{id}")).to_string(),
+            );
         }
     })
 }
@@ -121,7 +127,9 @@ pub(super) fn answering(line: &Bytes, own: &str) -> Bytes {
 
 pub(super) fn edited(line: &Bytes, edit: impl FnOnce(&Message<'_>, &mut Edits)) -> Bytes {
     let copy = OnceCell::new();
-    let Some(message) = Line::of(line, &copy).message() else { return line.clone() };
+    let Some(message) = Line::of(line, &copy).message() else {
+        return line.clone();
+    };
     let mut edits = Edits::default();
     edit(&message, &mut edits);
     edits.spliced(&message).into()
@@ -187,13 +195,20 @@ mod tests {
     fn messages_of_the_host_are_told_apart() {
         let read = |text: &'static str| host(&Bytes::from(text));
         let initialize = r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"a":1}}"#;
-        assert_eq!(read(initialize), Some(Host::Initialize("1".into(), r#"{"a":1}"#.into())));
-        assert_eq!(read(r#"{"jsonrpc":"2.0","id":"x","method":"ping"}"#), Some(Host::Call(r#""x""#.into())));
+        assert_eq!(
+            read(initialize),
+            Some(Host::Initialize("1".into(), r#"{"a":1}"#.into()))
+        );
+        assert_eq!(
+            read(r#"{"jsonrpc":"2.0","id":"x","method":"ping"}"#),
+            Some(Host::Call(r#""x""#.into()))
+        );
         assert_eq!(
             read(r#"{"jsonrpc":"2.0","id":"s/1","result":{}}"#),
             Some(Host::Answer(r#""s/1""#.into()))
         );
-        let cancelled = r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":7}}"#;
+        let cancelled =
+            r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":7}}"#;
         assert_eq!(read(cancelled), Some(Host::Cancelled("7".into())));
         assert_eq!(
             read(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#),
@@ -207,23 +222,33 @@ mod tests {
         let split = |text: &'static str| messages(&Bytes::from(text));
         let one = r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#;
         assert_eq!(split(one), [one]);
-        let batch =
-            "[{\"jsonrpc\":\"2.0\",\"id\":1,\n\"result\":{}}, 7,\n {\"jsonrpc\":\"2.0\",\"method\":\"x\"}]";
-        let parts =
-            ["{\"jsonrpc\":\"2.0\",\"id\":1, \"result\":{}}", "{\"jsonrpc\":\"2.0\",\"method\":\"x\"}"];
+        let batch = "[{\"jsonrpc\":\"2.0\",\"id\":1,\n\"result\":{}}, 7,\n {\"jsonrpc\":\"2.0\",\"method\":\"x\"}]";
+        let parts = [
+            "{\"jsonrpc\":\"2.0\",\"id\":1, \"result\":{}}",
+            "{\"jsonrpc\":\"2.0\",\"method\":\"x\"}",
+        ];
         assert_eq!(split(batch), parts);
         assert!(split("nonsense").is_empty() && split(" ").is_empty() && split("[]").is_empty());
     }
 
     #[test]
     fn a_request_of_the_server_tells_its_session_and_its_answer_finds_back() {
-        let ask = Bytes::from(r#"{"jsonrpc":"2.0","id":"a/b","method":"roots/list","extra":[1, 2]}"#);
+        let ask =
+            Bytes::from(r#"{"jsonrpc":"2.0","id":"a/b","method":"roots/list","extra":[1, 2]}"#);
         let told = tagged(&ask, "s1");
-        assert_eq!(told, r#"{"jsonrpc":"2.0","id":"s1/\"a/b\"","method":"roots/list","extra":[1, 2]}"#);
+        assert_eq!(
+            told,
+            r#"{"jsonrpc":"2.0","id":"s1/\"a/b\"","method":"roots/list","extra":[1, 2]}"#
+        );
         let answer = Bytes::from(r#"{"jsonrpc":"2.0","id":"s1/\"a/b\"","result":{"roots":[]}}"#);
-        let Some(Host::Answer(id)) = host(&answer) else { panic!("an answer") };
+        let Some(Host::Answer(id)) = host(&answer) else {
+            panic!("an answer")
+        };
         assert_eq!(asked_in("s2", &id), None, "another session has asked");
         let own = asked_in("s1", &id).expect("its own");
-        assert_eq!(answering(&answer, &own), r#"{"jsonrpc":"2.0","id":"a/b","result":{"roots":[]}}"#);
+        assert_eq!(
+            answering(&answer, &own),
+            r#"{"jsonrpc":"2.0","id":"a/b","result":{"roots":[]}}"#
+        );
     }
 }

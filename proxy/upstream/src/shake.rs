@@ -12,7 +12,9 @@ use crate::ledger::Known;
 use crate::link::{Link, NewSession};
 use crate::listen::{PING, PING_ID};
 use crate::news::News;
-use crate::said::{Why, answered, initialize, introduced, messages, normal, notification, one_line};
+use crate::said::{
+    Why, answered, initialize, introduced, messages, normal, notification, one_line,
+};
 use crate::wire::{Ask, Loss, Replied, Reply, Stamp, names_session};
 
 /// How long a repeated handshake may take.
@@ -80,7 +82,8 @@ impl Link {
                 if let Some(session) = session
                     && !self.has_session(session, false).await
                 {
-                    let why = "what a next process needs of the session could not be kept".to_owned();
+                    let why =
+                        "what a next process needs of the session could not be kept".to_owned();
                     return self.say(numbers.ours(), Why::Unknown(why).answer(id)).await;
                 }
                 for line in said {
@@ -91,15 +94,18 @@ impl Link {
         }
     }
 
-    /// Answers a host's `initialize` in the session of a former process, if the server shows that it knows it. False: another one has to be
-    /// begun, and the user is told why.
+    /// Answers a host's `initialize` in the session of a former process, if the server shows that
+    /// it knows it. False: another one has to be begun, and the user is told why.
     ///
     /// # Errors
     /// Why the server can't be asked.
     pub(super) async fn resume(&self, former: &Known, id: &str, params: &str) -> Result<bool, Why> {
         let stamp = former.stamp();
         let value = |text: &str| serde_json::from_str::<Value>(text).ok();
-        let is_same = former.initialize.as_ref().is_some_and(|known| value(known.get()) == value(params));
+        let is_same = former
+            .initialize
+            .as_ref()
+            .is_some_and(|known| value(known.get()) == value(params));
         let news = if is_same {
             match timeout(PING_WAIT, self.ping(&stamp)).await {
                 Ok(news) => news?,
@@ -112,7 +118,8 @@ impl Link {
         match former.result.as_ref().filter(|_| news == News::Resumed) {
             Some(result) => {
                 self.takes_up(former.clone());
-                self.say(self.numbers().ours(), introduced(id, result)).await;
+                self.say(self.numbers().ours(), introduced(id, result))
+                    .await;
                 Ok(true)
             }
             None => {
@@ -143,7 +150,8 @@ impl Link {
                 match events.next().await {
                     Some(event) if event.is_message && !event.data.is_empty() => {
                         let text = Bytes::from(event.data);
-                        // What is none belongs to no call, or asks for something that the former host can't answer any more.
+                        // What is none belongs to no call, or asks for something that the former
+                        // host can't answer any more.
                         if messages(&text).iter().any(|line| answered(line).is_some()) {
                             break Some(text);
                         }
@@ -157,8 +165,8 @@ impl Link {
         Ok(text.map_or(News::Silent, |text| pong(&text)))
     }
 
-    /// The server has forgotten this session of its: repeats the handshake that is on record, and tells the host that lists may have
-    /// changed.
+    /// The server has forgotten this session of its: repeats the handshake that is on record, and
+    /// tells the host that lists may have changed.
     ///
     /// # Errors
     /// One sentence, where the server does not take it. Where it refuses it, it is gone for good.
@@ -170,9 +178,15 @@ impl Link {
         // What is still said in it is not for the host, whether or not there will be another one.
         self.losses.send_replace(());
         let forgotten = match loss {
-            Loss::Forgotten => format!("the server {:?} has forgotten the session", self.wire.name()),
+            Loss::Forgotten => format!(
+                "the server {:?} has forgotten the session",
+                self.wire.name()
+            ),
             Loss::OtherLogin => {
-                format!("the session with the server {:?} belongs to another login", self.wire.name())
+                format!(
+                    "the session with the server {:?} belongs to another login",
+                    self.wire.name()
+                )
             }
         };
         let capabilities = match timeout(WAIT, self.repeat()).await {
@@ -180,14 +194,23 @@ impl Link {
             Ok(Err(Unshaken::ForNow(why))) => return Err(format!("{forgotten}: {why}")),
             Ok(Err(Unshaken::Refused)) => {
                 self.gone.send_replace(true);
-                return Err(format!("{forgotten}, and refuses the handshake that is on record"));
+                return Err(format!(
+                    "{forgotten}, and refuses the handshake that is on record"
+                ));
             }
             Err(_) => return Err(format!("{forgotten}, and does not answer `initialize`")),
         };
         self.tell(News::from(loss));
         let mut numbers = self.numbers();
-        for list in LISTS.into_iter().filter(|list| capabilities[list]["listChanged"] == true) {
-            self.say(numbers.ours(), notification(&format!("notifications/{list}/list_changed"))).await;
+        for list in LISTS
+            .into_iter()
+            .filter(|list| capabilities[list]["listChanged"] == true)
+        {
+            self.say(
+                numbers.ours(),
+                notification(&format!("notifications/{list}/list_changed")),
+            )
+            .await;
         }
         Ok(())
     }
@@ -197,12 +220,20 @@ impl Link {
         let passing = |why: Why| match why {
             Why::Unknown(why) | Why::NotSent(why) => Unshaken::ForNow(why),
         };
-        let params =
-            self.initialize().ok_or_else(|| Unshaken::ForNow("no handshake is on record".to_owned()))?;
-        let shaken = self.shake(ID, initialize(ID, &params)).await.map_err(passing)?;
+        let params = self
+            .initialize()
+            .ok_or_else(|| Unshaken::ForNow("no handshake is on record".to_owned()))?;
+        let shaken = self
+            .shake(ID, initialize(ID, &params))
+            .await
+            .map_err(passing)?;
         let session = shaken.session.ok_or(Unshaken::Refused)?;
         let initialized = Ask::Post(notification("notifications/initialized"));
-        let replied = self.wire.ask(&initialized, &session.stamp()).await.map_err(passing)?;
+        let replied = self
+            .wire
+            .ask(&initialized, &session.stamp())
+            .await
+            .map_err(passing)?;
         match replied.reply {
             Reply::Refused(_, why) | Reply::Denied(why) => return Err(passing(why)),
             Reply::Lost(_) => return Err(passing(Why::lost(self.wire.name()))),
@@ -216,10 +247,16 @@ impl Link {
 
     /// Says `initialize`.
     async fn shake(&self, id: &str, line: Bytes) -> Result<Shaken, Why> {
-        let Replied { reply, session, login } = self.wire.ask(&Ask::Post(line), &Stamp::default()).await?;
+        let Replied {
+            reply,
+            session,
+            login,
+        } = self.wire.ask(&Ask::Post(line), &Stamp::default()).await?;
         let mut said = Vec::new();
         match reply {
-            Reply::Message(text) => said.push(Bytes::from(one_line(&String::from_utf8_lossy(&text)))),
+            Reply::Message(text) => {
+                said.push(Bytes::from(one_line(&String::from_utf8_lossy(&text))));
+            }
             Reply::Events(mut events) => {
                 while let Some(event) = events.next().await {
                     if !event.is_message {
@@ -232,16 +269,33 @@ impl Link {
                 }
             }
             Reply::Refused(_, why) => return Err(why),
-            Reply::Denied(why) => return Ok(Shaken { said: vec![why.answer(id)], session: None }),
+            Reply::Denied(why) => {
+                return Ok(Shaken {
+                    said: vec![why.answer(id)],
+                    session: None,
+                });
+            }
             Reply::Taken | Reply::Lost(_) => {}
         }
-        let answer =
-            said.last().filter(|line| is_answer(line, id)).ok_or_else(|| Why::lost(self.wire.name()))?;
-        let result = serde_json::from_slice::<Answer>(answer).ok().and_then(|answer| answer.result);
+        let answer = said
+            .last()
+            .filter(|line| is_answer(line, id))
+            .ok_or_else(|| Why::lost(self.wire.name()))?;
+        let result = serde_json::from_slice::<Answer>(answer)
+            .ok()
+            .and_then(|answer| answer.result);
         let session = result.map(|result| {
-            let Chosen { protocol_version, capabilities } =
-                serde_json::from_str(result.get()).unwrap_or_default();
-            NewSession { id: session, version: protocol_version, login, capabilities, result }
+            let Chosen {
+                protocol_version,
+                capabilities,
+            } = serde_json::from_str(result.get()).unwrap_or_default();
+            NewSession {
+                id: session,
+                version: protocol_version,
+                login,
+                capabilities,
+                result,
+            }
         });
         Ok(Shaken { said, session })
     }
@@ -252,8 +306,13 @@ fn pong(text: &Bytes) -> News {
     let read = |line: &Bytes| serde_json::from_slice::<Pong>(line).ok();
     match &messages(text)[..] {
         [line] => match read(line) {
-            Some(Pong { result: Some(_), error: None }) if is_answer(line, PING_ID) => News::Resumed,
-            Some(Pong { error: Some(error), .. }) if names_session(error.get()) => News::Forgotten,
+            Some(Pong {
+                result: Some(_),
+                error: None,
+            }) if is_answer(line, PING_ID) => News::Resumed,
+            Some(Pong {
+                error: Some(error), ..
+            }) if names_session(error.get()) => News::Forgotten,
             _ => News::Silent,
         },
         _ => News::Silent,

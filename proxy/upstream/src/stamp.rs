@@ -21,7 +21,9 @@ pub(super) struct Stamp {
 impl fmt::Debug for Stamp {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut shown = formatter.debug_struct("Stamp");
-        shown.field("has_session", &self.session.is_some()).field("version", &self.version);
+        shown
+            .field("has_session", &self.session.is_some())
+            .field("version", &self.version);
         shown.field("has_login", &self.login.is_some()).finish()
     }
 }
@@ -30,7 +32,11 @@ impl Stamp {
     /// Of a session with this id, and this version of MCP, that was begun with this login.
     pub(super) fn of(session: Option<&str>, version: Option<&str>, login: Option<&str>) -> Self {
         let header = |text: Option<&str>| HeaderValue::from_str(text?).ok();
-        Self { session: header(session), version: header(version), login: login.map(str::to_owned) }
+        Self {
+            session: header(session),
+            version: header(version),
+            login: login.map(str::to_owned),
+        }
     }
 
     /// Whether a request with this login may be made in it. Before there is a session any may.
@@ -50,6 +56,7 @@ impl Stamp {
 pub(super) enum Loss {
     /// The server does not know it.
     Forgotten,
-    /// It was begun with another login of the user's, perhaps with another account. Nothing was sent.
+    /// It was begun with another login of the user's, perhaps with another account. Nothing was
+    /// sent.
     OtherLogin,
 }

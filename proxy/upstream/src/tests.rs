@@ -19,7 +19,9 @@ use crate::{Ids, Keep, News, Pipe, Remote, connect};
 const PATIENCE: Duration = Duration::from_secs(20);
 
 async fn soon<T>(what: &str, comes: impl Future<Output = T>) -> T {
-    timeout(PATIENCE, comes).await.unwrap_or_else(|_| panic!("{what} has not come"))
+    timeout(PATIENCE, comes)
+        .await
+        .unwrap_or_else(|_| panic!("{what} has not come"))
 }
 
 /// Keeps nothing, and tells the test what the user should know.
@@ -56,11 +58,19 @@ impl Asked {
         }
         let method = head.split(' ').next()?.to_owned();
         let head = head.to_ascii_lowercase();
-        let length = head.lines().find_map(|line| line.strip_prefix("content-length:")).unwrap_or("0");
+        let length = head
+            .lines()
+            .find_map(|line| line.strip_prefix("content-length:"))
+            .unwrap_or("0");
         let mut body = vec![0; length.trim().parse().ok()?];
         reader.read_exact(&mut body).await.ok()?;
         let body = serde_json::from_slice(&body).unwrap_or_default();
-        Some(Self { method, head, body, stream: reader.into_inner() })
+        Some(Self {
+            method,
+            head,
+            body,
+            stream: reader.into_inner(),
+        })
     }
 
     fn is(&self, method: &str) -> bool {
@@ -72,22 +82,35 @@ impl Asked {
         let text = format!(
             "HTTP/1.1 {status}\r\nContent-Length: {length}\r\nConnection: close\r\n{headers}\r\n{body}"
         );
-        self.stream.write_all(text.as_bytes()).await.expect("a client");
+        self.stream
+            .write_all(text.as_bytes())
+            .await
+            .expect("a client");
     }
 
     async fn result(self, headers: &str, result: Value) {
         let body = json!({"jsonrpc": "2.0", "id": self.body["id"], "result": result}).to_string();
-        self.answer("200 OK", &format!("Content-Type: application/json\r\n{headers}"), &body).await;
+        self.answer(
+            "200 OK",
+            &format!("Content-Type: application/json\r\n{headers}"),
+            &body,
+        )
+        .await;
     }
 
     async fn introduction(self, session: &str) {
         let result = json!({"protocolVersion": "2025-11-25", "capabilities": {}, "serverInfo": {"name": "x", "version": "1"}});
-        self.result(&format!("Mcp-Session-Id: {session}\r\n"), result).await;
+        self.result(&format!("Mcp-Session-Id: {session}\r\n"), result)
+            .await;
     }
 
     async fn events(mut self) -> Events {
-        let head = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: close\r\n\r\n";
-        self.stream.write_all(head.as_bytes()).await.expect("a client");
+        let head =
+            "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: close\r\n\r\n";
+        self.stream
+            .write_all(head.as_bytes())
+            .await
+            .expect("a client");
         Events(self.stream)
     }
 }
@@ -97,7 +120,10 @@ struct Events(TcpStream);
 
 impl Events {
     async fn say(&mut self, id: u64, message: &Value) {
-        self.0.write_all(format!("id: {id}\ndata: {message}\n\n").as_bytes()).await.expect("a client");
+        self.0
+            .write_all(format!("id: {id}\ndata: {message}\n\n").as_bytes())
+            .await
+            .expect("a client");
     }
 
     /// Waits until the client has closed it.
@@ -135,18 +161,29 @@ impl Test {
         let (tell, news) = mpsc::unbounded_channel();
         let remote = Remote::new("test", &url, own).expect("an entry");
         let pipe = connect(remote, None, Arc::new(Telling(tell)), ids).expect("a connection");
-        Self { pipe, asked, before: Vec::new(), news }
+        Self {
+            pipe,
+            asked,
+            before: Vec::new(),
+            news,
+        }
     }
 
     /// A session of this id, and its standalone stream.
     async fn begun(ids: Ids) -> (Self, Events) {
         let mut test = Self::new(ids).await;
-        test.says(json!({"id": 0, "method": "initialize", "params": {"protocolVersion": "2025-11-25"}}))
-            .await;
+        test.says(
+            json!({"id": 0, "method": "initialize", "params": {"protocolVersion": "2025-11-25"}}),
+        )
+        .await;
         test.asked("initialize").await.introduction("s1").await;
         assert_eq!(test.hears().await["id"], 0);
-        test.says(json!({"method": "notifications/initialized"})).await;
-        test.asked("notifications/initialized").await.answer("202 Accepted", "", "").await;
+        test.says(json!({"method": "notifications/initialized"}))
+            .await;
+        test.asked("notifications/initialized")
+            .await
+            .answer("202 Accepted", "", "")
+            .await;
         let events = test.asked("GET").await.events().await;
         (test, events)
     }
@@ -167,11 +204,17 @@ impl Test {
 
     async fn says(&self, mut message: Value) {
         message["jsonrpc"] = json!("2.0");
-        self.pipe.to.send(Bytes::from(message.to_string())).await.expect("it listens");
+        self.pipe
+            .to
+            .send(Bytes::from(message.to_string()))
+            .await
+            .expect("it listens");
     }
 
     async fn hears(&mut self) -> Value {
-        let said = soon("a message", self.pipe.from.recv()).await.expect("a message");
+        let said = soon("a message", self.pipe.from.recv())
+            .await
+            .expect("a message");
         serde_json::from_slice(&said.line).expect("JSON")
     }
 }
@@ -189,7 +232,9 @@ async fn only_calls_that_are_open_are_answered() {
         let answer = |id: &Value| json!({"jsonrpc": "2.0", "id": id, "result": {}});
         // What the host has at another server may have this id.
         let id = call.body["id"].clone();
-        let other = id.as_str().map_or(json!(7), |id| json!(id.replace("/8", "/7")));
+        let other = id
+            .as_str()
+            .map_or(json!(7), |id| json!(id.replace("/8", "/7")));
         events.say(1, &answer(&other)).await;
         events.say(2, &note("listened")).await;
         assert_eq!(test.hears().await["params"]["data"], "listened", "{ids:?}");
@@ -210,11 +255,17 @@ async fn the_stream_of_a_session_ends_with_it_and_the_next_one_has_its_own() {
     former.say(1, &note("former")).await;
     assert_eq!(test.hears().await["params"]["data"], "former");
     test.says(json!({"id": 8, "method": "tools/call"})).await;
-    test.asked("tools/call").await.answer("404 Not Found", "", "").await;
+    test.asked("tools/call")
+        .await
+        .answer("404 Not Found", "", "")
+        .await;
     // Also where there is no other session yet.
     former.closed().await;
     test.asked("initialize").await.introduction("s2").await;
-    test.asked("notifications/initialized").await.answer("202 Accepted", "", "").await;
+    test.asked("notifications/initialized")
+        .await
+        .answer("202 Accepted", "", "")
+        .await;
     let own = test.asked("GET").await;
     assert!(own.head.contains("mcp-session-id: s2"), "{}", own.head);
     assert!(!own.head.contains("last-event-id"), "{}", own.head);
@@ -234,9 +285,15 @@ async fn an_event_that_is_too_large_is_skipped_and_told_once() {
     // Its id has come before its data, or has not.
     for (id, after) in [("id: 2\n", Some("last-event-id: 2\r\n")), ("", None)] {
         // The client reads no further than it has to.
-        let _ = events.0.write_all(format!("{id}data: {large}").as_bytes()).await;
+        let _ = events
+            .0
+            .write_all(format!("{id}data: {large}").as_bytes())
+            .await;
         let again = test.asked("GET").await;
-        let said = again.head.split_inclusive('\n').find(|line| line.starts_with("last-event-id"));
+        let said = again
+            .head
+            .split_inclusive('\n')
+            .find(|line| line.starts_with("last-event-id"));
         assert_eq!(said, after);
         events = again.events().await;
     }
@@ -254,8 +311,19 @@ async fn a_call_whose_answer_is_too_large_is_not_asked_for_again() {
     stream.say(1, &note("first")).await;
     assert_eq!(test.hears().await["params"]["data"], "first");
     let large = "x".repeat(mcp_sessiond_relay::sse::EVENT_MAX);
-    let _ = stream.0.write_all(format!("id: 2\ndata: {large}").as_bytes()).await;
+    let _ = stream
+        .0
+        .write_all(format!("id: 2\ndata: {large}").as_bytes())
+        .await;
     let answer = test.hears().await;
-    assert_eq!((&answer["id"], &answer["error"]["data"]["outcome"]), (&json!(8), &json!("unknown")));
-    assert!(answer["error"]["message"].as_str().is_some_and(|why| why.contains("16 MiB")), "{answer}");
+    assert_eq!(
+        (&answer["id"], &answer["error"]["data"]["outcome"]),
+        (&json!(8), &json!("unknown"))
+    );
+    assert!(
+        answer["error"]["message"]
+            .as_str()
+            .is_some_and(|why| why.contains("16 MiB")),
+        "{answer}"
+    );
 }

@@ -8,7 +8,9 @@ use bytes::Bytes;
 use futures::StreamExt as _;
 use futures::stream::BoxStream;
 use mcp_sessiond_relay::sse::{EVENT_MAX, Event, Parser};
-use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, LOCATION, WWW_AUTHENTICATE};
+use reqwest::header::{
+    ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, LOCATION, WWW_AUTHENTICATE,
+};
 use reqwest::{Method, Response, StatusCode};
 use tokio::time::{Instant, sleep, timeout};
 
@@ -19,13 +21,16 @@ pub(super) use crate::stamp::{Loss, Stamp};
 
 /// How long one attempt to connect may take: a server may be far away.
 const CONNECT_WAIT: Duration = Duration::from_secs(10);
-/// How long a request waits for a server that can't be reached: a restart of one takes no longer, as a rule.
+/// How long a request waits for a server that can't be reached: a restart of one takes no longer,
+/// as a rule.
 const HOLD: Duration = Duration::from_secs(10);
 /// The pause before another attempt.
 const PAUSE: Duration = Duration::from_millis(100);
-/// How long a connection is kept that nobody uses. Node and uvicorn close it after 5 s, and may do so while we write.
+/// How long a connection is kept that nobody uses. Node and uvicorn close it after 5 s, and may do
+/// so while we write.
 const IDLE_MAX: Duration = Duration::from_secs(4);
-/// After how long a silent connection is probed, how often, and how many times before it counts as broken.
+/// After how long a silent connection is probed, how often, and how many times before it counts as
+/// broken.
 const PROBE_AFTER: Duration = Duration::from_secs(30);
 const PROBE_EACH: Duration = Duration::from_secs(10);
 const PROBES: u32 = 3;
@@ -52,7 +57,8 @@ pub(super) enum Reply {
     Lost(Loss),
     /// It was not taken, with this status.
     Refused(StatusCode, Why),
-    /// It was not taken, and the server says so in an error of JSON-RPC: what it speaks is MCP, and it does not want this.
+    /// It was not taken, and the server says so in an error of JSON-RPC: what it speaks is MCP, and
+    /// it does not want this.
     Denied(Why),
 }
 
@@ -72,7 +78,11 @@ pub(super) struct Replied {
 
 impl Replied {
     fn lost(loss: Loss) -> Self {
-        Self { reply: Reply::Lost(loss), session: None, login: None }
+        Self {
+            reply: Reply::Lost(loss),
+            session: None,
+            login: None,
+        }
     }
 }
 
@@ -126,7 +136,10 @@ impl Wire {
 
     /// Whether the user is logged in as when this was stamped.
     pub(super) fn is_login_of(&self, stamp: &Stamp) -> bool {
-        self.remote.login.as_ref().is_none_or(|login| stamp.is_of(login.present().as_deref()))
+        self.remote
+            .login
+            .as_ref()
+            .is_none_or(|login| stamp.is_of(login.present().as_deref()))
     }
 
     /// Says a request, and waits a little for a server that can't be reached.
@@ -173,8 +186,11 @@ impl Wire {
                 && (bearer.is_some() || response.headers().contains_key(WWW_AUTHENTICATE))
         };
         if is_refused(&response) {
-            // Some servers say so that they have forgotten the session: another token would not help.
-            if stamp.session.is_some() && is_lost(StatusCode::UNAUTHORIZED, &refusal_of(response).await) {
+            // Some servers say so that they have forgotten the session: another token would not
+            // help.
+            if stamp.session.is_some()
+                && is_lost(StatusCode::UNAUTHORIZED, &refusal_of(response).await)
+            {
                 return Ok(Replied::lost(Loss::Forgotten));
             }
             let Some(refused) = bearer.take() else {
@@ -196,17 +212,27 @@ impl Wire {
             return Err(LoginError::Scope(login.name().to_owned(), scope).into());
         }
         let replied = self.read(response, stamp).await?;
-        Ok(Replied { login: bearer.map(|bearer| bearer.login), ..replied })
+        Ok(Replied {
+            login: bearer.map(|bearer| bearer.login),
+            ..replied
+        })
     }
 
-    async fn send(&self, ask: &Ask, stamp: &Stamp, token: Option<&str>) -> Result<Response, Failed> {
+    async fn send(
+        &self,
+        ask: &Ask,
+        stamp: &Stamp,
+        token: Option<&str>,
+    ) -> Result<Response, Failed> {
         let method = match ask {
             Ask::Post(_) => Method::POST,
             Ask::Get(_) => Method::GET,
             Ask::Delete => Method::DELETE,
         };
-        let mut request =
-            self.client.request(method, self.remote.url.clone()).headers(self.remote.headers.clone());
+        let mut request = self
+            .client
+            .request(method, self.remote.url.clone())
+            .headers(self.remote.headers.clone());
         request = match ask {
             Ask::Post(line) => request
                 .header(ACCEPT, "application/json, text/event-stream")
@@ -214,7 +240,8 @@ impl Wire {
                 .body(line.clone()),
             Ask::Get(None) => request.header(ACCEPT, EVENTS),
             Ask::Get(Some(after)) => {
-                let after = HeaderValue::from_bytes(after.as_bytes()).map_err(|_| Failed::Broken)?;
+                let after =
+                    HeaderValue::from_bytes(after.as_bytes()).map_err(|_| Failed::Broken)?;
                 request.header(ACCEPT, EVENTS).header(LAST_EVENT, after)
             }
             Ask::Delete => request,
@@ -238,32 +265,62 @@ impl Wire {
 
     async fn read(&self, response: Response, stamp: &Stamp) -> Result<Replied, Failed> {
         let status = response.status();
-        let header = |name: HeaderName| response.headers().get(name).and_then(|value| value.to_str().ok());
+        let header = |name: HeaderName| {
+            response
+                .headers()
+                .get(name)
+                .and_then(|value| value.to_str().ok())
+        };
         let session = header(SESSION).map(str::to_owned);
-        let kind = header(CONTENT_TYPE).and_then(|kind| kind.split(';').next()).unwrap_or_default();
+        let kind = header(CONTENT_TYPE)
+            .and_then(|kind| kind.split(';').next())
+            .unwrap_or_default();
         let kind = kind.trim().to_ascii_lowercase();
         let location = header(LOCATION).map(str::to_owned);
         if !status.is_success() {
             let body = refusal_of(response).await;
             if stamp.session.is_some() && is_lost(status, &body) {
-                return Ok(Replied { session, ..Replied::lost(Loss::Forgotten) });
+                return Ok(Replied {
+                    session,
+                    ..Replied::lost(Loss::Forgotten)
+                });
             }
             let said = serde_json::from_slice::<serde_json::Value>(&body).ok();
-            let said = said.as_ref().and_then(|body| body["error"]["message"].as_str());
+            let said = said
+                .as_ref()
+                .and_then(|body| body["error"]["message"].as_str());
             let why = self.refusal(status, said, location.as_deref());
             let is_denied = status == StatusCode::BAD_REQUEST && said.is_some();
-            let reply = if is_denied { Reply::Denied(why) } else { Reply::Refused(status, why) };
-            return Ok(Replied { reply, session, login: None });
+            let reply = if is_denied {
+                Reply::Denied(why)
+            } else {
+                Reply::Refused(status, why)
+            };
+            return Ok(Replied {
+                reply,
+                session,
+                login: None,
+            });
         }
         let reply = match &*kind {
             EVENTS => Reply::Events(Events::new(response)),
             JSON if status == StatusCode::OK => {
-                let body = read_up_to(response, EVENT_MAX).await.ok_or(Failed::Broken)?;
-                if body.trim_ascii().is_empty() { Reply::Taken } else { Reply::Message(body) }
+                let body = read_up_to(response, EVENT_MAX)
+                    .await
+                    .ok_or(Failed::Broken)?;
+                if body.trim_ascii().is_empty() {
+                    Reply::Taken
+                } else {
+                    Reply::Message(body)
+                }
             }
             _ => Reply::Taken,
         };
-        Ok(Replied { reply, session, login: None })
+        Ok(Replied {
+            reply,
+            session,
+            login: None,
+        })
     }
 
     /// What a call is answered that the server has refused.
@@ -275,9 +332,16 @@ impl Wire {
             (_, Some(said)) => format!(": {said}"),
             (_, None) => String::new(),
         };
-        let message = format!("the server {:?} has refused this with HTTP {status}{more}", self.name());
+        let message = format!(
+            "the server {:?} has refused this with HTTP {status}{more}",
+            self.name()
+        );
         // A server that fails may have begun.
-        if status.is_server_error() { Why::Unknown(message) } else { Why::NotSent(message) }
+        if status.is_server_error() {
+            Why::Unknown(message)
+        } else {
+            Why::NotSent(message)
+        }
     }
 }
 
@@ -300,15 +364,22 @@ impl From<LoginError> for Failed {
 
 /// An error of the client, and what has caused it, without the URL, which may hold a secret.
 fn told(error: &reqwest::Error) -> String {
-    let mut causes = std::iter::successors(std::error::Error::source(error), |error| error.source());
-    causes.by_ref().last().map_or_else(|| "the request can't be made".to_owned(), ToString::to_string)
+    let mut causes =
+        std::iter::successors(std::error::Error::source(error), |error| error.source());
+    causes.by_ref().last().map_or_else(
+        || "the request can't be made".to_owned(),
+        ToString::to_string,
+    )
 }
 
 /// The scope that a server says is missing (RFC 6750, section 3.1).
 fn wanted_scope(headers: &HeaderMap) -> Option<String> {
     let challenge = headers.get(WWW_AUTHENTICATE)?.to_str().ok()?;
     challenge.contains("insufficient_scope").then(|| {
-        let scope = challenge.split("scope=\"").nth(1).and_then(|rest| rest.split('"').next());
+        let scope = challenge
+            .split("scope=\"")
+            .nth(1)
+            .and_then(|rest| rest.split('"').next());
         scope.unwrap_or_default().to_owned()
     })
 }
@@ -333,11 +404,14 @@ async fn read_up_to(response: Response, most: usize) -> Option<Bytes> {
     Some(body.into())
 }
 
-/// Whether a server says so that it does not know the session: 404, as MCP has it, or what servers say instead.
+/// Whether a server says so that it does not know the session: 404, as MCP has it, or what servers
+/// say instead.
 fn is_lost(status: StatusCode, body: &[u8]) -> bool {
     match status {
         StatusCode::NOT_FOUND | StatusCode::GONE => true,
-        StatusCode::BAD_REQUEST | StatusCode::UNAUTHORIZED => names_session(&String::from_utf8_lossy(body)),
+        StatusCode::BAD_REQUEST | StatusCode::UNAUTHORIZED => {
+            names_session(&String::from_utf8_lossy(body))
+        }
         _ => false,
     }
 }
@@ -398,7 +472,10 @@ impl Events {
                 self.broke_off = true;
                 return None;
             };
-            self.is_too_large = self.parser.read(&bytes, |event| self.events.push_back(event)).is_err();
+            self.is_too_large = self
+                .parser
+                .read(&bytes, |event| self.events.push_back(event))
+                .is_err();
         }
     }
 }
@@ -410,11 +487,19 @@ mod tests {
     #[test]
     fn a_session_is_lost_where_a_server_says_so_in_its_own_words() {
         let said = |status: u16, body: &str| {
-            is_lost(StatusCode::from_u16(status).expect("a status"), body.as_bytes())
+            is_lost(
+                StatusCode::from_u16(status).expect("a status"),
+                body.as_bytes(),
+            )
         };
-        assert!(said(404, "") && said(410, "") && said(400, "Bad Request: No valid session ID provided"));
         assert!(
-            said(400, "Bad Request: Server not initialized") && said(401, "Unauthorized: Session not found")
+            said(404, "")
+                && said(410, "")
+                && said(400, "Bad Request: No valid session ID provided")
+        );
+        assert!(
+            said(400, "Bad Request: Server not initialized")
+                && said(401, "Unauthorized: Session not found")
         );
         assert!(
             !said(400, "`session_name` is missing")
@@ -426,12 +511,19 @@ mod tests {
 
     #[test]
     fn a_missing_scope_is_read() {
-        let headers =
-            |text: &'static str| HeaderMap::from_iter([(WWW_AUTHENTICATE, HeaderValue::from_static(text))]);
+        let headers = |text: &'static str| {
+            HeaderMap::from_iter([(WWW_AUTHENTICATE, HeaderValue::from_static(text))])
+        };
         let challenge = headers(
             r#"Bearer error="insufficient_scope", scope="files:read files:write", resource_metadata="x""#,
         );
-        assert_eq!(wanted_scope(&challenge).as_deref(), Some("files:read files:write"));
-        assert_eq!(wanted_scope(&headers(r#"Bearer error="invalid_token""#)), None);
+        assert_eq!(
+            wanted_scope(&challenge).as_deref(),
+            Some("files:read files:write")
+        );
+        assert_eq!(
+            wanted_scope(&headers(r#"Bearer error="invalid_token""#)),
+            None
+        );
     }
 }

@@ -13,7 +13,8 @@ pub(crate) type Outcome<T> = Result<T, Box<dyn std::error::Error + Send + Sync>>
 
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
-/// But for the library, the bytes of a request are made once, alike for all: what is measured is who answers.
+/// But for the library, the bytes of a request are made once, alike for all: what is measured is
+/// who answers.
 pub(crate) enum Caller {
     /// An answer of a known length.
     Fixed {
@@ -51,34 +52,60 @@ struct Call<'a> {
 impl Caller {
     pub(crate) async fn bytes(path: &Path, request: Vec<u8>, answer: usize) -> Outcome<Self> {
         let stream = UnixStream::connect(path).await?;
-        Ok(Self::Fixed { stream, request, answer: vec![0; answer] })
+        Ok(Self::Fixed {
+            stream,
+            request,
+            answer: vec![0; answer],
+        })
     }
 
     pub(crate) async fn lines(path: &Path, request: Vec<u8>, lines: usize) -> Outcome<Self> {
         let stream = UnixStream::connect(path).await?;
-        Ok(Self::Lines { stream, request, lines, answer: vec![0; 4096] })
+        Ok(Self::Lines {
+            stream,
+            request,
+            lines,
+            answer: vec![0; 4096],
+        })
     }
 
     pub(crate) async fn raw(directory: &Path, call: &SessiondRequest) -> Outcome<Self> {
         let mut stream = UnixStream::connect(directory.join("daemon.sock")).await?;
         greet(&mut stream, Codec::MessagePack).await?;
-        let body = rmp_serde::to_vec_named(&Call { id: 1, deadline_ms: 30_000, call })?;
+        let body = rmp_serde::to_vec_named(&Call {
+            id: 1,
+            deadline_ms: 30_000,
+            call,
+        })?;
         let mut request = u32::try_from(body.len())?.to_be_bytes().to_vec();
         request.extend(body);
-        Ok(Self::Frame { stream, request, answer: vec![0; 4096] })
+        Ok(Self::Frame {
+            stream,
+            request,
+            answer: vec![0; 4096],
+        })
     }
 
     /// One call, to its answer.
     pub(crate) async fn call(&mut self) -> Outcome<()> {
         match self {
-            Self::Fixed { stream, request, answer } => {
+            Self::Fixed {
+                stream,
+                request,
+                answer,
+            } => {
                 stream.write_all(request).await?;
                 stream.read_exact(answer).await?;
                 if answer[0] == b'-' {
                     return Err("Redis refused".into());
                 }
             }
-            Self::Lines { stream, request, lines, answer } => {
+            Self::Lines {
+                stream,
+                request,
+                lines,
+                answer,
+            } => {
                 stream.write_all(request).await?;
                 let mut left = *lines;
                 while left > 0 {
@@ -86,10 +113,16 @@ impl Caller {
                     if read == 0 || answer[0] == b'-' {
                         return Err("Redis refused".into());
                     }
-                    left = left.saturating_sub(answer[..read].iter().filter(|byte| **byte == b'\n').count());
+                    left = left.saturating_sub(
+                        answer[..read].iter().filter(|byte| **byte == b'\n').count(),
+                    );
                 }
             }
-            Self::Frame { stream, request, answer } => {
+            Self::Frame {
+                stream,
+                request,
+                answer,
+            } => {
                 stream.write_all(request).await?;
                 let mut read = 0;
                 // One read brings it, in all but the rarest case.
@@ -106,7 +139,9 @@ impl Caller {
                 let head = &answer[..read.min(64)];
                 let says = |word: &[u8]| head.windows(word.len()).any(|window| window == word);
                 if !says(b"reply") || says(b"\xa3Err") {
-                    return Err(format!("the daemon refused: {}", String::from_utf8_lossy(answer)).into());
+                    return Err(
+                        format!("the daemon refused: {}", String::from_utf8_lossy(answer)).into(),
+                    );
                 }
             }
             Self::Library { connection, claim } => {

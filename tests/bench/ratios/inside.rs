@@ -16,8 +16,12 @@ use crate::work::json;
 use crate::{MANY, median, micros};
 
 /// What is done, and how often in a round by one caller.
-const PARTS: [(&str, usize); 4] =
-    [("state set", 500), ("state get", 500), ("event stored", 500), ("100 events replayed", 100)];
+const PARTS: [(&str, usize); 4] = [
+    ("state set", 500),
+    ("state get", 500),
+    ("event stored", 500),
+    ("100 events replayed", 100),
+];
 
 /// Where the sessions are.
 pub(crate) struct Inside {
@@ -33,12 +37,20 @@ pub(crate) async fn all(scratch: &Path) -> Outcome<Vec<Inside>> {
     let storages: [(&str, Arc<dyn Storage>); 3] = [
         ("memory", Arc::new(Memory::default())),
         ("SQLite, process", sqlite("inside.db", Durability::Process)?),
-        ("SQLite, power", sqlite("inside-power.db", Durability::Power)?),
+        (
+            "SQLite, power",
+            sqlite("inside-power.db", Durability::Power)?,
+        ),
     ];
     let mut all = Vec::new();
     for (name, storage) in storages {
         let clock = Arc::new(Clock::system());
-        let contents = Arc::new(Contents::new(storage, clock, Bounds::default(), Arc::default()));
+        let contents = Arc::new(Contents::new(
+            storage,
+            clock,
+            Bounds::default(),
+            Arc::default(),
+        ));
         for (part, _) in PARTS {
             for index in 0..MANY {
                 let access = access(part, index)?;
@@ -55,7 +67,8 @@ pub(crate) async fn all(scratch: &Path) -> Outcome<Vec<Inside>> {
 }
 
 impl Inside {
-    /// One round: for each part its name, what a call took in µs, and how many a second fifty callers came to.
+    /// One round: for each part its name, what a call took in µs, and how many a second fifty
+    /// callers came to.
     pub(crate) async fn round(&self) -> Outcome<Vec<(String, f64, f64)>> {
         let mut round = Vec::new();
         for (part, calls) in PARTS {
@@ -108,18 +121,33 @@ impl Caller {
         let of = of(&access)?;
         let ask = match part {
             "state set" => Ask::Set(write(&access)?),
-            "state get" => Ask::Get(ReadStateRequest { of, keys: vec!["k".parse()?] }),
+            "state get" => Ask::Get(ReadStateRequest {
+                of,
+                keys: vec!["k".parse()?],
+            }),
             "event stored" => Ask::Store(append(&access, 1)?),
             _ => {
                 let after = Cursor::Stream(StreamId::standalone());
-                Ask::Replay(ReplayRequest { of, after, most: None })
+                Ask::Replay(ReplayRequest {
+                    of,
+                    after,
+                    most: None,
+                })
             }
         };
-        Ok(Self { contents: contents.clone(), access, ask })
+        Ok(Self {
+            contents: contents.clone(),
+            access,
+            ask,
+        })
     }
 
     async fn call(&self) -> Outcome<()> {
-        let Self { contents, access, ask } = self;
+        let Self {
+            contents,
+            access,
+            ask,
+        } = self;
         match ask {
             Ask::Set(request) => drop(contents.write_state(access, request).await?),
             Ask::Get(request) => drop(contents.read_state(access, request).await?),
@@ -137,12 +165,21 @@ fn access(part: &str, index: usize) -> Outcome<Access> {
 
 fn of(access: &Access) -> Outcome<SessionRef> {
     let session = access.place.name.parse()?;
-    Ok(SessionRef { session, service: Some("bench".parse()?), epoch: None, caller: None })
+    Ok(SessionRef {
+        session,
+        service: Some("bench".parse()?),
+        epoch: None,
+        caller: None,
+    })
 }
 
 fn write(access: &Access) -> Outcome<WriteStateRequest> {
     let write = StateWrite::new("k".parse()?, json());
-    Ok(WriteStateRequest { of: of(access)?, writes: vec![write], request: None })
+    Ok(WriteStateRequest {
+        of: of(access)?,
+        writes: vec![write],
+        request: None,
+    })
 }
 
 fn append(access: &Access, count: usize) -> Outcome<AppendRequest> {

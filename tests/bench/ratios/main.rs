@@ -1,8 +1,9 @@
-//! What the daemon does against what others do, all in one run and in turns, as ratios. One caller and fifty.
+//! What the daemon does against what others do, all in one run and in turns, as ratios. One caller
+//! and fifty.
 //!
-//! Claim, load, store, state and events against an empty tarpc call on the same socket, a bare Unix socket, and Redis
-//! and Valkey on Unix sockets; `token load` against `/bin/true`; the contents of sessions, without a socket, against the
-//! crate that does this today.
+//! Claim, load, store, state and events against an empty tarpc call on the same socket, a bare Unix
+//! socket, and Redis and Valkey on Unix sockets; `token load` against `/bin/true`; the contents of
+//! sessions, without a socket, against the crate that does this today.
 
 mod caller;
 mod inside;
@@ -19,7 +20,8 @@ use caller::{Caller, Outcome};
 use peers::{Daemon, Echo, Redis, Scratch};
 use work::{Ask, Work};
 
-/// Rounds, in which everything is measured in turn, so that a machine that slows down slows all alike.
+/// Rounds, in which everything is measured in turn, so that a machine that slows down slows all
+/// alike.
 const ROUNDS: usize = 9;
 /// Calls of one caller in a round.
 const CALLS: usize = 2_000;
@@ -36,7 +38,10 @@ const STARTS: usize = 10;
 type Rounds = BTreeMap<String, Vec<f64>>;
 
 fn main() -> Outcome<()> {
-    if let Some(path) = std::env::args().skip_while(|argument| argument != "--echo").nth(1) {
+    if let Some(path) = std::env::args()
+        .skip_while(|argument| argument != "--echo")
+        .nth(1)
+    {
         return peers::echo(&path);
     }
     let scratch = Scratch::new("/tmp")?;
@@ -44,20 +49,37 @@ fn main() -> Outcome<()> {
     let memory = Scratch::new("/dev/shm")?;
     let daemon = Daemon::start(&memory, "d", &[])?;
     let disk = Daemon::start(&scratch, "d", &[])?;
-    let database = format!("storage.url=sqlite:{}", scratch.path().join("power.db").display());
+    let database = format!(
+        "storage.url=sqlite:{}",
+        scratch.path().join("power.db").display()
+    );
     let power = Daemon::start(&scratch, "p", &[&database, "storage.durability=power"])?;
     let echo = Echo::start(&scratch)?;
     let redis = Redis::start(REDIS, &scratch, "redis", &["--appendonly", "no"])?;
-    let synced =
-        Redis::start(REDIS, &scratch, "synced", &["--appendonly", "yes", "--appendfsync", "always"])?;
+    let synced = Redis::start(
+        REDIS,
+        &scratch,
+        "synced",
+        &["--appendonly", "yes", "--appendfsync", "always"],
+    )?;
     let valkey = match std::env::var_os("VALKEY_SERVER") {
-        Some(program) => Some(Redis::start(program, &scratch, "valkey", &["--appendonly", "no"])?),
+        Some(program) => Some(Redis::start(
+            program,
+            &scratch,
+            "valkey",
+            &["--appendonly", "no"],
+        )?),
         None => {
-            let _ = writeln!(std::io::stderr(), "NOT RUN: Valkey, since VALKEY_SERVER is not set");
+            let _ = writeln!(
+                std::io::stderr(),
+                "NOT RUN: Valkey, since VALKEY_SERVER is not set"
+            );
             None
         }
     };
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
     let ours = |name, ask| Work::new(name, ask, &daemon.directory, &daemon.process);
     let on_disk = |name, ask| Work::new(name, ask, &disk.directory, &disk.process);
     let durable = |name, ask| Work::new(name, ask, &power.directory, &power.process).synced();
@@ -90,7 +112,10 @@ fn main() -> Outcome<()> {
         durable("state set, power", Ask::StateSet),
         safe("redis XADD, appendfsync always", Ask::RedisXadd(1)),
         durable("append of 1, power", Ask::Append(1)),
-        safe("redis XADD, 64 pipelined, appendfsync always", Ask::RedisXadd(64)),
+        safe(
+            "redis XADD, 64 pipelined, appendfsync always",
+            Ask::RedisXadd(64),
+        ),
         durable("append of 64, power", Ask::Append(64)),
     ];
     if let Some(Redis { path, process }) = &valkey {
@@ -101,7 +126,10 @@ fn main() -> Outcome<()> {
         ]);
     }
     // Names of works, or parts of names: nothing but these then, and what they are held against.
-    let only: Vec<String> = std::env::args().skip(1).filter(|argument| !argument.starts_with('-')).collect();
+    let only: Vec<String> = std::env::args()
+        .skip(1)
+        .filter(|argument| !argument.starts_with('-'))
+        .collect();
     let wanted = |work: &&Work| {
         let named = only.is_empty() || only.iter().any(|part| work.name.contains(part.as_str()));
         named || ["bare socket", "ping", "redis SET"].contains(&work.name)
@@ -128,20 +156,28 @@ fn main() -> Outcome<()> {
                 pin(&pids, &everywhere)?;
                 one.entry(work.name.into()).or_default().push(took);
                 let before = work.process.busy();
-                many.entry(work.name.into()).or_default().push(throughput(callers, work.each).await?);
+                many.entry(work.name.into())
+                    .or_default()
+                    .push(throughput(callers, work.each).await?);
                 let spent = (work.process.busy() - before) / (MANY * work.each) as f64;
                 busy.entry(work.name.into()).or_default().push(spent);
             }
             if !only.is_empty() {
                 continue;
             }
-            for (name, mut command) in
-                [("token load", daemon.token_load()), ("/bin/true", Command::new("/bin/true"))]
-            {
-                starts.entry(name.into()).or_default().push(process(&mut command)?);
+            for (name, mut command) in [
+                ("token load", daemon.token_load()),
+                ("/bin/true", Command::new("/bin/true")),
+            ] {
+                starts
+                    .entry(name.into())
+                    .or_default()
+                    .push(process(&mut command)?);
             }
             let mut round = peers::turul(&scratch)?;
-            round.iter_mut().for_each(|(name, ..)| name.insert_str(0, "turul, "));
+            round
+                .iter_mut()
+                .for_each(|(name, ..)| name.insert_str(0, "turul, "));
             for inside in &inside {
                 round.extend(inside.round().await?);
             }
@@ -193,7 +229,10 @@ async fn throughput(callers: &mut Vec<Caller>, each: usize) -> Outcome<f64> {
 
 /// The median time from the start of a process to its end, in µs.
 fn process(command: &mut Command) -> Outcome<f64> {
-    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    command
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null());
     let mut took = Vec::new();
     for _ in 0..STARTS {
         let began = Instant::now();
@@ -215,13 +254,20 @@ fn median(values: &[f64]) -> f64 {
     sorted[sorted.len() / 2]
 }
 
-/// Puts all threads of these processes on these processors. Of one caller's calls both sides are on the same one: a thread that is woken on
-/// another takes 30 µs longer on a virtual machine, and which it is would change from run to run.
+/// Puts all threads of these processes on these processors. Of one caller's calls both sides are on
+/// the same one: a thread that is woken on another takes 30 µs longer on a virtual machine, and
+/// which it is would change from run to run.
 fn pin(pids: &[u32], processors: &str) -> Outcome<()> {
     for pid in pids {
         let mut command = Command::new("taskset");
         command
-            .args(["--all-tasks", "--cpu-list", "--pid", processors, &pid.to_string()])
+            .args([
+                "--all-tasks",
+                "--cpu-list",
+                "--pid",
+                processors,
+                &pid.to_string(),
+            ])
             .stdout(Stdio::null());
         if !command.status()?.success() {
             return Err(format!("{command:?} failed").into());
@@ -230,7 +276,8 @@ fn pin(pids: &[u32], processors: &str) -> Outcome<()> {
     Ok(())
 }
 
-/// The median over the rounds of what `a` and `b` were in the same round, as `of` puts them together.
+/// The median over the rounds of what `a` and `b` were in the same round, as `of` puts them
+/// together.
 fn paired(a: &[f64], b: &[f64], of: impl Fn(f64, f64) -> f64) -> f64 {
     median(&a.iter().zip(b).map(|(a, b)| of(*a, *b)).collect::<Vec<_>>())
 }

@@ -41,7 +41,10 @@ impl Killed {
 
     /// The processor time that it has had so far, in all its threads, in µs.
     pub(crate) fn busy(&self) -> f64 {
-        let tasks = std::fs::read_dir(format!("/proc/{}/task", self.0.id())).into_iter().flatten().flatten();
+        let tasks = std::fs::read_dir(format!("/proc/{}/task", self.0.id()))
+            .into_iter()
+            .flatten()
+            .flatten();
         let had = |task: std::fs::DirEntry| {
             let stat = std::fs::read_to_string(task.path().join("schedstat")).ok()?;
             stat.split(' ').next()?.parse::<f64>().ok()
@@ -69,7 +72,9 @@ impl Daemon {
         let binary = std::env::var_os("MCP_SESSIOND_BIN")
             .ok_or("run it by tests/bench/run, which sets MCP_SESSIOND_BIN")?;
         let directory = scratch.0.join(name);
-        let settings = settings.iter().chain(&["limits.connections_per_process=1000"]);
+        let settings = settings
+            .iter()
+            .chain(&["limits.connections_per_process=1000"]);
         let mut process = Command::new(&binary)
             .arg("run")
             .args(settings.flat_map(|setting| ["--set", setting]))
@@ -83,24 +88,38 @@ impl Daemon {
             return Err("the daemon did not start".into());
         }
         std::thread::spawn(move || lines.for_each(drop));
-        Ok(Self { process: Rc::new(Killed(process)), binary: binary.into(), directory })
+        Ok(Self {
+            process: Rc::new(Killed(process)),
+            binary: binary.into(),
+            directory,
+        })
     }
 
     /// `token load` for this very process, which has a token.
     pub(crate) fn token_load(&self) -> Command {
         let mut command = Command::new(&self.binary);
-        command.args(["token", "load", "--for", &std::process::id().to_string(), "--instance", "load"]);
+        command.args([
+            "token",
+            "load",
+            "--for",
+            &std::process::id().to_string(),
+            "--instance",
+            "load",
+        ]);
         command.env("MCP_SESSIOND_DIR", &self.directory);
         command
     }
 }
 
-/// One round of the same work by the crate that does it today, in a process of its own: what each part took in µs, and
-/// how many a second fifty callers came to.
+/// One round of the same work by the crate that does it today, in a process of its own: what each
+/// part took in µs, and how many a second fifty callers came to.
 pub(crate) fn turul(scratch: &Scratch) -> Outcome<Vec<(String, f64, f64)>> {
-    let binary =
-        std::env::var_os("TURUL_BENCH").ok_or("run it by tests/bench/run, which sets TURUL_BENCH")?;
-    let output = Command::new(binary).arg(scratch.path()).stderr(Stdio::inherit()).output()?;
+    let binary = std::env::var_os("TURUL_BENCH")
+        .ok_or("run it by tests/bench/run, which sets TURUL_BENCH")?;
+    let output = Command::new(binary)
+        .arg(scratch.path())
+        .stderr(Stdio::inherit())
+        .output()?;
     if !output.status.success() {
         return Err("turul-bench failed".into());
     }
@@ -116,11 +135,17 @@ pub(crate) struct Echo {
 impl Echo {
     pub(crate) fn start(scratch: &Scratch) -> Outcome<Self> {
         let path = scratch.0.join("echo");
-        let mut process =
-            Command::new(std::env::current_exe()?).arg("--echo").arg(&path).stdout(Stdio::piped()).spawn()?;
+        let mut process = Command::new(std::env::current_exe()?)
+            .arg("--echo")
+            .arg(&path)
+            .stdout(Stdio::piped())
+            .spawn()?;
         let mut said = String::new();
         BufReader::new(process.stdout.take().ok_or("no pipe")?).read_line(&mut said)?;
-        Ok(Self { process: Rc::new(Killed(process)), path })
+        Ok(Self {
+            process: Rc::new(Killed(process)),
+            path,
+        })
     }
 }
 
@@ -166,7 +191,10 @@ impl Redis {
             .args(settings)
             .stdout(Stdio::null())
             .spawn()?;
-        let redis = Self { process: Rc::new(Killed(process)), path };
+        let redis = Self {
+            process: Rc::new(Killed(process)),
+            path,
+        };
         while !redis.answers() {
             std::thread::yield_now();
         }

@@ -20,7 +20,10 @@ const PAIRS: [(&str, &str); 15] = [
     ("append of 64, on a disk", "redis XADD, 64 pipelined"),
     ("state set, power", "redis SET, appendfsync always"),
     ("append of 1, power", "redis XADD, appendfsync always"),
-    ("append of 64, power", "redis XADD, 64 pipelined, appendfsync always"),
+    (
+        "append of 64, power",
+        "redis XADD, 64 pipelined, appendfsync always",
+    ),
 ];
 
 /// What has no counterpart, and what everything is held against.
@@ -53,7 +56,11 @@ pub(crate) fn sockets(one: &Rounds, many: &Rounds) -> std::io::Result<()> {
         let Some(took) = one.get(name) else { continue };
         let over = paired(took, &one["ping"], |a, b| a - b);
         let ratio = paired(took, &one["redis SET"], |a, b| a / b);
-        writeln!(output, "| {name} | {:.0} | {over:+.0} µs | {ratio:.2} |", median(took))?;
+        writeln!(
+            output,
+            "| {name} | {:.0} | {over:+.0} µs | {ratio:.2} |",
+            median(took)
+        )?;
     }
     writeln!(
         output,
@@ -63,25 +70,36 @@ pub(crate) fn sockets(one: &Rounds, many: &Rounds) -> std::io::Result<()> {
         let Some(rate) = many.get(name) else { continue };
         let redis = paired(rate, &many["redis SET"], |a, b| a / b);
         let bare = paired(rate, &many["bare socket"], |a, b| a / b);
-        writeln!(output, "| {name} | {:.0} | {redis:.2} | {bare:.2} |", median(rate))?;
+        writeln!(
+            output,
+            "| {name} | {:.0} | {redis:.2} | {bare:.2} |",
+            median(rate)
+        )?;
     }
     Ok(())
 }
 
-/// What Redis and Valkey do too. The processor time is that of who answers, while there are fifty callers.
+/// What Redis and Valkey do too. The processor time is that of who answers, while there are fifty
+/// callers.
 pub(crate) fn pairs(one: &Rounds, many: &Rounds, busy: &Rounds) -> std::io::Result<()> {
     let mut output = std::io::stdout().lock();
     writeln!(
         output,
         "\n| ours / theirs | one caller, p50, µs | ratio | fifty callers, calls/s | ratio | processor time of a call, µs | ratio |\n| --- | --- | --- | --- | --- | --- | --- |"
     )?;
-    let measured = |(ours, theirs): &(&str, &str)| one.contains_key(*ours) && one.contains_key(*theirs);
+    let measured =
+        |(ours, theirs): &(&str, &str)| one.contains_key(*ours) && one.contains_key(*theirs);
     for (ours, theirs) in PAIRS.into_iter().filter(measured) {
         write!(output, "| {ours} / {theirs} |")?;
         for of in [one, many, busy] {
             let (ours, theirs) = (&of[ours], &of[theirs]);
             let ratio = paired(ours, theirs, |a, b| a / b);
-            write!(output, " {:.0} / {:.0} | {ratio:.2} |", median(ours), median(theirs))?;
+            write!(
+                output,
+                " {:.0} / {:.0} | {ratio:.2} |",
+                median(ours),
+                median(theirs)
+            )?;
         }
         writeln!(output)?;
     }
@@ -94,7 +112,10 @@ pub(crate) fn starts(one: &Rounds, starts: &Rounds) -> std::io::Result<()> {
     let synced = "redis SET, appendfsync always";
     let store = paired(&one["store, on a disk"], &one[synced], |a, b| a / b);
     writeln!(output, "\n| pairs | ratio |\n| --- | --- |")?;
-    writeln!(output, "| store, on a disk / {synced}, one caller | {store:.2} |")?;
+    writeln!(
+        output,
+        "| store, on a disk / {synced}, one caller | {store:.2} |"
+    )?;
     let ratio = paired(&starts["token load"], &starts["/bin/true"], |a, b| a / b);
     let (load, nothing) = (median(&starts["token load"]), median(&starts["/bin/true"]));
     writeln!(
@@ -103,18 +124,29 @@ pub(crate) fn starts(one: &Rounds, starts: &Rounds) -> std::io::Result<()> {
     )
 }
 
-/// What is done without a socket, by ours and by `turul-mcp-session-storage`, both in the process that asks.
+/// What is done without a socket, by ours and by `turul-mcp-session-storage`, both in the process
+/// that asks.
 pub(crate) fn inside(one: &Rounds, many: &Rounds) -> std::io::Result<()> {
     let mut output = std::io::stdout().lock();
     writeln!(
         output,
         "\n| no socket, both in process: ours / turul-mcp-session-storage | one caller, p50, µs | time / time | fifty callers, calls/s | rate / rate |\n| --- | --- | --- | --- | --- |"
     )?;
-    for (backend, theirs) in
-        [("memory", "memory"), ("SQLite, process", "SQLite"), ("SQLite, power", "SQLite")]
-    {
-        for part in ["state set", "state get", "event stored", "100 events replayed"] {
-            let (ours, theirs) = (format!("{part}, {backend}"), format!("turul, {part}, {theirs}"));
+    for (backend, theirs) in [
+        ("memory", "memory"),
+        ("SQLite, process", "SQLite"),
+        ("SQLite, power", "SQLite"),
+    ] {
+        for part in [
+            "state set",
+            "state get",
+            "event stored",
+            "100 events replayed",
+        ] {
+            let (ours, theirs) = (
+                format!("{part}, {backend}"),
+                format!("turul, {part}, {theirs}"),
+            );
             let time = paired(&one[&ours], &one[&theirs], |a, b| a / b);
             let rate = paired(&many[&ours], &many[&theirs], |a, b| a / b);
             writeln!(

@@ -70,16 +70,27 @@ impl Work {
             Ask::Replay(_) | Ask::RedisXrange(_) => (CALLS / 4, CALLS_OF_MANY / 4),
             _ => (CALLS, CALLS_OF_MANY),
         };
-        Self { name, ask, at: at.into(), process: process.clone(), calls, each }
+        Self {
+            name,
+            ask,
+            at: at.into(),
+            process: process.clone(),
+            calls,
+            each,
+        }
     }
 
     /// The same where each call waits for the disk, so that a hundred times fewer are enough.
     pub(crate) fn synced(self) -> Self {
-        Self { calls: (self.calls / 10).min(100), each: (self.each / 10).clamp(5, 20), ..self }
+        Self {
+            calls: (self.calls / 10).min(100),
+            each: (self.each / 10).clamp(5, 20),
+            ..self
+        }
     }
 
-    /// The caller of this number, with a connection of its own. Where the work is with a session or a stream, that is
-    /// its own too: changes of one session wait for each other.
+    /// The caller of this number, with a connection of its own. Where the work is with a session or
+    /// a stream, that is its own too: changes of one session wait for each other.
     pub(crate) async fn caller(&self, index: usize) -> Outcome<Caller> {
         let at = &self.at;
         let value = "v".repeat(SIZE);
@@ -89,7 +100,10 @@ impl Work {
             Ask::Echo => Caller::bytes(at, vec![b'e'; SIZE], SIZE).await?,
             Ask::RedisSet => Caller::bytes(at, set.into(), b"+OK\r\n".len()).await?,
             Ask::RedisGet => {
-                Caller::bytes(at, set.into(), b"+OK\r\n".len()).await?.call().await?;
+                Caller::bytes(at, set.into(), b"+OK\r\n".len())
+                    .await?
+                    .call()
+                    .await?;
                 let answer = format!("${SIZE}\r\n{value}\r\n");
                 Caller::bytes(at, b"*2\r\n$3\r\nGET\r\n$1\r\nk\r\n".into(), answer.len()).await?
             }
@@ -104,38 +118,69 @@ impl Work {
                     let id = format!("1-{number}");
                     let add = command(&["XADD", &key, &id, "m", &value]);
                     Caller::lines(at, add, 2).await?.call().await?;
-                    answer +=
-                        &format!("*2\r\n${}\r\n{id}\r\n*2\r\n$1\r\nm\r\n${SIZE}\r\n{value}\r\n", id.len());
+                    answer += &format!(
+                        "*2\r\n${}\r\n{id}\r\n*2\r\n$1\r\nm\r\n${SIZE}\r\n{value}\r\n",
+                        id.len()
+                    );
                 }
                 Caller::bytes(at, command(&["XRANGE", &key, "-", "+"]), answer.len()).await?
             }
             Ask::Ping => Caller::raw(at, &SessiondRequest::Ping {}).await?,
-            Ask::Claim => Caller::raw(at, &SessiondRequest::Claim { request: claim("claim")? }).await?,
+            Ask::Claim => {
+                Caller::raw(
+                    at,
+                    &SessiondRequest::Claim {
+                        request: claim("claim")?,
+                    },
+                )
+                .await?
+            }
             Ask::Load => {
                 store(at, "load").await?.call().await?;
-                Caller::raw(at, &SessiondRequest::Claim { request: claim("load")? }).await?
+                Caller::raw(
+                    at,
+                    &SessiondRequest::Claim {
+                        request: claim("load")?,
+                    },
+                )
+                .await?
             }
             Ask::Store => store(at, &format!("store-{index}")).await?,
             Ask::Library => {
                 let connection = connect(&Directory::at(at)?, &Start::Never).await?;
-                Caller::Library { connection, claim: claim("claim")? }
+                Caller::Library {
+                    connection,
+                    claim: claim("claim")?,
+                }
             }
             Ask::StateSet => Caller::raw(at, &write(self.session(&key).await?)?).await?,
             Ask::StateGet => {
                 let of = self.session(&key).await?;
                 Caller::raw(at, &write(of.clone())?).await?.call().await?;
-                let request = ReadStateRequest { of, keys: vec!["k".parse()?] };
+                let request = ReadStateRequest {
+                    of,
+                    keys: vec!["k".parse()?],
+                };
                 Caller::raw(at, &SessiondRequest::ReadState { request }).await?
             }
-            Ask::Append(count) => Caller::raw(at, &append(self.session(&key).await?, count)).await?,
+            Ask::Append(count) => {
+                Caller::raw(at, &append(self.session(&key).await?, count)).await?
+            }
             Ask::Replay(count) => {
                 let of = self.session(&key).await?;
                 for start in (0..count).step_by(APPEND_MAX) {
                     let some = (count - start).min(APPEND_MAX);
-                    Caller::raw(at, &append(of.clone(), some)).await?.call().await?;
+                    Caller::raw(at, &append(of.clone(), some))
+                        .await?
+                        .call()
+                        .await?;
                 }
                 let after = Cursor::Stream(StreamId::standalone());
-                let request = ReplayRequest { of, after, most: None };
+                let request = ReplayRequest {
+                    of,
+                    after,
+                    most: None,
+                };
                 Caller::raw(at, &SessiondRequest::Replay { request }).await?
             }
         })
@@ -153,7 +198,12 @@ impl Work {
             ..CreateRequest::default()
         };
         connection.create_session(PATIENCE, request).await??;
-        Ok(SessionRef { session, service, epoch: None, caller: None })
+        Ok(SessionRef {
+            session,
+            service,
+            epoch: None,
+            caller: None,
+        })
     }
 }
 
@@ -168,17 +218,32 @@ fn command(words: &[&str]) -> Vec<u8> {
 
 fn write(of: SessionRef) -> Outcome<SessiondRequest> {
     let write = StateWrite::new("k".parse()?, json());
-    Ok(SessiondRequest::WriteState { request: WriteStateRequest { of, writes: vec![write], request: None } })
+    Ok(SessiondRequest::WriteState {
+        request: WriteStateRequest {
+            of,
+            writes: vec![write],
+            request: None,
+        },
+    })
 }
 
 fn append(of: SessionRef, count: usize) -> SessiondRequest {
     let messages = vec![Some(json()); count];
-    let request = AppendRequest { of, stream: StreamId::standalone(), request: None, messages, close: false };
+    let request = AppendRequest {
+        of,
+        stream: StreamId::standalone(),
+        request: None,
+        messages,
+        close: false,
+    };
     SessiondRequest::Append { request }
 }
 
 fn claim(label: &str) -> Outcome<ClaimRequest> {
-    Ok(ClaimRequest { label: Some(label.parse()?), ..ClaimRequest::default() })
+    Ok(ClaimRequest {
+        label: Some(label.parse()?),
+        ..ClaimRequest::default()
+    })
 }
 
 /// A caller that stores a token into the session of this label.
@@ -186,6 +251,10 @@ async fn store(directory: &Path, label: &str) -> Outcome<Caller> {
     let connection = connect(&Directory::at(directory)?, &Start::Never).await?;
     let claimed = connection.claim(PATIENCE, claim(label)?).await??;
     let token = Token::new(vec![b't'; SIZE])?;
-    let request = StoreRequest { session: claimed.session, epoch: claimed.epoch, token };
+    let request = StoreRequest {
+        session: claimed.session,
+        epoch: claimed.epoch,
+        token,
+    };
     Caller::raw(directory, &SessiondRequest::StoreToken { request }).await
 }

@@ -1,8 +1,11 @@
 //! An MCP server on stdio as small as can be, for tests that run a hundred at once.
 //!
-//! - `hold` is answered when `notifications/release` comes. Until then it has sent one notification of progress, 0.
-//! - `notifications/release` has it send the progress 1 and 2 of each held call, and its answer; and a `notifications/message`.
-//! - `limit` answers how many descriptors the server may have. Any other request is answered at once.
+//! - `hold` is answered when `notifications/release` comes. Until then it has sent one notification
+//!   of progress, 0.
+//! - `notifications/release` has it send the progress 1 and 2 of each held call, and its answer;
+//!   and a `notifications/message`.
+//! - `limit` answers how many descriptors the server may have. Any other request is answered at
+//!   once.
 
 use std::io::{self, BufRead as _, Write as _};
 
@@ -18,7 +21,8 @@ fn main() -> io::Result<()> {
             "initialize" => {
                 let version = &message["params"]["protocolVersion"];
                 let info = json!({"name": "holding", "version": "1"});
-                let result = json!({"protocolVersion": version, "capabilities": {}, "serverInfo": info});
+                let result =
+                    json!({"protocolVersion": version, "capabilities": {}, "serverInfo": info});
                 say(&json!({"jsonrpc": "2.0", "id": id, "result": result}))?;
             }
             "hold" => {
@@ -33,7 +37,9 @@ fn main() -> io::Result<()> {
                     say(&json!({"jsonrpc": "2.0", "id": id, "result": {"held": true}}))?;
                 }
                 let params = json!({"level": "info", "data": "released"});
-                say(&json!({"jsonrpc": "2.0", "method": "notifications/message", "params": params}))?;
+                say(
+                    &json!({"jsonrpc": "2.0", "method": "notifications/message", "params": params}),
+                )?;
             }
             "limit" => {
                 let (soft, _) = getrlimit(Resource::RLIMIT_NOFILE)?;

@@ -8,8 +8,8 @@
 //! | | `{"server":ID,"line":…}`: a line of its standard output |
 //! | | `{"server":ID,"exited":CODE}`: it was waited for; null where a signal ended it |
 //!
-//! The variable `directory` is the directory that a server is started in. When the orders end, every server is
-//! killed.
+//! The variable `directory` is the directory that a server is started in. When the orders end,
+//! every server is killed.
 
 use std::collections::HashMap;
 use std::io::{self, BufRead, BufReader, Write};
@@ -38,12 +38,17 @@ fn main() -> io::Result<()> {
             }
         } else if let Some(id) = order["write"].as_u64() {
             let line = format!("{}\n", order["line"].as_str().unwrap_or_default());
-            if let Some(input) = lock(&servers).get_mut(&id).and_then(|server| server.input.as_mut()) {
+            if let Some(input) = lock(&servers)
+                .get_mut(&id)
+                .and_then(|server| server.input.as_mut())
+            {
                 // It may have died meanwhile, which is reported anyway.
                 let _ = input.write_all(line.as_bytes());
             }
         } else if let Some(id) = order["kill"].as_u64() {
-            let signal = order["signal"].as_i64().and_then(|signal| i32::try_from(signal).ok());
+            let signal = order["signal"]
+                .as_i64()
+                .and_then(|signal| i32::try_from(signal).ok());
             let signal = signal.and_then(|signal| Signal::try_from(signal).ok());
             if let Some(server) = lock(&servers).get(&id) {
                 let _ = kill(pid(&server.child), signal);
@@ -57,11 +62,20 @@ fn main() -> io::Result<()> {
 }
 
 fn spawn(id: u64, order: &Value, servers: &Servers) -> io::Result<()> {
-    let arguments: Vec<&str> =
-        order["arguments"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
-    let (program, rest) = arguments.split_first().ok_or_else(|| io::Error::other("no program"))?;
+    let arguments: Vec<&str> = order["arguments"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter_map(Value::as_str)
+        .collect();
+    let (program, rest) = arguments
+        .split_first()
+        .ok_or_else(|| io::Error::other("no program"))?;
     let mut command = Command::new(program);
-    command.args(rest).stdin(Stdio::piped()).stdout(Stdio::piped());
+    command
+        .args(rest)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped());
     for (name, value) in order["variables"].as_object().into_iter().flatten() {
         match (name.as_str(), value.as_str().unwrap_or_default()) {
             ("directory", path) => command.current_dir(path),
@@ -98,7 +112,8 @@ fn spawn(id: u64, order: &Value, servers: &Servers) -> io::Result<()> {
             .transpose()?
             .and_then(|status| status.code());
         drop(all);
-        // What it started may have its output still, so the end of that is not waited for, unless it ended itself.
+        // What it started may have its output still, so the end of that is not waited for, unless
+        // it ended itself.
         if code.is_some() {
             let _ = reading.join();
         }
@@ -119,5 +134,7 @@ fn lock(servers: &Servers) -> MutexGuard<'_, HashMap<u64, Running>> {
 fn report(report: &Value) {
     // Standard output locks itself for a line; who reads it may be gone.
     let mut output = io::stdout().lock();
-    let _ = output.write_all(format!("{report}\n").as_bytes()).and_then(|()| output.flush());
+    let _ = output
+        .write_all(format!("{report}\n").as_bytes())
+        .and_then(|()| output.flush());
 }

@@ -1,9 +1,11 @@
-//! A server that does nothing but use the client library: `instance [--start] [--siblings oldest] [--label LABEL]
-//! [--none] [ANYTHING…]`.
+//! A server that does nothing but use the client library:
+//! `instance [--start] [--siblings oldest] [--label LABEL] [--none] [ANYTHING…]`.
 //!
-//! It takes commands from standard input, one a line: `load`, `store TOKEN`, `reject`, `release`, `status`, and
-//! `call METHOD PARAMS`, which says that to the daemon and answers with `result` or `error`, and `spawn ARGUMENTS` (an
-//! array), which starts a child and answers with its `pid`. Each is answered with one line of JSON. It does not start a daemon unless told to. It ends with its standard input.
+//! It takes commands from standard input, one a line: `load`, `store TOKEN`, `reject`, `release`,
+//! `status`, and `call METHOD PARAMS`, which says that to the daemon and answers with `result` or
+//! `error`, and `spawn ARGUMENTS` (an array), which starts a child and answers with its `pid`. Each
+//! is answered with one line of JSON. It does not start a daemon unless told to. It ends with its
+//! standard input.
 
 use std::io::Write as _;
 use std::process::{Command, Stdio};
@@ -16,7 +18,11 @@ use tokio::io::{AsyncBufReadExt as _, BufReader};
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    tracing_subscriber::fmt().with_writer(std::io::stderr).with_ansi(false).without_time().init();
+    tracing_subscriber::fmt()
+        .with_writer(std::io::stderr)
+        .with_ansi(false)
+        .without_time()
+        .init();
     let sessiond = Sessiond::init(options()?);
     let mut commands = BufReader::new(tokio::io::stdin()).lines();
     while let Some(command) = commands.next_line().await? {
@@ -25,8 +31,9 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         match verb {
             "load" => {
                 let token = sessiond.load().await;
-                answer["token"] =
-                    token.map(|token| String::from_utf8_lossy(token.expose()).into_owned()).into();
+                answer["token"] = token
+                    .map(|token| String::from_utf8_lossy(token.expose()).into_owned())
+                    .into();
             }
             "store" => answer["done"] = sessiond.store(argument.as_bytes()).await.into(),
             "reject" => answer["done"] = sessiond.reject().await.into(),
@@ -34,7 +41,8 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
             "call" => {
                 let (method, params) = argument.split_once(' ').unwrap_or((argument, "{}"));
                 let directory = std::env::var("MCP_SESSIOND_DIR")?;
-                let mut peer = Peer::connect(&mcp_sessiond_proto::paths::socket(directory.as_ref()));
+                let mut peer =
+                    Peer::connect(&mcp_sessiond_proto::paths::socket(directory.as_ref()));
                 peer.greet(Codec::JsonRpc);
                 match peer.call(method, serde_json::from_str(params)?) {
                     Ok(result) => answer["result"] = result,
@@ -77,7 +85,11 @@ fn options() -> Result<Options, Box<dyn std::error::Error>> {
 
 fn add_status(answer: &mut Value, status: &Status) {
     match status {
-        Status::Active { session, epoch, outcome } => {
+        Status::Active {
+            session,
+            epoch,
+            outcome,
+        } => {
             answer["session"] = session.as_str().into();
             answer["epoch"] = epoch.0.into();
             answer["outcome"] = json!(outcome);

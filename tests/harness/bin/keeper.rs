@@ -1,9 +1,10 @@
-//! A keeper that does what a test says: `keeper SOCKET [--member]`. It leads a session of processes, unless it is to stay
-//! a member of its parent's.
+//! A keeper that does what a test says: `keeper SOCKET [--member]`. It leads a session of
+//! processes, unless it is to stay a member of its parent's.
 //!
-//! It listens on SOCKET, takes commands from the first connection, one a line, and ends with it: `call METHOD PARAMS`,
-//! which says that to the daemon and answers with `result` or `error`; and `backend`, which starts a process that takes
-//! no notice of any signal that it can ignore, and answers with its `pid`. Each is answered with one line of JSON.
+//! It listens on SOCKET, takes commands from the first connection, one a line, and ends with it:
+//! `call METHOD PARAMS`, which says that to the daemon and answers with `result` or `error`; and
+//! `backend`, which starts a process that takes no notice of any signal that it can ignore, and
+//! answers with its `pid`. Each is answered with one line of JSON.
 
 use std::io::{self, BufRead, BufReader, Write};
 use std::os::unix::net::UnixListener;
@@ -19,7 +20,9 @@ const BACKEND: &str = "trap '' TERM INT HUP; echo ready; exec sleep 120";
 
 fn main() -> io::Result<()> {
     let mut arguments = std::env::args().skip(1);
-    let socket = arguments.next().ok_or_else(|| io::Error::other("usage: keeper SOCKET [--member]"))?;
+    let socket = arguments
+        .next()
+        .ok_or_else(|| io::Error::other("usage: keeper SOCKET [--member]"))?;
     if arguments.next().is_none() {
         nix::unistd::setsid()?;
     }
@@ -51,7 +54,11 @@ fn call(argument: &str) -> io::Result<Value> {
 /// Leads a process group of its own, as backends do.
 fn backend() -> io::Result<u32> {
     let mut command = Command::new("sh");
-    command.args(["-c", BACKEND]).stdin(Stdio::null()).stdout(Stdio::piped()).process_group(0);
+    command
+        .args(["-c", BACKEND])
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .process_group(0);
     let mut child = command.spawn()?;
     let mut ready = String::new();
     if let Some(output) = child.stdout.take() {

@@ -1,12 +1,13 @@
 //! A process that is connected to a remote server, and obeys a test: `remote NAME URL FILE`.
 //!
-//! Each line of its input is a message to the server. Each message of the server is `{"number", "line"}` on its output, and is confirmed
-//! once that is written, unless `UNCONFIRMED` is set. What has to outlive the process is in the file. It first says
-//! `{"handshake": …}`: the server's answer to `initialize`, or null. When the server is gone for good it says `{"gone": true}`. When its
-//! input ends, it exits, and the session with the server stays.
+//! Each line of its input is a message to the server. Each message of the server is
+//! `{"number", "line"}` on its output, and is confirmed once that is written, unless `UNCONFIRMED`
+//! is set. What has to outlive the process is in the file. It first says `{"handshake": …}`: the
+//! server's answer to `initialize`, or null. When the server is gone for good it says
+//! `{"gone": true}`. When its input ends, it exits, and the session with the server stays.
 //!
-//! `remote token NAME URL [REFUSED]` says the access token, `{"token": …}`, or `{"error": …}`, and exits. It does so each time it reads a
-//! line.
+//! `remote token NAME URL [REFUSED]` says the access token, `{"token": …}`, or `{"error": …}`, and
+//! exits. It does so each time it reads a line.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write as _};
@@ -38,7 +39,9 @@ impl Keep for InFile {
             }
             let new = self.path.with_extension("new");
             let text = serde_json::to_vec(&*kept).expect("JSON");
-            std::fs::write(&new, text).and_then(|()| std::fs::rename(&new, &self.path)).is_ok()
+            std::fs::write(&new, text)
+                .and_then(|()| std::fs::rename(&new, &self.path))
+                .is_ok()
         }
         .boxed()
     }
@@ -77,15 +80,22 @@ async fn tokens(name: &str, url: &str, refused: Option<&str>) {
             None => login.token().await,
             Some(refused) => login.token_after(refused).await.map(Some),
         };
-        say(&token.map_or_else(|error| json!({"error": error.to_string()}), |token| json!({"token": token})));
+        say(&token.map_or_else(
+            |error| json!({"error": error.to_string()}),
+            |token| json!({"token": token}),
+        ));
     }
 }
 
 async fn pipe(name: &str, url: &str, path: PathBuf) {
     let text = std::fs::read(&path).ok();
     let kept: Option<Kept> = text.map(|text| serde_json::from_slice(&text).expect("JSON"));
-    let keep = InFile { path, kept: Mutex::new(kept.clone().unwrap_or_default()) };
-    let mut pipe = connect(remote(name, url), kept.as_ref(), Arc::new(keep), Ids::Same).expect("connected");
+    let keep = InFile {
+        path,
+        kept: Mutex::new(kept.clone().unwrap_or_default()),
+    };
+    let mut pipe =
+        connect(remote(name, url), kept.as_ref(), Arc::new(keep), Ids::Same).expect("connected");
     say(&json!({"handshake": pipe.handshake}));
     let confirms = std::env::var_os("UNCONFIRMED").is_none();
     let mut lines = BufReader::new(tokio::io::stdin()).lines();

@@ -1,10 +1,12 @@
-//! A server on the official Rust SDK over HTTP, which forgets everything when it ends: `rmcp-server PORT`.
+//! A server on the official Rust SDK over HTTP, which forgets everything when it ends:
+//! `rmcp-server PORT`.
 //!
-//! It prints where it listens, a line for each session, and one for each stream that is resumed, with the event. Each session counts
-//! for itself. What it says on a stream that has no connection at that moment is lost, and the stream with it.
+//! It prints where it listens, a line for each session, and one for each stream that is resumed,
+//! with the event. Each session counts for itself. What it says on a stream that has no connection
+//! at that moment is lost, and the stream with it.
 //!
-//!   increment            answers the count, as text
-//!   steps {n, gate}      tells n steps as progress, waits until the file `gate` is there after the first one, and answers n
+//!   increment            answers the count, as text steps {n, gate}      tells n steps as
+//!   progress, waits until the file `gate` is there after the first one, and answers n
 
 use std::path::Path;
 use std::sync::Arc;
@@ -16,8 +18,8 @@ use hyper_util::server::conn::auto::Builder;
 use hyper_util::service::TowerToHyperService;
 use mcp_sessiond_process::changes::Changes;
 use rmcp::model::{
-    CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, ProgressNotificationParam,
-    ServerCapabilities, ServerConfig,
+    CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock,
+    ProgressNotificationParam, ServerCapabilities, ServerConfig,
 };
 use rmcp::service::RequestContext;
 use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
@@ -63,7 +65,9 @@ impl ServerHandler for Counter {
 /// Waits until the file is moved to its place: the system tells.
 async fn opened(gate: &Path) {
     let mut changes = Changes::new().expect("a watch");
-    changes.watch_directory(gate.parent().expect("a folder")).expect("it is there");
+    changes
+        .watch_directory(gate.parent().expect("a folder"))
+        .expect("it is there");
     while !gate.exists() {
         changes.wait().await.expect("it is watched");
         changes.take();
@@ -73,15 +77,23 @@ async fn opened(gate: &Path) {
 #[expect(clippy::print_stdout, reason = "it is what the tests wait for")]
 #[tokio::main(flavor = "current_thread")]
 async fn main() {
-    let port = std::env::args().nth(1).and_then(|port| port.parse().ok()).unwrap_or(0);
+    let port = std::env::args()
+        .nth(1)
+        .and_then(|port| port.parse().ok())
+        .unwrap_or(0);
     let made = || {
         println!("initialize");
         Ok(Counter::default())
     };
     let sessions = Arc::<LocalSessionManager>::default();
     let service = StreamableHttpService::new(made, sessions, StreamableHttpServerConfig::default());
-    let listener = TcpListener::bind(("127.0.0.1", port)).await.expect("a port");
-    println!("listening at http://{}/mcp", listener.local_addr().expect("bound"));
+    let listener = TcpListener::bind(("127.0.0.1", port))
+        .await
+        .expect("a port");
+    println!(
+        "listening at http://{}/mcp",
+        listener.local_addr().expect("bound")
+    );
     loop {
         let (stream, _) = listener.accept().await.expect("a connection");
         let inner = TowerToHyperService::new(service.clone());
@@ -97,7 +109,9 @@ async fn main() {
             }
         });
         tokio::spawn(async move {
-            let _ = Builder::new(TokioExecutor::new()).serve_connection(TokioIo::new(stream), service).await;
+            let _ = Builder::new(TokioExecutor::new())
+                .serve_connection(TokioIo::new(stream), service)
+                .await;
         });
     }
 }

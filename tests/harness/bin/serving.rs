@@ -1,13 +1,16 @@
 //! A process that leases a service, as an HTTP server does, and obeys a test: `serving NAME`.
 //!
-//! It first says `{"leased": EPOCH}`; or it says `{"taken": {"pid", "since_ms"}}` and exits with 75. Then it
-//! reads commands, one line of JSON each, until its input ends. It does not wait for one command to complete
-//! before it reads the next, except for `backend`, `calls`, `end` and `release`. The commands, and what it
-//! answers:
+//! It first says `{"leased": EPOCH}`; or it says `{"taken": {"pid", "since_ms"}}` and exits with
+//! 75. Then it reads commands, one line of JSON each, until its input ends. It does not wait for
+//! one command to complete before it reads the next, except for `backend`, `calls`, `end` and
+//! `release`. The commands, and what it answers:
 //!
-//! - `{"backend": SESSION, "command": […]}`: `{"attached": SESSION, "keeper", "incarnation", "is_initialized"}`, or `{"attached": null, "why"}`; from then on each line of the
-//!   backend is `{"session", "number", "line"}`, and its end `{"gone": SESSION}`
-//! - `{"send": SESSION, "line": text}`: `{"taken": SESSION, "line"}`, or `{"lost": SESSION, "line"}`
+//! - `{"backend": SESSION, "command": […]}`:
+//!   `{"attached": SESSION, "keeper", "incarnation", "is_initialized"}`, or
+//!   `{"attached": null, "why"}`; from then on each line of the backend is
+//!   `{"session", "number", "line"}`, and its end `{"gone": SESSION}`
+//! - `{"send": SESSION, "line": text}`: `{"taken": SESSION, "line"}`, or
+//!   `{"lost": SESSION, "line"}`
 //! - `{"confirm": SESSION, "number"}`: nothing
 //! - `{"calls": SESSION}`: `{"calls": […]}`
 //! - `{"end": SESSION}`: `{"ended": SESSION}`
@@ -29,12 +32,26 @@ type Backends = HashMap<String, Arc<Backend>>;
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    let name = std::env::args().nth(1).and_then(|name| name.parse().ok()).expect("usage: serving NAME");
+    let name = std::env::args()
+        .nth(1)
+        .and_then(|name| name.parse().ok())
+        .expect("usage: serving NAME");
     let binary = std::env::var_os("MCP_SESSIOND_BIN").map(Into::into);
-    let service = match Service::lease(name, Options { control: None, binary, descriptors: None }).await {
+    let service = match Service::lease(
+        name,
+        Options {
+            control: None,
+            binary,
+            descriptors: None,
+        },
+    )
+    .await
+    {
         Ok(service) => service,
         Err(NotLeased::Taken { pid, since }) => {
-            let since_ms = since.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis());
+            let since_ms = since
+                .duration_since(UNIX_EPOCH)
+                .map_or(0, |since| since.as_millis());
             say(&json!({"taken": {"pid": pid, "since_ms": u64::try_from(since_ms).unwrap_or(0)}}));
             return ExitCode::from(75);
         }
@@ -62,7 +79,10 @@ async fn obey(service: &Service, backends: &mut Backends, command: &Value) {
     let of = |verb: &str| command[verb].as_str().map(str::to_owned);
     let backend = |session: &str| backends.get(session).expect("it is attached").clone();
     if let Some(session) = of("backend") {
-        match service.backend(&session.parse().expect("an id"), &program(command)).await {
+        match service
+            .backend(&session.parse().expect("an id"), &program(command))
+            .await
+        {
             Ok(backend) => {
                 let backend = Arc::new(backend);
                 say(&json!({
@@ -77,7 +97,11 @@ async fn obey(service: &Service, backends: &mut Backends, command: &Value) {
     } else if let Some(session) = of("send") {
         let (backend, line) = (backend(&session), of("line").expect("text"));
         tokio::spawn(async move {
-            let what = if backend.send(line.clone()).await.is_ok() { "taken" } else { "lost" };
+            let what = if backend.send(line.clone()).await.is_ok() {
+                "taken"
+            } else {
+                "lost"
+            };
             say(&json!({what: session, "line": line}));
         });
         // Keeps the order of the commands.
@@ -102,17 +126,31 @@ async fn obey(service: &Service, backends: &mut Backends, command: &Value) {
 }
 
 fn program(command: &Value) -> Command {
-    let words = command["command"].as_array().expect("words").iter().map(|word| word.as_str().expect("text"));
+    let words = command["command"]
+        .as_array()
+        .expect("words")
+        .iter()
+        .map(|word| word.as_str().expect("text"));
     let mut words = words.map(Into::into);
     let name = words.next().expect("a program");
-    let program = Program { name, arguments: words.collect(), title: None };
-    Command { program, environment: Vec::new(), home: None }
+    let program = Program {
+        name,
+        arguments: words.collect(),
+        title: None,
+    };
+    Command {
+        program,
+        environment: Vec::new(),
+        home: None,
+    }
 }
 
 /// Reports the backend's lines, as long as `main` holds it.
 async fn tell(session: String, backend: std::sync::Weak<Backend>) {
     loop {
-        let Some(strong) = backend.upgrade() else { return };
+        let Some(strong) = backend.upgrade() else {
+            return;
+        };
         let next = tokio::time::timeout(std::time::Duration::from_millis(50), strong.next()).await;
         drop(strong);
         match next {

@@ -1,5 +1,5 @@
-//! A process of another user's: `stranger UID SOCKET` becomes that user, connects, says hello, and tells how many
-//! bytes it was answered with.
+//! A process of another user's: `stranger UID SOCKET` becomes that user, connects, says hello, and
+//! tells how many bytes it was answered with.
 
 use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;

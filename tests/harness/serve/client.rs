@@ -52,20 +52,38 @@ impl HttpClient {
         self.send(&self.request_text(method, path, headers, body))
     }
 
-    fn request_text(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> String {
+    fn request_text(
+        &self,
+        method: &str,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: &str,
+    ) -> String {
         let mut all: Vec<(&str, &str)> = vec![
-            ("Host", if self.at.starts_with('/') { "localhost" } else { &self.at }),
+            (
+                "Host",
+                if self.at.starts_with('/') {
+                    "localhost"
+                } else {
+                    &self.at
+                },
+            ),
             ("Accept", "application/json, text/event-stream"),
             ("Content-Type", "application/json"),
         ];
-        let own = self.headers.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+        let own = self
+            .headers
+            .iter()
+            .map(|(name, value)| (name.as_str(), value.as_str()));
         for (name, value) in own.chain(headers.iter().copied()) {
             all.retain(|(known, _)| !known.eq_ignore_ascii_case(name));
             all.push((name, value));
         }
         // An empty header is left out.
         let lines = all.iter().filter(|(_, value)| !value.is_empty());
-        let lines: String = lines.map(|(name, value)| format!("{name}: {value}\r\n")).collect();
+        let lines: String = lines
+            .map(|(name, value)| format!("{name}: {value}\r\n"))
+            .collect();
         let length = body.len();
         format!("{method} {path} HTTP/1.1\r\n{lines}Content-Length: {length}\r\n\r\n{body}")
     }
@@ -77,7 +95,8 @@ impl HttpClient {
     #[must_use]
     pub fn unanswered(&mut self, method: &str, params: &Value) -> Unanswered {
         self.last += 1;
-        let body = json!({"jsonrpc": "2.0", "id": self.last, "method": method, "params": params}).to_string();
+        let body = json!({"jsonrpc": "2.0", "id": self.last, "method": method, "params": params})
+            .to_string();
         self.unread(&[], &body)
     }
 
@@ -88,7 +107,9 @@ impl HttpClient {
     #[must_use]
     pub fn unread(&self, headers: &[(&str, &str)], body: &str) -> Unanswered {
         let mut stream = TcpStream::connect(&self.at).expect("it listens");
-        stream.write_all(self.request_text("POST", "/mcp", headers, body).as_bytes()).expect("sent");
+        stream
+            .write_all(self.request_text("POST", "/mcp", headers, body).as_bytes())
+            .expect("sent");
         Unanswered(stream)
     }
 
@@ -98,19 +119,26 @@ impl HttpClient {
     /// When there is none.
     #[must_use]
     pub fn send(&self, bytes: &str) -> Reply {
-        let (reader, cut): (Box<dyn Read + Send>, Box<dyn Fn() + Send>) = if self.at.starts_with('/') {
-            let mut stream = UnixStream::connect(&self.at).expect("it listens");
-            stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
-            drop(stream.write_all(bytes.as_bytes()));
-            let other = stream.try_clone().expect("a descriptor");
-            (Box::new(stream), Box::new(move || drop(other.shutdown(Shutdown::Both))))
-        } else {
-            let mut stream = TcpStream::connect(&self.at).expect("it listens");
-            stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
-            drop(stream.write_all(bytes.as_bytes()));
-            let other = stream.try_clone().expect("a descriptor");
-            (Box::new(stream), Box::new(move || drop(other.shutdown(Shutdown::Both))))
-        };
+        let (reader, cut): (Box<dyn Read + Send>, Box<dyn Fn() + Send>) =
+            if self.at.starts_with('/') {
+                let mut stream = UnixStream::connect(&self.at).expect("it listens");
+                stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+                drop(stream.write_all(bytes.as_bytes()));
+                let other = stream.try_clone().expect("a descriptor");
+                (
+                    Box::new(stream),
+                    Box::new(move || drop(other.shutdown(Shutdown::Both))),
+                )
+            } else {
+                let mut stream = TcpStream::connect(&self.at).expect("it listens");
+                stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+                drop(stream.write_all(bytes.as_bytes()));
+                let other = stream.try_clone().expect("a descriptor");
+                (
+                    Box::new(stream),
+                    Box::new(move || drop(other.shutdown(Shutdown::Both))),
+                )
+            };
         Reply::read(BufReader::new(reader), cut)
     }
 
@@ -129,7 +157,8 @@ impl HttpClient {
     /// When it is refused.
     pub fn initialize_saying(&mut self, version: &str, answer: &str) -> Value {
         let info = json!({"name": "test", "version": "1"});
-        let mut params = json!({"protocolVersion": version, "capabilities": {}, "clientInfo": info});
+        let mut params =
+            json!({"protocolVersion": version, "capabilities": {}, "clientInfo": info});
         params["say"] = base64(answer).into();
         let reply = self.request("initialize", &params);
         self.begun(version, reply)
@@ -141,14 +170,22 @@ impl HttpClient {
     /// When it is refused.
     pub fn begun(&mut self, version: &str, mut reply: Reply) -> Value {
         reply.must_be(200);
-        let session = reply.header("mcp-session-id").expect("a session").to_owned();
+        let session = reply
+            .header("mcp-session-id")
+            .expect("a session")
+            .to_owned();
         self.headers.push(("Mcp-Session-Id".into(), session));
         if version > "2025-03-26" {
-            self.headers.push(("MCP-Protocol-Version".into(), version.into()));
+            self.headers
+                .push(("MCP-Protocol-Version".into(), version.into()));
         }
         // Some servers answer `initialize` by a stream.
         let is_stream = reply.header("content-type") == Some("text/event-stream");
-        let answer = if is_stream { reply.answer() } else { reply.message() };
+        let answer = if is_stream {
+            reply.answer()
+        } else {
+            reply.message()
+        };
         assert_eq!(answer["id"], self.last, "{answer}");
         self.notify("notifications/initialized", &json!({}));
         answer["result"].clone()
@@ -158,9 +195,11 @@ impl HttpClient {
     pub fn begin(&mut self, version: &str, headers: &[(&str, &str)]) -> Reply {
         let info = json!({"name": "test", "version": "1"});
         let capabilities = json!({"sampling": {}});
-        let params = json!({"protocolVersion": version, "capabilities": capabilities, "clientInfo": info});
+        let params =
+            json!({"protocolVersion": version, "capabilities": capabilities, "clientInfo": info});
         self.last += 1;
-        let message = json!({"jsonrpc": "2.0", "id": self.last, "method": "initialize", "params": params});
+        let message =
+            json!({"jsonrpc": "2.0", "id": self.last, "method": "initialize", "params": params});
         self.ask("POST", headers, &message.to_string())
     }
 
@@ -170,7 +209,10 @@ impl HttpClient {
     /// When it has none.
     #[must_use]
     pub fn session(&self) -> &str {
-        let named = self.headers.iter().find(|(name, _)| name == "Mcp-Session-Id");
+        let named = self
+            .headers
+            .iter()
+            .find(|(name, _)| name == "Mcp-Session-Id");
         &named.expect("a session").1
     }
 
@@ -198,20 +240,32 @@ impl HttpClient {
     /// Calls a tool.
     pub fn call(&mut self, tool: &str, arguments: &Value) -> Reply {
         let meta = json!({"progressToken": self.last + 1});
-        self.request("tools/call", &json!({"name": tool, "arguments": arguments, "_meta": meta}))
+        self.request(
+            "tools/call",
+            &json!({"name": tool, "arguments": arguments, "_meta": meta}),
+        )
     }
 
-    /// Posts a request of MCP 2026-07-28, with these parameters beside `_meta`, and these headers beside those that it needs.
+    /// Posts a request of MCP 2026-07-28, with these parameters beside `_meta`, and these headers
+    /// beside those that it needs.
     pub fn modern_with(&mut self, method: &str, params: &Value, headers: &[(&str, &str)]) -> Reply {
         self.last += 1;
         let mut params = params.clone();
-        let meta = [("protocolVersion", json!("2026-07-28")), ("clientCapabilities", json!({}))];
+        let meta = [
+            ("protocolVersion", json!("2026-07-28")),
+            ("clientCapabilities", json!({})),
+        ];
         for (key, value) in meta {
             params["_meta"][format!("io.modelcontextprotocol/{key}")] = value;
         }
         let name = params["name"].as_str().unwrap_or_default().to_owned();
-        let message = json!({"jsonrpc": "2.0", "id": self.last, "method": method, "params": params});
-        let own = [("MCP-Protocol-Version", "2026-07-28"), ("Mcp-Method", method), ("Mcp-Name", &name)];
+        let message =
+            json!({"jsonrpc": "2.0", "id": self.last, "method": method, "params": params});
+        let own = [
+            ("MCP-Protocol-Version", "2026-07-28"),
+            ("Mcp-Method", method),
+            ("Mcp-Name", &name),
+        ];
         self.ask("POST", &[&own[..], headers].concat(), &message.to_string())
     }
 
@@ -228,7 +282,10 @@ impl HttpClient {
         let mut reply = self.modern("tools/call", &json!({"name": tool}));
         reply.must_be(200);
         let answer = reply.message();
-        answer["result"]["content"][0]["text"].as_str().unwrap_or_else(|| panic!("{answer}")).to_owned()
+        answer["result"]["content"][0]["text"]
+            .as_str()
+            .unwrap_or_else(|| panic!("{answer}"))
+            .to_owned()
     }
 
     /// Calls a tool, and returns the text of the answer.
@@ -239,7 +296,10 @@ impl HttpClient {
         let mut reply = self.call(tool, arguments);
         reply.must_be(200);
         let answer = reply.answer();
-        answer["result"]["content"][0]["text"].as_str().unwrap_or_else(|| panic!("{answer}")).to_owned()
+        answer["result"]["content"][0]["text"]
+            .as_str()
+            .unwrap_or_else(|| panic!("{answer}"))
+            .to_owned()
     }
 
     /// Reads the standalone stream.
@@ -260,10 +320,15 @@ impl HttpClient {
 pub fn base64(text: &str) -> String {
     const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let encode = |chunk: &[u8]| {
-        let bits =
-            chunk.iter().chain([&0; 2]).take(3).fold(0_usize, |bits, byte| bits << 8 | usize::from(*byte));
+        let bits = chunk
+            .iter()
+            .chain([&0; 2])
+            .take(3)
+            .fold(0_usize, |bits, byte| bits << 8 | usize::from(*byte));
         let letter = |nth: usize| char::from(LETTERS[bits >> (18 - 6 * nth) & 63]);
-        (0..4).map(|nth| if nth <= chunk.len() { letter(nth) } else { '=' }).collect::<String>()
+        (0..4)
+            .map(|nth| if nth <= chunk.len() { letter(nth) } else { '=' })
+            .collect::<String>()
     };
     text.as_bytes().chunks(3).map(encode).collect()
 }

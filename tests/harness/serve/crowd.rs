@@ -47,8 +47,16 @@ impl Crowd {
         let daemon = world.daemon();
         let serve = world.serve(&["--name", "test"], &[binaries.holding.to_owned()]);
         let idle = serve.resident_kib();
-        let sessions = (0..SESSIONS).map(|_| Session::begin(serve.client())).collect();
-        Self { sessions, idle, serve, _daemon: daemon, _world: world }
+        let sessions = (0..SESSIONS)
+            .map(|_| Session::begin(serve.client()))
+            .collect();
+        Self {
+            sessions,
+            idle,
+            serve,
+            _daemon: daemon,
+            _world: world,
+        }
     }
 
     /// How much more memory `serve` holds than without sessions, in KiB.
@@ -63,7 +71,11 @@ impl Crowd {
     /// When a message is missing, or `serve` holds too much memory.
     pub fn ends_whole(mut self) {
         let more = self.more_kib();
-        assert!(more < SESSIONS as u64 * SESSION_KIB, "{} KiB, and {more} more", self.idle);
+        assert!(
+            more < SESSIONS as u64 * SESSION_KIB,
+            "{} KiB, and {more} more",
+            self.idle
+        );
         for session in &self.sessions {
             session.client.notify("notifications/release", &json!({}));
         }
@@ -82,7 +94,11 @@ impl Session {
             held
         };
         let held = (0..CALLS).map(hold).collect();
-        Self { client, standalone, held }
+        Self {
+            client,
+            standalone,
+            held,
+        }
     }
 
     /// A call that is answered at once.
@@ -100,6 +116,9 @@ impl Session {
             assert_eq!(call.said().message()["result"]["held"], true);
             assert_eq!(call.event(), None, "the stream is complete");
         }
-        assert_eq!(self.standalone.said().message()["params"]["data"], "released");
+        assert_eq!(
+            self.standalone.said().message()["params"]["data"],
+            "released"
+        );
     }
 }

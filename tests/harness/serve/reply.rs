@@ -49,21 +49,38 @@ impl SseEvent {
 }
 
 impl Reply {
-    pub(super) fn read(mut body: BufReader<Box<dyn Read + Send>>, cut: Box<dyn Fn() + Send>) -> Self {
+    pub(super) fn read(
+        mut body: BufReader<Box<dyn Read + Send>>,
+        cut: Box<dyn Fn() + Send>,
+    ) -> Self {
         let mut line = String::new();
         body.read_line(&mut line).expect("a status line");
-        let status = line.split(' ').nth(1).and_then(|status| status.parse().ok());
+        let status = line
+            .split(' ')
+            .nth(1)
+            .and_then(|status| status.parse().ok());
         let status = status.unwrap_or_else(|| panic!("no answer: {line:?}"));
         let mut headers = Vec::new();
         loop {
             let mut line = String::new();
             body.read_line(&mut line).expect("a header");
-            let Some((name, value)) = line.trim_end().split_once(": ") else { break };
+            let Some((name, value)) = line.trim_end().split_once(": ") else {
+                break;
+            };
             headers.push((name.to_ascii_lowercase(), value.to_owned()));
         }
-        let is_chunked =
-            headers.iter().any(|(name, value)| name == "transfer-encoding" && value == "chunked");
-        Self { status, headers, body, is_chunked, cut, text: Vec::new(), is_whole: false }
+        let is_chunked = headers
+            .iter()
+            .any(|(name, value)| name == "transfer-encoding" && value == "chunked");
+        Self {
+            status,
+            headers,
+            body,
+            is_chunked,
+            cut,
+            text: Vec::new(),
+            is_whole: false,
+        }
     }
 
     /// Asserts its status.
@@ -80,7 +97,10 @@ impl Reply {
     /// A header.
     #[must_use]
     pub fn header(&self, name: &str) -> Option<&str> {
-        self.headers.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
+        self.headers
+            .iter()
+            .find(|(known, _)| known == name)
+            .map(|(_, value)| value.as_str())
     }
 
     /// Reads more of the body. False: there is no more.
@@ -96,7 +116,10 @@ impl Reply {
             }
             usize::from_str_radix(line.trim_end(), 16).expect("a length")
         } else {
-            let length = self.header("content-length").and_then(|length| length.parse().ok()).unwrap_or(0);
+            let length = self
+                .header("content-length")
+                .and_then(|length| length.parse().ok())
+                .unwrap_or(0);
             length - self.text.len().min(length)
         };
         let start = self.text.len();
@@ -202,7 +225,10 @@ impl Reply {
 fn event(block: &str) -> Option<SseEvent> {
     let mut event = SseEvent::default();
     let mut is_one = false;
-    for line in block.lines().filter(|line| !line.is_empty() && !line.starts_with(':')) {
+    for line in block
+        .lines()
+        .filter(|line| !line.is_empty() && !line.starts_with(':'))
+    {
         let (name, value) = line.split_once(": ").unwrap_or_else(|| panic!("{line:?}"));
         is_one = true;
         match name {

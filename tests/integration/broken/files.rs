@@ -1,4 +1,5 @@
-//! The files of the daemon's databases, while it runs: deleted, cut short, replaced; and what is in them at the end.
+//! The files of the daemon's databases, while it runs: deleted, cut short, replaced; and what is in
+//! them at the end.
 
 use std::fs;
 use std::os::unix::fs::{DirBuilderExt as _, symlink};
@@ -38,9 +39,13 @@ fn set(peer: &mut Peer, key: &str, value: Option<&str>) -> Result<Value, Value> 
 
 /// The keys that have values.
 fn keys(world: &World) -> Vec<String> {
-    let listed = world.peer().call("list_state", json!({"of": of()})).expect("listed");
+    let listed = world
+        .peer()
+        .call("list_state", json!({"of": of()}))
+        .expect("listed");
     let keys = listed.as_array().expect("keys").iter();
-    keys.map(|one| one["key"].as_str().expect("a key").to_owned()).collect()
+    keys.map(|one| one["key"].as_str().expect("a key").to_owned())
+        .collect()
 }
 
 fn remove(directory: &Path, database: &str, suffixes: &[&str]) {
@@ -74,9 +79,16 @@ fn deleted_files_are_made_again_also_behind_a_symlink() {
     for parts in PARTS {
         let world = world("");
         let elsewhere = tempfile::tempdir().expect("a directory");
-        fs::DirBuilder::new().mode(0o700).create(world.directory()).expect("made");
+        fs::DirBuilder::new()
+            .mode(0o700)
+            .create(world.directory())
+            .expect("made");
         fs::File::create(elsewhere.path().join(CONTENTS)).expect("an empty one");
-        symlink(elsewhere.path().join(CONTENTS), world.directory().join(CONTENTS)).expect("made");
+        symlink(
+            elsewhere.path().join(CONTENTS),
+            world.directory().join(CONTENTS),
+        )
+        .expect("made");
         let mut daemon = world.daemon();
         let mut peer = world.peer();
         peer.call("create_session", of()).expect("made");
@@ -95,12 +107,18 @@ fn a_file_beside_a_database_is_left_alone() {
     let world = world("");
     let mut daemon = world.daemon();
     for database in [CONTENTS, RECORDS] {
-        fs::write(world.directory().join(format!("{database}-new")), "a copy of the user's")
-            .expect("written");
+        fs::write(
+            world.directory().join(format!("{database}-new")),
+            "a copy of the user's",
+        )
+        .expect("written");
     }
     daemon.restart();
     for database in [CONTENTS, RECORDS] {
-        assert!(world.directory().join(format!("{database}-new")).exists(), "{database}");
+        assert!(
+            world.directory().join(format!("{database}-new")).exists(),
+            "{database}"
+        );
     }
 }
 
@@ -110,7 +128,13 @@ fn contents_that_are_deleted_are_made_again_though_nobody_writes() {
     set(&mut peer, "before", Some("1")).expect("written");
     remove(&world.directory(), CONTENTS, PARTS[0]);
     // A file that is made again is none that could be watched.
-    until("it is there again", || world.directory().join("contents.db-wal").exists().then_some(()));
+    until("it is there again", || {
+        world
+            .directory()
+            .join("contents.db-wal")
+            .exists()
+            .then_some(())
+    });
     daemon.restart();
     assert_eq!(keys(&world), ["before"]);
     // And though it is about to stop.
@@ -132,7 +156,10 @@ fn records_that_are_deleted_are_made_again() {
         let other = host.loaded(&["--instance", "other"]).1.session();
         daemon.restart();
         first.load().assert_resumed(&session, Some("a token"));
-        assert!(world.sessions().iter().any(|one| one["session"] == other), "{parts:?}");
+        assert!(
+            world.sessions().iter().any(|one| one["session"] == other),
+            "{parts:?}"
+        );
         world.log.wait("a file of a database was deleted");
     }
 }
@@ -144,7 +171,12 @@ fn an_index_that_is_cut_short_kills_nobody() {
     for (round, len) in [0, 4_096, 0].into_iter().enumerate() {
         for database in [CONTENTS, RECORDS] {
             let index = world.directory().join(format!("{database}-shm"));
-            fs::OpenOptions::new().write(true).open(index).expect("it is there").set_len(len).expect("cut");
+            fs::OpenOptions::new()
+                .write(true)
+                .open(index)
+                .expect("it is there")
+                .set_len(len)
+                .expect("cut");
         }
         set(&mut peer, &round.to_string(), Some("1")).expect("written");
         peer.claim();
@@ -160,11 +192,21 @@ fn contents_that_are_replaced_are_left_alone_and_nothing_is_acknowledged() {
     let (world, mut daemon, mut peer) = with_session();
     let file = world.directory().join(CONTENTS);
     let copied = world.root().join("copy.db");
-    let script = "import sqlite3, sys; sqlite3.connect(sys.argv[1]).execute('VACUUM INTO ?', [sys.argv[2]])";
+    let script =
+        "import sqlite3, sys; sqlite3.connect(sys.argv[1]).execute('VACUUM INTO ?', [sys.argv[2]])";
     let mut copy = std::process::Command::new("python3");
-    assert!(copy.args(["-c", script]).arg(&file).arg(&copied).status().expect("python3").success());
+    assert!(
+        copy.args(["-c", script])
+            .arg(&file)
+            .arg(&copied)
+            .status()
+            .expect("python3")
+            .success()
+    );
     fs::rename(&copied, &file).expect("replaced");
-    let refused = set(&mut peer, "lost", Some("1")).expect_err("it would be lost").to_string();
+    let refused = set(&mut peer, "lost", Some("1"))
+        .expect_err("it would be lost")
+        .to_string();
     assert!(refused.contains("another file has replaced"), "{refused}");
     assert_refused(set(&mut peer, "lost", Some("1")), "unavailable");
     for suffix in ["-wal", "-shm"] {
@@ -180,7 +222,10 @@ fn holding(directory: &Path) -> Vec<String> {
     let mut found = Vec::new();
     for entry in fs::read_dir(directory).expect("there").flatten() {
         let bytes = fs::read(entry.path()).unwrap_or_default();
-        if bytes.windows(SECRET.len()).any(|part| part == SECRET.as_bytes()) {
+        if bytes
+            .windows(SECRET.len())
+            .any(|part| part == SECRET.as_bytes())
+        {
             found.push(entry.file_name().to_string_lossy().into_owned());
         }
     }
@@ -195,18 +240,27 @@ fn what_is_deleted_is_on_no_disk_once_the_daemon_has_stopped() {
     }
     assert!(!holding(&world.directory()).is_empty(), "it is kept");
     daemon.stop();
-    assert_eq!(holding(&world.directory()), [CONTENTS], "of what there is, there is one copy");
+    assert_eq!(
+        holding(&world.directory()),
+        [CONTENTS],
+        "of what there is, there is one copy"
+    );
     daemon.start_again();
     let mut peer = world.peer();
     set(&mut peer, "secret", None).expect("removed");
     daemon.stop();
-    assert!(holding(&world.directory()).is_empty(), "{:?}", holding(&world.directory()));
+    assert!(
+        holding(&world.directory()).is_empty(),
+        "{:?}",
+        holding(&world.directory())
+    );
 }
 
 /// Of two files, so nothing tells when both are smaller.
 fn len(world: &World) -> u64 {
     let len = |suffix: &str| {
-        fs::metadata(world.directory().join(format!("{CONTENTS}{suffix}"))).map_or(0, |found| found.len())
+        fs::metadata(world.directory().join(format!("{CONTENTS}{suffix}")))
+            .map_or(0, |found| found.len())
     };
     len("") + len("-wal")
 }
@@ -217,8 +271,10 @@ const MIB: u64 = 1024 * 1024;
 fn fill(peer: &mut Peer) {
     let large = "x".repeat(MIB as usize - 2);
     for round in 0..32 {
-        let append = json!({"of": of(), "stream": "_GET_stream", "messages": [json!(large).to_string()]});
-        peer.call("append", append).unwrap_or_else(|error| panic!("{round}: {error}"));
+        let append =
+            json!({"of": of(), "stream": "_GET_stream", "messages": [json!(large).to_string()]});
+        peer.call("append", append)
+            .unwrap_or_else(|error| panic!("{round}: {error}"));
     }
 }
 
@@ -232,18 +288,29 @@ fn contents_that_are_gone_take_no_room() {
     fill(&mut peer);
     assert!(len(&world) > 32 * MIB);
     peer.call("reset_session", of()).expect("emptied");
-    until("the file is smaller", || (len(&world) < 4 * MIB).then_some(()));
+    until("the file is smaller", || {
+        (len(&world) < 4 * MIB).then_some(())
+    });
     // A file of a former daemon, which could not be made smaller, is from the next start on.
     daemon.stop();
     let script = "import sqlite3, sys; base = sqlite3.connect(sys.argv[1], isolation_level=None)\n\
                   base.execute('PRAGMA auto_vacuum = 0'); base.execute('VACUUM')";
     let mut former = std::process::Command::new("python3");
     let file = world.directory().join(CONTENTS);
-    assert!(former.args(["-c", script]).arg(&file).status().expect("python3").success());
+    assert!(
+        former
+            .args(["-c", script])
+            .arg(&file)
+            .status()
+            .expect("python3")
+            .success()
+    );
     daemon.start_again();
     let mut peer = world.peer();
     fill(&mut peer);
     assert!(len(&world) > 32 * MIB);
     peer.call("terminate_session", of()).expect("ended");
-    until("the file is smaller", || (len(&world) < 4 * MIB).then_some(()));
+    until("the file is smaller", || {
+        (len(&world) < 4 * MIB).then_some(())
+    });
 }

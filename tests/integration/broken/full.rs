@@ -1,4 +1,5 @@
-//! A full disk: what was set aside is used up first; then it is said at once, and got over once there is room.
+//! A full disk: what was set aside is used up first; then it is said at once, and got over once
+//! there is room.
 
 use std::fs;
 use std::io::Write as _;
@@ -16,7 +17,8 @@ const MIB: u64 = 1024 * 1024;
 
 const NO_ROOM: &str = "No space left on device (os error 28)";
 
-/// A world whose runtime directory has a file system of its own. What sessions contain is elsewhere.
+/// A world whose runtime directory has a file system of its own. What sessions contain is
+/// elsewhere.
 fn small() -> World {
     needs_root("to mount a small file system");
     let world = world("storage.url = \"memory:\"\nclaim_wait_ms = 200\n");
@@ -66,29 +68,57 @@ fn claims_go_on_for_a_while_then_it_is_said_and_then_got_over() {
     };
     assert!(stored > 10, "{stored}");
     assert_eq!(ballast(&world), 0);
-    assert_eq!((&refused["code"], &refused["sentence"]), (&json!("write_failed"), &json!(NO_ROOM)));
+    assert_eq!(
+        (&refused["code"], &refused["sentence"]),
+        (&json!("write_failed"), &json!(NO_ROOM))
+    );
     daemon.log().wait("room that was set aside");
     daemon.log().wait("could not write sessions.db");
     // Whoever claims is told so, and does not wait.
-    let refused =
-        assert_refused(world.peer().call("claim", json!({"label": "new"})), "unavailable").to_string();
+    let refused = assert_refused(
+        world.peer().call("claim", json!({"label": "new"})),
+        "unavailable",
+    )
+    .to_string();
     assert!(refused.contains("is full"), "{refused}");
-    assert!(refused.contains("the daemon can't write its records (sessions.db): the disk of "), "{refused}");
+    assert!(
+        refused.contains("the daemon can't write its records (sessions.db): the disk of "),
+        "{refused}"
+    );
     let disabled = host.instance(&["late"]).load().disabled.expect("disabled");
     assert!(disabled.contains("is full"), "{disabled}");
     assert_eq!(world.stat("records_failing"), 1);
     assert!(assert_bad(&world, "records").contains("is full"));
     // The server says what it always said.
     assert!(!holder.try_store("two").done);
-    host.log.wait(&format!("Failed to write token file: {NO_ROOM}"));
-    assert_eq!(host.log.lines("Resume token not stored"), Vec::<String>::new());
+    host.log
+        .wait(&format!("Failed to write token file: {NO_ROOM}"));
+    assert_eq!(
+        host.log.lines("Resume token not stored"),
+        Vec::<String>::new()
+    );
     // So does the command, which has to claim first.
     let mut command = world.sessiond(&["token", "store"]);
-    let mut command = command.stdin(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("token");
-    command.stdin.take().expect("piped").write_all(b"four").expect("it reads");
+    let mut command = command
+        .stdin(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("token");
+    command
+        .stdin
+        .take()
+        .expect("piped")
+        .write_all(b"four")
+        .expect("it reads");
     let said = command.wait_with_output().expect("token");
-    let (code, said) = (said.status.code(), String::from_utf8_lossy(&said.stderr).into_owned());
-    assert!(said.contains("Failed to write token file: ") && said.contains("is full"), "{said}");
+    let (code, said) = (
+        said.status.code(),
+        String::from_utf8_lossy(&said.stderr).into_owned(),
+    );
+    assert!(
+        said.contains("Failed to write token file: ") && said.contains("is full"),
+        "{said}"
+    );
     assert_eq!((code, said.lines().count()), (Some(4), 1), "{said}");
 
     for filler in fillers {
@@ -96,13 +126,23 @@ fn claims_go_on_for_a_while_then_it_is_said_and_then_got_over() {
     }
     // Nothing tells of room on a disk, nor of what is set aside, which is a new file.
     until("it goes on", || peer.store(&claimed, "BBBB").ok());
-    until("it is set aside again", || (ballast(&world) == MIB).then_some(()));
+    until("it is set aside again", || {
+        (ballast(&world) == MIB).then_some(())
+    });
     assert!(is_well(&world, "records"));
     assert_eq!(world.stat("records_failing"), 0);
-    until("the holder stores", || holder.try_store("three").done.then_some(()));
+    until("the holder stores", || {
+        holder.try_store("three").done.then_some(())
+    });
     holder.kill();
-    host.instance(&["holder"]).load().assert_resumed(&session, Some("three"));
-    assert_eq!(daemon.log().lines(" ready ").len(), 1, "it is the same daemon");
+    host.instance(&["holder"])
+        .load()
+        .assert_resumed(&session, Some("three"));
+    assert_eq!(
+        daemon.log().lines(" ready ").len(),
+        1,
+        "it is the same daemon"
+    );
 }
 
 /// The daemon's ballast also makes room for a database that has to be made again.
@@ -122,10 +162,13 @@ fn records_that_are_deleted_on_a_full_disk_are_made_again() {
     assert!(ballast(&world) < MIB);
     daemon.restart();
     holder.kill();
-    host.instance(&["holder"]).load().assert_resumed(&session, Some("one"));
+    host.instance(&["holder"])
+        .load()
+        .assert_resumed(&session, Some("one"));
 }
 
-/// One that is started on demand has its log on the same disk. It starts there before there is anything, too.
+/// One that is started on demand has its log on the same disk. It starts there before there is
+/// anything, too.
 #[test]
 fn a_daemon_that_is_started_on_demand_on_a_full_disk() {
     let world = small();
@@ -133,7 +176,11 @@ fn a_daemon_that_is_started_on_demand_on_a_full_disk() {
     let _disk = SmallDisk::mount(&directory, "4m");
     let filler = fill(&directory, "filler");
     let host = world.host();
-    let disabled = host.instance(&["--start"]).load().disabled.expect("disabled");
+    let disabled = host
+        .instance(&["--start"])
+        .load()
+        .disabled
+        .expect("disabled");
     assert!(disabled.contains("is full"), "{disabled}");
     assert!(assert_bad(&world, "records").contains("is full"));
     let daemon = world.daemon_pid();
@@ -171,7 +218,9 @@ fn a_daemon_that_is_killed_on_a_full_disk_is_followed_by_another() {
         }
         daemon.start_again();
         holder.kill();
-        host.instance(&[]).load().assert_resumed(&session, Some("one"));
+        host.instance(&[])
+            .load()
+            .assert_resumed(&session, Some("one"));
         fs::remove_file(filler).expect("room again");
     }
 }
@@ -197,7 +246,11 @@ fn a_first_start_on_a_full_disk() {
     until("it goes on", || world.peer().call("claim", json!({})).ok());
     until("it is set aside", || (ballast(&world) == MIB).then_some(()));
     assert_tokens_are_kept(&world);
-    assert_eq!(daemon.log().lines(" ready ").len(), 1, "it is the same daemon");
+    assert_eq!(
+        daemon.log().lines(" ready ").len(),
+        1,
+        "it is the same daemon"
+    );
 }
 
 /// Freeing ballast can't help here, and the daemon does not try for ever.
@@ -209,5 +262,8 @@ fn a_database_that_can_not_be_opened_is_reported_at_once() {
     fs::set_permissions(world.directory(), mode).expect("it is ours");
     let output = world.sessiond(&["run"]).output().expect("it ends");
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(!output.status.success() && said.contains("sessions.db"), "{said}");
+    assert!(
+        !output.status.success() && said.contains("sessions.db"),
+        "{said}"
+    );
 }

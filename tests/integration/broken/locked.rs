@@ -1,4 +1,5 @@
-//! Another program writes to `contents.db`: what that keeps waiting is done once, and what is not known is said.
+//! Another program writes to `contents.db`: what that keeps waiting is done once, and what is not
+//! known is said.
 
 use std::path::Path;
 
@@ -8,8 +9,8 @@ use serde_json::{Value, json};
 use super::Curious;
 use crate::{BINARIES, world};
 
-/// A world with a daemon and a service's session. Without a redo log, wherever the world is: each change waits for the
-/// database.
+/// A world with a daemon and a service's session. Without a redo log, wherever the world is: each
+/// change waits for the database.
 fn with_session() -> (World, Daemon, Peer) {
     let world = world("storage.durability = \"power\"");
     begun(world)
@@ -18,7 +19,8 @@ fn with_session() -> (World, Daemon, Peer) {
 fn begun(world: World) -> (World, Daemon, Peer) {
     let daemon = world.daemon();
     let mut peer = world.peer();
-    peer.call("create_session", json!({"service": "web", "session": "s"})).expect("made");
+    peer.call("create_session", json!({"service": "web", "session": "s"}))
+        .expect("made");
     (world, daemon, peer)
 }
 
@@ -35,7 +37,9 @@ fn said(world: &World) -> Vec<String> {
     let mut caller = Steady::new(world.socket());
     let page = caller.done("replay", json!({"of": of(), "after": {"number": "0"}}));
     let events = page["events"].as_array().expect("events").iter();
-    events.map(|event| event["message"].as_str().expect("a text").to_owned()).collect()
+    events
+        .map(|event| event["message"].as_str().expect("a text").to_owned())
+        .collect()
 }
 
 #[test]
@@ -51,7 +55,8 @@ fn what_waits_for_another_program_is_not_refused() {
                   \x20   base.execute('BEGIN IMMEDIATE')";
     let _curious = Curious::runs(&world.directory().join("contents.db"), writes);
     for number in 0..20 {
-        peer.call("append", append(&number.to_string())).expect("appended, however long it took");
+        peer.call("append", append(&number.to_string()))
+            .expect("appended, however long it took");
     }
     let expected: Vec<String> = (0..20).map(|number| format!("\"{number}\"")).collect();
     assert_eq!(said(&world), expected);

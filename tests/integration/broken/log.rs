@@ -1,4 +1,5 @@
-//! What the daemon writes about itself: the journal is told how bad it is, and nobody can fill the disk with it.
+//! What the daemon writes about itself: the journal is told how bad it is, and nobody can fill the
+//! disk with it.
 
 use std::fs;
 use std::io::Write as _;
@@ -42,7 +43,10 @@ fn who_is_not_connected_to_the_journal_is_told_the_time() {
     let daemon = with_journal(&world, "1:1");
     daemon.ready();
     let ready = daemon.log().wait(" ready ");
-    assert!(ready.starts_with("20") && ready.contains("Z  INFO ready"), "{ready}");
+    assert!(
+        ready.starts_with("20") && ready.contains("Z  INFO ready"),
+        "{ready}"
+    );
 }
 
 fn log(world: &World, name: &str) -> String {
@@ -50,7 +54,10 @@ fn log(world: &World, name: &str) -> String {
 }
 
 fn on_demand(world: &World) {
-    let started = world.sessiond(&["run", "--on-demand"]).status().expect("started");
+    let started = world
+        .sessiond(&["run", "--on-demand"])
+        .status()
+        .expect("started");
     assert!(started.success());
 }
 
@@ -58,7 +65,8 @@ fn on_demand(world: &World) {
 fn a_loop_does_not_fill_the_log() {
     let world = world("idle_exit_ms = 600000\n");
     on_demand(&world);
-    // Its parent is gone, so it has no host, and each of its claims is refused with a line in the log.
+    // Its parent is gone, so it has no host, and each of its claims is refused with a line in the
+    // log.
     let script = format!(
         "import os, select, sys\n\
          sys.path.insert(0, {:?})\n\
@@ -77,13 +85,26 @@ fn a_loop_does_not_fill_the_log() {
     let done = world.root().join("done");
     nix::unistd::mkfifo(&done, nix::sys::stat::Mode::S_IRWXU).expect("a FIFO");
     let mut orphan = world.command("python3");
-    assert!(orphan.args(["-c", &script]).arg(&done).status().expect("python3").success());
+    assert!(
+        orphan
+            .args(["-c", &script])
+            .arg(&done)
+            .status()
+            .expect("python3")
+            .success()
+    );
     // It is open for writing once the orphan has asked often enough.
     assert!(fs::read(&done).expect("the orphan's end").is_empty());
     let said = log(&world, "daemon.log");
-    let lines = said.lines().filter(|line| line.contains("Could not verify parent process")).count();
+    let lines = said
+        .lines()
+        .filter(|line| line.contains("Could not verify parent process"))
+        .count();
     assert!((1..=10).contains(&lines), "{lines} lines");
-    assert!(said.contains("more like the last line are left out"), "{said}");
+    assert!(
+        said.contains("more like the last line are left out"),
+        "{said}"
+    );
     world.kill_any_daemon();
 }
 
@@ -92,19 +113,35 @@ fn the_log_of_a_daemon_that_runs_is_put_aside_when_it_is_full() {
     let world = world("idle_exit_ms = 600000\n");
     on_demand(&world);
     let pid = world.daemon_pid().to_string();
-    let reload = || assert!(Command::new("kill").args(["-HUP", &pid]).status().expect("kill").success());
+    let reload = || {
+        assert!(
+            Command::new("kill")
+                .args(["-HUP", &pid])
+                .status()
+                .expect("kill")
+                .success()
+        );
+    };
     for _ in 0..2 {
         let path = world.directory().join("daemon.log");
-        let mut file = fs::OpenOptions::new().append(true).open(&path).expect("the log");
+        let mut file = fs::OpenOptions::new()
+            .append(true)
+            .open(&path)
+            .expect("the log");
         file.write_all(&vec![b'x'; 1_100_000]).expect("written");
-        // It looks at the size now and then, when it writes a line; so it is given something to write.
+        // It looks at the size now and then, when it writes a line; so it is given something to
+        // write.
         until("it is put aside", || {
             reload();
             // For a moment there is none.
-            fs::metadata(&path).is_ok_and(|file| file.len() < 1_000_000).then_some(())
+            fs::metadata(&path)
+                .is_ok_and(|file| file.len() < 1_000_000)
+                .then_some(())
         });
         assert!(log(&world, "daemon.log.1").contains("xxx"));
-        until_written(&path, "it goes on", || log(&world, "daemon.log").contains("reloaded").then_some(()));
+        until_written(&path, "it goes on", || {
+            log(&world, "daemon.log").contains("reloaded").then_some(())
+        });
     }
     world.kill_any_daemon();
 }

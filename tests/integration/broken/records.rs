@@ -1,12 +1,13 @@
-//! `sessions.db` is damaged, gone, or of another version, while keepers hold servers: there is never a second server beside the first.
+//! `sessions.db` is damaged, gone, or of another version, while keepers hold servers: there is
+//! never a second server beside the first.
 
 use std::fs;
 use std::path::Path;
 
 use mcp_sessiond_proto::backends::{Attach, KeeperReply, KeeperRequest, Remembered};
 use mcp_sessiond_proto::{Epoch, Error};
-use mcp_sessiond_tests::{Client, Host, Server, World, assert_refused, gone, lives, signal, until};
 use mcp_sessiond_proxy::keeper::dial::{DialError, dial};
+use mcp_sessiond_tests::{Client, Host, Server, World, assert_refused, gone, lives, signal, until};
 use nix::sys::signal::Signal;
 use serde_json::json;
 
@@ -24,14 +25,21 @@ fn remove(directory: &Path) {
 
 fn is_garbage(directory: &Path) {
     remove(directory);
-    fs::write(directory.join(DATABASE), "no database at all, and longer than a header: ".repeat(99))
-        .expect("ours");
+    fs::write(
+        directory.join(DATABASE),
+        "no database at all, and longer than a header: ".repeat(99),
+    )
+    .expect("ours");
 }
 
 fn is_newer(directory: &Path) {
-    let script = "import sqlite3, sys; sqlite3.connect(sys.argv[1]).execute('PRAGMA user_version = 99')";
+    let script =
+        "import sqlite3, sys; sqlite3.connect(sys.argv[1]).execute('PRAGMA user_version = 99')";
     let mut newer = std::process::Command::new("python3");
-    let done = newer.args(["-c", script]).arg(directory.join(DATABASE)).status();
+    let done = newer
+        .args(["-c", script])
+        .arg(directory.join(DATABASE))
+        .status();
     assert!(done.expect("python3").success());
 }
 
@@ -56,7 +64,8 @@ enum Keeps {
     Hung,
 }
 
-/// Has the records spoilt while a keeper holds a server, starts a daemon, and looks at what there is.
+/// Has the records spoilt while a keeper holds a server, starts a daemon, and looks at what there
+/// is.
 #[track_caller]
 fn assert_one_server(spoil: fn(&Path), why: &str, keeps: Keeps) {
     let world = world("claim_wait_ms = 5000\n");
@@ -76,11 +85,20 @@ fn assert_one_server(spoil: fn(&Path), why: &str, keeps: Keeps) {
     daemon.start_again();
     let is_kept = keeps == Keeps::Attached;
     let (adopted, ended) = if is_kept { (1, 0) } else { (0, 1) };
-    let line = daemon.log().wait(&format!("servers_found_again={adopted} servers_ended={ended}"));
+    let line = daemon.log().wait(&format!(
+        "servers_found_again={adopted} servers_ended={ended}"
+    ));
     assert!(line.contains(why), "{line}");
     let is_gone = !lives(server) && !lives(backend.keeper);
-    assert_eq!(is_gone, !is_kept, "what is not kept is gone before anybody is answered");
-    let mut client = if is_kept { first } else { connect(&world, &tiny(&world)) };
+    assert_eq!(
+        is_gone, !is_kept,
+        "what is not kept is gone before anybody is answered"
+    );
+    let mut client = if is_kept {
+        first
+    } else {
+        connect(&world, &tiny(&world))
+    };
     let next = if is_kept { 2 } else { 1 };
     assert_eq!(client.count(), next, "the host has its server");
     assert_eq!(servers(&world).len(), 1);
@@ -90,11 +108,16 @@ fn assert_one_server(spoil: fn(&Path), why: &str, keeps: Keeps) {
         noted.contains(why) && noted.contains(&format!("{adopted} kept servers were found again")),
         "{noted}"
     );
-    assert!(noted.contains("sessions.db was not what a former daemon had left "), "{noted}");
-    let sockets = fs::read_dir(world.directory().join("keepers")).expect("there").count();
+    assert!(
+        noted.contains("sessions.db was not what a former daemon had left "),
+        "{noted}"
+    );
+    let sockets = fs::read_dir(world.directory().join("keepers"))
+        .expect("there")
+        .count();
     assert_eq!(sockets, 1, "no socket of a former keeper is left");
-    // The next daemon has good records, and finds the server that there is; and so does the next front, unless the server was
-    // only kept for the former one.
+    // The next daemon has good records, and finds the server that there is; and so does the next
+    // front, unless the server was only kept for the former one.
     daemon.restart();
     assert!(is_well(&world, "records"));
     assert_eq!((client.count(), servers(&world).len()), (next + 1, 1));
@@ -105,7 +128,10 @@ fn assert_one_server(spoil: fn(&Path), why: &str, keeps: Keeps) {
     } else {
         backend.wait_alone();
     }
-    assert_eq!(connect(&world, &tiny(&world)).count(), if is_kept { 1 } else { next + 2 });
+    assert_eq!(
+        connect(&world, &tiny(&world)).count(),
+        if is_kept { 1 } else { next + 2 }
+    );
 }
 
 #[test]
@@ -133,7 +159,8 @@ fn a_keeper_that_hangs_is_ended() {
     assert_one_server(is_garbage, "file is not a database", Keeps::Hung);
 }
 
-/// A front that has its lease from the daemon before, and attaches only now, claims again: nobody else knows of that lease.
+/// A front that has its lease from the daemon before, and attaches only now, claims again: nobody
+/// else knows of that lease.
 #[test]
 fn leases_of_the_former_daemon_are_stale_once_a_keeper_was_asked_whose_it_is() {
     let world = world("");
@@ -142,9 +169,14 @@ fn leases_of_the_former_daemon_are_stale_once_a_keeper_was_asked_whose_it_is() {
     assert_eq!(client.count(), 1);
     let backend = world.backend();
     daemon.kill();
-    let asked = |request: &KeeperRequest| dial(backend.socket(), request).map(|dialled| dialled.reply);
-    let Ok(KeeperReply::Remembered(Remembered { record: Some(_), epoch, front: Some(front), .. })) =
-        asked(&KeeperRequest::Remember {})
+    let asked =
+        |request: &KeeperRequest| dial(backend.socket(), request).map(|dialled| dialled.reply);
+    let Ok(KeeperReply::Remembered(Remembered {
+        record: Some(_),
+        epoch,
+        front: Some(front),
+        ..
+    })) = asked(&KeeperRequest::Remember {})
     else {
         panic!("it has a copy")
     };
@@ -152,17 +184,29 @@ fn leases_of_the_former_daemon_are_stale_once_a_keeper_was_asked_whose_it_is() {
     let session = backend.session.parse().expect("an id");
     // The next one after that of the front. While the daemon is away it would do.
     let stale = Epoch(epoch.0 - 999);
-    let attach = Attach { session, epoch: stale, initialize: None, service: None, continues: false };
+    let attach = Attach {
+        session,
+        epoch: stale,
+        initialize: None,
+        service: None,
+        continues: false,
+    };
     let refused = asked(&KeeperRequest::Attach(attach));
     let is_stale = |error: &DialError| matches!(error, DialError::Refused(Error::StaleEpoch { newest, .. }) if *newest == epoch);
     assert!(refused.as_ref().is_err_and(is_stale), "{refused:?}");
-    assert_eq!(client.count(), 2, "and the front that is there notices nothing");
+    assert_eq!(
+        client.count(),
+        2,
+        "and the front that is there notices nothing"
+    );
 }
 
-/// What keepers give back belongs to whom it belonged: nobody else is led to it, whether its front is there or not.
+/// What keepers give back belongs to whom it belonged: nobody else is led to it, whether its front
+/// is there or not.
 #[test]
 fn what_is_found_again_is_its_hosts_and_its_fronts() {
-    let world = world("claim_wait_ms = 50\n[backends]\nlinger_ms = 600000\nclosed_linger_ms = 600000\n");
+    let world =
+        world("claim_wait_ms = 50\n[backends]\nlinger_ms = 600000\nclosed_linger_ms = 600000\n");
     let mut daemon = world.daemon();
     let (mut gone, lasting) = (world.host(), world.host());
     // A front that leaves would start a daemon before the test does.
@@ -181,7 +225,9 @@ fn what_is_found_again_is_its_hosts_and_its_fronts() {
     is_garbage(&world.directory());
     daemon.start_again();
     // What is on the page comes from keepers' sockets, too.
-    until("what belonged to the host that is gone is gone", || (servers(&world).len() == 2).then_some(()));
+    until("what belonged to the host that is gone is gone", || {
+        (servers(&world).len() == 2).then_some(())
+    });
     let mut users: Client<Server> = Client::connected(lasting.front(&named));
     assert_eq!(users.count(), 4);
     // Its front is there, so it is nobody's who comes second.
@@ -200,10 +246,13 @@ fn somebody_else_who_listens_there_is_left_alone() {
                   $| = 1; print 'x'; <STDIN>";
     let mut command = std::process::Command::new("perl");
     command.args(["-e", script]).arg(&path);
-    command.stdin(std::process::Stdio::piped()).stdout(std::process::Stdio::piped());
+    command
+        .stdin(std::process::Stdio::piped())
+        .stdout(std::process::Stdio::piped());
     let mut other = command.spawn().expect("perl");
     let mut said = [0];
-    std::io::Read::read_exact(other.stdout.as_mut().expect("piped"), &mut said).expect("it listens");
+    std::io::Read::read_exact(other.stdout.as_mut().expect("piped"), &mut said)
+        .expect("it listens");
     let daemon = world.daemon();
     daemon.log().wait("was left alone");
     assert!(lives(other.id()) && path.symlink_metadata().is_ok());

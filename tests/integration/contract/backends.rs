@@ -5,13 +5,14 @@ use std::sync::Arc;
 use mcp_sessiond_daemon::storage::{Durability, Memory, Sqlite, Storage};
 use tempfile::TempDir;
 
-/// A backend with nothing in it, for one case alone. What it has made elsewhere goes when it is dropped.
+/// A backend with nothing in it, for one case alone. What it has made elsewhere goes when it is
+/// dropped.
 pub(crate) trait Backend: Sized {
     /// Whether what was kept is there when the backend is opened again.
     const DURABLE: bool;
 
-    /// How many writers change one record at once. Each asks anew whenever another was faster, so the requests are as
-    /// many as the square.
+    /// How many writers change one record at once. Each asks anew whenever another was faster, so
+    /// the requests are as many as the square.
     const WRITERS: usize = 200;
 
     /// Makes a place of its own for the case.
@@ -20,7 +21,8 @@ pub(crate) trait Backend: Sized {
     /// The handle of the daemon that the case stands for.
     fn store(&self) -> Arc<dyn Storage>;
 
-    /// The handle of another daemon, to the same data: a second one where the backend is shared, else the same.
+    /// The handle of another daemon, to the same data: a second one where the backend is shared,
+    /// else the same.
     async fn beside(&self) -> Arc<dyn Storage>;
 
     /// Lets the daemon crash and start again: from now on `store` is a new handle to the same data.
@@ -50,7 +52,8 @@ impl Backend for InMemory {
     }
 }
 
-/// [`Sqlite`], in a directory of its own. With a redo log that is in the machine's memory, as most runtime directories are.
+/// [`Sqlite`], in a directory of its own. With a redo log that is in the machine's memory, as most
+/// runtime directories are.
 pub(crate) struct InSqlite<const REDO: bool> {
     store: Arc<Sqlite>,
     directory: TempDir,
@@ -58,15 +61,27 @@ pub(crate) struct InSqlite<const REDO: bool> {
 
 impl<const REDO: bool> InSqlite<REDO> {
     fn directory() -> TempDir {
-        let parent = if REDO { "/dev/shm".into() } else { std::env::temp_dir() };
+        let parent = if REDO {
+            "/dev/shm".into()
+        } else {
+            std::env::temp_dir()
+        };
         tempfile::tempdir_in(parent).expect("a directory")
     }
 
     fn opened(directory: TempDir) -> Self {
         let path = directory.path().join("contents.db");
-        let opened = if REDO { Sqlite::open_alone } else { Sqlite::open };
+        let opened = if REDO {
+            Sqlite::open_alone
+        } else {
+            Sqlite::open
+        };
         let store = Arc::new(opened(&path, Durability::Process).expect("opened"));
-        assert_eq!(directory.path().join("contents.db-redo").exists(), REDO, "/dev/shm is a tmpfs");
+        assert_eq!(
+            directory.path().join("contents.db-redo").exists(),
+            REDO,
+            "/dev/shm is a tmpfs"
+        );
         Self { store, directory }
     }
 }
@@ -89,11 +104,15 @@ impl<const REDO: bool> Backend for InSqlite<REDO> {
     async fn reopen(&mut self) {
         let directory = Self::directory();
         if REDO {
-            // The case may hold the former handle, and with it the lock. Daemons that are killed with something in the log
-            // are in `contents_kill`.
+            // The case may hold the former handle, and with it the lock. Daemons that are killed
+            // with something in the log are in `contents_kill`.
             self.store.close().await;
             for file in ["contents.db", "contents.db-redo"] {
-                std::fs::copy(self.directory.path().join(file), directory.path().join(file)).expect("copied");
+                std::fs::copy(
+                    self.directory.path().join(file),
+                    directory.path().join(file),
+                )
+                .expect("copied");
             }
             *self = Self::opened(directory);
         } else {
@@ -124,7 +143,11 @@ mod in_postgres {
 
     impl InPostgres {
         async fn connected(schema: &Schema) -> Arc<Postgres> {
-            Arc::new(Postgres::open(&schema.url(), Options::default()).await.expect("opened"))
+            Arc::new(
+                Postgres::open(&schema.url(), Options::default())
+                    .await
+                    .expect("opened"),
+            )
         }
     }
 
@@ -133,7 +156,10 @@ mod in_postgres {
 
         async fn open() -> Self {
             let schema = Schema::new();
-            Self { store: Self::connected(&schema).await, schema }
+            Self {
+                store: Self::connected(&schema).await,
+                schema,
+            }
         }
 
         fn store(&self) -> Arc<dyn Storage> {
@@ -174,7 +200,10 @@ mod in_dynamodb {
 
         async fn open() -> Self {
             let table = Table::<S>::new();
-            Self { store: table.connected().await, table }
+            Self {
+                store: table.connected().await,
+                table,
+            }
         }
 
         fn store(&self) -> Arc<dyn Storage> {

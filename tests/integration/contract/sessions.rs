@@ -1,7 +1,8 @@
-//! The rules over a backend: what sessions, their state and their streams promise to whoever uses them.
+//! The rules over a backend: what sessions, their state and their streams promise to whoever uses
+//! them.
 //!
-//! Time passes only where a case says so. A case that is about several daemons has a second one beside the first, on
-//! the same data.
+//! Time passes only where a case says so. A case that is about several daemons has a second one
+//! beside the first, on the same data.
 
 mod bench;
 mod binding;

@@ -84,7 +84,10 @@ pub(super) use cases;
 
 /// Of one owner, with this name.
 fn place(name: &str) -> Place {
-    Place { owner: "owner".into(), name: name.into() }
+    Place {
+        owner: "owner".into(),
+        name: name.into(),
+    }
 }
 
 /// Another one than any before.
@@ -98,29 +101,51 @@ fn bytes(text: &str) -> Bytes {
 
 /// A head that nobody has to look at.
 fn head(text: &str) -> Option<Head> {
-    Some(Head { bytes: bytes(text), due_ms: u64::MAX })
+    Some(Head {
+        bytes: bytes(text),
+        due_ms: u64::MAX,
+    })
 }
 
 fn due(due_ms: u64) -> Change {
-    Change { head: Some(Head { bytes: bytes("due"), due_ms }), ..Change::default() }
+    Change {
+        head: Some(Head {
+            bytes: bytes("due"),
+            due_ms,
+        }),
+        ..Change::default()
+    }
 }
 
 /// A change of the head alone.
 fn only(text: &str) -> Change {
-    Change { head: head(text), ..Change::default() }
+    Change {
+        head: head(text),
+        ..Change::default()
+    }
 }
 
 /// A change that puts these items.
 fn puts(items: &[(&str, &str)]) -> Change {
-    Change { puts: items.iter().map(|(key, value)| item(key, value)).collect(), ..only("head") }
+    Change {
+        puts: items.iter().map(|(key, value)| item(key, value)).collect(),
+        ..only("head")
+    }
 }
 
 fn item(key: &str, value: &str) -> Item {
-    Item { key: bytes(key), tag: String::new(), value: bytes(value) }
+    Item {
+        key: bytes(key),
+        tag: String::new(),
+        value: bytes(value),
+    }
 }
 
 fn tagged(key: &str, tag: &str, value: &str) -> Item {
-    Item { tag: tag.into(), ..item(key, value) }
+    Item {
+        tag: tag.into(),
+        ..item(key, value)
+    }
 }
 
 fn keys(names: &[&str]) -> Vec<Key> {
@@ -145,13 +170,24 @@ async fn try_commit(
     change: Change,
 ) -> Result<Version, StorageError> {
     let next = drawn();
-    store.commit(place, expected, next, change).await?.kept().await?;
+    store
+        .commit(place, expected, next, change)
+        .await?
+        .kept()
+        .await?;
     Ok(next)
 }
 
 /// Commits what must succeed.
-async fn commit(store: &dyn Storage, place: &Place, expected: Option<Version>, change: Change) -> Version {
-    try_commit(store, place, expected, change).await.expect("committed")
+async fn commit(
+    store: &dyn Storage,
+    place: &Place,
+    expected: Option<Version>,
+    change: Change,
+) -> Version {
+    try_commit(store, place, expected, change)
+        .await
+        .expect("committed")
 }
 
 /// Makes a record.
@@ -166,17 +202,30 @@ async fn delete(store: &dyn Storage, place: &Place, expected: Version) {
 
 /// A record that is there, with the values of these items.
 async fn read(store: &dyn Storage, place: &Place, names: &[&str]) -> Record {
-    store.read(place, &keys(names)).await.expect("readable").expect("a record")
+    store
+        .read(place, &keys(names))
+        .await
+        .expect("readable")
+        .expect("a record")
 }
 
 /// All items of a record: keys and values, as text.
 async fn items(store: &dyn Storage, place: &Place) -> Vec<(String, String)> {
-    let items = store.scan(place, &Scan::of(everything(), usize::MAX, usize::MAX)).await.expect("readable");
-    items.iter().map(|item| (text(&item.key), text(&item.value))).collect()
+    let items = store
+        .scan(place, &Scan::of(everything(), usize::MAX, usize::MAX))
+        .await
+        .expect("readable");
+    items
+        .iter()
+        .map(|item| (text(&item.key), text(&item.value)))
+        .collect()
 }
 
 fn pairs(items: &[(&str, &str)]) -> Vec<(String, String)> {
-    items.iter().map(|(key, value)| ((*key).into(), (*value).into())).collect()
+    items
+        .iter()
+        .map(|(key, value)| ((*key).into(), (*value).into()))
+        .collect()
 }
 
 fn text(bytes: &Bytes) -> String {

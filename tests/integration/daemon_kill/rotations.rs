@@ -23,19 +23,29 @@ pub(super) fn kill_meanwhile(
             // A random moment: after some rotations, and some turns of the processor.
             let enough = done.load(Ordering::Relaxed) + random.u64(0..40);
             // Either the workers go on, or they have ended.
-            until("rotations go on", || (done.load(Ordering::Relaxed) >= enough || finished()).then_some(()));
+            until("rotations go on", || {
+                (done.load(Ordering::Relaxed) >= enough || finished()).then_some(())
+            });
             (0..random.u32(0..200_000)).for_each(|_| std::hint::spin_loop());
-            daemon.restart_with(&[(VARIABLE, &format!("{}:{}", POINTS[point], random.u32(0..20)))]);
+            daemon.restart_with(&[(
+                VARIABLE,
+                &format!("{}:{}", POINTS[point], random.u32(0..20)),
+            )]);
         } else {
             // Either the daemon ends, or the workers have.
-            until("the fault point is reached", || (daemon.ended().is_some() || finished()).then_some(()));
+            until("the fault point is reached", || {
+                (daemon.ended().is_some() || finished()).then_some(())
+            });
             reached[point] += u32::from(daemon.ended().is_some());
             daemon.restart();
         }
         if finished() {
             // Whatever comes now needs a daemon without a fault.
             daemon.restart();
-            assert!(reached.iter().all(|times| *times > 0), "of {POINTS:?} only {reached:?} were reached");
+            assert!(
+                reached.iter().all(|times| *times > 0),
+                "of {POINTS:?} only {reached:?} were reached"
+            );
             return;
         }
     }
@@ -55,7 +65,13 @@ impl<'a> Worker<'a> {
         let (instance, loaded) = first_load(host, number);
         // Fresh; or held, where the daemon was killed between granting the lease and saying so.
         assert_eq!(loaded.token, None, "{loaded:?}");
-        Self { host, number, random, instance, acknowledged: None }
+        Self {
+            host,
+            number,
+            random,
+            instance,
+            acknowledged: None,
+        }
     }
 
     pub(super) fn rotate(mut self, done: &AtomicU64) -> Self {
@@ -70,20 +86,28 @@ impl<'a> Worker<'a> {
                 }
             }
             let loaded = self.instance.load();
-            assert_eq!(loaded.token, self.acknowledged, "worker {}: {loaded:?}", self.number);
+            assert_eq!(
+                loaded.token, self.acknowledged,
+                "worker {}: {loaded:?}",
+                self.number
+            );
             done.fetch_add(1, Ordering::Relaxed);
         }
         self
     }
 
-    /// The instance is killed before it knows whether its token was kept. Either the new one or the former is.
+    /// The instance is killed before it knows whether its token was kept. Either the new one or the
+    /// former is.
     fn die_while_storing(&mut self, token: &str) {
         self.instance.begin(&format!("store {token}"));
         (0..self.random.u32(0..100_000)).for_each(|_| std::hint::spin_loop());
         self.instance.kill();
         let loaded;
         (self.instance, loaded) = first_load(self.host, self.number);
-        assert!(loaded.token == self.acknowledged || loaded.token.as_deref() == Some(token), "{loaded:?}");
+        assert!(
+            loaded.token == self.acknowledged || loaded.token.as_deref() == Some(token),
+            "{loaded:?}"
+        );
         self.acknowledged = loaded.token;
     }
 

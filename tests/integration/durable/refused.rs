@@ -31,10 +31,27 @@ fn what_leads_to_no_stream_of_the_clients_own_is_refused() {
     refused(server.client().listen(), 400);
     refused(server.client().ask("POST", &[], VISIT), 400);
     for forged in ["forged", "0199a0a0-0000-7000-8000-000000000000", "%00"] {
-        assert_eq!(refused(server.client().ask("POST", &[("Mcp-Session-Id", forged)], VISIT), 404), -32001);
-        assert_eq!(refused(server.client().ask("GET", &[("Mcp-Session-Id", forged)], ""), 404), -32001);
+        assert_eq!(
+            refused(
+                server
+                    .client()
+                    .ask("POST", &[("Mcp-Session-Id", forged)], VISIT),
+                404
+            ),
+            -32001
+        );
+        assert_eq!(
+            refused(
+                server
+                    .client()
+                    .ask("GET", &[("Mcp-Session-Id", forged)], ""),
+                404
+            ),
+            -32001
+        );
     }
-    two.ask("GET", &[("Accept", "application/json")], "").must_be(406);
+    two.ask("GET", &[("Accept", "application/json")], "")
+        .must_be(406);
     two.ask("PUT", &[], "").must_be(405);
     assert_eq!(two.text("visit", &json!({})), "1");
 }
@@ -46,7 +63,9 @@ fn a_session_belongs_to_the_token_that_began_it() {
     let mut server = world.durable_server(&[]);
     let with = |server: &Serve, token: &str| {
         let mut client = server.client();
-        client.headers.push(("Authorization".into(), format!("Bearer {token}")));
+        client
+            .headers
+            .push(("Authorization".into(), format!("Bearer {token}")));
         client
     };
     let mut mine = with(&server, "mine");
@@ -97,7 +116,10 @@ fn initialize_with_a_session_gets_the_recorded_answer() {
     let mut again = client.begin(VERSION, &[]);
     again.must_be(200);
     assert_eq!(again.header("mcp-session-id"), Some(client.session()));
-    assert_eq!(again.answer(), json!({"jsonrpc": "2.0", "id": client.last, "result": result}));
+    assert_eq!(
+        again.answer(),
+        json!({"jsonrpc": "2.0", "id": client.last, "result": result})
+    );
     assert_eq!(client.text("visit", &json!({})), "2");
 }
 
@@ -130,10 +152,21 @@ fn a_session_whose_initialize_was_refused_is_not_there() {
     let world = world("");
     let _daemon = world.daemon();
     let server = world.durable_server(&[]);
-    server.client().begin(VERSION, &[("Accept", "text/plain")]).must_be(406);
-    let listed = world.peer().call("list_own_sessions", json!({"service": "durable"})).expect("listed");
+    server
+        .client()
+        .begin(VERSION, &[("Accept", "text/plain")])
+        .must_be(406);
+    let listed = world
+        .peer()
+        .call("list_own_sessions", json!({"service": "durable"}))
+        .expect("listed");
     let listed = listed.as_array().expect("a list");
-    assert!(listed.iter().all(|session| session["status"]["is"] == "terminated"), "{listed:?}");
+    assert!(
+        listed
+            .iter()
+            .all(|session| session["status"]["is"] == "terminated"),
+        "{listed:?}"
+    );
 }
 
 #[test]
@@ -141,7 +174,8 @@ fn a_server_that_panics_when_it_is_made_is_made_again_for_the_next_request() {
     let world = world("");
     let _daemon = world.daemon();
     let broken = world.root().join("broken");
-    let mut server = world.durable_server(&[("DURABLE_SERVER_BROKEN", broken.to_str().expect("UTF-8"))]);
+    let mut server =
+        world.durable_server(&[("DURABLE_SERVER_BROKEN", broken.to_str().expect("UTF-8"))]);
     let mut client = begun(&server);
     assert_eq!(client.text("visit", &json!({})), "1");
     server.kill();

@@ -20,7 +20,10 @@ impl Page {
         let mut client = former.clone();
         client.last -= 1;
         let gate = world.root().join("gate of the page");
-        let mut call = client.call("count", &json!({"key": "page", "steps": 2, "hold": 1, "gate": gate}));
+        let mut call = client.call(
+            "count",
+            &json!({"key": "page", "steps": 2, "hold": 1, "gate": gate}),
+        );
         assert_eq!(client.last, former.last);
         progress(&mut call, 1.0);
         Self { client, call, gate }
@@ -32,7 +35,10 @@ impl Page {
         open_at(world, &self.gate);
         progress(&mut self.call, 2.0);
         let answer = self.call.answer();
-        assert_eq!((text(&answer), &answer["id"]), ("page 2", &json!(self.client.last)));
+        assert_eq!(
+            (text(&answer), &answer["id"]),
+            ("page 2", &json!(self.client.last))
+        );
     }
 }
 
@@ -48,7 +54,10 @@ fn what_belongs_to_no_call_waits_for_the_next_reader() {
     client.text("announce", &json!({"text": "two://"}));
     let mut first = client.listen();
     let uri = |said: mcp_sessiond_tests::SseEvent| said.message()["params"]["uri"].clone();
-    assert_eq!((uri(first.said()), uri(first.said())), (json!("one://"), json!("two://")));
+    assert_eq!(
+        (uri(first.said()), uri(first.said())),
+        (json!("one://"), json!("two://"))
+    );
     // A second reader takes the place of the first, and gets what comes now.
     let mut second = client.listen();
     assert_eq!(first.event(), None, "its connection ends");
@@ -68,7 +77,11 @@ fn a_reader_that_comes_before_there_is_a_message_misses_none() {
     let mut server = world.durable_server(&[]);
     let mut client = begun(&server);
     let mut listening = client.listen();
-    let primed = listening.event().expect("a priming event").id.expect("an id");
+    let primed = listening
+        .event()
+        .expect("a priming event")
+        .id
+        .expect("an id");
     server.kill();
     server.start_again();
     client.text("announce", &json!({"text": "one://"}));
@@ -88,7 +101,8 @@ fn a_request_of_the_servers_goes_out_on_the_stream_of_its_call() {
     let mut call = client.call("roots", &json!({}));
     let asked = call.said().message();
     assert_eq!(asked["method"], "roots/list", "{asked}");
-    let answer = json!({"jsonrpc": "2.0", "id": asked["id"], "result": {"roots": [{"uri": "file:///"}]}});
+    let answer =
+        json!({"jsonrpc": "2.0", "id": asked["id"], "result": {"roots": [{"uri": "file:///"}]}});
     client.post(&answer).must_be(202);
     assert_eq!(text(&call.answer()), "1");
 }
@@ -101,7 +115,10 @@ fn a_call_that_is_cancelled_has_no_answer() {
     let mut client = begun(&server);
     let mut call = count(&mut client, &world, 1, 0);
     let primed = call.event().expect("a priming event").id.expect("an id");
-    client.notify("notifications/cancelled", &json!({"requestId": client.last}));
+    client.notify(
+        "notifications/cancelled",
+        &json!({"requestId": client.last}),
+    );
     assert_eq!(call.event(), None, "its stream ends");
     client.resume(&primed).must_be(204);
     open(&world);
@@ -141,7 +158,10 @@ fn a_cancellation_that_comes_after_the_answer_ends_no_former_call_of_its_id() {
     let mut page = client.clone();
     page.last -= 1;
     assert_eq!(page.text("visit", &json!({})), "1");
-    page.notify("notifications/cancelled", &json!({"requestId": client.last}));
+    page.notify(
+        "notifications/cancelled",
+        &json!({"requestId": client.last}),
+    );
     open(&world);
     progress(&mut former, 2.0);
     assert_eq!(text(&former.answer()), "k 2");
@@ -157,7 +177,10 @@ fn a_client_that_begins_to_count_again_does_not_get_the_answer_to_a_former_call(
     progress(&mut former, 1.0);
     let mut page = Page::reloaded(&world, &client);
     // It may mean either of them, and cancels none.
-    page.client.notify("notifications/cancelled", &json!({"requestId": client.last}));
+    page.client.notify(
+        "notifications/cancelled",
+        &json!({"requestId": client.last}),
+    );
     page.is_answered(&world);
     open(&world);
     progress(&mut former, 2.0);
@@ -176,17 +199,25 @@ fn a_call_goes_on_while_the_daemon_is_away_and_its_answer_is_kept_later() {
     daemon.kill();
     open(&world);
     let second = call.said();
-    assert_eq!((second.message()["params"]["progress"].clone(), second.id), (json!(2.0), None));
+    assert_eq!(
+        (second.message()["params"]["progress"].clone(), second.id),
+        (json!(2.0), None)
+    );
     let answer = call.said();
     assert_eq!((text(&answer.message()), &answer.id), ("k 2", &None));
     server.errors.wait("are not kept");
     let mut refused = client.call("visit", &json!({}));
     refused.must_be(503);
     assert!(
-        refused.header("retry-after").is_some_and(|seconds| seconds.parse::<u32>().is_ok()),
+        refused
+            .header("retry-after")
+            .is_some_and(|seconds| seconds.parse::<u32>().is_ok()),
         "{refused:?}"
     );
-    let error = refused.message()["error"]["message"].as_str().expect("a sentence").to_owned();
+    let error = refused.message()["error"]["message"]
+        .as_str()
+        .expect("a sentence")
+        .to_owned();
     assert!(!error.contains('/'), "{error}: no paths");
     daemon.start_again();
     daemon.ready();
@@ -194,8 +225,17 @@ fn a_call_goes_on_while_the_daemon_is_away_and_its_answer_is_kept_later() {
     let mut resumed = client.resume(&first);
     assert_eq!(text(&resumed.answer()), "k 2");
     assert_eq!(client.text("visit", &json!({})), "1");
-    assert_eq!(server.errors.lines("are not kept").len(), 1, "{}", server.errors.text());
-    assert!(server.errors.lines("panicked").is_empty(), "{}", server.errors.text());
+    assert_eq!(
+        server.errors.lines("are not kept").len(),
+        1,
+        "{}",
+        server.errors.text()
+    );
+    assert!(
+        server.errors.lines("panicked").is_empty(),
+        "{}",
+        server.errors.text()
+    );
 }
 
 #[test]
@@ -230,8 +270,16 @@ fn an_answer_that_is_too_large_reaches_its_reader_and_nobody_else() {
     let mut resumed = client.resume(&primed);
     let answer = resumed.answer();
     assert_eq!(answer["error"]["data"]["outcome"], "not_kept", "{answer}");
-    assert_eq!(server.errors.lines("are not kept").len(), 1, "{}", server.errors.text());
-    assert_eq!(text(&client.call("large", &json!({"bytes": 50})).answer()).len(), 50);
+    assert_eq!(
+        server.errors.lines("are not kept").len(),
+        1,
+        "{}",
+        server.errors.text()
+    );
+    assert_eq!(
+        text(&client.call("large", &json!({"bytes": 50})).answer()).len(),
+        50
+    );
 }
 
 #[test]
@@ -241,9 +289,16 @@ fn a_session_that_is_full_makes_room_for_what_is_said_next() {
     let server = world.durable_server(&[]);
     let mut client = begun(&server);
     for _ in 0..40 {
-        assert_eq!(text(&client.call("large", &json!({"bytes": 10_000})).answer()).len(), 10_000);
+        assert_eq!(
+            text(&client.call("large", &json!({"bytes": 10_000})).answer()).len(),
+            10_000
+        );
     }
-    assert!(server.errors.lines("are not kept").is_empty(), "{}", server.errors.text());
+    assert!(
+        server.errors.lines("are not kept").is_empty(),
+        "{}",
+        server.errors.text()
+    );
 }
 
 #[test]
@@ -261,12 +316,20 @@ fn a_client_is_told_how_much_was_deleted_before_it_fetched_it() {
     // Whoever waited for the events would read them.
     until("the call is answered", || {
         let streams = peer.call("list_streams", of.clone()).expect("listed");
-        streams.as_array().expect("a list").iter().any(|stream| stream["closed"] == true).then_some(())
+        streams
+            .as_array()
+            .expect("a list")
+            .iter()
+            .any(|stream| stream["closed"] == true)
+            .then_some(())
     });
     let mut rest = client.resume(&first);
     let gap = rest.said();
     let message = gap.message();
-    assert_eq!((&message["method"], gap.id), (&json!("notifications/message"), None));
+    assert_eq!(
+        (&message["method"], gap.id),
+        (&json!("notifications/message"), None)
+    );
     assert_eq!(
         message["params"]["data"],
         "150 messages of this stream were deleted before the client fetched them"
@@ -281,11 +344,16 @@ fn a_slow_reader_gets_everything() {
     let server = world.durable_server(&[]);
     let mut client = begun(&server);
     // It does not read while the server says more than a connection holds.
-    let mut call = client.call("count", &json!({"key": "x".repeat(4_000), "steps": 2_000, "hold": -1}));
+    let mut call = client.call(
+        "count",
+        &json!({"key": "x".repeat(4_000), "steps": 2_000, "hold": -1}),
+    );
     let mut other = client.clone();
     other.last += 100;
     // Its reader does not read, which is the subject, and its events take none.
-    until("the call was carried out", || (other.text("visit", &json!({})).parse() == Ok(20)).then_some(()));
+    until("the call was carried out", || {
+        (other.text("visit", &json!({})).parse() == Ok(20)).then_some(())
+    });
     for step in 1..=2_000 {
         progress(&mut call, f64::from(step));
     }

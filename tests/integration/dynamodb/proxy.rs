@@ -51,7 +51,10 @@ impl Drop for Proxy {
 
 impl Proxy {
     /// Before a server, with what decides on each request.
-    pub(super) async fn new(server: String, fate: impl Fn(&Request) -> Fate + Send + Sync + 'static) -> Self {
+    pub(super) async fn new(
+        server: String,
+        fate: impl Fn(&Request) -> Fate + Send + Sync + 'static,
+    ) -> Self {
         let server = server.trim_start_matches("http://").to_owned();
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let url = format!("http://{}", listener.local_addr().expect("an address"));
@@ -60,7 +63,9 @@ impl Proxy {
             loop {
                 let (mut stream, _) = listener.accept().await.expect("a connection");
                 let (server, fate) = (server.clone(), fate.clone());
-                tokio::spawn(async move { while serve(&mut stream, &server, &*fate).await.is_some() {} });
+                tokio::spawn(async move {
+                    while serve(&mut stream, &server, &*fate).await.is_some() {}
+                });
             }
         });
         Self { url, task }
@@ -75,12 +80,17 @@ async fn serve(
 ) -> Option<()> {
     let message = message(stream).await?;
     let head = String::from_utf8_lossy(&message.bytes[..message.body]).to_lowercase();
-    let operation = header(&head, "x-amz-target")?.rsplit_once('.')?.1.to_owned();
+    let operation = header(&head, "x-amz-target")?
+        .rsplit_once('.')?
+        .1
+        .to_owned();
     let body = serde_json::from_slice(&message.bytes[message.body..]).ok()?;
     // The names of operations were made small with everything else in the head.
     let names = ["PutItem", "BatchWriteItem", "BatchGetItem"];
-    let operation =
-        names.into_iter().find(|name| name.to_lowercase() == operation).map_or(operation, String::from);
+    let operation = names
+        .into_iter()
+        .find(|name| name.to_lowercase() == operation)
+        .map_or(operation, String::from);
     let request = Request { operation, body };
     match fate(&request) {
         Fate::Pass => {
@@ -99,14 +109,29 @@ async fn serve(
         }
         Fate::Throttle => {
             let code = "com.amazonaws.dynamodb.v20120810#ProvisionedThroughputExceededException";
-            reply(stream, "400 Bad Request", &json!({"__type": code, "message": "too many"})).await
+            reply(
+                stream,
+                "400 Bad Request",
+                &json!({"__type": code, "message": "too many"}),
+            )
+            .await
         }
         Fate::Fail => {
             let code = "com.amazonaws.dynamodb.v20120810#InternalServerError";
-            reply(stream, "500 Internal Server Error", &json!({"__type": code, "message": "secret"})).await
+            reply(
+                stream,
+                "500 Internal Server Error",
+                &json!({"__type": code, "message": "secret"}),
+            )
+            .await
         }
         Fate::LeaveUndone if request.operation == "BatchWriteItem" => {
-            reply(stream, "200 OK", &json!({"UnprocessedItems": request.body["RequestItems"]})).await
+            reply(
+                stream,
+                "200 OK",
+                &json!({"UnprocessedItems": request.body["RequestItems"]}),
+            )
+            .await
         }
         Fate::LeaveUndone => {
             let answer = json!({"Responses": {}, "UnprocessedKeys": request.body["RequestItems"]});
@@ -121,7 +146,10 @@ async fn reply(stream: &mut TcpStream, status: &str, body: &Value) -> Option<()>
         "HTTP/1.1 {status}\r\ncontent-type: application/x-amz-json-1.0\r\ncontent-length: {}",
         body.len()
     );
-    stream.write_all(format!("{head}\r\n\r\n{body}").as_bytes()).await.ok()
+    stream
+        .write_all(format!("{head}\r\n\r\n{body}").as_bytes())
+        .await
+        .ok()
 }
 
 async fn answer(server: &str, request: &[u8]) -> Option<Vec<u8>> {
@@ -153,10 +181,17 @@ async fn message(stream: &mut TcpStream) -> Option<Message> {
 }
 
 async fn more(stream: &mut TcpStream, bytes: &mut Vec<u8>) -> Option<()> {
-    stream.read_buf(bytes).await.ok().filter(|read| *read > 0).map(|_| ())
+    stream
+        .read_buf(bytes)
+        .await
+        .ok()
+        .filter(|read| *read > 0)
+        .map(|_| ())
 }
 
 /// A header of a head in small letters.
 fn header<'a>(head: &'a str, name: &str) -> Option<&'a str> {
-    head.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).map(str::trim)
+    head.lines()
+        .find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))
+        .map(str::trim)
 }

@@ -30,7 +30,10 @@ const REWRITTEN: &str = "Nothing is resumed, now or later: what this process";
 /// What a command writes to its standard error, and its exit code.
 fn errors(mut command: Command) -> (Option<i32>, String) {
     let said = command.output().expect("it runs");
-    (said.status.code(), String::from_utf8(said.stderr).expect("UTF-8"))
+    (
+        said.status.code(),
+        String::from_utf8(said.stderr).expect("UTF-8"),
+    )
 }
 
 #[test]
@@ -47,7 +50,10 @@ fn of_two_servers_that_nothing_distinguishes() {
 fn of_a_host_with_several_clients() {
     let world = world("");
     let _daemon = world.daemon();
-    assert_row(NEVER, &errors(world.sessiond(&["token", "load", "--siblings", "never"])).1);
+    assert_row(
+        NEVER,
+        &errors(world.sessiond(&["token", "load", "--siblings", "never"])).1,
+    );
 }
 
 #[test]
@@ -58,7 +64,10 @@ fn of_a_process_that_has_rewritten_its_command_line() {
     let script = r#"$0 = "a title"; system($ARGV[0], qw(token load --for), $$)"#;
     let mut server = host.server(&["perl", "-e", script, world.binaries.daemon]);
     server.wait();
-    assert_row(REWRITTEN, &host.log.wait("Nothing is resumed, now or later: "));
+    assert_row(
+        REWRITTEN,
+        &host.log.wait("Nothing is resumed, now or later: "),
+    );
 }
 
 #[test]
@@ -74,7 +83,10 @@ fn of_a_second_daemon() {
 fn of_a_directory_of_another_user() {
     needs_root("to give a directory away");
     let world = world("");
-    std::fs::DirBuilder::new().mode(0o700).create(world.directory()).expect("made");
+    std::fs::DirBuilder::new()
+        .mode(0o700)
+        .create(world.directory())
+        .expect("made");
     chown(world.directory(), Some(65534), None).expect("given away");
     let (code, said) = errors(world.sessiond(&["run"]));
     assert_eq!(code, Some(70), "{said}");
@@ -84,7 +96,10 @@ fn of_a_directory_of_another_user() {
 #[test]
 fn of_a_daemon_of_another_protocol() {
     let world = world("");
-    std::fs::DirBuilder::new().mode(0o700).create(world.directory()).expect("made");
+    std::fs::DirBuilder::new()
+        .mode(0o700)
+        .create(world.directory())
+        .expect("made");
     let listener = UnixListener::bind(world.socket()).expect("listening");
     let token = std::thread::spawn({
         let command = world.sessiond(&["token", "load", "--no-start"]);
@@ -95,7 +110,9 @@ fn of_a_daemon_of_another_protocol() {
         let (mut client, _) = listener.accept().expect("a client");
         let mut hello = [0; HELLO_LEN];
         client.read_exact(&mut hello).ok()?;
-        let mut answer = Hello::decode(&hello).expect("a hello").reply(Answer::Version);
+        let mut answer = Hello::decode(&hello)
+            .expect("a hello")
+            .reply(Answer::Version);
         answer.version = 9;
         client.write_all(&answer.encode()).ok()
     });
@@ -111,7 +128,9 @@ fn of_a_server_that_does_not_start() {
     let server = ["sh", "-c", "echo no licence >&2; exit 1"].map(String::from);
     let mut client = Client::new(world.front(&world.wrapping(&[], &server)));
     let answer = client.initialize();
-    let message = answer["error"]["message"].as_str().unwrap_or_else(|| panic!("no error: {answer}"));
+    let message = answer["error"]["message"]
+        .as_str()
+        .unwrap_or_else(|| panic!("no error: {answer}"));
     assert_row("the server ended", message);
     assert!(message.contains("no licence"), "{message}");
 }

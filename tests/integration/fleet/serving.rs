@@ -1,4 +1,5 @@
-//! `serve` of one name on several machines with one database: a session is served where its server runs.
+//! `serve` of one name on several machines with one database: a session is served where its server
+//! runs.
 
 use mcp_sessiond_tests::{HttpClient, Serve, World, until};
 use nix::sys::signal::Signal;
@@ -13,14 +14,20 @@ fn serve(world: &World) -> Serve {
 
 /// The same client at another machine.
 fn at(serve: &Serve, client: &HttpClient) -> HttpClient {
-    HttpClient { at: serve.at.clone(), ..client.clone() }
+    HttpClient {
+        at: serve.at.clone(),
+        ..client.clone()
+    }
 }
 
 fn increment(client: &mut HttpClient) -> (u16, Value) {
     let mut reply = client.call("increment", &json!({}));
     let status = reply.status;
-    let count =
-        if status == 200 { reply.answer()["result"]["content"][0]["text"].take() } else { Value::Null };
+    let count = if status == 200 {
+        reply.answer()["result"]["content"][0]["text"].take()
+    } else {
+        Value::Null
+    };
     (status, count)
 }
 
@@ -41,23 +48,42 @@ pub(crate) fn of_a_machine_that_lives_and_then_is_gone(url: &str) {
     assert_eq!(increment(&mut client), (200, json!("1")));
     let mut away = at(&second, &client);
     assert_eq!(increment(&mut away), (404, Value::Null));
-    assert_eq!(away.ask("GET", &[("Accept", "text/event-stream")], "").status, 404);
+    assert_eq!(
+        away.ask("GET", &[("Accept", "text/event-stream")], "")
+            .status,
+        404
+    );
     let mut slow = client.call("slow", &json!({"gate": gate(&here, "gate")}));
     let event = slow.said().id.expect("an id");
-    assert_eq!(away.ask("GET", &[("Last-Event-ID", &event)], "").status, 404, "its server may yet answer");
-    assert_eq!(increment(&mut client), (200, json!("2")), "nothing has happened to it");
+    assert_eq!(
+        away.ask("GET", &[("Last-Event-ID", &event)], "").status,
+        404,
+        "its server may yet answer"
+    );
+    assert_eq!(
+        increment(&mut client),
+        (200, json!("2")),
+        "nothing has happened to it"
+    );
     killed.kill();
     first.kill();
-    assert_eq!(taken_over(&mut away), "1", "a fresh server, which got the recorded handshake");
+    assert_eq!(
+        taken_over(&mut away),
+        "1",
+        "a fresh server, which got the recorded handshake"
+    );
     let mut back = away.resume(&event);
     let answer = back.answer();
     assert_eq!(answer["error"]["data"]["outcome"], "unknown", "{answer}");
     assert_eq!(back.event(), None, "the stream is complete");
-    there.log.wait("took over a session whose server ran on another machine");
+    there
+        .log
+        .wait("took over a session whose server ran on another machine");
     // The machine is back, with the former server.
     assert!(!here.processes().is_empty());
     killed.start_again();
-    here.log.wait("ends the server of a session that another machine has taken over");
+    here.log
+        .wait("ends the server of a session that another machine has taken over");
     here.nothing_left();
     first.start_again();
     assert_eq!(increment(&mut at(&first, &client)), (404, Value::Null));
@@ -73,9 +99,12 @@ pub(crate) fn of_a_daemon_that_was_stopped_and_comes_back(url: &str) {
     let mut away = at(&second, &client);
     assert_eq!(taken_over(&mut away), "1");
     stopped.signal(Signal::SIGCONT);
-    here.log.wait("ends the server of a session that another machine has taken over");
+    here.log
+        .wait("ends the server of a session that another machine has taken over");
     // `serve` tells nobody that it has let go of a session.
-    until("its server is gone", || (increment(&mut client).0 == 404).then_some(()));
+    until("its server is gone", || {
+        (increment(&mut client).0 == 404).then_some(())
+    });
     assert_eq!(increment(&mut away), (200, json!("2")));
     assert_eq!(
         increment(&mut first.connected("2025-11-25")),

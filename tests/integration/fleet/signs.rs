@@ -1,4 +1,5 @@
-//! Signs of life between daemons on one database: what depends on one that gives none any more is done by another.
+//! Signs of life between daemons on one database: what depends on one that gives none any more is
+//! done by another.
 
 use mcp_sessiond_process::fault::FLEET_VARIABLE;
 use mcp_sessiond_tests::{Daemon, Instance, Peer, World, assert_refused, until};
@@ -10,13 +11,16 @@ use crate::world;
 
 const WILL: &str = r#"{"jsonrpc":"2.0","id":1,"error":{"code":1,"message":"gone"}}"#;
 
-/// A sign each 100 ms; after 2 s without one a daemon is dead. Long enough for a machine that is busy with tests.
+/// A sign each 100 ms; after 2 s without one a daemon is dead. Long enough for a machine that is
+/// busy with tests.
 const TIMES: &str = "100:2000";
 
 /// So many machines, as far as their daemons can tell.
 pub(crate) fn machines<const N: usize>(url: &str) -> [(World, Daemon); N] {
     std::array::from_fn(|_| {
-        let world = world(&format!("[storage]\nurl = \"{url}\"\n[sessions]\npoll_ms = 10\nsweep_ms = 100\n"));
+        let world = world(&format!(
+            "[storage]\nurl = \"{url}\"\n[sessions]\npoll_ms = 10\nsweep_ms = 100\n"
+        ));
         let daemon = world.start(&[(FLEET_VARIABLE, TIMES)]);
         daemon.ready();
         (world, daemon)
@@ -25,21 +29,31 @@ pub(crate) fn machines<const N: usize>(url: &str) -> [(World, Daemon); N] {
 
 /// Opens a stream of the session `web`/`s`, with a will.
 fn open(author: &mut Instance, stream: &str) {
-    author.call("open_stream", json!({"of": of(), "stream": stream, "will": WILL})).expect("opened");
+    author
+        .call(
+            "open_stream",
+            json!({"of": of(), "stream": stream, "will": WILL}),
+        )
+        .expect("opened");
 }
 
 /// Waits until the stream has said its will, which is all that it has said.
 fn assert_carried_out(peer: &mut Peer, stream: &str) {
     let mut said = Value::Null;
     while said["ended"] != json!([stream]) {
-        said = peer.call("wait", json!({"of": of(), "after": [{"stream": stream}]})).expect("waited");
+        said = peer
+            .call("wait", json!({"of": of(), "after": [{"stream": stream}]}))
+            .expect("waited");
     }
     assert_eq!(said["events"].as_array().map(Vec::len), Some(1), "{said}");
     assert_eq!(said["events"][0]["message"], json!(WILL));
 }
 
 fn append(author: &mut Instance, stream: &str) -> Result<Value, Value> {
-    author.call("append", json!({"of": of(), "stream": stream, "messages": ["{}"]}))
+    author.call(
+        "append",
+        json!({"of": of(), "stream": stream, "messages": ["{}"]}),
+    )
 }
 
 pub(crate) fn a_daemon_that_was_killed(url: &str) {
@@ -73,7 +87,10 @@ pub(crate) fn a_daemon_that_was_stopped_and_comes_back(url: &str) {
     let after = json!([{"stream": "b"}]);
     // `wait` is what tells; the first of both events may come alone.
     until("its own daemon carries the will out", || {
-        let said = there.peer().call("wait", json!({"of": of(), "after": after})).expect("waited");
+        let said = there
+            .peer()
+            .call("wait", json!({"of": of(), "after": after}))
+            .expect("waited");
         (said["events"].as_array().map(Vec::len) == Some(2)).then_some(())
     });
     assert_carried_out(&mut there.peer(), "a");

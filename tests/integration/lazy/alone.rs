@@ -20,7 +20,10 @@ fn it_is_started_at_its_first_call_and_what_was_told_is_what_it_says() {
     let server = told(&world);
     says(&world, &usual());
     let (first, lists) = introduced(&world, &server);
-    assert_eq!((starts(&world), first["instructions"].as_str()), (1, Some("Ask me.")));
+    assert_eq!(
+        (starts(&world), first["instructions"].as_str()),
+        (1, Some("Ask me."))
+    );
 
     let mut client = Client::new(world.front(&lazy(&world, &server)));
     let mut answer = client.initialize();
@@ -45,10 +48,24 @@ fn it_is_started_at_its_first_call_and_what_was_told_is_what_it_says() {
     let pid = client.call("a", json!({}));
     assert_eq!(starts(&world), 2);
     let since = heard(&world);
-    let at = since.iter().rposition(|line| line.get("pid").is_some()).expect("it was started");
+    let at = since
+        .iter()
+        .rposition(|line| line.get("pid").is_some())
+        .expect("it was started");
     assert_eq!(since[at]["pid"].to_string(), pid);
-    let got: Vec<&str> = since[at + 1..].iter().filter_map(|line| line["method"].as_str()).collect();
-    assert_eq!(got[..4], ["initialize", "notifications/initialized", "logging/setLevel", "tools/call"]);
+    let got: Vec<&str> = since[at + 1..]
+        .iter()
+        .filter_map(|line| line["method"].as_str())
+        .collect();
+    assert_eq!(
+        got[..4],
+        [
+            "initialize",
+            "notifications/initialized",
+            "logging/setLevel",
+            "tools/call"
+        ]
+    );
     assert_eq!(since[at + 1]["params"]["clientInfo"]["name"], "test");
     assert_eq!(since[at + 3]["params"]["level"], "error");
     // It is the same from now on, also for the next front.
@@ -60,7 +77,13 @@ fn it_is_started_at_its_first_call_and_what_was_told_is_what_it_says() {
 /// A pipe that a server waits at before it does anything else.
 fn gate(root: &Path) -> std::path::PathBuf {
     let gate = root.join("gate");
-    assert!(Command::new("mkfifo").arg(&gate).status().expect("mkfifo").success());
+    assert!(
+        Command::new("mkfifo")
+            .arg(&gate)
+            .status()
+            .expect("mkfifo")
+            .success()
+    );
     gate
 }
 
@@ -171,17 +194,31 @@ fn a_server_that_can_not_be_started_is_told_at_the_call_and_tried_again_at_the_n
     fs::remove_file(&program).expect("removed");
     let mut client = Client::connected(world.front(&lazy(&world, &server)));
     assert_eq!(ask_all(&mut client), lists);
-    let error = client.try_call("a", json!({})).expect_err("there is no program");
+    let error = client
+        .try_call("a", json!({}))
+        .expect_err("there is no program");
     let message = error["message"].as_str().expect("text");
-    assert!(message.contains("program can't be run") && message.contains("install it"), "{message}");
-    assert!(message.ends_with("; this call was not sent. The next call tries again"), "{message}");
-    assert_eq!((&error["code"], &error["data"]["outcome"]), (&json!(-32000), &json!("not_sent")));
+    assert!(
+        message.contains("program can't be run") && message.contains("install it"),
+        "{message}"
+    );
+    assert!(
+        message.ends_with("; this call was not sent. The next call tries again"),
+        "{message}"
+    );
+    assert_eq!(
+        (&error["code"], &error["data"]["outcome"]),
+        (&json!(-32000), &json!("not_sent"))
+    );
     install();
     // It refuses a host that it has accepted before.
     says(&world, &json!({}));
     let error = client.try_call("a", json!({})).expect_err("it refuses");
     let message = error["message"].as_str().expect("text");
-    assert!(message.contains("it refused to be initialised: not today"), "{message}");
+    assert!(
+        message.contains("it refused to be initialised: not today"),
+        "{message}"
+    );
     says(&world, &usual());
     client.call("a", json!({}));
     client.ping();
@@ -215,9 +252,16 @@ fn a_host_that_introduces_itself_otherwise_gets_the_answers_of_the_server() {
     };
     let can = json!({"sampling": {}, "roots": {}});
     host(words("test", "2025-06-18", &can));
-    assert_eq!(starts(&world), 1, "only the version of the host is another one");
+    assert_eq!(
+        starts(&world),
+        1,
+        "only the version of the host is another one"
+    );
     let answer = host(words("test", "2025-11-25", &can));
-    assert_eq!((&answer["result"]["protocolVersion"], starts(&world)), (&json!("2025-11-25"), 2));
+    assert_eq!(
+        (&answer["result"]["protocolVersion"], starts(&world)),
+        (&json!("2025-11-25"), 2)
+    );
     host(words("test", "2025-06-18", &json!({})));
     host(words("another", "2025-06-18", &can));
     assert_eq!(starts(&world), 4);
@@ -249,7 +293,8 @@ fn a_host_that_asks_for_the_era_first_is_answered_from_memory_too() {
     let mut client = begin();
     assert_eq!(starts(&world), 1);
     let pid = client.call("a", json!({}));
-    // The server has heard all that its host has said, so it need not be another one for the next front.
+    // The server has heard all that its host has said, so it need not be another one for the next
+    // front.
     client.pipe.kill();
     let mut client = begin();
     assert_eq!((client.call("a", json!({})), starts(&world)), (pid, 2));
@@ -263,8 +308,7 @@ fn a_host_that_asks_for_the_era_first_is_answered_from_memory_too() {
         let meta = json!({"io.modelcontextprotocol/clientInfo": {"name": "test", "version": "1"}});
         let id = client.request("server/discover", json!({"_meta": meta}));
         assert_eq!(client.answer(id)["error"]["code"], -32601);
-        let words =
-            json!({"protocolVersion": "2024-11-05", "capabilities": {}, "clientInfo": {"name": "test"}});
+        let words = json!({"protocolVersion": "2024-11-05", "capabilities": {}, "clientInfo": {"name": "test"}});
         let id = client.request("initialize", words);
         client.initialized(id);
         client
@@ -313,7 +357,10 @@ fn whatever_is_killed_the_server_is_started_when_it_is_called() {
     daemon.start_again();
     let pid = client.call("a", json!({}));
     daemon.restart();
-    assert_eq!((client.call("a", json!({})), starts(&world)), (pid.clone(), 2));
+    assert_eq!(
+        (client.call("a", json!({})), starts(&world)),
+        (pid.clone(), 2)
+    );
     // From now on it is a server as any other.
     world.backend().kill_keeper();
     assert_ne!(client.call("a", json!({})), pid);

@@ -9,8 +9,8 @@ use crate::world;
 /// Room for every peer of these tests, which all are this one process.
 pub(super) const ROOMY: &str = "[limits]\nconnections_per_process = 1000\n";
 
-/// Memory that may come and go with what an allocator keeps, in KiB. What is looked for are the megabytes that a peer
-/// can make the daemon hold.
+/// Memory that may come and go with what an allocator keeps, in KiB. What is looked for are the
+/// megabytes that a peer can make the daemon hold.
 const NOISE_KIB: u64 = 12 * 1024;
 
 /// That the daemon still serves who behaves.
@@ -19,13 +19,16 @@ pub(super) fn assert_serves(world: &World) {
         let mut peer = world.peer_in(codec);
         match codec {
             Codec::JsonRpc => assert_eq!(peer.call("ping", json!({})), Ok(Value::Null)),
-            Codec::MessagePack => assert_eq!(ping(&mut peer, 1_000)["reply"], json!({"Ping": null})),
+            Codec::MessagePack => {
+                assert_eq!(ping(&mut peer, 1_000)["reply"], json!({"Ping": null}));
+            }
         }
     }
 }
 
 pub(super) fn ping(peer: &mut Peer, deadline_ms: u64) -> Value {
-    peer.ask_packed(&json!({"id": 7, "deadline_ms": deadline_ms, "call": {"Ping": {}}})).expect("an answer")
+    peer.ask_packed(&json!({"id": 7, "deadline_ms": deadline_ms, "call": {"Ping": {}}}))
+        .expect("an answer")
 }
 
 /// What a daemon holds.
@@ -36,7 +39,10 @@ pub(super) struct Footprint {
 
 impl Footprint {
     pub(super) fn of(daemon: &Daemon) -> Self {
-        Self { kib: daemon.resident_kib(), descriptors: daemon.descriptors() }
+        Self {
+            kib: daemon.resident_kib(),
+            descriptors: daemon.descriptors(),
+        }
     }
 
     /// How much more memory it holds by now, shared out among so many peers.
@@ -48,9 +54,15 @@ impl Footprint {
     #[track_caller]
     pub(super) fn assert_flat(&self, daemon: &Daemon) {
         // The daemon closes connections after the other end; nothing tells when.
-        until("the connections are gone", || (daemon.descriptors() <= self.descriptors).then_some(()));
+        until("the connections are gone", || {
+            (daemon.descriptors() <= self.descriptors).then_some(())
+        });
         let kib = daemon.resident_kib();
-        assert!(kib < self.kib + NOISE_KIB, "{} KiB before, {kib} KiB now", self.kib);
+        assert!(
+            kib < self.kib + NOISE_KIB,
+            "{} KiB before, {kib} KiB now",
+            self.kib
+        );
     }
 }
 

@@ -19,22 +19,43 @@ use tokio_postgres::config::Host;
 use super::{Schema, connect, server};
 
 fn place(name: &str) -> Place {
-    Place { owner: "owner".into(), name: name.into() }
+    Place {
+        owner: "owner".into(),
+        name: name.into(),
+    }
 }
 
 /// A change of the head to a number, with an item of this key.
 fn counted(count: usize, key: &str) -> Change {
-    let head = Head { bytes: count.to_string().into(), due_ms: u64::MAX };
-    let item = Item { key: key.to_owned().into(), tag: String::new(), value: "value".into() };
-    Change { head: Some(head), puts: vec![item], ..Change::default() }
+    let head = Head {
+        bytes: count.to_string().into(),
+        due_ms: u64::MAX,
+    };
+    let item = Item {
+        key: key.to_owned().into(),
+        tag: String::new(),
+        value: "value".into(),
+    };
+    Change {
+        head: Some(head),
+        puts: vec![item],
+        ..Change::default()
+    }
 }
 
 async fn open(url: &str) -> Arc<Postgres> {
-    Arc::new(Postgres::open(url, Options::default()).await.expect("opened"))
+    Arc::new(
+        Postgres::open(url, Options::default())
+            .await
+            .expect("opened"),
+    )
 }
 
 fn count_of(head: &[u8]) -> usize {
-    std::str::from_utf8(head).expect("UTF-8").parse().expect("a number")
+    std::str::from_utf8(head)
+        .expect("UTF-8")
+        .parse()
+        .expect("a number")
 }
 
 /// What a writer was told of its changes.
@@ -61,14 +82,24 @@ async fn write(
             Err(error) => panic!("{error}"),
         };
         let change = counted(count_of(&found.head) + 1, &key);
-        match store.commit(&place, Some(found.version), Version(fastrand::u64(..)), change).await {
+        match store
+            .commit(
+                &place,
+                Some(found.version),
+                Version(fastrand::u64(..)),
+                change,
+            )
+            .await
+        {
             Ok(kept) => {
                 kept.kept().await.expect("kept");
                 told.kept.push(key);
                 progress.send_modify(|kept| *kept += 1);
             }
             Err(StorageError::Conflict) => {}
-            Err(StorageError::Unavailable(_) | StorageError::Unknown { .. }) => told.unavailable.push(key),
+            Err(StorageError::Unavailable(_) | StorageError::Unknown { .. }) => {
+                told.unavailable.push(key);
+            }
             Err(error) => panic!("{error}"),
         }
     }
@@ -82,7 +113,10 @@ async fn connections_that_end_lose_nothing_that_was_acknowledged() {
     let store = open(&schema.url()).await;
     let places: Vec<Place> = (0..8).map(|n| place(&format!("{n}"))).collect();
     for place in &places {
-        store.commit(place, None, Version(0), counted(1, "first")).await.expect("committed");
+        store
+            .commit(place, None, Version(0), counted(1, "first"))
+            .await
+            .expect("committed");
     }
     let stop = Arc::new(AtomicBool::new(false));
     let (progress, mut made) = watch::channel(0);
@@ -95,11 +129,14 @@ async fn connections_that_end_lose_nothing_that_was_acknowledged() {
     let client = connect().await;
     let mut ended = 0;
     for _ in 0..40 {
-        let of = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = $1";
+        let of =
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = $1";
         ended += client.query(of, &[&schema.0]).await.expect("ended").len();
         // Another moment of the writers' work: after some more of it.
         let enough = *made.borrow_and_update() + fastrand::usize(3..40);
-        made.wait_for(|kept| *kept >= enough).await.expect("writers");
+        made.wait_for(|kept| *kept >= enough)
+            .await
+            .expect("writers");
     }
     stop.store(true, Ordering::Relaxed);
     let mut told = Vec::new();
@@ -108,21 +145,46 @@ async fn connections_that_end_lose_nothing_that_was_acknowledged() {
     }
     let kept: usize = told.iter().map(|told| told.kept.len()).sum();
     let unavailable: usize = told.iter().map(|told| told.unavailable.len()).sum();
-    assert!(ended >= 40 && kept >= 100, "{ended} connections ended, {kept} changes kept");
+    assert!(
+        ended >= 40 && kept >= 100,
+        "{ended} connections ended, {kept} changes kept"
+    );
     for (n, place) in places.iter().enumerate() {
-        let found = store.read(place, &[]).await.expect("readable").expect("a record");
+        let found = store
+            .read(place, &[])
+            .await
+            .expect("readable")
+            .expect("a record");
         let all = store
-            .scan(place, &Scan::of("0".into().."z".into(), usize::MAX, usize::MAX))
+            .scan(
+                place,
+                &Scan::of("0".into().."z".into(), usize::MAX, usize::MAX),
+            )
             .await
             .expect("readable");
         assert_eq!(count_of(&found.head), all.len(), "none was made twice");
         let (one, other) = (&told[2 * n], &told[2 * n + 1]);
         let has = |key: &String| all.iter().any(|item| item.key == key.as_bytes());
-        assert!(one.kept.iter().chain(&other.kept).all(has), "all that were acknowledged are there");
-        let doubtful = one.unavailable.iter().chain(&other.unavailable).filter(|key| has(key)).count();
-        assert_eq!(all.len(), 1 + one.kept.len() + other.kept.len() + doubtful, "and none that was refused");
+        assert!(
+            one.kept.iter().chain(&other.kept).all(has),
+            "all that were acknowledged are there"
+        );
+        let doubtful = one
+            .unavailable
+            .iter()
+            .chain(&other.unavailable)
+            .filter(|key| has(key))
+            .count();
+        assert_eq!(
+            all.len(),
+            1 + one.kept.len() + other.kept.len() + doubtful,
+            "and none that was refused"
+        );
     }
-    assert!(unavailable * 10 <= kept, "{unavailable} unavailable, {kept} kept");
+    assert!(
+        unavailable * 10 <= kept,
+        "{unavailable} unavailable, {kept} kept"
+    );
     assert_eq!(store.check(), Ok(()));
 }
 
@@ -139,7 +201,11 @@ impl Proxy {
         let directory = tempfile::tempdir().expect("a directory");
         let losing = Arc::new(AtomicBool::new(false));
         let accepting = Self::accepting(&directory, &losing);
-        Self { directory, losing, accepting }
+        Self {
+            directory,
+            losing,
+            accepting,
+        }
     }
 
     fn accepting(directory: &TempDir, losing: &Arc<AtomicBool>) -> JoinHandle<()> {
@@ -155,10 +221,17 @@ impl Proxy {
                     match &config.get_hosts()[0] {
                         Host::Unix(path) => {
                             let path = path.join(format!(".s.PGSQL.{port}"));
-                            pass(client, UnixStream::connect(path).await.expect("connected"), &losing).await;
+                            pass(
+                                client,
+                                UnixStream::connect(path).await.expect("connected"),
+                                &losing,
+                            )
+                            .await;
                         }
                         Host::Tcp(host) => {
-                            let server = TcpStream::connect((host.as_str(), port)).await.expect("connected");
+                            let server = TcpStream::connect((host.as_str(), port))
+                                .await
+                                .expect("connected");
                             pass(client, server, &losing).await;
                         }
                     }
@@ -169,7 +242,12 @@ impl Proxy {
 
     /// The server's URL, by way of this.
     fn url(&self, schema: &Schema) -> String {
-        let path = self.directory.path().to_str().expect("UTF-8").replace('/', "%2F");
+        let path = self
+            .directory
+            .path()
+            .to_str()
+            .expect("UTF-8")
+            .replace('/', "%2F");
         let config: Config = server().parse().expect("a URL");
         let user = config.get_user().expect("a user");
         let base = config.get_dbname().unwrap_or(user);
@@ -191,7 +269,8 @@ impl Proxy {
     }
 }
 
-/// Passes everything on, until an answer is to be lost: it has come, so the server has done what it was asked.
+/// Passes everything on, until an answer is to be lost: it has come, so the server has done what it
+/// was asked.
 async fn pass(client: UnixStream, server: impl AsyncRead + AsyncWrite, losing: &AtomicBool) {
     let (mut from_client, mut to_client) = client.into_split();
     let (mut from_server, mut to_server) = tokio::io::split(server);
@@ -201,7 +280,9 @@ async fn pass(client: UnixStream, server: impl AsyncRead + AsyncWrite, losing: &
     let answers = async {
         let mut buffer = vec![0; 1 << 16];
         while let Ok(length @ 1..) = from_server.read(&mut buffer).await {
-            if losing.swap(false, Ordering::SeqCst) || to_client.write_all(&buffer[..length]).await.is_err() {
+            if losing.swap(false, Ordering::SeqCst)
+                || to_client.write_all(&buffer[..length]).await.is_err()
+            {
                 return;
             }
         }
@@ -220,17 +301,33 @@ async fn changes_whose_answer_was_lost_are_made_once() {
     for count in 0..5 {
         let next = Version(fastrand::u64(..));
         proxy.lose_an_answer();
-        store.commit(&place, expected, next, counted(count, &format!("{count}"))).await.expect("committed");
+        store
+            .commit(&place, expected, next, counted(count, &format!("{count}")))
+            .await
+            .expect("committed");
         assert!(!proxy.losing.load(Ordering::SeqCst), "an answer was lost");
-        let found = store.read(&place, &[]).await.expect("readable").expect("a record");
+        let found = store
+            .read(&place, &[])
+            .await
+            .expect("readable")
+            .expect("a record");
         assert_eq!((found.version, count_of(&found.head)), (next, count));
         expected = Some(next);
     }
     proxy.lose_an_answer();
-    store.commit(&place, expected, Version(0), Change::default()).await.expect("deleted");
+    store
+        .commit(&place, expected, Version(0), Change::default())
+        .await
+        .expect("deleted");
     assert_eq!(store.read(&place, &[]).await, Ok(None));
-    let conflict = store.commit(&place, expected, Version(0), Change::default()).await;
-    assert_eq!(conflict.err(), Some(StorageError::Conflict), "a delete that was told is told once");
+    let conflict = store
+        .commit(&place, expected, Version(0), Change::default())
+        .await;
+    assert_eq!(
+        conflict.err(),
+        Some(StorageError::Conflict),
+        "a delete that was told is told once"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -238,12 +335,23 @@ async fn conflicts_are_told_though_their_answer_was_lost_or_not_told_for_certain
     let (schema, proxy) = (Schema::new(), Proxy::new());
     let store = open(&proxy.url(&schema)).await;
     let place = place("conflict");
-    store.commit(&place, None, Version(1), counted(1, "a")).await.expect("committed");
+    store
+        .commit(&place, None, Version(1), counted(1, "a"))
+        .await
+        .expect("committed");
     proxy.lose_an_answer();
-    let lost = store.commit(&place, Some(Version(5)), Version(6), counted(2, "b")).await;
+    let lost = store
+        .commit(&place, Some(Version(5)), Version(6), counted(2, "b"))
+        .await;
     // Whether this was made and then overwritten by the version in place can't be known.
-    let Some(StorageError::Unknown { .. }) = lost.err() else { panic!("it is not known") };
-    let found = store.read(&place, &[]).await.expect("readable").expect("a record");
+    let Some(StorageError::Unknown { .. }) = lost.err() else {
+        panic!("it is not known")
+    };
+    let found = store
+        .read(&place, &[])
+        .await
+        .expect("readable")
+        .expect("a record");
     assert_eq!((found.version, count_of(&found.head)), (Version(1), 1));
 }
 
@@ -252,10 +360,17 @@ async fn reads_whose_answer_was_lost_are_made_again() {
     let (schema, proxy) = (Schema::new(), Proxy::new());
     let store = open(&proxy.url(&schema)).await;
     let place = place("read");
-    store.commit(&place, None, Version(1), counted(1, "a")).await.expect("committed");
+    store
+        .commit(&place, None, Version(1), counted(1, "a"))
+        .await
+        .expect("committed");
     for _ in 0..3 {
         proxy.lose_an_answer();
-        let found = store.read(&place, &["a".into()]).await.expect("readable").expect("a record");
+        let found = store
+            .read(&place, &["a".into()])
+            .await
+            .expect("readable")
+            .expect("a record");
         assert!(found.items[0].is_some());
         proxy.lose_an_answer();
         assert_eq!(store.count("owner", 10).await, Ok(1));
@@ -273,14 +388,25 @@ async fn a_server_that_is_away_is_told_within_a_bound_and_had_again() {
     let of = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = $1";
     client.query(of, &[&schema.0]).await.expect("ended");
     let started = Instant::now();
-    let away = store.commit(&place, None, Version(1), counted(1, "secret")).await.err();
-    let Some(StorageError::Unavailable(why)) = &away else { panic!("{away:?}") };
-    assert!(!why.contains("secret") && why.starts_with("PostgreSQL: "), "{why}");
+    let away = store
+        .commit(&place, None, Version(1), counted(1, "secret"))
+        .await
+        .err();
+    let Some(StorageError::Unavailable(why)) = &away else {
+        panic!("{away:?}")
+    };
+    assert!(
+        !why.contains("secret") && why.starts_with("PostgreSQL: "),
+        "{why}"
+    );
     let taken = started.elapsed();
     assert!((2..10).contains(&taken.as_secs()), "{taken:?}");
     assert_eq!(store.check().err(), away);
     proxy.open_again();
-    store.commit(&place, None, Version(1), counted(1, "secret")).await.expect("committed");
+    store
+        .commit(&place, None, Version(1), counted(1, "secret"))
+        .await
+        .expect("committed");
     assert_eq!(store.check(), Ok(()));
 }
 
@@ -291,22 +417,38 @@ async fn a_record_that_is_locked_is_given_up() {
     let store = open(&schema.url()).await;
     let (locked, free) = (place("locked"), place("free"));
     for place in [&locked, &free] {
-        store.commit(place, None, Version(1), counted(1, "a")).await.expect("committed");
+        store
+            .commit(place, None, Version(1), counted(1, "a"))
+            .await
+            .expect("committed");
     }
     let mut client = connect().await;
     let transaction = client.transaction().await.expect("begun");
-    let lock = format!("SELECT 1 FROM {}.record WHERE name = 'locked' FOR UPDATE", schema.0);
+    let lock = format!(
+        "SELECT 1 FROM {}.record WHERE name = 'locked' FOR UPDATE",
+        schema.0
+    );
     transaction.batch_execute(&lock).await.expect("locked");
     let waiting = {
         let (store, locked) = (store.clone(), locked.clone());
-        tokio::spawn(
-            async move { store.commit(&locked, Some(Version(1)), Version(2), counted(2, "b")).await },
-        )
+        tokio::spawn(async move {
+            store
+                .commit(&locked, Some(Version(1)), Version(2), counted(2, "b"))
+                .await
+        })
     };
-    store.commit(&free, Some(Version(1)), Version(2), counted(2, "b")).await.expect("committed");
+    store
+        .commit(&free, Some(Version(1)), Version(2), counted(2, "b"))
+        .await
+        .expect("committed");
     let given_up = waiting.await.expect("no panic").err();
-    let Some(StorageError::Unavailable(why)) = given_up else { panic!("{given_up:?}") };
+    let Some(StorageError::Unavailable(why)) = given_up else {
+        panic!("{given_up:?}")
+    };
     assert!(why.contains("57014") && !why.contains("unknown"), "{why}");
     transaction.rollback().await.expect("unlocked");
-    store.commit(&locked, Some(Version(1)), Version(2), counted(2, "b")).await.expect("committed");
+    store
+        .commit(&locked, Some(Version(1)), Version(2), counted(2, "b"))
+        .await
+        .expect("committed");
 }

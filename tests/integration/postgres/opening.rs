@@ -20,13 +20,28 @@ async fn refused(url: &str) -> OpenError {
 async fn many_daemons_start_at_once() {
     let schema = Schema::new();
     let url = schema.url();
-    let place = Place { owner: "owner".into(), name: "name".into() };
-    let stores: Vec<_> =
-        join_all((0..8).map(|_| open(&url))).await.into_iter().map(|store| store.expect("opened")).collect();
-    let head = Head { bytes: "head".into(), due_ms: u64::MAX };
-    let change = Change { head: Some(head), ..Change::default() };
+    let place = Place {
+        owner: "owner".into(),
+        name: "name".into(),
+    };
+    let stores: Vec<_> = join_all((0..8).map(|_| open(&url)))
+        .await
+        .into_iter()
+        .map(|store| store.expect("opened"))
+        .collect();
+    let head = Head {
+        bytes: "head".into(),
+        due_ms: u64::MAX,
+    };
+    let change = Change {
+        head: Some(head),
+        ..Change::default()
+    };
     let made = join_all(
-        stores.iter().zip(0..).map(|(store, n)| store.commit(&place, None, Version(n), change.clone())),
+        stores
+            .iter()
+            .zip(0..)
+            .map(|(store, n)| store.commit(&place, None, Version(n), change.clone())),
     )
     .await;
     assert_eq!(made.iter().filter(|made| made.is_ok()).count(), 1);
@@ -40,8 +55,18 @@ async fn what_a_newer_daemon_has_migrated_is_refused() {
     let schema = Schema::new();
     drop(open(&schema.url()).await.expect("opened"));
     let newer = format!("INSERT INTO {}.migration (number) VALUES (1000)", schema.0);
-    connect().await.batch_execute(&newer).await.expect("inserted");
-    assert_eq!(refused(&schema.url()).await, OpenError::Newer { found: 1000, known: 1 });
+    connect()
+        .await
+        .batch_execute(&newer)
+        .await
+        .expect("inserted");
+    assert_eq!(
+        refused(&schema.url()).await,
+        OpenError::Newer {
+            found: 1000,
+            known: 1
+        }
+    );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -54,10 +79,26 @@ async fn a_role_that_may_create_nothing_is_enough() {
          GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA {role} TO {role}"
     );
     client.batch_execute(&grant).await.expect("granted");
-    let store = Arc::new(open(&with_options(&schema.url(), &format!("user={role}"))).await.expect("opened"));
-    let place = Place { owner: "owner".into(), name: "name".into() };
-    let change = Change { head: Some(Head { bytes: "head".into(), due_ms: u64::MAX }), ..Change::default() };
-    store.commit(&place, None, Version(1), change).await.expect("committed");
+    let store = Arc::new(
+        open(&with_options(&schema.url(), &format!("user={role}")))
+            .await
+            .expect("opened"),
+    );
+    let place = Place {
+        owner: "owner".into(),
+        name: "name".into(),
+    };
+    let change = Change {
+        head: Some(Head {
+            bytes: "head".into(),
+            due_ms: u64::MAX,
+        }),
+        ..Change::default()
+    };
+    store
+        .commit(&place, None, Version(1), change)
+        .await
+        .expect("committed");
     let drop = format!("DROP OWNED BY {role}; DROP ROLE {role}");
     client.batch_execute(&drop).await.expect("dropped");
 }
@@ -67,9 +108,14 @@ async fn the_password_is_never_told() {
     let url = "postgres://somebody:letmein@127.0.0.1:1/base";
     let error = refused(url).await;
     let told = format!("{error} {error:?}");
-    assert!(told.contains("refused") && !told.contains("letmein"), "{told}");
+    assert!(
+        told.contains("refused") && !told.contains("letmein"),
+        "{told}"
+    );
     let schema = Schema::new();
-    let store = open(&with_options(&schema.url(), "password=letmein")).await.expect("opened");
+    let store = open(&with_options(&schema.url(), "password=letmein"))
+        .await
+        .expect("opened");
     assert_eq!(format!("{store:?}"), format!("Postgres({})", schema.0));
 }
 
@@ -78,8 +124,14 @@ async fn databases_that_are_not_there_are_told_at_once() {
     let url = with_options(&server(), "dbname=nowhere");
     let started = std::time::Instant::now();
     let error = refused(&url).await.to_string();
-    assert!(error.contains("nowhere") && error.contains("3D000"), "{error}");
-    assert!(started.elapsed().as_secs() < 2, "there is nothing to wait for");
+    assert!(
+        error.contains("nowhere") && error.contains("3D000"),
+        "{error}"
+    );
+    assert!(
+        started.elapsed().as_secs() < 2,
+        "there is nothing to wait for"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -91,7 +143,10 @@ async fn an_encoding_that_has_not_every_character_is_refused() {
     client.batch_execute(&create).await.expect("created");
     let error = refused(&with_options(&schema.url(), &format!("dbname={base}"))).await;
     assert_eq!(error, OpenError::Encoding("LATIN1".into()));
-    client.batch_execute(&format!("DROP DATABASE {base} WITH (FORCE)")).await.expect("dropped");
+    client
+        .batch_execute(&format!("DROP DATABASE {base} WITH (FORCE)"))
+        .await
+        .expect("dropped");
 }
 
 /// Whoever asks for TLS, or just meets it, wants to know whom it is with.
@@ -100,7 +155,9 @@ async fn tls_is_with_the_server_that_was_meant() {
     let schema = Schema::new();
     let trusting = with_options(&tls_server(), &schema.options());
     for mode in ["prefer", "require", "verify-full"] {
-        let store = open(&with_options(&trusting, &format!("sslmode={mode}"))).await.expect("opened");
+        let store = open(&with_options(&trusting, &format!("sslmode={mode}")))
+            .await
+            .expect("opened");
         assert_eq!(store.count("owner", 1).await, Ok(0));
     }
     let query = format!(
@@ -109,13 +166,31 @@ async fn tls_is_with_the_server_that_was_meant() {
     );
     let store = open(&trusting).await.expect("opened");
     assert_eq!(store.count("owner", 1).await, Ok(0));
-    assert!(connect().await.query_one(&query, &[]).await.expect("listed").get::<_, bool>(0), "it is TLS");
+    assert!(
+        connect()
+            .await
+            .query_one(&query, &[])
+            .await
+            .expect("listed")
+            .get::<_, bool>(0),
+        "it is TLS"
+    );
     let (base, _) = trusting.split_once('?').expect("options");
     let unknown = refused(base).await.to_string();
-    assert!(unknown.contains("UnknownIssuer") && unknown.contains("sslrootcert"), "{unknown}");
-    let other_name = refused(&trusting.replace("@localhost", "@127.0.0.1")).await.to_string();
+    assert!(
+        unknown.contains("UnknownIssuer") && unknown.contains("sslrootcert"),
+        "{unknown}"
+    );
+    let other_name = refused(&trusting.replace("@localhost", "@127.0.0.1"))
+        .await
+        .to_string();
     assert!(other_name.contains("127.0.0.1"), "{other_name}");
     let nobody = with_options(base, "sslmode=require&sslrootcert=/dev/null");
     assert_eq!(refused(&nobody).await, OpenError::Certificates);
-    open(&with_options(base, &format!("{}&sslmode=disable", schema.options()))).await.expect("opened");
+    open(&with_options(
+        base,
+        &format!("{}&sslmode=disable", schema.options()),
+    ))
+    .await
+    .expect("opened");
 }

@@ -1,4 +1,5 @@
-//! `wrap` before a server with a URL: the session with the server outlives the front, and nobody else gets it.
+//! `wrap` before a server with a URL: the session with the server outlives the front, and nobody
+//! else gets it.
 
 use mcp_sessiond_tests::{Client, Front, World};
 use serde_json::{Value, json};
@@ -21,8 +22,7 @@ fn count(client: &mut Client<Front>) -> String {
 
 /// Begins a call that tells its progress, and waits until it does.
 fn begin_steps(client: &mut Client<Front>, gate: &str) -> u64 {
-    let params =
-        json!({"name": "steps", "arguments": {"n": 3, "gate": gate}, "_meta": {"progressToken": "p"}});
+    let params = json!({"name": "steps", "arguments": {"n": 3, "gate": gate}, "_meta": {"progressToken": "p"}});
     let id = client.request("tools/call", params);
     let is_first =
         |params: &Value| params["progressToken"] == "p" && params["progress"].as_f64() == Some(1.0);
@@ -41,13 +41,20 @@ fn a_killed_front_leaves_the_session_and_its_call_is_taken_up() {
         let id = begin_steps(&mut client, &waits);
         client.pipe.kill();
         let mut client = connect(&world, &server.url);
-        client.pipe.errors.wait("the session that a former connection had with the server goes on");
+        client
+            .pipe
+            .errors
+            .wait("the session that a former connection had with the server goes on");
         if sdk == "Rust" {
-            // What such a server says on a stream that has no connection is lost. This is the second call's.
+            // What such a server says on a stream that has no connection is lost. This is the
+            // second call's.
             server.told.wait_from(0, &["resumed 0/1", "resumed 1/1"]);
         }
         open(&waits);
-        client.pipe.errors.wait("a call of a former connection was answered");
+        client
+            .pipe
+            .errors
+            .wait("a call of a former connection was answered");
         // The same id is another call by now, and gets its own answer.
         client.last = id - 1;
         assert_eq!(client.request("ping", json!({})), id, "{sdk}");
@@ -72,7 +79,10 @@ fn a_call_that_can_not_be_resumed_is_told_and_the_session_stays() {
     client.begin_slow(&waits);
     client.pipe.kill();
     let mut client = connect(&world, &server.url);
-    client.pipe.errors.wait("the outcome of a call of a former connection is unknown");
+    client
+        .pipe
+        .errors
+        .wait("the outcome of a call of a former connection is unknown");
     open(&waits);
     assert_ne!(count(&mut client), "", "it listens");
     assert_eq!(server.handshakes(), 1);
@@ -88,18 +98,35 @@ fn a_server_that_was_deployed_anew_gets_another_session_and_the_user_is_told() {
     server.kill();
     server.start_again();
     assert_eq!(count(&mut client), "1", "while the front runs");
-    client.pipe.errors.wait("the server has forgotten the former one: what was in that is lost");
+    client
+        .pipe
+        .errors
+        .wait("the server has forgotten the former one: what was in that is lost");
     client.said(|message| message["method"] == "notifications/tools/list_changed");
-    assert_eq!((count(&mut client), server.handshakes()), ("2".to_owned(), 1));
+    assert_eq!(
+        (count(&mut client), server.handshakes()),
+        ("2".to_owned(), 1)
+    );
     client.pipe.kill();
     server.kill();
     server.start_again();
     let mut client = connect(&world, &server.url);
-    client.pipe.errors.wait("the server has forgotten the former one: what was in that is lost");
-    assert_eq!((count(&mut client), server.handshakes()), ("1".to_owned(), 1), "between two fronts");
+    client
+        .pipe
+        .errors
+        .wait("the server has forgotten the former one: what was in that is lost");
+    assert_eq!(
+        (count(&mut client), server.handshakes()),
+        ("1".to_owned(), 1),
+        "between two fronts"
+    );
     client.pipe.kill();
     let mut client = connect(&world, &server.url);
-    assert_eq!((count(&mut client), server.handshakes()), ("2".to_owned(), 1), "that one is kept");
+    assert_eq!(
+        (count(&mut client), server.handshakes()),
+        ("2".to_owned(), 1),
+        "that one is kept"
+    );
 }
 
 #[test]
@@ -119,7 +146,11 @@ fn a_killed_daemon_is_not_noticed() {
     assert_eq!(count(&mut client), "2");
     client.pipe.kill();
     let mut client = connect(&world, &server.url);
-    assert_eq!((count(&mut client), server.handshakes()), ("3".to_owned(), 1), "the same session");
+    assert_eq!(
+        (count(&mut client), server.handshakes()),
+        ("3".to_owned(), 1),
+        "the same session"
+    );
 }
 
 #[test]
@@ -130,7 +161,10 @@ fn without_a_daemon_calls_go_on_and_nothing_is_kept() {
     for handshakes in 1..=2 {
         let mut client = Client::connected(world.front(&words));
         client.pipe.errors.wait("will not survive a reconnect");
-        assert_eq!((count(&mut client), server.handshakes()), ("1".to_owned(), handshakes));
+        assert_eq!(
+            (count(&mut client), server.handshakes()),
+            ("1".to_owned(), handshakes)
+        );
         client.pipe.kill();
     }
     // It goes while a front runs, and calls go on.
@@ -139,7 +173,10 @@ fn without_a_daemon_calls_go_on_and_nothing_is_kept() {
     assert_eq!(count(&mut client), "1");
     daemon.kill();
     assert_eq!(count(&mut client), "2");
-    client.pipe.errors.wait("can't be kept for now, and calls go on without");
+    client
+        .pipe
+        .errors
+        .wait("can't be kept for now, and calls go on without");
 }
 
 #[test]
@@ -154,11 +191,27 @@ fn each_message_of_a_batch_is_answered_once_and_what_is_none_is_refused() {
     let mut answers = std::collections::BTreeMap::new();
     for _ in 0..4 {
         let answer = client.said(|message| message.get("method").is_none());
-        let outcome = answer["error"]["code"].as_i64().or(answer["result"].is_object().then_some(0));
-        assert_eq!(answers.insert(answer["id"].to_string(), outcome), None, "{answer}");
+        let outcome = answer["error"]["code"]
+            .as_i64()
+            .or(answer["result"].is_object().then_some(0));
+        assert_eq!(
+            answers.insert(answer["id"].to_string(), outcome),
+            None,
+            "{answer}"
+        );
     }
-    let expected = [(r#""a""#, 0), (r#""b""#, -32600), (r#""c""#, 0), ("null", -32700)];
-    assert_eq!(answers, expected.map(|(id, outcome)| (id.to_owned(), Some(outcome))).into());
+    let expected = [
+        (r#""a""#, 0),
+        (r#""b""#, -32600),
+        (r#""c""#, 0),
+        ("null", -32700),
+    ];
+    assert_eq!(
+        answers,
+        expected
+            .map(|(id, outcome)| (id.to_owned(), Some(outcome)))
+            .into()
+    );
     assert_eq!(count(&mut client), "3", "and nothing else was said");
 }
 
@@ -173,17 +226,24 @@ fn two_fronts_of_a_host_at_once_have_a_session_each() {
         ("1".into(), "2".into(), "1".into())
     );
     assert_eq!(server.handshakes(), 2);
-    // Another host's is another one's, and one that introduces itself in another way has another one.
+    // Another host's is another one's, and one that introduces itself in another way has another
+    // one.
     first.pipe.kill();
     second.pipe.kill();
-    let mut other =
-        Client::connected_as("other", world.front(&wrapped(&world, std::slice::from_ref(&server.url))));
+    let mut other = Client::connected_as(
+        "other",
+        world.front(&wrapped(&world, std::slice::from_ref(&server.url))),
+    );
     assert_eq!(count(&mut other), "1");
 }
 
 /// The text that `whoami` answers, through a front of `wrap @test`.
 fn at_name(guarded: &Guarded) -> Client<Front> {
-    Client::connected(guarded.world.front(&wrapped(&guarded.world, &["@test".to_owned()])))
+    Client::connected(
+        guarded
+            .world
+            .front(&wrapped(&guarded.world, &["@test".to_owned()])),
+    )
 }
 
 #[test]
@@ -196,27 +256,53 @@ fn with_another_login_a_session_is_begun_anew_and_never_resumed() {
     client.pipe.kill();
     let mut client = at_name(&guarded);
     client.call("whoami", json!({}));
-    assert_eq!(guarded.count("handshakes"), 1, "the same login, the same session");
+    assert_eq!(
+        guarded.count("handshakes"),
+        1,
+        "the same login, the same session"
+    );
     // A token that was refreshed is of the same login.
     guarded.control("refuse=1");
     client.call("whoami", json!({}));
-    assert_eq!((guarded.count("handshakes"), guarded.count("refreshes")), (1, 1));
+    assert_eq!(
+        (guarded.count("handshakes"), guarded.count("refreshes")),
+        (1, 1)
+    );
     guarded.login();
     client.call("whoami", json!({}));
-    client.pipe.errors.wait("the former one belongs to another login");
+    client
+        .pipe
+        .errors
+        .wait("the former one belongs to another login");
     assert_eq!(guarded.count("handshakes"), 2, "while the front runs");
     client.pipe.kill();
     guarded.login();
     let mut client = at_name(&guarded);
-    client.pipe.errors.wait("the former one belongs to another login");
+    client
+        .pipe
+        .errors
+        .wait("the former one belongs to another login");
     client.call("whoami", json!({}));
     assert_eq!(guarded.count("handshakes"), 3, "between two fronts");
     client.pipe.kill();
-    let logout = guarded.world.sessiond(&["logout", "test"]).output().expect("logout");
+    let logout = guarded
+        .world
+        .sessiond(&["logout", "test"])
+        .output()
+        .expect("logout");
     assert!(logout.status.success());
-    let mut client = Client::new(guarded.world.front(&wrapped(&guarded.world, &["@test".to_owned()])));
+    let mut client = Client::new(
+        guarded
+            .world
+            .front(&wrapped(&guarded.world, &["@test".to_owned()])),
+    );
     let answer = client.initialize();
-    assert!(answer["error"]["message"].as_str().is_some_and(|said| said.contains("login test")), "{answer}");
+    assert!(
+        answer["error"]["message"]
+            .as_str()
+            .is_some_and(|said| said.contains("login test")),
+        "{answer}"
+    );
     assert_eq!(guarded.count("handshakes"), 3);
 }
 
@@ -226,7 +312,8 @@ fn with_another_header_a_session_is_begun_anew_and_never_resumed() {
     let _daemon = world.daemon();
     let server = express(&world, &["events"]);
     let key = world.root().join("key");
-    let entry = json!({"url": server.url, "headers": {"X-Key": format!("${{file:{}}}", key.display())}});
+    let entry =
+        json!({"url": server.url, "headers": {"X-Key": format!("${{file:{}}}", key.display())}});
     let entries = json!({"mcpServers": {"test": entry}}).to_string();
     std::fs::write(world.root().join("servers.json"), entries).expect("a file");
     let front = || Client::connected(world.front(&wrapped(&world, &["@test".to_owned()])));
@@ -242,8 +329,14 @@ fn with_another_header_a_session_is_begun_anew_and_never_resumed() {
     // Nobody is told what the header or the server's id of the session is.
     let mut client = front();
     assert_eq!(count(&mut client), "3");
-    let said =
-        [client.pipe.errors.text(), world.listed("list_sessions").iter().map(ToString::to_string).collect()];
+    let said = [
+        client.pipe.errors.text(),
+        world
+            .listed("list_sessions")
+            .iter()
+            .map(ToString::to_string)
+            .collect(),
+    ];
     assert!(said.iter().all(|said| !said.contains("X-Key")), "{said:?}");
 }
 
@@ -260,8 +353,14 @@ fn one_of_several_servers_keeps_its_session_too() {
     client.pipe.kill();
     let mut client = Client::connected(world.front(&all(&world, &[])));
     open(&waits);
-    client.pipe.errors.wait("far: a call of a former connection was answered");
-    assert_eq!((count(&mut client), server.handshakes()), ("2".to_owned(), 1));
+    client
+        .pipe
+        .errors
+        .wait("far: a call of a former connection was answered");
+    assert_eq!(
+        (count(&mut client), server.handshakes()),
+        ("2".to_owned(), 1)
+    );
 }
 
 #[test]
@@ -285,15 +384,43 @@ fn the_official_client_finds_its_session_again() {
 fn what_can_not_be_is_refused_with_a_sentence() {
     let world = world("");
     for (options, command, said) in [
-        (&["--name", "x"][..], "http://127.0.0.1:1/mcp", "`--name` is for servers with a command"),
-        (&["--header", "X"], "http://127.0.0.1:1/mcp", "`NAME: VALUE`"),
-        (&["--header", "Host: x"], "http://127.0.0.1:1/mcp", "it is set here"),
-        (&["--header", "X: ${env:NOBODY_HAS_SET_THIS}"], "http://127.0.0.1:1/mcp", "NOBODY_HAS_SET_THIS"),
-        (&["--header", "X: y"], "true", "`--header` is for a server that is given by its URL"),
-        (&[], "http://user:secret@127.0.0.1/", "put them into `headers`"),
+        (
+            &["--name", "x"][..],
+            "http://127.0.0.1:1/mcp",
+            "`--name` is for servers with a command",
+        ),
+        (
+            &["--header", "X"],
+            "http://127.0.0.1:1/mcp",
+            "`NAME: VALUE`",
+        ),
+        (
+            &["--header", "Host: x"],
+            "http://127.0.0.1:1/mcp",
+            "it is set here",
+        ),
+        (
+            &["--header", "X: ${env:NOBODY_HAS_SET_THIS}"],
+            "http://127.0.0.1:1/mcp",
+            "NOBODY_HAS_SET_THIS",
+        ),
+        (
+            &["--header", "X: y"],
+            "true",
+            "`--header` is for a server that is given by its URL",
+        ),
+        (
+            &[],
+            "http://user:secret@127.0.0.1/",
+            "put them into `headers`",
+        ),
     ] {
         let words = world.wrapping(options, &[command.to_owned()]);
-        let output = world.command(&words[0]).args(&words[1..]).output().expect("it runs");
+        let output = world
+            .command(&words[0])
+            .args(&words[1..])
+            .output()
+            .expect("it runs");
         let error = String::from_utf8_lossy(&output.stderr).into_owned();
         assert!(
             matches!(output.status.code(), Some(64 | 65)) && error.contains(said),

@@ -14,20 +14,31 @@ fn what_is_said_to_a_former_login_reaches_nobody_and_the_next_one_is_listened_to
     let (mut connected, _) = guarded.world.connected(&guarded.server.url, &file);
     connected.initialize();
     let listened = |times: u64| {
-        until(&format!("{times} streams"), || (guarded.count("streams") == times).then_some(()));
+        until(&format!("{times} streams"), || {
+            (guarded.count("streams") == times).then_some(())
+        });
     };
     let said = |connected: &mut Connected| {
-        connected.message(|line| line["method"] == "notifications/message").1["params"]["data"].clone()
+        connected
+            .message(|line| line["method"] == "notifications/message")
+            .1["params"]["data"]
+            .clone()
     };
     listened(1);
     guarded.control("say=first");
     assert_eq!(said(&mut connected), "first");
-    let logout = guarded.world.sessiond(&["logout", "test"]).output().expect("logout");
+    let logout = guarded
+        .world
+        .sessiond(&["logout", "test"])
+        .output()
+        .expect("logout");
     assert!(logout.status.success());
     let refused = guarded.count("refused");
     guarded.control("say=after-the-logout");
     // It has ended the stream, and asks whether it gets another session without a login.
-    until("it has noticed", || (guarded.count("refused") > refused).then_some(()));
+    until("it has noticed", || {
+        (guarded.count("refused") > refused).then_some(())
+    });
     guarded.login();
     listened(2);
     guarded.control("say=second");

@@ -1,4 +1,5 @@
-//! The user's login: in the browser, shared by processes, refreshed once, revoked, and killed in between.
+//! The user's login: in the browser, shared by processes, refreshed once, revoked, and killed in
+//! between.
 
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -18,15 +19,22 @@ pub(super) struct Guarded {
 impl Guarded {
     pub(super) fn new() -> Self {
         let world = world("");
-        let server = world.upstream(&["python3".into(), "-I".into(), fixture("python/guarded.py")], &[]);
-        let entries = json!({"mcpServers": {"test": {"url": server.url}, "local": {"command": "true"}}});
+        let server = world.upstream(
+            &["python3".into(), "-I".into(), fixture("python/guarded.py")],
+            &[],
+        );
+        let entries =
+            json!({"mcpServers": {"test": {"url": server.url}, "local": {"command": "true"}}});
         std::fs::write(world.root().join("servers.json"), entries.to_string()).expect("written");
         Self { world, server }
     }
 
     /// Sets something, and returns what was counted.
     pub(super) fn control(&self, query: &str) -> Value {
-        let (status, _, body) = get(&format!("{}/control?{query}", self.server.url.trim_end_matches("/mcp")));
+        let (status, _, body) = get(&format!(
+            "{}/control?{query}",
+            self.server.url.trim_end_matches("/mcp")
+        ));
         assert_eq!(status, 200);
         serde_json::from_str(&body).expect("JSON")
     }
@@ -52,7 +60,9 @@ impl Guarded {
     fn file(&self) -> PathBuf {
         let files = std::fs::read_dir(self.world.directory().join("logins")).expect("a directory");
         let mut files = files.flatten().map(|file| file.path());
-        files.find(|path| path.extension().is_some_and(|ending| ending == "json")).expect("a login")
+        files
+            .find(|path| path.extension().is_some_and(|ending| ending == "json"))
+            .expect("a login")
     }
 
     fn tokens(&self) -> Value {
@@ -66,7 +76,8 @@ impl Guarded {
         let path = self.file();
         let new = path.with_extension("test");
         std::fs::write(&new, tokens.to_string()).expect("written");
-        std::fs::set_permissions(&new, std::os::unix::fs::PermissionsExt::from_mode(0o600)).expect("set");
+        std::fs::set_permissions(&new, std::os::unix::fs::PermissionsExt::from_mode(0o600))
+            .expect("set");
         std::fs::rename(new, path).expect("renamed");
     }
 }
@@ -86,12 +97,17 @@ pub(super) fn log_in(world: &World, name: &str, decide: impl FnOnce(&str) -> Str
     }
     let back = decide(line.trim());
     let (status, _, body) = get(&back);
-    assert_eq!((status, &*body), (200, "You are logged in. You can close this page."));
+    assert_eq!(
+        (status, &*body),
+        (200, "You are logged in. You can close this page.")
+    );
     assert!(child.wait().expect("it is our child").success());
 }
 
 fn token(said: &Value) -> &str {
-    said["token"].as_str().unwrap_or_else(|| panic!("no token in {said}"))
+    said["token"]
+        .as_str()
+        .unwrap_or_else(|| panic!("no token in {said}"))
 }
 
 #[test]
@@ -106,15 +122,35 @@ fn a_login_is_the_users_for_all_processes_and_nobody_elses() {
     let mut other = guarded.process();
     other.line("");
     assert_eq!(token(&other.said_next()), token(&first));
-    assert_eq!((guarded.count("logins"), guarded.count("clients"), guarded.count("refreshes")), (1, 1, 0));
+    assert_eq!(
+        (
+            guarded.count("logins"),
+            guarded.count("clients"),
+            guarded.count("refreshes")
+        ),
+        (1, 1, 0)
+    );
     let mode = |path: PathBuf| {
-        std::os::unix::fs::PermissionsExt::mode(&std::fs::metadata(path).expect("there").permissions())
-            & 0o777
+        std::os::unix::fs::PermissionsExt::mode(
+            &std::fs::metadata(path).expect("there").permissions(),
+        ) & 0o777
     };
-    assert_eq!((mode(guarded.file()), mode(guarded.world.directory().join("logins"))), (0o600, 0o700));
+    assert_eq!(
+        (
+            mode(guarded.file()),
+            mode(guarded.world.directory().join("logins"))
+        ),
+        (0o600, 0o700)
+    );
 
-    let logout = guarded.world.sessiond(&["logout", "test"]).output().expect("logout");
-    assert!(logout.status.success() && String::from_utf8_lossy(&logout.stdout).contains("are deleted"));
+    let logout = guarded
+        .world
+        .sessiond(&["logout", "test"])
+        .output()
+        .expect("logout");
+    assert!(
+        logout.status.success() && String::from_utf8_lossy(&logout.stdout).contains("are deleted")
+    );
     other.line("");
     assert_eq!(other.said_next(), json!({"token": null}));
     for (arguments, code, said) in [
@@ -123,7 +159,11 @@ fn a_login_is_the_users_for_all_processes_and_nobody_elses() {
         (["logout", "local"], 0, ""),
         (["logout", "test"], 0, ""),
     ] {
-        let output = guarded.world.sessiond(&arguments).output().expect("it runs");
+        let output = guarded
+            .world
+            .sessiond(&arguments)
+            .output()
+            .expect("it runs");
         let error = String::from_utf8_lossy(&output.stderr).into_owned();
         assert_eq!(output.status.code(), Some(code), "{arguments:?}: {error}");
         assert!(error.contains(said), "{arguments:?}: {error}");
@@ -143,7 +183,10 @@ fn twenty_processes_make_one_refresh() {
         guarded.expire();
         processes.iter_mut().for_each(|process| process.line(""));
         let said: Vec<Value> = processes.iter_mut().map(Connected::said_next).collect();
-        assert!(said.iter().all(|token| token == &said[0]), "round {round}: {said:?}");
+        assert!(
+            said.iter().all(|token| token == &said[0]),
+            "round {round}: {said:?}"
+        );
         assert_ne!(token(&said[0]), former, "round {round}");
         former = said[0]["token"].clone();
         assert_eq!(guarded.count("refreshes"), round, "one refresh");
@@ -152,23 +195,34 @@ fn twenty_processes_make_one_refresh() {
     guarded.control("refuse=1");
     let refused = former.as_str().expect("a token");
     let url = &guarded.server.url;
-    let mut processes: Vec<Connected> =
-        (0..20).map(|_| guarded.world.remote(&["token", "test", url, refused], &[])).collect();
-    processes.iter_mut().for_each(|process| drop(process.said_next()));
+    let mut processes: Vec<Connected> = (0..20)
+        .map(|_| guarded.world.remote(&["token", "test", url, refused], &[]))
+        .collect();
+    processes
+        .iter_mut()
+        .for_each(|process| drop(process.said_next()));
     processes.iter_mut().for_each(|process| process.line(""));
     let said: Vec<Value> = processes.iter_mut().map(Connected::said_next).collect();
-    assert!(said.iter().all(|token| token == &said[0]) && token(&said[0]) != refused, "{said:?}");
+    assert!(
+        said.iter().all(|token| token == &said[0]) && token(&said[0]) != refused,
+        "{said:?}"
+    );
     assert_eq!(guarded.count("refreshes"), ROUNDS + 1);
     assert_eq!(guarded.count("rejected"), 0);
 }
 
-/// A kill between the authorization server's rotation and the rename costs the login, and each process says so; at no other moment anything
-/// is lost, and nobody ever gets a token that is none.
+/// A kill between the authorization server's rotation and the rename costs the login, and each
+/// process says so; at no other moment anything is lost, and nobody ever gets a token that is none.
 #[test]
 fn a_kill_of_the_process_that_refreshes_leaves_a_token_or_a_sentence() {
     let guarded = Guarded::new();
     guarded.login();
-    let moments = [Moment::Asking, Moment::Rotated, Moment::Answered, Moment::Told];
+    let moments = [
+        Moment::Asking,
+        Moment::Rotated,
+        Moment::Answered,
+        Moment::Told,
+    ];
     for (round, moment) in moments.into_iter().cycle().take(32).enumerate() {
         let is_held = matches!(moment, Moment::Rotated | Moment::Answered);
         guarded.control(&format!("hold={}", u8::from(is_held)));
@@ -177,7 +231,9 @@ fn a_kill_of_the_process_that_refreshes_leaves_a_token_or_a_sentence() {
         guarded.expire();
         processes.iter_mut().for_each(|process| process.line(""));
         if is_held {
-            until("the rotation", || (guarded.count("refreshes") > before).then_some(()));
+            until("the rotation", || {
+                (guarded.count("refreshes") > before).then_some(())
+            });
         }
         match moment {
             Moment::Asking | Moment::Rotated => {}
@@ -191,7 +247,10 @@ fn a_kill_of_the_process_that_refreshes_leaves_a_token_or_a_sentence() {
         after.line("");
         let said = after.said_next();
         if let Some(error) = said["error"].as_str() {
-            assert!(error.contains("has ended, or was revoked: run `mcp-sessiond login test`"), "{error}");
+            assert!(
+                error.contains("has ended, or was revoked: run `mcp-sessiond login test`"),
+                "{error}"
+            );
             assert!(
                 !matches!(moment, Moment::Told),
                 "round {round}: its tokens were written before it was told"
@@ -202,7 +261,11 @@ fn a_kill_of_the_process_that_refreshes_leaves_a_token_or_a_sentence() {
                 !matches!(moment, Moment::Rotated),
                 "round {round}: nobody has got the next refresh token"
             );
-            assert_eq!(who_am_i(&guarded, round), token(&said), "round {round}: the server takes it");
+            assert_eq!(
+                who_am_i(&guarded, round),
+                token(&said),
+                "round {round}: the server takes it"
+            );
         }
     }
 }
@@ -232,24 +295,35 @@ fn who_am_i(guarded: &Guarded, round: usize) -> String {
 fn calls_go_on_while_tokens_expire_and_are_refused() {
     let guarded = Guarded::new();
     guarded.login();
-    let (mut connected, _) =
-        guarded.world.connected(&guarded.server.url, &guarded.world.root().join("kept.json"));
+    let (mut connected, _) = guarded
+        .world
+        .connected(&guarded.server.url, &guarded.world.root().join("kept.json"));
     connected.initialize();
     let first = connected.text(1, "whoami", &json!({}));
     guarded.expire();
     let second = connected.text(2, "whoami", &json!({}));
     guarded.control("refuse=1");
     let third = connected.text(3, "whoami", &json!({}));
-    assert!(first != second && second != third, "{first} {second} {third}");
+    assert!(
+        first != second && second != third,
+        "{first} {second} {third}"
+    );
     assert_eq!(guarded.count("refreshes"), 2);
     guarded.control("forget=1");
-    assert_eq!(connected.text(4, "whoami", &json!({})), third, "the handshake is repeated");
+    assert_eq!(
+        connected.text(4, "whoami", &json!({})),
+        third,
+        "the handshake is repeated"
+    );
     assert_eq!(guarded.count("handshakes"), 2);
 
     connected.begin(5, "scoped", &json!({}));
     let (_, answer) = connected.answer(5);
     let said = answer["error"]["message"].as_str().expect("a sentence");
-    assert!(said.contains("run `mcp-sessiond login test --scope 'basic more'`"), "{said}");
+    assert!(
+        said.contains("run `mcp-sessiond login test --scope 'basic more'`"),
+        "{said}"
+    );
 
     // What passes by itself is no reason to log in again.
     guarded.control("fail=1");
@@ -269,7 +343,10 @@ fn calls_go_on_while_tokens_expire_and_are_refused() {
             return Some(answer);
         }
         assert_eq!(answer["error"]["message"], said, "the same sentence");
-        assert_eq!((guarded.count("failed"), guarded.count("refreshes")), (1, 2));
+        assert_eq!(
+            (guarded.count("failed"), guarded.count("refreshes")),
+            (1, 2)
+        );
         id += 1;
         None
     });
@@ -282,11 +359,22 @@ fn who_is_not_logged_in_or_is_so_no_more_is_told_what_to_do() {
     let guarded = Guarded::new();
     let file = guarded.world.root().join("kept.json");
     let (mut connected, _) = guarded.world.connected(&guarded.server.url, &file);
-    let sentence = |answer: &Value| answer["error"]["message"].as_str().unwrap_or_default().to_owned();
+    let sentence = |answer: &Value| {
+        answer["error"]["message"]
+            .as_str()
+            .unwrap_or_default()
+            .to_owned()
+    };
     let answer = connected.initialize();
-    assert!(sentence(&answer).contains("wants a login: run `mcp-sessiond login test`"), "{answer}");
+    assert!(
+        sentence(&answer).contains("wants a login: run `mcp-sessiond login test`"),
+        "{answer}"
+    );
     guarded.login();
-    assert!(connected.initialize()["result"].is_object(), "the same process, after the login");
+    assert!(
+        connected.initialize()["result"].is_object(),
+        "the same process, after the login"
+    );
     guarded.control("revoke=1");
     let mut other = guarded.process();
     for id in 1..=2 {
@@ -298,11 +386,19 @@ fn who_is_not_logged_in_or_is_so_no_more_is_told_what_to_do() {
         );
     }
     other.line("");
-    assert!(other.said_next()["token"].is_string(), "it has not expired, as far as one knows");
+    assert!(
+        other.said_next()["token"].is_string(),
+        "it has not expired, as far as one knows"
+    );
     assert_eq!(guarded.count("rejected"), 1, "it is asked once");
     guarded.login();
     let handshakes = guarded.count("handshakes");
-    assert!(connected.text(3, "whoami", &json!({})).starts_with("access-"), "the same process");
+    assert!(
+        connected
+            .text(3, "whoami", &json!({}))
+            .starts_with("access-"),
+        "the same process"
+    );
     assert_eq!(
         guarded.count("handshakes"),
         handshakes + 1,
@@ -314,15 +410,19 @@ fn who_is_not_logged_in_or_is_so_no_more_is_told_what_to_do() {
 fn a_server_that_refuses_the_handshake_is_gone_for_good() {
     let guarded = Guarded::new();
     guarded.login();
-    let (mut connected, _) =
-        guarded.world.connected(&guarded.server.url, &guarded.world.root().join("kept.json"));
+    let (mut connected, _) = guarded
+        .world
+        .connected(&guarded.server.url, &guarded.world.root().join("kept.json"));
     connected.initialize();
     connected.text(2, "whoami", &json!({}));
     guarded.control("forget=1&handshakes=0");
     connected.begin(1, "whoami", &json!({}));
     let (_, answer) = connected.answer(1);
     let said = answer["error"]["message"].as_str().expect("a sentence");
-    assert!(said.contains("has forgotten the session, and refuses the handshake"), "{said}");
+    assert!(
+        said.contains("has forgotten the session, and refuses the handshake"),
+        "{said}"
+    );
     assert_eq!(connected.said_next(), json!({"gone": true}));
 }
 
@@ -330,23 +430,36 @@ fn a_server_that_refuses_the_handshake_is_gone_for_good() {
 fn a_login_that_is_refused_or_forged_is_told() {
     let guarded = Guarded::new();
     let mut command = guarded.world.sessiond(&["login", "test", "--no-browser"]);
-    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("login");
+    let mut child = command
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("login");
     let output = Log::default();
-    let mut lines = std::io::BufRead::lines(std::io::BufReader::new(child.stdout.take().expect("piped")));
-    let page = lines.find_map(|line| line.ok().filter(|line| line.starts_with("http"))).expect("a page");
+    let mut lines =
+        std::io::BufRead::lines(std::io::BufReader::new(child.stdout.take().expect("piped")));
+    let page = lines
+        .find_map(|line| line.ok().filter(|line| line.starts_with("http")))
+        .expect("a page");
     drop(output);
     let (_, back, _) = get(&page);
     let back = back.expect("a redirect");
     let forged = back.replace("state=", "state=x");
     assert_eq!(get(&forged).0, 404, "another login's");
     let callback = back.split('?').next().expect("a path");
-    let state = back.split('&').find(|part| part.starts_with("state=")).expect("a state");
+    let state = back
+        .split('&')
+        .find(|part| part.starts_with("state="))
+        .expect("a state");
     let (status, _, body) = get(&format!("{callback}?error=access_denied&{state}"));
     assert_eq!(status, 400);
     assert!(body.contains("access_denied"), "{body}");
     let ended = child.wait_with_output().expect("it is our child");
     assert_eq!(ended.status.code(), Some(70));
-    assert!(String::from_utf8_lossy(&ended.stderr).contains("the authorization server says access_denied"));
+    assert!(
+        String::from_utf8_lossy(&ended.stderr)
+            .contains("the authorization server says access_denied")
+    );
 }
 
 #[test]
@@ -356,7 +469,10 @@ fn among_several_servers_one_that_wants_a_login_says_so_and_joins_after_it() {
     let mut client = Client::new(guarded.world.front(&all(&guarded.world, &[])));
     let answer = client.initialize();
     let instructions = answer["result"]["instructions"].as_str().expect("text");
-    assert!(instructions.contains("mcp-sessiond login test"), "{instructions}");
+    assert!(
+        instructions.contains("mcp-sessiond login test"),
+        "{instructions}"
+    );
     assert_eq!(tools(&mut client), [""; 0]);
     guarded.login();
     client.said(|message| message["method"] == "notifications/tools/list_changed");
@@ -368,14 +484,24 @@ fn among_several_servers_one_that_wants_a_login_says_so_and_joins_after_it() {
 fn the_refresh_token_goes_to_the_endpoint_of_the_login_alone() {
     let (guarded, other) = (Guarded::new(), Guarded::new());
     guarded.login();
-    let port = other.server.url.trim_end_matches("/mcp").rsplit(':').next().expect("a port").to_owned();
+    let port = other
+        .server
+        .url
+        .trim_end_matches("/mcp")
+        .rsplit(':')
+        .next()
+        .expect("a port")
+        .to_owned();
     guarded.control(&format!("token_port={port}"));
     guarded.expire();
     let mut process = guarded.process();
     process.line("");
     let said = process.said_next();
     let error = said["error"].as_str().expect("a sentence");
-    assert!(error.contains("names another authorization server"), "{error}");
+    assert!(
+        error.contains("names another authorization server"),
+        "{error}"
+    );
     assert_eq!((other.count("posts"), guarded.count("refreshes")), (0, 0));
     // An error of the server's that it mends costs no login.
     guarded.control("token_port=0");
@@ -400,10 +526,24 @@ fn a_logout_needs_no_entry() {
                 entries["mcpServers"]["test"][name] = value.clone();
             }
         }
-        std::fs::write(guarded.world.root().join("servers.json"), entries.to_string()).expect("written");
-        let logout = || guarded.world.sessiond(&["logout", "test"]).output().expect("logout");
+        std::fs::write(
+            guarded.world.root().join("servers.json"),
+            entries.to_string(),
+        )
+        .expect("written");
+        let logout = || {
+            guarded
+                .world
+                .sessiond(&["logout", "test"])
+                .output()
+                .expect("logout")
+        };
         let first = logout();
-        assert!(first.status.success(), "{change:?}: {}", String::from_utf8_lossy(&first.stderr));
+        assert!(
+            first.status.success(),
+            "{change:?}: {}",
+            String::from_utf8_lossy(&first.stderr)
+        );
         assert!(
             String::from_utf8_lossy(&first.stdout).contains("are deleted") && !file.exists(),
             "{change:?}"
@@ -416,13 +556,17 @@ fn a_logout_needs_no_entry() {
 fn a_server_that_says_401_of_a_session_it_has_forgotten_gets_the_handshake_again() {
     let guarded = Guarded::new();
     guarded.login();
-    let (mut connected, _) =
-        guarded.world.connected(&guarded.server.url, &guarded.world.root().join("kept.json"));
+    let (mut connected, _) = guarded
+        .world
+        .connected(&guarded.server.url, &guarded.world.root().join("kept.json"));
     connected.initialize();
     let first = connected.text(1, "whoami", &json!({}));
     guarded.control("forget=1&lost_status=401");
     assert_eq!(connected.text(2, "whoami", &json!({})), first);
-    assert_eq!((guarded.count("handshakes"), guarded.count("refreshes")), (2, 0));
+    assert_eq!(
+        (guarded.count("handshakes"), guarded.count("refreshes")),
+        (2, 0)
+    );
 }
 
 #[test]

@@ -1,4 +1,5 @@
-//! The example server of the official TypeScript SDK, with its example authorization server, which gives no refresh tokens.
+//! The example server of the official TypeScript SDK, with its example authorization server, which
+//! gives no refresh tokens.
 
 use std::net::TcpListener;
 use std::process::{Child, Stdio};
@@ -20,20 +21,29 @@ impl Drop for Example {
 }
 
 fn example(world: &World) -> (Example, u16) {
-    let (first, second) = (TcpListener::bind("127.0.0.1:0"), TcpListener::bind("127.0.0.1:0"));
+    let (first, second) = (
+        TcpListener::bind("127.0.0.1:0"),
+        TcpListener::bind("127.0.0.1:0"),
+    );
     let port = |listener: &std::io::Result<TcpListener>| {
-        listener.as_ref().map(|listener| listener.local_addr().expect("bound").port()).expect("a port")
+        listener
+            .as_ref()
+            .map(|listener| listener.local_addr().expect("bound").port())
+            .expect("a port")
     };
     let (mcp, auth) = (port(&first), port(&second));
     drop((first, second));
-    let module =
-        "node/node_modules/@modelcontextprotocol/sdk/dist/esm/examples/server/simpleStreamableHttp.js";
+    let module = "node/node_modules/@modelcontextprotocol/sdk/dist/esm/examples/server/simpleStreamableHttp.js";
     let mut command = world.command("node");
     command.args([&fixture(module), "--oauth", "--oauth-strict"]);
-    command.env("MCP_PORT", mcp.to_string()).env("MCP_AUTH_PORT", auth.to_string());
+    command
+        .env("MCP_PORT", mcp.to_string())
+        .env("MCP_AUTH_PORT", auth.to_string());
     let server = Example(command.stdout(Stdio::null()).spawn().expect("node"));
     for port in [mcp, auth] {
-        until("it listens", || std::net::TcpStream::connect(("localhost", port)).ok());
+        until("it listens", || {
+            std::net::TcpStream::connect(("localhost", port)).ok()
+        });
     }
     (server, mcp)
 }

@@ -28,15 +28,22 @@ fn initialized(world: &World, url: &str) -> Connected {
 /// What the next process finds.
 fn next(world: &World, url: &str) -> Connected {
     let (connected, handshake) = world.connected(url, &file(world));
-    assert!(handshake["serverInfo"].is_object(), "the handshake is kept: {handshake}");
+    assert!(
+        handshake["serverInfo"].is_object(),
+        "the handshake is kept: {handshake}"
+    );
     connected
 }
 
-/// Waits until this call is not on record as open any more: whoever comes next has nothing to say of it.
+/// Waits until this call is not on record as open any more: whoever comes next has nothing to say
+/// of it.
 fn until_over(world: &World, id: u64) {
     let of = format!(r#"\"calls\":[\"{id}\"]"#);
     mcp_sessiond_tests::until(&format!("call {id} is on record no more"), || {
-        (!std::fs::read_to_string(file(world)).expect("kept").contains(&of)).then_some(())
+        (!std::fs::read_to_string(file(world))
+            .expect("kept")
+            .contains(&of))
+        .then_some(())
     });
 }
 
@@ -50,7 +57,11 @@ fn messages_pass_both_ways() {
         let world = world("");
         let server = express(&world, options);
         let mut connected = initialized(&world, &server.url);
-        assert_eq!(connected.text(1, "increment", &json!({})), "1", "{options:?}");
+        assert_eq!(
+            connected.text(1, "increment", &json!({})),
+            "1",
+            "{options:?}"
+        );
         if options == ["json"] {
             continue;
         }
@@ -59,9 +70,15 @@ fn messages_pass_both_ways() {
         let content = json!({"type": "text", "text": "Fine."});
         let result = json!({"role": "assistant", "model": "none", "content": content});
         connected.say(&json!({"jsonrpc": "2.0", "id": asked["id"], "result": result}));
-        assert_eq!(connected.answer(2).1["result"]["content"][0]["text"], "Fine.");
+        assert_eq!(
+            connected.answer(2).1["result"]["content"][0]["text"],
+            "Fine."
+        );
         let gate = gate(&world, "notify");
-        assert_eq!(connected.text(3, "notify", &json!({"n": 2, "gate": gate})), "2");
+        assert_eq!(
+            connected.text(3, "notify", &json!({"n": 2, "gate": gate})),
+            "2"
+        );
         open(&gate);
         for data in 1..=2 {
             let (_, said) = connected.message(|line| line["method"] == "notifications/message");
@@ -85,16 +102,23 @@ fn the_next_process_gets_the_rest_of_a_call_and_its_answer_once() {
         connected.kill();
         let mut connected = next(&world, &server.url);
         if sdk == "Rust" {
-            // What such a server says on a stream that has no connection is lost. This is the second call's.
+            // What such a server says on a stream that has no connection is lost. This is the
+            // second call's.
             server.told.wait_from(0, &["resumed 0/1", "resumed 1/1"]);
         }
         open(&waits);
         let mut numbers = BTreeMap::new();
         loop {
-            let (number, line) = connected.message(|line| progress(line).is_some() || line["id"] == 2);
-            // It may not have been confirmed when the former process was killed. Then it has the same number.
+            let (number, line) =
+                connected.message(|line| progress(line).is_some() || line["id"] == 2);
+            // It may not have been confirmed when the former process was killed. Then it has the
+            // same number.
             if number != first {
-                assert_eq!(numbers.insert(number, line.clone()), None, "{sdk}: no number comes twice");
+                assert_eq!(
+                    numbers.insert(number, line.clone()),
+                    None,
+                    "{sdk}: no number comes twice"
+                );
             }
             if line["id"] == 2 {
                 assert_eq!(line["result"]["content"][0]["text"], "3", "{sdk}: {line}");
@@ -103,12 +127,24 @@ fn the_next_process_gets_the_rest_of_a_call_and_its_answer_once() {
         }
         let steps: Vec<f64> = numbers.values().filter_map(progress).collect();
         assert_eq!(steps, [2.0, 3.0], "{sdk}");
-        assert_eq!(connected.text(3, "increment", &json!({})), "2", "{sdk}: the same session");
-        assert_eq!(connected.said.lines(r#""id":2,"#).len(), 1, "{sdk}: one answer");
+        assert_eq!(
+            connected.text(3, "increment", &json!({})),
+            "2",
+            "{sdk}: the same session"
+        );
+        assert_eq!(
+            connected.said.lines(r#""id":2,"#).len(),
+            1,
+            "{sdk}: one answer"
+        );
         assert_eq!(server.handshakes(), 1, "{sdk}");
         connected.close();
         let mut connected = next(&world, &server.url);
-        assert_eq!(connected.text(4, "increment", &json!({})), "3", "{sdk}: a process that has ended, too");
+        assert_eq!(
+            connected.text(4, "increment", &json!({})),
+            "3",
+            "{sdk}: a process that has ended, too"
+        );
         assert_eq!(
             connected.said.lines(r#""id":2,"#),
             [""; 0],
@@ -129,16 +165,18 @@ fn what_was_not_confirmed_comes_again_under_the_same_number() {
     let waits = gate(&world, "gate");
     open(&waits);
     connected.begin(1, "steps", &json!({"n": 3, "gate": waits}));
-    let said: Vec<(u64, Value)> =
-        std::iter::repeat_with(|| connected.message(|line| progress(line).is_some() || line["id"] == 1))
-            .take(4)
-            .collect();
+    let said: Vec<(u64, Value)> = std::iter::repeat_with(|| {
+        connected.message(|line| progress(line).is_some() || line["id"] == 1)
+    })
+    .take(4)
+    .collect();
     connected.kill();
     let mut connected = next(&world, &server.url);
-    let again: Vec<(u64, Value)> =
-        std::iter::repeat_with(|| connected.message(|line| progress(line).is_some() || line["id"] == 1))
-            .take(4)
-            .collect();
+    let again: Vec<(u64, Value)> = std::iter::repeat_with(|| {
+        connected.message(|line| progress(line).is_some() || line["id"] == 1)
+    })
+    .take(4)
+    .collect();
     assert_eq!(again, said);
 }
 
@@ -155,12 +193,19 @@ fn a_call_that_can_not_be_resumed_is_answered_once_and_the_session_stays() {
     let mut connected = next(&world, &server.url);
     let (_, answer) = connected.answer(2);
     assert_eq!(
-        (&answer["error"]["code"], &answer["error"]["data"]["outcome"]),
+        (
+            &answer["error"]["code"],
+            &answer["error"]["data"]["outcome"]
+        ),
         (&json!(-32000), &json!("unknown")),
         "{answer}"
     );
     open(&waits);
-    assert_ne!(connected.text(3, "increment", &json!({})), "1", "the same session");
+    assert_ne!(
+        connected.text(3, "increment", &json!({})),
+        "1",
+        "the same session"
+    );
     // It was said before that was confirmed.
     until_over(&world, 3);
     connected.close();
@@ -177,7 +222,10 @@ fn a_server_that_was_started_again_gets_the_handshake_again_and_no_answer_of_for
     let mut connected = initialized(&world, &server.url);
     let ask = |connected: &mut Connected, id: u64| {
         connected.begin(id, "ask", &json!({"prompt": "Well?"}));
-        connected.message(|line| line["method"] == "sampling/createMessage").1["id"].clone()
+        connected
+            .message(|line| line["method"] == "sampling/createMessage")
+            .1["id"]
+            .clone()
     };
     let former = ask(&mut connected, 1);
     server.kill();
@@ -190,7 +238,10 @@ fn a_server_that_was_started_again_gets_the_handshake_again_and_no_answer_of_for
         let result = json!({"role": "assistant", "model": "none", "content": {"type": "text", "text": text}});
         connected.say(&json!({"jsonrpc": "2.0", "id": id, "result": result}));
     }
-    assert_eq!(connected.answer(2).1["result"]["content"][0]["text"], "to the second");
+    assert_eq!(
+        connected.answer(2).1["result"]["content"][0]["text"],
+        "to the second"
+    );
     assert_eq!(server.handshakes(), 1, "the recorded handshake, once");
     connected.said.wait("notifications/tools/list_changed");
 
@@ -241,8 +292,9 @@ fn a_call_that_is_cancelled_is_waited_for_no_more() {
     let waits = gate(&world, "gate");
     connected.begin(1, "slow", &json!({"gate": waits}));
     connected.message(|line| line["params"]["logger"] == "slow");
-    connected
-        .say(&json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 1}}));
+    connected.say(
+        &json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 1}}),
+    );
     assert!(!connected.text(2, "increment", &json!({})).is_empty());
     until_over(&world, 1);
     connected.kill();
@@ -257,16 +309,29 @@ fn a_call_that_is_cancelled_is_waited_for_no_more() {
 fn our_own_serve_is_such_a_server_too() {
     let world = world("http.hold_ms = 30000");
     let _daemon = world.daemon();
-    let program = ["python3".into(), "-I".into(), "-S".into(), fixture("python/tiny.py")];
+    let program = [
+        "python3".into(),
+        "-I".into(),
+        "-S".into(),
+        fixture("python/tiny.py"),
+    ];
     let mut serve = world.serve(&["--name", "test"], &program);
     let mut connected = initialized(&world, &serve.url());
     assert_eq!(connected.text(1, "increment", &json!({})), "1");
     connected.kill();
     let mut connected = next(&world, &serve.url());
-    assert_eq!(connected.text(2, "increment", &json!({})), "2", "the same session");
+    assert_eq!(
+        connected.text(2, "increment", &json!({})),
+        "2",
+        "the same session"
+    );
     serve.kill();
     serve.start_again();
-    assert_eq!(connected.text(3, "increment", &json!({})), "3", "`serve` keeps it");
+    assert_eq!(
+        connected.text(3, "increment", &json!({})),
+        "3",
+        "`serve` keeps it"
+    );
     connected.kill();
     serve.kill();
     serve.start_again();
@@ -274,8 +339,8 @@ fn our_own_serve_is_such_a_server_too() {
     assert_eq!(connected.text(4, "increment", &json!({})), "4");
 }
 
-/// The client is killed again and again while calls run, when it has said as many of their messages as was drawn: each is answered once in
-/// all, by number.
+/// The client is killed again and again while calls run, when it has said as many of their messages
+/// as was drawn: each is answered once in all, by number.
 #[test]
 fn no_answer_is_lost_or_comes_twice_whenever_the_process_is_killed() {
     let seed = fastrand::u64(..);
@@ -285,19 +350,28 @@ fn no_answer_is_lost_or_comes_twice_whenever_the_process_is_killed() {
     let mut connected = initialized(&world, &server.url);
     let waits = gate(&world, "gate");
     open(&waits);
-    // Until the server has got `notifications/initialized`, the next process begins a session of its own.
+    // Until the server has got `notifications/initialized`, the next process begins a session of
+    // its own.
     connected.text(1000, "increment", &json!({}));
     let mut numbers = BTreeMap::new();
     let mut take = |connected: &Connected| {
         let text = connected.said.text();
-        for said in text.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok()) {
-            if let (Some(number), Some(id)) = (said["number"].as_u64(), said["line"]["id"].as_u64()) {
+        for said in text
+            .lines()
+            .filter_map(|line| serde_json::from_str::<Value>(line).ok())
+        {
+            if let (Some(number), Some(id)) = (said["number"].as_u64(), said["line"]["id"].as_u64())
+            {
                 let former = numbers.insert(number, said["line"].clone());
                 assert!(
                     former.is_none_or(|former| former == said["line"]),
                     "seed {seed}: {number} is two messages"
                 );
-                assert!(id == 0 || said["line"]["result"].is_object() || said["line"]["error"].is_object());
+                assert!(
+                    id == 0
+                        || said["line"]["result"].is_object()
+                        || said["line"]["error"].is_object()
+                );
             }
         }
         numbers.clone()
@@ -338,7 +412,10 @@ fn no_answer_is_lost_or_comes_twice_whenever_the_process_is_killed() {
 #[test]
 fn a_redirect_is_told_and_not_followed() {
     let world = world("");
-    let (first, second) = (TcpListener::bind("127.0.0.1:0"), TcpListener::bind("127.0.0.1:0"));
+    let (first, second) = (
+        TcpListener::bind("127.0.0.1:0"),
+        TcpListener::bind("127.0.0.1:0"),
+    );
     let (first, second) = (first.expect("a port"), second.expect("a port"));
     second.set_nonblocking(true).expect("set");
     let url = format!("http://{}/mcp", first.local_addr().expect("an address"));
@@ -354,15 +431,24 @@ fn a_redirect_is_told_and_not_followed() {
                 length = value.trim().parse().expect("a length");
             }
         }
-        request.take(length).read_to_end(&mut Vec::new()).expect("a body");
+        request
+            .take(length)
+            .read_to_end(&mut Vec::new())
+            .expect("a body");
         let head = "HTTP/1.1 307 Temporary Redirect\r\nContent-Length: 0\r\nConnection: close";
         write!(stream, "{head}\r\nLocation: {elsewhere}\r\n\r\n").expect("answered");
     });
     let (mut connected, _) = world.connected(&url, &file(&world));
     let answer = connected.initialize();
     let said = answer["error"]["message"].as_str().expect("a sentence");
-    assert!(said.contains("it has moved, and `url` has to name the new place"), "{said}");
+    assert!(
+        said.contains("it has moved, and `url` has to name the new place"),
+        "{said}"
+    );
     answering.join().expect("answered");
     // Whoever follows has connected before it tells what came of it.
-    assert_eq!(second.accept().expect_err("nobody has come").kind(), ErrorKind::WouldBlock);
+    assert_eq!(
+        second.accept().expect_err("nobody has come").kind(),
+        ErrorKind::WouldBlock
+    );
 }

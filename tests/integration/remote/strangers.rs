@@ -1,5 +1,5 @@
-//! Who uses the session of a former connection: only a host that has introduced itself as the former one has, and only where the server
-//! has shown that it knows that session.
+//! Who uses the session of a former connection: only a host that has introduced itself as the
+//! former one has, and only where the server has shown that it knows that session.
 
 use std::fs;
 
@@ -16,11 +16,18 @@ fn front(world: &World, server: &Upstream) -> Client<Front> {
 
 /// A server whose answer to a ping is in the file `ping`.
 fn pinged(world: &World) -> Upstream {
-    let program = ["python3", "-I", "-S"].map(String::from).into_iter().chain([fixture("python/pinged.py")]);
-    world.upstream(&program.collect::<Vec<_>>(), &[world.root().to_str().expect("UTF-8")])
+    let program = ["python3", "-I", "-S"]
+        .map(String::from)
+        .into_iter()
+        .chain([fixture("python/pinged.py")]);
+    world.upstream(
+        &program.collect::<Vec<_>>(),
+        &[world.root().to_str().expect("UTF-8")],
+    )
 }
 
-/// What a host of the same name is told that begins with `server/discover`: by that it gets the daemon's session of the former one.
+/// What a host of the same name is told that begins with `server/discover`: by that it gets the
+/// daemon's session of the former one.
 fn discover(client: &mut Client<Front>) -> Value {
     let meta = json!({"io.modelcontextprotocol/clientInfo": {"name": "test", "version": "1"}});
     let id = client.request("server/discover", json!({"_meta": meta}));
@@ -45,16 +52,25 @@ fn a_host_that_has_not_introduced_itself_uses_nothing_of_the_former_one() {
     // It never does.
     let mut client = front(&world, &server);
     assert!(discover(&mut client)["error"].is_object());
-    client.try_call("increment", json!({})).expect_err("it has no session");
+    client
+        .try_call("increment", json!({}))
+        .expect_err("it has no session");
     client.notify("notifications/initialized", json!({}));
-    client.try_call("increment", json!({})).expect_err("it still has none");
+    client
+        .try_call("increment", json!({}))
+        .expect_err("it still has none");
     client.pipe.kill();
     // It does later.
     let mut client = front(&world, &server);
     assert!(discover(&mut client)["error"].is_object());
-    client.try_call("increment", json!({})).expect_err("it has no session yet");
+    client
+        .try_call("increment", json!({}))
+        .expect_err("it has no session yet");
     client.initialize();
-    assert_eq!((client.call("increment", json!({})), server.handshakes()), ("2".to_owned(), 1));
+    assert_eq!(
+        (client.call("increment", json!({})), server.handshakes()),
+        ("2".to_owned(), 1)
+    );
 }
 
 #[test]
@@ -96,7 +112,11 @@ fn a_host_that_was_not_let_into_the_former_session_is_in_none_until_another_one_
         fs::write(world.root().join("ping"), how).expect("a file");
         fs::write(world.root().join("refuse"), "").expect("a file");
         let mut client = front(&world, &server);
-        let version = if how == "result" { "2025-03-26" } else { "2025-06-18" };
+        let version = if how == "result" {
+            "2025-03-26"
+        } else {
+            "2025-06-18"
+        };
         let words = json!({
             "protocolVersion": version,
             "capabilities": {"sampling": {}, "roots": {}},
@@ -121,7 +141,10 @@ fn only_the_result_of_a_ping_shows_that_a_session_is_known() {
     let how = |how: &str| fs::write(world.root().join("ping"), how).expect("a file");
     how("result");
     let mut former = Value::Null;
-    let (silent, forgotten) = ("does not answer in the former one", "has forgotten the former one");
+    let (silent, forgotten) = (
+        "does not answer in the former one",
+        "has forgotten the former one",
+    );
     let goes_on = "the session that a former connection had with the server goes on";
     for (answers, said) in [
         ("result", ""),
@@ -144,7 +167,11 @@ fn only_the_result_of_a_ping_shows_that_a_session_is_known() {
             client.pipe.errors.wait(said);
         }
         let now = within(&mut client);
-        assert_eq!(now == former, said == goes_on, "{answers}: {now} after {former}");
+        assert_eq!(
+            now == former,
+            said == goes_on,
+            "{answers}: {now} after {former}"
+        );
         former = now;
         client.pipe.kill();
     }

@@ -25,8 +25,13 @@ fn serving(configuration: &str) -> (World, Daemon, Serve) {
 /// What a list has, by name.
 fn listed(client: &mut HttpClient) -> Vec<String> {
     let answer = client.request("tools/list", &json!({})).answer();
-    let listed = answer["result"]["tools"].as_array().unwrap_or_else(|| panic!("{answer}"));
-    listed.iter().map(|tool| tool["name"].as_str().expect("a name").to_owned()).collect()
+    let listed = answer["result"]["tools"]
+        .as_array()
+        .unwrap_or_else(|| panic!("{answer}"));
+    listed
+        .iter()
+        .map(|tool| tool["name"].as_str().expect("a name").to_owned())
+        .collect()
 }
 
 /// By which names a tool that all of them have is called at each.
@@ -34,7 +39,11 @@ fn of_each(client: &mut HttpClient, tool: &str) -> [String; 3] {
     let listed = listed(client);
     NAMES.map(|name| {
         let prefixed = format!("{name}_{tool}");
-        if listed.contains(&prefixed) { prefixed } else { tool.to_owned() }
+        if listed.contains(&prefixed) {
+            prefixed
+        } else {
+            tool.to_owned()
+        }
     })
 }
 
@@ -52,7 +61,9 @@ fn begin(client: &mut HttpClient, tool: &str, gate: &str) -> (u64, String) {
 
 /// The text of an answer to a call of a tool.
 fn text(answer: &Value) -> &str {
-    answer["result"]["content"][0]["text"].as_str().unwrap_or_else(|| panic!("{answer}"))
+    answer["result"]["content"][0]["text"]
+        .as_str()
+        .unwrap_or_else(|| panic!("{answer}"))
 }
 
 /// A server that says what the test tells it, which nobody keeps.
@@ -79,8 +90,11 @@ fn asked(reply: &mut Reply) -> Value {
 
 /// Answers that.
 fn answer(client: &HttpClient, id: &Value, text: &str) {
-    let result = json!({"role": "assistant", "content": {"type": "text", "text": text}, "model": "none"});
-    client.post(&json!({"jsonrpc": "2.0", "id": id, "result": result})).must_be(202);
+    let result =
+        json!({"role": "assistant", "content": {"type": "text", "text": text}, "model": "none"});
+    client
+        .post(&json!({"jsonrpc": "2.0", "id": id, "result": result}))
+        .must_be(202);
 }
 
 #[test]
@@ -89,15 +103,25 @@ fn what_is_kept_out_of_the_whole_can_not_be_called_at_one_server_either() {
     let world = world("bundle.names = \"always\"");
     let _daemon = world.daemon();
     write_down(&world, &["a", "b"].map(|name| (name, small(&world))));
-    let serve = world.serve(&["--name", "test", "--all", "--without", "b_increment"], &[]);
+    let serve = world.serve(
+        &["--name", "test", "--all", "--without", "b_increment"],
+        &[],
+    );
     let mut all = serve.connected("2025-11-25");
     let names = listed(&mut all);
     let has = |name: &str| names.iter().any(|listed| listed == name);
-    assert_eq!(["a_increment", "b_increment", "b_get"].map(has), [true, false, true], "{names:?}");
+    assert_eq!(
+        ["a_increment", "b_increment", "b_get"].map(has),
+        [true, false, true],
+        "{names:?}"
+    );
     let mut alone = serve.connected_at("/servers/b");
     assert_eq!(listed(&mut alone), ["get", "parent", "echo"]);
     let answer = alone.call("increment", &json!({})).answer();
-    assert_eq!(answer["error"]["message"], "Unknown tool: increment", "{answer}");
+    assert_eq!(
+        answer["error"]["message"], "Unknown tool: increment",
+        "{answer}"
+    );
     assert_eq!(alone.text("get", &json!({})), "0");
     assert_eq!(count(&mut serve.connected_at("/servers/a"), "increment"), 1);
 }
@@ -107,7 +131,11 @@ fn all_as_one_and_each_for_itself() {
     let (_world, _daemon, serve) = serving("");
     let mut all = serve.connected("2025-11-25");
     let counting = of_each(&mut all, "increment");
-    assert_eq!(counting.iter().filter(|tool| *tool == "increment").count(), 1, "{counting:?}");
+    assert_eq!(
+        counting.iter().filter(|tool| *tool == "increment").count(),
+        1,
+        "{counting:?}"
+    );
     for (nth, tool) in (1..).zip(&counting) {
         for _ in 0..nth {
             count(&mut all, tool);
@@ -121,17 +149,33 @@ fn all_as_one_and_each_for_itself() {
 
     // A session is found where it has begun, and nowhere else.
     for other in ["/servers/a", "/servers/c", "/mcp"] {
-        let stray = HttpClient { path: other.to_owned(), ..alone.clone() };
+        let stray = HttpClient {
+            path: other.to_owned(),
+            ..alone.clone()
+        };
         let mut reply = stray.post(&json!({"jsonrpc": "2.0", "id": 9, "method": "tools/list"}));
         reply.must_be(404);
     }
-    let stray = HttpClient { path: "/servers/b".to_owned(), ..all.clone() };
-    stray.post(&json!({"jsonrpc": "2.0", "id": 9, "method": "tools/list"})).must_be(404);
-    serve.client().ask_at("POST", "/servers/none", &[], "{}").must_be(404);
+    let stray = HttpClient {
+        path: "/servers/b".to_owned(),
+        ..all.clone()
+    };
+    stray
+        .post(&json!({"jsonrpc": "2.0", "id": 9, "method": "tools/list"}))
+        .must_be(404);
+    serve
+        .client()
+        .ask_at("POST", "/servers/none", &[], "{}")
+        .must_be(404);
 
     alone.ask("DELETE", &[], "").must_be(204);
-    alone.post(&json!({"jsonrpc": "2.0", "id": 9, "method": "tools/list"})).must_be(404);
-    assert_eq!(of_each(&mut all, "increment").map(|tool| count(&mut all, &tool)), [3, 4, 5]);
+    alone
+        .post(&json!({"jsonrpc": "2.0", "id": 9, "method": "tools/list"}))
+        .must_be(404);
+    assert_eq!(
+        of_each(&mut all, "increment").map(|tool| count(&mut all, &tool)),
+        [3, 4, 5]
+    );
 }
 
 #[test]
@@ -140,26 +184,54 @@ fn which_servers_are_meant_is_said_by_name() {
     let _daemon = world.daemon();
     let mut off = able(&world);
     off["disabled"] = json!(true);
-    write_down(&world, &[("a", able(&world)), ("b", able(&world)), ("off", off)]);
+    write_down(
+        &world,
+        &[("a", able(&world)), ("b", able(&world)), ("off", off)],
+    );
     let serve = world.serve(&["--only", "*get", "a", "@off"], &[]);
     let mut client = serve.connected("2025-11-25");
     let mut names = listed(&mut client);
     names.sort();
-    assert!(names == ["a_get", "get"] || names == ["get", "off_get"], "{names:?}");
-    serve.client().ask_at("POST", "/servers/b", &[], "{}").must_be(404);
+    assert!(
+        names == ["a_get", "get"] || names == ["get", "off_get"],
+        "{names:?}"
+    );
+    serve
+        .client()
+        .ask_at("POST", "/servers/b", &[], "{}")
+        .must_be(404);
 
     // Behind two dashes it is a command.
     for (words, code, why) in [
         (&["a", "none"][..], 66, "there is no server \"none\""),
         (&["@none"], 66, "there is no server \"none\""),
-        (&["--only", "x", "--", "a"], 64, "--only and --without are for servers of servers.json"),
+        (
+            &["--only", "x", "--", "a"],
+            64,
+            "--only and --without are for servers of servers.json",
+        ),
         (&["--all", "a"], 64, "cannot be used with"),
-        (&["--name", "x/a", "--", "cat"], 64, "--name: a name can't have a \"/\""),
-        (&["--name", "x/a", "--all"], 64, "--name: a name can't have a \"/\""),
+        (
+            &["--name", "x/a", "--", "cat"],
+            64,
+            "--name: a name can't have a \"/\"",
+        ),
+        (
+            &["--name", "x/a", "--all"],
+            64,
+            "--name: a name can't have a \"/\"",
+        ),
     ] {
-        let output = world.sessiond(&[&["serve", "--no-start"], words].concat()).output().expect("it runs");
+        let output = world
+            .sessiond(&[&["serve", "--no-start"], words].concat())
+            .output()
+            .expect("it runs");
         let said = String::from_utf8(output.stderr).expect("UTF-8");
-        assert_eq!((output.status.code(), said.contains(why)), (Some(code), true), "{words:?}: {said}");
+        assert_eq!(
+            (output.status.code(), said.contains(why)),
+            (Some(code), true),
+            "{words:?}: {said}"
+        );
     }
 }
 
@@ -170,12 +242,27 @@ fn a_cookie_is_for_the_address_at_which_its_session_was_begun() {
     write_down(&world, &[("a b", small(&world)), ("c", small(&world))]);
     let serve = world.serve(&["--all", "--cookie"], &[]);
     for path in ["/mcp", "/servers/a%20b", "/servers/c"] {
-        let mut client = HttpClient { path: path.to_owned(), ..serve.client() };
+        let mut client = HttpClient {
+            path: path.to_owned(),
+            ..serve.client()
+        };
         let begun = client.begin("2025-11-25", &[]);
         let cookie = begun.header("set-cookie").expect("a cookie");
-        assert!(cookie.split("; ").any(|part| part == format!("Path={path}")), "{cookie}");
-        let again = client.begin("2025-11-25", &[("Cookie", cookie.split(';').next().expect("a pair"))]);
-        assert_eq!((again.status, again.header("mcp-session-id")), (200, None), "the same session");
+        assert!(
+            cookie
+                .split("; ")
+                .any(|part| part == format!("Path={path}")),
+            "{cookie}"
+        );
+        let again = client.begin(
+            "2025-11-25",
+            &[("Cookie", cookie.split(';').next().expect("a pair"))],
+        );
+        assert_eq!(
+            (again.status, again.header("mcp-session-id")),
+            (200, None),
+            "the same session"
+        );
     }
 }
 
@@ -194,7 +281,8 @@ fn who_has_no_token_learns_no_names() {
     assert_eq!(missing[0], 401);
 }
 
-/// The client answers what a server has asked that is gone: the one that was started instead has asked something under the same id.
+/// The client answers what a server has asked that is gone: the one that was started instead has
+/// asked something under the same id.
 #[test]
 fn an_answer_to_an_unkept_server_is_not_for_its_successor() {
     let world = world("");
@@ -203,7 +291,12 @@ fn an_answer_to_an_unkept_server_is_not_for_its_successor() {
     let mut client = serve.connected_at("/servers/a");
     let mut lost = client.call("ask", &json!({"prompt": "first"}));
     let former = asked(&mut lost);
-    client.request("tools/call", &json!({"name": "die", "arguments": {"code": 1}})).answer();
+    client
+        .request(
+            "tools/call",
+            &json!({"name": "die", "arguments": {"code": 1}}),
+        )
+        .answer();
     assert_eq!(lost.answer()["error"]["data"]["outcome"], "unknown");
     let mut asking = client.call("ask", &json!({"prompt": "second"}));
     let now = asked(&mut asking);
@@ -218,7 +311,8 @@ fn what_an_unkept_server_asks_in_a_batch_is_answered() {
     let (_world, serve, raw) = raw();
     let client = serve.connected("2025-11-25");
     let mut stream = client.listen();
-    let ask = r#"{"jsonrpc":"2.0","id":"q","method":"sampling/createMessage","params":{"messages":[]}}"#;
+    let ask =
+        r#"{"jsonrpc":"2.0","id":"q","method":"sampling/createMessage","params":{"messages":[]}}"#;
     raw.say(&format!(r#"[{{"jsonrpc":"2.0","method":"x"}},{ask}]"#));
     let id = asked(&mut stream);
     answer(&client, &id, "for the batch");
@@ -245,8 +339,13 @@ fn what_waits_for_an_unkept_server_that_does_not_read_is_bounded() {
     let (world, serve, _raw) = raw();
     let mut client = serve.connected("2025-11-25");
     client.request("x", &json!({})).answer();
-    let pid = world.processes().into_iter().find(|pid| *pid != serve.pid()).expect("a server");
-    let signal = |signal| nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid.cast_signed()), signal);
+    let pid = world
+        .processes()
+        .into_iter()
+        .find(|pid| *pid != serve.pid())
+        .expect("a server");
+    let signal =
+        |signal| nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid.cast_signed()), signal);
     signal(Signal::SIGSTOP).expect("ours");
     let large = json!({"large": "x".repeat(3 << 20)});
     let mut calls: Vec<Reply> = (0..16).map(|_| client.request("x", &large)).collect();
@@ -256,7 +355,13 @@ fn what_waits_for_an_unkept_server_that_does_not_read_is_bounded() {
     assert!(message.contains("the server does not read"), "{message}");
     signal(Signal::SIGCONT).expect("ours");
     let answers: Vec<Value> = calls.iter_mut().map(Reply::answer).collect();
-    assert!(answers.iter().filter(|answer| answer["result"].is_object()).count() >= 10);
+    assert!(
+        answers
+            .iter()
+            .filter(|answer| answer["result"].is_object())
+            .count()
+            >= 10
+    );
     // What was taken makes room.
     assert_eq!(client.request("x", &large).answer()["result"], json!({}));
     client.notify("notifications/roots/list_changed", &json!({}));
@@ -269,8 +374,10 @@ fn without_a_daemon_they_are_served_and_not_kept() {
     let serve = world.serve(&["--unkept", "--all"], &[]);
     let mut all = serve.connected("2025-11-25");
     let mut alone = serve.connected_at("/servers/b");
-    let counting: Vec<String> =
-        listed(&mut all).into_iter().filter(|tool| tool.ends_with("increment")).collect();
+    let counting: Vec<String> = listed(&mut all)
+        .into_iter()
+        .filter(|tool| tool.ends_with("increment"))
+        .collect();
     assert_eq!(counting.len(), 2);
     for tool in &counting {
         assert_eq!((count(&mut all, tool), count(&mut all, tool)), (1, 2));

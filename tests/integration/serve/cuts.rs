@@ -1,5 +1,5 @@
-//! Calls that are interrupted at random: the connection breaks, or `serve`, the daemon or both are killed.
-//! Each call is answered once.
+//! Calls that are interrupted at random: the connection breaks, or `serve`, the daemon or both are
+//! killed. Each call is answered once.
 
 use mcp_sessiond_tests::{HttpClient, Reply, random};
 use serde_json::{Value, json};
@@ -22,7 +22,9 @@ impl Heard {
     /// Reads at most this many events. False: the stream ended, or its connection broke.
     fn read(&mut self, reply: &mut Reply, most: usize) -> bool {
         for _ in 0..most {
-            let Some(event) = reply.event() else { return false };
+            let Some(event) = reply.event() else {
+                return false;
+            };
             self.after = event.id.clone().expect("an id");
             if event.data.is_empty() {
                 continue;
@@ -52,7 +54,10 @@ impl Heard {
         let answer = &self.answers[0];
         assert_eq!(answer["id"], client.last, "{answer}");
         let is_known = answer["result"].is_object();
-        assert!(is_known || answer["error"]["data"]["outcome"] == "unknown", "{answer}");
+        assert!(
+            is_known || answer["error"]["data"]["outcome"] == "unknown",
+            "{answer}"
+        );
         assert!(
             !is_known || self.notes.len() as u64 == NOTES,
             "the answer comes after all messages: {:?}",
@@ -79,7 +84,10 @@ fn a_connection_that_is_cut_at_random_loses_nothing() {
                 back.hang_up();
             }
         }
-        assert!(heard.finish(&client, round * NOTES + 1), "nothing was killed");
+        assert!(
+            heard.finish(&client, round * NOTES + 1),
+            "nothing was killed"
+        );
     }
 }
 
@@ -112,14 +120,21 @@ fn each_call_is_answered_once_when_serve_and_the_daemon_are_killed_at_random() {
 #[test]
 fn many_sessions_call_at_once_and_each_gets_its_own_answers() {
     let (_world, _daemon, serve) = serving("", tiny);
-    let clients: Vec<_> = (1..=8).map(|by| (by, serve.connected("2025-11-25"))).collect();
+    let clients: Vec<_> = (1..=8)
+        .map(|by| (by, serve.connected("2025-11-25")))
+        .collect();
     let calling = clients.into_iter().map(|(by, mut client)| {
         std::thread::spawn(move || {
             for round in 1..=20_u64 {
-                assert_eq!(client.text("increment", &json!({"by": by})), (by * round).to_string());
+                assert_eq!(
+                    client.text("increment", &json!({"by": by})),
+                    (by * round).to_string()
+                );
             }
         })
     });
     let calling: Vec<_> = calling.collect();
-    calling.into_iter().for_each(|calling| calling.join().expect("answered"));
+    calling
+        .into_iter()
+        .for_each(|calling| calling.join().expect("answered"));
 }

@@ -18,23 +18,47 @@ fn a_malformed_request_gets_the_status_that_says_what_is_wrong() {
     assert_eq!(asked(&[("Accept", "")], &ping), 406);
     assert_eq!(asked(&[("Content-Type", "text/plain")], &ping), 415);
     assert_eq!(asked(&[("MCP-Protocol-Version", "1999-01-01")], &ping), 400);
-    assert_eq!(asked(&[("MCP-Protocol-Version", "")], &ping), 200, "2025-03-26 is meant");
+    assert_eq!(
+        asked(&[("MCP-Protocol-Version", "")], &ping),
+        200,
+        "2025-03-26 is meant"
+    );
     assert_eq!(asked(&[], "{"), 400);
     assert_eq!(asked(&[], "[]"), 400);
-    assert_eq!(asked(&[], &format!("[{ping}]")), 400, "no batches since 2025-06-18");
-    assert_eq!(client.ask("GET", &[("Accept", "application/json")], "").status, 406);
+    assert_eq!(
+        asked(&[], &format!("[{ping}]")),
+        400,
+        "no batches since 2025-06-18"
+    );
+    assert_eq!(
+        client
+            .ask("GET", &[("Accept", "application/json")], "")
+            .status,
+        406
+    );
     assert_eq!(client.ask("PUT", &[], "").status, 405);
     assert_eq!(client.ask_at("POST", "/other", &[], &ping).status, 404);
-    assert_eq!(client.ask("DELETE", &[("Mcp-Session-Id", "")], "").status, 400);
+    assert_eq!(
+        client.ask("DELETE", &[("Mcp-Session-Id", "")], "").status,
+        400
+    );
     let mut refused = client.ask("POST", &[("Mcp-Session-Id", "nobodys")], &ping);
-    assert_eq!(refused.message()["jsonrpc"], "2.0", "the body is an error of JSON-RPC");
+    assert_eq!(
+        refused.message()["jsonrpc"],
+        "2.0",
+        "the body is an error of JSON-RPC"
+    );
     let initialize = json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {}});
     assert_eq!(
         client.post(&json!([initialize, initialize])).status,
         400,
         "`initialize` can't be part of a batch"
     );
-    assert_eq!(client.text("increment", &json!({})), "1", "`serve` has carried out none of these");
+    assert_eq!(
+        client.text("increment", &json!({})),
+        "1",
+        "`serve` has carried out none of these"
+    );
 }
 
 #[test]
@@ -60,13 +84,19 @@ fn a_batch_of_the_version_that_has_them_is_answered_on_one_stream() {
     let ping = |id: u32| json!({"jsonrpc": "2.0", "id": id, "method": "ping"});
     let note = json!({"jsonrpc": "2.0", "method": "notifications/roots/list_changed"});
     let mut reply = client.post(&json!([ping(7), note, ping(8)]));
-    let mut ids = [reply.said().message()["id"].clone(), reply.said().message()["id"].clone()];
+    let mut ids = [
+        reply.said().message()["id"].clone(),
+        reply.said().message()["id"].clone(),
+    ];
     ids.sort_by_key(serde_json::Value::as_u64);
     assert_eq!((ids, reply.event()), ([json!(7), json!(8)], None));
     assert_eq!(client.post(&json!([note, note])).status, 202);
     let mut refused = client.post(&json!([ping(7), ping(7)]));
     let errors = refused.message();
-    assert_eq!(errors[1]["error"]["data"]["outcome"], "not_sent", "one id in one batch: {errors}");
+    assert_eq!(
+        errors[1]["error"]["data"]["outcome"], "not_sent",
+        "one id in one batch: {errors}"
+    );
 }
 
 #[test]
@@ -74,7 +104,10 @@ fn there_are_no_more_sessions_than_are_allowed() {
     let (_world, _daemon, serve) = serving("http.sessions = 2", tiny);
     let (one, _two) = (serve.connected("2025-11-25"), serve.connected("2025-11-25"));
     let reply = serve.client().begin("2025-11-25", &[]);
-    assert_eq!((reply.status, reply.header("retry-after").is_some()), (503, true));
+    assert_eq!(
+        (reply.status, reply.header("retry-after").is_some()),
+        (503, true)
+    );
     assert_eq!(one.ask("DELETE", &[], "").status, 204);
     assert_eq!(serve.client().begin("2025-11-25", &[]).status, 200);
 }
@@ -102,13 +135,20 @@ fn a_new_session_takes_the_place_of_one_that_nobody_uses() {
     world.wait_backends(2);
     let mut second = new.listen();
     second.event().expect("primed");
-    assert_eq!(serve.client().begin("2025-11-25", &[]).status, 503, "both are read");
+    assert_eq!(
+        serve.client().begin("2025-11-25", &[]).status,
+        503,
+        "both are read"
+    );
 }
 
 #[test]
 fn a_server_that_can_not_be_started_is_an_error_and_no_session_is_left() {
     let (world, _daemon, serve) = serving("", |_| vec!["/nowhere/server".into()]);
     assert_eq!(serve.client().begin("2025-11-25", &[]).status, 502);
-    let listed = world.peer().call("list_own_sessions", json!({"service": "serve.test"})).expect("a list");
+    let listed = world
+        .peer()
+        .call("list_own_sessions", json!({"service": "serve.test"}))
+        .expect("a list");
     assert_eq!(listed[0]["status"]["is"], "terminated", "{listed}");
 }

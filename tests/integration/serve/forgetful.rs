@@ -21,18 +21,32 @@ impl Bench {
     fn new() -> Self {
         let world = world("");
         let daemon = world.daemon();
-        let held = world.root().join("held").into_os_string().into_string().expect("UTF-8");
+        let held = world
+            .root()
+            .join("held")
+            .into_os_string()
+            .into_string()
+            .expect("UTF-8");
         nix::unistd::mkfifo(&*held, nix::sys::stat::Mode::S_IRWXU).expect("a FIFO");
         let program = ["python3", "-I", "-S", &fixture("python/forgetful.py")].map(str::to_owned);
         let server = world.upstream(&program, &[&held]);
         let serve = world.serve(&["--name", "test", "--upstream", &server.url], &[]);
-        Self { world, daemon, server, serve, held }
+        Self {
+            world,
+            daemon,
+            server,
+            serve,
+            held,
+        }
     }
 
     /// The server takes one `notifications/initialized`.
     fn let_through(&self) {
         // This waits until the server reads.
-        let mut held = OpenOptions::new().write(true).open(&self.held).expect("a FIFO");
+        let mut held = OpenOptions::new()
+            .write(true)
+            .open(&self.held)
+            .expect("a FIFO");
         held.write_all(b"1").expect("the server reads");
     }
 }
@@ -49,12 +63,18 @@ fn a_new_session_of_the_server_is_used_once_the_server_has_taken_initialized() {
     let mut client = bench.serve.connected("2025-11-25");
     call(&mut client, "forget");
     let begin = |method: &'static str, last| {
-        let mut client = HttpClient { last, ..client.clone() };
+        let mut client = HttpClient {
+            last,
+            ..client.clone()
+        };
         std::thread::spawn(move || call(&mut client, method))
     };
     let mut calls = vec![begin("first", 100), begin("second", 200)];
     // The server keeps `serve` waiting. A call that comes now is refused in the new session.
-    bench.server.told.wait("session-2 notifications/initialized");
+    bench
+        .server
+        .told
+        .wait("session-2 notifications/initialized");
     calls.push(begin("third", 300));
     bench.server.told.wait(" third");
     bench.let_through();
@@ -79,7 +99,9 @@ fn a_call_of_a_forgotten_session_is_not_answered_by_an_event_of_the_next_one() {
     bench.let_through();
     let mut client = next.join().expect("answered");
     // In the next session another call's event has the same id.
-    let _other = client.request("stream", &json!({"_meta": {"progressToken": "t"}})).said();
+    let _other = client
+        .request("stream", &json!({"_meta": {"progressToken": "t"}}))
+        .said();
     bench.serve.kill();
     bench.serve.start_again();
     let answer = client.resume(&event).answer();

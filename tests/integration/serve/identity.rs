@@ -25,11 +25,18 @@ impl Issuer {
     /// With keys of its own, of which it writes the public ones to the file `keys`.
     fn new(world: &World) -> Self {
         let mut command = world.command("node");
-        command.arg(fixture("node/jwt.mjs")).stdin(Stdio::piped()).stdout(Stdio::piped());
+        command
+            .arg(fixture("node/jwt.mjs"))
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped());
         let mut child = command.spawn().expect("node");
         let orders = child.stdin.take().expect("piped");
         let made = BufReader::new(child.stdout.take().expect("piped"));
-        let mut issuer = Self { child, orders, made };
+        let mut issuer = Self {
+            child,
+            orders,
+            made,
+        };
         let keys = issuer.line();
         std::fs::write(world.root().join("keys.new"), keys).expect("written");
         std::fs::rename(world.root().join("keys.new"), world.root().join("keys")).expect("moved");
@@ -44,8 +51,12 @@ impl Issuer {
 
     /// A token by this key, with these headers and claims in place of the usual ones.
     fn token(&mut self, key: &str, header: &Value, other: &Value) -> String {
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970").as_secs();
-        let mut claims = json!({"iss": ISSUER, "aud": "mcp", "sub": "ann", "exp": now + 600, "nonce": now});
+        let now = SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .expect("after 1970")
+            .as_secs();
+        let mut claims =
+            json!({"iss": ISSUER, "aud": "mcp", "sub": "ann", "exp": now + 600, "nonce": now});
         for (name, value) in other.as_object().into_iter().flatten() {
             claims[name] = value.clone();
         }
@@ -65,13 +76,24 @@ impl Drop for Issuer {
 fn behind_issuer(world: &World, more: &[&str]) -> Serve {
     let keys = world.root().join("keys");
     let keys = keys.to_str().expect("UTF-8");
-    let options = ["--name", "test", "--jwt-issuer", ISSUER, "--jwt-audience", "mcp", "--jwt-keys", keys];
+    let options = [
+        "--name",
+        "test",
+        "--jwt-issuer",
+        ISSUER,
+        "--jwt-audience",
+        "mcp",
+        "--jwt-keys",
+        keys,
+    ];
     world.serve(&[&options[..], more].concat(), &tiny(world))
 }
 
 fn bearer(client: &mut HttpClient, token: &str) {
     client.headers.retain(|(name, _)| name != "Authorization");
-    client.headers.push(("Authorization".into(), format!("Bearer {token}")));
+    client
+        .headers
+        .push(("Authorization".into(), format!("Bearer {token}")));
 }
 
 fn as_user(client: &mut HttpClient, user: &str) {
@@ -90,10 +112,16 @@ fn a_token_of_each_kind_of_key_is_taken_and_a_refreshed_one_keeps_the_session() 
     client.initialize("2025-11-25");
     assert_eq!(client.text("increment", &json!({})), "1");
     for (key, count) in [("es", "2"), ("ed", "3"), ("rs", "4")] {
-        bearer(&mut client, &issuer.token(key, &json!({}), &json!({"jti": count})));
+        bearer(
+            &mut client,
+            &issuer.token(key, &json!({}), &json!({"jti": count})),
+        );
         assert_eq!(client.text("increment", &json!({})), count, "{key}");
     }
-    let listed = world.peer().call("list_own_sessions", json!({"service": "serve.test"})).expect("a list");
+    let listed = world
+        .peer()
+        .call("list_own_sessions", json!({"service": "serve.test"}))
+        .expect("a list");
     assert_eq!(listed[0]["session"], client.session());
     // Also in the next process, which knows it by what the daemon keeps.
     serve.kill();
@@ -118,7 +146,10 @@ fn a_token_that_is_not_valid_is_refused_with_the_words_of_rfc_6750() {
     let serve = behind_issuer(&world, &[]);
     let mut client = serve.client();
     let bare = client.begin("2025-11-25", &[]);
-    assert_eq!((bare.status, bare.header("www-authenticate")), (401, Some("Bearer")));
+    assert_eq!(
+        (bare.status, bare.header("www-authenticate")),
+        (401, Some("Bearer"))
+    );
     let confused = json!({"alg": "HS256", "kid": "rs"});
     let nobody = json!({"kid": null});
     let (usual, past) = (json!({}), json!({"exp": 1_000_000_000}));
@@ -134,21 +165,39 @@ fn a_token_that_is_not_valid_is_refused_with_the_words_of_rfc_6750() {
     for (token, says) in [
         (issuer.token("rs", &usual, &past), "expired"),
         (issuer.token("rs", &usual, &late), "not valid yet"),
-        (issuer.token("rs", &usual, &json!({"aud": "other"})), "audience"),
-        (issuer.token("rs", &usual, &json!({"iss": "https://other.example"})), "issuer"),
+        (
+            issuer.token("rs", &usual, &json!({"aud": "other"})),
+            "audience",
+        ),
+        (
+            issuer.token("rs", &usual, &json!({"iss": "https://other.example"})),
+            "issuer",
+        ),
         (issuer.token("rs", &usual, &json!({"sub": null})), "lacks"),
-        (issuer.token("none", &json!({"alg": "none", "kid": "rs"}), &usual), "no JWT"),
+        (
+            issuer.token("none", &json!({"alg": "none", "kid": "rs"}), &usual),
+            "no JWT",
+        ),
         (issuer.token("hmac", &confused, &usual), "algorithm"),
-        (issuer.token("ed", &json!({"alg": "RS256", "kid": "rs"}), &usual), "signature"),
+        (
+            issuer.token("ed", &json!({"alg": "RS256", "kid": "rs"}), &usual),
+            "signature",
+        ),
         (issuer.token("es", &nobody, &usual), "kid"),
         (forged, "signature"),
         ("nonsense".into(), "no JWT"),
     ] {
         bearer(&mut client, &token);
         let refused = client.begin("2025-11-25", &[]);
-        let said = refused.header("www-authenticate").unwrap_or_default().to_owned();
+        let said = refused
+            .header("www-authenticate")
+            .unwrap_or_default()
+            .to_owned();
         assert_eq!(refused.status, 401, "{says}");
-        assert!(said.starts_with(r#"Bearer error="invalid_token", error_description=""#), "{said}");
+        assert!(
+            said.starts_with(r#"Bearer error="invalid_token", error_description=""#),
+            "{said}"
+        );
         assert!(said.contains(says) && !said.contains(&token), "{said}");
     }
     bearer(&mut client, &issuer.token("es", &usual, &usual));
@@ -167,17 +216,32 @@ fn the_callers_of_mcp_2026_07_28_are_who_their_tokens_say() {
     let mut issuer = Issuer::new(&world);
     let keys = world.root().join("keys");
     let keys = keys.to_str().expect("UTF-8");
-    let options = ["--name", "test", "--jwt-issuer", ISSUER, "--jwt-audience", "mcp", "--jwt-keys", keys];
+    let options = [
+        "--name",
+        "test",
+        "--jwt-issuer",
+        ISSUER,
+        "--jwt-audience",
+        "mcp",
+        "--jwt-keys",
+        keys,
+    ];
     let mut serve = world.serve(&options, &["node".into(), fixture("node/eras.mjs")]);
     let mut client = serve.client();
     for (sub, count) in [("ann", "1"), ("bob", "1"), ("ann", "2")] {
-        bearer(&mut client, &issuer.token("ed", &json!({}), &json!({"sub": sub})));
+        bearer(
+            &mut client,
+            &issuer.token("ed", &json!({}), &json!({"sub": sub})),
+        );
         assert_eq!(client.modern_text("increment"), count, "{sub}");
     }
     serve.kill();
     serve.start_again();
     for (sub, count) in [("bob", "2"), ("ann", "3")] {
-        bearer(&mut client, &issuer.token("rs", &json!({}), &json!({"sub": sub})));
+        bearer(
+            &mut client,
+            &issuer.token("rs", &json!({}), &json!({"sub": sub})),
+        );
         assert_eq!(client.modern_text("increment"), count, "{sub}");
     }
 }
@@ -187,14 +251,24 @@ fn a_proxy_at_a_unix_socket_says_whose_a_session_is() {
     let world = world("");
     let _daemon = world.daemon();
     let at = format!("unix:{}", world.root().join("s").display());
-    let options = ["--name", "test", "--identity-header", USER, "--issuer-header", "X-Issuer"];
+    let options = [
+        "--name",
+        "test",
+        "--identity-header",
+        USER,
+        "--issuer-header",
+        "X-Issuer",
+    ];
     let mut serve = world.serve_at(&at, &options, &tiny(&world));
     let mut client = serve.client();
     client.headers.push(("X-Issuer".into(), ISSUER.into()));
     for user in [None, Some("")] {
         let headers: Vec<_> = user.map(|user| (USER, user)).into_iter().collect();
         let refused = client.begin("2025-11-25", &headers);
-        assert_eq!((refused.status, refused.header("www-authenticate")), (401, Some("Bearer")));
+        assert_eq!(
+            (refused.status, refused.header("www-authenticate")),
+            (401, Some("Bearer"))
+        );
     }
     as_user(&mut client, "ann");
     client.initialize("2025-11-25");
@@ -205,7 +279,12 @@ fn a_proxy_at_a_unix_socket_says_whose_a_session_is() {
     let mut own = client.clone();
     own.headers.push(("X-Issuer".into(), "uid".into()));
     assert_eq!(own.ask("POST", &[("X-Issuer", "uid")], PING).status, 401);
-    assert_eq!(client.ask("POST", &[("X-Issuer", "https://other.example")], PING).status, 403);
+    assert_eq!(
+        client
+            .ask("POST", &[("X-Issuer", "https://other.example")], PING)
+            .status,
+        403
+    );
     as_user(&mut client, "bob");
     assert_eq!(client.ask("POST", &[], PING).status, 403);
 }
@@ -214,12 +293,19 @@ fn a_proxy_at_a_unix_socket_says_whose_a_session_is() {
 fn a_proxy_with_the_token_says_whose_a_session_is_and_nobody_else_does() {
     let world = world("");
     let _daemon = world.daemon();
-    let mut serve = world.serve(&["--name", "test", "--token", "--identity-header", USER], &tiny(&world));
+    let mut serve = world.serve(
+        &["--name", "test", "--token", "--identity-header", USER],
+        &tiny(&world),
+    );
     let path = world.root().join("serve.token");
     let token = std::fs::read_to_string(&path).expect("a token");
     let mut client = serve.client();
     as_user(&mut client, "ann");
-    assert_eq!(client.begin("2025-11-25", &[]).status, 401, "the header alone proves nothing");
+    assert_eq!(
+        client.begin("2025-11-25", &[]).status,
+        401,
+        "the header alone proves nothing"
+    );
     bearer(&mut client, token.trim_end());
     client.initialize("2025-11-25");
     assert_eq!(client.text("increment", &json!({})), "1");
@@ -236,18 +322,40 @@ fn a_proxy_with_the_token_says_whose_a_session_is_and_nobody_else_does() {
 fn options_that_would_let_anybody_name_a_user_are_refused() {
     let world = world("");
     let serve = |options: &[&str]| {
-        let words = [&["serve", "--listen", "127.0.0.1:0"], options, &["--", "true"]].concat();
+        let words = [
+            &["serve", "--listen", "127.0.0.1:0"],
+            options,
+            &["--", "true"],
+        ]
+        .concat();
         let ended = world.sessiond(&words).output().expect("serve");
-        (ended.status.code(), String::from_utf8_lossy(&ended.stderr).into_owned())
+        (
+            ended.status.code(),
+            String::from_utf8_lossy(&ended.stderr).into_owned(),
+        )
     };
     let (code, said) = serve(&["--identity-header", USER]);
     assert!(code == Some(64) && said.contains("--token"), "{said}");
-    let (code, said) = serve(&["--jwt-issuer", ISSUER, "--jwt-audience", "mcp", "--jwt-keys", "/nowhere"]);
+    let (code, said) = serve(&[
+        "--jwt-issuer",
+        ISSUER,
+        "--jwt-audience",
+        "mcp",
+        "--jwt-keys",
+        "/nowhere",
+    ]);
     assert!(code == Some(64) && said.contains("/nowhere"), "{said}");
     assert_eq!(serve(&["--jwt-issuer", ISSUER]).0, Some(64));
     let keys = world.root().join("keys");
     std::fs::write(&keys, r#"{"keys":[{"kty":"oct","k":"c2VjcmV0"}]}"#).expect("written");
     let keys = keys.to_str().expect("UTF-8");
-    let (code, said) = serve(&["--jwt-issuer", ISSUER, "--jwt-audience", "mcp", "--jwt-keys", keys]);
+    let (code, said) = serve(&[
+        "--jwt-issuer",
+        ISSUER,
+        "--jwt-audience",
+        "mcp",
+        "--jwt-keys",
+        keys,
+    ]);
     assert!(code == Some(64) && said.contains("no public key"), "{said}");
 }

@@ -1,4 +1,5 @@
-//! `serve`, its server and the daemon are killed: clients keep their sessions, and every call is answered.
+//! `serve`, its server and the daemon are killed: clients keep their sessions, and every call is
+//! answered.
 
 use std::collections::HashSet;
 
@@ -21,7 +22,10 @@ fn a_call_goes_on_when_serve_is_killed() {
     assert_eq!(client.text("increment", &json!({})), "1");
     let gated = gate(&world, "gate");
     let event = begin_slow(&mut client, &gated);
-    let (id, standalone) = (client.last, client.listen().event().expect("primed").id.expect("an id"));
+    let (id, standalone) = (
+        client.last,
+        client.listen().event().expect("primed").id.expect("an id"),
+    );
     serve.kill();
     serve.start_again();
     let mut back = client.resume(&event);
@@ -34,13 +38,20 @@ fn a_call_goes_on_when_serve_is_killed() {
         "{answer}"
     );
     assert_eq!(back.event(), None, "the stream is complete");
-    assert_eq!(client.resume(answered.id.as_deref().expect("an id")).status, 204);
+    assert_eq!(
+        client.resume(answered.id.as_deref().expect("an id")).status,
+        204
+    );
     assert_eq!(client.text("increment", &json!({})), "3", "the same server");
     let gate = gate(&world, "later");
     let mut stream = client.resume(&standalone);
     assert_eq!(client.text("notify", &json!({"n": 1, "gate": gate})), "1");
     open(&gate);
-    assert_eq!(stream.said().message()["params"]["data"], 1, "the standalone stream goes on");
+    assert_eq!(
+        stream.said().message()["params"]["data"],
+        1,
+        "the standalone stream goes on"
+    );
 }
 
 /// Codex speaks 2025-06-18. Most servers say nothing before they answer.
@@ -49,7 +60,10 @@ fn a_call_of_an_older_client_that_has_heard_nothing_goes_on_when_serve_is_killed
     let (world, _daemon, mut serve) = serving("", counter);
     let mut client = serve.connected("2025-06-18");
     let gate = gate(&world, "gate");
-    let first = client.call("steps", &json!({"n": 1, "gates": {"1": gate}})).event().expect("an event");
+    let first = client
+        .call("steps", &json!({"n": 1, "gates": {"1": gate}}))
+        .event()
+        .expect("an event");
     assert_eq!(first.data, "", "it has heard nothing");
     serve.kill();
     serve.start_again();
@@ -87,14 +101,23 @@ fn a_call_whose_server_is_killed_has_an_unknown_outcome() {
     let answer = back.answer();
     assert_eq!(answer["error"]["data"]["outcome"], "unknown", "{answer}");
     assert_eq!(back.event(), None, "the stream is complete");
-    assert_eq!(client.text("increment", &json!({})), "1", "a new server, which got the recorded handshake");
+    assert_eq!(
+        client.text("increment", &json!({})),
+        "1",
+        "a new server, which got the recorded handshake"
+    );
 }
 
 #[test]
 fn a_call_that_was_answered_before_the_kill_is_not_answered_again() {
     let (_world, _daemon, mut serve) = serving("", tiny);
     let mut client = serve.connected("2025-11-25");
-    let first = client.call("increment", &json!({})).event().expect("primed").id.expect("an id");
+    let first = client
+        .call("increment", &json!({}))
+        .event()
+        .expect("primed")
+        .id
+        .expect("an id");
     let mut answers = HashSet::new();
     for _ in 0..3 {
         let mut back = client.resume(&first);
@@ -116,19 +139,45 @@ fn an_initialize_that_names_its_session_gets_the_answer_that_is_on_record() {
     let session = client.session().to_owned();
     for header in ["Mcp-Session-Id", "x-mcp-reconnect-session"] {
         let mut reply = serve.client().begin("2025-11-25", &[(header, &session)]);
-        assert_eq!((reply.status, reply.header("mcp-session-id")), (200, Some(session.as_str())));
+        assert_eq!(
+            (reply.status, reply.header("mcp-session-id")),
+            (200, Some(session.as_str()))
+        );
         let answer = reply.message();
-        assert_eq!((&answer["id"], &answer["result"]["serverInfo"]["name"]), (&json!(1), &json!("counter")));
+        assert_eq!(
+            (&answer["id"], &answer["result"]["serverInfo"]["name"]),
+            (&json!(1), &json!("counter"))
+        );
         client.notify("notifications/initialized", &json!({}));
     }
     assert_eq!(client.text("increment", &json!({})), "2", "the same server");
     serve.kill();
     serve.start_again();
-    assert_eq!(serve.client().begin("2025-11-25", &[("Mcp-Session-Id", &session)]).message()["id"], 1);
-    // A session that does not exist: `Mcp-Session-Id` requires it, `x-mcp-reconnect-session` only prefers it.
-    assert_eq!(serve.client().begin("2025-11-25", &[("Mcp-Session-Id", "nobodys")]).status, 404);
-    let reply = serve.client().begin("2025-11-25", &[("x-mcp-reconnect-session", "nobodys")]);
-    assert!(reply.status == 200 && reply.header("mcp-session-id").is_some_and(|new| new != session));
+    assert_eq!(
+        serve
+            .client()
+            .begin("2025-11-25", &[("Mcp-Session-Id", &session)])
+            .message()["id"],
+        1
+    );
+    // A session that does not exist: `Mcp-Session-Id` requires it, `x-mcp-reconnect-session` only
+    // prefers it.
+    assert_eq!(
+        serve
+            .client()
+            .begin("2025-11-25", &[("Mcp-Session-Id", "nobodys")])
+            .status,
+        404
+    );
+    let reply = serve
+        .client()
+        .begin("2025-11-25", &[("x-mcp-reconnect-session", "nobodys")]);
+    assert!(
+        reply.status == 200
+            && reply
+                .header("mcp-session-id")
+                .is_some_and(|new| new != session)
+    );
     drop(world);
 }
 
@@ -159,8 +208,16 @@ fn while_the_daemon_is_away_nothing_is_lost_and_requests_are_held_for_a_while() 
     assert!(refused.header("retry-after").is_some());
     open(&gate);
     daemon.signal(Signal::SIGCONT);
-    assert_eq!(slow.answer()["result"]["content"][0]["text"], "1", "the answer has waited for the daemon");
-    assert_eq!(client.text("increment", &json!({})), "2", "the refused call was not carried out");
+    assert_eq!(
+        slow.answer()["result"]["content"][0]["text"],
+        "1",
+        "the answer has waited for the daemon"
+    );
+    assert_eq!(
+        client.text("increment", &json!({})),
+        "2",
+        "the refused call was not carried out"
+    );
 }
 
 #[test]
@@ -185,12 +242,20 @@ fn the_official_client_keeps_its_session_when_serve_is_killed() {
     serve.start_again();
     open(&gate);
     host.answer(slow).expect("the call goes on");
-    assert_eq!(host.count("main"), 3, "the same server in the same session, without a new handshake");
-    let sessions = world.peer().call("list_own_sessions", json!({"service": "serve.test"})).expect("a list");
+    assert_eq!(
+        host.count("main"),
+        3,
+        "the same server in the same session, without a new handshake"
+    );
+    let sessions = world
+        .peer()
+        .call("list_own_sessions", json!({"service": "serve.test"}))
+        .expect("a list");
     assert_eq!(sessions.as_array().map(Vec::len), Some(1));
 }
 
-/// The keeper asks the daemon whether the name is served, by a later lease than the one that it knows.
+/// The keeper asks the daemon whether the name is served, by a later lease than the one that it
+/// knows.
 #[test]
 fn a_server_waits_for_its_client_for_as_long_as_the_name_is_served() {
     let (world, _daemon, mut serve) = serving("http.linger_ms = 2000", counter);
@@ -215,12 +280,21 @@ fn a_session_that_is_idle_ends_with_its_server_and_one_that_is_read_does_not() {
     let mut stream = read.listen();
     stream.event().expect("primed");
     world.wait_backends(1);
-    assert_eq!(idle.post(&json!({"jsonrpc": "2.0", "id": 9, "method": "ping"})).status, 404);
-    assert_eq!(read.post(&json!({"jsonrpc": "2.0", "id": 9, "method": "ping"})).status, 200);
+    assert_eq!(
+        idle.post(&json!({"jsonrpc": "2.0", "id": 9, "method": "ping"}))
+            .status,
+        404
+    );
+    assert_eq!(
+        read.post(&json!({"jsonrpc": "2.0", "id": 9, "method": "ping"}))
+            .status,
+        200
+    );
     for _ in 0..2 {
         // `serve` tells nobody that it has let go of a session.
-        until("there is room for another session, also in place of the one whose server had died", || {
-            (serve.client().begin("2025-11-25", &[]).status == 200).then_some(())
-        });
+        until(
+            "there is room for another session, also in place of the one whose server had died",
+            || (serve.client().begin("2025-11-25", &[]).status == 200).then_some(()),
+        );
     }
 }

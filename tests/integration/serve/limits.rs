@@ -1,4 +1,5 @@
-//! What is larger than the limits, and clients that go at a bad moment: no session hangs, and nothing is lost without a word.
+//! What is larger than the limits, and clients that go at a bad moment: no session hangs, and
+//! nothing is lost without a word.
 
 use mcp_sessiond_tests::HttpClient;
 use serde_json::{Value, json};
@@ -16,12 +17,16 @@ fn a_request_of_the_server_that_can_not_be_stored_is_answered_by_an_error() {
     standalone.event().expect("primed");
     raw.say(&ask.to_string());
     let heard = raw.wait_heard("ask-7");
-    assert!(heard.contains("limits.message_bytes") && heard.contains("\"error\""), "{heard}");
+    assert!(
+        heard.contains("limits.message_bytes") && heard.contains("\"error\""),
+        "{heard}"
+    );
     raw.say(&notification("next"));
     assert_eq!(data(&mut standalone), "next", "the session goes on");
 }
 
-/// When the quota of the service is used up, `serve` deletes the oldest events of the session, and says so.
+/// When the quota of the service is used up, `serve` deletes the oldest events of the session, and
+/// says so.
 #[test]
 fn a_session_goes_on_when_there_is_no_room_for_more_events() {
     let (_world, _daemon, serve) = serving("limits.owner_bytes = 400000", counter);
@@ -30,7 +35,9 @@ fn a_session_goes_on_when_there_is_no_room_for_more_events() {
         let answer = client.call("big", &json!({"bytes": 20_000})).answer();
         assert!(answer["result"].is_object(), "{answer}");
     }
-    serve.errors.wait("there is no room for the events of session");
+    serve
+        .errors
+        .wait("there is no room for the events of session");
     let said = serve.errors.lines("there is no room for the events");
     assert_eq!(said.len(), 1, "it is said once: {said:?}");
 }
@@ -56,7 +63,10 @@ fn a_large_handshake_survives_serve() {
     let info = json!({"name": "x".repeat(100_000), "version": "1"});
     let params = json!({"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": info});
     let reply = client.request("initialize", &params);
-    let session = reply.header("mcp-session-id").expect("a session").to_owned();
+    let session = reply
+        .header("mcp-session-id")
+        .expect("a session")
+        .to_owned();
     client.headers.push(("Mcp-Session-Id".into(), session));
     assert_eq!(client.text("increment", &json!({})), "1");
     serve.kill();
@@ -75,7 +85,9 @@ fn a_session_whose_client_hangs_up_before_it_has_begun_ends() {
     let waiting = client.unanswered("initialize", &params);
     let initialize: Value = serde_json::from_str(&raw.wait_heard("\"initialize\"")).expect("JSON");
     waiting.hang_up();
-    let answer = INITIALIZED.replace("$ID", &initialize["id"].to_string()).replace("VERSION", "2025-11-25");
+    let answer = INITIALIZED
+        .replace("$ID", &initialize["id"].to_string())
+        .replace("VERSION", "2025-11-25");
     raw.say(&answer);
     world.wait_backends(0);
 }
@@ -86,10 +98,18 @@ fn a_session_that_was_ended_elsewhere_is_let_go_of() {
     let mut client = serve.connected("2025-11-25");
     let mut standalone = client.listen();
     standalone.event().expect("primed");
-    let caller = json!({"kind": "identity", "iss": "uid", "sub": nix::unistd::geteuid().to_string()});
+    let caller =
+        json!({"kind": "identity", "iss": "uid", "sub": nix::unistd::geteuid().to_string()});
     let of = json!({"service": "serve.test", "session": client.session(), "caller": caller});
-    world.peer().call("terminate_session", of).expect("there is one");
-    assert_eq!(standalone.event(), None, "the connection of its reader ends");
+    world
+        .peer()
+        .call("terminate_session", of)
+        .expect("there is one");
+    assert_eq!(
+        standalone.event(),
+        None,
+        "the connection of its reader ends"
+    );
     assert_eq!(client.request("ping", &json!({})).status, 404);
 }
 
@@ -99,8 +119,11 @@ fn a_client_that_was_restarted_may_use_the_ids_of_calls_that_are_still_open() {
     let (_world, _daemon, mut serve, raw, mut client) = raw("", "2025-11-25");
     let mut first = hold(&mut client, &raw);
     let event = first.event().expect("primed").id.expect("an id");
-    let mut reloaded =
-        HttpClient { headers: client.headers.clone(), last: client.last - 1, ..serve.client() };
+    let mut reloaded = HttpClient {
+        headers: client.headers.clone(),
+        last: client.last - 1,
+        ..serve.client()
+    };
     let mut second = hold(&mut reloaded, &raw);
     assert_eq!(client.last, reloaded.last, "one id");
     raw.say(r#"{"jsonrpc":"2.0","id":$ID1,"result":{"of":"second"}}"#);
@@ -110,7 +133,10 @@ fn a_client_that_was_restarted_may_use_the_ids_of_calls_that_are_still_open() {
     let mut back = client.resume(&event);
     raw.say(r#"{"jsonrpc":"2.0","id":$ID0,"result":{"of":"first"}}"#);
     let answer = back.answer();
-    assert_eq!((&answer["id"], &answer["result"]["of"]), (&json!(client.last), &json!("first")));
+    assert_eq!(
+        (&answer["id"], &answer["result"]["of"]),
+        (&json!(client.last), &json!("first"))
+    );
 }
 
 #[test]

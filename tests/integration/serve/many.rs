@@ -44,5 +44,8 @@ fn a_server_has_the_limit_of_descriptors_that_serve_was_started_with() {
     let server = [BINARIES.holding.to_owned()];
     let limited = world.serve_limited(500, &server);
     let mut client = limited.connected("2025-11-25");
-    assert_eq!(client.request("limit", &json!({})).answer()["result"]["limit"], 500);
+    assert_eq!(
+        client.request("limit", &json!({})).answer()["result"]["limit"],
+        500
+    );
 }

@@ -1,5 +1,5 @@
-//! The page of `serve --inspect` in Chromium: its client calls a tool and is reloaded in the middle; the page
-//! shows the session, restarts its server and ends it.
+//! The page of `serve --inspect` in Chromium: its client calls a tool and is reloaded in the
+//! middle; the page shows the session, restarts its server and ends it.
 
 use mcp_sessiond_tests::{Daemon, Page, Serve, World, gone};
 use serde_json::{Value, json};
@@ -13,7 +13,10 @@ const ANSWERED: &str = "#messages li[data-kind=answer] pre";
 fn shown(options: &[&str]) -> (World, Daemon, Serve, Page) {
     let world = world("http.retry_ms = 100\nhttp.hold_ms = 2000");
     let daemon = world.daemon();
-    let serve = world.serve(&[&["--name", "test", "--inspect"], options].concat(), &counter(&world));
+    let serve = world.serve(
+        &[&["--name", "test", "--inspect"], options].concat(),
+        &counter(&world),
+    );
     let mut page = world.page();
     page.visit(&format!("http://{}/inspect", serve.at));
     (world, daemon, serve, page)
@@ -42,13 +45,18 @@ fn notified(page: &mut Page, count: usize) -> Vec<Value> {
 
 fn data(text: &str) -> Value {
     let mut message: Value = serde_json::from_str(text).expect("JSON");
-    let key = if message["method"] == "notifications/progress" { "progress" } else { "data" };
+    let key = if message["method"] == "notifications/progress" {
+        "progress"
+    } else {
+        "data"
+    };
     message["params"][key].take()
 }
 
 /// The texts of the page's server, by their names.
 fn fact(page: &mut Page, name: &str) -> String {
-    page.wait(&format!("#server dt:text-is('{name}') + dd"), 1).remove(0)
+    page.wait(&format!("#server dt:text-is('{name}') + dd"), 1)
+        .remove(0)
 }
 
 #[test]
@@ -60,7 +68,11 @@ fn its_client_keeps_a_call_through_reloads_and_a_kill() {
     call(&mut page, "progress", &json!({"n": 8, "gates": gates}));
     assert_eq!(notified(&mut page, 2), [1, 2]);
     page.reload();
-    assert_eq!(notified(&mut page, 2), [1, 2], "they are shown again, and not fetched again");
+    assert_eq!(
+        notified(&mut page, 2),
+        [1, 2],
+        "they are shown again, and not fetched again"
+    );
     open(&at(2));
     assert_eq!(notified(&mut page, 4), [1, 2, 3, 4]);
     serve.kill();
@@ -71,13 +83,36 @@ fn its_client_keeps_a_call_through_reloads_and_a_kill() {
     open(&at(6));
     let answers = page.wait(ANSWERED, 1);
     assert_eq!(answers.len(), 1, "{answers:?}");
-    assert_eq!(serde_json::from_str::<Value>(&answers[0]).expect("JSON")["content"][0]["text"], "8");
-    assert_eq!(notified(&mut page, 8), (1..=8).map(Value::from).collect::<Vec<_>>());
-    assert_eq!(page.wait("#client-session", 1), [session], "the same session all the time");
+    assert_eq!(
+        serde_json::from_str::<Value>(&answers[0]).expect("JSON")["content"][0]["text"],
+        "8"
+    );
+    assert_eq!(
+        notified(&mut page, 8),
+        (1..=8).map(Value::from).collect::<Vec<_>>()
+    );
+    assert_eq!(
+        page.wait("#client-session", 1),
+        [session],
+        "the same session all the time"
+    );
     page.wait_for_none("#open li");
-    assert_eq!((page.wait(NOTIFIED, 8).len(), page.wait(ANSWERED, 1).len()), (8, 1), "each once");
-    assert_eq!(page.said("failed"), [] as [Value; 0], "{}", page.told.text());
-    assert_eq!(page.told.lines("Content Security Policy"), [""; 0], "the page keeps to its own policy");
+    assert_eq!(
+        (page.wait(NOTIFIED, 8).len(), page.wait(ANSWERED, 1).len()),
+        (8, 1),
+        "each once"
+    );
+    assert_eq!(
+        page.said("failed"),
+        [] as [Value; 0],
+        "{}",
+        page.told.text()
+    );
+    assert_eq!(
+        page.told.lines("Content Security Policy"),
+        [""; 0],
+        "the page keeps to its own policy"
+    );
 }
 
 #[test]
@@ -91,15 +126,28 @@ fn it_shows_a_session_restarts_its_server_and_ends_it() {
     );
     // The client's own session is shown at once.
     page.wait("#watching:text('as they come')", 1);
-    call(&mut page, "slow", &json!({"gate": gate(&world, "secret-gate")}));
+    call(
+        &mut page,
+        "slow",
+        &json!({"gate": gate(&world, "secret-gate")}),
+    );
     notified(&mut page, 1);
     let event = "#events tbody tr:has-text('notifications/message')";
     let event = page.wait(event, 1).remove(0);
-    assert!(event.contains("notification") && !event.contains("secret"), "{event}");
+    assert!(
+        event.contains("notification") && !event.contains("secret"),
+        "{event}"
+    );
     // A call and its reader, and the reader of the standalone stream.
     page.wait("#sessions tbody td:nth-child(7):text-is('1')", 1);
-    page.wait("#streams tbody tr:has-text('call-') td:nth-child(6):text-is('1')", 1);
-    page.wait("#streams tbody tr:has-text('_GET_stream') td:nth-child(7):text-is('yes')", 1);
+    page.wait(
+        "#streams tbody tr:has-text('call-') td:nth-child(6):text-is('1')",
+        1,
+    );
+    page.wait(
+        "#streams tbody tr:has-text('_GET_stream') td:nth-child(7):text-is('yes')",
+        1,
+    );
     page.wait("#server dd:text('tools/call for')", 1);
     let former: u32 = fact(&mut page, "pid").parse().expect("a pid");
     assert!(world.processes().contains(&former));
@@ -119,7 +167,12 @@ fn it_shows_a_session_restarts_its_server_and_ends_it() {
     page.wait_for_none("#connected");
     page.wait("#notice:has-text('has ended')", 1);
     world.wait_backends(0);
-    assert_eq!(page.said("failed"), [] as [Value; 0], "{}", page.told.text());
+    assert_eq!(
+        page.said("failed"),
+        [] as [Value; 0],
+        "{}",
+        page.told.text()
+    );
 }
 
 #[test]
@@ -129,7 +182,10 @@ fn a_call_that_serve_refuses_while_the_daemon_is_away_is_shown_as_refused() {
     daemon.kill();
     call(&mut page, "increment", &json!({}));
     let refused = page.wait("#messages li[data-kind=error] pre", 1).remove(0);
-    assert!(refused.contains("daemon") && !refused.contains("unknown"), "{refused}");
+    assert!(
+        refused.contains("daemon") && !refused.contains("unknown"),
+        "{refused}"
+    );
 }
 
 #[test]
@@ -172,6 +228,10 @@ fn its_client_goes_on_with_the_session_of_another_and_takes_nothing_from_it() {
     let gate = gate(&world, "gate");
     assert_eq!(client.text("notify", &json!({"n": 1, "gate": gate})), "1");
     open(&gate);
-    assert_eq!(stream.said().message()["params"]["data"], 1, "it has kept its reader");
+    assert_eq!(
+        stream.said().message()["params"]["data"],
+        1,
+        "it has kept its reader"
+    );
     assert_eq!(client.text("increment", &json!({})), "3");
 }

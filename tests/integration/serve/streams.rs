@@ -1,4 +1,5 @@
-//! Streams: to which one a message goes, and that a client that resumes one gets the rest, once and in order.
+//! Streams: to which one a message goes, and that a client that resumes one gets the rest, once and
+//! in order.
 
 use mcp_sessiond_tests::{HttpClient, Raw, Reply, Serve, World, until};
 use serde_json::{Value, json};
@@ -22,7 +23,8 @@ pub(super) fn raw(
 }
 
 pub(super) fn notification(data: &str) -> String {
-    json!({"jsonrpc": "2.0", "method": "notifications/message", "params": {"data": data}}).to_string()
+    json!({"jsonrpc": "2.0", "method": "notifications/message", "params": {"data": data}})
+        .to_string()
 }
 
 fn answer(nth: u32) -> String {
@@ -37,9 +39,17 @@ fn progress(nth: u32, done: u32) -> String {
 
 /// A call that the server answers when the test says so.
 pub(super) fn hold(client: &mut HttpClient, raw: &Raw) -> Reply {
-    let holds = || raw.heard().iter().filter(|line| line.windows(6).any(|word| word == b"\"hold\"")).count();
+    let holds = || {
+        raw.heard()
+            .iter()
+            .filter(|line| line.windows(6).any(|word| word == b"\"hold\""))
+            .count()
+    };
     let before = holds();
-    let reply = client.request("hold", &json!({"_meta": {"progressToken": format!("t{}", client.last + 1)}}));
+    let reply = client.request(
+        "hold",
+        &json!({"_meta": {"progressToken": format!("t{}", client.last + 1)}}),
+    );
     raw.until("the server hears it", || (holds() > before).then_some(()));
     reply
 }
@@ -87,22 +97,40 @@ fn the_messages_of_a_call_wait_for_its_reader_and_come_once_and_in_order() {
     raw.say(&notification("waits, too"));
     let mut back = client.resume(first.id.as_deref().expect("an id"));
     let primed = back.event().expect("an event");
-    assert_eq!((primed.id, primed.data.as_str()), (first.id, ""), "it can be resumed here again");
+    assert_eq!(
+        (primed.id, primed.data.as_str()),
+        (first.id, ""),
+        "it can be resumed here again"
+    );
     for n in 2..=4 {
         assert_eq!(back.said().message()["params"]["progress"], n);
     }
     assert_eq!(data(&mut back), "waits, too");
     raw.say(&progress(0, 5));
     let last = back.said();
-    assert_eq!(last.message()["params"]["progress"], 5, "missed and new messages come on one stream");
+    assert_eq!(
+        last.message()["params"]["progress"],
+        5,
+        "missed and new messages come on one stream"
+    );
     raw.say(&answer(0));
     assert_eq!(back.answer()["id"], client.last);
     let mut again = client.resume(last.id.as_deref().expect("an id"));
     let answered = again.said();
-    assert_eq!((answered.message()["id"].clone(), again.event()), (client.last.into(), None));
-    assert_eq!(client.resume(answered.id.as_deref().expect("an id")).status, 204, "the stream is complete");
+    assert_eq!(
+        (answered.message()["id"].clone(), again.event()),
+        (client.last.into(), None)
+    );
+    assert_eq!(
+        client.resume(answered.id.as_deref().expect("an id")).status,
+        204,
+        "the stream is complete"
+    );
     raw.say(&notification("the standalone stream had none of it"));
-    assert_eq!(data(&mut standalone), "the standalone stream had none of it");
+    assert_eq!(
+        data(&mut standalone),
+        "the standalone stream had none of it"
+    );
 }
 
 #[test]
@@ -169,11 +197,16 @@ fn a_reader_that_is_slow_gets_everything() {
     let mut call = client.request("flood", &json!({"lines": 300, "bytes": 20_000}));
     call.event().expect("primed");
     // Whoever waited for the events would read them.
-    until("the server has said all of it before the client reads", || {
-        let listed =
-            world.peer().call("list_own_sessions", json!({"service": "serve.test"})).expect("a list");
-        (listed[0]["last_number"].as_str()?.parse::<u64>().ok()? >= 302).then_some(())
-    });
+    until(
+        "the server has said all of it before the client reads",
+        || {
+            let listed = world
+                .peer()
+                .call("list_own_sessions", json!({"service": "serve.test"}))
+                .expect("a list");
+            (listed[0]["last_number"].as_str()?.parse::<u64>().ok()? >= 302).then_some(())
+        },
+    );
     for n in 0..300 {
         assert_eq!(call.said().message()["params"]["n"], n);
     }
@@ -208,7 +241,10 @@ fn the_stream_of_a_cancelled_call_ends_and_a_late_answer_is_dropped() {
     let (_world, _daemon, _serve, raw, mut client) = raw("", "2025-11-25");
     let mut call = hold(&mut client, &raw);
     let first = call.event().expect("primed").id.expect("an id");
-    client.notify("notifications/cancelled", &json!({"requestId": client.last}));
+    client.notify(
+        "notifications/cancelled",
+        &json!({"requestId": client.last}),
+    );
     raw.wait_heard("notifications/cancelled");
     assert_eq!(call.event(), None);
     assert_eq!(client.resume(&first).status, 204);

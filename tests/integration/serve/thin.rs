@@ -1,4 +1,5 @@
-//! The basic path: a client begins a session, makes calls, reads the standalone stream and ends the session.
+//! The basic path: a client begins a session, makes calls, reads the standalone stream and ends the
+//! session.
 
 use mcp_sessiond_tests::{gone, until};
 use nix::sys::signal::Signal;
@@ -16,11 +17,24 @@ fn a_session_begins_calls_and_ends_in_each_version() {
         assert_eq!(client.initialize(version)["protocolVersion"], version);
         let listed = client.request("tools/list", &json!({})).answer();
         assert_eq!(listed["result"]["tools"].as_array().map(Vec::len), Some(4));
-        assert_eq!(client.text("increment", &json!({})), "1", "a server of its own");
-        let server: u32 = world.processes().into_iter().find(|pid| *pid != serve.pid()).expect("a server");
+        assert_eq!(
+            client.text("increment", &json!({})),
+            "1",
+            "a server of its own"
+        );
+        let server: u32 = world
+            .processes()
+            .into_iter()
+            .find(|pid| *pid != serve.pid())
+            .expect("a server");
         assert_eq!(client.ask("DELETE", &[], "").status, 204);
         gone(server);
-        assert_eq!(client.post(&json!({"jsonrpc": "2.0", "id": 9, "method": "ping"})).status, 404);
+        assert_eq!(
+            client
+                .post(&json!({"jsonrpc": "2.0", "id": 9, "method": "ping"}))
+                .status,
+            404
+        );
     }
 }
 
@@ -31,7 +45,10 @@ fn an_answer_is_a_stream_that_can_be_resumed_from_its_first_event_on() {
     for (version, name) in [("2025-06-18", Some("priming")), ("2025-11-25", None)] {
         let mut client = serve.connected(version);
         let mut reply = client.call("increment", &json!({}));
-        assert_eq!((reply.status, reply.header("content-type")), (200, Some("text/event-stream")));
+        assert_eq!(
+            (reply.status, reply.header("content-type")),
+            (200, Some("text/event-stream"))
+        );
         let first = reply.event().expect("an event");
         assert!(first.id.is_some(), "{first:?}");
         assert_eq!(
@@ -68,25 +85,39 @@ fn the_standalone_stream_carries_what_belongs_to_no_call() {
 fn the_sessions_are_those_of_the_service() {
     let (world, _daemon, mut serve) = serving("", tiny);
     let client = serve.connected("2025-11-25");
-    let listed = world.peer().call("list_own_sessions", json!({"service": "serve.test"}));
+    let listed = world
+        .peer()
+        .call("list_own_sessions", json!({"service": "serve.test"}));
     let listed = listed.expect("a list");
     assert_eq!(
         (&listed[0]["session"], &listed[0]["status"]["is"]),
         (&json!(client.session()), &json!("ready"))
     );
     assert!(serve.stop(Signal::SIGTERM).success());
-    assert_eq!(world.backends().len(), 1, "its server waits for the next one");
+    assert_eq!(
+        world.backends().len(),
+        1,
+        "its server waits for the next one"
+    );
     let status = world.sessiond(&["status"]).output().expect("status");
     let status = String::from_utf8_lossy(&status.stdout).into_owned();
-    assert!(status.contains("serve.test") && status.contains("waiting"), "{status}");
+    assert!(
+        status.contains("serve.test") && status.contains("waiting"),
+        "{status}"
+    );
     serve.start_again();
     assert_eq!(
-        client.post(&json!({"jsonrpc": "2.0", "id": 9, "method": "ping"})).status,
+        client
+            .post(&json!({"jsonrpc": "2.0", "id": 9, "method": "ping"}))
+            .status,
         200,
         "the session has survived"
     );
     assert!(serve.stop(Signal::SIGINT).success());
-    let listed = world.peer().call("list_own_sessions", json!({"service": "serve.test"})).expect("a list");
+    let listed = world
+        .peer()
+        .call("list_own_sessions", json!({"service": "serve.test"}))
+        .expect("a list");
     assert_eq!(listed[0]["status"]["is"], "terminated", "{listed}");
     world.nothing_left();
 }
@@ -111,9 +142,17 @@ fn the_official_client_lists_tools_calls_one_and_answers_the_server() {
     assert_eq!(connected["protocol"], "2025-11-25");
     assert!(connected["session"].is_string(), "{connected}");
     let listed = host.order(json!({"do": "request", "as": "main", "method": "tools/list"}));
-    assert!(listed["tools"].as_array().is_some_and(|tools| tools.len() > 4), "{listed}");
+    assert!(
+        listed["tools"]
+            .as_array()
+            .is_some_and(|tools| tools.len() > 4),
+        "{listed}"
+    );
     assert_eq!(host.count("main"), 1);
-    assert_eq!(host.call("main", "ask", json!({"prompt": "Well?"})), "a fixed answer");
+    assert_eq!(
+        host.call("main", "ask", json!({"prompt": "Well?"})),
+        "a fixed answer"
+    );
     let gate = gate(&world, "gate");
     let slow = host.begin_slow("main", &gate);
     assert_eq!(host.count("main"), 2);
@@ -125,20 +164,28 @@ fn the_official_client_lists_tools_calls_one_and_answers_the_server() {
 fn the_official_client_of_the_former_transport_calls_and_its_session_ends_with_its_stream() {
     let (world, _daemon, serve) = serving("", counter);
     let mut host = world.node_host();
-    let connected =
-        host.order(json!({"do": "connect", "as": "main", "url": format!("http://{}/sse", serve.at)}));
+    let connected = host
+        .order(json!({"do": "connect", "as": "main", "url": format!("http://{}/sse", serve.at)}));
     assert_eq!(connected["server"]["name"], "counter", "{connected}");
     assert_eq!(host.count("main"), 1);
-    assert_eq!(host.call("main", "ask", json!({"prompt": "Well?"})), "a fixed answer");
+    assert_eq!(
+        host.call("main", "ask", json!({"prompt": "Well?"})),
+        "a fixed answer"
+    );
     let gate = gate(&world, "gate");
-    assert_eq!(host.call("main", "notify", json!({"n": 1, "gate": gate})), "1");
+    assert_eq!(
+        host.call("main", "notify", json!({"n": 1, "gate": gate})),
+        "1"
+    );
     open(&gate);
     host.told.wait("\"data\":1");
     host.close("main");
     // Nothing tells of the end of a session at which nobody waits for an event.
     until("the session ends", || {
-        let listed =
-            world.peer().call("list_own_sessions", json!({"service": "serve.test"})).expect("a list");
+        let listed = world
+            .peer()
+            .call("list_own_sessions", json!({"service": "serve.test"}))
+            .expect("a list");
         (listed[0]["status"]["is"] == "terminated").then_some(())
     });
 }

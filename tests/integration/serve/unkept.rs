@@ -29,7 +29,11 @@ fn raw(configuration: &str, options: &[&str]) -> (World, Serve, Raw) {
 }
 
 fn server(world: &World, serve: &Serve) -> u32 {
-    world.processes().into_iter().find(|pid| *pid != serve.pid()).expect("a server")
+    world
+        .processes()
+        .into_iter()
+        .find(|pid| *pid != serve.pid())
+        .expect("a server")
 }
 
 #[test]
@@ -42,16 +46,26 @@ fn a_session_begins_calls_and_ends_in_each_version_and_says_that_nothing_is_kept
     );
     let status = world.sessiond(&["status"]).output().expect("status");
     let shown = String::from_utf8_lossy(&status.stdout).into_owned();
-    assert!(shown.contains("tiny.py") && shown.contains("not kept") && shown.contains("--unkept"), "{shown}");
+    assert!(
+        shown.contains("tiny.py") && shown.contains("not kept") && shown.contains("--unkept"),
+        "{shown}"
+    );
     for version in ["2025-03-26", "2025-06-18", "2025-11-25"] {
         let mut client = serve.client();
         let result = client.initialize(version);
-        assert_eq!(result["_meta"], json!({"io.github.mcp-sessiond/kept": false}));
+        assert_eq!(
+            result["_meta"],
+            json!({"io.github.mcp-sessiond/kept": false})
+        );
         assert_eq!(
             (&result["protocolVersion"], &result["serverInfo"]["name"]),
             (&json!(version), &json!("tiny"))
         );
-        assert_eq!(client.text("increment", &json!({})), "1", "a server of its own");
+        assert_eq!(
+            client.text("increment", &json!({})),
+            "1",
+            "a server of its own"
+        );
         assert_eq!(client.text("increment", &json!({})), "2");
         let server = server(&world, &serve);
         assert_eq!(client.ask("DELETE", &[], "").status, 204);
@@ -65,17 +79,27 @@ fn a_session_begins_calls_and_ends_in_each_version_and_says_that_nothing_is_kept
 fn no_event_has_an_id_and_nothing_can_be_resumed() {
     let (_world, serve, raw) = raw("", &[]);
     let mut client = serve.connected("2025-11-25");
-    // Said before anybody reads the standalone stream. While a call was open it would be said on that call's stream.
+    // Said before anybody reads the standalone stream. While a call was open it would be said on
+    // that call's stream.
     raw.say(STANDALONE);
     let first = client.listen().event().expect("an event");
-    assert_eq!((first.id.as_deref(), &first.message()["params"]["data"]), (None, &json!(1)));
+    assert_eq!(
+        (first.id.as_deref(), &first.message()["params"]["data"]),
+        (None, &json!(1))
+    );
     let mut reply = client.request("ping", &json!({}));
     let answer = reply.event().expect("the answer");
-    assert_eq!((answer.id.as_deref(), answer.retry, reply.event()), (None, None, None));
+    assert_eq!(
+        (answer.id.as_deref(), answer.retry, reply.event()),
+        (None, None, None)
+    );
     let mut refused = client.resume("1");
     refused.must_be(400);
     let message = refused.message()["error"]["message"].to_string();
-    assert!(message.contains("--unkept") && message.contains("no events"), "{message}");
+    assert!(
+        message.contains("--unkept") && message.contains("no events"),
+        "{message}"
+    );
 }
 
 #[test]
@@ -83,11 +107,22 @@ fn the_official_client_lists_tools_calls_one_and_answers_the_server() {
     let (world, serve) = alone("", counter);
     let mut host = world.node_host();
     let connected = host.order(json!({"do": "connect", "as": "main", "url": serve.url()}));
-    assert!(connected["protocol"] == "2025-11-25" && connected["session"].is_string(), "{connected}");
+    assert!(
+        connected["protocol"] == "2025-11-25" && connected["session"].is_string(),
+        "{connected}"
+    );
     let listed = host.order(json!({"do": "request", "as": "main", "method": "tools/list"}));
-    assert!(listed["tools"].as_array().is_some_and(|tools| tools.len() > 4), "{listed}");
+    assert!(
+        listed["tools"]
+            .as_array()
+            .is_some_and(|tools| tools.len() > 4),
+        "{listed}"
+    );
     assert_eq!(host.count("main"), 1);
-    assert_eq!(host.call("main", "ask", json!({"prompt": "Well?"})), "a fixed answer");
+    assert_eq!(
+        host.call("main", "ask", json!({"prompt": "Well?"})),
+        "a fixed answer"
+    );
     let gate = gate(&world, "gate");
     let slow = host.begin_slow("main", &gate);
     assert_eq!(host.count("main"), 2);
@@ -101,25 +136,49 @@ fn the_official_client_of_the_former_transport_calls_and_its_server_ends_with_it
     let mut host = world.node_host();
     host.order(json!({"do": "connect", "as": "main", "url": format!("http://{}/sse", serve.at)}));
     assert_eq!(host.count("main"), 1);
-    assert_eq!(host.call("main", "ask", json!({"prompt": "Well?"})), "a fixed answer");
+    assert_eq!(
+        host.call("main", "ask", json!({"prompt": "Well?"})),
+        "a fixed answer"
+    );
     let gate = gate(&world, "gate");
-    assert_eq!(host.call("main", "notify", json!({"n": 1, "gate": gate})), "1");
+    assert_eq!(
+        host.call("main", "notify", json!({"n": 1, "gate": gate})),
+        "1"
+    );
     open(&gate);
     host.told.wait("\"data\":1");
     let others = [serve.pid(), host.pid()];
-    let server = world.processes().into_iter().find(|pid| !others.contains(pid)).expect("a server");
+    let server = world
+        .processes()
+        .into_iter()
+        .find(|pid| !others.contains(pid))
+        .expect("a server");
     host.close("main");
     gone(server);
 }
 
 #[test]
 fn mcp_2026_07_28_goes_to_one_server_of_its_caller() {
-    let (world, mut serve) =
-        alone("", |world| vec!["node".into(), fixture("node/eras.mjs"), gate(world, "unused")]);
+    let (world, mut serve) = alone("", |world| {
+        vec![
+            "node".into(),
+            fixture("node/eras.mjs"),
+            gate(world, "unused"),
+        ]
+    });
     let mut client = serve.client();
     let discovered = client.modern("server/discover", &json!({})).message();
-    assert_eq!(discovered["result"]["supportedVersions"], json!(["2026-07-28"]));
-    assert_eq!((client.modern_text("increment"), client.modern_text("increment")), ("1".into(), "2".into()));
+    assert_eq!(
+        discovered["result"]["supportedVersions"],
+        json!(["2026-07-28"])
+    );
+    assert_eq!(
+        (
+            client.modern_text("increment"),
+            client.modern_text("increment")
+        ),
+        ("1".into(), "2".into())
+    );
     let before = server(&world, &serve);
     serve.kill();
     gone(before);
@@ -127,7 +186,10 @@ fn mcp_2026_07_28_goes_to_one_server_of_its_caller() {
     assert_eq!(client.modern_text("increment"), "1");
     let mut older = serve.connected("2025-11-25");
     assert_eq!(
-        (older.text("increment", &json!({})), client.modern_text("increment")),
+        (
+            older.text("increment", &json!({})),
+            client.modern_text("increment")
+        ),
         ("1".into(), "2".into())
     );
 }
@@ -140,11 +202,17 @@ fn a_server_that_dies_leaves_no_call_without_an_answer_and_its_session_has_ended
     let mut stream = client.listen();
     raw.wait_heard("\"hold\"");
     let server = server(&world, &serve);
-    nix::sys::signal::kill(nix::unistd::Pid::from_raw(server.cast_signed()), Signal::SIGKILL).expect("ours");
+    nix::sys::signal::kill(
+        nix::unistd::Pid::from_raw(server.cast_signed()),
+        Signal::SIGKILL,
+    )
+    .expect("ours");
     assert_eq!(call.answer()["error"]["data"]["outcome"], "unknown");
     assert_eq!((call.event(), stream.event()), (None, None));
     // `serve` ends it after the streams have ended.
-    until("the session has ended", || (client.ask("POST", &[], PING).status == 404).then_some(()));
+    until("the session has ended", || {
+        (client.ask("POST", &[], PING).status == 404).then_some(())
+    });
 }
 
 #[test]
@@ -153,10 +221,16 @@ fn a_call_that_is_cancelled_ends_and_the_server_knows() {
     let mut client = serve.connected("2025-11-25");
     let mut call = client.request("hold", &json!({}));
     raw.wait_heard("\"hold\"");
-    client.notify("notifications/cancelled", &json!({"requestId": client.last}));
+    client.notify(
+        "notifications/cancelled",
+        &json!({"requestId": client.last}),
+    );
     assert_eq!(call.event(), None);
     let heard = raw.wait_heard("notifications/cancelled");
-    assert!(heard.contains(&format!("/{}", client.last)), "by the id that the server has got: {heard}");
+    assert!(
+        heard.contains(&format!("/{}", client.last)),
+        "by the id that the server has got: {heard}"
+    );
 }
 
 #[test]
@@ -179,9 +253,22 @@ fn who_may_connect_and_how_much_there_may_be_is_as_with_a_daemon() {
     let token = std::fs::read_to_string(world.root().join("serve.token")).expect("a token");
     assert_eq!(serve.client().begin("2025-11-25", &[]).status, 401);
     let mut client = serve.client();
-    client.headers.push(("Authorization".into(), format!("Bearer {}", token.trim_end())));
-    assert_eq!(client.begin("2025-11-25", &[("Host", "evil.example")]).status, 403);
-    assert_eq!(client.begin("2025-11-25", &[("Origin", "https://evil.example")]).status, 403);
+    client.headers.push((
+        "Authorization".into(),
+        format!("Bearer {}", token.trim_end()),
+    ));
+    assert_eq!(
+        client
+            .begin("2025-11-25", &[("Host", "evil.example")])
+            .status,
+        403
+    );
+    assert_eq!(
+        client
+            .begin("2025-11-25", &[("Origin", "https://evil.example")])
+            .status,
+        403
+    );
     let mut first = client.clone();
     first.initialize("2025-11-25");
     let server = server(&world, &serve);
@@ -189,7 +276,12 @@ fn who_may_connect_and_how_much_there_may_be_is_as_with_a_daemon() {
     let stream = first.listen();
     assert_eq!(client.begin("2025-11-25", &[]).status, 503);
     assert_eq!(first.ask("POST", &[], "[]").status, 400);
-    assert_eq!(first.ask("POST", &[], &"x".repeat(4 * 1024 * 1024 + 1)).status, 413);
+    assert_eq!(
+        first
+            .ask("POST", &[], &"x".repeat(4 * 1024 * 1024 + 1))
+            .status,
+        413
+    );
     drop(stream);
     gone(server);
     client.initialize("2025-11-25");
@@ -218,22 +310,40 @@ fn without_a_daemon_requests_to_a_server_that_speaks_http_are_passed_on() {
     let connected = host.order(json!({"do": "connect", "as": "main", "url": serve.url()}));
     assert!(connected["session"].is_string(), "{connected}");
     assert_eq!(host.count("main"), 1);
-    assert_eq!(host.call("main", "ask", json!({"prompt": "Well?"})), "a fixed answer");
+    assert_eq!(
+        host.call("main", "ask", json!({"prompt": "Well?"})),
+        "a fixed answer"
+    );
     let mut client = serve.client();
-    assert_eq!(client.begin("2025-11-25", &[]).status, 503, "there is room for one session");
+    assert_eq!(
+        client.begin("2025-11-25", &[]).status,
+        503,
+        "there is room for one session"
+    );
     let session = connected["session"].as_str().expect("an id").to_owned();
     client.headers.push(("Mcp-Session-Id".into(), session));
     // The server has an event store of its own.
-    client.headers.push(("MCP-Protocol-Version".into(), "2025-11-25".into()));
+    client
+        .headers
+        .push(("MCP-Protocol-Version".into(), "2025-11-25".into()));
     let mut call = client.call("increment", &json!({}));
-    let first = call.event().and_then(|event| event.id).expect("the server's id");
+    let first = call
+        .event()
+        .and_then(|event| event.id)
+        .expect("the server's id");
     call.answer();
-    assert_eq!(client.resume(&first).said().message()["result"]["content"][0]["text"], "2");
+    assert_eq!(
+        client.resume(&first).said().message()["result"]["content"][0]["text"],
+        "2"
+    );
     assert_eq!(client.ask("DELETE", &[], "").status, 200);
     assert_eq!(client.ask("POST", &[], PING).status, 404);
     client.headers.clear();
     let begun = client.begin("2025-11-25", &[]);
-    let session = begun.header("mcp-session-id").expect("there is room again").to_owned();
+    let session = begun
+        .header("mcp-session-id")
+        .expect("there is room again")
+        .to_owned();
     client.headers.push(("Mcp-Session-Id".into(), session));
     upstream.kill();
     let mut refused = client.request("ping", &json!({}));

@@ -1,4 +1,5 @@
-//! Servers that speak Streamable HTTP themselves, behind `serve --upstream`: they are killed, and so is `serve`, in the middle of calls.
+//! Servers that speak Streamable HTTP themselves, behind `serve --upstream`: they are killed, and
+//! so is `serve`, in the middle of calls.
 
 use mcp_sessiond_tests::{Daemon, HttpClient, Reply, Serve, Upstream, World, until};
 use serde_json::{Value, json};
@@ -14,7 +15,10 @@ fn express() -> Vec<String> {
 /// A FastMCP server.
 fn fastmcp() -> Vec<String> {
     // Where tests/run has installed it.
-    vec![fixture("../target/fastmcp/bin/python"), fixture("python/upstream.py")]
+    vec![
+        fixture("../target/fastmcp/bin/python"),
+        fixture("python/upstream.py"),
+    ]
 }
 
 /// A server on the official Rust SDK, which numbers its events.
@@ -28,7 +32,11 @@ fn behind(configuration: &str, options: &[&str]) -> (World, Daemon, Upstream, Se
 }
 
 /// The same with any server.
-fn in_front_of(server: &[String], configuration: &str, options: &[&str]) -> (World, Daemon, Upstream, Serve) {
+fn in_front_of(
+    server: &[String],
+    configuration: &str,
+    options: &[&str],
+) -> (World, Daemon, Upstream, Serve) {
     let world = world(configuration);
     let daemon = world.daemon();
     let server = world.upstream(server, options);
@@ -48,7 +56,10 @@ fn is_answered(world: &World, client: &HttpClient) -> bool {
     let sub = nix::unistd::geteuid().to_string();
     let caller = json!({"kind": "identity", "iss": "uid", "sub": sub});
     let of = json!({"service": "serve.test", "session": client.session(), "caller": caller});
-    let streams = world.peer().call("list_streams", json!({"of": of})).expect("a list");
+    let streams = world
+        .peer()
+        .call("list_streams", json!({"of": of}))
+        .expect("a list");
     let mut streams = streams.as_array().expect("a list").iter();
     streams.all(|stream| stream["closed"] == true || stream["stream"] == "_GET_stream")
 }
@@ -69,7 +80,11 @@ fn calls_notifications_and_questions_pass() {
             assert_eq!(client.text("notify", &json!({"n": 2, "gate": gate})), "2");
             open(&gate);
             for data in 1..=2 {
-                assert_eq!(stream.said().message()["params"]["data"], data, "{options:?} {version}");
+                assert_eq!(
+                    stream.said().message()["params"]["data"],
+                    data,
+                    "{options:?} {version}"
+                );
             }
             if options != ["json"] {
                 let mut asking = client.call("ask", &json!({"prompt": "Well?"}));
@@ -77,7 +92,9 @@ fn calls_notifications_and_questions_pass() {
                 assert_eq!(asked["method"], "sampling/createMessage", "{asked}");
                 let content = json!({"type": "text", "text": "Fine."});
                 let result = json!({"role": "assistant", "model": "none", "content": content});
-                client.post(&json!({"jsonrpc": "2.0", "id": asked["id"], "result": result})).must_be(202);
+                client
+                    .post(&json!({"jsonrpc": "2.0", "id": asked["id"], "result": result}))
+                    .must_be(202);
                 assert_eq!(asking.answer()["result"]["content"][0]["text"], "Fine.");
             }
             assert_eq!(client.text("increment", &json!({})), "2");
@@ -98,7 +115,9 @@ fn an_answer_to_a_server_that_was_killed_reaches_no_other() {
         let mut asking = client.call("ask", &json!({"prompt": "Well?"}));
         // A server that was started again may have other lists, which is said first.
         let is_ask = |said: &Value| said["method"] == "sampling/createMessage";
-        let asked = std::iter::repeat_with(|| asking.said().message()).find(is_ask).expect("it asks");
+        let asked = std::iter::repeat_with(|| asking.said().message())
+            .find(is_ask)
+            .expect("it asks");
         (asking, asked["id"].clone())
     };
     let (mut first, former) = ask();
@@ -109,9 +128,14 @@ fn an_answer_to_a_server_that_was_killed_reaches_no_other() {
     for (id, text) in [(former, "to the first"), (asked, "to the second")] {
         let content = json!({"type": "text", "text": text});
         let result = json!({"role": "assistant", "model": "none", "content": content});
-        client.post(&json!({"jsonrpc": "2.0", "id": id, "result": result})).must_be(202);
+        client
+            .post(&json!({"jsonrpc": "2.0", "id": id, "result": result}))
+            .must_be(202);
     }
-    assert_eq!(second.answer()["result"]["content"][0]["text"], "to the second");
+    assert_eq!(
+        second.answer()["result"]["content"][0]["text"],
+        "to the second"
+    );
 }
 
 #[test]
@@ -155,14 +179,18 @@ fn a_server_that_has_forgotten_its_sessions_is_told_them_again_and_no_call_fails
     let mut stream = listener.listen();
     server.kill();
     // Held until the server is there again.
-    let waiting = |mut client: HttpClient| std::thread::spawn(move || client.text("increment", &json!({})));
+    let waiting =
+        |mut client: HttpClient| std::thread::spawn(move || client.text("increment", &json!({})));
     let waiting: Vec<_> = clients.into_iter().map(waiting).collect();
     server.start_again();
     for waiting in waiting {
         assert_eq!(waiting.join().expect("answered"), "1");
     }
     let said = stream.said().message();
-    assert_eq!(said["method"], "notifications/tools/list_changed", "it may be another server");
+    assert_eq!(
+        said["method"], "notifications/tools/list_changed",
+        "it may be another server"
+    );
     let gate = gate(&world, "gate");
     assert_eq!(listener.text("notify", &json!({"n": 1, "gate": gate})), "1");
     open(&gate);
@@ -180,15 +208,25 @@ fn the_official_client_keeps_its_session_when_its_server_is_killed() {
     server.start_again();
     let error = host.answer(slow).expect_err("nobody knows");
     assert!(
-        error["message"].as_str().is_some_and(|said| said.contains("outcome of this call is unknown")),
+        error["message"]
+            .as_str()
+            .is_some_and(|said| said.contains("outcome of this call is unknown")),
         "{error}"
     );
-    assert_eq!(host.count("main"), 1, "in the same session, without a new handshake of the client's");
-    let sessions = world.peer().call("list_own_sessions", json!({"service": "serve.test"})).expect("a list");
+    assert_eq!(
+        host.count("main"),
+        1,
+        "in the same session, without a new handshake of the client's"
+    );
+    let sessions = world
+        .peer()
+        .call("list_own_sessions", json!({"service": "serve.test"}))
+        .expect("a list");
     assert_eq!(sessions.as_array().map(Vec::len), Some(1));
 }
 
-/// `serve` is killed in the middle of a call, of which the server says the rest again, once it is `ready`.
+/// `serve` is killed in the middle of a call, of which the server says the rest again, once it is
+/// `ready`.
 fn the_rest_is_had(program: &[String], options: &[&str], ready: impl Fn(&Upstream)) {
     for version in ["2025-06-18", "2025-11-25"] {
         let (world, _daemon, server, mut serve) = in_front_of(program, "", options);
@@ -202,7 +240,11 @@ fn the_rest_is_had(program: &[String], options: &[&str], ready: impl Fn(&Upstrea
         open(&waits);
         for step in 2..=3 {
             let said = back.said().message();
-            assert_eq!(said["params"]["progress"].as_f64(), Some(f64::from(step)), "{version}: {said}");
+            assert_eq!(
+                said["params"]["progress"].as_f64(),
+                Some(f64::from(step)),
+                "{version}: {said}"
+            );
         }
         let answer = back.said().message();
         assert_eq!(answer["id"], client.last, "{answer}");
@@ -222,13 +264,18 @@ fn the_outcome_is_unknown(program: &[String]) {
     let (_, event) = begin(&mut client, "slow", &waits);
     serve.kill();
     // It is looked at from outside the session, without a cursor that one could wait at.
-    until("the daemon has carried out the last will of the stream", || {
-        is_answered(&world, &client).then_some(())
-    });
+    until(
+        "the daemon has carried out the last will of the stream",
+        || is_answered(&world, &client).then_some(()),
+    );
     serve.start_again();
     let mut back = client.resume(&event);
     let answer = back.answer();
-    assert_eq!((&answer["id"], outcome(&answer)), (&json!(client.last), &json!("unknown")), "{answer}");
+    assert_eq!(
+        (&answer["id"], outcome(&answer)),
+        (&json!(client.last), &json!("unknown")),
+        "{answer}"
+    );
     assert_eq!(back.event(), None, "it is said to its end");
     open(&waits);
     let count = client.text("increment", &json!({})).parse::<u64>();
@@ -253,7 +300,11 @@ fn the_session_is_restored(program: &[String], options: &[&str]) {
                 "{answer}"
             );
         }
-        assert_eq!(client.text("increment", &json!({})), "1", "another server, in the same session");
+        assert_eq!(
+            client.text("increment", &json!({})),
+            "1",
+            "another server, in the same session"
+        );
         assert_eq!(server.handshakes(), 1, "the recorded handshake, once");
     }
 }
@@ -358,8 +409,14 @@ fn what_cannot_be_served_is_refused_with_its_reason() {
     let _daemon = world.daemon();
     let server = world.upstream(&express(), &[]);
     let refused = |arguments: &[&str]| {
-        let output = world.sessiond(&[&["serve", "--no-start"], arguments].concat()).output().expect("serve");
-        (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
+        let output = world
+            .sessiond(&[&["serve", "--no-start"], arguments].concat())
+            .output()
+            .expect("serve");
+        (
+            output.status.code(),
+            String::from_utf8_lossy(&output.stderr).into_owned(),
+        )
     };
     let (code, said) = refused(&["--upstream", &server.url, "--", "cat"]);
     assert!(code == Some(64) && said.contains("--upstream"), "{said}");
@@ -371,7 +428,12 @@ fn what_cannot_be_served_is_refused_with_its_reason() {
     let elsewhere = server.url.replace("/mcp", "/elsewhere");
     let serve = world.serve(&["--name", "elsewhere", "--upstream", &elsewhere], &[]);
     let answer = serve.client().begin("2025-11-25", &[]).message();
-    assert!(answer["error"]["message"].as_str().is_some_and(|said| said.contains("404")), "{answer}");
+    assert!(
+        answer["error"]["message"]
+            .as_str()
+            .is_some_and(|said| said.contains("404")),
+        "{answer}"
+    );
     let url = server.url.clone();
     drop(server);
     let serve = world.serve(&["--name", "nobody", "--upstream", &url], &[]);
@@ -390,20 +452,39 @@ fn status_says_where_the_server_is_and_how_many_sessions_it_has() {
     let clients = [serve.connected("2025-11-25"), serve.connected("2025-11-25")];
     assert_eq!(clients[0].ask("DELETE", &[], "").status, 204);
     let said = |options: &[&str]| {
-        let said = world.sessiond(&[&["status"], options].concat()).output().expect("status");
-        (said.status.code(), String::from_utf8_lossy(&said.stdout).into_owned())
+        let said = world
+            .sessiond(&[&["status"], options].concat())
+            .output()
+            .expect("status");
+        (
+            said.status.code(),
+            String::from_utf8_lossy(&said.stdout).into_owned(),
+        )
     };
     let (code, json) = said(&["--json"]);
     let known: Value = serde_json::from_str(&json).expect("JSON");
-    let expected = json!({"url": server.url, "service": "serve.test", "pid": serve.pid(), "sessions": 1});
-    let known = known["upstreams"][0].as_object().expect("an upstream").clone();
+    let expected =
+        json!({"url": server.url, "service": "serve.test", "pid": serve.pid(), "sessions": 1});
+    let known = known["upstreams"][0]
+        .as_object()
+        .expect("an upstream")
+        .clone();
     for (name, value) in expected.as_object().expect("an object") {
         assert_eq!(&known[name], value, "{name}");
     }
     let (_, text) = said(&["--wide"]);
-    let line = text.lines().find(|line| line.starts_with(&server.url)).unwrap_or_else(|| panic!("{text}"));
-    assert!(line.contains("serve.test") && line.contains("in use"), "{text}");
-    assert!(code == Some(0) && text.contains("one session") && !text.contains("not kept"), "{text}");
+    let line = text
+        .lines()
+        .find(|line| line.starts_with(&server.url))
+        .unwrap_or_else(|| panic!("{text}"));
+    assert!(
+        line.contains("serve.test") && line.contains("in use"),
+        "{text}"
+    );
+    assert!(
+        code == Some(0) && text.contains("one session") && !text.contains("not kept"),
+        "{text}"
+    );
     assert!(!text.contains("secret") && !json.contains("secret"));
     serve.kill();
     assert!(!said(&[]).1.contains("http://"));

@@ -1,4 +1,5 @@
-//! Access: our own user, under a known host name, from pages of known origins; others with the bearer token.
+//! Access: our own user, under a known host name, from pages of known origins; others with the
+//! bearer token.
 
 use std::io::{Read as _, Write as _};
 use std::os::unix::fs::PermissionsExt as _;
@@ -17,18 +18,41 @@ const PING: &str = r#"{"jsonrpc":"2.0","id":9,"method":"ping"}"#;
 fn other_hosts_and_origins_are_refused() {
     let world = world("");
     let _daemon = world.daemon();
-    let options = ["--name", "test", "--host", "Desk.example", "--origin", "https://app.example"];
+    let options = [
+        "--name",
+        "test",
+        "--host",
+        "Desk.example",
+        "--origin",
+        "https://app.example",
+    ];
     let serve = world.serve(&options, &tiny(&world));
     let client = serve.connected("2025-11-25");
     let port = serve.at.rsplit(':').next().expect("a port");
     let asked = |headers: &[(&str, &str)]| client.ask("POST", headers, PING).status;
-    for host in ["evil.example", "evil.example:80", "127.0.0.1.evil.example", "", "a b"] {
+    for host in [
+        "evil.example",
+        "evil.example:80",
+        "127.0.0.1.evil.example",
+        "",
+        "a b",
+    ] {
         assert_eq!(asked(&[("Host", host)]), 403, "{host}");
     }
-    for host in ["localhost", &format!("LOCALHOST:{port}"), "[::1]:1", "desk.example"] {
+    for host in [
+        "localhost",
+        &format!("LOCALHOST:{port}"),
+        "[::1]:1",
+        "desk.example",
+    ] {
         assert_eq!(asked(&[("Host", host)]), 200, "{host}");
     }
-    for origin in ["https://evil.example", "null", "http://localhost:1", "https://app.example.evil"] {
+    for origin in [
+        "https://evil.example",
+        "null",
+        "http://localhost:1",
+        "https://app.example.evil",
+    ] {
         assert_eq!(asked(&[("Origin", origin)]), 403, "{origin}");
     }
     for origin in ["https://app.example", &format!("http://{}", serve.at)] {
@@ -37,13 +61,26 @@ fn other_hosts_and_origins_are_refused() {
     let preflight = [
         ("Origin", "https://app.example"),
         ("Access-Control-Request-Method", "POST"),
-        ("Access-Control-Request-Headers", "mcp-session-id, content-type"),
+        (
+            "Access-Control-Request-Headers",
+            "mcp-session-id, content-type",
+        ),
     ];
     counted(&serve, r#"responses_total{status="403"} "#, 9);
     let reply = client.ask("OPTIONS", &preflight, "");
-    assert_eq!(reply.header("access-control-allow-origin"), Some("https://app.example"));
-    let foreign =
-        client.ask("OPTIONS", &[("Origin", "https://evil.example"), preflight[1], preflight[2]], "");
+    assert_eq!(
+        reply.header("access-control-allow-origin"),
+        Some("https://app.example")
+    );
+    let foreign = client.ask(
+        "OPTIONS",
+        &[
+            ("Origin", "https://evil.example"),
+            preflight[1],
+            preflight[2],
+        ],
+        "",
+    );
     assert_eq!(foreign.header("access-control-allow-origin"), None);
 }
 
@@ -58,7 +95,11 @@ fn another_user_is_refused_on_loopback_also_where_it_hangs_up_at_once() {
          s = socket.create_connection(('127.0.0.1', {port}))\n\
          print(s.recv(100).split(b' ')[1].decode())"
     );
-    let said = world.command("python3").args(["-I", "-S", "-c", &script]).output().expect("python");
+    let said = world
+        .command("python3")
+        .args(["-I", "-S", "-c", &script])
+        .output()
+        .expect("python");
     assert_eq!(
         String::from_utf8_lossy(&said.stdout).trim(),
         "403",
@@ -78,8 +119,15 @@ fn a_unix_socket_is_for_our_own_user() {
     let world = world("");
     let _daemon = world.daemon();
     let path = world.root().join("s");
-    let mut serve = world.serve_at(&format!("unix:{}", path.display()), &["--name", "test"], &tiny(&world));
-    let mode = std::fs::symlink_metadata(&path).expect("a socket").permissions().mode();
+    let mut serve = world.serve_at(
+        &format!("unix:{}", path.display()),
+        &["--name", "test"],
+        &tiny(&world),
+    );
+    let mode = std::fs::symlink_metadata(&path)
+        .expect("a socket")
+        .permissions()
+        .mode();
     assert_eq!(mode & 0o777, 0o600);
     let mut client = serve.connected("2025-11-25");
     assert_eq!(client.text("increment", &json!({})), "1");
@@ -91,9 +139,15 @@ fn a_unix_socket_is_for_our_own_user() {
 
 fn token(world: &World) -> String {
     let path = world.root().join("serve.token");
-    let mode = std::fs::symlink_metadata(&path).expect("a token").permissions().mode();
+    let mode = std::fs::symlink_metadata(&path)
+        .expect("a token")
+        .permissions()
+        .mode();
     assert_eq!(mode & 0o777, 0o600);
-    std::fs::read_to_string(&path).expect("a token").trim_end().to_owned()
+    std::fs::read_to_string(&path)
+        .expect("a token")
+        .trim_end()
+        .to_owned()
 }
 
 #[test]
@@ -102,16 +156,33 @@ fn beyond_loopback_every_caller_needs_the_token_which_is_in_no_log() {
     let _daemon = world.daemon();
     let mut serve = world.serve_at("0.0.0.0:0", &["--name", "test"], &tiny(&world));
     let token = token(&world);
-    let (at, port) = (serve.at.clone(), serve.at.rsplit(':').next().expect("a port").to_owned());
+    let (at, port) = (
+        serve.at.clone(),
+        serve.at.rsplit(':').next().expect("a port").to_owned(),
+    );
     serve.at = format!("127.0.0.1:{port}");
-    assert_eq!(serve.client().begin("2025-11-25", &[]).status, 401, "also our own user");
+    assert_eq!(
+        serve.client().begin("2025-11-25", &[]).status,
+        401,
+        "also our own user"
+    );
     let bearer = format!("Bearer {token}");
     let mut client = serve.client();
-    client.headers.push(("Authorization".into(), bearer.clone()));
+    client
+        .headers
+        .push(("Authorization".into(), bearer.clone()));
     client.initialize("2025-11-25");
     assert_eq!(client.ask("POST", &[], PING).status, 200);
-    assert_eq!(client.ask("POST", &[("Authorization", "")], PING).status, 401);
-    assert_eq!(client.ask("POST", &[("Authorization", "Bearer wrong")], PING).status, 401);
+    assert_eq!(
+        client.ask("POST", &[("Authorization", "")], PING).status,
+        401
+    );
+    assert_eq!(
+        client
+            .ask("POST", &[("Authorization", "Bearer wrong")], PING)
+            .status,
+        401
+    );
     serve.at = at;
     serve.kill();
     serve.start_again();
@@ -120,7 +191,11 @@ fn beyond_loopback_every_caller_needs_the_token_which_is_in_no_log() {
     serve.kill();
     let serve = world.serve(&["--name", "test"], &tiny(&world));
     client.at.clone_from(&serve.at);
-    assert_eq!(client.ask("POST", &[], PING).status, 403, "the session is bound to the token");
+    assert_eq!(
+        client.ask("POST", &[], PING).status,
+        403,
+        "the session is bound to the token"
+    );
     assert!(!serve.errors.text().contains(&token) && !world.log.text().contains(&token));
 }
 
@@ -139,19 +214,43 @@ fn another_user_with_the_token_may_come() {
          s.sendall(f'DELETE /mcp HTTP/1.1\\r\\nHost: localhost\\r\\n{{h}}\\r\\n'.encode())\n \
          print(s.recv(100).split(b' ')[1].decode())"
     );
-    let said = world.command("python3").args(["-I", "-S", "-c", &script, &token]).output().expect("python");
-    let said = (String::from_utf8_lossy(&said.stdout), String::from_utf8_lossy(&said.stderr));
-    assert_eq!(said.0.split_whitespace().collect::<Vec<_>>(), ["401", "401", "400"], "{}", said.1);
+    let said = world
+        .command("python3")
+        .args(["-I", "-S", "-c", &script, &token])
+        .output()
+        .expect("python");
+    let said = (
+        String::from_utf8_lossy(&said.stdout),
+        String::from_utf8_lossy(&said.stderr),
+    );
+    assert_eq!(
+        said.0.split_whitespace().collect::<Vec<_>>(),
+        ["401", "401", "400"],
+        "{}",
+        said.1
+    );
 }
 
 #[test]
 fn serve_exits_if_no_daemon_runs_and_none_may_be_started() {
     let world = world("http.hold_ms = 200");
-    let ended = world.sessiond(&["serve", "--listen", "127.0.0.1:0", "--no-start", "--", "true"]).output();
+    let ended = world
+        .sessiond(&[
+            "serve",
+            "--listen",
+            "127.0.0.1:0",
+            "--no-start",
+            "--",
+            "true",
+        ])
+        .output();
     let ended = ended.expect("serve");
     assert_eq!(ended.status.code(), Some(75));
     let said = String::from_utf8_lossy(&ended.stderr);
-    assert!(said.contains("no daemon") && ended.stdout.is_empty(), "{said}");
+    assert!(
+        said.contains("no daemon") && ended.stdout.is_empty(),
+        "{said}"
+    );
 }
 
 #[test]
@@ -161,9 +260,18 @@ fn with_cookie_the_session_id_may_come_in_a_cookie() {
     let serve = world.serve(&["--name", "test", "--cookie"], &tiny(&world));
     let first = serve.client().begin("2025-11-25", &[]);
     let cookie = first.header("set-cookie").expect("a cookie").to_owned();
-    assert!(cookie.contains("HttpOnly") && cookie.contains("SameSite=Strict"), "{cookie}");
+    assert!(
+        cookie.contains("HttpOnly") && cookie.contains("SameSite=Strict"),
+        "{cookie}"
+    );
     let pair = cookie.split(';').next().expect("a pair").to_owned();
-    assert_eq!(serve.client().ask("POST", &[("Cookie", &format!("a=b; {pair}"))], PING).status, 200);
+    assert_eq!(
+        serve
+            .client()
+            .ask("POST", &[("Cookie", &format!("a=b; {pair}"))], PING)
+            .status,
+        200
+    );
     // Another server on this host has set one, too.
     let planted = format!("mcp_session_id=planted; {pair}");
     // A script of the page could read the header.
@@ -171,25 +279,53 @@ fn with_cookie_the_session_id_may_come_in_a_cookie() {
     assert_eq!((named.status, named.header("mcp-session-id")), (200, None));
     let again = serve.client().begin("2025-11-25", &[("Cookie", &planted)]);
     assert_eq!((again.status, again.header("mcp-session-id")), (200, None));
-    assert!(again.header("set-cookie").is_some_and(|set| set.starts_with(&pair)), "{again:?}");
-    let forged = serve.client().begin("2025-11-25", &[("Cookie", "mcp_session_id=forged")]);
-    assert!(forged.status == 200 && forged.header("mcp-session-id") != first.header("mcp-session-id"));
-    assert_eq!(serve.client().ask("POST", &[("Cookie", "mcp_session_id=forged")], PING).status, 404);
+    assert!(
+        again
+            .header("set-cookie")
+            .is_some_and(|set| set.starts_with(&pair)),
+        "{again:?}"
+    );
+    let forged = serve
+        .client()
+        .begin("2025-11-25", &[("Cookie", "mcp_session_id=forged")]);
+    assert!(
+        forged.status == 200 && forged.header("mcp-session-id") != first.header("mcp-session-id")
+    );
+    assert_eq!(
+        serve
+            .client()
+            .ask("POST", &[("Cookie", "mcp_session_id=forged")], PING)
+            .status,
+        404
+    );
     // The cookie of a session that was begun with another token, or with none.
     drop(serve);
     let serve = world.serve(&["--name", "test", "--cookie", "--token"], &tiny(&world));
     let mut client = serve.client();
-    client.headers.push(("Authorization".into(), format!("Bearer {}", token(&world))));
+    client
+        .headers
+        .push(("Authorization".into(), format!("Bearer {}", token(&world))));
     assert_eq!(client.ask("POST", &[("Cookie", &pair)], PING).status, 403);
     let fresh = client.begin("2025-11-25", &[("Cookie", &pair)]);
-    assert!(fresh.status == 200 && fresh.header("mcp-session-id") != first.header("mcp-session-id"));
+    assert!(
+        fresh.status == 200 && fresh.header("mcp-session-id") != first.header("mcp-session-id")
+    );
 }
 
 #[test]
 fn a_second_serve_of_a_name_says_who_has_it() {
     let (world, _daemon, serve) = serving("", tiny);
-    let second =
-        world.sessiond(&["serve", "--listen", "127.0.0.1:0", "--name", "test", "--", "true"]).output();
+    let second = world
+        .sessiond(&[
+            "serve",
+            "--listen",
+            "127.0.0.1:0",
+            "--name",
+            "test",
+            "--",
+            "true",
+        ])
+        .output();
     let second = second.expect("serve");
     assert_eq!(second.status.code(), Some(75));
     let said = String::from_utf8_lossy(&second.stderr);
@@ -198,7 +334,11 @@ fn a_second_serve_of_a_name_says_who_has_it() {
     let client = serve.connected("2025-11-25");
     let mut there = other.client();
     there.headers = client.headers.clone();
-    assert_eq!(there.ask("POST", &[], PING).status, 404, "another service's session");
+    assert_eq!(
+        there.ask("POST", &[], PING).status,
+        404,
+        "another service's session"
+    );
 }
 
 #[test]
@@ -220,13 +360,19 @@ fn a_client_that_is_slow_to_ask_is_not_waited_for() {
     assert!(said.starts_with("HTTP/1.1 408"), "{said}");
     let many = "X-Much: 1\r\n".repeat(200);
     assert_eq!(client.send(&format!("{head}{many}\r\n")).status, 431);
-    assert_eq!(client.send(&format!("{head}X-Long: {}\r\n\r\n", "x".repeat(64 * 1024))).status, 431);
+    assert_eq!(
+        client
+            .send(&format!("{head}X-Long: {}\r\n\r\n", "x".repeat(64 * 1024)))
+            .status,
+        431
+    );
     let text = counted(&serve, r#"connections_total{result="no_request"} "#, 5);
     assert_well_formed(&text);
     counted(&serve, r#"responses_total{status="408"} "#, 1);
 }
 
-/// Waits until `serve` has counted so much, of which it tells nobody unasked, and returns its metrics.
+/// Waits until `serve` has counted so much, of which it tells nobody unasked, and returns its
+/// metrics.
 fn counted(serve: &Serve, name: &str, count: u64) -> String {
     let line = format!("mcp_sessiond_serve_{name}{count}");
     until(&line, || {
@@ -245,8 +391,17 @@ fn a_client_may_speak_http_2() {
          const r = c.request({':method': 'POST', ':path': '/mcp', accept: '*/*', 'content-type': 'application/json'}); \
          r.on('response', (h) => console.log(h[':status'])); r.on('data', (d) => console.log(`${d}`)); \
          r.on('end', () => c.close()); r.end(process.argv[2]);";
-    let said =
-        world.command("node").args(["-e", script, &serve.at, &body.to_string()]).output().expect("node");
-    let said = (String::from_utf8_lossy(&said.stdout), String::from_utf8_lossy(&said.stderr));
-    assert!(said.0.starts_with("200\n") && said.0.contains("\"tiny\""), "{said:?}");
+    let said = world
+        .command("node")
+        .args(["-e", script, &serve.at, &body.to_string()])
+        .output()
+        .expect("node");
+    let said = (
+        String::from_utf8_lossy(&said.stdout),
+        String::from_utf8_lossy(&said.stderr),
+    );
+    assert!(
+        said.0.starts_with("200\n") && said.0.contains("\"tiny\""),
+        "{said:?}"
+    );
 }

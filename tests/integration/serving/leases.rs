@@ -11,7 +11,12 @@ fn a_second_process_is_told_who_serves_the_name() {
     let mut second = bench.world.serving("web");
     let taken = second.wait("taken");
     assert_eq!(taken["taken"]["pid"], bench.serving.process.pid());
-    assert!(taken["taken"]["since_ms"].as_u64().is_some_and(|since| since > 0), "{taken}");
+    assert!(
+        taken["taken"]["since_ms"]
+            .as_u64()
+            .is_some_and(|since| since > 0),
+        "{taken}"
+    );
     assert_eq!(second.process.wait().code(), Some(75));
     let mut other = bench.world.serving("another-name");
     assert_eq!(other.leased(), 1);

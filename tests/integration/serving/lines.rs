@@ -6,14 +6,16 @@ use serde_json::{Value, json};
 
 use super::{Bench, answer, initialize, progress, request};
 
-/// When a backend dies, its keeper answers the open calls, also to the next front, and initialises the next
-/// backend like the former one.
+/// When a backend dies, its keeper answers the open calls, also to the next front, and initialises
+/// the next backend like the former one.
 #[test]
 fn calls_of_a_backend_that_died_have_an_unknown_outcome() {
     let mut bench = Bench::new("");
     bench.serving.send("s", &initialize());
     let (number, _) = bench.serving.line();
-    bench.serving.tell(json!({"confirm": "s", "number": number}));
+    bench
+        .serving
+        .tell(json!({"confirm": "s", "number": number}));
     bench.serving.send("s", &request(1, "hold"));
     bench.raw.wait_heard("hold");
     let former = bench.world.backend().status().pid.expect("it runs");
@@ -22,7 +24,10 @@ fn calls_of_a_backend_that_died_have_an_unknown_outcome() {
     assert_eq!(bench.serve_again()["is_initialized"], true);
     let (number, line) = bench.serving.line();
     assert_eq!(number, 2);
-    assert!(line.contains(r#""id":1"#) && line.contains(r#""outcome":"unknown""#), "{line}");
+    assert!(
+        line.contains(r#""id":1"#) && line.contains(r#""outcome":"unknown""#),
+        "{line}"
+    );
     bench.serving.send("s", &request(2, "ping"));
     let heard = || {
         bench
@@ -32,11 +37,13 @@ fn calls_of_a_backend_that_died_have_an_unknown_outcome() {
             .filter(|line| String::from_utf8_lossy(line).contains("\"initialize\""))
             .count()
     };
-    bench.raw.until("the next backend is initialised", || (heard() == 2).then_some(()));
+    bench.raw.until("the next backend is initialised", || {
+        (heard() == 2).then_some(())
+    });
 }
 
-/// A front that is killed before the backend has answered `initialize` leaves the next one to send it again. The
-/// backend gets it once.
+/// A front that is killed before the backend has answered `initialize` leaves the next one to send
+/// it again. The backend gets it once.
 #[test]
 fn an_initialize_that_is_cut_off_reaches_the_backend_once() {
     let mut bench = Bench::new("");
@@ -47,11 +54,15 @@ fn an_initialize_that_is_cut_off_reaches_the_backend_once() {
     bench.serving.send("s", &hold);
     bench.serving.calls("s");
     let result = json!({"protocolVersion": "2025-06-18", "capabilities": {}});
-    bench.raw.say(&json!({"jsonrpc": "2.0", "id": heard["id"], "result": result}).to_string());
+    bench
+        .raw
+        .say(&json!({"jsonrpc": "2.0", "id": heard["id"], "result": result}).to_string());
     assert!(bench.serving.line().1.contains("2025-06-18"));
     assert_eq!(bench.serve_again()["is_initialized"], true);
     let heard = bench.raw.heard();
-    let initializes = heard.iter().filter(|line| String::from_utf8_lossy(line).contains("\"initialize\""));
+    let initializes = heard
+        .iter()
+        .filter(|line| String::from_utf8_lossy(line).contains("\"initialize\""));
     assert_eq!(initializes.count(), 1);
 }
 
@@ -76,11 +87,16 @@ fn what_waits_when_a_backend_is_ended_still_arrives() {
     let mut bench = Bench::new("");
     let flood = r#"{"jsonrpc":"2.0","id":1,"method":"flood","params":{"lines":600,"bytes":10}}"#;
     bench.serving.send("s", flood);
-    bench.world.backend().wait("all of it waits", |status| status.waiting as u64 > LINES);
+    bench
+        .world
+        .backend()
+        .wait("all of it waits", |status| status.waiting as u64 > LINES);
     bench.serving.tell(json!({"end": "s"}));
     for number in 1..=LINES + 1 {
         assert_eq!(bench.serving.line().0, number);
-        bench.serving.tell(json!({"confirm": "s", "number": number}));
+        bench
+            .serving
+            .tell(json!({"confirm": "s", "number": number}));
     }
     bench.serving.wait("ended");
 }
@@ -106,7 +122,9 @@ fn a_full_queue_stops_the_backend_and_loses_nothing() {
         } else {
             line.contains(&format!("\"n\":{},", number - 1))
         });
-        bench.serving.tell(json!({"confirm": "s", "number": number}));
+        bench
+            .serving
+            .tell(json!({"confirm": "s", "number": number}));
         if number % 5_000 == 4_999 {
             bench.serving.calls("s");
         }
@@ -137,7 +155,9 @@ fn nothing_is_lost_when_the_front_and_the_daemon_are_killed() {
             got.push(bench.serving.line());
         }
         let last = got.iter().map(|(number, _)| *number).max().expect("some");
-        bench.serving.tell(json!({"confirm": "s", "number": last - 7}));
+        bench
+            .serving
+            .tell(json!({"confirm": "s", "number": last - 7}));
         bench.serving.calls("s");
         match step % 3 {
             0 => {
@@ -164,7 +184,10 @@ fn nothing_is_lost_when_the_front_and_the_daemon_are_killed() {
         bench.raw.say(&answer(id));
         said.push(answer(id));
     }
-    while got.last().is_none_or(|(number, _)| *number < said.len() as u64) {
+    while got
+        .last()
+        .is_none_or(|(number, _)| *number < said.len() as u64)
+    {
         got.push(bench.serving.line());
     }
     // A line that came twice had the same number, and no two lines shared one.

@@ -3,15 +3,18 @@
 use std::fmt::Debug;
 
 use mcp_sessiond_client::{
-    Binding, CreateOptions, Cursor, Error, Json, OnMismatch, Options, Session, SessionError, Sessions, Start,
-    StateKey, credential,
+    Binding, CreateOptions, Cursor, Error, Json, OnMismatch, Options, Session, SessionError,
+    Sessions, Start, StateKey, credential,
 };
 use mcp_sessiond_process::fault::{CONTENTS_COMMIT, VARIABLE};
 use mcp_sessiond_tests::{Daemon, PATIENCE, World};
 
 pub(super) fn options(world: &World) -> Options {
     // A call outlives a daemon that is killed, and whatever else the machine does at that time.
-    Options::default().directory(world.directory()).start(Start::Never).timeout(PATIENCE)
+    Options::default()
+        .directory(world.directory())
+        .start(Start::Never)
+        .timeout(PATIENCE)
 }
 
 pub(super) fn service(world: &World) -> Sessions {
@@ -20,12 +23,18 @@ pub(super) fn service(world: &World) -> Sessions {
 
 /// A session without any options.
 pub(super) async fn made(sessions: &Sessions) -> Session {
-    sessions.create(CreateOptions::default()).await.expect("made")
+    sessions
+        .create(CreateOptions::default())
+        .await
+        .expect("made")
 }
 
 /// Options of a session that ends when anybody comes to it with another credential.
 pub(super) fn bound_to(secret: &[u8]) -> CreateOptions {
-    let binding = Binding { caller: credential(secret), on_mismatch: OnMismatch::Terminate };
+    let binding = Binding {
+        caller: credential(secret),
+        on_mismatch: OnMismatch::Terminate,
+    };
     CreateOptions::default().binding(binding)
 }
 
@@ -40,37 +49,68 @@ pub(super) fn key(name: &str) -> StateKey {
 }
 
 pub(super) fn message(number: u64) -> Json {
-    Json::new(format!("{{\"jsonrpc\":\"2.0\",\"method\":\"m\",\"params\":{{\"n\":{number}}}}}"))
-        .expect("JSON")
+    Json::new(format!(
+        "{{\"jsonrpc\":\"2.0\",\"method\":\"m\",\"params\":{{\"n\":{number}}}}}"
+    ))
+    .expect("JSON")
 }
 
 /// Asserts that the session has said the messages 1 to `last`, each once, in their order.
 pub(super) async fn assert_said(session: &Session, last: u64) {
-    let said = session.replay_all(&Cursor::Number(0)).await.expect("replayed");
+    let said = session
+        .replay_all(&Cursor::Number(0))
+        .await
+        .expect("replayed");
     assert!(said.gaps.is_empty() && !said.more, "{said:?}");
     let numbers: Vec<u64> = said.events.iter().map(|event| event.number).collect();
     assert_eq!(numbers, (1..=last).collect::<Vec<_>>());
     for event in &said.events {
-        assert_eq!(event.message, message(event.number), "number {}", event.number);
+        assert_eq!(
+            event.message,
+            message(event.number),
+            "number {}",
+            event.number
+        );
     }
 }
 
 /// Works with a session, and kills the daemon after every call.
 pub(super) async fn assert_unmoved(daemon: &mut Daemon, session: &Session) {
-    let stream = session.open_stream(&"answer-1".parse().expect("an id"), None).await.expect("opened");
-    let mut cursors =
-        vec![Cursor::Stream(stream.id().clone()), Cursor::Stream("_GET_stream".parse().expect("an id"))];
+    let stream = session
+        .open_stream(&"answer-1".parse().expect("an id"), None)
+        .await
+        .expect("opened");
+    let mut cursors = vec![
+        Cursor::Stream(stream.id().clone()),
+        Cursor::Stream("_GET_stream".parse().expect("an id")),
+    ];
     for round in 1..=5 {
         daemon.restart();
-        session.set_as(&key("round"), &round).await.expect("written");
+        session
+            .set_as(&key("round"), &round)
+            .await
+            .expect("written");
         daemon.restart();
-        let to = if round % 2 == 0 { session.standalone() } else { stream.clone() };
+        let to = if round % 2 == 0 {
+            session.standalone()
+        } else {
+            stream.clone()
+        };
         let appended = to.append(message(round)).await.expect("appended");
         assert_eq!(appended.number, round);
         daemon.restart();
-        assert_eq!(session.get_as::<u64>(&key("round")).await.expect("read"), Some(round));
+        assert_eq!(
+            session.get_as::<u64>(&key("round")).await.expect("read"),
+            Some(round)
+        );
         let said = session.wait(&cursors, PATIENCE).await.expect("said");
-        assert_eq!(said.events.iter().map(|event| &event.id).collect::<Vec<_>>(), [&appended.id]);
+        assert_eq!(
+            said.events
+                .iter()
+                .map(|event| &event.id)
+                .collect::<Vec<_>>(),
+            [&appended.id]
+        );
         cursors = said.next;
         daemon.restart();
     }
@@ -96,7 +136,8 @@ pub(super) async fn listen(session: Session, last: u64) {
     }
 }
 
-/// Makes a call of which the answer is lost: the daemon is killed after it was committed, before anybody is told.
+/// Makes a call of which the answer is lost: the daemon is killed after it was committed, before
+/// anybody is told.
 pub(super) async fn lose_the_answer<T>(daemon: &mut Daemon, call: impl Future<Output = T>) -> T {
     daemon.restart_with(&[(VARIABLE, &format!("{CONTENTS_COMMIT}:0"))]);
     daemon.ready();

@@ -1,4 +1,5 @@
-//! The host answers what a server has asked that is gone: the one that was started instead has asked something under the same id.
+//! The host answers what a server has asked that is gone: the one that was started instead has
+//! asked something under the same id.
 
 use mcp_sessiond_tests::{Client, Front, gone};
 use serde_json::{Value, json};
@@ -20,7 +21,13 @@ fn successor_gets_its_own(client: &mut Client<Front>, former: &Value) {
     let (call, now) = ask(client, "second");
     for (id, text) in [(former, "for the first"), (&now, "for the second")] {
         let result = json!({"role": "assistant", "content": {"type": "text", "text": text}, "model": "none"});
-        client.pipe.send(format!("{}\n", json!({"jsonrpc": "2.0", "id": id, "result": result})).as_bytes());
+        client.pipe.send(
+            format!(
+                "{}\n",
+                json!({"jsonrpc": "2.0", "id": id, "result": result})
+            )
+            .as_bytes(),
+        );
     }
     assert_eq!(client.text(call).as_deref(), Ok("for the second"));
 }

@@ -45,9 +45,14 @@ fn a_server_is_added_changed_and_removed_and_the_others_are_not_touched() {
     while tools(&mut client).len() > 4 {
         changed(&mut client);
     }
-    let error = client.try_call("b_increment", json!({})).expect_err("it is gone");
+    let error = client
+        .try_call("b_increment", json!({}))
+        .expect_err("it is gone");
     assert_eq!(error["message"], "Unknown tool: b_increment");
-    assert_eq!((count(&mut client, "increment"), backend(&world, "a").pid()), (2, pid));
+    assert_eq!(
+        (count(&mut client, "increment"), backend(&world, "a").pid()),
+        (2, pid)
+    );
 }
 
 #[test]
@@ -63,7 +68,9 @@ fn what_is_let_through_is_the_files_and_a_mistake_lets_nothing_through() {
     assert_eq!(tools(&mut client), ["increment"]);
     assert_eq!(count(&mut client, "increment"), 1);
     for hidden in ["echo", "get", "how_many"] {
-        let error = client.try_call(hidden, json!({})).expect_err("it is kept out");
+        let error = client
+            .try_call(hidden, json!({}))
+            .expect_err("it is kept out");
         assert_eq!(error["message"], format!("Unknown tool: {hidden}"));
     }
     // A name that no model's interface takes.
@@ -86,9 +93,16 @@ fn what_is_let_through_is_the_files_and_a_mistake_lets_nothing_through() {
         r#"{"mcpServers": {}, "decorations": [{"filter": {"onyl": []}}]}"#,
     )
     .expect("a file");
-    let output = world.sessiond(&["wrap", "--all"]).output().expect("it runs");
+    let output = world
+        .sessiond(&["wrap", "--all"])
+        .output()
+        .expect("it runs");
     let said = String::from_utf8(output.stderr).expect("UTF-8");
-    assert_eq!((output.status.code(), said.contains("unknown field `onyl`")), (Some(65), true), "{said}");
+    assert_eq!(
+        (output.status.code(), said.contains("unknown field `onyl`")),
+        (Some(65), true),
+        "{said}"
+    );
 }
 
 #[test]
@@ -100,9 +114,17 @@ fn calls_are_noted_without_what_is_in_them() {
     fs::write(world.root().join("servers.json"), text).expect("a file");
     let mut client = connect(&world);
     assert_eq!(client.call("increment", json!({"secret": "s3cret"})), "1");
-    client.pipe.errors.wait(r#"mcp-sessiond: tools/call "increment" of "a": done after "#);
-    client.try_call("no such tool", json!({})).expect_err("unknown");
-    client.pipe.errors.wait(r#"tools/call "no such tool": unknown after "#);
+    client
+        .pipe
+        .errors
+        .wait(r#"mcp-sessiond: tools/call "increment" of "a": done after "#);
+    client
+        .try_call("no such tool", json!({}))
+        .expect_err("unknown");
+    client
+        .pipe
+        .errors
+        .wait(r#"tools/call "no such tool": unknown after "#);
     assert!(!client.pipe.errors.text().contains("s3cret"));
 }
 
@@ -117,7 +139,11 @@ fn a_server_that_was_edited_while_nobody_was_there_is_another_one() {
         let listed = tools(client);
         ["a", "b"].map(|name| {
             let prefixed = format!("{name}_increment");
-            if listed.contains(&prefixed) { prefixed } else { "increment".to_owned() }
+            if listed.contains(&prefixed) {
+                prefixed
+            } else {
+                "increment".to_owned()
+            }
         })
     };
     let [a, b] = own(&mut client);
@@ -140,13 +166,27 @@ fn an_edit_that_came_with_a_mistake_is_not_lost() {
         entry
     };
     // One that is wrong from the beginning, and one that will be.
-    write_down(&world, &[("b", numbered("1")), ("late", json!({})), ("x", json!({"command": "true"}))]);
+    write_down(
+        &world,
+        &[
+            ("b", numbered("1")),
+            ("late", json!({})),
+            ("x", json!({"command": "true"})),
+        ],
+    );
     let mut client = connect(&world);
     assert_eq!(count(&mut client, "increment"), 1);
     let first = backend(&world, "b").pid();
 
     // `x` becomes wrong in the edit in which `b` becomes another server.
-    write_down(&world, &[("b", numbered("2")), ("late", json!({})), ("x", json!({"args": 1}))]);
+    write_down(
+        &world,
+        &[
+            ("b", numbered("2")),
+            ("late", json!({})),
+            ("x", json!({"args": 1})),
+        ],
+    );
     gone(first);
     while tools(&mut client).len() < 4 {
         changed(&mut client);
@@ -159,7 +199,10 @@ fn an_edit_that_came_with_a_mistake_is_not_lost() {
     odd["rename"] = json!({"get": "how many?"});
     write_down(&world, &[("b", odd.clone())]);
     client.pipe.errors.wait("is no name for a tool");
-    assert_eq!((count(&mut client, "increment"), backend(&world, "b").pid()), (2, second));
+    assert_eq!(
+        (count(&mut client, "increment"), backend(&world, "b").pid()),
+        (2, second)
+    );
     odd["rename"] = json!({"get": "how_many"});
     write_down(&world, &[("b", odd), ("late", numbered("1"))]);
     gone(second);

@@ -18,13 +18,22 @@ fn three() -> (World, Daemon, Client<Front>, [String; 3]) {
     let mut client = connect(&world);
     let mut listed = tools(&mut client);
     // On a busy machine some come later.
-    while listed.iter().filter(|name| name.ends_with("increment")).count() < NAMES.len() {
+    while listed
+        .iter()
+        .filter(|name| name.ends_with("increment"))
+        .count()
+        < NAMES.len()
+    {
         changed(&mut client);
         listed = tools(&mut client);
     }
     let own = |name: &str| {
         let prefixed = format!("{name}_increment");
-        if listed.contains(&prefixed) { prefixed } else { "increment".to_owned() }
+        if listed.contains(&prefixed) {
+            prefixed
+        } else {
+            "increment".to_owned()
+        }
     };
     let counting = NAMES.map(own);
     for tool in &counting {
@@ -96,19 +105,34 @@ fn the_daemon() {
 fn each_keeper() {
     let (world, _daemon, mut client, counting) = three();
     for (at, name) in NAMES.into_iter().enumerate() {
-        let others: Vec<&String> = counting.iter().filter(|tool| **tool != counting[at]).collect();
-        let former = others.iter().map(|tool| count(&mut client, tool)).collect::<Vec<_>>();
+        let others: Vec<&String> = counting
+            .iter()
+            .filter(|tool| **tool != counting[at])
+            .collect();
+        let former = others
+            .iter()
+            .map(|tool| count(&mut client, tool))
+            .collect::<Vec<_>>();
         let gate = world.root().join(format!("gate-{name}"));
         let gate = gate.to_str().expect("UTF-8").to_owned();
         let lost = client.begin(&slow(&counting[at]), json!({"gate": gate}));
         client.said(|message| message["params"]["data"] == format!("begun {gate}"));
         backend(&world, name).kill_keeper();
         let error = client.text(lost).expect_err("lost");
-        assert_eq!((&error["code"], &error["data"]["outcome"]), (&json!(-32000), &json!("unknown")));
+        assert_eq!(
+            (&error["code"], &error["data"]["outcome"]),
+            (&json!(-32000), &json!("unknown"))
+        );
         // A fresh one, and the others are as they were.
         assert_eq!(count(&mut client, &counting[at]), 1);
-        let now = others.iter().map(|tool| count(&mut client, tool)).collect::<Vec<_>>();
-        assert_eq!(now, former.iter().map(|count| count + 1).collect::<Vec<_>>());
+        let now = others
+            .iter()
+            .map(|tool| count(&mut client, tool))
+            .collect::<Vec<_>>();
+        assert_eq!(
+            now,
+            former.iter().map(|count| count + 1).collect::<Vec<_>>()
+        );
     }
 }
 
@@ -118,10 +142,20 @@ fn one_is_restarted_or_stopped_by_its_name() {
     let pids = NAMES.map(|name| backend(&world, name).pid());
     for (verb, name) in [("restart", "a"), ("stop", "b")] {
         let output = world.sessiond(&[verb, name]).output().expect("it runs");
-        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        assert!(
+            output.status.success(),
+            "{}",
+            String::from_utf8_lossy(&output.stderr)
+        );
     }
     // A server that was stopped stays so until it is used.
-    assert_eq!(counting.clone().map(|tool| count(&mut client, &tool)), [1, 1, 2]);
+    assert_eq!(
+        counting.clone().map(|tool| count(&mut client, &tool)),
+        [1, 1, 2]
+    );
     let now = NAMES.map(|name| backend(&world, name).pid());
-    assert!(now[0] != pids[0] && now[1] != pids[1] && now[2] == pids[2], "{pids:?} {now:?}");
+    assert!(
+        now[0] != pids[0] && now[1] != pids[1] && now[2] == pids[2],
+        "{pids:?} {now:?}"
+    );
 }

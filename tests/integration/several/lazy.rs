@@ -23,7 +23,8 @@ fn one_is_started_at_its_first_call_and_the_others_are_with_their_host() {
     let mut client = connect(&world);
     let first = tools(&mut client);
     assert_eq!((first.len(), starts(&world)), (7, 1));
-    let instructions = |client: &mut Client<_>| client.initialize()["result"]["instructions"].clone();
+    let instructions =
+        |client: &mut Client<_>| client.initialize()["result"]["instructions"].clone();
     client.pipe.close();
     assert!(client.pipe.wait().success());
     gone(pid(&world));
@@ -43,7 +44,10 @@ fn one_is_started_at_its_first_call_and_the_others_are_with_their_host() {
     says(&world, &now);
     // It waits where nobody waits for it until the call.
     let own = client.call("a", json!({}));
-    assert_eq!((own, starts(&world)), (backend(&world, "slow").pid().to_string(), 2));
+    assert_eq!(
+        (own, starts(&world)),
+        (backend(&world, "slow").pid().to_string(), 2)
+    );
     while !tools(&mut client).contains(&"d".to_owned()) {
         changed(&mut client);
     }
@@ -53,7 +57,10 @@ fn one_is_started_at_its_first_call_and_the_others_are_with_their_host() {
     let own = backend(&world, "slow").pid();
     client.pipe.kill();
     let mut client = connect(&world);
-    assert_eq!((client.call("d", json!({})), starts(&world)), (own.to_string(), 2));
+    assert_eq!(
+        (client.call("d", json!({})), starts(&world)),
+        (own.to_string(), 2)
+    );
     assert_eq!(count(&mut client, "increment"), 2);
 }
 
@@ -86,7 +93,13 @@ fn one_that_the_user_logs_in_to_is_not_answered_from_memory() {
     let _daemon = world.daemon();
     let mut server = express(&world, &["events"]);
     let given = json!({"url": server.url, "lazy": true, "headers": {"Authorization": "Bearer x"}});
-    write_down(&world, &[("mine", json!({"url": server.url, "lazy": true})), ("given", given)]);
+    write_down(
+        &world,
+        &[
+            ("mine", json!({"url": server.url, "lazy": true})),
+            ("given", given),
+        ],
+    );
     let mut client = connect(&world);
     let mut all = tools(&mut client);
     while all.len() < 10 {
@@ -106,7 +119,10 @@ fn all_are_where_the_command_line_says_so_and_one_that_hangs_is_told() {
     let world = world(&format!("{QUICK}\nbundle.init_timeout_ms = 2000"));
     let _daemon = world.daemon();
     says(&world, &usual());
-    write_down(&world, &[("slow", entry(&told(&world))), ("counter", small(&world))]);
+    write_down(
+        &world,
+        &[("slow", entry(&told(&world))), ("counter", small(&world))],
+    );
     let words = all(&world, &["--lazy"]);
     let mut client = Client::connected(world.front(&words));
     assert_eq!(tools(&mut client).len(), 7);
@@ -118,7 +134,13 @@ fn all_are_where_the_command_line_says_so_and_one_that_hangs_is_told() {
     let mut client = Client::connected(world.front(&words));
     assert_eq!((tools(&mut client).len(), starts(&world)), (7, 1));
     let gate = world.root().join("gate");
-    assert!(std::process::Command::new("mkfifo").arg(&gate).status().expect("mkfifo").success());
+    assert!(
+        std::process::Command::new("mkfifo")
+            .arg(&gate)
+            .status()
+            .expect("mkfifo")
+            .success()
+    );
     let error = client.try_call("a", json!({})).expect_err("it hangs");
     let message = error["message"].as_str().expect("text");
     assert!(message.contains("it was not ready within 2 s"), "{message}");

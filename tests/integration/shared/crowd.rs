@@ -1,6 +1,8 @@
-//! Twenty hosts at once do at random what hosts do, and are killed. Every message of the server has in it whose it is.
+//! Twenty hosts at once do at random what hosts do, and are killed. Every message of the server has
+//! in it whose it is.
 //!
-//! `CROWD_SEED` repeats a run; `CROWD_DEEDS` is how much each host does. `tests/campaign shared` has long runs.
+//! `CROWD_SEED` repeats a run; `CROWD_DEEDS` is how much each host does. `tests/campaign shared`
+//! has long runs.
 
 use std::collections::BTreeSet;
 
@@ -63,7 +65,9 @@ impl Host<'_> {
                 assert_eq!(self.client.text(id).as_deref(), Ok(&*tag));
             }
             1 | 2 => {
-                let calls: Vec<_> = (0..3).map(|n| self.begin("steps", json!({"n": n}))).collect();
+                let calls: Vec<_> = (0..3)
+                    .map(|n| self.begin("steps", json!({"n": n})))
+                    .collect();
                 for (id, tag) in calls {
                     assert_eq!(self.client.text(id).as_deref(), Ok(&*tag));
                 }
@@ -74,7 +78,9 @@ impl Host<'_> {
             }
             4 => {
                 let uri = format!("x:/{}", dice.roll(4));
-                let id = self.client.request("resources/subscribe", json!({"uri": uri}));
+                let id = self
+                    .client
+                    .request("resources/subscribe", json!({"uri": uri}));
                 self.subscribed.insert(uri);
                 self.client.answer(id);
             }
@@ -86,7 +92,8 @@ impl Host<'_> {
             6 => {
                 let gate = self.world.root().join("never");
                 let (id, _) = self.begin("slow", json!({"gate": gate}));
-                self.client.notify("notifications/cancelled", json!({"requestId": id}));
+                self.client
+                    .notify("notifications/cancelled", json!({"requestId": id}));
             }
             _ => {
                 // With calls under way.
@@ -110,7 +117,9 @@ impl Host<'_> {
                 Some("notifications/progress") => {
                     assert_eq!(params["progressToken"], 1, "{said}");
                     assert!(
-                        params["message"].as_str().is_some_and(|tag| tag.starts_with(&own)),
+                        params["message"]
+                            .as_str()
+                            .is_some_and(|tag| tag.starts_with(&own)),
                         "{own} {said}"
                     );
                 }
@@ -132,8 +141,13 @@ fn twenty_hosts_at_random_and_nothing_reaches_the_wrong_one() {
     let _daemon = world.daemon();
     // All at once: one of them starts the server.
     let clients: Vec<Client<Front>> = std::thread::scope(|scope| {
-        let begun: Vec<_> = (0..HOSTS).map(|_| scope.spawn(|| connect(&world))).collect();
-        begun.into_iter().map(|thread| thread.join().expect("it connects")).collect()
+        let begun: Vec<_> = (0..HOSTS)
+            .map(|_| scope.spawn(|| connect(&world)))
+            .collect();
+        begun
+            .into_iter()
+            .map(|thread| thread.join().expect("it connects"))
+            .collect()
     });
     let mut crowd: Vec<Host<'_>> = clients
         .into_iter()
@@ -169,9 +183,16 @@ fn twenty_hosts_at_random_and_nothing_reaches_the_wrong_one() {
             })
         });
         let acting: Vec<_> = acting.collect();
-        acting.into_iter().map(|host| host.join().unwrap_or_else(|_| panic!("CROWD_SEED={seed}"))).sum()
+        acting
+            .into_iter()
+            .map(|host| host.join().unwrap_or_else(|_| panic!("CROWD_SEED={seed}")))
+            .sum()
     });
-    assert_eq!(pid(&mut crowd[0].client), server, "CROWD_SEED={seed}; asked at random: {handed}");
+    assert_eq!(
+        pid(&mut crowd[0].client),
+        server,
+        "CROWD_SEED={seed}; asked at random: {handed}"
+    );
     assert_eq!(world.backends().len(), 1);
     drop(crowd);
     wait_hosts(&world, 0);

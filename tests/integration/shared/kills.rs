@@ -5,7 +5,9 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::json;
 
-use super::{able, begin_slow, connect, connect_as, gate, greet, mark, open, pid, sharing, wait_hosts};
+use super::{
+    able, begin_slow, connect, connect_as, gate, greet, mark, open, pid, sharing, wait_hosts,
+};
 
 #[test]
 fn a_front_that_is_killed_leaves_the_others_alone_and_comes_back_to_the_same_server() {
@@ -44,7 +46,10 @@ fn the_daemon_is_killed_and_no_call_notices() {
     let mut daemon = world.daemon();
     let (mut one, mut other) = (connect(&world), connect(&world));
     let gates = ["one", "other"].map(|name| gate(&world, name));
-    let ids = [begin_slow(&mut one, "one", &gates[0]), begin_slow(&mut other, "other", &gates[1])];
+    let ids = [
+        begin_slow(&mut one, "one", &gates[0]),
+        begin_slow(&mut other, "other", &gates[1]),
+    ];
     daemon.kill();
     gates.iter().for_each(|gate| open(gate));
     assert_eq!(one.text(ids[0]).as_deref(), Ok("one"));
@@ -70,7 +75,10 @@ fn the_sharer_is_killed_and_the_next_one_finds_the_server_as_it_was() {
     assert_eq!(error["data"]["outcome"], "unknown", "{error}");
     // A call that is on its way to a connection that has just ended is answered so, too.
     for client in [&one, &other] {
-        client.pipe.errors.wait("the connection to the shared server had ended; there is a new one");
+        client
+            .pipe
+            .errors
+            .wait("the connection to the shared server had ended; there is a new one");
     }
     assert_eq!(other.call("increment", json!({})), "2");
     assert_eq!(one.call("increment", json!({})), "3");
@@ -81,7 +89,9 @@ fn the_sharer_is_killed_and_the_next_one_finds_the_server_as_it_was() {
         client.call("echo", json!({"tag": ""}));
         let rest = client.rest();
         assert!(
-            rest.iter().all(|said| said["method"].as_str().is_some_and(|of| of.ends_with("list_changed"))),
+            rest.iter().all(|said| said["method"]
+                .as_str()
+                .is_some_and(|of| of.ends_with("list_changed"))),
             "{rest:?}"
         );
     }
@@ -129,15 +139,22 @@ fn what_the_host_answers_to_a_lost_server_reaches_no_other_one() {
     let mut client = connect(&world);
     let ask = |client: &mut Client<Front>| {
         let id = client.begin("ask", json!({"tag": "which"}));
-        (id, client.said(|message| message["method"] == "elicitation/create")["id"].clone())
+        (
+            id,
+            client.said(|message| message["method"] == "elicitation/create")["id"].clone(),
+        )
     };
     let (lost, former) = ask(&mut client);
     world.backend().kill_keeper();
-    client.text(lost).expect_err("the server ends with its keeper");
+    client
+        .text(lost)
+        .expect_err("the server ends with its keeper");
     let (call, now) = ask(&mut client);
     for (id, tag) in [(former, "late"), (now, "in time")] {
         let result = json!({"action": "accept", "content": {"tag": tag}});
-        client.pipe.write(&json!({"jsonrpc": "2.0", "id": id, "result": result}).to_string());
+        client
+            .pipe
+            .write(&json!({"jsonrpc": "2.0", "id": id, "result": result}).to_string());
     }
     assert_eq!(client.text(call).as_deref(), Ok("in time"));
 }
@@ -151,7 +168,10 @@ fn a_server_that_refuses_to_be_initialised_once_is_shared_after_it() {
     let refuse = mark(&world, "refuse");
     world.backend().kill_keeper();
     for client in [&one, &other] {
-        client.pipe.errors.wait("the connection to the shared server had ended; there is a new one");
+        client
+            .pipe
+            .errors
+            .wait("the connection to the shared server had ended; there is a new one");
     }
     assert!(!refuse.exists());
     let second = pid(&mut one);
@@ -171,7 +191,10 @@ fn a_stop_while_a_host_arrives_gives_it_no_server_of_its_own() {
     let mut one = Client::new(world.front(&words));
     let id = one.begin_initialize("test");
     until_held();
-    let output = world.sessiond(&["stop", "crowd"]).output().expect("it runs");
+    let output = world
+        .sessiond(&["stop", "crowd"])
+        .output()
+        .expect("it runs");
     assert!(output.status.success(), "{output:?}");
     // It still wants the server, as a host that comes after the stop does.
     until_held();
@@ -188,7 +211,10 @@ fn where_no_daemon_runs_one_is_started() {
     let words = world.wrapping(&["--no-start"], &["@crowd".to_owned()]);
     let mut alone = Client::new(world.front(&words));
     greet(&mut alone, &able(), "2025-06-18");
-    alone.pipe.errors.wait("is run without being kept: it will not survive a reconnect");
+    alone
+        .pipe
+        .errors
+        .wait("is run without being kept: it will not survive a reconnect");
     let own = pid(&mut alone);
     let (mut one, mut other) = (connect(&world), connect(&world));
     assert_eq!(pid(&mut one), pid(&mut other));

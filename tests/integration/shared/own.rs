@@ -25,17 +25,29 @@ fn a_host_that_can_do_less_gets_a_server_of_its_own_and_keeps_it() {
         assert!(answer.get("result").is_some(), "{answer}");
         let own = pid(&mut less);
         assert_ne!(own, shared, "{capabilities} {version}");
-        less.pipe.errors.wait("so it does not share the server, and gets one of its own");
+        less.pipe
+            .errors
+            .wait("so it does not share the server, and gets one of its own");
         assert_eq!(pid(&mut less), own);
         less.pipe.kill();
-        assert_eq!(pid(&mut connect_as(&world, "crowd", &capabilities, version).0), own, "it is kept");
+        assert_eq!(
+            pid(&mut connect_as(&world, "crowd", &capabilities, version).0),
+            own,
+            "it is kept"
+        );
     }
     for (capabilities, version) in [
         (able(), "2025-11-25"),
-        (json!({"elicitation": {"form": {}}, "sampling": {}, "roots": {}}), "2025-06-18"),
+        (
+            json!({"elicitation": {"form": {}}, "sampling": {}, "roots": {}}),
+            "2025-06-18",
+        ),
     ] {
         let (mut more, answer) = connect_as(&world, "crowd", &capabilities, version);
-        assert_eq!(answer["result"]["protocolVersion"], "2025-06-18", "{answer}");
+        assert_eq!(
+            answer["result"]["protocolVersion"], "2025-06-18",
+            "{answer}"
+        );
         assert_eq!(pid(&mut more), shared, "{capabilities} {version}");
     }
 }
@@ -56,7 +68,9 @@ fn a_host_that_can_share_no_more_finds_its_own_server_again() {
     let (mut other, _) = connect_as(&world, "crowd", &more, "2025-06-18");
     assert_eq!(pid(&mut other), server);
     one.pipe.signal(Signal::SIGCONT);
-    one.pipe.errors.wait("so it does not share the server, and gets one of its own");
+    one.pipe
+        .errors
+        .wait("so it does not share the server, and gets one of its own");
     let own = pid(&mut one);
     assert_ne!(own, server);
     for _ in 0..2 {
@@ -83,7 +97,10 @@ fn an_entry_that_was_edited_has_other_servers_also_for_who_does_not_share() {
     (first, less) = (connect(&world), connect_less());
     let after = [pid(&mut first), pid(&mut less)];
     assert_ne!(after[0], after[1]);
-    assert!(after.iter().all(|pid| !before.contains(pid)), "{before:?} {after:?}");
+    assert!(
+        after.iter().all(|pid| !before.contains(pid)),
+        "{before:?} {after:?}"
+    );
     assert!(less.call("env", json!({})).contains("EDITED"));
 }
 
@@ -93,8 +110,14 @@ fn roots_and_tasks_are_not_shared() {
     let _daemon = world.daemon();
     let capabilities = json!({"elicitation": {}, "roots": {"listChanged": true}, "tasks": {}});
     let (mut first, answer) = connect_as(&world, "crowd", &capabilities, "2025-06-18");
-    assert!(answer["result"]["capabilities"].get("tasks").is_none(), "{answer}");
-    assert!(answer["result"]["capabilities"].get("tools").is_some(), "{answer}");
+    assert!(
+        answer["result"]["capabilities"].get("tasks").is_none(),
+        "{answer}"
+    );
+    assert!(
+        answer["result"]["capabilities"].get("tools").is_some(),
+        "{answer}"
+    );
     let handshakes = std::fs::read_to_string(world.root().join("handshakes")).expect("handshakes");
     let told: Value = serde_json::from_str(handshakes.trim()).expect("JSON");
     assert_eq!(told["capabilities"], able());
@@ -112,7 +135,10 @@ fn a_host_of_the_newer_era_finds_a_server_of_its_own() {
     // This server does not know it, and the host goes on as hosts do.
     assert_eq!(modern.answer(id)["error"]["code"], -32601);
     greet(&mut modern, &able(), "2025-06-18");
-    modern.pipe.errors.wait("its host does not begin with `initialize`");
+    modern
+        .pipe
+        .errors
+        .wait("its host does not begin with `initialize`");
     assert_eq!(modern.call("increment", json!({})), "1");
     assert_eq!(hosts(&world), [1]);
 }
@@ -136,7 +162,9 @@ fn wrap_all_shares_what_is_shared_and_nothing_else() {
     for client in &mut clients {
         let listed = tools(client);
         assert!(
-            ["crowd_pid", "alone_pid"].iter().all(|name| listed.iter().any(|tool| tool == name)),
+            ["crowd_pid", "alone_pid"]
+                .iter()
+                .all(|name| listed.iter().any(|tool| tool == name)),
             "{listed:?}"
         );
         pids.push(["crowd_pid", "alone_pid"].map(|tool| client.call(tool, json!({}))));

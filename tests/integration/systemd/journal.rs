@@ -5,8 +5,8 @@ use mcp_sessiond_tests::World;
 use super::machine::packaged;
 use crate::BINARIES;
 
-/// A machine with /run of its own, in which systemd-journald listens, and a user manager in the control group that tells the journal that it is
-/// one. Its units are those of a package.
+/// A machine with /run of its own, in which systemd-journald listens, and a user manager in the
+/// control group that tells the journal that it is one. Its units are those of a package.
 const MACHINE: &str = r#"
 set -eu
 mount -t tmpfs tmpfs /run
@@ -58,15 +58,27 @@ echo "ended $code"
 "#,
     );
     let lines: Vec<&str> = said.lines().collect();
-    assert!(lines[0].contains("mcp-sessiond.service logs to the journal, which has nothing of it"), "{said}");
-    assert_eq!(lines[1], "code 66", "{said}");
-    let ready = lines.iter().find(|line| line.contains(" INFO ready ")).expect("a line");
     assert!(
-        ready.starts_with("20") && ready.split_whitespace().next().is_some_and(|time| time.ends_with('Z'))
+        lines[0].contains("mcp-sessiond.service logs to the journal, which has nothing of it"),
+        "{said}"
+    );
+    assert_eq!(lines[1], "code 66", "{said}");
+    let ready = lines
+        .iter()
+        .find(|line| line.contains(" INFO ready "))
+        .expect("a line");
+    assert!(
+        ready.starts_with("20")
+            && ready
+                .split_whitespace()
+                .next()
+                .is_some_and(|time| time.ends_with('Z'))
     );
     assert!(lines.contains(&"1"), "as JSON: {said}");
     assert!(
-        lines.iter().any(|line| line.starts_with("followed 20") && line.contains("claim_wait_ms")),
+        lines
+            .iter()
+            .any(|line| line.starts_with("followed 20") && line.contains("claim_wait_ms")),
         "{said}"
     );
     assert_eq!(lines.last(), Some(&"ended 0"), "{said}");

@@ -5,8 +5,8 @@ use mcp_sessiond_tests::World;
 use super::machine::{files, packaged};
 use crate::BINARIES;
 
-/// A machine whose administrator has the units in `$UNITS`: with /run and /etc/systemd/user of its own, and the user manager that a login would start.
-/// What follows is what the user does.
+/// A machine whose administrator has the units in `$UNITS`: with /run and /etc/systemd/user of its
+/// own, and the user manager that a login would start. What follows is what the user does.
 const MACHINE: &str = r#"
 set -eu
 mount -t tmpfs tmpfs /run
@@ -71,12 +71,23 @@ managed is-active mcp-sessiond.socket || true
 ",
     );
     let lines: Vec<&str> = said.lines().collect();
-    assert_eq!(lines[0], "The units are those of the package that has brought this executable.");
-    let asked = lines.iter().position(|line| *line == "enabled").expect("it was enabled");
+    assert_eq!(
+        lines[0],
+        "The units are those of the package that has brought this executable."
+    );
+    let asked = lines
+        .iter()
+        .position(|line| *line == "enabled")
+        .expect("it was enabled");
     assert_eq!(lines[asked + 1], "active", "{said}");
-    assert!(lines[asked + 2].starts_with("The units are those of a package, and stay"), "{said}");
+    assert!(
+        lines[asked + 2].starts_with("The units are those of a package, and stay"),
+        "{said}"
+    );
     assert_eq!(lines[lines.len() - 2..], ["disabled", "inactive"], "{said}");
-    let units: Vec<_> =
-        files(&world.root().join(".config")).into_iter().filter(|path| !path.is_symlink()).collect();
+    let units: Vec<_> = files(&world.root().join(".config"))
+        .into_iter()
+        .filter(|path| !path.is_symlink())
+        .collect();
     assert!(units.is_empty(), "{units:?}");
 }

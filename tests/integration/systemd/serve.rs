@@ -16,7 +16,10 @@ fn arguments(machine: &Machine, options: &[&str], server: &[String]) -> Vec<Stri
     let listen = format!("unix:{}", socket(machine).display());
     let given = ["install", "--serve", "test", "--listen", &listen];
     let options = given.iter().chain(options).copied().map(String::from);
-    options.chain(["--".to_owned()]).chain(server.iter().cloned()).collect()
+    options
+        .chain(["--".to_owned()])
+        .chain(server.iter().cloned())
+        .collect()
 }
 
 fn install(machine: &Machine, options: &[&str], server: &[String]) -> std::process::Output {
@@ -30,13 +33,21 @@ fn socket(machine: &Machine) -> PathBuf {
 
 fn client(machine: &Machine) -> HttpClient {
     let at = socket(machine).to_str().expect("UTF-8").to_owned();
-    HttpClient { at, path: "/mcp".to_owned(), headers: Vec::new(), last: 0 }
+    HttpClient {
+        at,
+        path: "/mcp".to_owned(),
+        headers: Vec::new(),
+        last: 0,
+    }
 }
 
 /// What `doctor` says, in one line.
 fn doctor(machine: &Machine) -> String {
     let said = machine.sessiond(&["doctor"]).stdout;
-    String::from_utf8_lossy(&said).split_whitespace().collect::<Vec<_>>().join(" ")
+    String::from_utf8_lossy(&said)
+        .split_whitespace()
+        .collect::<Vec<_>>()
+        .join(" ")
 }
 
 fn main_pid(machine: &Machine) -> u32 {
@@ -48,7 +59,11 @@ fn log(machine: &Machine) {
     let over = units(&machine.world).join(format!("{UNIT}.d/test.conf"));
     create_dir_all(over.parent().expect("a directory")).expect("a directory");
     let log = machine.world.root().join("log");
-    write(over, format!("[Service]\nStandardError=append:{}\n", log.display())).expect("written");
+    write(
+        over,
+        format!("[Service]\nStandardError=append:{}\n", log.display()),
+    )
+    .expect("written");
 }
 
 #[test]
@@ -62,11 +77,16 @@ fn a_call_goes_on_when_serve_is_killed_and_uninstall_leaves_nothing() {
     assert_eq!(client.text("increment", &json!({})), "1");
     let server = world.backend();
     let gate = gate(world, "gate");
-    let event = client.call("slow", &json!({"gate": gate})).said().id.expect("an id");
+    let event = client
+        .call("slow", &json!({"gate": gate}))
+        .said()
+        .id
+        .expect("an id");
     machine.systemctl(&["kill", "--signal=KILL", "--kill-whom=main", UNIT]);
     // systemctl has no verb that waits for a restart.
     until("it is started again", || {
-        (machine.property(UNIT, "NRestarts") == "1" && machine.property(UNIT, "ActiveState") == "active")
+        (machine.property(UNIT, "NRestarts") == "1"
+            && machine.property(UNIT, "ActiveState") == "active")
             .then_some(())
     });
     let mut back = client.resume(&event);
@@ -78,23 +98,46 @@ fn a_call_goes_on_when_serve_is_killed_and_uninstall_leaves_nothing() {
 
     let environment: Value =
         serde_json::from_str(&client.text("env", &json!({}))).expect("the server's environment");
-    assert_eq!(environment["PATH"].as_str(), std::env::var("PATH").ok().as_deref());
+    assert_eq!(
+        environment["PATH"].as_str(),
+        std::env::var("PATH").ok().as_deref()
+    );
     assert!(environment.get("NOTIFY_SOCKET").is_none(), "{environment}");
     let directory = read_link(format!("/proc/{}/cwd", server.pid())).expect("a directory");
     assert_eq!(directory, std::env::current_dir().expect("a directory"));
     let check = doctor(&machine);
     assert!(check.contains("the service of test runs"), "{check}");
-    let verified = machine
-        .run("systemd-analyze", &["--user", "verify", units(world).join(UNIT).to_str().expect("UTF-8")]);
-    assert!(verified.status.success() && verified.stderr.is_empty(), "{verified:?}");
+    let verified = machine.run(
+        "systemd-analyze",
+        &[
+            "--user",
+            "verify",
+            units(world).join(UNIT).to_str().expect("UTF-8"),
+        ],
+    );
+    assert!(
+        verified.status.success() && verified.stderr.is_empty(),
+        "{verified:?}"
+    );
 
     let serve = main_pid(&machine);
     succeeded(&machine.sessiond(&["uninstall", "--serve", "test"]));
     assert!(!is_there(serve));
     assert_eq!(files(&config(world)), Vec::<PathBuf>::new());
     assert_eq!(machine.property(UNIT, "LoadState"), "not-found");
-    assert_eq!(world.backend().keeper, server.keeper, "the server stays for another while");
-    succeeded(&machine.sessiond(&["debug", "sweep", "--service", "serve.test", "--older-than", "0s"]));
+    assert_eq!(
+        world.backend().keeper,
+        server.keeper,
+        "the server stays for another while"
+    );
+    succeeded(&machine.sessiond(&[
+        "debug",
+        "sweep",
+        "--service",
+        "serve.test",
+        "--older-than",
+        "0s",
+    ]));
     world.wait_backends(0);
     let again = succeeded(&machine.sessiond(&["uninstall", "--serve", "test"]));
     assert_eq!(again, "Nothing is installed.\n");
@@ -110,8 +153,17 @@ fn it_is_not_started_again_and_again_while_another_process_serves_the_name() {
     let refused = install(&machine, &[], &tiny(world));
     assert_eq!(refused.status.code(), Some(70), "{refused:?}");
     let properties = ["ActiveState", "NRestarts", "ExecMainStatus"];
-    assert_eq!(properties.map(|name| machine.property(UNIT, name)), ["failed", "0", "75"]);
-    assert!(machine.log().contains(&format!("process {} serves", by_hand.pid())), "{}", machine.log());
+    assert_eq!(
+        properties.map(|name| machine.property(UNIT, name)),
+        ["failed", "0", "75"]
+    );
+    assert!(
+        machine
+            .log()
+            .contains(&format!("process {} serves", by_hand.pid())),
+        "{}",
+        machine.log()
+    );
     let check = doctor(&machine);
     assert!(check.contains(&format!("{UNIT} is failed")), "{check}");
     drop(by_hand);
@@ -137,7 +189,11 @@ fn it_waits_for_a_daemon() {
     machine.systemctl(&["start", "--no-block", UNIT]);
     waits(1);
     machine.systemctl(&["stop", UNIT]);
-    assert_eq!(machine.property(UNIT, "Result"), "success", "it has ended at once");
+    assert_eq!(
+        machine.property(UNIT, "Result"),
+        "success",
+        "it has ended at once"
+    );
     machine.systemctl(&["start", "--no-block", UNIT]);
     waits(2);
     let _daemon = world.daemon();

@@ -11,7 +11,11 @@ use super::machine::{Machine, SERVICE, SOCKET, units};
 fn said(machine: &Machine, arguments: &[&str]) -> (String, Option<i32>, String) {
     let output = machine.sessiond(&[&["service"], arguments].concat());
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("UTF-8");
-    (text(output.stdout), output.status.code(), text(output.stderr))
+    (
+        text(output.stdout),
+        output.status.code(),
+        text(output.stderr),
+    )
 }
 
 fn status(machine: &Machine) -> Value {
@@ -50,18 +54,29 @@ fn it_is_told_from_before_it_is_installed_until_it_is_gone() {
 
     let pid = machine.about()["pid"].clone();
     let found = status(&machine);
-    assert_eq!((&found["pid"], &found["daemon"]["pid"]), (&pid, &pid), "{found}");
+    assert_eq!(
+        (&found["pid"], &found["daemon"]["pid"]),
+        (&pid, &pid),
+        "{found}"
+    );
     assert_eq!(found["daemon"]["started_by"], "systemd");
     let (text, code, _) = said(&machine, &["status"]);
     let runs = format!("runs (pid {pid}), version ");
-    assert!(text.contains(&runs) && text.contains("started by systemd") && code == Some(0), "{text}");
+    assert!(
+        text.contains(&runs) && text.contains("started by systemd") && code == Some(0),
+        "{text}"
+    );
     assert_eq!(said(&machine, &["restart"]).1, Some(0));
     let next = status(&machine)["pid"].clone();
     assert!(next.is_u64() && next != pid, "{next}");
 
     machine.systemctl(&["--quiet", "disable", SOCKET]);
     assert_eq!(status(&machine)["enabled"], false);
-    assert!(said(&machine, &[]).0.contains("not there after the next login"));
+    assert!(
+        said(&machine, &[])
+            .0
+            .contains("not there after the next login")
+    );
     assert_eq!(said(&machine, &["uninstall"]).1, Some(0));
     assert_eq!(status(&machine)["installed"], false);
 }
@@ -74,15 +89,24 @@ fn another_version_and_one_that_is_gone_are_told_of() {
     set_permissions(&other, PermissionsExt::from_mode(0o700)).expect("ours");
     let unit = units(&machine.world).join(SERVICE);
     let text = read_to_string(&unit).expect("a unit");
-    let text = text.replace(machine.world.binaries.daemon, other.to_str().expect("UTF-8"));
+    let text = text.replace(
+        machine.world.binaries.daemon,
+        other.to_str().expect("UTF-8"),
+    );
     write(&unit, text).expect("written");
     machine.systemctl(&["daemon-reload"]);
     let found = status(&machine);
     assert_eq!(found["version"], "0.0.1", "{found}");
     let (text, code, _) = said(&machine, &[]);
-    assert!(text.contains("it starts another version") && text.contains("service install"), "{text}");
+    assert!(
+        text.contains("it starts another version") && text.contains("service install"),
+        "{text}"
+    );
     assert_eq!(code, Some(0));
     std::fs::remove_file(&other).expect("it was there");
     let (text, code, _) = said(&machine, &[]);
-    assert!(text.contains("other is not there") && code == Some(69), "{text}");
+    assert!(
+        text.contains("other is not there") && code == Some(69),
+        "{text}"
+    );
 }

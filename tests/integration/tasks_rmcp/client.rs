@@ -1,4 +1,5 @@
-//! A client of MCP 2026-07-28 that sends what a test wants to send, and sees every byte of the answer.
+//! A client of MCP 2026-07-28 that sends what a test wants to send, and sees every byte of the
+//! answer.
 
 use std::time::Instant;
 
@@ -18,12 +19,18 @@ pub(super) struct Client {
 
 impl Client {
     pub(super) fn of(server: &Serve) -> Self {
-        Self { http: server.client(), declared: json!({"elicitation": {}, "extensions": {TASKS: {}}}) }
+        Self {
+            http: server.client(),
+            declared: json!({"elicitation": {}, "extensions": {TASKS: {}}}),
+        }
     }
 
     /// The same client, which declares these capabilities.
     pub(super) fn declaring(&self, declared: Value) -> Self {
-        Self { declared, ..self.clone() }
+        Self {
+            declared,
+            ..self.clone()
+        }
     }
 
     /// The same client, which takes no tasks.
@@ -34,20 +41,25 @@ impl Client {
     /// The same client with this bearer token.
     pub(super) fn bearing(&self, token: &str) -> Self {
         let mut client = self.clone();
-        client.http.headers.push(("Authorization".into(), format!("Bearer {token}")));
+        client
+            .http
+            .headers
+            .push(("Authorization".into(), format!("Bearer {token}")));
         client
     }
 
     fn written(&mut self, method: &str, mut params: Value) -> String {
         self.http.last += 1;
         params["_meta"]["io.modelcontextprotocol/protocolVersion"] = json!(VERSION);
-        params["_meta"]["io.modelcontextprotocol/clientInfo"] = json!({"name": "test", "version": "1"});
+        params["_meta"]["io.modelcontextprotocol/clientInfo"] =
+            json!({"name": "test", "version": "1"});
         params["_meta"]["io.modelcontextprotocol/clientCapabilities"] = self.declared.clone();
-        json!({"jsonrpc": "2.0", "id": self.http.last, "method": method, "params": params}).to_string()
+        json!({"jsonrpc": "2.0", "id": self.http.last, "method": method, "params": params})
+            .to_string()
     }
 
-    /// Sends a request, and returns the one message that comes, which answers it, with the status of HTTP beside it. `name` is the header of
-    /// that name.
+    /// Sends a request, and returns the one message that comes, which answers it, with the status
+    /// of HTTP beside it. `name` is the header of that name.
     pub(super) fn ask_as(&mut self, name: &str, method: &str, params: Value) -> Value {
         let message = self.written(method, params);
         let mut reply = self.http.ask("POST", &headers(method, name), &message);
@@ -67,7 +79,11 @@ impl Client {
 
     /// As [`Client::ask_as`], with the header that belongs to the parameters.
     pub(super) fn ask(&mut self, method: &str, params: Value) -> Value {
-        let name = params["name"].as_str().or(params["taskId"].as_str()).unwrap_or_default().to_owned();
+        let name = params["name"]
+            .as_str()
+            .or(params["taskId"].as_str())
+            .unwrap_or_default()
+            .to_owned();
         self.ask_as(&name, method, params)
     }
 
@@ -88,7 +104,10 @@ impl Client {
     }
 
     /// Calls a tool, and returns the result.
-    #[expect(clippy::needless_pass_by_value, reason = "arguments are made for the call")]
+    #[expect(
+        clippy::needless_pass_by_value,
+        reason = "arguments are made for the call"
+    )]
     #[track_caller]
     pub(super) fn call(&mut self, tool: &str, arguments: Value) -> Value {
         self.result("tools/call", json!({"name": tool, "arguments": arguments}))
@@ -110,15 +129,24 @@ impl Client {
     /// Gives answers, which must be acknowledged by an empty result.
     #[track_caller]
     pub(super) fn update(&mut self, task: &str, answers: &Value) {
-        let acknowledged = self.result("tasks/update", json!({"taskId": task, "inputResponses": answers}));
-        assert_eq!(without_meta(&acknowledged), json!({"resultType": "complete"}));
+        let acknowledged = self.result(
+            "tasks/update",
+            json!({"taskId": task, "inputResponses": answers}),
+        );
+        assert_eq!(
+            without_meta(&acknowledged),
+            json!({"resultType": "complete"})
+        );
     }
 
     /// Cancels a task, which must be acknowledged by an empty result.
     #[track_caller]
     pub(super) fn cancel(&mut self, task: &str) {
         let acknowledged = self.result("tasks/cancel", json!({"taskId": task}));
-        assert_eq!(without_meta(&acknowledged), json!({"resultType": "complete"}));
+        assert_eq!(
+            without_meta(&acknowledged),
+            json!({"resultType": "complete"})
+        );
     }
 
     /// Polls, as clients do, until the task is so.
@@ -149,11 +177,23 @@ impl Client {
 
 /// The headers that a request of this name needs.
 fn headers<'a>(method: &'a str, name: &'a str) -> [(&'a str, &'a str); 3] {
-    [("MCP-Protocol-Version", VERSION), ("Mcp-Method", method), ("Mcp-Name", name)]
+    [
+        ("MCP-Protocol-Version", VERSION),
+        ("Mcp-Method", method),
+        ("Mcp-Name", name),
+    ]
 }
 
 /// A result without what rmcp says of the server beside it.
 pub(super) fn without_meta(result: &Value) -> Value {
-    let fields = result.as_object().expect("an object").iter().filter(|(name, _)| *name != "_meta");
-    Value::Object(fields.map(|(name, value)| (name.clone(), value.clone())).collect::<Map<_, _>>())
+    let fields = result
+        .as_object()
+        .expect("an object")
+        .iter()
+        .filter(|(name, _)| *name != "_meta");
+    Value::Object(
+        fields
+            .map(|(name, value)| (name.clone(), value.clone()))
+            .collect::<Map<_, _>>(),
+    )
 }

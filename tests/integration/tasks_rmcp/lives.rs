@@ -20,15 +20,30 @@ fn a_worker_that_is_killed_leaves_a_task_whose_outcome_is_unknown() {
         let (mut client, mut elsewhere) = (place.client(), Client::of(&other));
         let task = client.begin("work", gate.named());
         assert_eq!(elsewhere.get(&task)["status"], "working");
-        let killed = SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970").as_millis();
+        let killed = SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .expect("after 1970")
+            .as_millis();
         place.server.kill();
         assert_unknown(&elsewhere.status(&task, "failed"));
         let (session, own) = task.split_once('.').expect("two parts");
         let of = json!({"service": place.service, "session": session});
-        let told = place.world.peer().call("get_task", json!({"of": of, "task": own})).expect("it is there");
-        let failed: u128 = told["updated_ms"].as_str().expect("a time").parse().expect("in ms");
+        let told = place
+            .world
+            .peer()
+            .call("get_task", json!({"of": of, "task": own}))
+            .expect("it is there");
+        let failed: u128 = told["updated_ms"]
+            .as_str()
+            .expect("a time")
+            .parse()
+            .expect("in ms");
         let took = failed.saturating_sub(killed);
-        let _ = writeln!(std::io::stderr(), "on {} failed {took} ms after the kill", place.storage);
+        let _ = writeln!(
+            std::io::stderr(),
+            "on {} failed {took} ms after the kill",
+            place.storage
+        );
         assert!(took < AT_ONCE_MS, "{took} ms");
         // Neither answers nor a cancellation change that.
         elsewhere.update(&task, &json!({"input-1": {}}));
@@ -102,7 +117,10 @@ fn while_the_daemon_is_away_a_call_is_answered_without_a_task() {
         place.daemon.kill();
         for _ in 0..2 {
             let direct = client.call("work", json!({}));
-            assert_eq!((&direct["resultType"], text(&direct)), (&json!("complete"), "worked"));
+            assert_eq!(
+                (&direct["resultType"], text(&direct)),
+                (&json!("complete"), "worked")
+            );
         }
         for tool in ["must", "greet"] {
             let answer = client.ask("tools/call", json!({"name": tool, "arguments": {}}));
@@ -122,7 +140,11 @@ fn while_the_daemon_is_away_a_call_is_answered_without_a_task() {
         place.daemon.start_again();
         assert_eq!(text(&client.status(&task, "completed")["result"]), "worked");
         assert_eq!(client.call("work", json!({}))["resultType"], "task");
-        assert_eq!(place.server.errors.lines("No task can be created").len(), 1, "it is said once");
+        assert_eq!(
+            place.server.errors.lines("No task can be created").len(),
+            1,
+            "it is said once"
+        );
         place.assert_silent(&task);
     });
 }
@@ -136,7 +158,9 @@ fn a_client_that_has_gone_before_it_could_hear_of_its_task_leaves_none_that_work
         let gate = place.gate();
         place.daemon.signal(Signal::SIGSTOP);
         let errors = place.server.errors.clone();
-        place.client().hang_up("watched", &gate.named(), || drop(errors.wait("called")));
+        place
+            .client()
+            .hang_up("watched", &gate.named(), || drop(errors.wait("called")));
         errors.wait("gone");
         place.daemon.signal(Signal::SIGCONT);
         let statuses = || {
@@ -158,7 +182,10 @@ fn a_client_that_goes_away_from_a_call_without_a_task_ends_the_work() {
     each(|place| {
         let gate = place.gate();
         let errors = place.server.errors.clone();
-        place.client().plain().hang_up("watched", &gate.named(), || drop(errors.wait("working")));
+        place
+            .client()
+            .plain()
+            .hang_up("watched", &gate.named(), || drop(errors.wait("working")));
         errors.wait("gone");
         errors.wait("dropped");
     });
@@ -172,12 +199,22 @@ fn without_room_for_a_task_a_call_is_answered_directly() {
         let first = client.begin("work", json!({}));
         for _ in 0..3 {
             let direct = client.call("work", json!({}));
-            assert_eq!((&direct["resultType"], text(&direct)), (&json!("complete"), "worked"));
+            assert_eq!(
+                (&direct["resultType"], text(&direct)),
+                (&json!("complete"), "worked")
+            );
         }
         for tool in ["must", "greet"] {
-            assert_error(&client.ask("tools/call", json!({"name": tool, "arguments": {}})), -32603);
+            assert_error(
+                &client.ask("tools/call", json!({"name": tool, "arguments": {}})),
+                -32603,
+            );
         }
-        assert_eq!(place.server.errors.lines("No task can be created").len(), 1, "it is said once");
+        assert_eq!(
+            place.server.errors.lines("No task can be created").len(),
+            1,
+            "it is said once"
+        );
         assert_eq!(client.status(&first, "completed")["status"], "completed");
         place.assert_silent(&first);
     }

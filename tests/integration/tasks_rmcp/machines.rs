@@ -19,7 +19,9 @@ pub(crate) fn workers_on_two_machines_share_their_tasks(url: &str) {
     let task = client.begin("greet", json!({}));
     let name = keys(&elsewhere.asked(&task, 1)).remove(0);
     elsewhere.update(&task, &json!({&name: named("Ann")}));
-    let next = elsewhere.until(&task, |task| keys(task).first().is_some_and(|key| *key != name));
+    let next = elsewhere.until(&task, |task| {
+        keys(task).first().is_some_and(|key| *key != name)
+    });
     elsewhere.update(&task, &json!({&keys(&next)[0]: named("red")}));
     let ended = client.status(&task, "completed");
     assert_eq!(text(&ended["result"]), "Hello, Ann in red!");

@@ -59,11 +59,16 @@ fn of_two_answers_at_once_one_counts() {
                     });
                 }
             });
-            let next = client.until(&task, |task| keys(task).first().is_some_and(|next| *next != key));
+            let next = client.until(&task, |task| {
+                keys(task).first().is_some_and(|next| *next != key)
+            });
             client.update(&task, &json!({&keys(&next)[0]: named("red")}));
             let ended = client.status(&task, "completed");
             let said = text(&ended["result"]);
-            assert!(["Hello, Ann in red!", "Hello, Bob in red!"].contains(&said), "{said}");
+            assert!(
+                ["Hello, Ann in red!", "Hello, Bob in red!"].contains(&said),
+                "{said}"
+            );
             assert_eq!(elsewhere.get(&task), ended);
         }
     });

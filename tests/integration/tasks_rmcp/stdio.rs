@@ -20,10 +20,17 @@ struct OnStdio {
 impl OnStdio {
     fn start(world: &World) -> Self {
         let mut command = world.command(world.binaries.tasks_server);
-        command.arg("stdio").stdin(Stdio::piped()).stdout(Stdio::piped());
+        command
+            .arg("stdio")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped());
         let mut child = command.spawn().expect("tasks-server");
         let said = BufReader::new(child.stdout.take().expect("piped"));
-        Self { child, said, last: 0 }
+        Self {
+            child,
+            said,
+            last: 0,
+        }
     }
 
     /// The result of a request.
@@ -35,7 +42,8 @@ impl OnStdio {
             "io.modelcontextprotocol/clientInfo": {"name": "test", "version": "1"},
             "io.modelcontextprotocol/clientCapabilities": declared,
         });
-        let message = json!({"jsonrpc": "2.0", "id": self.last, "method": method, "params": params});
+        let message =
+            json!({"jsonrpc": "2.0", "id": self.last, "method": method, "params": params});
         let stdin = self.child.stdin.as_mut().expect("piped");
         writeln!(stdin, "{message}").expect("it reads");
         let mut line = String::new();
@@ -49,12 +57,16 @@ impl OnStdio {
 
     fn begin(&mut self, tool: &str, arguments: &Value) -> String {
         let result = self.ask("tools/call", json!({"name": tool, "arguments": arguments}));
-        result["taskId"].as_str().unwrap_or_else(|| panic!("{result}")).to_owned()
+        result["taskId"]
+            .as_str()
+            .unwrap_or_else(|| panic!("{result}"))
+            .to_owned()
     }
 
     fn status(&mut self, task: &str, status: &str) -> Value {
         until(status, || {
-            Some(self.ask("tasks/get", json!({"taskId": task}))).filter(|task| task["status"] == status)
+            Some(self.ask("tasks/get", json!({"taskId": task})))
+                .filter(|task| task["status"] == status)
         })
     }
 }
@@ -71,16 +83,27 @@ fn a_task_on_stdio_is_known_to_the_next_server() {
     let world = world("");
     let mut daemon = world.daemon();
     let mut server = OnStdio::start(&world);
-    assert_eq!(server.ask("server/discover", json!({}))["capabilities"]["extensions"][TASKS], json!({}));
-    let (ended, lost) =
-        (server.begin("work", &json!({})), server.begin("work", &json!({"gate": world.root().join("gate")})));
+    assert_eq!(
+        server.ask("server/discover", json!({}))["capabilities"]["extensions"][TASKS],
+        json!({})
+    );
+    let (ended, lost) = (
+        server.begin("work", &json!({})),
+        server.begin("work", &json!({"gate": world.root().join("gate")})),
+    );
     let asking = server.begin("greet", &json!({}));
-    assert_eq!(text(&server.status(&ended, "completed")["result"]), "worked");
+    assert_eq!(
+        text(&server.status(&ended, "completed")["result"]),
+        "worked"
+    );
     server.status(&asking, "input_required");
     drop(server);
     daemon.restart();
     let mut server = OnStdio::start(&world);
-    assert_eq!(text(&server.status(&ended, "completed")["result"]), "worked");
+    assert_eq!(
+        text(&server.status(&ended, "completed")["result"]),
+        "worked"
+    );
     assert_unknown(&server.status(&lost, "failed"));
     assert_unknown(&server.status(&asking, "failed"));
 }

@@ -15,7 +15,9 @@ pub(super) const MISHAPS: [Mishap; 14] = [
     ("cut off", |file| overwrite(file, b"hunter")),
     ("more behind it", |file| overwrite(file, b"hunter2\n")),
     ("empty", |file| overwrite(file, b"")),
-    ("one byte too large", |file| overwrite(file, &[b'x'; 65_537])),
+    ("one byte too large", |file| {
+        overwrite(file, &[b'x'; 65_537]);
+    }),
     ("huge", |file| {
         let file = fs::File::options().write(true).open(file);
         file.and_then(|file| file.set_len(1 << 40)).expect("sparse");

@@ -24,7 +24,9 @@ fn fill(directory: &Path, free: usize) {
 fn on_a_full_disk_there_is_the_old_file_or_the_new_one() {
     // The host's file is full of history: some of its pages fit, and some don't.
     let wild = Wild::new("cursor", "cursor-one-line.json", USUAL);
-    let text = wild.text().replacen('{', &format!("{{\"more\":\"{}\",", "x".repeat(3 * PAGE)), 1);
+    let text = wild
+        .text()
+        .replacen('{', &format!("{{\"more\":\"{}\",", "x".repeat(3 * PAGE)), 1);
     let directory = wild.path.parent().expect("a directory").to_owned();
     for place in [directory, wild.copies()] {
         fs::create_dir_all(&place).expect("a directory");
@@ -38,7 +40,10 @@ fn on_a_full_disk_there_is_the_old_file_or_the_new_one() {
             let (code, _, errors) = wild.setup(&["cursor", "--yes"]);
             let is_done = code == Some(0);
             assert!(is_done || code == Some(73), "{free}: {errors}");
-            assert!(is_done || errors.contains("could not be written, and is as it was"), "{free}: {errors}");
+            assert!(
+                is_done || errors.contains("could not be written, and is as it was"),
+                "{free}: {errors}"
+            );
             assert_eq!(wild.text() == text, !is_done, "{free}");
             fs::remove_file(&filling).expect("room");
             assert_eq!(wild.setup(&["cursor", "--yes"]).0, Some(0));
@@ -49,12 +54,18 @@ fn on_a_full_disk_there_is_the_old_file_or_the_new_one() {
             let (code, _, errors) = wild.setup(&["--undo", "--yes"]);
             let is_undone = code == Some(0);
             assert!(is_undone || code == Some(73), "{free}: {errors}");
-            assert_eq!(wild.text(), if is_undone { &*text } else { &*wrapped }, "{free}");
+            assert_eq!(
+                wild.text(),
+                if is_undone { &*text } else { &*wrapped },
+                "{free}"
+            );
             fs::remove_file(&filling).expect("room");
             assert_eq!(wild.setup(&["--undo", "--yes"]).0, Some(0));
             assert_eq!(wild.text(), text);
-            let left: Vec<_> =
-                fs::read_dir(&place).expect("it is there").map(|one| one.expect("one").file_name()).collect();
+            let left: Vec<_> = fs::read_dir(&place)
+                .expect("it is there")
+                .map(|one| one.expect("one").file_name())
+                .collect();
             assert!(left.iter().all(|name| name == "mcp.json"), "{left:?}");
             if is_done { done += 1 } else { failed += 1 }
         }

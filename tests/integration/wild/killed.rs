@@ -6,7 +6,8 @@ use std::process::{Command, Stdio};
 
 use super::{Linked, Wild};
 
-/// System calls that change a file, or that it is changed. Opening one is not among them: the next of these shows what it has made.
+/// System calls that change a file, or that it is changed. Opening one is not among them: the next
+/// of these shows what it has made.
 const CALLS: [&str; 14] = [
     "chmod",
     "fchmod",
@@ -24,12 +25,20 @@ const CALLS: [&str; 14] = [
     "write",
 ];
 
-/// Runs `setup` with these words, and kills it at the call of this number, before that does anything. Whether there was such a call.
+/// Runs `setup` with these words, and kills it at the call of this number, before that does
+/// anything. Whether there was such a call.
 fn is_killed(wild: &Wild, words: &[&str], call: &str, number: usize) -> bool {
     let setup = wild.command(words);
     let mut traced = Command::new("strace");
     traced
-        .args(["-f", "-qq", "-o", "/dev/null", "-e", &format!("trace={call}")])
+        .args([
+            "-f",
+            "-qq",
+            "-o",
+            "/dev/null",
+            "-e",
+            &format!("trace={call}"),
+        ])
         .args(["-e", &format!("inject={call}:signal=KILL:when={number}")])
         .arg(setup.get_program())
         .args(setup.get_args())
@@ -41,9 +50,15 @@ fn is_killed(wild: &Wild, words: &[&str], call: &str, number: usize) -> bool {
             None => traced.env_remove(name),
         };
     }
-    let output = traced.stderr(Stdio::piped()).output().expect("strace, of the package of that name");
+    let output = traced
+        .stderr(Stdio::piped())
+        .output()
+        .expect("strace, of the package of that name");
     let errors = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.signal() == Some(9) || output.status.success(), "{call} {number}: {errors}");
+    assert!(
+        output.status.signal() == Some(9) || output.status.success(),
+        "{call} {number}: {errors}"
+    );
     !output.status.success()
 }
 
@@ -56,7 +71,9 @@ fn a_kill_at_any_system_call_leaves_the_old_file_or_the_new_one() {
     assert_eq!(wild.setup(&["--undo", "--yes"]).0, Some(0));
     let left = |what: &str| {
         let files = fs::read_dir(wild.path.with_file_name("dotfiles")).expect("it is there");
-        let files: Vec<_> = files.map(|file| file.expect("a file").file_name()).collect();
+        let files: Vec<_> = files
+            .map(|file| file.expect("a file").file_name())
+            .collect();
         assert!(
             files == ["file"] && !wild.copies().exists(),
             "{what}: {files:?}, {}",

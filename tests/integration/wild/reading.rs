@@ -1,4 +1,5 @@
-//! Hosts' files as their hosts read them: with parsers that `setup` does not use, where there are such.
+//! Hosts' files as their hosts read them: with parsers that `setup` does not use, where there are
+//! such.
 
 use std::collections::BTreeMap;
 
@@ -15,8 +16,15 @@ pub(super) struct Entry {
 impl Entry {
     /// The words behind ours.
     pub(super) fn own_words(&self) -> &[String] {
-        let is_ours = self.words.first().is_some_and(|word| word.contains("sessiond"));
-        let ours = self.words.iter().position(|word| word == "--").filter(|_| is_ours);
+        let is_ours = self
+            .words
+            .first()
+            .is_some_and(|word| word.contains("sessiond"));
+        let ours = self
+            .words
+            .iter()
+            .position(|word| word == "--")
+            .filter(|_| is_ours);
         &self.words[ours.map_or(0, |at| at + 1)..]
     }
 }
@@ -25,11 +33,16 @@ impl Entry {
 pub(super) fn entries(host: &str, text: &str) -> BTreeMap<String, Entry> {
     let text = text.trim_start_matches('\u{feff}');
     let file: Value = match host {
-        "codex" => serde_json::to_value(toml::from_str::<toml::Table>(text).expect("TOML")).expect("JSON"),
+        "codex" => {
+            serde_json::to_value(toml::from_str::<toml::Table>(text).expect("TOML")).expect("JSON")
+        }
         // Goose's own parser.
         "goose" => serde_yaml::from_str(text).expect("YAML"),
-        _ => jsonc_parser::parse_to_serde_value::<Value>(text, &jsonc_parser::ParseOptions::default())
-            .expect("JSON with comments"),
+        _ => jsonc_parser::parse_to_serde_value::<Value>(
+            text,
+            &jsonc_parser::ParseOptions::default(),
+        )
+        .expect("JSON with comments"),
     };
     let key = match host {
         "vscode" => "servers",
@@ -46,7 +59,12 @@ pub(super) fn entries(host: &str, text: &str) -> BTreeMap<String, Entry> {
         }
     };
     add(&file, "");
-    for (project, of) in file["projects"].as_object().into_iter().flatten().filter(|_| host == "claude") {
+    for (project, of) in file["projects"]
+        .as_object()
+        .into_iter()
+        .flatten()
+        .filter(|_| host == "claude")
+    {
         add(of, &format!(" ({project})"));
     }
     found
@@ -57,7 +75,11 @@ fn read(entry: &Value) -> Entry {
         .into_iter()
         .find(|command| !command.is_null())
         .unwrap_or(&Value::Null);
-    let arguments = if entry["command"].is_object() { &entry["command"]["args"] } else { &entry["args"] };
+    let arguments = if entry["command"].is_object() {
+        &entry["command"]["args"]
+    } else {
+        &entry["args"]
+    };
     // What Claude Code makes of a variable that is not there.
     let word = |word: &str| word.replace("${API_BIN:-node}", "node");
     let words = |value: &Value| match value {
@@ -65,7 +87,12 @@ fn read(entry: &Value) -> Entry {
         Value::Array(words) => words.iter().filter_map(Value::as_str).map(word).collect(),
         _ => Vec::new(),
     };
-    let variables = [&entry["env"], &entry["envs"], &entry["environment"], &entry["command"]["env"]];
+    let variables = [
+        &entry["env"],
+        &entry["envs"],
+        &entry["environment"],
+        &entry["command"]["env"],
+    ];
     let variables = variables.into_iter().filter_map(Value::as_object).flatten();
     Entry {
         words: [words(command), words(arguments)].concat(),

@@ -31,22 +31,28 @@ fn a_late_answer_to_a_lost_server_reaches_no_other_one(options: &[&str]) {
     let server = backend.pid();
     backend.kill_keeper();
     gone(server);
-    client
-        .pipe
-        .errors
-        .wait("the keeper of the server had ended, and the server with it; a fresh one was started");
+    client.pipe.errors.wait(
+        "the keeper of the server had ended, and the server with it; a fresh one was started",
+    );
     let now = asked(&raw, &mut client, "x/second");
     let late = answer(&former, "late");
     client.pipe.write(&late.to_string());
     // In a batch; and as nobody can read it.
     client.pipe.write(&json!([late, late]).to_string());
-    client.pipe.write(&late.to_string().replacen('{', r#"{"result":{},"#, 1));
+    client
+        .pipe
+        .write(&late.to_string().replacen('{', r#"{"result":{},"#, 1));
     client.pipe.write(&answer(&now, "in time").to_string());
     let heard = raw.wait_heard("in time");
     let heard: Value = serde_json::from_str(&heard).expect("JSON");
     assert_eq!(heard, answer(&json!(ASKED), "in time"));
-    let answers = raw.heard().into_iter().map(|line| String::from_utf8_lossy(&line).into_owned());
-    let answers: Vec<String> = answers.filter(|line| !line.contains("\"method\"")).collect();
+    let answers = raw
+        .heard()
+        .into_iter()
+        .map(|line| String::from_utf8_lossy(&line).into_owned());
+    let answers: Vec<String> = answers
+        .filter(|line| !line.contains("\"method\""))
+        .collect();
     assert_eq!(answers.len(), 1, "{answers:?}");
 }
 
@@ -71,15 +77,25 @@ fn an_answer_that_is_too_large_is_an_error_for_whoever_waits_for_it(options: &[&
     let call = client.request("hold", json!({}));
     raw.wait_heard("hold");
     assert_eq!(call, id);
-    client.pipe.write(&answer(&id, &"x".repeat(RELAYED_MAX)).to_string());
+    client
+        .pipe
+        .write(&answer(&id, &"x".repeat(RELAYED_MAX)).to_string());
     let told: Value = serde_json::from_str(&raw.wait_heard("16 MiB")).expect("JSON");
-    assert_eq!((&told["id"], &told["error"]["code"]), (&json!(ASKED), &json!(-32000)), "{told}");
+    assert_eq!(
+        (&told["id"], &told["error"]["code"]),
+        (&json!(ASKED), &json!(-32000)),
+        "{told}"
+    );
     // It is asked once.
     client.pipe.write(&answer(&id, "again").to_string());
     client.ping();
     raw.say(r#"{"jsonrpc":"2.0","id":$ID0,"result":{"is":"the call's"}}"#);
     assert_eq!(client.answer(call)["result"]["is"], "the call's");
-    assert!(!raw.heard().iter().any(|line| String::from_utf8_lossy(line).contains("again")));
+    assert!(
+        !raw.heard()
+            .iter()
+            .any(|line| String::from_utf8_lossy(line).contains("again"))
+    );
 }
 
 #[test]

@@ -16,7 +16,8 @@ const SECRET: &str = "an open secret";
 /// Writes `servers.json`, in which a counter has these variables.
 fn write_down(world: &World, variables: &Value) {
     let command = tiny(world);
-    let counter = json!({"command": command[0], "args": &command[1..], "env": variables, "disabled": true});
+    let counter =
+        json!({"command": command[0], "args": &command[1..], "env": variables, "disabled": true});
     let file = json!({"inputs": [], "mcpServers": {"a counter": counter, "neither": {"env": {}}}});
     fs::write(world.root().join("servers.json"), file.to_string()).expect("servers.json");
 }
@@ -46,14 +47,17 @@ fn a_server_of_the_file_outlives_its_wrap_and_begins_afresh_once_it_is_edited() 
     gone(pid);
 }
 
-/// Writes down a server that does nothing but store its variable KEY, which stands for this secret of the desktop's store. Returns the
-/// command that runs it, and where it stores the variable.
+/// Writes down a server that does nothing but store its variable KEY, which stands for this secret
+/// of the desktop's store. Returns the command that runs it, and where it stores the variable.
 fn write_down_keyring(world: &World, name: &str) -> (Command, PathBuf) {
     let seen = world.root().join("seen");
     let script = "printf %s \"$KEY\" > \"$1\"";
     let server = json!({"command": "sh", "args": ["-c", script, "sh", seen], "env": {"KEY": format!("${{keyring:{name}}}")}});
-    fs::write(world.root().join("servers.json"), json!({"mcpServers": {"a": server}}).to_string())
-        .expect("servers.json");
+    fs::write(
+        world.root().join("servers.json"),
+        json!({"mcpServers": {"a": server}}).to_string(),
+    )
+    .expect("servers.json");
     (world.sessiond(&["wrap", "--no-start", "@a"]), seen)
 }
 
@@ -66,12 +70,21 @@ fn a_secret_of_the_desktop_s_store_is_looked_up_and_one_that_is_not_there_is_nam
         let script = "printf a | gnome-keyring-daemon --unlock --components=secrets >/dev/null && \
                       printf %s \"$SECRET\" | secret-tool store --label=x service a/b account me && exec \"$@\"";
         let mut desktop = world.command("dbus-run-session");
-        desktop.args(["--", "sh", "-c", script, "sh"]).arg(command.get_program()).args(command.get_args());
+        desktop
+            .args(["--", "sh", "-c", script, "sh"])
+            .arg(command.get_program())
+            .args(command.get_args());
         for directory in ["HOME", "XDG_RUNTIME_DIR", "XDG_DATA_HOME"] {
             desktop.env(directory, world.root());
         }
-        desktop.env("SECRET", SECRET).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut desktop = desktop.spawn().expect("dbus-run-session, of the package dbus");
+        desktop
+            .env("SECRET", SECRET)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        let mut desktop = desktop
+            .spawn()
+            .expect("dbus-run-session, of the package dbus");
         // The host does not close its end.
         let input = desktop.stdin.take();
         let output = desktop.wait_with_output().expect("it ends");
@@ -81,7 +94,11 @@ fn a_secret_of_the_desktop_s_store_is_looked_up_and_one_that_is_not_there_is_nam
     let (command, seen) = write_down_keyring(&world, "a/b/me");
     let output = desktop(&command);
     let said = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(fs::read_to_string(seen).ok().as_deref(), Some(SECRET), "{said}");
+    assert_eq!(
+        fs::read_to_string(seen).ok().as_deref(),
+        Some(SECRET),
+        "{said}"
+    );
     assert!(!said.contains(SECRET), "{said}");
 
     let (command, _) = write_down_keyring(&world, "a/b/you");
@@ -109,9 +126,15 @@ fn a_store_of_secrets_that_is_not_there_is_said_with_a_mend() {
     // The program is there, but there is no desktop.
     let (mut command, _) = write_down_keyring(&world, "a/me");
     let nowhere = format!("unix:path={}", world.root().join("no-bus").display());
-    let output = command.env("DBUS_SESSION_BUS_ADDRESS", nowhere).output().expect("it runs");
+    let output = command
+        .env("DBUS_SESSION_BUS_ADDRESS", nowhere)
+        .output()
+        .expect("it runs");
     let said = String::from_utf8(output.stderr).expect("UTF-8");
-    assert!(said.contains("${keyring:a/me} could not be read; secret-tool: "), "{said}");
+    assert!(
+        said.contains("${keyring:a/me} could not be read; secret-tool: "),
+        "{said}"
+    );
     assert_eq!(output.status.code(), Some(65));
 }
 
@@ -119,29 +142,47 @@ fn a_store_of_secrets_that_is_not_there_is_said_with_a_mend() {
 fn what_is_not_in_the_file_or_can_t_be_run_is_said() {
     let world = world("");
     let said = |words: &[&str]| {
-        let output = world.sessiond(&[&["wrap"], words].concat()).output().expect("it runs");
-        (output.status.code(), String::from_utf8(output.stderr).expect("UTF-8"))
+        let output = world
+            .sessiond(&[&["wrap"], words].concat())
+            .output()
+            .expect("it runs");
+        (
+            output.status.code(),
+            String::from_utf8(output.stderr).expect("UTF-8"),
+        )
     };
     let path = world.root().join("servers.json");
     let path = path.to_str().expect("UTF-8");
     let (code, sentence) = said(&["@a"]);
-    assert_eq!((code, sentence.contains(&format!("could not read {path}"))), (Some(66), true), "{sentence}");
+    assert_eq!(
+        (code, sentence.contains(&format!("could not read {path}"))),
+        (Some(66), true),
+        "{sentence}"
+    );
     write_down(&world, &json!({}));
-    let unknown =
-        format!("mcp-sessiond: there is no server \"b\" in {path}; there are: a counter, neither\n");
+    let unknown = format!(
+        "mcp-sessiond: there is no server \"b\" in {path}; there are: a counter, neither\n"
+    );
     assert_eq!(said(&["--", "@b"]), (Some(66), unknown));
     let (code, sentence) = said(&["--fresh", "@neither"]);
     assert_eq!(
-        (code, sentence.contains("it has neither a `command` nor a `url`")),
+        (
+            code,
+            sentence.contains("it has neither a `command` nor a `url`")
+        ),
         (Some(65), true),
         "{sentence}"
     );
-    let more = "mcp-sessiond: the arguments of @a counter are in servers.json; none may follow it\n";
+    let more =
+        "mcp-sessiond: the arguments of @a counter are in servers.json; none may follow it\n";
     assert_eq!(said(&["@a counter", "x"]), (Some(64), more.to_owned()));
     fs::write(path, "{\"servers\": 1}").expect("servers.json");
     let (code, sentence) = said(&["@a"]);
     assert_eq!(
-        (code, sentence.contains("an object, with a server under each name at line 1")),
+        (
+            code,
+            sentence.contains("an object, with a server under each name at line 1")
+        ),
         (Some(65), true),
         "{sentence}"
     );

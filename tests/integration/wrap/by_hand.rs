@@ -8,8 +8,8 @@ use std::process::Output;
 use mcp_sessiond_process::Pinned;
 use mcp_sessiond_proto::hello::{Answer, HELLO_LEN, Hello};
 use mcp_sessiond_proto::paths;
-use mcp_sessiond_tests::{Backend, Client, Front, World, gone, lives, until};
 use mcp_sessiond_proxy::unkept::{self, Unkept};
+use mcp_sessiond_tests::{Backend, Client, Front, World, gone, lives, until};
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
@@ -25,12 +25,24 @@ struct Said {
 
 #[track_caller]
 fn say(world: &World, arguments: &[&str]) -> Said {
-    let Output { status, stdout, stderr } = world.sessiond(arguments).output().expect("it runs");
+    let Output {
+        status,
+        stdout,
+        stderr,
+    } = world.sessiond(arguments).output().expect("it runs");
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("UTF-8");
-    let said = Said { code: status.code(), out: text(stdout), err: text(stderr) };
+    let said = Said {
+        code: status.code(),
+        out: text(stdout),
+        err: text(stderr),
+    };
     // Every server of these tests has the world's directory as its last argument.
-    let all = format!("{}{}", said.out, said.err).replace(world.directory().to_str().expect("UTF-8"), "");
-    assert!(!all.contains(&root(world)), "no argument is shown but what tells servers apart: {all}");
+    let all =
+        format!("{}{}", said.out, said.err).replace(world.directory().to_str().expect("UTF-8"), "");
+    assert!(
+        !all.contains(&root(world)),
+        "no argument is shown but what tells servers apart: {all}"
+    );
     said
 }
 
@@ -43,8 +55,16 @@ fn words(said: &Said) -> String {
 #[track_caller]
 fn line(world: &World, server: &str) -> String {
     let said = say(world, &["status"]);
-    assert!(said.out.lines().all(|line| line.chars().count() <= 80), "{}", said.out);
-    let found = said.out.lines().find(|line| line.starts_with(server)).map(str::to_owned);
+    assert!(
+        said.out.lines().all(|line| line.chars().count() <= 80),
+        "{}",
+        said.out
+    );
+    let found = said
+        .out
+        .lines()
+        .find(|line| line.starts_with(server))
+        .map(str::to_owned);
     found.unwrap_or_else(|| panic!("no {server} in:\n{}{}", said.out, said.err))
 }
 
@@ -59,7 +79,14 @@ fn twins(world: &World) -> [(Client<Front>, Backend); 2] {
         let mut client = Client::connected(front);
         client.count();
         let pid: u32 = client.call("parent", json!({})).parse().expect("a pid");
-        (client, world.backends().into_iter().find(|known| known.keeper == pid).expect("its keeper"))
+        (
+            client,
+            world
+                .backends()
+                .into_iter()
+                .find(|known| known.keeper == pid)
+                .expect("its keeper"),
+        )
     })
 }
 
@@ -86,18 +113,31 @@ fn status_shows_what_is_kept_a_line_each() {
 
     first.pipe.kill();
     // A keeper tells nobody of itself unasked.
-    until("its host is away", || line(&world, "node counter.mjs").contains("waiting").then_some(()));
+    until("its host is away", || {
+        line(&world, "node counter.mjs")
+            .contains("waiting")
+            .then_some(())
+    });
     let all = status_json(&world);
     assert_eq!(all["daemon"], json!({"answers": true, "why": null}));
     let servers = all["servers"].as_array().expect("a list");
-    let named: Vec<&str> = servers.iter().filter_map(|server| server["server"].as_str()).collect();
+    let named: Vec<&str> = servers
+        .iter()
+        .filter_map(|server| server["server"].as_str())
+        .collect();
     assert_eq!(named, ["node counter.mjs", "python3 tiny.py"]);
     assert_eq!(servers[0]["state"], "waiting");
     assert_eq!(servers[0]["host"].to_string(), host);
     assert_eq!(servers[0]["pid"].to_string(), server.to_string());
-    assert_eq!((&servers[0]["restarts"], &servers[0]["known"]), (&json!(0), &json!(true)));
+    assert_eq!(
+        (&servers[0]["restarts"], &servers[0]["known"]),
+        (&json!(0), &json!(true))
+    );
     let wide = say(&world, &["status", "--wide"]).out;
-    assert!(wide.contains(servers[0]["session"].as_str().expect("an id")), "{wide}");
+    assert!(
+        wide.contains(servers[0]["session"].as_str().expect("an id")),
+        "{wide}"
+    );
     assert_eq!(say(&world, &["debug", "backends"]).code, Some(0));
 }
 
@@ -119,31 +159,57 @@ fn a_restart_is_noticed_by_nobody_but_whose_call_was_open() {
         "{}",
         said.out
     );
-    assert_eq!((lives(former), world.backend().keeper), (false, backend.keeper));
+    assert_eq!(
+        (lives(former), world.backend().keeper),
+        (false, backend.keeper)
+    );
     let error = client.answer(slow)["error"].take();
     assert_eq!(error["data"]["outcome"], "unknown");
-    assert!(error["message"].to_string().contains("restarted"), "{error}");
+    assert!(
+        error["message"].to_string().contains("restarted"),
+        "{error}"
+    );
     assert_eq!(client.count(), 1, "it is initialised, and begins afresh");
-    client.pipe.errors.wait("mcp-sessiond: the server is restarted by `mcp-sessiond restart`");
+    client
+        .pipe
+        .errors
+        .wait("mcp-sessiond: the server is restarted by `mcp-sessiond restart`");
     assert!(line(&world, "node counter.mjs").contains(" 1 "), "restarts");
     let logged = world.log.wait("a server was started again");
-    assert!(logged.contains("by hand") && logged.contains("node counter.mjs"), "{logged}");
+    assert!(
+        logged.contains("by hand") && logged.contains("node counter.mjs"),
+        "{logged}"
+    );
 
     // By every pid, by part of the id, and all of them; attached or not.
     let host = std::process::id();
     client.pipe.kill();
     backend.wait_alone();
     let part = &backend.session[backend.session.len() - 12..];
-    for what in [&fresh.to_string(), &backend.keeper.to_string(), &host.to_string(), part, "--all"] {
+    for what in [
+        &fresh.to_string(),
+        &backend.keeper.to_string(),
+        &host.to_string(),
+        part,
+        "--all",
+    ] {
         // The first of them is that of a server which is gone when the second is asked for.
-        let what = if what == fresh.to_string() { backend.pid().to_string() } else { what.to_owned() };
+        let what = if what == fresh.to_string() {
+            backend.pid().to_string()
+        } else {
+            what.to_owned()
+        };
         let said = say(&world, &["restart", &what]);
         assert_eq!(said.code, Some(0), "{what}: {}", said.err);
     }
     assert_eq!(backend.status().restarts, 6);
     let mut client = connect(&world, &counter(&world));
     assert_eq!(client.count(), 1);
-    assert_eq!(backend.status().restarts, 6, "the host found the server that was started last");
+    assert_eq!(
+        backend.status().restarts,
+        6,
+        "the host found the server that was started last"
+    );
 }
 
 #[test]
@@ -158,12 +224,17 @@ fn a_server_that_can_t_start_is_told_of_with_the_reason() {
     let asked = client.request("initialize", json!({"protocolVersion": "2025-06-18"}));
     assert!(client.answer(asked)["error"].is_object());
     let said = say(&world, &["status"]);
-    assert!(words(&said).contains("has ended (exit status 42)"), "{}", said.out);
+    assert!(
+        words(&said).contains("has ended (exit status 42)"),
+        "{}",
+        said.out
+    );
     std::fs::remove_file(&script).expect("it was there");
     let said = say(&world, &["restart", "script"]);
     assert_eq!((said.code, &*said.out), (Some(70), ""));
     assert!(
-        said.err.contains("the fresh one has ended: it could not be started: No such file"),
+        said.err
+            .contains("the fresh one has ended: it could not be started: No such file"),
         "{}",
         said.err
     );
@@ -176,7 +247,9 @@ fn a_restart_does_not_wait_for_a_server_that_keeps_dying() {
     let mut client = connect(&world, &counter(&world));
     let backend = world.backend();
     for _ in 0..4 {
-        client.try_call("die", json!({"code": 3})).expect_err("it died");
+        client
+            .try_call("die", json!({"code": 3}))
+            .expect_err("it died");
     }
     let said = say(&world, &["restart", "counter"]);
     assert_eq!(said.code, Some(0), "{}", said.err);
@@ -200,13 +273,28 @@ fn stop_says_what_it_did() {
     );
     gone(backend.keeper);
     let logged = world.log.wait("a server has ended");
-    assert!(logged.contains("it was stopped") && logged.contains("node counter.mjs"), "{logged}");
+    assert!(
+        logged.contains("it was stopped") && logged.contains("node counter.mjs"),
+        "{logged}"
+    );
     assert_eq!(client.count(), 1, "the host's next call starts a fresh one");
 
     let twins = twins(&world);
-    let said =
-        say(&world, &["stop", &twins[0].1.pid().to_string(), &twins[1].1.keeper.to_string(), "counter"]);
-    assert_eq!((said.code, said.out.lines().count()), (Some(0), 3), "{}", said.err);
+    let said = say(
+        &world,
+        &[
+            "stop",
+            &twins[0].1.pid().to_string(),
+            &twins[1].1.keeper.to_string(),
+            "counter",
+        ],
+    );
+    assert_eq!(
+        (said.code, said.out.lines().count()),
+        (Some(0), 3),
+        "{}",
+        said.err
+    );
     world.backends().iter().for_each(Backend::ended);
     assert_eq!(say(&world, &["stop", "--all"]).code, Some(0));
     world.backends().iter().for_each(Backend::ended);
@@ -223,10 +311,17 @@ fn what_could_be_several_is_none() {
             let said = say(&world, &[verb, what]);
             assert_eq!((said.code, &*said.out), (Some(64), ""), "{verb} {what}");
             for (_, backend) in &twins {
-                assert!(said.err.contains(&backend.pid().to_string()), "{}", said.err);
+                assert!(
+                    said.err.contains(&backend.pid().to_string()),
+                    "{}",
+                    said.err
+                );
             }
         }
-        let nobody = say(&world, &[verb, &twins[0].1.pid().to_string(), "no-such-server"]);
+        let nobody = say(
+            &world,
+            &[verb, &twins[0].1.pid().to_string(), "no-such-server"],
+        );
         assert_eq!((nobody.code, &*nobody.out), (Some(66), ""));
         assert!(nobody.err.contains("python3 tiny.py  "), "{}", nobody.err);
         for bad in [&[verb][..], &[verb, ""], &[verb, "--all", "tiny"]] {
@@ -253,18 +348,30 @@ fn what_is_kept_can_be_seen_and_stopped_without_a_daemon() {
     assert!(line(&world, "node counter.mjs  ").contains("in use"));
     line(&world, "python3 tiny.py  ");
     let servers = status_json(&world)["servers"].take();
-    assert_eq!((&servers[0]["known"], &servers[0]["host"]), (&json!(false), &json!(std::process::id())));
+    assert_eq!(
+        (&servers[0]["known"], &servers[0]["host"]),
+        (&json!(false), &json!(std::process::id()))
+    );
     assert!(servers[0]["host_name"].is_string());
 
     assert_eq!(say(&world, &["restart", "counter"]).code, Some(0));
     assert_eq!(client.count(), 1);
     assert_eq!(say(&world, &["stop", "nothing"]).code, Some(66));
     let said = say(&world, &["stop", "--all"]);
-    assert_eq!((said.code, said.out.lines().count()), (Some(0), 2), "{}", said.err);
+    assert_eq!(
+        (said.code, said.out.lines().count()),
+        (Some(0), 2),
+        "{}",
+        said.err
+    );
     backends.iter().for_each(Backend::ended);
     let nothing = say(&world, &["status"]);
     assert_eq!((nothing.code, &*nothing.err), (Some(0), ""));
-    assert!(nothing.out.starts_with("Nothing is kept"), "{}", nothing.out);
+    assert!(
+        nothing.out.starts_with("Nothing is kept"),
+        "{}",
+        nothing.out
+    );
     assert_eq!(say(&world, &["stop", "counter"]).code, Some(66));
     assert_eq!(say(&world, &["stop", "--all"]).code, Some(0));
 }
@@ -286,7 +393,11 @@ fn a_keeper_that_the_daemon_does_not_know_is_shown_and_stopped() {
     assert_eq!(world.backends().len(), 0);
     let said = say(&world, &["status"]);
     assert_eq!(said.code, Some(0), "{}", said.err);
-    assert!(words(&said).contains("is not known to the daemon"), "{}", said.out);
+    assert!(
+        words(&said).contains("is not known to the daemon"),
+        "{}",
+        said.out
+    );
     line(&world, "python3 tiny.py");
     assert_eq!(say(&world, &["stop", "tiny"]).code, Some(0));
     backend.ended();
@@ -295,19 +406,31 @@ fn a_keeper_that_the_daemon_does_not_know_is_shown_and_stopped() {
 #[test]
 fn a_server_that_is_not_kept_is_shown_as_such() {
     let world = world("");
-    let mut client = Client::connected(world.front(&world.wrapping(&["--no-start"], &tiny(&world))));
+    let mut client =
+        Client::connected(world.front(&world.wrapping(&["--no-start"], &tiny(&world))));
     let server = Pinned::open(client.pipe.pid()).expect("it runs");
     unkept::note(
         &world.directory(),
-        &Unkept::now(&server, "npx some-mcp".into(), &"no daemon could be started"),
+        &Unkept::now(
+            &server,
+            "npx some-mcp".into(),
+            &"no daemon could be started",
+        ),
     );
     assert_eq!(say(&world, &["status"]).code, Some(69));
     let _daemon = world.daemon();
     let shown = line(&world, "npx some-mcp  ");
-    assert!(shown.contains("not kept") && shown.contains(&client.pipe.pid().to_string()), "{shown}");
+    assert!(
+        shown.contains("not kept") && shown.contains(&client.pipe.pid().to_string()),
+        "{shown}"
+    );
     let said = say(&world, &["status"]);
     assert_eq!(said.code, Some(0));
-    assert!(words(&said).contains("no daemon could be started"), "{}", said.out);
+    assert!(
+        words(&said).contains("no daemon could be started"),
+        "{}",
+        said.out
+    );
     assert_eq!(status_json(&world)["unkept"][0]["program"], "npx some-mcp");
     let refused = say(&world, &["stop", "some-mcp"]);
     assert_eq!(refused.code, Some(66));
@@ -327,7 +450,11 @@ fn a_keeper_that_hangs_is_shown_as_silent() {
     let said = say(&world, &["status"]);
     mcp_sessiond_tests::signal(backend.keeper, Signal::SIGCONT);
     assert_eq!(said.code, Some(0));
-    assert!(said.out.contains("silent") && words(&said).contains("did not answer"), "{}", said.out);
+    assert!(
+        said.out.contains("silent") && words(&said).contains("did not answer"),
+        "{}",
+        said.out
+    );
 }
 
 /// A keeper as it was before there was `restart`, and without what its status says since.
@@ -346,9 +473,14 @@ fn older_keeper(world: &World, status: &Value) {
             if reader.read_exact(&mut hello).is_err() {
                 continue;
             }
-            let hello = Hello::decode(&hello).expect("a hello").reply(Answer::Welcome);
+            let hello = Hello::decode(&hello)
+                .expect("a hello")
+                .reply(Answer::Welcome);
             let mut line = String::new();
-            reader.get_mut().write_all(&hello.encode()).expect("it reads");
+            reader
+                .get_mut()
+                .write_all(&hello.encode())
+                .expect("it reads");
             reader.read_line(&mut line).expect("a request");
             let reply = if line.contains("status") {
                 json!({"status": status})
@@ -366,15 +498,29 @@ fn an_older_keeper_says_less_and_restarts_nothing() {
     let _daemon = world.daemon();
     let _client = connect(&world, &tiny(&world));
     let backend = world.backend();
-    older_keeper(&world, &serde_json::to_value(backend.status()).expect("JSON"));
+    older_keeper(
+        &world,
+        &serde_json::to_value(backend.status()).expect("JSON"),
+    );
     let servers = status_json(&world)["servers"].take();
     assert_eq!(servers.as_array().map(Vec::len), Some(2), "{servers}");
     // What its process is called.
-    assert!(servers[0]["server"].as_str().is_some_and(|name| name.starts_with("python3")), "{servers}");
-    let said = say(&world, &["restart", "--all"]);
-    assert_eq!((said.code, said.out.lines().count()), (Some(70), 1), "{}", said.err);
     assert!(
-        said.err.contains("its keeper is of an older version and can't restart it")
+        servers[0]["server"]
+            .as_str()
+            .is_some_and(|name| name.starts_with("python3")),
+        "{servers}"
+    );
+    let said = say(&world, &["restart", "--all"]);
+    assert_eq!(
+        (said.code, said.out.lines().count()),
+        (Some(70), 1),
+        "{}",
+        said.err
+    );
+    assert!(
+        said.err
+            .contains("its keeper is of an older version and can't restart it")
             && said.err.contains("mcp-sessiond stop"),
         "{}",
         said.err
@@ -391,7 +537,12 @@ fn the_log_tells_how_servers_end() {
     assert!(logged.contains("nobody had come for it"), "{logged}");
     let from = world.log.len();
     let host = world.host();
-    let server = host.server(&wrapped(&world, &tiny(&world)).iter().map(String::as_str).collect::<Vec<_>>());
+    let server = host.server(
+        &wrapped(&world, &tiny(&world))
+            .iter()
+            .map(String::as_str)
+            .collect::<Vec<_>>(),
+    );
     Client::connected(server).count();
     drop(host);
     let logged = world.log.wait_from(from, &["a server has ended"]);
@@ -407,20 +558,37 @@ fn what_was_lost_is_shown_until_a_server_is_told() {
     let backend = world.backend();
     first.pipe.kill();
     backend.wait_alone();
-    Pinned::open(backend.keeper).expect("it lives").signal(Signal::SIGKILL).expect("killed");
+    Pinned::open(backend.keeper)
+        .expect("it lives")
+        .signal(Signal::SIGKILL)
+        .expect("killed");
     let sentence = "was killed while no host was connected";
     // What was lost the daemon shows when it is asked, and at no other time.
-    until("it is shown", || words(&say(&world, &["status"])).contains(sentence).then_some(()));
+    until("it is shown", || {
+        words(&say(&world, &["status"]))
+            .contains(sentence)
+            .then_some(())
+    });
     let lost = &status_json(&world)["lost"];
-    assert_eq!((&lost[0]["because"], &lost[0]["host"]), (&json!("killed"), &json!(std::process::id())));
+    assert_eq!(
+        (&lost[0]["because"], &lost[0]["host"]),
+        (&json!("killed"), &json!(std::process::id()))
+    );
     // It names the file of settings, and folds its lines at 80 columns.
-    let check = world.sessiond(&["doctor"]).output().expect("it runs").stdout;
+    let check = world
+        .sessiond(&["doctor"])
+        .output()
+        .expect("it runs")
+        .stdout;
     let check = String::from_utf8(check).expect("UTF-8");
     let config = world.root().join("config.toml");
     let directory = world.directory();
     let [config, directory] = [&*config, &directory].map(|path| path.to_str().expect("UTF-8"));
     assert!(
-        !check.replace(config, "").replace(directory, "").contains(&root(&world)),
+        !check
+            .replace(config, "")
+            .replace(directory, "")
+            .contains(&root(&world)),
         "no argument is shown: {check}"
     );
     let check = check.split_whitespace().collect::<Vec<_>>().join(" ");

@@ -74,7 +74,8 @@ fn a_count_goes_on_when_the_front_s_process_group_is_killed() {
     }
 }
 
-/// As above, where the front is no leader: a host that kills everything that it has started in one group.
+/// As above, where the front is no leader: a host that kills everything that it has started in one
+/// group.
 #[test]
 fn a_count_goes_on_when_a_launcher_is_killed_with_all_its_children() {
     let world = keeping("");
@@ -84,7 +85,11 @@ fn a_count_goes_on_when_a_launcher_is_killed_with_all_its_children() {
     for count in 1..=3 {
         let mut client = Client::connected(world.front(&command));
         assert_eq!(client.count(), count);
-        killpg(Pid::from_raw(client.pipe.pid().cast_signed()), Signal::SIGKILL).expect("a group");
+        killpg(
+            Pid::from_raw(client.pipe.pid().cast_signed()),
+            Signal::SIGKILL,
+        )
+        .expect("a group");
         client.pipe.wait();
     }
 }
@@ -103,12 +108,19 @@ fn no_call_fails_when_the_daemon_is_killed_before_during_or_after_it() {
         let call = host.begin_slow("main", &gate);
         daemon.kill();
         open(&gate);
-        assert_eq!(host.text(call), Ok((before + 2).to_string()), "a call during which it was killed");
+        assert_eq!(
+            host.text(call),
+            Ok((before + 2).to_string()),
+            "a call during which it was killed"
+        );
         daemon.start_again();
         assert_eq!(host.count("main"), before + 3);
     }
     assert_eq!(host.told.lines("\"error\":{"), Vec::<String>::new());
-    assert_eq!(host.told.lines("\"event\":\"exited\""), Vec::<String>::new());
+    assert_eq!(
+        host.told.lines("\"event\":\"exited\""),
+        Vec::<String>::new()
+    );
 }
 
 #[test]
@@ -132,14 +144,16 @@ fn a_call_goes_on_through_any_number_of_daemons() {
     assert_eq!(host.count("main"), 3);
 }
 
-/// One front speaks the version before, the other the next one; and the keepers that they start speak theirs.
+/// One front speaks the version before, the other the next one; and the keepers that they start
+/// speak theirs.
 fn meets_a_keeper_of(keepers: &str, fronts: &str) {
     let world = keeping("");
     let daemon = world.start(&[(VERSION, fronts)]);
     daemon.ready();
     // The variable is part of what tells instances apart, unless there is a label.
     let command = world.wrapping(&["--instance", "one"], &tiny(&world));
-    let start = |version: &str| Client::connected(world.front_with(&command, &[(VERSION, version)]));
+    let start =
+        |version: &str| Client::connected(world.front_with(&command, &[(VERSION, version)]));
     let mut first = start(keepers);
     assert_eq!(first.count(), 1);
     let keeper = world.backend().keeper;

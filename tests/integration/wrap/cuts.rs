@@ -1,5 +1,5 @@
-//! What becomes of messages when a connection is cut off: nothing is lost in silence, nothing is done twice, and nobody is
-//! told what somebody else had asked.
+//! What becomes of messages when a connection is cut off: nothing is lost in silence, nothing is
+//! done twice, and nobody is told what somebody else had asked.
 
 use mcp_sessiond_tests::{Client, Log};
 use serde_json::{Value, json};
@@ -34,7 +34,9 @@ fn notifications_wait_for_the_next_front_and_arrive_once_and_in_order() {
 
 fn number_of(event: &str) -> u64 {
     let event: Value = serde_json::from_str(event).expect("JSON");
-    event["params"]["data"].as_u64().unwrap_or_else(|| panic!("{event}"))
+    event["params"]["data"]
+        .as_u64()
+        .unwrap_or_else(|| panic!("{event}"))
 }
 
 #[test]
@@ -48,8 +50,13 @@ fn a_call_cut_off_is_not_made_again_and_its_late_answer_goes_to_nobody() {
     let status = backend.cut_off(&mut first.pipe);
     assert_eq!((status.calls.len(), status.calls[0].former), (1, true));
     open(&gate);
-    let status = backend.wait("the late answer is parked", |status| !status.parked.is_empty());
-    assert_eq!((status.parked.len(), status.parked[0].method.as_str()), (1, "tools/call"));
+    let status = backend.wait("the late answer is parked", |status| {
+        !status.parked.is_empty()
+    });
+    assert_eq!(
+        (status.parked.len(), status.parked[0].method.as_str()),
+        (1, "tools/call")
+    );
     assert!(status.calls.is_empty() && status.waiting == 0, "{status:?}");
 
     let mut second = connect(&world, &counter(&world));
@@ -63,8 +70,8 @@ fn a_call_cut_off_is_not_made_again_and_its_late_answer_goes_to_nobody() {
     assert_eq!(world.stat("wrap_restarts_total"), 0);
 }
 
-/// Both connections make the same request, with the same id and the same token, and the first one's is answered while the
-/// second one's is under way.
+/// Both connections make the same request, with the same id and the same token, and the first one's
+/// is answered while the second one's is under way.
 #[test]
 fn ids_and_progress_tokens_of_two_connections_never_meet() {
     let world = keeping("");
@@ -89,12 +96,17 @@ fn ids_and_progress_tokens_of_two_connections_never_meet() {
             r#"{{"jsonrpc":"2.0","method":"notifications/progress","params":{{"progressToken":$TOKEN{n},"progress":{n}}}}}"#
         );
         raw.say(&progress);
-        raw.say(&format!(r#"{{"jsonrpc":"2.0","id":$ID{n},"result":{{"of":{n}}}}}"#));
+        raw.say(&format!(
+            r#"{{"jsonrpc":"2.0","id":$ID{n},"result":{{"of":{n}}}}}"#
+        ));
     }
     assert_eq!(second.answer(id)["result"]["of"], 1);
     let told = second.rest();
     assert_eq!(told.len(), 1, "{told:?}");
-    assert_eq!(told[0]["params"], json!({"progressToken": 2, "progress": 1}));
+    assert_eq!(
+        told[0]["params"],
+        json!({"progressToken": 2, "progress": 1})
+    );
     let status = backend.status();
     assert_eq!((status.parked.len(), status.dropped), (1, 1), "{status:?}");
 }
@@ -109,16 +121,23 @@ fn a_cancelled_call_does_not_cancel_that_of_another_connection() {
     // There is no such call of its own.
     second.notify("notifications/cancelled", json!({"requestId": 2}));
     second.ping();
-    assert!(!raw.heard().iter().any(|line| line.windows(9).any(|word| word == b"cancelled")));
+    assert!(
+        !raw.heard()
+            .iter()
+            .any(|line| line.windows(9).any(|word| word == b"cancelled"))
+    );
 }
 
-/// The host does not read: some messages are in its pipe, some with the front, and some with the keeper.
+/// The host does not read: some messages are in its pipe, some with the front, and some with the
+/// keeper.
 #[test]
 fn what_was_under_way_to_a_killed_front_is_counted() {
     const ALL: u64 = 3000;
     let (world, _daemon, raw, mut first, backend) = raw_backend();
     first.request("flood", json!({"lines": ALL, "bytes": 100}));
-    backend.wait("the front does not take any more", |status| status.waiting >= 64);
+    backend.wait("the front does not take any more", |status| {
+        status.waiting >= 64
+    });
     first.pipe.signal(nix::sys::signal::Signal::SIGKILL);
     let lost = backend.wait_alone().lost;
     assert!(lost > 0);
@@ -134,27 +153,39 @@ fn what_was_under_way_to_a_killed_front_is_counted() {
 
     let mut second = connect(&world, &raw.command);
     let said = second.pipe.errors.wait("messages were on their way");
-    let told: u64 = said.split(' ').find_map(|word| word.parse().ok()).expect("a number");
+    let told: u64 = said
+        .split(' ')
+        .find_map(|word| word.parse().ok())
+        .expect("a number");
     assert_eq!(told, lost);
     let number = |flood: &Value| flood["params"]["n"].as_u64();
-    let first_again = number(&second.said(|message| message["method"] == "flood")).expect("a number");
+    let first_again =
+        number(&second.said(|message| message["method"] == "flood")).expect("a number");
     assert!(
         (arrived..=arrived + lost).contains(&first_again),
         "{arrived} arrived, {lost} may have been lost, and it goes on with {first_again}"
     );
     for n in first_again + 1..ALL {
-        assert_eq!(number(&second.said(|message| message["method"] == "flood")), Some(n));
+        assert_eq!(
+            number(&second.said(|message| message["method"] == "flood")),
+            Some(n)
+        );
     }
     assert_eq!(second.rest(), Vec::<Value>::new());
-    // It is told once. The last few may be counted for want of the front's word, though they have arrived.
+    // It is told once. The last few may be counted for want of the front's word, though they have
+    // arrived.
     second.pipe.kill();
     let errors: Log = connect(&world, &raw.command).pipe.errors.clone();
     assert!(
-        errors.lines("messages were on their way").iter().all(|line| !line.contains(&format!(" {lost} ")))
+        errors
+            .lines("messages were on their way")
+            .iter()
+            .all(|line| !line.contains(&format!(" {lost} ")))
     );
 }
 
-/// The host closes at once after it has got everything: no message was on its way, and none counts as lost.
+/// The host closes at once after it has got everything: no message was on its way, and none counts
+/// as lost.
 #[test]
 fn no_message_that_has_arrived_counts_as_lost_at_an_orderly_close() {
     let (world, _daemon, raw, mut client, backend) = raw_backend();
@@ -177,10 +208,13 @@ fn a_request_of_the_server_waits_for_the_next_host() {
     let (world, _daemon, raw, mut first, backend) = raw_backend();
     backend.cut_off(&mut first.pipe);
     raw.say(ASK);
-    backend.wait("it waits", |status| status.waiting == 1 && status.asks.len() == 1);
+    backend.wait("it waits", |status| {
+        status.waiting == 1 && status.asks.len() == 1
+    });
     let mut second = connect(&world, &raw.command);
     let asked = second.said(|message| message["method"] == "sampling/createMessage");
-    let answer = json!({"jsonrpc": "2.0", "id": asked["id"], "result": {"content": "said by the second"}});
+    let answer =
+        json!({"jsonrpc": "2.0", "id": asked["id"], "result": {"content": "said by the second"}});
     second.pipe.send(format!("{answer}\n").as_bytes());
     let heard = raw.wait_heard("said by the second");
     assert!(heard.contains(r#""id":"ask-1""#), "{heard}");

@@ -1,4 +1,5 @@
-//! Servers and keepers die. The front stays, its host is told what became of its calls, and there is a fresh server.
+//! Servers and keepers die. The front stays, its host is told what became of its calls, and there
+//! is a fresh server.
 
 use mcp_sessiond_tests::{Client, Front, World, gone, lives, signal, until};
 use nix::sys::signal::Signal;
@@ -10,7 +11,12 @@ use super::{connect, connect_official, counter, gate, keeping, open, tiny, wrapp
 fn assert_unknown(answer: &Value) {
     let error = &answer["error"];
     assert_eq!(error["data"]["outcome"], "unknown", "{answer}");
-    assert!(error["message"].as_str().is_some_and(|words| words.contains("unknown")), "{answer}");
+    assert!(
+        error["message"]
+            .as_str()
+            .is_some_and(|words| words.contains("unknown")),
+        "{answer}"
+    );
 }
 
 /// A server that has counted to two, and has a call under way.
@@ -40,12 +46,21 @@ fn a_server_that_exits_is_started_again_and_its_calls_are_said_to_be_unknown() {
     for call in [slow, die] {
         assert_unknown(&client.answer(call));
     }
-    let status = world.backend().wait("it is started again", |status| status.restarts == 1);
-    assert!(status.last_error.as_deref().is_some_and(|why| why.contains('7')), "{status:?}");
+    let status = world
+        .backend()
+        .wait("it is started again", |status| status.restarts == 1);
+    assert!(
+        status
+            .last_error
+            .as_deref()
+            .is_some_and(|why| why.contains('7')),
+        "{status:?}"
+    );
     goes_on_with_a_fresh_one(client);
 }
 
-/// The host hears why as soon as from a direct child; and so does the next one, for which the server is started once more.
+/// The host hears why as soon as from a direct child; and so does the next one, for which the
+/// server is started once more.
 #[test]
 fn a_server_that_can_not_start_says_why_and_is_not_started_in_vain() {
     let world = keeping("");
@@ -54,16 +69,26 @@ fn a_server_that_can_not_start_says_why_and_is_not_started_in_vain() {
         json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {}}).to_string() + "\n";
     for (name, first) in [("at-once", ""), ("when-spoken-to", "read line; ")] {
         let starts = world.root().join(name);
-        let script = format!("echo >>{}; {first}echo 'Error: no API key' >&2; exit 3", starts.display());
+        let script = format!(
+            "echo >>{}; {first}echo 'Error: no API key' >&2; exit 3",
+            starts.display()
+        );
         let server = ["sh", "-c", &script].map(str::to_owned);
         for attempt in 1..=2 {
             let mut front = world.front(&world.wrapping(&[], &server));
             front.send(initialize.as_bytes());
-            let answer: Value = serde_json::from_slice(&front.line().expect("an answer")).expect("JSON");
+            let answer: Value =
+                serde_json::from_slice(&front.line().expect("an answer")).expect("JSON");
             let words = answer["error"]["message"].as_str().unwrap_or_default();
-            assert!(words.contains("exit status 3: Error: no API key"), "{answer}");
+            assert!(
+                words.contains("exit status 3: Error: no API key"),
+                "{answer}"
+            );
             front.errors.wait("Error: no API key");
-            assert!(front.runs(), "it stays: some hosts don't come back to a server that has exited");
+            assert!(
+                front.runs(),
+                "it stays: some hosts don't come back to a server that has exited"
+            );
             let begun = std::fs::read_to_string(&starts).expect("it was started");
             assert_eq!(begun.lines().count(), attempt, "once for each host");
             front.kill();
@@ -99,10 +124,19 @@ fn the_official_client_goes_on_after_the_death_of_server_and_keeper() {
             signal(backend.pid(), Signal::SIGKILL);
         }
         let error = host.text(slow).expect_err("it was cut off");
-        assert!(error["message"].as_str().is_some_and(|words| words.contains("unknown")), "{error}");
-        host.told.wait_from(seen, &["notifications/tools/list_changed"]);
+        assert!(
+            error["message"]
+                .as_str()
+                .is_some_and(|words| words.contains("unknown")),
+            "{error}"
+        );
+        host.told
+            .wait_from(seen, &["notifications/tools/list_changed"]);
         assert_eq!(host.count("main"), 1);
-        assert_eq!(host.told.lines("\"event\":\"exited\""), Vec::<String>::new());
+        assert_eq!(
+            host.told.lines("\"event\":\"exited\""),
+            Vec::<String>::new()
+        );
     }
 }
 
@@ -135,7 +169,8 @@ fn a_keeper_killed_while_nobody_is_attached_means_a_fresh_server() {
     assert_eq!(connect(&world, &tiny(&world)).count(), 1);
 }
 
-/// The keeper dies at the same moment as the daemon, and the next one, which the front starts, has to sweep up.
+/// The keeper dies at the same moment as the daemon, and the next one, which the front starts, has
+/// to sweep up.
 #[test]
 fn a_keeper_killed_with_the_daemon_leaves_nothing() {
     let world = keeping("");
@@ -157,7 +192,10 @@ fn while_no_server_can_be_had_calls_are_said_not_to_be_sent() {
     let world = keeping("");
     let _daemon = world.daemon();
     let program = world.root().join("server");
-    let command: Vec<String> = tiny(&world).into_iter().map(|word| format!("'{word}'")).collect();
+    let command: Vec<String> = tiny(&world)
+        .into_iter()
+        .map(|word| format!("'{word}'"))
+        .collect();
     std::fs::write(&program, format!("#!/bin/sh\nexec {}\n", command.join(" "))).expect("written");
     let mode = std::os::unix::fs::PermissionsExt::from_mode(0o700);
     std::fs::set_permissions(&program, mode).expect("executable");
@@ -174,12 +212,16 @@ fn while_no_server_can_be_had_calls_are_said_not_to_be_sent() {
         (answer["error"]["data"]["outcome"] == "not_sent").then_some(answer)
     });
     assert!(
-        answer["error"]["message"].as_str().is_some_and(|words| words.contains("can't be run")),
+        answer["error"]["message"]
+            .as_str()
+            .is_some_and(|words| words.contains("can't be run")),
         "{answer}"
     );
     // And it heals. When it may be tried again, nothing tells.
     std::fs::rename(&away, &program).expect("put back");
-    until("it is there", || client.try_call("increment", json!({})).ok());
+    until("it is there", || {
+        client.try_call("increment", json!({})).ok()
+    });
 }
 
 #[test]
@@ -187,7 +229,10 @@ fn a_front_whose_executable_was_upgraded_starts_keepers_all_the_same() {
     let world = keeping("");
     let _daemon = world.daemon();
     let mut words = wrapped(&world, &tiny(&world));
-    let (copy, newer) = (world.root().join("mcp-sessiond"), world.root().join("newer"));
+    let (copy, newer) = (
+        world.root().join("mcp-sessiond"),
+        world.root().join("newer"),
+    );
     std::fs::copy(&words[0], &copy).expect("a copy");
     std::fs::copy(&words[0], &newer).expect("another one");
     words[0] = copy.to_str().expect("UTF-8").to_owned();
@@ -218,20 +263,34 @@ fn a_server_that_dies_at_once_is_not_started_in_a_hot_loop() {
     let _daemon = world.daemon();
     let (starts, healed) = (gate(&world, "starts"), gate(&world, "healed"));
     let script = "echo >> \"$1\"; [ -e \"$2\" ] || exit 3; shift 2; exec \"$@\"";
-    let broken = ["sh".into(), "-c".into(), script.into(), "sh".into(), starts.clone(), healed.clone()];
+    let broken = [
+        "sh".into(),
+        "-c".into(),
+        script.into(),
+        "sh".into(),
+        starts.clone(),
+        healed.clone(),
+    ];
     let count = || std::fs::read_to_string(&starts).map_or(0, |text| text.len());
-    let mut client = Client::new(world.front(&wrapped(&world, &[&broken[..], &tiny(&world)].concat())));
+    let mut client =
+        Client::new(world.front(&wrapped(&world, &[&broken[..], &tiny(&world)].concat())));
     // As long as it is tried to start it, it dies with the question in its hands.
     let answer = loop {
         let answer = client.initialize();
-        assert!(answer.get("error").is_some() && count() <= 8, "{} starts: {answer}", count());
+        assert!(
+            answer.get("error").is_some() && count() <= 8,
+            "{} starts: {answer}",
+            count()
+        );
         if answer["error"]["data"]["outcome"] == "not_sent" {
             break answer;
         }
     };
     assert_eq!(answer["error"]["data"]["outcome"], "not_sent", "{answer}");
     assert!(
-        answer["error"]["message"].as_str().is_some_and(|words| words.contains("was not sent")),
+        answer["error"]["message"]
+            .as_str()
+            .is_some_and(|words| words.contains("was not sent")),
         "{answer}"
     );
     assert!((2..=8).contains(&count()), "{} starts", count());
@@ -243,6 +302,8 @@ fn a_server_that_dies_at_once_is_not_started_in_a_hot_loop() {
     assert!(client.pipe.runs());
     // And it heals. When it may be tried again, nothing tells.
     open(&healed);
-    until("it is there", || client.initialize().get("result").is_some().then_some(()));
+    until("it is there", || {
+        client.initialize().get("result").is_some().then_some(())
+    });
     assert_eq!(client.count(), 1);
 }

@@ -7,8 +7,11 @@ use super::{connect, connect_official, counter, gate, keeping, tiny};
 
 /// What a server has started: a child in its process group, and one that has left it.
 fn spawned(host: &mut NodeHost) -> Vec<u32> {
-    let mut spawn =
-        |detached: bool| host.call("main", "spawn", json!({"detached": detached})).parse().expect("a pid");
+    let mut spawn = |detached: bool| {
+        host.call("main", "spawn", json!({"detached": detached}))
+            .parse()
+            .expect("a pid")
+    };
     vec![spawn(false), spawn(true)]
 }
 
@@ -32,7 +35,8 @@ fn server_keeper_and_grandchildren_end_with_their_host() {
     world.wait_backends(0);
 }
 
-/// The same, where the front was killed before, and the server takes no notice of the end of its input, nor of SIGTERM.
+/// The same, where the front was killed before, and the server takes no notice of the end of its
+/// input, nor of SIGTERM.
 #[test]
 fn a_server_that_ignores_everything_ends_with_its_host() {
     let world = keeping("stop_wait_ms = 300");
@@ -95,7 +99,14 @@ fn stop_ends_a_server_and_leaves_its_front_and_its_session() {
     let slow = client.begin_slow(&gate(&world, "never"));
     let backend = world.backend();
     let server = backend.pid();
-    let stop = |session: &str| world.sessiond(&["stop", session]).output().expect("it runs").status.code();
+    let stop = |session: &str| {
+        world
+            .sessiond(&["stop", session])
+            .output()
+            .expect("it runs")
+            .status
+            .code()
+    };
     assert_eq!(stop(&backend.session), Some(0));
     assert_eq!((lives(server), lives(backend.keeper)), (false, false));
     assert_eq!(client.answer(slow)["error"]["data"]["outcome"], "unknown");

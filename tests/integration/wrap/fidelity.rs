@@ -4,11 +4,16 @@ use mcp_sessiond_tests::{Front, Pipe, Raw, World};
 
 use super::{keeping, wrapped};
 
-/// What a host says, as it stands on the line; and what the server is to answer, if not what it would answer by itself. `$N`
-/// and `$M` are numbers that grow from line to line, `$ID` is the id that the server was asked with.
+/// What a host says, as it stands on the line; and what the server is to answer, if not what it
+/// would answer by itself. `$N` and `$M` are numbers that grow from line to line, `$ID` is the id
+/// that the server was asked with.
 const TOLD: &[(&str, &str)] = &[
-    // Spacing, escapes, numbers that lose something in a double, keys in a strange order, members that nobody knows.
-    (r#"{ "jsonrpc" :"2.0",  "id": $N ,"method":"a/b"   , "params" : { } }"#, ""),
+    // Spacing, escapes, numbers that lose something in a double, keys in a strange order, members
+    // that nobody knows.
+    (
+        r#"{ "jsonrpc" :"2.0",  "id": $N ,"method":"a/b"   , "params" : { } }"#,
+        "",
+    ),
     ("\t{\"jsonrpc\":\"2.0\",\t\"id\":$N,\"method\":\"x\"}  ", ""),
     (
         r#"{"method":"x","id":$N,"params":{"a":1.0,"b":1e400,"c":-0.0,"d":9007199254740993,"e":123456789012345678901234567890},"jsonrpc":"2.0"}"#,
@@ -22,14 +27,26 @@ const TOLD: &[(&str, &str)] = &[
         r#"{"jsonrpc":"2.0","id":$N,"method":"x","params":{"a":1,"a":2,"":null,"id":7,"method":"inner"},"extra":[1,[],{}]}"#,
         "",
     ),
-    (r#"{"jsonrpc":"2.0","id":$N,"method":"x","params":null}"#, ""),
-    (r#"{"jsonrpc":"2.0","id":$N,"method":"x","params":[1,2]}"#, ""),
+    (
+        r#"{"jsonrpc":"2.0","id":$N,"method":"x","params":null}"#,
+        "",
+    ),
+    (
+        r#"{"jsonrpc":"2.0","id":$N,"method":"x","params":[1,2]}"#,
+        "",
+    ),
     ("{\"jsonrpc\":\"2.0\",\"id\":$N,\"method\":\"crlf\"}\r", ""),
     (r#"{"id":$N,"method":"no version"}"#, ""),
     // Ids of every kind. The server is asked with others, and the answer has these again.
-    (r#"{"jsonrpc":"2.0","id":"abc \u00e9 \" }","method":"x"}"#, ""),
+    (
+        r#"{"jsonrpc":"2.0","id":"abc \u00e9 \" }","method":"x"}"#,
+        "",
+    ),
     (r#"{"jsonrpc":"2.0","id":"","method":"x"}"#, ""),
-    (r#"{"jsonrpc":"2.0","id":9007199254740993,"method":"x"}"#, ""),
+    (
+        r#"{"jsonrpc":"2.0","id":9007199254740993,"method":"x"}"#,
+        "",
+    ),
     (r#"{"jsonrpc":"2.0","id":-5,"method":"x"}"#, ""),
     (r#"{"jsonrpc":"2.0","id":1.50,"method":"x"}"#, ""),
     (r#"{"jsonrpc":"2.0","id":"20","method":"x"}"#, ""),
@@ -46,7 +63,10 @@ const TOLD: &[(&str, &str)] = &[
         r#"{"jsonrpc":"2.0","id":$N,"method":"x"}"#,
         r#"{"jsonrpc":"2.0","id":$ID,"result":null,"x":{"a":1,"a":2}}"#,
     ),
-    (r#"{"jsonrpc":"2.0","id":$N,"method":"x"}"#, "{\"jsonrpc\":\"2.0\",\"id\":$ID,\"result\":{}}\r"),
+    (
+        r#"{"jsonrpc":"2.0","id":$N,"method":"x"}"#,
+        "{\"jsonrpc\":\"2.0\",\"id\":$ID,\"result\":{}}\r",
+    ),
     // Notifications, known and unknown, both ways.
     (
         r#"{"jsonrpc":"2.0","method":"notifications/no-such","params":{"a": 1.0}}"#,
@@ -72,30 +92,45 @@ const TOLD: &[(&str, &str)] = &[
 ];
 
 /// The ids that the server is asked with others for.
-const OTHER_IDS: [&str; 7] =
-    [r#""abc \u00e9 \" }""#, r#""""#, "9007199254740993", "-5", "1.50", r#""20""#, r#""e""#];
+const OTHER_IDS: [&str; 7] = [
+    r#""abc \u00e9 \" }""#,
+    r#""""#,
+    "9007199254740993",
+    "-5",
+    "1.50",
+    r#""20""#,
+    r#""e""#,
+];
 
 /// Says all of it, one thing after the other. Returns what the server said, and what it heard.
 fn conversation(raw: &Raw, mut front: Front) -> (Vec<Vec<u8>>, Vec<Vec<u8>>) {
     front.write(INITIALIZE);
     let mut said = vec![front.line().expect("an answer")];
     for (n, (line, answer)) in TOLD.iter().enumerate() {
-        let number =
-            |line: &str| line.replace("$N", &format!("{}0", n + 1)).replace("$M", &format!("{}1", n + 1));
+        let number = |line: &str| {
+            line.replace("$N", &format!("{}0", n + 1))
+                .replace("$M", &format!("{}1", n + 1))
+        };
         let (line, answer) = (number(line), number(answer));
         if answer.is_empty() {
             front.write(&line);
         } else {
             // Where the server is to look for it: in a member that it would not know otherwise.
             let at = line.rfind('}').expect("an object");
-            front.write(&format!("{},\"say\":\"{}\"{}", &line[..at], base64(&answer), &line[at..]));
+            front.write(&format!(
+                "{},\"say\":\"{}\"{}",
+                &line[..at],
+                base64(&answer),
+                &line[at..]
+            ));
         }
         // Behind this comes nothing more of what was asked before.
         let id = format!("{}9", n + 1);
         front.write(&format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"ping"}}"#));
         loop {
             let line = front.line().expect("an answer");
-            let is_last = line == format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{}}}}"#).into_bytes();
+            let is_last =
+                line == format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{}}}}"#).into_bytes();
             // Blank lines say nothing, and are the one thing that does not go through.
             if !line.trim_ascii().is_empty() {
                 said.push(line);
@@ -117,8 +152,9 @@ fn base64(text: &str) -> String {
     const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let mut out = String::new();
     for chunk in text.as_bytes().chunks(3) {
-        let bits =
-            (0..3).fold(0_u32, |bits, n| bits << 8 | u32::from(chunk.get(n).copied().unwrap_or_default()));
+        let bits = (0..3).fold(0_u32, |bits, n| {
+            bits << 8 | u32::from(chunk.get(n).copied().unwrap_or_default())
+        });
         for n in 0..4 {
             let digit = DIGITS[(bits >> (18 - 6 * n) & 63) as usize];
             out.push(if n <= chunk.len() { digit.into() } else { '=' });
@@ -159,18 +195,36 @@ fn what_no_sdk_would_write_goes_through_as_it_is() {
     let _daemon = world.daemon();
     let (plain, kept) = (world.raw("direct"), world.raw("wrapped"));
     let (said, heard) = conversation(&plain, world.front(&plain.command));
-    let (said_wrapped, heard_wrapped) = conversation(&kept, world.front(&wrapped(&world, &kept.command)));
+    let (said_wrapped, heard_wrapped) =
+        conversation(&kept, world.front(&wrapped(&world, &kept.command)));
     assert_eq!(world.stat("backends_kept_total"), 1);
     for (direct, kept) in said.iter().zip(&said_wrapped) {
-        assert_eq!(String::from_utf8_lossy(direct), String::from_utf8_lossy(kept), "what the host was told");
+        assert_eq!(
+            String::from_utf8_lossy(direct),
+            String::from_utf8_lossy(kept),
+            "what the host was told"
+        );
     }
     assert_eq!(said.len(), said_wrapped.len());
     assert!(said.len() > 2 * TOLD.len());
     // Small numbers that grow are kept, so that most of it is the same to the last byte.
-    for (direct, kept) in heard.iter().zip(&heard_wrapped).filter(|(direct, kept)| direct != kept) {
-        assert_eq!(without_ids(direct), without_ids(kept), "what the server heard");
+    for (direct, kept) in heard
+        .iter()
+        .zip(&heard_wrapped)
+        .filter(|(direct, kept)| direct != kept)
+    {
+        assert_eq!(
+            without_ids(direct),
+            without_ids(kept),
+            "what the server heard"
+        );
         let line = String::from_utf8_lossy(direct);
-        assert!(OTHER_IDS.iter().any(|id| line.contains(&format!("\"id\":{id},"))), "{line}");
+        assert!(
+            OTHER_IDS
+                .iter()
+                .any(|id| line.contains(&format!("\"id\":{id},"))),
+            "{line}"
+        );
     }
     assert_eq!(heard.len(), heard_wrapped.len());
 }
@@ -182,31 +236,53 @@ fn requests_of_the_server_are_answered_with_its_own_ids() {
     let _daemon = world.daemon();
     for wrap in [false, true] {
         let raw = world.raw(if wrap { "wrapped" } else { "direct" });
-        let mut front = world.front(&if wrap { wrapped(&world, &raw.command) } else { raw.command.clone() });
+        let mut front = world.front(&if wrap {
+            wrapped(&world, &raw.command)
+        } else {
+            raw.command.clone()
+        });
         front.write(INITIALIZE);
         front.line().expect("an answer");
         front.write(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#);
         raw.wait_heard("initialized");
-        for (n, id) in ["\"s \\u0031\"", "7", "7.0", "-1", "9007199254740993", "\"7\""].iter().enumerate() {
+        for (n, id) in [
+            "\"s \\u0031\"",
+            "7",
+            "7.0",
+            "-1",
+            "9007199254740993",
+            "\"7\"",
+        ]
+        .iter()
+        .enumerate()
+        {
             raw.say(&format!(
                 r#"{{"jsonrpc":"2.0", "method":"no/such{n}","params":{{"x": 1.0}},"id":{id}}}"#
             ));
             let asked = String::from_utf8(front.line().expect("a request")).expect("UTF-8");
-            let head = format!(r#"{{"jsonrpc":"2.0", "method":"no/such{n}","params":{{"x": 1.0}},"id":"#);
-            let own = asked.strip_prefix(&head).and_then(|rest| rest.strip_suffix('}'));
+            let head =
+                format!(r#"{{"jsonrpc":"2.0", "method":"no/such{n}","params":{{"x": 1.0}},"id":"#);
+            let own = asked
+                .strip_prefix(&head)
+                .and_then(|rest| rest.strip_suffix('}'));
             let own = own.unwrap_or_else(|| panic!("{asked}"));
-            front.write(&format!(r#"{{ "id":{own},"result":{{"of":"{n}", "y":2.50}},"jsonrpc":"2.0"}}"#));
+            front.write(&format!(
+                r#"{{ "id":{own},"result":{{"of":"{n}", "y":2.50}},"jsonrpc":"2.0"}}"#
+            ));
             let heard = raw.wait_heard(&format!("\"of\":\"{n}\""));
             assert_eq!(
                 heard,
-                format!("{{ \"id\":{id},\"result\":{{\"of\":\"{n}\", \"y\":2.50}},\"jsonrpc\":\"2.0\"}}\n")
+                format!(
+                    "{{ \"id\":{id},\"result\":{{\"of\":\"{n}\", \"y\":2.50}},\"jsonrpc\":\"2.0\"}}\n"
+                )
             );
         }
     }
 }
 
-/// What begins like a message and can't be read is answered as every server would answer it, and the server does not hear it: it
-/// may read it otherwise than the relay does, and take it for somebody's call.
+/// What begins like a message and can't be read is answered as every server would answer it, and
+/// the server does not hear it: it may read it otherwise than the relay does, and take it for
+/// somebody's call.
 #[test]
 fn what_is_nearly_a_message_is_answered_by_an_error_and_goes_no_further() {
     let world = keeping("");
@@ -216,9 +292,10 @@ fn what_is_nearly_a_message_is_answered_by_an_error_and_goes_no_further() {
     front.write(INITIALIZE);
     front.line().expect("an answer");
     // With an id, where one can be made out.
-    for (line, id) in
-        [(r#"{"jsonrpc":"2.0","id":"#, "null"), (r#"{"jsonrpc":"2.0","id":2,"method":"x"} {}"#, "2")]
-    {
+    for (line, id) in [
+        (r#"{"jsonrpc":"2.0","id":"#, "null"),
+        (r#"{"jsonrpc":"2.0","id":2,"method":"x"} {}"#, "2"),
+    ] {
         front.write(line);
         let answer: serde_json::Value = serde_json::from_str(&front.read()).expect("JSON");
         assert_eq!(

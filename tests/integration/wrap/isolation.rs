@@ -1,4 +1,5 @@
-//! Whose server it is: state never goes from one host to another, nor between servers that differ in anything.
+//! Whose server it is: state never goes from one host to another, nor between servers that differ
+//! in anything.
 
 use std::collections::HashSet;
 
@@ -20,7 +21,9 @@ fn two_hosts_with_the_same_command_never_share() {
                 assert_eq!(host.count("main"), (round - 1) * (n as u64 + 1) + count);
             }
         }
-        hosts.iter_mut().for_each(|host| host.end("main", "SIGKILL"));
+        hosts
+            .iter_mut()
+            .for_each(|host| host.end("main", "SIGKILL"));
     }
     assert_eq!(world.backends().len(), 2);
 }
@@ -35,7 +38,10 @@ fn a_host_s_servers_that_differ_in_one_variable_never_share() {
         for (n, name) in ["a", "b"].into_iter().enumerate() {
             host.connect_with(name, &command, &json!({"env": {"DATABASE": name}}));
             let environment = host.call(name, "env", json!({}));
-            assert!(environment.contains(&format!("\"DATABASE\":\"{name}\"")), "{environment}");
+            assert!(
+                environment.contains(&format!("\"DATABASE\":\"{name}\"")),
+                "{environment}"
+            );
             for count in 1..=n as u64 + 1 {
                 assert_eq!(host.count(name), (round - 1) * (n as u64 + 1) + count);
             }
@@ -55,7 +61,8 @@ fn the_same_command_twice_at_once_never_shares() {
     let command = wrapped(&world, &tiny(&world));
     let mut keepers = HashSet::new();
     for _ in 0..5 {
-        let mut both: [Client<Server>; 2] = [(); 2].map(|()| Client::connected(host.front(&command)));
+        let mut both: [Client<Server>; 2] =
+            [(); 2].map(|()| Client::connected(host.front(&command)));
         for count in 1..=2 {
             for client in &mut both {
                 assert_eq!(client.count(), count);
@@ -80,7 +87,10 @@ fn labels_tell_the_same_command_apart() {
     for round in 1..=3 {
         let mut both = ["a", "b"].map(start);
         assert_eq!(both[0].count(), round);
-        assert_eq!((both[1].count(), both[1].count()), (2 * round - 1, 2 * round));
+        assert_eq!(
+            (both[1].count(), both[1].count()),
+            (2 * round - 1, 2 * round)
+        );
         both.iter_mut().for_each(|client| client.pipe.kill());
     }
 }

@@ -33,7 +33,8 @@ fn it_survives_the_end_of_its_host() {
     server.pipe.errors.wait("resumed the server");
 }
 
-/// It keeps the environment of its first start. Whoever comes with another one is told which variables, and never their values.
+/// It keeps the environment of its first start. Whoever comes with another one is told which
+/// variables, and never their values.
 #[test]
 fn variables_that_differ_are_named() {
     let world = keeping("");
@@ -49,7 +50,11 @@ fn variables_that_differ_are_named() {
     let mut same = with("secret-1");
     assert_eq!(same.count(), 2);
     same.pipe.errors.wait("resumed the server");
-    assert!(!same.pipe.errors.text().contains("variables"), "{}", same.pipe.errors.text());
+    assert!(
+        !same.pipe.errors.text().contains("variables"),
+        "{}",
+        same.pipe.errors.text()
+    );
     same.pipe.kill();
     world.backend().wait_alone();
     let mut other = with("secret-2");
@@ -80,22 +85,39 @@ fn one_host_at_a_time_has_it_and_another_may_take_it() {
     // Whoever comes second hears who has it, and gets it when that goes.
     let mut second = Client::new(world.front(&command(&world, &[])));
     let refused = second.initialize();
-    let why = refused["error"]["message"].as_str().expect("an error").to_owned();
-    assert!(why.contains("`page` is in use by process") && why.contains("--take"), "{why}");
+    let why = refused["error"]["message"]
+        .as_str()
+        .expect("an error")
+        .to_owned();
+    assert!(
+        why.contains("`page` is in use by process") && why.contains("--take"),
+        "{why}"
+    );
     first.pipe.close();
     first.pipe.wait();
-    // The first one's lease ends after its process, and the front of the second asks the daemon once for each `initialize`.
-    until("the second one gets it", || second.initialize().get("result").map(drop));
+    // The first one's lease ends after its process, and the front of the second asks the daemon
+    // once for each `initialize`.
+    until("the second one gets it", || {
+        second.initialize().get("result").map(drop)
+    });
     assert_eq!(second.count(), 2);
     // The third takes it; the second loses it, and never takes it back.
     let mut third = here(&world, &["--take"]);
     assert_eq!(third.count(), 3);
     second.pipe.errors.wait("taken: ");
     let error = second.try_call("increment", json!({})).expect_err("taken");
-    assert!(error["message"].as_str().is_some_and(|message| message.contains("taken: ")), "{error}");
+    assert!(
+        error["message"]
+            .as_str()
+            .is_some_and(|message| message.contains("taken: ")),
+        "{error}"
+    );
     third.pipe.kill();
     world.backend().wait_alone();
-    assert!(second.try_call("increment", json!({})).is_err(), "it does not come back");
+    assert!(
+        second.try_call("increment", json!({})).is_err(),
+        "it does not come back"
+    );
     assert_eq!(here(&world, &[]).count(), 4);
 }
 
@@ -115,8 +137,14 @@ fn another_command_under_the_name_is_refused() {
         Client::new(world.front(&world.wrapping(&[&["--name", "page"], options].concat(), &other)))
     };
     let refused = start(&[]).initialize();
-    let why = refused["error"]["message"].as_str().expect("an error").to_owned();
-    assert!(why.contains("another command line") && why.contains("tiny.py"), "{why}");
+    let why = refused["error"]["message"]
+        .as_str()
+        .expect("an error")
+        .to_owned();
+    assert!(
+        why.contains("another command line") && why.contains("tiny.py"),
+        "{why}"
+    );
     let mut taken = start(&["--take"]);
     taken.initialize();
     assert_eq!(taken.count(), 1);
@@ -125,13 +153,19 @@ fn another_command_under_the_name_is_refused() {
 
 #[test]
 fn it_ends_when_it_is_told_or_when_nobody_has_come_for_its_time() {
-    let world =
-        keeping("named_linger_ms = 200\nlinger_ms = 600000\nclosed_linger_ms = 600000\nstop_wait_ms = 300");
+    let world = keeping(
+        "named_linger_ms = 200\nlinger_ms = 600000\nclosed_linger_ms = 600000\nstop_wait_ms = 300",
+    );
     let _daemon = world.daemon();
     let mut server = here(&world, &[]);
     assert_eq!(server.count(), 1);
     let told = world.sessiond(&["stop", "page"]).output().expect("it runs");
-    assert_eq!(told.status.code(), Some(0), "{}", String::from_utf8_lossy(&told.stderr));
+    assert_eq!(
+        told.status.code(),
+        Some(0),
+        "{}",
+        String::from_utf8_lossy(&told.stderr)
+    );
     assert_eq!(server.count(), 1, "it is started again when it is used");
     let backend = world.backend();
     server.pipe.close();
@@ -139,5 +173,8 @@ fn it_ends_when_it_is_told_or_when_nobody_has_come_for_its_time() {
     backend.ended();
     let mut server = here(&world, &[]);
     assert_eq!(server.count(), 1);
-    server.pipe.errors.wait("no host came back for the former server in time");
+    server
+        .pipe
+        .errors
+        .wait("no host came back for the former server in time");
 }

@@ -1,4 +1,5 @@
-//! The official servers, wrapped: whatever the official client and the inspector can ask, the answers are the same bytes.
+//! The official servers, wrapped: whatever the official client and the inspector can ask, the
+//! answers are the same bytes.
 
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt as _;
@@ -11,8 +12,15 @@ use crate::fixture;
 
 /// One of the official servers, which says the same bytes at every run.
 fn server(world: &World, name: &str) -> Vec<String> {
-    let module = fixture(&format!("node/node_modules/@modelcontextprotocol/{name}/dist/index.js"));
-    let mut words = vec!["node".into(), "--import".into(), fixture("node/fixed.mjs"), module];
+    let module = fixture(&format!(
+        "node/node_modules/@modelcontextprotocol/{name}/dist/index.js"
+    ));
+    let mut words = vec![
+        "node".into(),
+        "--import".into(),
+        fixture("node/fixed.mjs"),
+        module,
+    ];
     if name == "server-filesystem" {
         words.push(format!("{}/place/files", root(world)));
     }
@@ -21,14 +29,24 @@ fn server(world: &World, name: &str) -> Vec<String> {
 
 fn node(world: &World, script: &str, arguments: &[String]) -> Output {
     let mut command = world.command("node");
-    command.arg(fixture(&format!("node/{script}"))).args(arguments).env_remove("MCP_SESSIOND_BIN");
+    command
+        .arg(fixture(&format!("node/{script}")))
+        .args(arguments)
+        .env_remove("MCP_SESSIOND_BIN");
     command.output().expect("node")
 }
 
 #[track_caller]
 fn succeeded(output: &Output) -> String {
-    let (said, errors) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    assert!(output.status.success(), "{}\n{said}\n{errors}", output.status);
+    let (said, errors) = (
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr),
+    );
+    assert!(
+        output.status.success(),
+        "{}\n{said}\n{errors}",
+        output.status
+    );
     said.into_owned()
 }
 
@@ -48,7 +66,11 @@ fn says_the_same(name: &str) {
         compared.starts_with(r#"{"same":true,"tools":"#) && !compared.contains(r#""tools":0"#),
         "{compared}"
     );
-    assert_eq!(world.stat("backends_kept_total"), 1, "the second one was wrapped");
+    assert_eq!(
+        world.stat("backends_kept_total"),
+        1,
+        "the second one was wrapped"
+    );
 }
 
 #[test]
@@ -74,12 +96,20 @@ fn is_inspected_alike(name: &str) {
     let place = format!("{}/place", root(&world));
     std::fs::create_dir(&place).expect("a directory");
     let inspect = |command: &[String]| {
-        succeeded(&node(&world, "inspect.mjs", &[&[place.clone(), "--".into()][..], command].concat()))
+        succeeded(&node(
+            &world,
+            "inspect.mjs",
+            &[&[place.clone(), "--".into()][..], command].concat(),
+        ))
     };
     // The inspector's own parser of arguments would stumble over `--`.
     let script = |name: &str, words: &[String]| {
         let script = format!("{}/{name}", root(&world));
-        std::fs::write(&script, format!("#!/bin/sh\nexec '{}'\n", words.join("' '"))).expect("written");
+        std::fs::write(
+            &script,
+            format!("#!/bin/sh\nexec '{}'\n", words.join("' '")),
+        )
+        .expect("written");
         std::fs::set_permissions(&script, Permissions::from_mode(0o755)).expect("its own file");
         [script]
     };

@@ -33,7 +33,12 @@ fn assert_kept(world: &World, mut client: Client<Front>, round: u64) {
     client.pipe.kill();
     let mut next = start(world, round);
     next.initialize();
-    assert_eq!(next.count(), 2, "round {round}: {}", next.pipe.errors.text());
+    assert_eq!(
+        next.count(),
+        2,
+        "round {round}: {}",
+        next.pipe.errors.text()
+    );
 }
 
 fn settings() -> World {

@@ -1,11 +1,11 @@
-//! When a host that comes back gets a fresh server, though the former one runs, and when it does not; and which answers it
-//! still gets of a server that is taken down.
+//! When a host that comes back gets a fresh server, though the former one runs, and when it does
+//! not; and which answers it still gets of a server that is taken down.
 
 use std::fs;
 
 use mcp_sessiond_proto::backends::{KeeperReply, KeeperRequest};
-use mcp_sessiond_tests::{Backend, Client, Front, World, lives, signal, until};
 use mcp_sessiond_proxy::keeper::dial::dial;
+use mcp_sessiond_tests::{Backend, Client, Front, World, lives, signal, until};
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
@@ -40,11 +40,14 @@ fn a_server_that_hangs_is_replaced_at_the_next_orderly_reconnect() {
         // Where it waits for an answer, it waits on until the next one takes its place.
         client.pipe.close();
         let mut next = connect(&world, &server);
-        next.pipe
-            .errors
-            .wait("the running server did not answer a ping within 100 ms; a fresh server is started");
+        next.pipe.errors.wait(
+            "the running server did not answer a ping within 100 ms; a fresh server is started",
+        );
         assert_eq!(next.count(), 1);
-        assert_eq!((lives(hanging), world.backend().keeper), (false, backend.keeper));
+        assert_eq!(
+            (lives(hanging), world.backend().keeper),
+            (false, backend.keeper)
+        );
     }
 }
 
@@ -56,14 +59,22 @@ fn that_a_server_answers_pings_is_found_out_beforehand() {
     let raw = world.raw("server");
     let client = connect(&world, &raw.command);
     let ping = raw.wait_heard(r#""method":"ping""#);
-    assert_eq!(ping, "{\"jsonrpc\":\"2.0\",\"id\":2147483647,\"method\":\"ping\"}\n");
+    assert_eq!(
+        ping,
+        "{\"jsonrpc\":\"2.0\",\"id\":2147483647,\"method\":\"ping\"}\n"
+    );
     let backend = world.backend();
     // Its answers to that, and to `initialize`.
-    backend.wait("the ping was answered", |status| status.from_backend.messages == 2);
+    backend.wait("the ping was answered", |status| {
+        status.from_backend.messages == 2
+    });
     assert_eq!(backend.status().dropped, 0);
     signal(backend.pid(), Signal::SIGSTOP);
     close(client);
-    connect(&world, &raw.command).pipe.errors.wait("did not answer a ping");
+    connect(&world, &raw.command)
+        .pipe
+        .errors
+        .wait("did not answer a ping");
 }
 
 /// For a minute, as far as this server knows: until it is told to go on.
@@ -105,7 +116,8 @@ fn a_server_that_is_still_starting_is_kept() {
     let begin = || {
         let mut client = Client::new(world.front(&command));
         let info = json!({"name": "test", "version": "1"});
-        let params = json!({"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": info});
+        let params =
+            json!({"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": info});
         let id = client.request("initialize", params);
         (client, id)
     };
@@ -115,7 +127,9 @@ fn a_server_that_is_still_starting_is_kept() {
     backend.wait("it is asked", |status| status.to_backend.messages == 1);
     first.pipe.close();
     let (mut second, id) = begin();
-    backend.wait("the second one is attached", |status| status.front == Some(second.pipe.pid()));
+    backend.wait("the second one is attached", |status| {
+        status.front == Some(second.pipe.pid())
+    });
     open(&gate);
     assert_eq!(second.answer(id)["result"]["serverInfo"]["name"], "odd");
     assert_eq!(backend.status().restarts, 0);
@@ -132,16 +146,26 @@ fn who_closes_it_again_and_again_gets_a_fresh_one() {
         close(client);
     }
     let mut client = connect(&world, &server);
-    client.pipe.errors.wait("the server was closed 2 times within 60 s; a fresh server is started");
+    client
+        .pipe
+        .errors
+        .wait("the server was closed 2 times within 60 s; a fresh server is started");
     assert_eq!(client.count(), 1);
-    assert!(!client.pipe.errors.text().contains("resumed"), "{}", client.pipe.errors.text());
+    assert!(
+        !client.pipe.errors.text().contains("resumed"),
+        "{}",
+        client.pipe.errors.text()
+    );
 }
 
 #[test]
 fn an_edited_script_runs_at_the_next_orderly_reconnect() {
     let world = keeping("");
     let _daemon = world.daemon();
-    let (script, data) = (format!("{}/server.py", root(&world)), format!("{}/data.db", root(&world)));
+    let (script, data) = (
+        format!("{}/server.py", root(&world)),
+        format!("{}/data.db", root(&world)),
+    );
     let text = fs::read_to_string(fixture("python/odd.py")).expect("a script");
     fs::write(&script, &text).expect("written");
     fs::write(&data, "").expect("written");
@@ -158,10 +182,16 @@ fn an_edited_script_runs_at_the_next_orderly_reconnect() {
     client.pipe.kill();
     let mut client = connect(&world, &server);
     assert_eq!(client.count(), 3, "a cut is no wish for a fresh one");
-    client.pipe.errors.wait("server.py has changed since the server was started, which goes on as it is");
+    client
+        .pipe
+        .errors
+        .wait("server.py has changed since the server was started, which goes on as it is");
     close(client);
     let mut client = connect(&world, &server);
-    client.pipe.errors.wait("server.py has changed since the server was started; a fresh server is started");
+    client
+        .pipe
+        .errors
+        .wait("server.py has changed since the server was started; a fresh server is started");
     assert_eq!(client.count(), 10);
     close(client);
     assert_eq!(connect(&world, &server).count(), 20, "once");
@@ -193,7 +223,10 @@ impl Modern {
 fn a_host_of_the_other_era_gets_a_fresh_server() {
     let world = keeping("");
     let _daemon = world.daemon();
-    let command = wrapped(&world, &["node".into(), fixture("node/eras.mjs"), root(&world)]);
+    let command = wrapped(
+        &world,
+        &["node".into(), fixture("node/eras.mjs"), root(&world)],
+    );
     let mut old = Client::connected(world.front(&command));
     assert_eq!(old.count(), 1);
     close(old);
@@ -201,7 +234,10 @@ fn a_host_of_the_other_era_gets_a_fresh_server() {
     let mut host = Modern(Client::new(world.front(&command)));
     let discovered = host.ask("server/discover", json!({}));
     assert!(discovered["result"].is_object(), "{discovered}");
-    host.0.pipe.errors.wait("refuses `server/discover`; a fresh server is started");
+    host.0
+        .pipe
+        .errors
+        .wait("refuses `server/discover`; a fresh server is started");
     assert_eq!((host.count(), host.count()), (json!("1"), json!("2")));
     close(host.0);
 
@@ -212,7 +248,9 @@ fn a_host_of_the_other_era_gets_a_fresh_server() {
     close(host.0);
 
     let mut old = Client::connected(world.front(&command));
-    old.pipe.errors.wait("refuses `initialize`; a fresh server is started");
+    old.pipe
+        .errors
+        .wait("refuses `initialize`; a fresh server is started");
     assert_eq!(old.count(), 1);
     assert_eq!(world.backend().status().restarts, 2);
 }
@@ -225,7 +263,10 @@ fn what_is_answered_in_time_arrives_before_a_stop() {
     let gate = gate(&world, "gate");
     let slow = client.begin_slow(&gate);
     let backend = world.backend();
-    let mut stop = world.sessiond(&["stop", &backend.session]).spawn().expect("it runs");
+    let mut stop = world
+        .sessiond(&["stop", &backend.session])
+        .spawn()
+        .expect("it runs");
     backend.closed();
     let late = client.begin("increment", json!({}));
     let error = client.answer(late)["error"].take();
@@ -259,7 +300,11 @@ fn what_is_answered_in_time_arrives_before_a_restart() {
     let restarts = gate(&world, "restarts");
     let slow = client.begin_slow(&restarts);
     let asked = dial(world.backend().socket(), &KeeperRequest::Restart {}).expect("the keeper");
-    assert!(matches!(asked.reply, KeeperReply::Restarting {}), "{:?}", asked.reply);
+    assert!(
+        matches!(asked.reply, KeeperReply::Restarting {}),
+        "{:?}",
+        asked.reply
+    );
     // What is called from now on is the next one's.
     let next = client.begin("increment", json!({}));
     open(&restarts);

@@ -13,7 +13,10 @@ const BLOCKING: &str = "import os, signal, sys\n\
 /// The signals that a process has blocked.
 fn blocked(pid: u32) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).expect("it runs");
-    let line = status.lines().find_map(|line| line.strip_prefix("SigBlk:")).expect("a line");
+    let line = status
+        .lines()
+        .find_map(|line| line.strip_prefix("SigBlk:"))
+        .expect("a line");
     u64::from_str_radix(line.trim(), 16).expect("a mask")
 }
 
@@ -36,7 +39,9 @@ fn a_host_that_blocks_sigterm_and_sigchld_has_its_server_kept() {
 
     // Its end is seen, and the next one has the same mask.
     signal(backend.pid(), Signal::SIGKILL);
-    backend.wait("it is started again", |status| status.restarts == 1 && status.pid.is_some());
+    backend.wait("it is started again", |status| {
+        status.restarts == 1 && status.pid.is_some()
+    });
     assert_eq!(client.count(), 1);
     assert_eq!(blocked(backend.pid()), mask);
 

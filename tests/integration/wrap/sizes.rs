@@ -9,14 +9,22 @@ use super::{connect, connect_raw, keeping, raw_backend, tiny};
 
 /// A request of so many bytes.
 fn padded(id: u64, bytes: usize) -> String {
-    let (start, end) = (format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"x","params":{{"pad":""#), r#""}}"#);
+    let (start, end) = (
+        format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"x","params":{{"pad":""#),
+        r#""}}"#,
+    );
     let padding = "x".repeat(bytes - start.len() - end.len());
     start + &padding + end
 }
 
 #[track_caller]
 fn assert_too_large(answer: &Value) {
-    assert!(answer["error"]["message"].as_str().is_some_and(|why| why.contains("16 MiB")), "{answer}");
+    assert!(
+        answer["error"]["message"]
+            .as_str()
+            .is_some_and(|why| why.contains("16 MiB")),
+        "{answer}"
+    );
 }
 
 #[test]
@@ -32,12 +40,21 @@ fn a_message_of_16_mib_arrives_and_one_byte_more_is_refused() {
     assert_eq!(longest(&raw), Some(RELAYED_MAX + 1), "with its newline");
     client.pipe.write(&padded(101, RELAYED_MAX + 1));
     assert_too_large(&client.answer(101));
-    assert_eq!(longest(&raw), Some(RELAYED_MAX + 1), "the server has not heard it");
+    assert_eq!(
+        longest(&raw),
+        Some(RELAYED_MAX + 1),
+        "the server has not heard it"
+    );
 
     client.last = 101;
     let pad = client.request("pad", json!({"bytes": RELAYED_MAX}));
     let answer = client.answer(pad);
-    assert!(answer["result"]["pad"].as_str().is_some_and(|pad| pad.len() > RELAYED_MAX - 100), "{pad}");
+    assert!(
+        answer["result"]["pad"]
+            .as_str()
+            .is_some_and(|pad| pad.len() > RELAYED_MAX - 100),
+        "{pad}"
+    );
     let pad = client.request("pad", json!({"bytes": RELAYED_MAX + 1}));
     assert_too_large(&client.answer(pad));
 
@@ -46,12 +63,19 @@ fn a_message_of_16_mib_arrives_and_one_byte_more_is_refused() {
     assert_eq!(world.backend().status().restarts, 0);
 }
 
-/// What a process has allocated, in KiB. The pages of its program are the file's own, and come and go.
+/// What a process has allocated, in KiB. The pages of its program are the file's own, and come and
+/// go.
 fn allocated_kib(pid: u32) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).expect("it runs");
     let kib = |name: &str| -> u64 {
-        let line = status.lines().find_map(|line| line.strip_prefix(name)).expect(name);
-        line.trim().trim_end_matches(" kB").parse().expect("a number")
+        let line = status
+            .lines()
+            .find_map(|line| line.strip_prefix(name))
+            .expect(name);
+        line.trim()
+            .trim_end_matches(" kB")
+            .parse()
+            .expect("a number")
     };
     kib("RssAnon:") + kib("VmSwap:")
 }
@@ -59,11 +83,15 @@ fn allocated_kib(pid: u32) -> u64 {
 /// Some buffers of each kind: 4.4 MiB were measured. What flows through is 20 MB at least.
 const BOUND_KIB: u64 = 12 * 1024;
 
-/// Asserts that neither the keeper nor its front is larger than that: when all of their buffers are full, and afterwards.
+/// Asserts that neither the keeper nor its front is larger than that: when all of their buffers are
+/// full, and afterwards.
 #[track_caller]
 fn assert_small(backend: &Backend, front: u32) {
     let allocated = [allocated_kib(backend.keeper), allocated_kib(front)];
-    assert!(allocated.iter().all(|kib| *kib < BOUND_KIB), "{allocated:?} KiB");
+    assert!(
+        allocated.iter().all(|kib| *kib < BOUND_KIB),
+        "{allocated:?} KiB"
+    );
 }
 
 /// Waits until a count has been the same for 200 looks. Returns it.
@@ -83,7 +111,9 @@ fn a_flood_that_nobody_reads_costs_no_memory_and_arrives_whole() {
     const LINES: u64 = 20_000;
     let (_world, _daemon, _raw, mut client, backend) = raw_backend();
     let flood = client.request("flood", json!({"lines": LINES, "bytes": 10_000}));
-    let seen = until_it_stands_still("the server has to wait", || backend.status().from_backend.bytes);
+    let seen = until_it_stands_still("the server has to wait", || {
+        backend.status().from_backend.bytes
+    });
     assert!((1..100 * 10_000).contains(&seen), "{seen} bytes were read");
     assert_small(&backend, client.pipe.pid());
     for n in 0..LINES {
@@ -106,7 +136,10 @@ fn a_server_that_does_not_read_costs_no_memory() {
     let front = client.pipe.pid();
     std::thread::scope(|scope| {
         // Whoever writes has to wait as well.
-        let line = format!("{}\n", json!({"jsonrpc": "2.0", "method": "n", "params": "x".repeat(10_000)}));
+        let line = format!(
+            "{}\n",
+            json!({"jsonrpc": "2.0", "method": "n", "params": "x".repeat(10_000)})
+        );
         let mut input = client.pipe.input();
         let writing = scope.spawn(move || {
             (0..LINES).for_each(|_| {
@@ -121,11 +154,16 @@ fn a_server_that_does_not_read_costs_no_memory() {
     });
     client.ping();
     assert_small(&backend, client.pipe.pid());
-    let arrived = raw.heard().iter().filter(|line| line.len() > 10_000).count() as u64;
+    let arrived = raw
+        .heard()
+        .iter()
+        .filter(|line| line.len() > 10_000)
+        .count() as u64;
     assert_eq!(arrived, LINES);
 }
 
-/// Nothing says when: it happens once nobody has said anything for two seconds, and once the daemon has run for five.
+/// Nothing says when: it happens once nobody has said anything for two seconds, and once the daemon
+/// has run for five.
 #[test]
 #[cfg(target_os = "linux")]
 fn what_front_keeper_and_daemon_needed_only_to_start_is_given_back() {
@@ -136,8 +174,14 @@ fn what_front_keeper_and_daemon_needed_only_to_start_is_given_back() {
     // In KiB: now, or at its highest (proc_pid_status(5)).
     let held = |pid: u32, what: &str| -> u64 {
         let status = std::fs::read_to_string(format!("/proc/{pid}/status")).expect("it lives");
-        let line = status.lines().find_map(|line| line.strip_prefix(what)).expect("a line");
-        line.split_whitespace().next().and_then(|kib| kib.parse().ok()).expect("a number")
+        let line = status
+            .lines()
+            .find_map(|line| line.strip_prefix(what))
+            .expect("a line");
+        line.split_whitespace()
+            .next()
+            .and_then(|kib| kib.parse().ok())
+            .expect("a number")
     };
     for pid in [client.pipe.pid(), world.backend().keeper, daemon.pid()] {
         until("it has less than two thirds of it", || {

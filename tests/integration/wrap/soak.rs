@@ -1,5 +1,5 @@
-//! Fifty hosts with four servers each, whose fronts, keepers and hosts are killed at random. `MCP_SESSIOND_SOAK` says for how
-//! many seconds; 30 where it says nothing.
+//! Fifty hosts with four servers each, whose fronts, keepers and hosts are killed at random.
+//! `MCP_SESSIOND_SOAK` says for how many seconds; 30 where it says nothing.
 
 use std::io::Write as _;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,7 +14,8 @@ use super::{keeping, tiny, wrapped};
 const HOSTS: usize = 50;
 const SLOTS: usize = 4;
 
-/// What the daemon may have kept for itself afterwards, in KiB: its allocator gives memory back in parts only.
+/// What the daemon may have kept for itself afterwards, in KiB: its allocator gives memory back in
+/// parts only.
 const KEPT_KIB: u64 = 16 * 1024;
 
 /// One server of one host, and the count that it must have: no two servers come to the same one.
@@ -38,11 +39,13 @@ fn note(counter: &AtomicU64) {
 
 fn start(world: &World, host: &Host, slot: usize) -> Client<Server> {
     let wrapped = wrapped(world, &[&tiny(world)[..], &[slot.to_string()]].concat());
-    // Eight hundred processes begin at once: what this is about is whose they are, and not how long it takes.
+    // Eight hundred processes begin at once: what this is about is whose they are, and not how long
+    // it takes.
     let patience = ["env", "MCP_SESSIOND_WRAP_KEEPER_WAIT_MS=60000"].map(str::to_owned);
     let words = [&patience[..], &wrapped].concat();
     let mut client = Client::new(host.front(&words));
-    // At once: who says nothing for a while is taken for somebody else than who begins with its name.
+    // At once: who says nothing for a while is taken for somebody else than who begins with its
+    // name.
     client.begin_initialize("test");
     client
 }
@@ -57,10 +60,17 @@ impl Slot {
 
     /// The count is its own, and goes on from there.
     fn check(&mut self, random: &mut fastrand::Rng, done: &Done) {
-        assert_eq!(self.client.call("get", json!({})), self.count.to_string(), "not its own count");
+        assert_eq!(
+            self.client.call("get", json!({})),
+            self.count.to_string(),
+            "not its own count"
+        );
         let by = random.u64(1..1 << 40);
         self.count += by;
-        assert_eq!(self.client.call("increment", json!({"by": by})), self.count.to_string());
+        assert_eq!(
+            self.client.call("increment", json!({"by": by})),
+            self.count.to_string()
+        );
         note(&done.calls);
     }
 
@@ -71,9 +81,14 @@ impl Slot {
         self.client.initialized(1);
     }
 
-    /// Kills the keeper: the count begins anew. The front may take a call with it that it sends to where nobody is.
+    /// Kills the keeper: the count begins anew. The front may take a call with it that it sends to
+    /// where nobody is.
     fn lose_keeper(&mut self, world: &World, host: &Host, number: usize, attached: bool) {
-        let keeper: u32 = self.client.call("parent", json!({})).parse().expect("a pid");
+        let keeper: u32 = self
+            .client
+            .call("parent", json!({}))
+            .parse()
+            .expect("a pid");
         if !attached {
             self.client.pipe.kill();
         }
@@ -82,14 +97,16 @@ impl Slot {
         self.count = 0;
         if attached {
             // The front says nothing of the keeper that it has started in place of the former.
-            until("a fresh server answers", || match self.client.try_call("get", json!({})) {
-                Ok(count) => {
-                    assert_eq!(count, "0", "somebody else's count");
-                    Some(())
-                }
-                Err(error) => {
-                    assert!(error["data"]["outcome"].is_string(), "{error}");
-                    None
+            until("a fresh server answers", || {
+                match self.client.try_call("get", json!({})) {
+                    Ok(count) => {
+                        assert_eq!(count, "0", "somebody else's count");
+                        Some(())
+                    }
+                    Err(error) => {
+                        assert!(error["data"]["outcome"].is_string(), "{error}");
+                        None
+                    }
                 }
             });
         } else {
@@ -104,7 +121,8 @@ fn live(world: &World, mut random: fastrand::Rng, end: Instant, done: &Done) {
     while Instant::now() < end {
         let host = world.host();
         // All at once, as hosts do.
-        let clients: Vec<Client<Server>> = (0..SLOTS).map(|slot| start(world, &host, slot)).collect();
+        let clients: Vec<Client<Server>> =
+            (0..SLOTS).map(|slot| start(world, &host, slot)).collect();
         let mut slots: Vec<Slot> = clients.into_iter().map(Slot::fresh).collect();
         while Instant::now() < end {
             let number = random.usize(0..SLOTS);
@@ -147,7 +165,9 @@ fn soak(world: &World, random: &mut fastrand::Rng, time: Duration, done: &Done) 
 
 #[test]
 fn fifty_hosts_with_four_servers_each_never_see_another_s_state() {
-    let seconds = std::env::var("MCP_SESSIOND_SOAK").ok().and_then(|seconds| seconds.parse().ok());
+    let seconds = std::env::var("MCP_SESSIOND_SOAK")
+        .ok()
+        .and_then(|seconds| seconds.parse().ok());
     let time = Duration::from_secs(seconds.unwrap_or(30));
     let world = keeping("stop_wait_ms = 500");
     let daemon = world.daemon();
@@ -158,9 +178,16 @@ fn fifty_hosts_with_four_servers_each_never_see_another_s_state() {
     let before = (daemon.descriptors(), daemon.resident_kib());
     soak(&world, &mut random, time - time / 3, &done);
     // The daemon closes connections after the other end; nothing tells when.
-    until("its descriptors are where they were", || (daemon.descriptors() <= before.0).then_some(()));
+    until("its descriptors are where they were", || {
+        (daemon.descriptors() <= before.0).then_some(())
+    });
     let (before, after) = (before.1, daemon.resident_kib());
-    let Done { calls, fronts, keepers, hosts } = done;
+    let Done {
+        calls,
+        fronts,
+        keepers,
+        hosts,
+    } = done;
     let said = format!(
         "{calls:?} checks, {fronts:?} fronts, {keepers:?} keepers and {hosts:?} hosts killed; the daemon had {before} KiB, \
          and has {after} KiB"

@@ -1,4 +1,5 @@
-//! What a server has started and leaves behind: as it would be if the host had started the server itself.
+//! What a server has started and leaves behind: as it would be if the host had started the server
+//! itself.
 
 use std::fs;
 
@@ -16,15 +17,27 @@ struct Started {
 
 impl Started {
     fn by(world: &World, client: &mut Client<Front>, how: &str) -> Self {
-        let (file, told) = (gate(world, &format!("{how}.pid")), gate(world, &format!("{how}.told")));
+        let (file, told) = (
+            gate(world, &format!("{how}.pid")),
+            gate(world, &format!("{how}.told")),
+        );
         client.call("spawn", json!({"how": how, "file": file, "told": told}));
-        Self { pid: fs::read_to_string(file).expect("a file").parse().expect("a pid"), told }
+        Self {
+            pid: fs::read_to_string(file)
+                .expect("a file")
+                .parse()
+                .expect("a pid"),
+            told,
+        }
     }
 
     /// It has had a SIGTERM, and is gone.
     fn ended(&self) {
         gone(self.pid);
-        assert_eq!(fs::read_to_string(&self.told).ok().as_deref(), Some("SIGTERM"));
+        assert_eq!(
+            fs::read_to_string(&self.told).ok().as_deref(),
+            Some("SIGTERM")
+        );
     }
 }
 
@@ -81,7 +94,8 @@ fn a_server_that_has_to_be_ended_takes_everything_with_it() {
     assert_eq!(fs::read_to_string(told).ok().as_deref(), Some("SIGTERM"));
 }
 
-/// A keeper that is told to end while nobody is attached: nobody can come back to it, so there is nothing to wait for.
+/// A keeper that is told to end while nobody is attached: nobody can come back to it, so there is
+/// nothing to wait for.
 #[test]
 fn what_nobody_can_come_back_to_gets_sigterm_at_once() {
     let world = keeping("stop_wait_ms = 60000");

@@ -1,5 +1,5 @@
-//! Hosts that start a server twice from one process, as Claude Desktop does for its chat and for its agent panel, and whatever
-//! else makes a former server unreachable.
+//! Hosts that start a server twice from one process, as Claude Desktop does for its chat and for
+//! its agent panel, and whatever else makes a former server unreachable.
 
 use mcp_sessiond_tests::{Client, Front, World, gone, until};
 use nix::sys::signal::Signal;
@@ -19,7 +19,11 @@ enum Way {
     Signal(Signal),
 }
 
-const WAYS: [Way; 3] = [Way::Close, Way::Signal(Signal::SIGTERM), Way::Signal(Signal::SIGKILL)];
+const WAYS: [Way; 3] = [
+    Way::Close,
+    Way::Signal(Signal::SIGTERM),
+    Way::Signal(Signal::SIGKILL),
+];
 
 type Server = Client<Front>;
 
@@ -33,14 +37,17 @@ fn end(server: &mut Server, way: Way) {
 
 /// A world in which nobody waits long for a sibling, and no number of reloads is too many.
 fn twins(claim_wait_ms: u64) -> World {
-    world(&format!("claim_wait_ms = {claim_wait_ms}\n[backends]\ncloses = 1000\n"))
+    world(&format!(
+        "claim_wait_ms = {claim_wait_ms}\n[backends]\ncloses = 1000\n"
+    ))
 }
 
 fn start(world: &World, options: &[&str], name: &str) -> Server {
     Client::connected_as(name, world.front(&world.wrapping(options, &tiny(world))))
 }
 
-/// Waits until there are so many backends. There were never more: a claim is answered only after what it ends was told to end.
+/// Waits until there are so many backends. There were never more: a claim is answered only after
+/// what it ends was told to end.
 fn backends(world: &World, number: usize) {
     world.wait_backends(number);
 }
@@ -63,7 +70,9 @@ fn two_that_say_who_they_are_find_their_own_in_every_order() {
     for way in WAYS {
         for order in [&[0][..], &[1], &[0, 1], &[1, 0]] {
             (0..2).for_each(|which| count(&mut servers, which));
-            order.iter().for_each(|which| end(&mut servers[*which], way));
+            order
+                .iter()
+                .for_each(|which| end(&mut servers[*which], way));
             for which in order.iter().rev() {
                 servers[*which] = start(&world, &[], names[*which]);
                 count(&mut servers, *which);
@@ -79,12 +88,17 @@ fn of_two_that_are_alike_a_single_one_that_is_reloaded_begins_afresh_and_says_wh
     let _daemon = world.daemon();
     let mut servers = [CHAT, CHAT].map(|name| start(&world, &[], name));
     for way in WAYS {
-        servers.iter_mut().for_each(|server| assert_ne!(server.count(), 0));
+        servers
+            .iter_mut()
+            .for_each(|server| assert_ne!(server.count(), 0));
         end(&mut servers[0], way);
         servers[0] = start(&world, &[], CHAT);
         assert_eq!(servers[0].count(), 1);
         let why = servers[0].pipe.errors.wait("this server begins afresh");
-        assert!(why.contains("--instance") && why.contains("--siblings successor"), "{why}");
+        assert!(
+            why.contains("--instance") && why.contains("--siblings successor"),
+            "{why}"
+        );
         backends(&world, 2);
     }
 }
@@ -130,7 +144,9 @@ fn a_manager_never_gets_the_sibling_s_of_what_it_replaces() {
     let world = twins(50);
     let _daemon = world.daemon();
     let mut servers = [CHAT, CHAT].map(|name| start(&world, &[], name));
-    servers.iter_mut().for_each(|server| assert_ne!(server.count(), 0));
+    servers
+        .iter_mut()
+        .for_each(|server| assert_ne!(server.count(), 0));
     let mut next = start(&world, &[], CHAT);
     end(&mut servers[0], Way::Close);
     assert_eq!(next.count(), 1);
@@ -156,7 +172,10 @@ fn a_twin_that_only_said_hello_and_listed_costs_the_other_nothing() {
         assert_eq!(servers[used].count(), 3);
         end(&mut servers[used], way);
         let backend = world.backend();
-        world.sessiond(&["stop", &backend.session]).status().expect("it runs");
+        world
+            .sessiond(&["stop", &backend.session])
+            .status()
+            .expect("it runs");
         backend.ended();
     }
 }
@@ -165,16 +184,20 @@ fn a_twin_that_only_said_hello_and_listed_costs_the_other_nothing() {
 fn a_log_level_and_a_subscription_are_a_use() {
     let world = twins(50);
     let _daemon = world.daemon();
-    for (method, params) in
-        [("logging/setLevel", json!({"level": "debug"})), ("resources/subscribe", json!({"uri": "test:x"}))]
-    {
+    for (method, params) in [
+        ("logging/setLevel", json!({"level": "debug"})),
+        ("resources/subscribe", json!({"uri": "test:x"})),
+    ] {
         let mut servers = [CHAT, CHAT].map(|name| start(&world, &[], name));
         servers.iter_mut().for_each(|server| {
             let id = server.request(method, params.clone());
             server.answer(id);
         });
         let front = Some(servers[1].pipe.pid());
-        let backend = world.backends().into_iter().find(|backend| backend.status().front == front);
+        let backend = world
+            .backends()
+            .into_iter()
+            .find(|backend| backend.status().front == front);
         let backend = backend.expect("a backend with that front");
         end(&mut servers[1], Way::Close);
         backend.wait_alone();
@@ -190,8 +213,10 @@ fn a_conversation_that_was_left_takes_its_server_along() {
     let world = twins(50);
     let _daemon = world.daemon();
     let start = |conversation: &str| {
-        let front =
-            world.front_with(&wrapped(&world, &tiny(&world)), &[("CLAUDE_CODE_SESSION_ID", conversation)]);
+        let front = world.front_with(
+            &wrapped(&world, &tiny(&world)),
+            &[("CLAUDE_CODE_SESSION_ID", conversation)],
+        );
         Client::connected(front)
     };
     let mut server = start("1");
@@ -210,7 +235,10 @@ fn a_conversation_that_was_left_takes_its_server_along() {
 /// How often keepers have told the daemon how a front has left.
 fn leavings(world: &World) -> usize {
     const COUNT: &str = "mcp_sessiond_request_seconds_count{method=\"front_left\"} ";
-    let stats = world.sessiond(&["debug", "stats", "--prometheus"]).output().expect("it runs");
+    let stats = world
+        .sessiond(&["debug", "stats", "--prometheus"])
+        .output()
+        .expect("it runs");
     let stats = String::from_utf8(stats.stdout).expect("text");
     stats
         .lines()
@@ -233,9 +261,10 @@ fn an_entry_that_was_edited_ends_its_former_server() {
         let former = world.backend().pid();
         let said = leavings(&world);
         end(&mut server, Way::Close);
-        until("the keeper has told the daemon how its front has left", || {
-            (leavings(&world) > said).then_some(())
-        });
+        until(
+            "the keeper has told the daemon how its front has left",
+            || (leavings(&world) > said).then_some(()),
+        );
         let mut server = start(&["--edited"]);
         assert_eq!(server.count(), 1);
         server.pipe.errors.wait("configuration was edited");
@@ -243,19 +272,26 @@ fn an_entry_that_was_edited_ends_its_former_server() {
         backends(&world, 1);
         end(&mut server, Way::Close);
         let backend = world.backend();
-        world.sessiond(&["stop", &backend.session]).status().expect("it runs");
+        world
+            .sessiond(&["stop", &backend.session])
+            .status()
+            .expect("it runs");
         backend.ended();
     }
 }
 
-/// What a host waits for is another matter: the time that a former server takes to end is that server's.
+/// What a host waits for is another matter: the time that a former server takes to end is that
+/// server's.
 #[test]
 fn a_server_that_takes_its_time_to_end_is_waited_for() {
-    let world = world("claim_wait_ms = 50\n[backends]\nstop_wait_ms = 2500\nping_wait_ms = 20000\n");
+    let world =
+        world("claim_wait_ms = 50\n[backends]\nstop_wait_ms = 2500\nping_wait_ms = 20000\n");
     let _daemon = world.daemon();
     let start = |conversation: &str| {
-        let variables =
-            [("CLAUDE_CODE_SESSION_ID", conversation), ("MCP_SESSIOND_WRAP_KEEPER_WAIT_MS", "1500")];
+        let variables = [
+            ("CLAUDE_CODE_SESSION_ID", conversation),
+            ("MCP_SESSIOND_WRAP_KEEPER_WAIT_MS", "1500"),
+        ];
         Client::connected(world.front_with(&wrapped(&world, &super::counter(&world)), &variables))
     };
     let mut server = start("1");

@@ -16,7 +16,8 @@ fn watching(world: &World, columns: u32, variables: &[(&str, &str)]) -> Terminal
     terminal
 }
 
-/// Does this, and has the shell say something. What is typed before it waits again would be seen in the middle of that.
+/// Does this, and has the shell say something. What is typed before it waits again would be seen in
+/// the middle of that.
 fn begin(world: &World, terminal: &Terminal, command: &str) {
     let begun = world.root().join("begun");
     let _ = std::fs::remove_file(&begun);
@@ -27,36 +28,58 @@ fn begin(world: &World, terminal: &Terminal, command: &str) {
 }
 
 fn watch(world: &World, terminal: &Terminal) {
-    terminal.enter(&format!("{} status -w; echo left with $?", world.binaries.daemon));
-    terminal.wait("it shows the list", |screen| screen.contains("? keys") && screen.contains("STATE"));
+    terminal.enter(&format!(
+        "{} status -w; echo left with $?",
+        world.binaries.daemon
+    ));
+    terminal.wait("it shows the list", |screen| {
+        screen.contains("? keys") && screen.contains("STATE")
+    });
     assert_eq!(terminal.about("alternate_on"), "1");
     is_hidden(terminal);
 }
 
 /// The cursor is hidden, after what was drawn.
 fn is_hidden(terminal: &Terminal) {
-    until("the cursor is hidden", || (terminal.about("cursor_flag") == "0").then_some(()));
+    until("the cursor is hidden", || {
+        (terminal.about("cursor_flag") == "0").then_some(())
+    });
 }
 
 /// The terminal is as it was: the shell has it, and what it showed before is there again.
 #[track_caller]
 fn is_given_back(terminal: &Terminal, exit_code: &str) {
     let left = format!("left with {exit_code}");
-    terminal.wait("the shell has the terminal", |screen| screen.contains(&left));
+    terminal.wait("the shell has the terminal", |screen| {
+        screen.contains(&left)
+    });
     is_as_it_was(terminal);
 }
 
 #[track_caller]
 fn is_as_it_was(terminal: &Terminal) {
-    assert_eq!((&*terminal.about("alternate_on"), &*terminal.about("cursor_flag")), ("0", "1"));
+    assert_eq!(
+        (
+            &*terminal.about("alternate_on"),
+            &*terminal.about("cursor_flag")
+        ),
+        ("0", "1")
+    );
     terminal.enter("stty -g | cmp - before && echo sane: $((6 * 7))");
     let screen = terminal.wait("the terminal is sane", |screen| screen.contains("sane: 42"));
-    assert!(screen.contains("what was there") && !screen.contains("? keys"), "{screen}");
+    assert!(
+        screen.contains("what was there") && !screen.contains("? keys"),
+        "{screen}"
+    );
 }
 
 /// The line of a server on the screen.
 fn line(screen: &str, server: &str) -> String {
-    screen.lines().find(|line| line.contains(server)).unwrap_or_default().to_owned()
+    screen
+        .lines()
+        .find(|line| line.contains(server))
+        .unwrap_or_default()
+        .to_owned()
 }
 
 /// What is seen, wherever the lines were broken.
@@ -84,7 +107,10 @@ fn a_life(columns: u32, variables: &[(&str, &str)]) {
         let line = line(screen, "> node counter.mjs");
         line.contains(&format!(" {first} ")) && line.contains("in use")
     });
-    assert!(screen.contains("2 servers") && screen.contains("the daemon runs"), "{screen}");
+    assert!(
+        screen.contains("2 servers") && screen.contains("the daemon runs"),
+        "{screen}"
+    );
     let painted = terminal.painted();
     // tmux has colours as they were written: one of 16, or of 256.
     let colours = ["38;5;", "\u{1b}[31m", "\u{1b}[32m", "\u{1b}[33m"];
@@ -100,9 +126,14 @@ fn a_life(columns: u32, variables: &[(&str, &str)]) {
     let second = backend.pid();
     terminal.press(&["r"]);
     let asked = terminal.wait("it asks", |screen| screen.contains("? y/n"));
-    assert!(line(&asked, "? y/n").starts_with("Restart node counter.mjs of "), "{asked}");
+    assert!(
+        line(&asked, "? y/n").starts_with("Restart node counter.mjs of "),
+        "{asked}"
+    );
     terminal.press(&["y"]);
-    terminal.wait("it is restarted", |screen| words(screen).contains(" is restarted, and has pid "));
+    terminal.wait("it is restarted", |screen| {
+        words(screen).contains(" is restarted, and has pid ")
+    });
     let third = backend.pid();
     assert_ne!(second, third);
     terminal.wait("its pid is another", |screen| {
@@ -111,15 +142,25 @@ fn a_life(columns: u32, variables: &[(&str, &str)]) {
 
     // The other one is selected, asked about, and left alone.
     terminal.press(&["Down"]);
-    terminal.wait("the next one is selected", |screen| screen.contains("> python3 tiny.py"));
-    terminal.press(&["s"]).wait("it asks", |screen| screen.contains("Stop python3 tiny.py of "));
-    terminal.press(&["n"]).wait("it asks no more", |screen| screen.contains("? keys"));
-    terminal.press(&["k", "s"]).wait("it asks", |screen| screen.contains("Stop node counter.mjs of "));
+    terminal.wait("the next one is selected", |screen| {
+        screen.contains("> python3 tiny.py")
+    });
+    terminal.press(&["s"]).wait("it asks", |screen| {
+        screen.contains("Stop python3 tiny.py of ")
+    });
+    terminal
+        .press(&["n"])
+        .wait("it asks no more", |screen| screen.contains("? keys"));
+    terminal.press(&["k", "s"]).wait("it asks", |screen| {
+        screen.contains("Stop node counter.mjs of ")
+    });
     terminal.press(&["y"]);
     terminal.wait("it is stopped", |screen| screen.contains(" is stopped"));
     backend.ended();
     terminal.wait("the other one is left", |screen| {
-        screen.contains("1 server ") && screen.contains("> python3 tiny.py") && !screen.contains("> node")
+        screen.contains("1 server ")
+            && screen.contains("> python3 tiny.py")
+            && !screen.contains("> node")
     });
     terminal.press(&["q"]);
     is_given_back(&terminal, "0");
@@ -150,22 +191,45 @@ fn the_log_of_a_server_is_shown_and_does_nothing_to_the_terminal() {
     let world = keeping("");
     world.configure("idle_exit_ms = 600000\n");
     // One whose log can be read.
-    assert!(world.sessiond(&["run", "--on-demand"]).status().expect("started").success());
+    assert!(
+        world
+            .sessiond(&["run", "--on-demand"])
+            .status()
+            .expect("started")
+            .success()
+    );
     let mut client = connect(&world, &counter(&world));
     client.count();
     let terminal = watching(&world, 80, &[]);
     let title = terminal.about("pane_title");
-    client.call("complain", json!({"text": "first \u{1b}]0;stolen\u{7}\u{1b}[31mred\u{1b}[0m\ttab é\n"}));
+    client.call(
+        "complain",
+        json!({"text": "first \u{1b}]0;stolen\u{7}\u{1b}[31mred\u{1b}[0m\ttab é\n"}),
+    );
     terminal.press(&["Enter"]);
     let screen = terminal.wait("what it has written", |screen| screen.contains("tab é"));
-    assert!(screen.contains("Log of node counter.mjs of ") && screen.contains("mcp-sessiond: "), "{screen}");
-    assert!(screen.contains("a server was started "), "what the daemon has said of it: {screen}");
+    assert!(
+        screen.contains("Log of node counter.mjs of ") && screen.contains("mcp-sessiond: "),
+        "{screen}"
+    );
+    assert!(
+        screen.contains("a server was started "),
+        "what the daemon has said of it: {screen}"
+    );
     client.call("complain", json!({"text": "second\n"}));
     terminal.wait("what it writes next", |screen| screen.contains("second"));
-    assert_eq!((terminal.about("pane_title"), terminal.painted().contains("\u{1b}[31m")), (title, false));
+    assert_eq!(
+        (
+            terminal.about("pane_title"),
+            terminal.painted().contains("\u{1b}[31m")
+        ),
+        (title, false)
+    );
     terminal.press(&["Escape"]);
     terminal.wait("the list", |screen| screen.contains("STATE"));
-    terminal.press(&["?"]).wait("the keys", |screen| screen.contains("Ctrl-Z"));
+    terminal
+        .press(&["?"])
+        .wait("the keys", |screen| screen.contains("Ctrl-Z"));
     terminal.press(&["x", "C-c"]);
     is_given_back(&terminal, "0");
 }
@@ -174,11 +238,17 @@ fn the_log_of_a_server_is_shown_and_does_nothing_to_the_terminal() {
 fn a_daemon_that_goes_away_and_comes_back_is_told_of() {
     let (world, daemon, mut client) = counting();
     let terminal = watching(&world, 80, &[]);
-    terminal.wait("there is a daemon", |screen| screen.contains("the daemon runs"));
+    terminal.wait("there is a daemon", |screen| {
+        screen.contains("the daemon runs")
+    });
     drop(daemon);
-    let screen =
-        terminal.wait("there is none", |screen| screen.contains("no daemon runs; what is kept goes"));
-    assert!(line(&screen, "> node counter.mjs").contains("in use"), "{screen}");
+    let screen = terminal.wait("there is none", |screen| {
+        screen.contains("no daemon runs; what is kept goes")
+    });
+    assert!(
+        line(&screen, "> node counter.mjs").contains("in use"),
+        "{screen}"
+    );
     let _daemon = world.daemon();
     terminal.wait("there is one again", |screen| {
         screen.contains("the daemon runs")
@@ -198,14 +268,23 @@ fn a_terminal_of_any_size_shows_what_fits() {
         terminal.resize(columns, rows);
     }
     terminal.wait("it is drawn for the new size", |screen| {
-        screen.lines().next().is_some_and(|line| line.len() > 180 && line.ends_with("the daemon runs"))
+        screen
+            .lines()
+            .next()
+            .is_some_and(|line| line.len() > 180 && line.ends_with("the daemon runs"))
     });
     terminal.resize(30, 6);
-    let screen =
-        terminal.wait("what fits", |screen| screen.contains("> node") && screen.contains("1 server"));
-    assert!(screen.lines().all(|line| line.chars().count() <= 30), "{screen}");
+    let screen = terminal.wait("what fits", |screen| {
+        screen.contains("> node") && screen.contains("1 server")
+    });
+    assert!(
+        screen.lines().all(|line| line.chars().count() <= 30),
+        "{screen}"
+    );
     terminal.press(&["s"]);
-    terminal.wait("the whole question", |screen| screen.contains("Stop") && screen.contains("? y/n"));
+    terminal.wait("the whole question", |screen| {
+        screen.contains("Stop") && screen.contains("? y/n")
+    });
     terminal.press(&["n"]).resize(80, 24);
     terminal.wait("the list", |screen| screen.contains("? keys"));
     terminal.press(&["q"]);
@@ -221,7 +300,12 @@ fn the_terminal_is_given_back_whatever_ends_or_stops_it() {
     let shell = pid();
     let own = || {
         let children = std::fs::read_to_string(format!("/proc/{shell}/task/{shell}/children"));
-        children.expect("a shell").split_whitespace().next().and_then(|pid| pid.parse().ok()).expect("ours")
+        children
+            .expect("a shell")
+            .split_whitespace()
+            .next()
+            .and_then(|pid| pid.parse().ok())
+            .expect("ours")
     };
     signal(own(), Signal::SIGTERM);
     is_given_back(&terminal, "0");
@@ -239,7 +323,9 @@ fn the_terminal_is_given_back_whatever_ends_or_stops_it() {
         terminal.wait("it is stopped", |screen| screen.contains("Stopped"));
         is_as_it_was(&terminal);
         terminal.enter("clear; echo what was there; fg; echo left with $?");
-        terminal.wait("it goes on", |screen| screen.contains("? keys") && screen.contains("> node"));
+        terminal.wait("it goes on", |screen| {
+            screen.contains("? keys") && screen.contains("> node")
+        });
         is_hidden(&terminal);
         terminal.press(&["q"]);
         is_given_back(&terminal, "0");
@@ -250,7 +336,10 @@ fn the_terminal_is_given_back_whatever_ends_or_stops_it() {
     terminal.press(&["P"]);
     is_given_back(&terminal, "101");
     let screen = terminal.screen();
-    assert!(screen.contains("panicked at") && screen.contains("asks for it"), "{screen}");
+    assert!(
+        screen.contains("panicked at") && screen.contains("asks for it"),
+        "{screen}"
+    );
 
     // A terminal that is closed takes it along.
     watch(&world, &terminal);
@@ -262,18 +351,36 @@ fn the_terminal_is_given_back_whatever_ends_or_stops_it() {
 #[test]
 fn without_a_terminal_that_can_be_drawn_on_it_says_what_to_use() {
     let (world, _daemon, _client) = counting();
-    let said = world.sessiond(&["status", "-w"]).stdin(Stdio::null()).output().expect("it runs");
+    let said = world
+        .sessiond(&["status", "-w"])
+        .stdin(Stdio::null())
+        .output()
+        .expect("it runs");
     let why = String::from_utf8(said.stderr).expect("UTF-8");
     assert_eq!((said.status.code(), &*said.stdout), (Some(64), &b""[..]));
-    assert!(why.contains("needs a terminal") && why.contains("use `mcp-sessiond status`"), "{why}");
-    let said = world.sessiond(&["status", "--watch", "--json"]).output().expect("it runs");
+    assert!(
+        why.contains("needs a terminal") && why.contains("use `mcp-sessiond status`"),
+        "{why}"
+    );
+    let said = world
+        .sessiond(&["status", "--watch", "--json"])
+        .output()
+        .expect("it runs");
     assert_eq!(said.status.code(), Some(64), "{said:?}");
 
     let terminal = world.terminal(100, 24, &[]);
-    terminal.enter(&format!("TERM=dumb {} status -w; echo left with $?", world.binaries.daemon));
+    terminal.enter(&format!(
+        "TERM=dumb {} status -w; echo left with $?",
+        world.binaries.daemon
+    ));
     let screen = terminal.wait("it is refused", |screen| screen.contains("left with 64"));
     // The terminal breaks lines anywhere.
-    assert!(screen.replace('\n', "").contains("use `mcp-sessiond status`"), "{screen}");
+    assert!(
+        screen
+            .replace('\n', "")
+            .contains("use `mcp-sessiond status`"),
+        "{screen}"
+    );
 }
 
 #[test]

@@ -1,4 +1,5 @@
-//! Where a server can't be kept, it is run as it is; and what can't be run is said so, as a shell does.
+//! Where a server can't be kept, it is run as it is; and what can't be run is said so, as a shell
+//! does.
 
 use mcp_sessiond_tests::{Client, Front, Pipe as _, World, signal, until};
 use nix::sys::signal::Signal;
@@ -10,7 +11,10 @@ use crate::world;
 #[track_caller]
 fn assert_passed_through(front: &Front, why: &str) {
     let line = front.errors.wait("is run without being kept");
-    assert!(line.starts_with("mcp-sessiond: ") && line.contains(why), "{line}");
+    assert!(
+        line.starts_with("mcp-sessiond: ") && line.contains(why),
+        "{line}"
+    );
 }
 
 #[test]
@@ -35,18 +39,28 @@ fn without_a_daemon_a_server_is_run_as_it_is() {
 fn its_exit_code_is_then_that_of_the_server() {
     let world = world("");
     let server = ["sh", "-c", "exit 42"].map(String::from);
-    assert_eq!(world.front(&world.wrapping(&["--no-start"], &server)).wait().code(), Some(42));
+    assert_eq!(
+        world
+            .front(&world.wrapping(&["--no-start"], &server))
+            .wait()
+            .code(),
+        Some(42)
+    );
 }
 
 #[test]
 fn where_the_host_can_t_be_verified_a_server_is_run_as_it_is() {
     let world = keeping("");
     let _daemon = world.daemon();
-    // The shell in the middle dies first, so the front belongs to whoever adopts orphans when it says a word.
+    // The shell in the middle dies first, so the front belongs to whoever adopts orphans when it
+    // says a word.
     let script = "(while kill -0 $$ 2>/dev/null; do :; done; exec \"$@\") <&3 3<&- & exit 0";
     let orphan = format!("exec 3<&0; {script}");
-    let command =
-        [&["sh", "-c", &orphan, "sh"].map(String::from)[..], &wrapped(&world, &tiny(&world))].concat();
+    let command = [
+        &["sh", "-c", &orphan, "sh"].map(String::from)[..],
+        &wrapped(&world, &tiny(&world)),
+    ]
+    .concat();
     let mut front = world.front(&command);
     assert!(front.wait().success(), "the shell");
     let mut client = Client::connected(front);
@@ -59,7 +73,11 @@ fn where_the_host_can_t_be_verified_a_server_is_run_as_it_is() {
 
 #[track_caller]
 fn assert_not_run(world: &World, options: &[&str], program: &str, code: i32) {
-    let why = if program.contains('/') { "" } else { ": it was not found in PATH=/" };
+    let why = if program.contains('/') {
+        ""
+    } else {
+        ": it was not found in PATH=/"
+    };
     let mut front = world.front(&world.wrapping(options, &[program.to_owned(), root(world)]));
     assert_eq!(front.wait().code(), Some(code), "{}", front.errors.text());
     front.errors.wait(&format!("{program} can't be run{why}"));
@@ -97,7 +115,9 @@ fn where_the_daemon_hangs_a_server_is_run_as_it_is_and_no_lease_is_left() {
     signal(daemon, Signal::SIGCONT);
     // It has been asked before, and has answered that by now.
     // Nothing tells of a claim that waits no more.
-    until("the daemon answers", || (world.stat("claims_waiting") == 0).then_some(()));
+    until("the daemon answers", || {
+        (world.stat("claims_waiting") == 0).then_some(())
+    });
     assert_eq!((world.stat("leases"), world.sessions().len()), (0, 0));
     assert_eq!(client.count(), 2);
     client.pipe.close();
@@ -115,8 +135,10 @@ fn signals_are_handed_on_to_a_server_that_is_run_as_it_is() {
         signal.sigwait([signal.SIGTERM])\n\
         print('caught', file=sys.stderr, flush=True)\n\
         os._exit(9)";
-    let mut front =
-        world.front(&world.wrapping(&["--no-start"], &["python3", "-c", script].map(String::from)));
+    let mut front = world.front(&world.wrapping(
+        &["--no-start"],
+        &["python3", "-c", script].map(String::from),
+    ));
     front.write("{}");
     assert_passed_through(&front, "daemon");
     front.errors.wait("ready");

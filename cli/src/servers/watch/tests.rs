@@ -37,7 +37,11 @@ async fn next(watch: &mut Watch) -> News {
 
 fn edited(added: &[&str], removed: &[&str], changed: &[&str]) -> News {
     let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
-    News::Edited(Edit { added: names(added), removed: names(removed), changed: names(changed) })
+    News::Edited(Edit {
+        added: names(added),
+        removed: names(removed),
+        changed: names(changed),
+    })
 }
 
 fn one(name: &str, command: &str) -> String {
@@ -66,8 +70,11 @@ async fn an_edit_is_seen_however_it_is_written() {
     // The names of an edit that changes the order alone are none, so this waits for the next.
     fs::write(&file, BEGIN).expect("in place");
     assert_eq!(place.next().await, edited(&["a", "b"], &["d"], &[]));
-    fs::write(&file, r#"{"servers": {"b": {"command": "y"}, "a": {"command": "x"}}, "more": 1}"#)
-        .expect("in place");
+    fs::write(
+        &file,
+        r#"{"servers": {"b": {"command": "y"}, "a": {"command": "x"}}, "more": 1}"#,
+    )
+    .expect("in place");
     fs::write(&file, one("a", "x")).expect("in place");
     assert_eq!(place.next().await, edited(&[], &["b"], &[]));
 }
@@ -103,13 +110,26 @@ async fn a_file_that_is_wrong_or_gone_is_told_once_and_its_servers_stay() {
 async fn a_server_that_is_wrong_now_stays_as_it_was() {
     let mut place = Place::new();
     let file = place.file();
-    fs::write(&file, r#"{"servers": {"a": {"command": "x", "args": 1}, "b": {"command": "z"}}}"#)
-        .expect("in place");
-    let News::Wrong(said) = place.next().await else { panic!("it is wrong") };
-    assert!(said.contains("the server \"a\"") && said.contains("`args` has to be a list of texts"), "{said}");
+    fs::write(
+        &file,
+        r#"{"servers": {"a": {"command": "x", "args": 1}, "b": {"command": "z"}}}"#,
+    )
+    .expect("in place");
+    let News::Wrong(said) = place.next().await else {
+        panic!("it is wrong")
+    };
+    assert!(
+        said.contains("the server \"a\"") && said.contains("`args` has to be a list of texts"),
+        "{said}"
+    );
     assert!(said.ends_with("; it stays as it was"), "{said}");
     assert_eq!(place.next().await, edited(&[], &[], &["b"]));
-    let names: Vec<&str> = place.watch.servers().entries().map(|entry| entry.name()).collect();
+    let names: Vec<&str> = place
+        .watch
+        .servers()
+        .entries()
+        .map(|entry| entry.name())
+        .collect();
     assert_eq!(names, ["a", "b"]);
     assert_eq!(place.watch.servers().bad().count(), 1);
 

@@ -19,7 +19,8 @@ pub(super) struct Seen {
 
 /// A row of the list.
 pub(super) struct Row {
-    /// Its keeper, and what people call it; none where no keeper holds it, and then nothing can be done with it here.
+    /// Its keeper, and what people call it; none where no keeper holds it, and then nothing can be
+    /// done with it here.
     pub(super) keeper: Option<KeeperName>,
     pub(super) called: Option<String>,
     pub(super) cells: Vec<String>,
@@ -151,7 +152,8 @@ impl Model {
         rows.filter_map(|row| row.keeper).collect()
     }
 
-    /// Takes what was seen. The selection stays with its server; where that is gone, with the place in the list.
+    /// Takes what was seen. The selection stays with its server; where that is gone, with the place
+    /// in the list.
     pub(super) fn see(&mut self, seen: Seen) {
         self.seen = Some(seen);
         self.seen_at = Instant::now();
@@ -194,7 +196,11 @@ impl Model {
         }
         match &mut self.page {
             Page::List => self.in_list(key),
-            Page::Question { order, keeper, called } => {
+            Page::Question {
+                order,
+                keeper,
+                called,
+            } => {
                 let (order, keeper) = (*order, *keeper);
                 match key {
                     Key::Letter('y' | 'Y') => {
@@ -253,7 +259,11 @@ impl Model {
             Key::Letter('?') => self.page = Page::Keys,
             Key::Enter | Key::Letter('l') => {
                 if let Some((keeper, called)) = self.chosen() {
-                    self.page = Page::Log(LogPage { called, lines: Vec::new(), up: 0 });
+                    self.page = Page::Log(LogPage {
+                        called,
+                        lines: Vec::new(),
+                        up: 0,
+                    });
                     return Wish::Log(keeper);
                 }
             }
@@ -287,7 +297,11 @@ impl Model {
             return;
         }
         if let Some((keeper, called)) = self.chosen() {
-            self.page = Page::Question { order, keeper, called };
+            self.page = Page::Question {
+                order,
+                keeper,
+                called,
+            };
         }
     }
 }
@@ -302,7 +316,10 @@ mod tests {
             called: (*keeper != 0).then(|| format!("server {keeper}")),
             cells: Vec::new(),
         };
-        Seen { rows: keepers.iter().map(row).collect(), ..Seen::default() }
+        Seen {
+            rows: keepers.iter().map(row).collect(),
+            ..Seen::default()
+        }
     }
 
     fn model(keepers: &[u32]) -> Model {
@@ -327,7 +344,11 @@ mod tests {
         assert_eq!(selected(&model), Some(3), "the place in the list");
         model.press(Key::End);
         model.press(Key::Down);
-        assert_eq!(selected(&model), Some(3), "what is not kept can't be selected");
+        assert_eq!(
+            selected(&model),
+            Some(3),
+            "what is not kept can't be selected"
+        );
         model.see(seen(&[]));
         assert_eq!(selected(&model), None);
         assert_eq!(model.press(Key::Letter('s')), Wish::Nothing);
@@ -341,7 +362,10 @@ mod tests {
         assert_eq!(model.press(Key::Letter('s')), Wish::Nothing);
         model.see(seen(&[0, 2, 1]));
         assert_eq!(model.press(Key::Enter), Wish::Nothing, "only y is yes");
-        assert_eq!(model.press(Key::Letter('y')), Wish::Do(Order::Stop, KeeperName(2)));
+        assert_eq!(
+            model.press(Key::Letter('y')),
+            Wish::Do(Order::Stop, KeeperName(2))
+        );
         model.press(Key::Letter('r'));
         assert!(matches!(model.page, Page::List), "one after the other");
         model.done(Ok("server 2 is stopped".to_owned()));
@@ -362,7 +386,9 @@ mod tests {
         let mut model = model(&[1]);
         assert_eq!(model.press(Key::Letter('l')), Wish::Log(KeeperName(1)));
         model.read((0..2 * LINES_MAX).map(|line| line.to_string()).collect());
-        let Page::Log(page) = &model.page else { panic!("the log") };
+        let Page::Log(page) = &model.page else {
+            panic!("the log")
+        };
         assert_eq!((page.lines.len(), page.up), (LINES_MAX, 0));
         assert_eq!(model.press(Key::Back), Wish::Close);
         assert_eq!(model.press(Key::Back), Wish::Leave);

@@ -60,8 +60,8 @@ impl Screen {
     pub(super) fn again(&mut self) -> io::Result<()> {
         give_back()?;
         take()?;
-        // Another one knows nothing of what was drawn. To have this one cleared would ask the terminal where its cursor is, and the
-        // thread that reads keys would get the answer.
+        // Another one knows nothing of what was drawn. To have this one cleared would ask the
+        // terminal where its cursor is, and the thread that reads keys would get the answer.
         self.terminal = Terminal::new(CrosstermBackend::new(stdout()))?;
         execute!(stdout(), Clear(ClearType::All))
     }
@@ -87,7 +87,8 @@ fn give_back() -> io::Result<()> {
     disable_raw_mode().and(shown)
 }
 
-/// Whether it may be painted: NO_COLOR and its like are asked as for everything else that is printed.
+/// Whether it may be painted: NO_COLOR and its like are asked as for everything else that is
+/// printed.
 pub(super) fn has_colours() -> bool {
     AutoStream::choice(&stdout()) != ColorChoice::Never
 }
@@ -98,5 +99,7 @@ pub(super) fn is_there() -> bool {
     let mut asked = [PollFd::new(output.as_fd(), PollFlags::empty())];
     let _ = poll(&mut asked, PollTimeout::ZERO);
     let closed = PollFlags::POLLERR | PollFlags::POLLHUP;
-    !asked[0].revents().is_some_and(|told| told.intersects(closed))
+    !asked[0]
+        .revents()
+        .is_some_and(|told| told.intersects(closed))
 }

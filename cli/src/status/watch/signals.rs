@@ -23,9 +23,13 @@ pub(super) struct Signals {
 
 impl Signals {
     pub(super) fn new() -> io::Result<Self> {
-        let [interrupt, terminate, hangup, quit] =
-            [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup(), SignalKind::quit()]
-                .map(signal);
+        let [interrupt, terminate, hangup, quit] = [
+            SignalKind::interrupt(),
+            SignalKind::terminate(),
+            SignalKind::hangup(),
+            SignalKind::quit(),
+        ]
+        .map(signal);
         let kind = |number: Number| SignalKind::from_raw(number as i32);
         Ok(Self {
             ends: [interrupt?, terminate?, hangup?, quit?],
@@ -47,7 +51,8 @@ impl Signals {
     }
 }
 
-/// Does what the terminal does at Ctrl-Z where it is not in raw mode: it stops everybody of this job, us among them.
+/// Does what the terminal does at Ctrl-Z where it is not in raw mode: it stops everybody of this
+/// job, us among them.
 pub(super) fn suspend_group() {
     let _ = kill(Pid::from_raw(0), Number::SIGTSTP);
 }

@@ -19,11 +19,26 @@ const MARKS: [&str; 2] = ["> ", "  "];
 const FRESH: Duration = Duration::from_secs(3);
 
 const KEYS: &[(&str, &str)] = &[
-    ("up, down, k, j", "select a server (page up, page down, home, end: further)"),
-    ("Enter, l", "show its log; there the same keys scroll, and Esc, q or l go back"),
-    ("r", "restart it, as `mcp-sessiond restart` does, after a question"),
-    ("s", "stop it, as `mcp-sessiond stop` does, after a question"),
-    ("left, right", "show what is beside the screen, where it is wide"),
+    (
+        "up, down, k, j",
+        "select a server (page up, page down, home, end: further)",
+    ),
+    (
+        "Enter, l",
+        "show its log; there the same keys scroll, and Esc, q or l go back",
+    ),
+    (
+        "r",
+        "restart it, as `mcp-sessiond restart` does, after a question",
+    ),
+    (
+        "s",
+        "stop it, as `mcp-sessiond stop` does, after a question",
+    ),
+    (
+        "left, right",
+        "show what is beside the screen, where it is wide",
+    ),
     ("q, Esc, Ctrl-C", "leave; all servers stay as they are"),
     ("Ctrl-Z", "suspend"),
 ];
@@ -31,7 +46,12 @@ const KEYS: &[(&str, &str)] = &[
 pub(super) fn draw(frame: &mut Frame<'_>, model: &mut Model) {
     let outcome = outcome(model, usize::from(frame.area().width));
     let told = u16::try_from(outcome.len()).unwrap_or(1).max(1);
-    let rows = [Constraint::Length(1), Constraint::Min(0), Constraint::Length(told), Constraint::Length(1)];
+    let rows = [
+        Constraint::Length(1),
+        Constraint::Min(0),
+        Constraint::Length(told),
+        Constraint::Length(1),
+    ];
     let [top, middle, said, bottom] = Layout::vertical(rows).areas(frame.area());
     model.height = usize::from(middle.height).saturating_sub(2);
     match &model.page {
@@ -59,7 +79,10 @@ fn outcome(model: &Model, width: usize) -> Vec<Line<'static>> {
         None => return Vec::new(),
     };
     let text = wrapped(&harmless(text), Some(width));
-    text.lines().take(MOST).map(|line| Line::styled(line.to_owned(), style(model, painted))).collect()
+    text.lines()
+        .take(MOST)
+        .map(|line| Line::styled(line.to_owned(), style(model, painted)))
+        .collect()
 }
 
 /// The last line: what is asked, or which keys there are.
@@ -94,8 +117,14 @@ fn heading(frame: &mut Frame<'_>, model: &Model, area: Rect) {
         (false, false) => ("no daemon runs".to_owned(), DOUBTFUL),
     };
     frame.render_widget(Line::styled(count, style(model, HEADING)), area);
-    let width = u16::try_from(daemon.chars().count()).unwrap_or(u16::MAX).min(area.width);
-    let right = Rect { x: area.x + area.width - width, width, ..area };
+    let width = u16::try_from(daemon.chars().count())
+        .unwrap_or(u16::MAX)
+        .min(area.width);
+    let right = Rect {
+        x: area.x + area.width - width,
+        width,
+        ..area
+    };
     frame.render_widget(Line::styled(daemon, style(model, painted)), right);
 }
 
@@ -114,7 +143,11 @@ fn list(frame: &mut Frame<'_>, model: &mut Model, area: Rect) {
         said.extend(sentence(NOTHING, width, Style::new()));
     }
     // Of what is said, half of the screen at most, where the rows need the other half.
-    let needed = if seen.rows.is_empty() { 0 } else { seen.rows.len() + 1 };
+    let needed = if seen.rows.is_empty() {
+        0
+    } else {
+        seen.rows.len() + 1
+    };
     let room = height.saturating_sub(needed).max(height / 2);
     if said.len() > room {
         said.truncate(room.saturating_sub(1));
@@ -122,9 +155,15 @@ fn list(frame: &mut Frame<'_>, model: &mut Model, area: Rect) {
     }
     let room = height.saturating_sub(said.len());
     let shown = room.saturating_sub(1).min(seen.rows.len());
-    let at = seen.rows.iter().position(|row| row.keeper.is_some() && row.keeper == model.selected);
+    let at = seen
+        .rows
+        .iter()
+        .position(|row| row.keeper.is_some() && row.keeper == model.selected);
     let at = at.unwrap_or_default();
-    let first = model.first.min(at).max((at + 1).saturating_sub(shown.max(1)));
+    let first = model
+        .first
+        .min(at)
+        .max((at + 1).saturating_sub(shown.max(1)));
     let first = first.min(seen.rows.len().saturating_sub(shown));
     let mut all = table(model, seen, width);
     let widest = all.iter().map(Line::width).max().unwrap_or_default();
@@ -151,29 +190,60 @@ fn table(model: &Model, seen: &Seen, width: usize) -> Vec<Line<'static>> {
         let is_selected = keeper.is_some() && keeper == model.selected;
         let mut spans = vec![Span::raw(MARKS[usize::from(!is_selected)])];
         for (at, table::Cell { text, behind }) in cells.into_iter().enumerate() {
-            let painted = if number == 0 { Some(HEADING) } else { listing::style(at, &text) };
+            let painted = if number == 0 {
+                Some(HEADING)
+            } else {
+                listing::style(at, &text)
+            };
             let text = harmless(&text);
-            spans.push(Span::styled(text, painted.map_or_else(Style::new, |painted| style(model, painted))));
+            spans.push(Span::styled(
+                text,
+                painted.map_or_else(Style::new, |painted| style(model, painted)),
+            ));
             spans.push(Span::raw(" ".repeat(behind)));
         }
         let line = Line::from(spans);
-        if is_selected { line.patch_style(Style::new().add_modifier(Modifier::BOLD)) } else { line }
+        if is_selected {
+            line.patch_style(Style::new().add_modifier(Modifier::BOLD))
+        } else {
+            line
+        }
     };
-    laid_out.into_iter().zip(keepers).enumerate().map(line).collect()
+    laid_out
+        .into_iter()
+        .zip(keepers)
+        .enumerate()
+        .map(line)
+        .collect()
 }
 
 /// The log of a server, its last lines at the bottom.
 fn log(frame: &mut Frame<'_>, model: &mut Model, top: Rect, area: Rect) {
     let heading = style(model, HEADING);
-    let Page::Log(LogPage { called, lines: read, up }) = &mut model.page else { return };
-    frame.render_widget(Line::styled(format!("Log of {}", harmless(called)), heading), top);
+    let Page::Log(LogPage {
+        called,
+        lines: read,
+        up,
+    }) = &mut model.page
+    else {
+        return;
+    };
+    frame.render_widget(
+        Line::styled(format!("Log of {}", harmless(called)), heading),
+        top,
+    );
     let area = below(area);
     let (width, height) = (usize::from(area.width).max(1), usize::from(area.height));
-    let broken: Vec<String> = read.iter().flat_map(|line| pieces(&harmless(line), width)).collect();
+    let broken: Vec<String> = read
+        .iter()
+        .flat_map(|line| pieces(&harmless(line), width))
+        .collect();
     *up = (*up).min(broken.len().saturating_sub(height));
     let end = broken.len() - *up;
     let begin = end.saturating_sub(height);
-    let text = broken[begin..end].iter().map(|line| Line::raw(line.clone()));
+    let text = broken[begin..end]
+        .iter()
+        .map(|line| Line::raw(line.clone()));
     if read.is_empty() {
         lines(frame, area, [Line::raw("nothing yet")]);
     } else {
@@ -185,7 +255,11 @@ fn log(frame: &mut Frame<'_>, model: &mut Model, top: Rect, area: Rect) {
 fn pieces(line: &str, width: usize) -> Vec<String> {
     let (mut pieces, mut piece, mut taken) = (Vec::new(), String::new(), 0);
     for letter in line.chars() {
-        let wide = if letter.is_ascii() { 1 } else { Span::raw(letter.to_string()).width() };
+        let wide = if letter.is_ascii() {
+            1
+        } else {
+            Span::raw(letter.to_string()).width()
+        };
         if taken + wide > width && taken > 0 {
             pieces.push(std::mem::take(&mut piece));
             taken = 0;
@@ -200,7 +274,9 @@ fn pieces(line: &str, width: usize) -> Vec<String> {
 /// A sentence under the rows, an empty line before it.
 fn sentence(text: &str, width: usize, style: Style) -> Vec<Line<'static>> {
     let text = wrapped(&harmless(text), Some(width));
-    let lines = text.lines().map(|line| Line::styled(line.to_owned(), style));
+    let lines = text
+        .lines()
+        .map(|line| Line::styled(line.to_owned(), style));
     std::iter::once(Line::default()).chain(lines).collect()
 }
 
@@ -213,7 +289,10 @@ fn from(line: Line<'static>, left: usize) -> Line<'static> {
     let spans = line.spans.into_iter().map(|span| {
         let taken = over.min(span.content.chars().count());
         over -= taken;
-        Span::styled(span.content.chars().skip(taken).collect::<String>(), span.style)
+        Span::styled(
+            span.content.chars().skip(taken).collect::<String>(),
+            span.style,
+        )
     });
     let style = line.style;
     Line::from(spans.collect::<Vec<_>>()).style(style)
@@ -221,15 +300,29 @@ fn from(line: Line<'static>, left: usize) -> Line<'static> {
 
 /// Draws lines from the top; what does not fit is not drawn.
 fn lines<'a>(frame: &mut Frame<'_>, area: Rect, lines: impl IntoIterator<Item = Line<'a>>) {
-    for (line, y) in lines.into_iter().zip(area.y..area.y.saturating_add(area.height)) {
-        frame.render_widget(line, Rect { y, height: 1, ..area });
+    for (line, y) in lines
+        .into_iter()
+        .zip(area.y..area.y.saturating_add(area.height))
+    {
+        frame.render_widget(
+            line,
+            Rect {
+                y,
+                height: 1,
+                ..area
+            },
+        );
     }
 }
 
 /// Without the empty line at the top, where there is room for one.
 fn below(area: Rect) -> Rect {
     let taken = u16::from(area.height > 4);
-    Rect { y: area.y + taken, height: area.height - taken, ..area }
+    Rect {
+        y: area.y + taken,
+        height: area.height - taken,
+        ..area
+    }
 }
 
 /// What somebody else wrote; a tab has no width of its own.
@@ -246,7 +339,11 @@ fn style(model: &Model, painted: Painted) -> Style {
         _ => None,
     };
     let is_bold = painted.get_effects().contains(Effects::BOLD);
-    let style = Style::new().add_modifier(if is_bold { Modifier::BOLD } else { Modifier::empty() });
+    let style = Style::new().add_modifier(if is_bold {
+        Modifier::BOLD
+    } else {
+        Modifier::empty()
+    });
     match colour {
         Some(colour) if model.has_colours => style.fg(colour),
         _ => style,

@@ -1,4 +1,5 @@
-//! What takes its time, each on a thread of its own: looking, reading keys and logs, and what the user orders.
+//! What takes its time, each on a thread of its own: looking, reading keys and logs, and what the
+//! user orders.
 
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
@@ -51,8 +52,14 @@ fn look(show: &UnboundedSender<Seen>, hurried: &Receiver<()>) {
     loop {
         let seen = match block_on(Listing::look()) {
             Ok(Ok(listing)) => seen(&listing),
-            Ok(Err(failure)) => Seen { trouble: Some(failure.to_string()), ..Seen::default() },
-            Err(error) => Seen { trouble: Some(error.to_string()), ..Seen::default() },
+            Ok(Err(failure)) => Seen {
+                trouble: Some(failure.to_string()),
+                ..Seen::default()
+            },
+            Err(error) => Seen {
+                trouble: Some(error.to_string()),
+                ..Seen::default()
+            },
         };
         if show.send(seen).is_err() {
             return;
@@ -68,7 +75,11 @@ fn seen(listing: &Listing) -> Seen {
     let mut servers = listing.kept.servers.iter();
     let row = |cells| {
         let server = servers.next();
-        Row { keeper: server.map(|server| server.keeper), called: server.map(Server::called), cells }
+        Row {
+            keeper: server.map(|server| server.keeper),
+            called: server.map(Server::called),
+            cells,
+        }
     };
     Seen {
         rows: listing.rows().into_iter().map(row).collect(),
@@ -146,7 +157,10 @@ pub(super) fn log(keeper: KeeperName) -> Log {
 }
 
 /// Looks for the server as it is now, and does something with it.
-async fn on_server(keeper: KeeperName, work: impl AsyncFnOnce(&Kept, &Server) -> Outcome) -> Outcome {
+async fn on_server(
+    keeper: KeeperName,
+    work: impl AsyncFnOnce(&Kept, &Server) -> Outcome,
+) -> Outcome {
     let kept = Kept::look().await.map_err(|failure| failure.to_string())?;
     match kept.servers.iter().find(|server| server.keeper == keeper) {
         Some(server) => work(&kept, server).await,

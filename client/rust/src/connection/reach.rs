@@ -18,8 +18,8 @@ use crate::start::{self, Start};
 const PAUSE_MIN: Duration = Duration::from_millis(2);
 const PAUSE_MAX: Duration = Duration::from_millis(100);
 
-/// How long a daemon that was started has to appear before another is started: the one that held the lock may have
-/// been about to exit.
+/// How long a daemon that was started has to appear before another is started: the one that held
+/// the lock may have been about to exit.
 const START_AGAIN: Duration = Duration::from_millis(500);
 
 /// [`connect`], with patience of one's own.
@@ -38,14 +38,18 @@ pub(crate) async fn connect_within(
         match attempt {
             Ok(Ok(connection)) => return Ok(connection),
             Ok(Err(ConnectError::NotRunning { socket })) => match start {
-                Start::Never if absent == Absent::Fails => return Err(ConnectError::NotRunning { socket }),
+                Start::Never if absent == Absent::Fails => {
+                    return Err(ConnectError::NotRunning { socket });
+                }
                 Start::Auto { binary } if started.is_none_or(|at| at.elapsed() >= START_AGAIN) => {
                     start::start(directory, binary.as_deref(), until).await?;
                     started = Some(Instant::now());
                     pause = PAUSE_MIN;
                     last = ConnectError::NotRunning { socket }.to_string();
                 }
-                Start::Never | Start::Auto { .. } => last = ConnectError::NotRunning { socket }.to_string(),
+                Start::Never | Start::Auto { .. } => {
+                    last = ConnectError::NotRunning { socket }.to_string();
+                }
             },
             Ok(Err(error)) if passes(&error) => last = error.to_string(),
             Ok(Err(error)) => return Err(error),
@@ -53,7 +57,11 @@ pub(crate) async fn connect_within(
         }
         let wake = Instant::now() + pause;
         if wake >= until {
-            return Err(ConnectError::Timeout { socket: directory.socket(), waited: patience, last });
+            return Err(ConnectError::Timeout {
+                socket: directory.socket(),
+                waited: patience,
+                last,
+            });
         }
         sleep_until(wake).await;
         pause = (pause * 2).min(PAUSE_MAX);
@@ -63,14 +71,17 @@ pub(crate) async fn connect_within(
 /// Whether the next attempt may go better.
 fn passes(error: &ConnectError) -> bool {
     match error {
-        // EAGAIN: so many connect at once that the backlog is full. ECONNRESET: the daemon was killed while this
-        // connection was in it.
+        // EAGAIN: so many connect at once that the backlog is full. ECONNRESET: the daemon was
+        // killed while this connection was in it.
         ConnectError::Io { error, .. } => matches!(
             error.kind(),
             io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted | io::ErrorKind::ConnectionReset
         ),
         ConnectError::Hello(error) => {
-            matches!(error, HelloError::Io(_) | HelloError::Busy | HelloError::Draining)
+            matches!(
+                error,
+                HelloError::Io(_) | HelloError::Busy | HelloError::Draining
+            )
         }
         _ => false,
     }
@@ -82,7 +93,12 @@ async fn attempt(directory: &Directory) -> Result<Connection, ConnectError> {
     let mut stream = match UnixStream::connect(&socket).await {
         Ok(stream) => stream,
         // Refused: the daemon is gone, or between taking the path and listening.
-        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused) => {
+        Err(error)
+            if matches!(
+                error.kind(),
+                io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused
+            ) =>
+        {
             return Err(ConnectError::NotRunning { socket });
         }
         Err(error) => return Err(ConnectError::Io { socket, error }),
@@ -101,5 +117,9 @@ async fn attempt(directory: &Directory) -> Result<Connection, ConnectError> {
         driven.await;
         drop(connected);
     });
-    Ok(Connection { client, hello, open })
+    Ok(Connection {
+        client,
+        hello,
+        open,
+    })
 }

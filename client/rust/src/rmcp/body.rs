@@ -31,7 +31,11 @@ impl Posted {
 
 impl From<Bytes> for Posted {
     fn from(bytes: Bytes) -> Self {
-        Self(Full::new(bytes).map_err(|never| match never {}).boxed_unsync())
+        Self(
+            Full::new(bytes)
+                .map_err(|never| match never {})
+                .boxed_unsync(),
+        )
     }
 }
 
@@ -101,9 +105,9 @@ impl Body for DurableBody {
     ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
         match &mut self.0 {
             Kind::Whole(body) => Pin::new(body).poll_frame(context),
-            Kind::Events(parts) => {
-                parts.poll_recv(context).map(|part| part.map(|part| Ok(Frame::data(part))))
-            }
+            Kind::Events(parts) => parts
+                .poll_recv(context)
+                .map(|part| part.map(|part| Ok(Frame::data(part)))),
         }
     }
 

@@ -1,5 +1,5 @@
-//! What is known of a request while rmcp carries it out. rmcp asks its session manager for sessions and streams, and does not say for
-//! which request.
+//! What is known of a request while rmcp carries it out. rmcp asks its session manager for sessions
+//! and streams, and does not say for which request.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -16,7 +16,8 @@ tokio::task_local! {
 pub(super) enum Purpose {
     /// A client's.
     Client,
-    /// It is this crate's own: rmcp is to make a server for the session, and to repeat the recorded handshake to it.
+    /// It is this crate's own: rmcp is to make a server for the session, and to repeat the recorded
+    /// handshake to it.
     Restore,
 }
 
@@ -37,7 +38,11 @@ pub(super) struct Carried {
 
 impl Carried {
     pub(super) fn new(session: Session, purpose: Purpose) -> Arc<Self> {
-        Arc::new(Self { session, purpose, outcome: Mutex::default() })
+        Arc::new(Self {
+            session,
+            purpose,
+            outcome: Mutex::default(),
+        })
     }
 
     /// That of the request in whose task this is. None: in no request's.
@@ -55,6 +60,9 @@ impl Carried {
     }
 
     pub(super) fn outcome(&self) -> Option<Outcome> {
-        self.outcome.lock().unwrap_or_else(PoisonError::into_inner).take()
+        self.outcome
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take()
     }
 }

@@ -48,7 +48,9 @@ impl Events {
         let (parts, body) = channel(PARTS);
         let writer = Writer::new(parts, options.retry, options.rmcp.sse_keep_alive);
         let cancelled = options.rmcp.cancellation_token.clone();
-        let place = self.tail().map(|tail| readers.come(tail.session.id(), &tail.stream));
+        let place = self
+            .tail()
+            .map(|tail| readers.come(tail.session.id(), &tail.stream));
         tokio::spawn(async move {
             let ended = async {
                 match &place {
@@ -80,7 +82,11 @@ impl Events {
                 writer.begin(tail.primed.as_ref()).await;
                 tail.follow(writer).await;
             }
-            Self::Fresh(Fresh { mut tail, mut told, is_behind }) => {
+            Self::Fresh(Fresh {
+                mut tail,
+                mut told,
+                is_behind,
+            }) => {
                 writer.begin(tail.primed.as_ref()).await;
                 loop {
                     match timeout(writer.pause(), told.recv()).await {

@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 use mcp_sessiond_proto::SessionId;
 use rmcp::model::{
     ClientJsonRpcMessage, ClientNotification, ClientRequest, GetExtensions as _, GetMeta as _,
-    JsonRpcMessage, JsonRpcRequest, ProgressToken, RequestId, ServerJsonRpcMessage, ServerNotification,
+    JsonRpcMessage, JsonRpcRequest, ProgressToken, RequestId, ServerJsonRpcMessage,
+    ServerNotification,
 };
 use rmcp::service::OriginatingRequestId;
 use serde_json::Value;
@@ -48,9 +49,11 @@ struct Desk {
     tokens: HashMap<ProgressToken, RequestId>,
     /// The requests of the server's, and for which of the client's it has sent them.
     asked: HashMap<RequestId, RequestId>,
-    /// How many requests of each id of the client's wait for their stream, or for a place among what the server gets.
+    /// How many requests of each id of the client's wait for their stream, or for a place among
+    /// what the server gets.
     opening: HashMap<RequestId, usize>,
-    /// The newest request of each id of the client's that the server works on, as the server knows it.
+    /// The newest request of each id of the client's that the server works on, as the server knows
+    /// it.
     newest: HashMap<RequestId, RequestId>,
     names: Names,
     used: Instant,
@@ -97,12 +100,26 @@ impl Live {
             names: Names::new(),
             used: Instant::now(),
         };
-        let live = Arc::new(Self { id, failing: failing.clone(), desk: Mutex::new(desk) });
+        let live = Arc::new(Self {
+            id,
+            failing: failing.clone(),
+            desk: Mutex::new(desk),
+        });
         let of = Arc::downgrade(&live);
         let first = session.clone();
         tokio::spawn(async move {
-            let stream = || of.upgrade().map_or_else(|| first.clone(), |live| live.session()).standalone();
-            Pump { stream, failing, listener: None }.run(said).await;
+            let stream = || {
+                of.upgrade()
+                    .map_or_else(|| first.clone(), |live| live.session())
+                    .standalone()
+            };
+            Pump {
+                stream,
+                failing,
+                listener: None,
+            }
+            .run(said)
+            .await;
         });
         (live, arriving)
     }
@@ -224,7 +241,11 @@ impl Live {
         for post in std::mem::take(&mut desk.posts).into_values() {
             let id = as_value(&post.id);
             let text = outcome_unknown(&id).as_str().to_owned();
-            let _ = post.said.send(Said { text, answers: Some(id), done: oneshot::channel().0 });
+            let _ = post.said.send(Said {
+                text,
+                answers: Some(id),
+                done: oneshot::channel().0,
+            });
         }
     }
 }
@@ -239,7 +260,10 @@ struct Opening<'a> {
 impl<'a> Opening<'a> {
     fn of(live: &'a Live, id: &RequestId) -> Self {
         *live.desk().opening.entry(id.clone()).or_default() += 1;
-        Self { live, id: Some(id.clone()) }
+        Self {
+            live,
+            id: Some(id.clone()),
+        }
     }
 
     fn is_over(&mut self, desk: &mut Desk) {
@@ -270,19 +294,28 @@ impl Desk {
             request.id = self.names.give();
         }
         self.newest.insert(id.clone(), request.id.clone());
-        let token = request.request.get_meta().get_progress_token().map(|token| {
-            let mut name = token.clone();
-            if self.tokens.contains_key(&token) || !self.names.is_free(&token.0) {
-                name = ProgressToken(self.names.give());
-                request.request.get_meta_mut().set_progress_token(name.clone());
-            }
-            self.tokens.insert(name.clone(), request.id.clone());
-            (name, token)
-        });
-        self.posts.insert(request.id.clone(), Post { said, id, token });
+        let token = request
+            .request
+            .get_meta()
+            .get_progress_token()
+            .map(|token| {
+                let mut name = token.clone();
+                if self.tokens.contains_key(&token) || !self.names.is_free(&token.0) {
+                    name = ProgressToken(self.names.give());
+                    request
+                        .request
+                        .get_meta_mut()
+                        .set_progress_token(name.clone());
+                }
+                self.tokens.insert(name.clone(), request.id.clone());
+                (name, token)
+            });
+        self.posts
+            .insert(request.id.clone(), Post { said, id, token });
     }
 
-    /// The server does not work on a request any more. Its stream is closed once nobody can say anything there.
+    /// The server does not work on a request any more. Its stream is closed once nobody can say
+    /// anything there.
     fn done(&mut self, id: &RequestId) -> Option<Post> {
         let post = self.posts.remove(id)?;
         if let Some((name, _)) = &post.token {
@@ -295,10 +328,14 @@ impl Desk {
         Some(post)
     }
 
-    /// The client has cancelled its request of this id, which becomes the server's. Returns whether the server is to hear of it.
+    /// The client has cancelled its request of this id, which becomes the server's. Returns whether
+    /// the server is to hear of it.
     fn cancel(&mut self, id: &mut RequestId) -> bool {
-        // Two pages of one client may count alike, and the other one's call is not to be cancelled: better none.
-        if self.opening.contains_key(id) || self.posts.values().filter(|post| post.id == *id).count() > 1 {
+        // Two pages of one client may count alike, and the other one's call is not to be cancelled:
+        // better none.
+        if self.opening.contains_key(id)
+            || self.posts.values().filter(|post| post.id == *id).count() > 1
+        {
             return false;
         }
         let Some(name) = self.newest.get(id) else {
@@ -347,7 +384,8 @@ impl Desk {
     fn post_of(&mut self, message: &ServerJsonRpcMessage) -> Option<RequestId> {
         match message {
             JsonRpcMessage::Request(request) => {
-                let OriginatingRequestId(id) = request.request.extensions().get::<OriginatingRequestId>()?;
+                let OriginatingRequestId(id) =
+                    request.request.extensions().get::<OriginatingRequestId>()?;
                 if self.posts.contains_key(id) {
                     self.asked.insert(request.id.clone(), id.clone());
                 }
@@ -357,9 +395,10 @@ impl Desk {
                 ServerNotification::ProgressNotification(progress) => {
                     self.tokens.get(&progress.params.progress_token).cloned()
                 }
-                ServerNotification::CancelledNotification(cancelled) => {
-                    self.asked.get(cancelled.params.request_id.as_ref()?).cloned()
-                }
+                ServerNotification::CancelledNotification(cancelled) => self
+                    .asked
+                    .get(cancelled.params.request_id.as_ref()?)
+                    .cloned(),
                 _ => None,
             },
             JsonRpcMessage::Response(_) | JsonRpcMessage::Error(_) => None,
@@ -389,7 +428,9 @@ impl Post {
 
 /// The id of the request that a message cancels, if it does.
 fn cancelled(message: &mut ClientJsonRpcMessage) -> Option<&mut RequestId> {
-    let JsonRpcMessage::Notification(notification) = message else { return None };
+    let JsonRpcMessage::Notification(notification) = message else {
+        return None;
+    };
     match &mut notification.notification {
         ClientNotification::CancelledNotification(cancel) => cancel.params.request_id.as_mut(),
         _ => None,
@@ -397,13 +438,28 @@ fn cancelled(message: &mut ClientJsonRpcMessage) -> Option<&mut RequestId> {
 }
 
 fn is_progress(message: &ServerJsonRpcMessage) -> bool {
-    let JsonRpcMessage::Notification(notification) = message else { return false };
-    matches!(notification.notification, ServerNotification::ProgressNotification(_))
+    let JsonRpcMessage::Notification(notification) = message else {
+        return false;
+    };
+    matches!(
+        notification.notification,
+        ServerNotification::ProgressNotification(_)
+    )
 }
 
-fn send(to: &UnboundedSender<Said>, text: String, answers: Option<Value>) -> Option<oneshot::Receiver<()>> {
+fn send(
+    to: &UnboundedSender<Said>,
+    text: String,
+    answers: Option<Value>,
+) -> Option<oneshot::Receiver<()>> {
     let (done, is_kept) = oneshot::channel();
-    to.send(Said { text, answers, done }).ok().map(|()| is_kept)
+    to.send(Said {
+        text,
+        answers,
+        done,
+    })
+    .ok()
+    .map(|()| is_kept)
 }
 
 /// A message with another value at this place, if there is one.

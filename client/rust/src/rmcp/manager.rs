@@ -6,7 +6,9 @@ use std::sync::Arc;
 use futures_util::Stream;
 use futures_util::stream::empty;
 use mcp_sessiond_proto::SessionId;
-use rmcp::model::{ClientJsonRpcMessage, ClientRequest, JsonRpcMessage, RequestId, ServerJsonRpcMessage};
+use rmcp::model::{
+    ClientJsonRpcMessage, ClientRequest, JsonRpcMessage, RequestId, ServerJsonRpcMessage,
+};
 use rmcp::transport::streamable_http_server::session::{
     ServerSseMessage, SessionState, SessionStore, SessionStoreError,
 };
@@ -21,13 +23,14 @@ use super::table::Table;
 use super::transport::DurableTransport;
 use crate::tower::Refusal;
 
-/// A request was refused. rmcp need not know more: the response is what [`Carried`] says. rmcp logs an error of it, so it is told only where it
-/// must not go on.
+/// A request was refused. rmcp need not know more: the response is what [`Carried`] says. rmcp logs
+/// an error of it, so it is told only where it must not go on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the request was refused")]
 pub(super) struct Refused;
 
-/// The sessions, as rmcp sees them. The streams that it gets are empty: the response's events are [`Carried`]'s.
+/// The sessions, as rmcp sees them. The streams that it gets are empty: the response's events are
+/// [`Carried`]'s.
 pub(super) struct Manager(pub(super) Arc<Table>);
 
 impl Manager {
@@ -43,13 +46,26 @@ impl Manager {
         Ok(live)
     }
 
-    async fn accept(&self, carried: &Carried, message: ClientJsonRpcMessage) -> Result<(), Refusal> {
-        self.used(carried)?.accept(message).await.map_err(|_| ended())
+    async fn accept(
+        &self,
+        carried: &Carried,
+        message: ClientJsonRpcMessage,
+    ) -> Result<(), Refusal> {
+        self.used(carried)?
+            .accept(message)
+            .await
+            .map_err(|_| ended())
     }
 
     /// What a request is answered with.
-    async fn stream(&self, carried: &Carried, message: ClientJsonRpcMessage) -> Result<Events, Refusal> {
-        let JsonRpcMessage::Request(request) = message else { return Err(Refusal::failed()) };
+    async fn stream(
+        &self,
+        carried: &Carried,
+        message: ClientJsonRpcMessage,
+    ) -> Result<Events, Refusal> {
+        let JsonRpcMessage::Request(request) = message else {
+            return Err(Refusal::failed());
+        };
         if matches!(request.request, ClientRequest::InitializeRequest(_)) {
             return Self::repeat(carried, &request.id).await;
         }
@@ -67,7 +83,9 @@ impl Manager {
     async fn repeat(carried: &Carried, id: &RequestId) -> Result<Events, Refusal> {
         let recorded = Handshake::of(&carried.session).await?;
         let Handshake { result, .. } = recorded.ok_or_else(Refusal::unknown_session)?;
-        Ok(Events::One(json!({"jsonrpc": "2.0", "id": id, "result": result}).to_string()))
+        Ok(Events::One(
+            json!({"jsonrpc": "2.0", "id": id, "result": result}).to_string(),
+        ))
     }
 }
 
@@ -82,7 +100,10 @@ impl SessionManager for Manager {
 
     async fn create_session(&self) -> Result<(Named, DurableTransport), Refused> {
         let carried = Carried::here().ok_or(Refused)?;
-        Ok((carried.session.id().as_str().into(), self.0.make(&carried.session)))
+        Ok((
+            carried.session.id().as_str().into(),
+            self.0.make(&carried.session),
+        ))
     }
 
     async fn initialize_session(
@@ -91,9 +112,14 @@ impl SessionManager for Manager {
         message: ClientJsonRpcMessage,
     ) -> Result<ServerJsonRpcMessage, Refused> {
         let carried = Carried::here().ok_or(Refused)?;
-        let live = self.used(&carried).map_err(|refusal| Self::refuse(&carried, refusal))?;
+        let live = self
+            .used(&carried)
+            .map_err(|refusal| Self::refuse(&carried, refusal))?;
         let asked = params(&message);
-        let answer = live.shake(message).await.map_err(|_| Self::refuse(&carried, Refusal::failed()))?;
+        let answer = live
+            .shake(message)
+            .await
+            .map_err(|_| Self::refuse(&carried, Refusal::failed()))?;
         let JsonRpcMessage::Response(response) = &answer else {
             self.0.let_go(live.id());
             if carried.purpose == Purpose::Restore {
@@ -148,7 +174,11 @@ impl SessionManager for Manager {
         Ok(empty())
     }
 
-    async fn accept_message(&self, _: &Named, message: ClientJsonRpcMessage) -> Result<(), Refused> {
+    async fn accept_message(
+        &self,
+        _: &Named,
+        message: ClientJsonRpcMessage,
+    ) -> Result<(), Refused> {
         let carried = Carried::here().ok_or(Refused)?;
         if let Err(refusal) = self.accept(&carried, message).await {
             carried.settle(Outcome::Refused(refusal));
@@ -181,7 +211,9 @@ impl SessionManager for Manager {
 fn params(message: &ClientJsonRpcMessage) -> Value {
     match message {
         JsonRpcMessage::Request(request) => match &request.request {
-            ClientRequest::InitializeRequest(initialize) => serde_json::to_value(&initialize.params),
+            ClientRequest::InitializeRequest(initialize) => {
+                serde_json::to_value(&initialize.params)
+            }
             _ => Ok(Value::Null),
         },
         _ => Ok(Value::Null),
@@ -198,7 +230,9 @@ impl Store {
     async fn recorded() -> Option<SessionState> {
         let carried = Carried::here()?;
         match Handshake::of(&carried.session).await {
-            Ok(handshake) => serde_json::from_value(handshake?.initialize).ok().map(SessionState::new),
+            Ok(handshake) => serde_json::from_value(handshake?.initialize)
+                .ok()
+                .map(SessionState::new),
             Err(error) => {
                 carried.settle(Outcome::Refused(error.into()));
                 None

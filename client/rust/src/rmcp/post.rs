@@ -1,4 +1,5 @@
-//! The stream of a request: opened with a will before the server gets the request, closed with the answer.
+//! The stream of a request: opened with a will before the server gets the request, closed with the
+//! answer.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -18,8 +19,8 @@ use crate::session::{Session, Stream};
 /// Messages that wait for a client that reads them slowly.
 const WAITING: usize = 64;
 
-/// Opens the stream of a request. If this process ends before the answer, the daemon answers it, "the outcome is unknown". `primes`:
-/// whether the client takes an id before there is a message.
+/// Opens the stream of a request. If this process ends before the answer, the daemon answers it,
+/// "the outcome is unknown". `primes`: whether the client takes an id before there is a message.
 pub(super) async fn open(
     session: Session,
     id: Value,
@@ -27,7 +28,9 @@ pub(super) async fn open(
     failing: Arc<Failing>,
 ) -> Result<(UnboundedSender<Said>, Fresh), SessionError> {
     #[expect(clippy::expect_used, reason = "it is made of letters and digits")]
-    let name: StreamId = format!("post-{}", RequestId::mint()).parse().expect("a stream's id");
+    let name: StreamId = format!("post-{}", RequestId::mint())
+        .parse()
+        .expect("a stream's id");
     let (opened_by, will) = (Json::from(&id), outcome_unknown(&id));
     let open = || session.open_stream_with_will(&name, Some(opened_by.clone()), will.clone());
     let stream = making_room(&session, open).await?;
@@ -44,16 +47,30 @@ pub(super) async fn open(
     let (told, telling) = channel(WAITING);
     let (saying, said) = unbounded_channel();
     let is_behind = Arc::<AtomicBool>::default();
-    let listener = Some(Listener { told, is_behind: is_behind.clone() });
+    let listener = Some(Listener {
+        told,
+        is_behind: is_behind.clone(),
+    });
     tokio::spawn(async move {
-        let mut pump = Pump { stream: || stream.clone(), failing, listener };
+        let mut pump = Pump {
+            stream: || stream.clone(),
+            failing,
+            listener,
+        };
         // Before the pump goes: who has read all then finds that it is all.
         if !pump.run(said).await {
             close(&stream).await;
         }
     });
     let tail = Tail::fresh(session, name, primed, id);
-    Ok((saying, Fresh { tail, told: telling, is_behind }))
+    Ok((
+        saying,
+        Fresh {
+            tail,
+            told: telling,
+            is_behind,
+        },
+    ))
 }
 
 /// Closes a stream. Where that fails, the daemon does it when this process has ended.

@@ -45,7 +45,10 @@ pub(super) struct Failing {
 
 impl Failing {
     pub(super) fn of(session: SessionId) -> Self {
-        Self { session, is_told: AtomicBool::new(false) }
+        Self {
+            session,
+            is_told: AtomicBool::new(false),
+        }
     }
 
     fn over(&self) {
@@ -77,8 +80,8 @@ pub(super) struct Pump<F> {
 }
 
 impl<F: Fn() -> Stream + Send> Pump<F> {
-    /// Keeps what is said, up to the answer, or as long as somebody may say something. Returns whether the stream was closed: the
-    /// answer closes it.
+    /// Keeps what is said, up to the answer, or as long as somebody may say something. Returns
+    /// whether the stream was closed: the answer closes it.
     pub(super) async fn run(&mut self, mut said: UnboundedReceiver<Said>) -> bool {
         let mut waiting = Vec::new();
         while said.recv_many(&mut waiting, MESSAGES_MAX).await > 0 {
@@ -94,15 +97,22 @@ impl<F: Fn() -> Stream + Send> Pump<F> {
         false
     }
 
-    /// Keeps a batch, and closes the stream with it if there is an answer in it. Returns whether it was closed.
+    /// Keeps a batch, and closes the stream with it if there is an answer in it. Returns whether it
+    /// was closed.
     async fn keep(&mut self, batch: Vec<Said>) -> bool {
-        let texts: Vec<Json> = batch.iter().map(|said| Json::trusted(said.text.clone())).collect();
+        let texts: Vec<Json> = batch
+            .iter()
+            .map(|said| Json::trusted(said.text.clone()))
+            .collect();
         let closes = batch.iter().any(|said| said.answers.is_some());
         match self.append(&RequestId::mint(), &texts, closes).await {
             Ok(appended) => {
                 self.failing.over();
                 for (said, appended) in batch.into_iter().zip(appended) {
-                    self.tell(Told { id: Some(appended.id), text: said.text });
+                    self.tell(Told {
+                        id: Some(appended.id),
+                        text: said.text,
+                    });
                     let _ = said.done.send(());
                 }
                 closes
@@ -118,7 +128,12 @@ impl<F: Fn() -> Stream + Send> Pump<F> {
             Err(error) => {
                 self.failing.tell(&error);
                 let mut is_closed = false;
-                for Said { text, answers, done } in batch {
+                for Said {
+                    text,
+                    answers,
+                    done,
+                } in batch
+                {
                     let answer = answers.map(|id| (id, Json::trusted(text.clone())));
                     self.tell(Told { id: None, text });
                     let _ = done.send(());
@@ -148,14 +163,17 @@ impl<F: Fn() -> Stream + Send> Pump<F> {
         making_room(stream.session(), append).await
     }
 
-    /// Who comes back for an answer that was not kept gets it once the daemon is there again, or is told what became of it. Returns
-    /// whether the stream was closed.
+    /// Who comes back for an answer that was not kept gets it once the daemon is there again, or is
+    /// told what became of it. Returns whether the stream was closed.
     async fn keep_later(&self, id: &Value, answer: Json, error: &SessionError) -> bool {
         let mut passes = error.passes();
         let request = RequestId::mint();
         while passes {
             sleep(AWAY).await;
-            match self.append(&request, std::slice::from_ref(&answer), true).await {
+            match self
+                .append(&request, std::slice::from_ref(&answer), true)
+                .await
+            {
                 Ok(_) => {
                     self.failing.over();
                     return true;
@@ -163,12 +181,16 @@ impl<F: Fn() -> Stream + Send> Pump<F> {
                 Err(error) => passes = error.passes(),
             }
         }
-        self.append(&RequestId::mint(), &[not_kept(id)], true).await.is_ok()
+        self.append(&RequestId::mint(), &[not_kept(id)], true)
+            .await
+            .is_ok()
     }
 
     /// Gives a message to the reader. One that is too slow gets the rest from the daemon.
     fn tell(&mut self, told: Told) {
-        let Some(listener) = &self.listener else { return };
+        let Some(listener) = &self.listener else {
+            return;
+        };
         if let Err(failed) = listener.told.try_send(told) {
             if matches!(failed, TrySendError::Full(_)) {
                 listener.is_behind.store(true, Ordering::Release);

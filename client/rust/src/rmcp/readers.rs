@@ -31,13 +31,19 @@ impl Readers {
         if let Some(former) = self.all().insert(name.clone(), end.clone()) {
             former.notify_one();
         }
-        Place { readers: self.clone(), name, end }
+        Place {
+            readers: self.clone(),
+            name,
+            end,
+        }
     }
 
     /// The session has ended, and with it the connections of its readers.
     pub(super) fn end(&self, session: &SessionId) {
         let is_of = |(of, _): &Name, _: &mut Arc<Notify>| of == session;
-        self.all().extract_if(is_of).for_each(|(_, end)| end.notify_one());
+        self.all()
+            .extract_if(is_of)
+            .for_each(|(_, end)| end.notify_one());
     }
 }
 
@@ -51,7 +57,10 @@ impl Place {
 impl Drop for Place {
     fn drop(&mut self) {
         let mut all = self.readers.all();
-        if all.get(&self.name).is_some_and(|end| Arc::ptr_eq(end, &self.end)) {
+        if all
+            .get(&self.name)
+            .is_some_and(|end| Arc::ptr_eq(end, &self.end))
+        {
             all.remove(&self.name);
         }
     }

@@ -1,5 +1,5 @@
-//! The handshake of a session, which is stored with it, so that a new server can be initialised like the former one. `serve` and the
-//! libraries of other languages store the same.
+//! The handshake of a session, which is stored with it, so that a new server can be initialised
+//! like the former one. `serve` and the libraries of other languages store the same.
 
 use mcp_sessiond_proto::sessions::Status;
 use mcp_sessiond_proto::{Json, StateKey};
@@ -14,7 +14,8 @@ use crate::tower::CONNECTION;
 const STATE: &str = "mcp.handshake";
 /// Bytes of a session's metadata.
 const METADATA_MAX: usize = 64 * 1024;
-/// The version that is meant where a server does not say which (MCP 2025-06-18, Protocol Version Header).
+/// The version that is meant where a server does not say which (MCP 2025-06-18, Protocol Version
+/// Header).
 const ASSUMED: &str = "2025-03-26";
 
 /// What the client has asked, what the server has answered, and the version of MCP that it chose.
@@ -27,8 +28,15 @@ pub(super) struct Handshake {
 
 impl Handshake {
     pub(super) fn new(initialize: Value, result: Value) -> Self {
-        let version = result["protocolVersion"].as_str().unwrap_or(ASSUMED).to_owned();
-        Self { initialize, result, version }
+        let version = result["protocolVersion"]
+            .as_str()
+            .unwrap_or(ASSUMED)
+            .to_owned();
+        Self {
+            initialize,
+            result,
+            version,
+        }
     }
 
     /// Stores it. With that the session is ready.
@@ -40,7 +48,10 @@ impl Handshake {
             return Ok(());
         }
         session.set(&key(STATE), &Json::trusted(text)).await?;
-        session.update(update.metadata(Json::trusted("null".into()))).await.map(drop)
+        session
+            .update(update.metadata(Json::trusted("null".into())))
+            .await
+            .map(drop)
     }
 
     /// That of a session. None: its `initialize` was never answered.
@@ -69,7 +80,11 @@ pub(super) fn outcome_unknown(id: &Value) -> Json {
 
 /// What a client gets that comes back for an answer that could not be kept.
 pub(super) fn not_kept(id: &Value) -> Json {
-    lost(id, "the call was carried out, but its answer could not be stored", "not_kept")
+    lost(
+        id,
+        "the call was carried out, but its answer could not be stored",
+        "not_kept",
+    )
 }
 
 fn lost(id: &Value, message: &str, outcome: &str) -> Json {

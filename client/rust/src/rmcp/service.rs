@@ -36,9 +36,10 @@ const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 const VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
 const EVENT_STREAM: HeaderValue = HeaderValue::from_static("text/event-stream");
 
-/// Sessions that survive the process that serves them: one line for a server on rmcp 3.9. `server` makes a new server; it is called once for
-/// each session, and again in each process that restores it. The result is a tower service, for `axum::Router::route_service` or
-/// anything else that takes one. It must be called within a tokio runtime.
+/// Sessions that survive the process that serves them: one line for a server on rmcp 3.9. `server`
+/// makes a new server; it is called once for each session, and again in each process that restores
+/// it. The result is a tower service, for `axum::Router::route_service` or anything else that takes
+/// one. It must be called within a tokio runtime.
 ///
 /// | when | then |
 /// | --- | --- |
@@ -63,11 +64,16 @@ where
     let rmcp = StreamableHttpService::new(server, Arc::new(Manager(table.clone())), config);
     let sessions = Sessions::of_service(options.service.clone(), options.client.clone());
     let caller = options.caller.clone();
-    let mut layer = SessionLayer::new(sessions, move |parts| caller(parts)).lifetimes(options.lifetimes);
+    let mut layer =
+        SessionLayer::new(sessions, move |parts| caller(parts)).lifetimes(options.lifetimes);
     if let Some(cookie) = &options.cookie {
         layer = layer.cookie(cookie.clone());
     }
-    DurableService(layer.layer(Inner(Arc::new(Parted { table, rmcp, options }))))
+    DurableService(layer.layer(Inner(Arc::new(Parted {
+        table,
+        rmcp,
+        options,
+    }))))
 }
 
 /// Answers requests of MCP. [`durable`] makes it. Clones are the same service.
@@ -81,7 +87,9 @@ impl<S> Clone for DurableService<S> {
 
 impl<S> fmt::Debug for DurableService<S> {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_struct("DurableService").finish_non_exhaustive()
+        formatter
+            .debug_struct("DurableService")
+            .finish_non_exhaustive()
     }
 }
 
@@ -146,14 +154,20 @@ impl<S> Parted<S>
 where
     S: ServerHandler + Send + 'static,
 {
-    async fn answer(self: Arc<Self>, request: Request<Posted>) -> Result<Response<DurableBody>, Refusal> {
+    async fn answer(
+        self: Arc<Self>,
+        request: Request<Posted>,
+    ) -> Result<Response<DurableBody>, Refusal> {
         let Some(SessiondSession(session)) = SessiondSession::of(request.extensions()) else {
             return Err(Refusal::no_session());
         };
         let (mut parts, body) = request.into_parts();
         let mut beginning = None;
         if parts.extensions.get::<Begins>().is_some() {
-            beginning = Some(Beginning { table: self.table.clone(), session: Some(session.clone()) });
+            beginning = Some(Beginning {
+                table: self.table.clone(),
+                session: Some(session.clone()),
+            });
         } else {
             // It may have been named by a cookie, of which rmcp knows nothing.
             name_session(&mut parts.headers, session.id());
@@ -166,7 +180,9 @@ where
         let headers = is_get.then(|| parts.headers.clone());
         let carried = Carried::new(session, Purpose::Client);
         // Also a GET: rmcp looks at `Host`, `Origin` and `Accept`.
-        let response = carried.scope(self.rmcp.handle(Request::from_parts(parts, body))).await;
+        let response = carried
+            .scope(self.rmcp.handle(Request::from_parts(parts, body)))
+            .await;
         if let Some(beginning) = beginning.filter(|_| response.status().is_success()) {
             beginning.has_begun();
         }
@@ -187,16 +203,24 @@ where
             Some(Outcome::Events(events)) => {
                 head.headers.remove(CONTENT_LENGTH);
                 head.headers.insert(CONTENT_TYPE, EVENT_STREAM);
-                head.headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache, no-transform"));
-                Ok(Response::from_parts(head, events.body(&self.options, &self.table.readers)))
+                head.headers.insert(
+                    CACHE_CONTROL,
+                    HeaderValue::from_static("no-cache, no-transform"),
+                );
+                Ok(Response::from_parts(
+                    head,
+                    events.body(&self.options, &self.table.readers),
+                ))
             }
         }
     }
 
-    /// Makes a server for a session that another process has served, and repeats the recorded handshake to it. `parts`: of the request that
-    /// needs it, which the server sees as that of the handshake.
+    /// Makes a server for a session that another process has served, and repeats the recorded
+    /// handshake to it. `parts`: of the request that needs it, which the server sees as that of the
+    /// handshake.
     async fn restore(self: Arc<Self>, session: Session, mut parts: Parts) -> Result<(), Refusal> {
-        // rmcp restores a session when a client reads its standalone stream, too, and nobody need say anything for that.
+        // rmcp restores a session when a client reads its standalone stream, too, and nobody need
+        // say anything for that.
         parts.method = Method::GET;
         parts.headers.insert(ACCEPT, EVENT_STREAM);
         for name in [LAST_EVENT_ID, VERSION, CONTENT_LENGTH] {
@@ -210,15 +234,17 @@ where
             (_, StatusCode::OK) => Ok(()),
             // Its `initialize` was never answered.
             (_, StatusCode::NOT_FOUND) => Err(Refusal::unknown_session()),
-            (_, status @ StatusCode::FORBIDDEN) => {
-                Err(Refusal::new(status, "requests from this `Host` or `Origin` are not let in"))
-            }
+            (_, status @ StatusCode::FORBIDDEN) => Err(Refusal::new(
+                status,
+                "requests from this `Host` or `Origin` are not let in",
+            )),
             _ => Err(Refusal::failed()),
         }
     }
 }
 
-/// A session that begins. Its server is let go when this is dropped before the client is told of the session, as when the client hangs up.
+/// A session that begins. Its server is let go when this is dropped before the client is told of
+/// the session, as when the client hangs up.
 struct Beginning {
     table: Arc<Table>,
     session: Option<Session>,
@@ -240,8 +266,17 @@ impl Drop for Beginning {
 
 /// What a GET reads. No server is needed for it.
 async fn get(carried: &Carried, headers: &HeaderMap) {
-    let header = |name: HeaderName| headers.get(name).map(|value| value.to_str().unwrap_or_default());
-    let reading = Tail::begin(carried.session.clone(), header(LAST_EVENT_ID), header(VERSION)).await;
+    let header = |name: HeaderName| {
+        headers
+            .get(name)
+            .map(|value| value.to_str().unwrap_or_default())
+    };
+    let reading = Tail::begin(
+        carried.session.clone(),
+        header(LAST_EVENT_ID),
+        header(VERSION),
+    )
+    .await;
     carried.settle(match reading {
         Ok(Some(tail)) => Outcome::Events(Events::Kept(tail)),
         Ok(None) => Outcome::Ended,

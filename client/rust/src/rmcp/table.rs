@@ -37,7 +37,11 @@ pub(super) struct Table {
 
 impl Table {
     pub(super) fn new(idle: Duration) -> Arc<Self> {
-        Arc::new(Self { servers: Mutex::default(), readers: Readers::default(), idle })
+        Arc::new(Self {
+            servers: Mutex::default(),
+            readers: Readers::default(),
+            idle,
+        })
     }
 
     fn servers(&self) -> MutexGuard<'_, Servers> {
@@ -71,7 +75,11 @@ impl Table {
     }
 
     /// Restores a session, once: whoever needs it meanwhile waits for the same.
-    pub(super) async fn restore<F>(self: &Arc<Self>, id: &SessionId, restore: F) -> Result<(), Refusal>
+    pub(super) async fn restore<F>(
+        self: &Arc<Self>,
+        id: &SessionId,
+        restore: F,
+    ) -> Result<(), Refusal>
     where
         F: Future<Output = Result<(), Refusal>> + Send + 'static,
     {
@@ -85,10 +93,14 @@ impl Table {
                     let (tell, restored) = watch::channel(None);
                     servers.restoring.insert(id.clone(), restored.clone());
                     let (table, id) = (self.clone(), id.clone());
-                    // In a task of its own: the client that needs it may hang up, and others need it, too.
+                    // In a task of its own: the client that needs it may hang up, and others need
+                    // it, too.
                     tokio::spawn(async move {
-                        // In another one: what the server's author wrote may panic, and others wait for what comes of it.
-                        let result = tokio::spawn(restore).await.unwrap_or_else(|_| Err(Refusal::failed()));
+                        // In another one: what the server's author wrote may panic, and others wait
+                        // for what comes of it.
+                        let result = tokio::spawn(restore)
+                            .await
+                            .unwrap_or_else(|_| Err(Refusal::failed()));
                         if result.is_err() {
                             table.let_go(&id);
                         }
@@ -99,7 +111,11 @@ impl Table {
                 }
             }
         };
-        let result = restored.wait_for(Option::is_some).await.ok().and_then(|result| result.clone());
+        let result = restored
+            .wait_for(Option::is_some)
+            .await
+            .ok()
+            .and_then(|result| result.clone());
         result.unwrap_or_else(|| Err(Refusal::failed()))
     }
 
@@ -111,7 +127,8 @@ impl Table {
         }
     }
 
-    /// Lets servers go that nobody has used for long, and says of the sessions of those that work that they are in use.
+    /// Lets servers go that nobody has used for long, and says of the sessions of those that work
+    /// that they are in use.
     pub(super) async fn tend(&self) {
         let (mut busy, mut idle) = (Vec::new(), Vec::new());
         // At one go: while something is waited for, a session may get another server.

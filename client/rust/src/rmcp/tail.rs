@@ -1,4 +1,5 @@
-//! What a stream has said since the client has gone, then what it says: out of the daemon, whichever process says it.
+//! What a stream has said since the client has gone, then what it says: out of the daemon,
+//! whichever process says it.
 
 use std::time::Duration;
 
@@ -45,11 +46,20 @@ impl Tail {
         primed: Option<EventId>,
         opened_by: Value,
     ) -> Self {
-        let after = primed.clone().map_or(Cursor::Stream(stream.clone()), Cursor::Event);
-        Self { session, stream, primed, after, opened_by: Some(opened_by) }
+        let after = primed
+            .clone()
+            .map_or(Cursor::Stream(stream.clone()), Cursor::Event);
+        Self {
+            session,
+            stream,
+            primed,
+            after,
+            opened_by: Some(opened_by),
+        }
     }
 
-    /// What a GET reads. `version`: of MCP, where the client has told it. None: the stream was said to its end.
+    /// What a GET reads. `version`: of MCP, where the client has told it. None: the stream was said
+    /// to its end.
     pub(super) async fn begin(
         session: Session,
         last: Option<&str>,
@@ -59,15 +69,32 @@ impl Tail {
         if let Some(last) = last {
             let last = EventId(last.to_owned());
             let found = session.find_event(&last).await?;
-            let opened_by =
-                found.stream.opened_by.as_ref().and_then(|id| serde_json::from_str(id.as_str()).ok());
+            let opened_by = found
+                .stream
+                .opened_by
+                .as_ref()
+                .and_then(|id| serde_json::from_str(id.as_str()).ok());
             let (stream, primed) = (found.stream.stream, does_prime.then(|| last.clone()));
-            let tail = Self { session, stream, primed, after: Cursor::Event(last), opened_by };
+            let tail = Self {
+                session,
+                stream,
+                primed,
+                after: Cursor::Event(last),
+                opened_by,
+            };
             return Ok((!found.ended).then_some(tail));
         }
         let stream = StreamId::standalone();
-        let after = sent(&session).await?.map_or(Cursor::Stream(stream.clone()), Cursor::Event);
-        let mut tail = Self { session, stream, primed: None, after, opened_by: None };
+        let after = sent(&session)
+            .await?
+            .map_or(Cursor::Stream(stream.clone()), Cursor::Event);
+        let mut tail = Self {
+            session,
+            stream,
+            primed: None,
+            after,
+            opened_by: None,
+        };
         if does_prime {
             tail.prime().await?;
         }
@@ -80,8 +107,12 @@ impl Tail {
             return Ok(());
         }
         let streams = self.session.streams().await?;
-        // An id beyond a message that was not sent would lose it; so would none, which the first message makes up for.
-        if streams.iter().all(|stream| stream.stream != self.stream || stream.events == 0) {
+        // An id beyond a message that was not sent would lose it; so would none, which the first
+        // message makes up for.
+        if streams
+            .iter()
+            .all(|stream| stream.stream != self.stream || stream.events == 0)
+        {
             let id = self.session.standalone().prime().await?.id;
             self.after = Cursor::Event(id.clone());
             self.primed = Some(id);
@@ -101,7 +132,9 @@ impl Tail {
         let mut waits = false;
         loop {
             let page = if waits {
-                self.session.wait(std::slice::from_ref(&self.after), writer.pause()).await
+                self.session
+                    .wait(std::slice::from_ref(&self.after), writer.pause())
+                    .await
             } else {
                 self.session.replay(&self.after).await
             };
@@ -123,7 +156,13 @@ impl Tail {
 
     /// Writes a page. Whether it is the last one.
     async fn is_last(&mut self, page: Replayed, writer: &Writer) -> bool {
-        let Replayed { events, gaps, next, ended, .. } = page;
+        let Replayed {
+            events,
+            gaps,
+            next,
+            ended,
+            ..
+        } = page;
         for gap in &gaps {
             writer.event(None, &lost(gap)).await;
         }
@@ -131,8 +170,9 @@ impl Tail {
         for event in &events {
             writer.event(Some(&event.id), event.message.as_str()).await;
             if self.is_answer(&event.message) {
-                // With a daemon that is older than `close` of `append`, a will may follow: that of a process that was killed before it
-                // had closed the stream. It is no answer any more.
+                // With a daemon that is older than `close` of `append`, a will may follow: that of
+                // a process that was killed before it had closed the stream. It is no answer any
+                // more.
                 is_last = true;
                 break;
             }
@@ -145,7 +185,10 @@ impl Tail {
             None if gaps.is_empty() && !is_last => writer.comment().await,
             _ => {}
         }
-        self.after = next.into_iter().next().unwrap_or_else(|| self.after.clone());
+        self.after = next
+            .into_iter()
+            .next()
+            .unwrap_or_else(|| self.after.clone());
         is_last
     }
 
@@ -156,7 +199,9 @@ impl Tail {
             method: Option<IgnoredAny>,
             id: Option<Value>,
         }
-        let Some(asked) = &self.opened_by else { return false };
+        let Some(asked) = &self.opened_by else {
+            return false;
+        };
         serde_json::from_str::<Message>(message.as_str())
             .is_ok_and(|message| message.method.is_none() && message.id.as_ref() == Some(asked))
     }
@@ -164,7 +209,9 @@ impl Tail {
 
 /// The last event of the standalone stream that a client was sent, if it is still known.
 async fn sent(session: &Session) -> Result<Option<EventId>, SessionError> {
-    let Some(id) = session.get_as::<String>(&key(SENT)).await?.map(EventId) else { return Ok(None) };
+    let Some(id) = session.get_as::<String>(&key(SENT)).await?.map(EventId) else {
+        return Ok(None);
+    };
     match session.find_event(&id).await {
         Ok(_) => Ok(Some(id)),
         Err(error) if matches!(error.refusal(), Some(Error::UnknownCursor)) => Ok(None),
@@ -175,7 +222,11 @@ async fn sent(session: &Session) -> Result<Option<EventId>, SessionError> {
 /// What a client is told of events that were deleted before it fetched them.
 fn lost(gap: &Gap) -> String {
     let count = gap.last.saturating_sub(gap.first).saturating_add(1);
-    let were = if count == 1 { "message of this stream was" } else { "messages of this stream were" };
+    let were = if count == 1 {
+        "message of this stream was"
+    } else {
+        "messages of this stream were"
+    };
     let data = format!("{count} {were} deleted before the client fetched them");
     let params = json!({"level": "warning", "logger": "mcp-sessiond", "data": data});
     json!({"jsonrpc": "2.0", "method": "notifications/message", "params": params}).to_string()

@@ -1,4 +1,5 @@
-//! The Tasks extension of MCP 2026-07-28 (SEP-2663), for servers on rmcp: tasks that survive the process, in the daemon.
+//! The Tasks extension of MCP 2026-07-28 (SEP-2663), for servers on rmcp: tasks that survive the
+//! process, in the daemon.
 
 mod kept;
 mod wire;
@@ -16,9 +17,9 @@ use mcp_sessiond_proto::tasks::{Task as View, TaskAnswer};
 use mcp_sessiond_proto::{Json, ServiceName};
 use rmcp::handler::server::tool::IntoCallToolResult;
 use rmcp::model::{
-    CallToolResponse, CancelTaskMethod, CancelTaskParams, ConstString, CreateTaskResult, CustomRequest,
-    ErrorCode, GetTaskMethod, GetTaskParams, GetTaskResult, ProtocolVersion, UpdateTaskMethod,
-    UpdateTaskParams,
+    CallToolResponse, CancelTaskMethod, CancelTaskParams, ConstString, CreateTaskResult,
+    CustomRequest, ErrorCode, GetTaskMethod, GetTaskParams, GetTaskResult, ProtocolVersion,
+    UpdateTaskMethod, UpdateTaskParams,
 };
 use rmcp::service::RequestContext;
 use rmcp::{ErrorData, RoleServer};
@@ -34,7 +35,8 @@ use crate::session::{Task, TaskOptions, TaskUpdate};
 use crate::sessions::Sessions;
 use crate::tower::{Refusal, caller};
 
-/// How long a task is kept after its creation, unless its tool says otherwise. Each is a session of the service, whose number is limited.
+/// How long a task is kept after its creation, unless its tool says otherwise. Each is a session of
+/// the service, whose number is limited.
 const TTL: Duration = Duration::from_secs(60 * 60);
 /// How often clients should ask for a task, in ms.
 const POLL_MS: u32 = 1_000;
@@ -52,12 +54,18 @@ pub struct RunOptions {
 
 impl Default for RunOptions {
     fn default() -> Self {
-        Self { ttl: TTL, poll_ms: POLL_MS, message: None, required: false }
+        Self {
+            ttl: TTL,
+            poll_ms: POLL_MS,
+            message: None,
+            required: false,
+        }
     }
 }
 
 impl RunOptions {
-    /// How long it is kept after its creation: an hour by default, and at most what is configured (`sessions.task_life_ms`).
+    /// How long it is kept after its creation: an hour by default, and at most what is configured
+    /// (`sessions.task_life_ms`).
     #[must_use]
     pub fn ttl(self, ttl: Duration) -> Self {
         Self { ttl, ..self }
@@ -72,20 +80,28 @@ impl RunOptions {
     /// What people are told of its state at first, at most 4,096 bytes.
     #[must_use]
     pub fn message(self, message: impl Into<String>) -> Self {
-        Self { message: Some(message.into()), ..self }
+        Self {
+            message: Some(message.into()),
+            ..self
+        }
     }
 
     /// Refuses clients that take no tasks (-32021). By default they wait for the result.
     #[must_use]
     pub fn required(self) -> Self {
-        Self { required: true, ..self }
+        Self {
+            required: true,
+            ..self
+        }
     }
 }
 
-/// Tasks that survive the requests that began them. Every process of the service finds them, whatever SDK it uses. Clones are the same.
+/// Tasks that survive the requests that began them. Every process of the service finds them,
+/// whatever SDK it uses. Clones are the same.
 ///
-/// A server declares the extension (`enable_tasks()` in its capabilities), serves its methods by [`task_handlers!`](crate::task_handlers),
-/// and lets a tool go on as a task by [`DurableTasks::run`]. `examples/tasks_server.rs` is a whole server.
+/// A server declares the extension (`enable_tasks()` in its capabilities), serves its methods by
+/// [`task_handlers!`](crate::task_handlers), and lets a tool go on as a task by
+/// [`DurableTasks::run`]. `examples/tasks_server.rs` is a whole server.
 #[derive(Clone)]
 pub struct DurableTasks {
     service: ServiceName,
@@ -98,12 +114,16 @@ pub struct DurableTasks {
 
 impl fmt::Debug for DurableTasks {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_struct("DurableTasks").field("service", &self.service).finish_non_exhaustive()
+        formatter
+            .debug_struct("DurableTasks")
+            .field("service", &self.service)
+            .finish_non_exhaustive()
     }
 }
 
 impl DurableTasks {
-    /// The tasks of this service: every process of this user that says the name finds them. Nothing is sent before the first call.
+    /// The tasks of this service: every process of this user that says the name finds them. Nothing
+    /// is sent before the first call.
     #[must_use]
     pub fn of_service(service: ServiceName) -> Self {
         Self {
@@ -118,27 +138,36 @@ impl DurableTasks {
     /// How the daemon is found, and how long it is waited for: 5 s by default.
     #[must_use]
     pub fn client(self, client: Options) -> Self {
-        Self { sessions: Sessions::of_service(self.service.clone(), client), ..self }
+        Self {
+            sessions: Sessions::of_service(self.service.clone(), client),
+            ..self
+        }
     }
 
-    /// Tells on whose behalf a request is made: a task is found by the caller that began it, and by nobody else. [`caller`] has functions that
-    /// are ready to use; by default it is [`caller::bearer_if_shown`]. None of them checks a token: do that before. On stdio there is no
-    /// caller, and whoever knows a task's id, which has 384 random bits, may ask for it.
+    /// Tells on whose behalf a request is made: a task is found by the caller that began it, and by
+    /// nobody else. [`caller`] has functions that are ready to use; by default it is
+    /// [`caller::bearer_if_shown`]. None of them checks a token: do that before. On stdio there is
+    /// no caller, and whoever knows a task's id, which has 384 random bits, may ask for it.
     #[must_use]
     pub fn caller(
         self,
         caller: impl Fn(&Parts) -> Result<Option<Caller>, Refusal> + Send + Sync + 'static,
     ) -> Self {
-        Self { caller: Arc::new(caller), ..self }
+        Self {
+            caller: Arc::new(caller),
+            ..self
+        }
     }
 
-    /// For a tool to return: does the work as a task, which is stored before the client hears of it. What the work returns is the task's
-    /// result, as it would be the tool's. Work whose task is cancelled, or whose time is over, is dropped. Where the client takes no tasks, or
-    /// the daemon is away, the work is done while the client waits, and dropped when it goes away.
+    /// For a tool to return: does the work as a task, which is stored before the client hears of
+    /// it. What the work returns is the task's result, as it would be the tool's. Work whose task
+    /// is cancelled, or whose time is over, is dropped. Where the client takes no tasks, or the
+    /// daemon is away, the work is done while the client waits, and dropped when it goes away.
     ///
     /// # Errors
-    /// What the work returns where there is no task. With [`RunOptions::required`]: -32021 where the client takes no tasks, -32603 where
-    /// none can be created. What the function of [`DurableTasks::caller`] refuses.
+    /// What the work returns where there is no task. With [`RunOptions::required`]: -32021 where
+    /// the client takes no tasks, -32603 where none can be created. What the function of
+    /// [`DurableTasks::caller`] refuses.
     pub async fn run<F>(
         &self,
         context: &RequestContext<RoleServer>,
@@ -148,7 +177,12 @@ impl DurableTasks {
     where
         F: Future<Output: IntoCallToolResult> + Send + 'static,
     {
-        let RunOptions { ttl, poll_ms, message, required } = options;
+        let RunOptions {
+            ttl,
+            poll_ms,
+            message,
+            required,
+        } = options;
         let mut begin = TaskOptions::default().ttl(ttl).poll_ms(poll_ms);
         if let Some(message) = message {
             begin = begin.message(message);
@@ -165,7 +199,8 @@ impl DurableTasks {
             Ok((live, view)) => (Arc::new(live), view),
         };
         let (live, view) = live;
-        self.working().insert(live.id.clone(), Arc::downgrade(&live));
+        self.working()
+            .insert(live.id.clone(), Arc::downgrade(&live));
         let work = work(Work(Ok(live.clone())));
         let work = tokio::spawn(async move { work.await.into_call_tool_result() });
         let created = CreateTaskResult::new(wire::task(&live.id, &view));
@@ -183,12 +218,16 @@ impl DurableTasks {
         context: &Context,
         begin: TaskOptions,
     ) -> Result<Result<(Live, View), ErrorData>, ErrorData> {
-        let declared = context.client_capabilities().filter(|declared| declared.supports_tasks());
+        let declared = context
+            .client_capabilities()
+            .filter(|declared| declared.supports_tasks());
         let Some(declared) = declared.filter(|_| is_of_the_extension(context)) else {
             return Ok(Err(wire::undeclared()));
         };
         let capabilities = serde_json::to_value(declared).unwrap_or_default();
-        let (id, task, view) = match kept::create(&self.sessions, self.caller_of(context)?, begin).await {
+        let (id, task, view) = match kept::create(&self.sessions, self.caller_of(context)?, begin)
+            .await
+        {
             Ok(created) => created,
             Err(error) => {
                 if !self.is_failing.swap(true, Ordering::Relaxed) {
@@ -211,27 +250,43 @@ impl DurableTasks {
     ///
     /// # Errors
     /// -32602: there is no such task for this caller. -32603: the daemon is away.
-    pub async fn get(&self, request: GetTaskParams, context: &Context) -> Result<GetTaskResult, ErrorData> {
+    pub async fn get(
+        &self,
+        request: GetTaskParams,
+        context: &Context,
+    ) -> Result<GetTaskResult, ErrorData> {
         let id = request.task_id;
         let task = self.find::<GetTaskMethod>(context, &id).await?;
         let view = task.view().await.map_err(|error| wire::refused(&error))?;
         Ok(GetTaskResult::new(wire::detailed(&id, &view)?))
     }
 
-    /// Answers `tasks/update`: takes the client's answers. Those to what was not asked, or is answered already, are ignored.
+    /// Answers `tasks/update`: takes the client's answers. Those to what was not asked, or is
+    /// answered already, are ignored.
     ///
     /// # Errors
     /// As [`DurableTasks::get`].
-    pub async fn update(&self, request: UpdateTaskParams, context: &Context) -> Result<(), ErrorData> {
-        let UpdateTaskParams { task_id, input_responses, .. } = request;
+    pub async fn update(
+        &self,
+        request: UpdateTaskParams,
+        context: &Context,
+    ) -> Result<(), ErrorData> {
+        let UpdateTaskParams {
+            task_id,
+            input_responses,
+            ..
+        } = request;
         let task = self.find::<UpdateTaskMethod>(context, &task_id).await?;
         let view = task.view().await.map_err(|error| wire::refused(&error))?;
         let mut update = None;
         for input in view.inputs.iter().filter(|input| input.response.is_none()) {
             if let Some(response) = input_responses.get(input.key.as_str()) {
                 let (key, response) = (input.key.clone(), Json::trusted(response.to_string()));
-                update =
-                    Some(update.unwrap_or_else(TaskUpdate::default).answer(TaskAnswer { key, response }));
+                update = Some(
+                    update
+                        .unwrap_or_else(TaskUpdate::default)
+                        .answer(TaskAnswer { key, response }),
+                );
             }
         }
         match update {
@@ -244,13 +299,19 @@ impl DurableTasks {
     ///
     /// # Errors
     /// As [`DurableTasks::get`].
-    pub async fn cancel(&self, request: CancelTaskParams, context: &Context) -> Result<(), ErrorData> {
-        let task = self.find::<CancelTaskMethod>(context, &request.task_id).await?;
+    pub async fn cancel(
+        &self,
+        request: CancelTaskParams,
+        context: &Context,
+    ) -> Result<(), ErrorData> {
+        let task = self
+            .find::<CancelTaskMethod>(context, &request.task_id)
+            .await?;
         self.told(&request.task_id, task.cancel().await)
     }
 
-    /// For `on_custom_request`, which rmcp calls with what it can't read, too: -32602 for a request of the extension whose parameters are not
-    /// as they should be, and -32601 for any other.
+    /// For `on_custom_request`, which rmcp calls with what it can't read, too: -32602 for a request
+    /// of the extension whose parameters are not as they should be, and -32601 for any other.
     #[must_use]
     pub fn unreadable(&self, request: &CustomRequest, context: &Context) -> ErrorData {
         let needed = match &*request.method {
@@ -288,7 +349,9 @@ impl DurableTasks {
     }
 
     fn caller_of(&self, context: &Context) -> Result<Option<Caller>, ErrorData> {
-        let Some(parts) = context.extensions.get::<Parts>() else { return Ok(None) };
+        let Some(parts) = context.extensions.get::<Parts>() else {
+            return Ok(None);
+        };
         (self.caller)(parts).map_err(|refusal| ErrorData::invalid_request(refusal.message, None))
     }
 
@@ -304,14 +367,17 @@ fn gone() -> ErrorData {
 
 /// Whether a request speaks a version of MCP that has the extension.
 fn is_of_the_extension(context: &Context) -> bool {
-    context.protocol_version().is_some_and(|version| version >= ProtocolVersion::V_2026_07_28)
+    context
+        .protocol_version()
+        .is_some_and(|version| version >= ProtocolVersion::V_2026_07_28)
 }
 
-/// Serves `tasks/get`, `tasks/update` and `tasks/cancel` in an `impl ServerHandler`, by the [`DurableTasks`](crate::rmcp::DurableTasks) in
-/// this field of the server's. The server's capabilities must say `enable_tasks()`.
+/// Serves `tasks/get`, `tasks/update` and `tasks/cancel` in an `impl ServerHandler`, by the
+/// [`DurableTasks`](crate::rmcp::DurableTasks) in this field of the server's. The server's
+/// capabilities must say `enable_tasks()`.
 ///
-/// It also writes `on_custom_request`. A server that has its own writes these handlers itself, each of which is a call of
-/// [`DurableTasks`](crate::rmcp::DurableTasks).
+/// It also writes `on_custom_request`. A server that has its own writes these handlers itself, each
+/// of which is a call of [`DurableTasks`](crate::rmcp::DurableTasks).
 ///
 /// ```
 /// use mcp_sessiond_client::rmcp::DurableTasks;

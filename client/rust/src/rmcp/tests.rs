@@ -3,7 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use rmcp::model::{ClientJsonRpcMessage, ClientRequest, JsonRpcMessage, JsonRpcRequest, NumberOrString};
+use rmcp::model::{
+    ClientJsonRpcMessage, ClientRequest, JsonRpcMessage, JsonRpcRequest, NumberOrString,
+};
 use serde_json::{Value, json};
 use tokio::sync::mpsc::unbounded_channel;
 use tokio::task::yield_now;
@@ -19,7 +21,9 @@ use crate::tests::sessions::view;
 #[tokio::test]
 async fn a_server_that_takes_the_place_of_an_idle_one_is_not_let_go_for_it() {
     // Many, since they stand in no order.
-    let ids = (0..16).map(|number| format!("idle-{number}")).chain(["busy".to_owned()]);
+    let ids = (0..16)
+        .map(|number| format!("idle-{number}"))
+        .chain(["busy".to_owned()]);
     let ids: Vec<String> = ids.collect();
     let turns = ids.iter().map(|id| Turn::Tell(view(id, None)));
     let fake = Fake::new(turns.chain([opened(), Turn::Stall]));
@@ -38,11 +42,20 @@ async fn a_server_that_takes_the_place_of_an_idle_one_is_not_let_go_for_it() {
     // While the daemon is told of the one that works, the others get new servers.
     let replace = async {
         fake.shared.stalled.notified().await;
-        sessions.iter().map(|session| table.make(session)).collect::<Vec<_>>()
+        sessions
+            .iter()
+            .map(|session| table.make(session))
+            .collect::<Vec<_>>()
     };
     let ((), _replaced) = tokio::join!(table.tend(), replace);
     for session in &sessions {
-        assert!(table.live(session.id()).is_some_and(|live| !live.is_closed()), "{}", session.id());
+        assert!(
+            table
+                .live(session.id())
+                .is_some_and(|live| !live.is_closed()),
+            "{}",
+            session.id()
+        );
     }
     assert!(!works.is_closed() && works.is_busy());
 }
@@ -53,12 +66,16 @@ fn message(message: &Value) -> ClientJsonRpcMessage {
 
 fn call() -> JsonRpcRequest<ClientRequest> {
     let call = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "t"}});
-    let JsonRpcMessage::Request(call) = message(&call) else { panic!("it is a request") };
+    let JsonRpcMessage::Request(call) = message(&call) else {
+        panic!("it is a request")
+    };
     call
 }
 
 fn cancellation() -> ClientJsonRpcMessage {
-    message(&json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 1}}))
+    message(
+        &json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 1}}),
+    )
 }
 
 fn initialized() -> ClientJsonRpcMessage {
@@ -75,7 +92,10 @@ fn opened() -> Turn {
 async fn served(turns: impl IntoIterator<Item = Turn>) -> (Fake, Session) {
     let fake = Fake::new([Turn::Tell(view("s1", None))].into_iter().chain(turns));
     let of = Sessions::of_service("web".parse().expect("a name"), fake.options());
-    let session = of.open(&"s1".parse().expect("an id")).await.expect("opened");
+    let session = of
+        .open(&"s1".parse().expect("an id"))
+        .await
+        .expect("opened");
     (fake, session)
 }
 
@@ -83,7 +103,11 @@ async fn served(turns: impl IntoIterator<Item = Turn>) -> (Fake, Session) {
 async fn a_cancellation_that_may_mean_either_of_two_requests_cancels_none() {
     let (fake, session) = served([opened(), Turn::Stall, opened()]).await;
     let (live, mut arriving) = Live::new(&session);
-    let _former = live.begin(session.clone(), call()).await.ok().expect("begun");
+    let _former = live
+        .begin(session.clone(), call())
+        .await
+        .ok()
+        .expect("begun");
     // Another page's request of the same id waits for the daemon.
     tokio::select! {
         _ = live.begin(session.clone(), call()) => panic!("the daemon does not answer"),
@@ -92,14 +116,24 @@ async fn a_cancellation_that_may_mean_either_of_two_requests_cancels_none() {
             live.accept(cancellation()).await
         } => accepted.expect("accepted"),
     }
-    let _newer = live.begin(session.clone(), call()).await.ok().expect("begun");
+    let _newer = live
+        .begin(session.clone(), call())
+        .await
+        .ok()
+        .expect("begun");
     live.accept(cancellation()).await.expect("accepted");
     live.accept(initialized()).await.expect("accepted");
     for _ in 0..2 {
-        assert!(matches!(arriving.recv().await, Some(JsonRpcMessage::Request(_))));
+        assert!(matches!(
+            arriving.recv().await,
+            Some(JsonRpcMessage::Request(_))
+        ));
     }
     let last = serde_json::to_value(arriving.recv().await).expect("JSON");
-    assert_eq!(last["method"], "notifications/initialized", "neither was cancelled");
+    assert_eq!(
+        last["method"], "notifications/initialized",
+        "neither was cancelled"
+    );
 }
 
 #[tokio::test]
@@ -119,8 +153,11 @@ async fn a_cancellation_does_not_overtake_its_request() {
         }
         arriving.recv().await
     };
-    let (accepted, begun, next) =
-        tokio::join!(live.accept(cancellation()), live.begin(session.clone(), call()), read);
+    let (accepted, begun, next) = tokio::join!(
+        live.accept(cancellation()),
+        live.begin(session.clone(), call()),
+        read
+    );
     accepted.expect("accepted");
     assert!(begun.is_ok());
     assert!(matches!(next, Some(JsonRpcMessage::Request(_))), "{next:?}");
@@ -131,17 +168,24 @@ async fn a_cancellation_does_not_overtake_its_request() {
 async fn a_server_that_nobody_uses_is_let_go() {
     let fake = Fake::new([Turn::Tell(view("s1", None))]);
     let of = Sessions::of_service("web".parse().expect("a name"), fake.options());
-    let session = of.open(&"s1".parse().expect("an id")).await.expect("opened");
+    let session = of
+        .open(&"s1".parse().expect("an id"))
+        .await
+        .expect("opened");
     for (idle, is_kept) in [(Duration::from_secs(3_600), true), (Duration::ZERO, false)] {
         let table = Table::new(idle);
         let _transport = table.make(&session);
         let live = table.live(session.id()).expect("made");
         table.tend().await;
-        assert_eq!((table.live(session.id()).is_some(), live.is_closed()), (is_kept, !is_kept));
+        assert_eq!(
+            (table.live(session.id()).is_some(), live.is_closed()),
+            (is_kept, !is_kept)
+        );
     }
 }
 
-/// A request that has found no server may come to restore one when another request has just done so.
+/// A request that has found no server may come to restore one when another request has just done
+/// so.
 #[tokio::test]
 async fn a_session_that_was_restored_is_not_restored_again() {
     let (_fake, session) = served([]).await;
@@ -151,15 +195,25 @@ async fn a_session_that_was_restored_is_not_restored_again() {
         let (table, session, keep) = (table.clone(), session.clone(), keep.clone());
         async move {
             assert!(keep.send(table.make(&session)).is_ok());
-            table.live(session.id()).expect("made").ready("2025-11-25".into());
+            table
+                .live(session.id())
+                .expect("made")
+                .ready("2025-11-25".into());
             Ok(())
         }
     };
     assert!(table.restore(session.id(), restore()).await.is_ok());
     let live = table.live(session.id()).expect("restored");
     assert!(table.restore(session.id(), restore()).await.is_ok());
-    assert!(table.ready(session.id()).is_some_and(|now| Arc::ptr_eq(&now, &live)));
-    assert!(kept.try_recv().is_ok() && kept.try_recv().is_err(), "one was made");
+    assert!(
+        table
+            .ready(session.id())
+            .is_some_and(|now| Arc::ptr_eq(&now, &live))
+    );
+    assert!(
+        kept.try_recv().is_ok() && kept.try_recv().is_err(),
+        "one was made"
+    );
     // One that has ended is replaced.
     live.close();
     assert!(table.restore(session.id(), restore()).await.is_ok());

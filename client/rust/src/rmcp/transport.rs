@@ -29,7 +29,8 @@ impl Drop for DurableTransport {
 impl Transport<RoleServer> for DurableTransport {
     type Error = Closed;
 
-    /// Takes the message at once, so that messages stay in order. What can't be kept is no error: the server goes on.
+    /// Takes the message at once, so that messages stay in order. What can't be kept is no error:
+    /// the server goes on.
     fn send(
         &mut self,
         message: ServerJsonRpcMessage,

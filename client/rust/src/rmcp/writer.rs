@@ -19,7 +19,11 @@ pub(super) struct Writer {
 impl Writer {
     /// `comments`: after how long without an event there is one; None: there are none.
     pub(super) fn new(parts: Sender<Bytes>, retry: Duration, comments: Option<Duration>) -> Self {
-        Self { parts, retry, comments }
+        Self {
+            parts,
+            retry,
+            comments,
+        }
     }
 
     /// The client has hung up.
@@ -42,10 +46,13 @@ impl Writer {
     }
 
     pub(super) async fn event(&self, id: Option<&EventId>, text: &str) {
-        let id = id.map(|EventId(id)| format!("id: {id}\n")).unwrap_or_default();
+        let id = id
+            .map(|EventId(id)| format!("id: {id}\n"))
+            .unwrap_or_default();
         // JSON that another client has stored may have several lines.
         let text = text.replace(['\r', '\n'], " ");
-        self.write(format!("event: message\n{id}data: {text}\n\n")).await;
+        self.write(format!("event: message\n{id}data: {text}\n\n"))
+            .await;
     }
 
     /// After how long without an event there is a comment.

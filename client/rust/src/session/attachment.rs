@@ -11,8 +11,8 @@ use crate::error::SessionError;
 use crate::runtime::driven;
 use crate::sessiond::RETRY_AFTER;
 
-/// A client that has come to a session. It goes when this is dropped. Until then it is attached again whenever the
-/// connection was lost; when the session has ended it is none of it any more.
+/// A client that has come to a session. It goes when this is dropped. Until then it is attached
+/// again whenever the connection was lost; when the session has ended it is none of it any more.
 #[derive(Debug)]
 #[must_use = "the client goes when this is dropped"]
 pub struct Attachment {
@@ -62,13 +62,15 @@ impl Session {
         });
         let attachment = Attachment { leave, keeping };
         // The task ends without a word only with its runtime.
-        told.await.unwrap_or_else(|_| Err(SessionError::NoAnswer(self.0.line.options.timeout)))?;
+        told.await
+            .unwrap_or_else(|_| Err(SessionError::NoAnswer(self.0.line.options.timeout)))?;
         Ok(attachment)
     }
 
     async fn attach_once(&self) -> Result<Link, SessionError> {
-        let attach =
-            |connection: Connection, context, of| async move { connection.attach_session(context, of).await };
+        let attach = |connection: Connection, context, of| async move {
+            connection.attach_session(context, of).await
+        };
         Ok(self.call_telling(attach).await?.1)
     }
 

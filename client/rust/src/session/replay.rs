@@ -6,8 +6,8 @@ use mcp_sessiond_proto::Error;
 use mcp_sessiond_proto::client::CallError;
 use mcp_sessiond_proto::sessions::SessionRef;
 use mcp_sessiond_proto::streams::{
-    Cursor, EventId, FindEventRequest, FoundEvent, PruneRequest, ReplayRequest, Replayed, WAIT_MAX_MS,
-    WaitRequest,
+    Cursor, EventId, FindEventRequest, FoundEvent, PruneRequest, ReplayRequest, Replayed,
+    WAIT_MAX_MS, WaitRequest,
 };
 use tokio::time::{Instant, sleep};
 
@@ -17,18 +17,24 @@ use crate::error::SessionError;
 use crate::patience::Patience;
 use crate::runtime::driven;
 
-/// The pause after a `wait` that ended before its time with nothing to tell: the daemon is about to exit.
+/// The pause after a `wait` that ended before its time with nothing to tell: the daemon is about to
+/// exit.
 pub(super) const ENDED_EARLY_PAUSE: Duration = Duration::from_millis(50);
 
 impl Session {
-    /// Deletes the oldest events of all streams, so that at most `keep` stay. Whoever comes for a deleted event later is told of
-    /// the gap. Returns how many were deleted.
+    /// Deletes the oldest events of all streams, so that at most `keep` stay. Whoever comes for a
+    /// deleted event later is told of the gap. Returns how many were deleted.
     ///
     /// # Errors
     /// Those of every change ([`Session::update`]).
     pub async fn prune(&self, keep: u64) -> Result<u64, SessionError> {
         let pruned = self.call(|connection, context, of| {
-            let request = PruneRequest { of, stream: None, keep: Some(keep), older_than_ms: None };
+            let request = PruneRequest {
+                of,
+                stream: None,
+                keep: Some(keep),
+                older_than_ms: None,
+            };
             async move { connection.prune_events(context, request).await }
         });
         pruned.await.map(|pruned| pruned.events)
@@ -40,25 +46,35 @@ impl Session {
     /// `unknown_cursor`; `unknown_session`, `session_terminated`, `binding_mismatch`.
     pub async fn find_event(&self, event: &EventId) -> Result<FoundEvent, SessionError> {
         self.call(|connection, context, of| {
-            let request = FindEventRequest { of, event: event.clone() };
+            let request = FindEventRequest {
+                of,
+                event: event.clone(),
+            };
             async move { connection.find_event(context, request).await }
         })
         .await
     }
 
-    /// What was said after a place: one page, and where the next one begins (`next`), if there is more (`more`).
+    /// What was said after a place: one page, and where the next one begins (`next`), if there is
+    /// more (`more`).
     ///
     /// # Errors
-    /// `unknown_cursor`, `unknown_stream`; `unknown_session`, `session_terminated`, `binding_mismatch`.
+    /// `unknown_cursor`, `unknown_stream`; `unknown_session`, `session_terminated`,
+    /// `binding_mismatch`.
     pub async fn replay(&self, after: &Cursor) -> Result<Replayed, SessionError> {
         self.call(|connection, context, of| {
-            let request = ReplayRequest { of, after: after.clone(), most: None };
+            let request = ReplayRequest {
+                of,
+                after: after.clone(),
+                most: None,
+            };
             async move { connection.replay(context, request).await }
         })
         .await
     }
 
-    /// All that was said after a place, as one page. A session holds so much of it that it fits into memory.
+    /// All that was said after a place, as one page. A session holds so much of it that it fits
+    /// into memory.
     ///
     /// # Errors
     /// As [`Session::replay`].
@@ -66,7 +82,13 @@ impl Session {
         let mut all = self.replay(after).await?;
         while let (true, [next]) = (all.more, all.next.as_slice()) {
             let page = self.replay(next).await?;
-            let Replayed { events, gaps, next, more, .. } = page;
+            let Replayed {
+                events,
+                gaps,
+                next,
+                more,
+                ..
+            } = page;
             all.events.extend(events);
             all.gaps.extend(gaps);
             (all.next, all.more) = (next, more);
@@ -74,9 +96,9 @@ impl Session {
         Ok(all)
     }
 
-    /// What is said next after up to 64 places in different streams, or after one number. Where nothing is said before
-    /// the time is over, there are no events; `next` is where to go on either way. Other calls are not kept waiting, and
-    /// dropping this future does no harm.
+    /// What is said next after up to 64 places in different streams, or after one number. Where
+    /// nothing is said before the time is over, there are no events; `next` is where to go on
+    /// either way. Other calls are not kept waiting, and dropping this future does no harm.
     ///
     /// # Errors
     /// `invalid_argument`; as [`Session::replay`].
@@ -104,13 +126,16 @@ impl Session {
         let until = Instant::now().checked_add(time);
         let mut after = after.to_vec();
         loop {
-            let left = until.map_or(Duration::MAX, |until| until.saturating_duration_since(Instant::now()));
+            let left = until.map_or(Duration::MAX, |until| {
+                until.saturating_duration_since(Instant::now())
+            });
             let part = left.min(Duration::from_millis(WAIT_MAX_MS.into()));
             let began = Instant::now();
             let replayed = self.wait_once(&after, part).await?;
             let is_over = until.is_some_and(|until| Instant::now() >= until);
-            let is_told =
-                !(replayed.events.is_empty() && replayed.gaps.is_empty() && replayed.ended.is_empty());
+            let is_told = !(replayed.events.is_empty()
+                && replayed.gaps.is_empty()
+                && replayed.ended.is_empty());
             if is_told || is_over {
                 return Ok(replayed);
             }
@@ -123,13 +148,19 @@ impl Session {
 
     async fn wait_once(&self, after: &[Cursor], time: Duration) -> Result<Replayed, SessionError> {
         self.call_that_waits(time, |connection, context, of, timeout_ms| {
-            let request = WaitRequest { of, after: after.to_vec(), most: None, timeout_ms: Some(timeout_ms) };
+            let request = WaitRequest {
+                of,
+                after: after.to_vec(),
+                most: None,
+                timeout_ms: Some(timeout_ms),
+            };
             async move { connection.wait(context, request).await }
         })
         .await
     }
 
-    /// Makes a call that may wait for so long, on a connection on which it keeps no other call waiting. It is told how many ms are left.
+    /// Makes a call that may wait for so long, on a connection on which it keeps no other call
+    /// waiting. It is told how many ms are left.
     pub(super) async fn call_that_waits<T, F>(
         &self,
         time: Duration,
@@ -147,6 +178,13 @@ impl Session {
             let left_ms = u32::try_from(left.as_micros().div_ceil(1_000)).unwrap_or(WAIT_MAX_MS);
             call(connection, context, of, left_ms)
         };
-        Ok(lane.repeat(patience, async || self.ready_on(&lane, patience).await, call).await?.0)
+        Ok(lane
+            .repeat(
+                patience,
+                async || self.ready_on(&lane, patience).await,
+                call,
+            )
+            .await?
+            .0)
     }
 }

@@ -4,7 +4,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use mcp_sessiond_proto::debug::PAGE_MAX;
 use mcp_sessiond_proto::state::{
-    ListStateRequest, ReadStateRequest, StateEntry, StateKeyInfo, StateVersion, StateWrite, WriteStateRequest,
+    ListStateRequest, ReadStateRequest, StateEntry, StateKeyInfo, StateVersion, StateWrite,
+    WriteStateRequest,
 };
 use mcp_sessiond_proto::{Error, Json, RequestId, StateKey};
 use serde::Serialize;
@@ -26,9 +27,14 @@ impl Session {
     ///
     /// # Errors
     /// [`SessionError::Type`]; those of [`Session::get`].
-    pub async fn get_as<T: DeserializeOwned>(&self, key: &StateKey) -> Result<Option<T>, SessionError> {
+    pub async fn get_as<T: DeserializeOwned>(
+        &self,
+        key: &StateKey,
+    ) -> Result<Option<T>, SessionError> {
         let value = self.get(key).await?;
-        Ok(value.map(|json| serde_json::from_str(json.as_str())).transpose()?)
+        Ok(value
+            .map(|json| serde_json::from_str(json.as_str()))
+            .transpose()?)
     }
 
     /// A key with its value and its version, which is 0 where there is no value.
@@ -45,7 +51,10 @@ impl Session {
     /// `invalid_argument`, also where the values have more than 3 MiB; those of [`Session::get`].
     pub async fn read(&self, keys: Vec<StateKey>) -> Result<Vec<StateEntry>, SessionError> {
         self.call(|connection, context, of| {
-            let request = ReadStateRequest { of, keys: keys.clone() };
+            let request = ReadStateRequest {
+                of,
+                keys: keys.clone(),
+            };
             async move { connection.read_state(context, request).await }
         })
         .await
@@ -60,7 +69,10 @@ impl Session {
         loop {
             let after = all.last().map(|last| last.key.clone());
             let page = self.call(|connection, context, of| {
-                let request = ListStateRequest { of, after: after.clone() };
+                let request = ListStateRequest {
+                    of,
+                    after: after.clone(),
+                };
                 async move { connection.list_state(context, request).await }
             });
             let page = page.await?;
@@ -98,7 +110,8 @@ impl Session {
         key: &StateKey,
         value: &T,
     ) -> Result<StateVersion, SessionError> {
-        self.set(key, &Json::trusted(serde_json::to_string(value)?)).await
+        self.set(key, &Json::trusted(serde_json::to_string(value)?))
+            .await
     }
 
     /// Removes a value, if there is one.
@@ -109,12 +122,12 @@ impl Session {
         self.write_one(key, None, None).await.map(drop)
     }
 
-    /// Writes a value only if the key is at this version; 0: only if it has no value. None: removes it. Returns the new
-    /// version.
+    /// Writes a value only if the key is at this version; 0: only if it has no value. None: removes
+    /// it. Returns the new version.
     ///
     /// # Errors
-    /// `version_conflict`: somebody else has written since. [`SessionError::Uncertain`]: this may have been written.
-    /// Those of every change ([`Session::update`]).
+    /// `version_conflict`: somebody else has written since. [`SessionError::Uncertain`]: this may
+    /// have been written. Those of every change ([`Session::update`]).
     ///
     /// ```no_run
     /// # async fn example(session: mcp_sessiond_client::Session) -> Result<(), Box<dyn std::error::Error>> {
@@ -136,8 +149,9 @@ impl Session {
         self.write_one(key, Some(expected), value).await
     }
 
-    /// Writes and removes up to 50 values, all or none. Returns their versions, in the order of the writes. What has to
-    /// be repeated is written once; by a daemon of before it knew repetitions, over whatever was written in between.
+    /// Writes and removes up to 50 values, all or none. Returns their versions, in the order of the
+    /// writes. What has to be repeated is written once; by a daemon of before it knew repetitions,
+    /// over whatever was written in between.
     ///
     /// # Errors
     /// As [`Session::compare_and_set`], and `invalid_argument`.
@@ -152,7 +166,11 @@ impl Session {
             if !connection.takes_expiry() {
                 writes.iter_mut().for_each(|write| write.expires_ms = None);
             }
-            let request = WriteStateRequest { of, writes, request };
+            let request = WriteStateRequest {
+                of,
+                writes,
+                request,
+            };
             async move { connection.write_state(context, request).await }
         });
         match written.await {
@@ -172,12 +190,20 @@ impl Session {
         expected: Option<StateVersion>,
         value: Option<&Json>,
     ) -> Result<StateVersion, SessionError> {
-        let write = StateWrite { key: key.clone(), value: value.cloned(), expected, expires_ms: None };
+        let write = StateWrite {
+            key: key.clone(),
+            value: value.cloned(),
+            expected,
+            expires_ms: None,
+        };
         Ok(only(self.write(vec![write]).await?)?.version)
     }
 }
 
 /// The one thing that was asked for. A daemon that answers otherwise is not of this protocol.
 pub(super) fn only<T>(mut answer: Vec<T>) -> Result<T, SessionError> {
-    answer.pop().filter(|_| answer.is_empty()).ok_or(SessionError::Refused(Error::Unknown))
+    answer
+        .pop()
+        .filter(|_| answer.is_empty())
+        .ok_or(SessionError::Refused(Error::Unknown))
 }

@@ -18,17 +18,24 @@ pub struct Stream {
 }
 
 impl Session {
-    /// Opens a stream, unless it is open. `opened_by` is the id of the request that it answers, as JSON.
+    /// Opens a stream, unless it is open. `opened_by` is the id of the request that it answers, as
+    /// JSON.
     ///
     /// # Errors
     /// `stream_closed`, `invalid_argument`; those of every change ([`Session::update`]).
-    pub async fn open_stream(&self, id: &StreamId, opened_by: Option<Json>) -> Result<Stream, SessionError> {
+    pub async fn open_stream(
+        &self,
+        id: &StreamId,
+        opened_by: Option<Json>,
+    ) -> Result<Stream, SessionError> {
         self.open(id, opened_by, None).await
     }
 
-    /// The same with a last will: a message that the daemon appends, and with which it closes the stream, within a second after this
-    /// process has exited, or when the next daemon starts, if the stream is still open then. A later call for the same stream puts
-    /// another will in the place of the former one, also of another process. A daemon that is older than wills keeps none.
+    /// The same with a last will: a message that the daemon appends, and with which it closes the
+    /// stream, within a second after this process has exited, or when the next daemon starts, if
+    /// the stream is still open then. A later call for the same stream puts another will in the
+    /// place of the former one, also of another process. A daemon that is older than wills keeps
+    /// none.
     ///
     /// # Errors
     /// As [`Session::open_stream`].
@@ -49,7 +56,12 @@ impl Session {
     ) -> Result<Stream, SessionError> {
         self.call(|connection, context, of| {
             let will = will.clone().filter(|_| connection.takes_wills());
-            let request = OpenStreamRequest { of, stream: id.clone(), opened_by: opened_by.clone(), will };
+            let request = OpenStreamRequest {
+                of,
+                stream: id.clone(),
+                opened_by: opened_by.clone(),
+                will,
+            };
             async move { connection.open_stream(context, request).await }
         })
         .await?;
@@ -59,7 +71,10 @@ impl Session {
     /// A stream that is open already. Nothing is asked.
     #[must_use]
     pub fn stream(&self, id: StreamId) -> Stream {
-        Stream { session: self.clone(), id }
+        Stream {
+            session: self.clone(),
+            id,
+        }
     }
 
     /// The stream that takes what belongs to no request: it is always open.
@@ -77,7 +92,10 @@ impl Session {
         loop {
             let after = all.last().map(|last| last.stream.clone());
             let page = self.call(|connection, context, of| {
-                let request = ListStreamsRequest { of, after: after.clone() };
+                let request = ListStreamsRequest {
+                    of,
+                    after: after.clone(),
+                };
                 async move { connection.list_streams(context, request).await }
             });
             let page = page.await?;
@@ -106,7 +124,8 @@ impl Stream {
     /// Appends a message. It is kept, once, when this returns its id.
     ///
     /// # Errors
-    /// `unknown_stream`, `stream_closed`, `invalid_argument`; those of every change ([`Session::update`]).
+    /// `unknown_stream`, `stream_closed`, `invalid_argument`; those of every change
+    /// ([`Session::update`]).
     ///
     /// ```no_run
     /// # async fn example(session: mcp_sessiond_client::Session) -> Result<(), Box<dyn std::error::Error>> {
@@ -123,19 +142,22 @@ impl Stream {
         only(self.append_all(vec![Some(message)]).await?)
     }
 
-    /// Appends up to 256 messages with 3 MiB together, all or none. None of a message: a priming event, which has an id
-    /// and is not replayed.
+    /// Appends up to 256 messages with 3 MiB together, all or none. None of a message: a priming
+    /// event, which has an id and is not replayed.
     ///
     /// # Errors
     /// As [`Stream::append`].
-    pub async fn append_all(&self, messages: Vec<Option<Json>>) -> Result<Vec<Appended>, SessionError> {
+    pub async fn append_all(
+        &self,
+        messages: Vec<Option<Json>>,
+    ) -> Result<Vec<Appended>, SessionError> {
         // By this a repetition is known.
         self.append_as(RequestId::mint(), messages).await
     }
 
-    /// As [`Stream::append_all`], with an idempotency key: repeating the call with the same `request`, also
-    /// in another process, appends nothing and returns the first answer, as long as the events can still be
-    /// replayed.
+    /// As [`Stream::append_all`], with an idempotency key: repeating the call with the same
+    /// `request`, also in another process, appends nothing and returns the first answer, as long as
+    /// the events can still be replayed.
     ///
     /// # Errors
     /// As [`Stream::append`].
@@ -147,18 +169,22 @@ impl Stream {
         self.appended(request, messages, false).await
     }
 
-    /// Appends a message, and closes the stream with it in one step: whether this process is killed before or after that, the
-    /// stream's last will does not follow on the message. A daemon that is older than this takes two steps; where the second one fails,
-    /// the message is kept, and the stream is open until its will closes it.
+    /// Appends a message, and closes the stream with it in one step: whether this process is killed
+    /// before or after that, the stream's last will does not follow on the message. A daemon that
+    /// is older than this takes two steps; where the second one fails, the message is kept, and the
+    /// stream is open until its will closes it.
     ///
     /// # Errors
     /// As [`Stream::append`] and [`Stream::close`].
     pub async fn append_and_close(&self, message: Json) -> Result<Appended, SessionError> {
-        only(self.append_and_close_as(RequestId::mint(), vec![Some(message)]).await?)
+        only(
+            self.append_and_close_as(RequestId::mint(), vec![Some(message)])
+                .await?,
+        )
     }
 
-    /// As [`Stream::append_and_close`], of several messages and with an idempotency key, as in [`Stream::append_as`]. A repeated
-    /// call closes the stream, too.
+    /// As [`Stream::append_and_close`], of several messages and with an idempotency key, as in
+    /// [`Stream::append_as`]. A repeated call closes the stream, too.
     ///
     /// # Errors
     /// As [`Stream::append_and_close`].
@@ -194,7 +220,8 @@ impl Stream {
             })
             .await?;
         if close && !is_closed {
-            // What was appended is on record, so that only the caller's mistake is an error. The will closes the stream otherwise.
+            // What was appended is on record, so that only the caller's mistake is an error. The
+            // will closes the stream otherwise.
             let closed = self.close().await;
             closed.map(drop).or_else(|error| match error.refusal() {
                 Some(Error::InvalidArgument { .. }) => Err(error),
@@ -215,24 +242,32 @@ impl Stream {
     /// Closes the stream: nothing is appended any more. What it has said can be replayed.
     ///
     /// # Errors
-    /// `unknown_stream`, `invalid_argument` for the standalone one; those of every change ([`Session::update`]).
+    /// `unknown_stream`, `invalid_argument` for the standalone one; those of every change
+    /// ([`Session::update`]).
     pub async fn close(&self) -> Result<View, SessionError> {
         self.session
             .call(|connection, context, of| {
-                let request = StreamRef { of, stream: self.id.clone() };
+                let request = StreamRef {
+                    of,
+                    stream: self.id.clone(),
+                };
                 async move { connection.close_stream(context, request).await }
             })
             .await
     }
 
-    /// The stream's reader is gone: what is appended and is no answer goes to the standalone stream from now on.
+    /// The stream's reader is gone: what is appended and is no answer goes to the standalone stream
+    /// from now on.
     ///
     /// # Errors
     /// As [`Stream::close`].
     pub async fn orphan(&self) -> Result<View, SessionError> {
         self.session
             .call(|connection, context, of| {
-                let request = StreamRef { of, stream: self.id.clone() };
+                let request = StreamRef {
+                    of,
+                    stream: self.id.clone(),
+                };
                 async move { connection.orphan_stream(context, request).await }
             })
             .await

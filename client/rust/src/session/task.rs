@@ -16,7 +16,8 @@ use super::replay::ENDED_EARLY_PAUSE;
 use crate::error::SessionError;
 use crate::runtime::driven;
 
-/// A task of a session's (the Tasks extension of MCP 2026-07-28, SEP-2663; the tasks of MCP 2025-11-25). Clones are the same task.
+/// A task of a session's (the Tasks extension of MCP 2026-07-28, SEP-2663; the tasks of MCP
+/// 2025-11-25). Clones are the same task.
 #[derive(Debug, Clone)]
 pub struct Task {
     session: Session,
@@ -32,8 +33,8 @@ pub struct TaskOptions {
 }
 
 impl TaskOptions {
-    /// How long after its creation it is kept, whatever has become of it. By default, and at most, as long as the daemon's setting
-    /// `sessions.task_life_ms` says.
+    /// How long after its creation it is kept, whatever has become of it. By default, and at most,
+    /// as long as the daemon's setting `sessions.task_life_ms` says.
     #[must_use]
     pub fn ttl(mut self, ttl: Duration) -> Self {
         self.ttl = Some(ttl);
@@ -96,7 +97,8 @@ impl TaskUpdate {
         self
     }
 
-    /// Takes an answer of the client's. The daemon ignores those to what was not asked, or is answered already.
+    /// Takes an answer of the client's. The daemon ignores those to what was not asked, or is
+    /// answered already.
     #[must_use]
     pub fn answer(mut self, answer: TaskAnswer) -> Self {
         self.answer.push(answer);
@@ -123,12 +125,13 @@ fn ms(time: Duration) -> u64 {
 }
 
 impl Session {
-    /// Creates a task, whose writer is this process: if it exits before the task has ended, the task has failed, and its error says
-    /// that the outcome is unknown. The task is kept when this returns, so its id may be told then.
+    /// Creates a task, whose writer is this process: if it exits before the task has ended, the
+    /// task has failed, and its error says that the outcome is unknown. The task is kept when this
+    /// returns, so its id may be told then.
     ///
     /// # Errors
-    /// `quota_exceeded` where all of the session's tasks are under way, `invalid_argument`; those of every change
-    /// ([`Session::update`]).
+    /// `quota_exceeded` where all of the session's tasks are under way, `invalid_argument`; those
+    /// of every change ([`Session::update`]).
     ///
     /// ```no_run
     /// # async fn example(session: mcp_sessiond_client::Session) -> Result<(), Box<dyn std::error::Error>> {
@@ -145,8 +148,8 @@ impl Session {
         self.create_task_as(RequestId::mint(), options).await
     }
 
-    /// As [`Session::create_task`], with an idempotency key: repeating the call with the same `request`, also in another process,
-    /// returns the same task.
+    /// As [`Session::create_task`], with an idempotency key: repeating the call with the same
+    /// `request`, also in another process, returns the same task.
     ///
     /// # Errors
     /// As [`Session::create_task`].
@@ -156,9 +159,19 @@ impl Session {
         options: TaskOptions,
     ) -> Result<(Task, View), SessionError> {
         let created = self.call(|connection, context, of| {
-            let TaskOptions { ttl, poll_ms, message } = options.clone();
+            let TaskOptions {
+                ttl,
+                poll_ms,
+                message,
+            } = options.clone();
             let (request, ttl_ms) = (Some(request.clone()), ttl.map(ms));
-            let request = CreateTaskRequest { of, request, ttl_ms, poll_ms, message };
+            let request = CreateTaskRequest {
+                of,
+                request,
+                ttl_ms,
+                poll_ms,
+                message,
+            };
             async move { connection.create_task(context, request).await }
         });
         let created = created.await?;
@@ -168,7 +181,10 @@ impl Session {
     /// The task of this id. Nothing is asked.
     #[must_use]
     pub fn task(&self, id: TaskId) -> Task {
-        Task { session: self.clone(), id }
+        Task {
+            session: self.clone(),
+            id,
+        }
     }
 
     /// All tasks, in order of their ids, without their requests and results.
@@ -180,7 +196,10 @@ impl Session {
         loop {
             let after = all.last().map(|last| last.task.clone());
             let page = self.call(|connection, context, of| {
-                let request = ListTasksRequest { of, after: after.clone() };
+                let request = ListTasksRequest {
+                    of,
+                    after: after.clone(),
+                };
                 async move { connection.list_tasks(context, request).await }
             });
             let page = page.await?;
@@ -203,11 +222,15 @@ impl Task {
     /// The task as it is.
     ///
     /// # Errors
-    /// `unknown_task`: there is none, or its time is over; `unknown_session`, `session_terminated`, `binding_mismatch`.
+    /// `unknown_task`: there is none, or its time is over; `unknown_session`, `session_terminated`,
+    /// `binding_mismatch`.
     pub async fn view(&self) -> Result<View, SessionError> {
         self.session
             .call(|connection, context, of| {
-                let request = TaskRef { of, task: self.id.clone() };
+                let request = TaskRef {
+                    of,
+                    task: self.id.clone(),
+                };
                 async move { connection.get_task(context, request).await }
             })
             .await
@@ -216,14 +239,32 @@ impl Task {
     /// Changes the task: all that the update says, or nothing. Repeating it has no further effect.
     ///
     /// # Errors
-    /// `unknown_task`, `task_ended`, `invalid_argument`; those of every change ([`Session::update`]).
+    /// `unknown_task`, `task_ended`, `invalid_argument`; those of every change
+    /// ([`Session::update`]).
     pub async fn update(&self, update: TaskUpdate) -> Result<View, SessionError> {
         self.session
             .call(|connection, context, of| {
-                let TaskUpdate { message, ttl, poll_ms, ask, answer, end, take } = update.clone();
+                let TaskUpdate {
+                    message,
+                    ttl,
+                    poll_ms,
+                    ask,
+                    answer,
+                    end,
+                    take,
+                } = update.clone();
                 let (task, ttl_ms) = (self.id.clone(), ttl.map(ms));
-                let request =
-                    UpdateTaskRequest { of, task, message, ttl_ms, poll_ms, ask, answer, end, take };
+                let request = UpdateTaskRequest {
+                    of,
+                    task,
+                    message,
+                    ttl_ms,
+                    poll_ms,
+                    ask,
+                    answer,
+                    end,
+                    take,
+                };
                 async move { connection.update_task(context, request).await }
             })
             .await
@@ -234,7 +275,8 @@ impl Task {
     /// # Errors
     /// As [`Task::update`].
     pub async fn complete(&self, result: Json) -> Result<View, SessionError> {
-        self.update(TaskUpdate::default().end(TaskEnd::Completed(result))).await
+        self.update(TaskUpdate::default().end(TaskEnd::Completed(result)))
+            .await
     }
 
     /// Ends the task by an error of JSON-RPC.
@@ -242,7 +284,8 @@ impl Task {
     /// # Errors
     /// As [`Task::update`].
     pub async fn fail(&self, error: Json) -> Result<View, SessionError> {
-        self.update(TaskUpdate::default().end(TaskEnd::Failed(error))).await
+        self.update(TaskUpdate::default().end(TaskEnd::Failed(error)))
+            .await
     }
 
     /// Cancels the task. Its writer finds that out by [`Task::changed`], or by `task_ended`.
@@ -250,11 +293,13 @@ impl Task {
     /// # Errors
     /// As [`Task::update`].
     pub async fn cancel(&self) -> Result<View, SessionError> {
-        self.update(TaskUpdate::default().end(TaskEnd::Cancelled)).await
+        self.update(TaskUpdate::default().end(TaskEnd::Cancelled))
+            .await
     }
 
-    /// Waits until the task has another version than this, or has ended, and returns it; when the time is over, as it is. Other calls are
-    /// not kept waiting, and dropping this future does no harm.
+    /// Waits until the task has another version than this, or has ended, and returns it; when the
+    /// time is over, as it is. Other calls are not kept waiting, and dropping this future does no
+    /// harm.
     ///
     /// # Errors
     /// As [`Task::view`].
@@ -265,14 +310,22 @@ impl Task {
     async fn changed_here(&self, version: u64, time: Duration) -> Result<View, SessionError> {
         let until = Instant::now().checked_add(time);
         loop {
-            let left = until.map_or(Duration::MAX, |until| until.saturating_duration_since(Instant::now()));
+            let left = until.map_or(Duration::MAX, |until| {
+                until.saturating_duration_since(Instant::now())
+            });
             let part = left.min(Duration::from_millis(WAIT_MAX_MS.into()));
             let began = Instant::now();
-            let waited = self.session.call_that_waits(part, |connection, context, of, timeout_ms| {
-                let request =
-                    WaitTaskRequest { of, task: self.id.clone(), version, timeout_ms: Some(timeout_ms) };
-                async move { connection.wait_task(context, request).await }
-            });
+            let waited =
+                self.session
+                    .call_that_waits(part, |connection, context, of, timeout_ms| {
+                        let request = WaitTaskRequest {
+                            of,
+                            task: self.id.clone(),
+                            version,
+                            timeout_ms: Some(timeout_ms),
+                        };
+                        async move { connection.wait_task(context, request).await }
+                    });
             let task = waited.await?;
             let is_over = until.is_some_and(|until| Instant::now() >= until);
             if task.version != version || task.status.is_final() || is_over {

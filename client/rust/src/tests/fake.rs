@@ -8,12 +8,12 @@ use std::sync::{Arc, Mutex};
 
 use futures::StreamExt as _;
 use mcp_sessiond_proto::backends::{
-    Backend, CountedRequest, EndingRequest, FrontRequest, KeepRequest, Kept, LeftRequest, ProcessRef,
-    StartedRequest, StopRequest,
+    Backend, CountedRequest, EndingRequest, FrontRequest, KeepRequest, Kept, LeftRequest,
+    ProcessRef, StartedRequest, StopRequest,
 };
 use mcp_sessiond_proto::debug::{
-    About, ContentInfo, ContentPage, Ended, HostInfo, InspectRequest, Inspected, Page, SessionInfo, Setting,
-    Stats, SweepRequest, TokenInfo, WhoAmI,
+    About, ContentInfo, ContentPage, Ended, HostInfo, InspectRequest, Inspected, Page, SessionInfo,
+    Setting, Stats, SweepRequest, TokenInfo, WhoAmI,
 };
 use mcp_sessiond_proto::frame::Budget;
 use mcp_sessiond_proto::hello::{Answer, FRAME_MAX, Hello};
@@ -22,8 +22,8 @@ use mcp_sessiond_proto::services::{
     FindRequest, SecretRequest, ServeRequest, Served, ServiceLease, ServiceSecret,
 };
 use mcp_sessiond_proto::sessions::{
-    CreateRequest, MintRequest, Minted, OpenHandleRequest, OwnSessions, ResetRequest, RotateRequest, Session,
-    SessionRef, UpdateRequest,
+    CreateRequest, MintRequest, Minted, OpenHandleRequest, OwnSessions, ResetRequest,
+    RotateRequest, Session, SessionRef, UpdateRequest,
 };
 use mcp_sessiond_proto::state::{
     ListStateRequest, ReadStateRequest, StateEntry, StateKeyInfo, WriteStateRequest,
@@ -92,7 +92,11 @@ pub(crate) fn grant(session: &str, epoch: u64, outcome: Outcome, token: Option<&
         epoch: Epoch(epoch),
         outcome,
         because: None,
-        token_status: if token.is_some() { TokenStatus::Present } else { TokenStatus::Absent },
+        token_status: if token.is_some() {
+            TokenStatus::Present
+        } else {
+            TokenStatus::Absent
+        },
         token: token.map(|token| Token::new(token).expect("token")),
     })
 }
@@ -106,7 +110,11 @@ impl Fake {
         let shared = Arc::<Shared>::default();
         shared.turns.lock().expect("turns").extend(turns);
         tokio::spawn(listen(listener, shared.clone()));
-        Self { path, shared, _parent: parent }
+        Self {
+            path,
+            shared,
+            _parent: parent,
+        }
     }
 
     pub(crate) fn options(&self) -> Options {
@@ -142,7 +150,10 @@ pub(crate) fn make(path: &Path, mode: u32) {
 async fn listen(listener: UnixListener, shared: Arc<Shared>) {
     while let Ok((stream, _)) = listener.accept().await {
         let hang_up = Arc::<Notify>::default();
-        let daemon = Daemon { shared: shared.clone(), hang_up: hang_up.clone() };
+        let daemon = Daemon {
+            shared: shared.clone(),
+            hang_up: hang_up.clone(),
+        };
         tokio::spawn(async move {
             tokio::select! {
                 () = serve(stream, daemon) => {}
@@ -155,7 +166,13 @@ async fn listen(listener: UnixListener, shared: Arc<Shared>) {
 async fn serve(mut stream: UnixStream, daemon: Daemon) {
     let hello = Hello::read(&mut stream).await.expect("hello");
     let codec = hello.accept().expect("a version of ours");
-    let answer = daemon.shared.hellos.lock().expect("hellos").pop_front().unwrap_or(Answer::Welcome);
+    let answer = daemon
+        .shared
+        .hellos
+        .lock()
+        .expect("hellos")
+        .pop_front()
+        .unwrap_or(Answer::Welcome);
     let mut reply = hello.reply(answer);
     if daemon.shared.is_old.load(Ordering::Relaxed) {
         reply.features = 0;
@@ -164,7 +181,10 @@ async fn serve(mut stream: UnixStream, daemon: Daemon) {
     if answer == Answer::Welcome {
         let transport = codec::server(stream, codec, FRAME_MAX, Budget::new(usize::MAX));
         let channel = BaseChannel::with_defaults(transport);
-        channel.execute(daemon.serve()).for_each_concurrent(None, |call| call).await;
+        channel
+            .execute(daemon.serve())
+            .for_each_concurrent(None, |call| call)
+            .await;
     }
 }
 
@@ -177,7 +197,13 @@ struct Daemon {
 impl Daemon {
     async fn turn(&self, heard: String) -> Turn {
         self.shared.heard.lock().expect("heard").push(heard);
-        let turn = self.shared.turns.lock().expect("turns").pop_front().expect("a turn for every call");
+        let turn = self
+            .shared
+            .turns
+            .lock()
+            .expect("turns")
+            .pop_front()
+            .expect("a turn for every call");
         match turn {
             Turn::HangUp => self.hang_up.notify_one(),
             Turn::Stall => self.shared.stalled.notify_one(),
@@ -187,10 +213,18 @@ impl Daemon {
     }
 
     /// A call about a session. It is heard with its request.
-    async fn told<T: DeserializeOwned>(&self, method: &str, request: &impl Serialize) -> Result<T, Error> {
+    async fn told<T: DeserializeOwned>(
+        &self,
+        method: &str,
+        request: &impl Serialize,
+    ) -> Result<T, Error> {
         match self.turn(format!("{method} {}", json!(request))).await {
-            Turn::Tell(value) => Ok(serde_json::from_value(value).expect("an answer to this method")),
-            Turn::Done => Ok(serde_json::from_value(Value::Null).expect("a method without an answer")),
+            Turn::Tell(value) => {
+                Ok(serde_json::from_value(value).expect("an answer to this method"))
+            }
+            Turn::Done => {
+                Ok(serde_json::from_value(Value::Null).expect("a method without an answer"))
+            }
             Turn::Refuse(error) => Err(error),
             _ => panic!("no turn for {method}"),
         }
@@ -201,7 +235,10 @@ impl Service for Daemon {
     async fn ping(self, _: Context) {}
 
     async fn claim(self, _: Context, request: ClaimRequest) -> Result<Claimed, Error> {
-        let label = request.label.map(|label| format!(" {}", label.as_str())).unwrap_or_default();
+        let label = request
+            .label
+            .map(|label| format!(" {}", label.as_str()))
+            .unwrap_or_default();
         let fresh = if request.fresh { " fresh" } else { "" };
         match self.turn(format!("claim{label}{fresh}")).await {
             Turn::Grant(claimed) => Ok(claimed),
@@ -212,7 +249,13 @@ impl Service for Daemon {
 
     async fn store_token(self, _: Context, request: StoreRequest) -> Result<Stored, Error> {
         let token = String::from_utf8_lossy(request.token.expose()).into_owned();
-        match self.turn(format!("store {} {} {token}", request.session, request.epoch)).await {
+        match self
+            .turn(format!(
+                "store {} {} {token}",
+                request.session, request.epoch
+            ))
+            .await
+        {
             Turn::Store { resumed } => Ok(Stored { resumed }),
             Turn::Refuse(error) => Err(error),
             _ => panic!("no turn for a store"),
@@ -220,7 +263,10 @@ impl Service for Daemon {
     }
 
     async fn reject_token(self, _: Context, request: LeaseRef) -> Result<(), Error> {
-        match self.turn(format!("reject {} {}", request.session, request.epoch)).await {
+        match self
+            .turn(format!("reject {} {}", request.session, request.epoch))
+            .await
+        {
             Turn::Done => Ok(()),
             Turn::Refuse(error) => Err(error),
             _ => panic!("no turn for a reject"),
@@ -228,7 +274,10 @@ impl Service for Daemon {
     }
 
     async fn release(self, _: Context, request: LeaseRef) -> Result<(), Error> {
-        match self.turn(format!("release {} {}", request.session, request.epoch)).await {
+        match self
+            .turn(format!("release {} {}", request.session, request.epoch))
+            .await
+        {
             Turn::Done => Ok(()),
             _ => panic!("no turn for a release"),
         }
@@ -243,7 +292,11 @@ impl Service for Daemon {
     async fn get_session(self, _: Context, request: SessionRef) -> Result<Session, Error> {
         self.told("get_session", &request).await
     }
-    async fn list_own_sessions(self, _: Context, request: OwnSessions) -> Result<Vec<Session>, Error> {
+    async fn list_own_sessions(
+        self,
+        _: Context,
+        request: OwnSessions,
+    ) -> Result<Vec<Session>, Error> {
         self.told("list_own_sessions", &request).await
     }
     async fn update_session(self, _: Context, request: UpdateRequest) -> Result<Session, Error> {
@@ -273,19 +326,35 @@ impl Service for Daemon {
     async fn open_handle(self, _: Context, request: OpenHandleRequest) -> Result<Session, Error> {
         self.told("open_handle", &request).await
     }
-    async fn read_state(self, _: Context, request: ReadStateRequest) -> Result<Vec<StateEntry>, Error> {
+    async fn read_state(
+        self,
+        _: Context,
+        request: ReadStateRequest,
+    ) -> Result<Vec<StateEntry>, Error> {
         self.told("read_state", &request).await
     }
-    async fn write_state(self, _: Context, request: WriteStateRequest) -> Result<Vec<StateEntry>, Error> {
+    async fn write_state(
+        self,
+        _: Context,
+        request: WriteStateRequest,
+    ) -> Result<Vec<StateEntry>, Error> {
         self.told("write_state", &request).await
     }
-    async fn list_state(self, _: Context, request: ListStateRequest) -> Result<Vec<StateKeyInfo>, Error> {
+    async fn list_state(
+        self,
+        _: Context,
+        request: ListStateRequest,
+    ) -> Result<Vec<StateKeyInfo>, Error> {
         self.told("list_state", &request).await
     }
     async fn open_stream(self, _: Context, request: OpenStreamRequest) -> Result<Stream, Error> {
         self.told("open_stream", &request).await
     }
-    async fn list_streams(self, _: Context, request: ListStreamsRequest) -> Result<Vec<Stream>, Error> {
+    async fn list_streams(
+        self,
+        _: Context,
+        request: ListStreamsRequest,
+    ) -> Result<Vec<Stream>, Error> {
         self.told("list_streams", &request).await
     }
     async fn close_stream(self, _: Context, request: StreamRef) -> Result<Stream, Error> {
@@ -335,11 +404,19 @@ impl Service for Daemon {
         self.told("release_service", &request).await
     }
 
-    async fn service_secret(self, _: Context, request: SecretRequest) -> Result<ServiceSecret, Error> {
+    async fn service_secret(
+        self,
+        _: Context,
+        request: SecretRequest,
+    ) -> Result<ServiceSecret, Error> {
         self.told("service_secret", &request).await
     }
 
-    async fn find_backend(self, _: Context, request: FindRequest) -> Result<Option<Backend>, Error> {
+    async fn find_backend(
+        self,
+        _: Context,
+        request: FindRequest,
+    ) -> Result<Option<Backend>, Error> {
         self.told("find_backend", &request).await
     }
     async fn keep_backend(self, _: Context, request: KeepRequest) -> Result<Kept, Error> {

@@ -21,7 +21,10 @@ impl Logged {
     pub(crate) fn new() -> Self {
         let lines = Arc::default();
         let subscriber = registry().with(Capture(Arc::clone(&lines)));
-        Self { lines, _guard: tracing::subscriber::set_default(subscriber) }
+        Self {
+            lines,
+            _guard: tracing::subscriber::set_default(subscriber),
+        }
     }
 
     /// The lines so far, with their levels. They are not told again.

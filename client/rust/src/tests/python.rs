@@ -9,14 +9,25 @@ use tokio::process::Command;
 
 use super::fake::{Fake, Turn, grant};
 
-const PROGRAM: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/python/sessiond.py");
+const PROGRAM: &str = concat!(
+    env!("CARGO_MANIFEST_DIR"),
+    "/../../tests/python/sessiond.py"
+);
 
 /// What the program did.
 async fn run(fake: &Fake, verb: &str, input: &[u8]) -> Output {
     let mut command = Command::new("python3");
-    command.args([PROGRAM, verb, "--dir"]).arg(&fake.path).env("MCP_SESSIOND_DIR", "/nowhere");
-    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut child = command.spawn().expect("python3 is installed, as tests/run sees to");
+    command
+        .args([PROGRAM, verb, "--dir"])
+        .arg(&fake.path)
+        .env("MCP_SESSIOND_DIR", "/nowhere");
+    command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    let mut child = command
+        .spawn()
+        .expect("python3 is installed, as tests/run sees to");
     // It need not read, and then the pipe breaks.
     drop(child.stdin.take().expect("piped").write_all(input).await);
     child.wait_with_output().await.expect("ended")
@@ -38,7 +49,10 @@ async fn the_program_of_the_page_loads_stores_and_rejects() {
     ];
     let fake = Fake::new(turns);
     let loaded = run(&fake, "load", b"").await;
-    assert_eq!((loaded.status.code(), loaded.stdout), (Some(0), b"old \0 \n".to_vec()));
+    assert_eq!(
+        (loaded.status.code(), loaded.stdout),
+        (Some(0), b"old \0 \n".to_vec())
+    );
     let stored = run(&fake, "store", b"new").await;
     assert_eq!(stored.status.code(), Some(0), "{stored:?}");
     let rejected = run(&fake, "reject", b"").await;
@@ -47,8 +61,19 @@ async fn the_program_of_the_page_loads_stores_and_rejects() {
     assert_eq!((absent.status.code(), absent.stdout), (Some(3), vec![]));
     let refused = run(&fake, "store", b"new").await;
     assert_eq!(refused.status.code(), Some(1));
-    assert!(String::from_utf8_lossy(&refused.stderr).contains("Refused: the lease has ended"), "{refused:?}");
-    let heard =
-        ["claim", "claim", "store s1 2 new", "claim", "reject s1 2", "claim", "claim", "store s1 2 new"];
+    assert!(
+        String::from_utf8_lossy(&refused.stderr).contains("Refused: the lease has ended"),
+        "{refused:?}"
+    );
+    let heard = [
+        "claim",
+        "claim",
+        "store s1 2 new",
+        "claim",
+        "reject s1 2",
+        "claim",
+        "claim",
+        "store s1 2 new",
+    ];
     assert_eq!(fake.heard(), heard);
 }

@@ -14,7 +14,10 @@ use crate::{Sessiond, Start, Status, block_on};
 fn elsewhere(turns: impl IntoIterator<Item = Turn> + Send + 'static) -> Fake {
     let (tell, told) = mpsc::channel();
     thread::spawn(move || {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .expect("a runtime");
         runtime.block_on(async {
             tell.send(Fake::new(turns)).expect("somebody waits");
             std::future::pending::<()>().await;
@@ -33,7 +36,13 @@ fn turns() -> [Turn; 5] {
     ]
 }
 
-const HEARD: [&str; 5] = ["claim", "store s1 2 new", "reject s1 2", "claim", "reject s1 2"];
+const HEARD: [&str; 5] = [
+    "claim",
+    "store s1 2 new",
+    "reject s1 2",
+    "claim",
+    "reject s1 2",
+];
 
 #[test]
 fn a_call_in_any_executor_is_carried_out() {
@@ -66,10 +75,16 @@ async fn waiting_within_a_runtime_does_not_wait_for_that_runtime() {
 #[test]
 fn without_daemon_or_runtime_the_server_goes_on() {
     let parent = tempfile::tempdir().expect("tempdir");
-    let options = crate::Options::default().directory(parent.path().join("d")).start(Start::Never);
+    let options = crate::Options::default()
+        .directory(parent.path().join("d"))
+        .start(Start::Never);
     let sessiond = Sessiond::init(options);
     assert!(block_on(sessiond.load()).is_none());
-    assert!(matches!(sessiond.status(), Status::Disabled { .. }), "{}", sessiond.status());
+    assert!(
+        matches!(sessiond.status(), Status::Disabled { .. }),
+        "{}",
+        sessiond.status()
+    );
 }
 
 /// Polled once without any runtime, and dropped.
@@ -78,7 +93,10 @@ fn a_call_that_is_dropped_outside_does_no_harm() {
     let fake = elsewhere([grant("s1", 2, Outcome::Resumed, Some("old"))]);
     let sessiond = fake.client();
     let mut load = Box::pin(sessiond.load());
-    assert!(matches!(load.as_mut().poll(&mut Context::from_waker(Waker::noop())), Poll::Pending));
+    assert!(matches!(
+        load.as_mut().poll(&mut Context::from_waker(Waker::noop())),
+        Poll::Pending
+    ));
     drop(load);
     assert!(block_on(sessiond.load()).is_some());
 }
@@ -92,8 +110,13 @@ fn sessions_can_be_waited_for_too() {
     use std::time::Duration;
 
     let said = json!({"events": [], "gaps": [{"first": "1", "last": "2"}], "next": [{"number": "2"}], "more": false});
-    let fake =
-        elsewhere([Turn::Tell(view("s1", None)), Turn::Done, Turn::HangUp, Turn::Tell(said), Turn::Done]);
+    let fake = elsewhere([
+        Turn::Tell(view("s1", None)),
+        Turn::Done,
+        Turn::HangUp,
+        Turn::Tell(said),
+        Turn::Done,
+    ]);
     let sessions = Sessions::of_service("web".parse().expect("a name"), fake.options());
     let session = block_on(sessions.create(CreateOptions::default())).expect("made");
     block_on(session.touch()).expect("touched");

@@ -8,8 +8,8 @@ use serde_json::{Value, json};
 
 use super::fake::{Fake, Turn, grant};
 use crate::{
-    Binding, Caller, ConnectError, CreateOptions, OnMismatch, Options, Session, SessionError, Sessiond,
-    Sessions, Start, StateVersion, StateWrite, credential,
+    Binding, Caller, ConnectError, CreateOptions, OnMismatch, Options, Session, SessionError,
+    Sessiond, Sessions, Start, StateVersion, StateWrite, credential,
 };
 
 /// A session as a daemon tells it.
@@ -29,8 +29,14 @@ fn web(fake: &Fake) -> Sessions {
 
 /// A service's session, without a call.
 pub(super) async fn session(fake: &Fake) -> Session {
-    let session = web(fake).open(&"s1".parse().expect("an id")).await.expect("opened");
-    assert_eq!(fake.heard(), [r#"open_session {"service":"web","session":"s1"}"#]);
+    let session = web(fake)
+        .open(&"s1".parse().expect("an id"))
+        .await
+        .expect("opened");
+    assert_eq!(
+        fake.heard(),
+        [r#"open_session {"service":"web","session":"s1"}"#]
+    );
     session
 }
 
@@ -50,7 +56,10 @@ fn key() -> StateKey {
 fn requests(fake: &Fake) -> Vec<(String, Value)> {
     let split = |heard: String| {
         let (method, request) = heard.split_once(' ').expect("a request");
-        (method.to_owned(), serde_json::from_str(request).expect("JSON"))
+        (
+            method.to_owned(),
+            serde_json::from_str(request).expect("JSON"),
+        )
     };
     fake.heard().into_iter().map(split).collect()
 }
@@ -58,24 +67,43 @@ fn requests(fake: &Fake) -> Vec<(String, Value)> {
 #[tokio::test]
 async fn a_creation_whose_answer_is_lost_is_the_same_when_repeated() {
     let fake = Fake::new([Turn::HangUp, Turn::HangUp, Turn::Tell(view("s1", None))]);
-    web(&fake).create(CreateOptions::default()).await.expect("made");
+    web(&fake)
+        .create(CreateOptions::default())
+        .await
+        .expect("made");
     let heard = requests(&fake);
     assert_eq!(heard.len(), 3);
     assert!(heard.windows(2).all(|pair| pair[0] == pair[1]), "{heard:?}");
     let (method, request) = &heard[0];
-    assert_eq!((method.as_str(), &request["service"]), ("create_session", &json!("web")));
-    assert!(request["request"].is_string() && request["session"].is_string(), "{request}");
+    assert_eq!(
+        (method.as_str(), &request["service"]),
+        ("create_session", &json!("web"))
+    );
+    assert!(
+        request["request"].is_string() && request["session"].is_string(),
+        "{request}"
+    );
 }
 
 #[tokio::test]
 async fn what_is_on_record_is_no_error_where_its_stream_can_t_be_closed() {
-    let mistake = Error::InvalidArgument { sentence: "it is always open".into() };
+    let mistake = Error::InvalidArgument {
+        sentence: "it is always open".into(),
+    };
     for (refusal, is_kept) in [(Error::BindingMismatch, true), (mistake, false)] {
-        let turns = [Turn::Tell(view("s1", None)), Turn::Tell(appended()), Turn::Refuse(refusal)];
+        let turns = [
+            Turn::Tell(view("s1", None)),
+            Turn::Tell(appended()),
+            Turn::Refuse(refusal),
+        ];
         let fake = Fake::new(turns);
         // So that it takes two steps.
         fake.shared.is_old.store(true, Ordering::Relaxed);
-        let told = session(&fake).await.standalone().append_and_close(message()).await;
+        let told = session(&fake)
+            .await
+            .standalone()
+            .append_and_close(message())
+            .await;
         assert_eq!(told.is_ok(), is_kept, "{told:?}");
         assert!(fake.is_done());
     }
@@ -83,7 +111,10 @@ async fn what_is_on_record_is_no_error_where_its_stream_can_t_be_closed() {
 
 #[tokio::test]
 async fn an_append_whose_answer_is_lost_is_the_same_when_repeated() {
-    let busy = Error::Unavailable { sentence: "starting".into(), retry_after_ms: 1 };
+    let busy = Error::Unavailable {
+        sentence: "starting".into(),
+        retry_after_ms: 1,
+    };
     let fake = Fake::new([
         Turn::Tell(view("s1", None)),
         Turn::HangUp,
@@ -92,20 +123,45 @@ async fn an_append_whose_answer_is_lost_is_the_same_when_repeated() {
         Turn::Tell(appended()),
     ]);
     let session = session(&fake).await;
-    session.standalone().append(message()).await.expect("appended");
-    session.standalone().append(message()).await.expect("appended");
+    session
+        .standalone()
+        .append(message())
+        .await
+        .expect("appended");
+    session
+        .standalone()
+        .append(message())
+        .await
+        .expect("appended");
     let heard = requests(&fake);
     assert_eq!(heard.len(), 4);
-    assert!(heard[..3].windows(2).all(|pair| pair[0] == pair[1]), "{heard:?}");
-    assert_ne!(heard[2].1["request"], heard[3].1["request"], "another append is another request");
+    assert!(
+        heard[..3].windows(2).all(|pair| pair[0] == pair[1]),
+        "{heard:?}"
+    );
+    assert_ne!(
+        heard[2].1["request"], heard[3].1["request"],
+        "another append is another request"
+    );
     assert_eq!(heard[0].1["messages"], json!([r#"{"method": "m"}"#]));
 }
 
 #[tokio::test]
 async fn a_hosts_session_says_its_epoch_in_every_call_on_every_connection() {
-    let fake = Fake::new([Turn::Tell(view("s1", Some(7))), Turn::HangUp, Turn::Done, Turn::Tell(json!([]))]);
-    let session = Sessions::of_host(fake.options()).create(CreateOptions::default()).await.expect("made");
-    assert!(requests(&fake)[0].1.get("session").is_none(), "a host's gets its id from the daemon");
+    let fake = Fake::new([
+        Turn::Tell(view("s1", Some(7))),
+        Turn::HangUp,
+        Turn::Done,
+        Turn::Tell(json!([])),
+    ]);
+    let session = Sessions::of_host(fake.options())
+        .create(CreateOptions::default())
+        .await
+        .expect("made");
+    assert!(
+        requests(&fake)[0].1.get("session").is_none(),
+        "a host's gets its id from the daemon"
+    );
     session.touch().await.expect("touched");
     session.keys().await.expect("none");
     let touch = r#"touch_session {"epoch":"7","session":"s1"}"#;
@@ -116,79 +172,177 @@ async fn a_hosts_session_says_its_epoch_in_every_call_on_every_connection() {
 #[tokio::test]
 async fn a_termination_whose_answer_is_lost_has_been_carried_out() {
     let unknown = || Turn::Refuse(Error::UnknownSession);
-    let fake = Fake::new([Turn::Tell(view("s1", None)), Turn::HangUp, unknown(), unknown()]);
+    let fake = Fake::new([
+        Turn::Tell(view("s1", None)),
+        Turn::HangUp,
+        unknown(),
+        unknown(),
+    ]);
     let session = session(&fake).await;
     session.terminate().await.expect("it is gone");
     let refused = session.terminate().await.expect_err("there is none");
-    assert_eq!((refused.refusal(), refused.http_status()), (Some(&Error::UnknownSession), 404));
+    assert_eq!(
+        (refused.refusal(), refused.http_status()),
+        (Some(&Error::UnknownSession), 404)
+    );
 }
 
 #[tokio::test]
 async fn a_conditional_write_that_may_have_met_itself_says_so() {
-    let conflict = || Turn::Refuse(Error::VersionConflict { key: key(), current: StateVersion(4) });
-    let fake = Fake::new([Turn::Tell(view("s1", None)), conflict(), Turn::HangUp, conflict()]);
+    let conflict = || {
+        Turn::Refuse(Error::VersionConflict {
+            key: key(),
+            current: StateVersion(4),
+        })
+    };
+    let fake = Fake::new([
+        Turn::Tell(view("s1", None)),
+        conflict(),
+        Turn::HangUp,
+        conflict(),
+    ]);
     let session = session(&fake).await;
     let one = Json::new("1").expect("JSON");
-    let refused = session.compare_and_set(&key(), StateVersion(3), Some(&one)).await.expect_err("refused");
-    assert!(matches!(refused, SessionError::Refused(Error::VersionConflict { .. })), "{refused:?}");
-    let refused = session.compare_and_set(&key(), StateVersion(3), Some(&one)).await.expect_err("refused");
-    assert!(matches!(refused, SessionError::Uncertain(Error::VersionConflict { .. })), "{refused:?}");
+    let refused = session
+        .compare_and_set(&key(), StateVersion(3), Some(&one))
+        .await
+        .expect_err("refused");
+    assert!(
+        matches!(
+            refused,
+            SessionError::Refused(Error::VersionConflict { .. })
+        ),
+        "{refused:?}"
+    );
+    let refused = session
+        .compare_and_set(&key(), StateVersion(3), Some(&one))
+        .await
+        .expect_err("refused");
+    assert!(
+        matches!(
+            refused,
+            SessionError::Uncertain(Error::VersionConflict { .. })
+        ),
+        "{refused:?}"
+    );
     let heard = requests(&fake);
-    assert_eq!(heard[0].1["writes"], json!([{"key": "k", "value": "1", "expected": "3"}]));
-    assert!(heard[0].1["request"].is_string() && heard[0] != heard[1], "another write is another request");
+    assert_eq!(
+        heard[0].1["writes"],
+        json!([{"key": "k", "value": "1", "expected": "3"}])
+    );
+    assert!(
+        heard[0].1["request"].is_string() && heard[0] != heard[1],
+        "another write is another request"
+    );
     assert_eq!(heard[1], heard[2]);
 }
 
 #[tokio::test]
 async fn what_may_be_carried_out_later_is_asked_for_by_its_request() {
-    let unknown = || Turn::Refuse(Error::OutcomeUnknown { sentence: "the disk".into(), retry_after_ms: 1 });
+    let unknown = || {
+        Turn::Refuse(Error::OutcomeUnknown {
+            sentence: "the disk".into(),
+            retry_after_ms: 1,
+        })
+    };
     let written = Turn::Tell(json!([{"key": "k", "version": "5"}]));
-    let turns = [Turn::Tell(view("s1", None)), unknown(), written, unknown(), Turn::Tell(view("s1", None))];
+    let turns = [
+        Turn::Tell(view("s1", None)),
+        unknown(),
+        written,
+        unknown(),
+        Turn::Tell(view("s1", None)),
+    ];
     let fake = Fake::new(turns);
     let session = session(&fake).await;
     let one = Json::new("1").expect("JSON");
-    let version = session.compare_and_set(&key(), StateVersion(3), Some(&one)).await;
+    let version = session
+        .compare_and_set(&key(), StateVersion(3), Some(&one))
+        .await;
     assert_eq!(version.expect("written"), StateVersion(5));
     session.reset().await.expect("emptied");
     let heard = requests(&fake);
     assert!(heard[0] == heard[1] && heard[2] == heard[3], "{heard:?}");
-    assert!(heard[0].1["request"].is_string() && heard[2].1["request"].is_string(), "{heard:?}");
+    assert!(
+        heard[0].1["request"].is_string() && heard[2].1["request"].is_string(),
+        "{heard:?}"
+    );
 }
 
 #[tokio::test]
 async fn what_is_not_known_until_the_end_is_told_as_that() {
-    let unknown = Error::OutcomeUnknown { sentence: "the disk".into(), retry_after_ms: 1 };
-    let busy = Error::Unavailable { sentence: "the disk".into(), retry_after_ms: 60_000 };
-    let turns = [Turn::Tell(view("s1", None)), Turn::Refuse(unknown.clone()), Turn::Refuse(busy)];
+    let unknown = Error::OutcomeUnknown {
+        sentence: "the disk".into(),
+        retry_after_ms: 1,
+    };
+    let busy = Error::Unavailable {
+        sentence: "the disk".into(),
+        retry_after_ms: 60_000,
+    };
+    let turns = [
+        Turn::Tell(view("s1", None)),
+        Turn::Refuse(unknown.clone()),
+        Turn::Refuse(busy),
+    ];
     let fake = Fake::new(turns);
     let session = session(&fake).await;
-    let told = session.standalone().append(message()).await.expect_err("it is not known");
+    let told = session
+        .standalone()
+        .append(message())
+        .await
+        .expect_err("it is not known");
     assert_eq!((told.refusal(), told.http_status()), (Some(&unknown), 504));
 }
 
 #[tokio::test]
 async fn a_call_whose_connection_broke_has_an_unknown_outcome() {
-    let busy = || Error::Unavailable { sentence: "the disk".into(), retry_after_ms: 60_000 };
-    let turns = [Turn::Tell(view("s1", None)), Turn::HangUp, Turn::Refuse(busy()), Turn::Refuse(busy())];
+    let busy = || Error::Unavailable {
+        sentence: "the disk".into(),
+        retry_after_ms: 60_000,
+    };
+    let turns = [
+        Turn::Tell(view("s1", None)),
+        Turn::HangUp,
+        Turn::Refuse(busy()),
+        Turn::Refuse(busy()),
+    ];
     let fake = Fake::new(turns);
     let session = session(&fake).await;
-    let told = session.standalone().append(message()).await.expect_err("it is not known");
-    let unknown = Error::OutcomeUnknown { sentence: "the disk".into(), retry_after_ms: 60_000 };
+    let told = session
+        .standalone()
+        .append(message())
+        .await
+        .expect_err("it is not known");
+    let unknown = Error::OutcomeUnknown {
+        sentence: "the disk".into(),
+        retry_after_ms: 60_000,
+    };
     assert_eq!((told.refusal(), told.http_status()), (Some(&unknown), 504));
-    let told = session.standalone().append(message()).await.expect_err("it was not carried out");
+    let told = session
+        .standalone()
+        .append(message())
+        .await
+        .expect_err("it was not carried out");
     assert_eq!((told.refusal(), told.http_status()), (Some(&busy()), 503));
 }
 
 #[tokio::test]
 async fn a_daemon_of_before_is_told_no_request_that_it_would_refuse() {
     let written = Turn::Tell(json!([{"key": "k", "version": "5"}]));
-    let fake = Fake::new([Turn::Tell(view("s1", None)), written, Turn::Tell(view("s1", None))]);
+    let fake = Fake::new([
+        Turn::Tell(view("s1", None)),
+        written,
+        Turn::Tell(view("s1", None)),
+    ]);
     fake.shared.is_old.store(true, Ordering::Relaxed);
     let session = session(&fake).await;
     session.remove(&key()).await.expect("removed");
     session.reset().await.expect("emptied");
     let write = r#"write_state {"of":{"service":"web","session":"s1"},"writes":[{"key":"k"}]}"#;
-    assert_eq!(fake.heard(), [write, r#"reset_session {"service":"web","session":"s1"}"#]);
+    assert_eq!(
+        fake.heard(),
+        [write, r#"reset_session {"service":"web","session":"s1"}"#]
+    );
 }
 
 #[tokio::test]
@@ -197,17 +351,37 @@ async fn values_are_of_types_of_ones_own() {
     let absent = Turn::Tell(json!([{"key": "k", "version": "0"}]));
     let written = Turn::Tell(json!([{"key": "k", "version": "6"}]));
     let removed = Turn::Tell(json!([{"key": "k", "version": "0"}]));
-    let turns = [Turn::Tell(view("s1", None)), told("[1,2]"), told(r#""hunter2""#), absent, written, removed];
+    let turns = [
+        Turn::Tell(view("s1", None)),
+        told("[1,2]"),
+        told(r#""hunter2""#),
+        absent,
+        written,
+        removed,
+    ];
     let fake = Fake::new(turns);
     let session = session(&fake).await;
-    assert_eq!(session.get_as::<Vec<u8>>(&key()).await.expect("read"), Some(vec![1, 2]));
-    let mistaken = session.get_as::<Vec<u8>>(&key()).await.expect_err("text").to_string();
+    assert_eq!(
+        session.get_as::<Vec<u8>>(&key()).await.expect("read"),
+        Some(vec![1, 2])
+    );
+    let mistaken = session
+        .get_as::<Vec<u8>>(&key())
+        .await
+        .expect_err("text")
+        .to_string();
     assert!(!mistaken.contains("hunter2"), "{mistaken}");
     assert_eq!(session.get_as::<Vec<u8>>(&key()).await.expect("read"), None);
-    assert_eq!(session.set_as(&key(), &[1, 2]).await.expect("written"), StateVersion(6));
+    assert_eq!(
+        session.set_as(&key(), &[1, 2]).await.expect("written"),
+        StateVersion(6)
+    );
     session.remove(&key()).await.expect("removed");
     let heard = requests(&fake);
-    assert_eq!(heard[3].1["writes"], json!([{"key": "k", "value": "[1,2]"}]));
+    assert_eq!(
+        heard[3].1["writes"],
+        json!([{"key": "k", "value": "[1,2]"}])
+    );
     assert_eq!(heard[4].1["writes"], json!([{"key": "k"}]));
     let trusted = StateWrite::remove(key());
     assert_eq!(heard[4].1["writes"], json!([trusted]));
@@ -220,8 +394,14 @@ async fn what_is_larger_than_a_frame_is_refused_and_the_connection_goes_on() {
     let (touching, stalled) = (session.clone(), fake.shared.stalled.notified());
     let touching = tokio::spawn(async move { touching.touch().await });
     stalled.await;
-    let refused = session.set_as(&key(), &"x".repeat(5 << 20)).await.expect_err("5 MiB");
-    assert!(matches!(refused.refusal(), Some(Error::InvalidArgument { .. })), "{refused}");
+    let refused = session
+        .set_as(&key(), &"x".repeat(5 << 20))
+        .await
+        .expect_err("5 MiB");
+    assert!(
+        matches!(refused.refusal(), Some(Error::InvalidArgument { .. })),
+        "{refused}"
+    );
     session.touch().await.expect("on the same connection");
     assert!(!touching.is_finished());
     assert_eq!(fake.heard().len(), 2);
@@ -230,12 +410,25 @@ async fn what_is_larger_than_a_frame_is_refused_and_the_connection_goes_on() {
 
 #[tokio::test]
 async fn of_a_credential_only_the_hash_travels() {
-    let fake = Fake::new([Turn::Tell(view("s1", None)), Turn::HangUp, Turn::Done, Turn::Done]);
+    let fake = Fake::new([
+        Turn::Tell(view("s1", None)),
+        Turn::HangUp,
+        Turn::Done,
+        Turn::Done,
+    ]);
     let caller = credential(b"hunter1");
-    let binding = Binding { caller, on_mismatch: OnMismatch::Refuse };
-    let session = web(&fake).create(CreateOptions::default().binding(binding)).await;
+    let binding = Binding {
+        caller,
+        on_mismatch: OnMismatch::Refuse,
+    };
+    let session = web(&fake)
+        .create(CreateOptions::default().binding(binding))
+        .await;
     let session = session.expect("made");
-    session.rotate_credential(b"hunter2").await.expect("rotated");
+    session
+        .rotate_credential(b"hunter2")
+        .await
+        .expect("rotated");
     session.touch().await.expect("by the new one");
     let heard = fake.heard();
     assert!(heard.iter().all(|one| !one.contains("hunter")), "{heard:?}");
@@ -253,19 +446,37 @@ async fn of_a_credential_only_the_hash_travels() {
 
 #[tokio::test]
 async fn a_list_goes_on_to_the_last_page() {
-    let pages = [json!([view("a", None), view("b", None)]), json!([view("c", None)]), json!([])];
+    let pages = [
+        json!([view("a", None), view("b", None)]),
+        json!([view("c", None)]),
+        json!([]),
+    ];
     let fake = Fake::new(pages.map(Turn::Tell));
     let listed = web(&fake).list().await.expect("listed");
-    assert_eq!(listed.iter().map(|one| one.session.as_str()).collect::<Vec<_>>(), ["a", "b", "c"]);
-    let after: Vec<Value> =
-        requests(&fake).into_iter().map(|(_, request)| request["after"].clone()).collect();
+    assert_eq!(
+        listed
+            .iter()
+            .map(|one| one.session.as_str())
+            .collect::<Vec<_>>(),
+        ["a", "b", "c"]
+    );
+    let after: Vec<Value> = requests(&fake)
+        .into_iter()
+        .map(|(_, request)| request["after"].clone())
+        .collect();
     assert_eq!(after, [Value::Null, json!("b"), json!("c")]);
 }
 
 #[tokio::test]
 async fn a_handle_of_a_hosts_is_followed_by_a_lease() {
-    let fake = Fake::new([Turn::Tell(view("s1", None)), Turn::Tell(view("s1", Some(2))), Turn::Done]);
-    let session = Sessions::of_host(fake.options()).open_handle(&crate::Handle("h".into())).await;
+    let fake = Fake::new([
+        Turn::Tell(view("s1", None)),
+        Turn::Tell(view("s1", Some(2))),
+        Turn::Done,
+    ]);
+    let session = Sessions::of_host(fake.options())
+        .open_handle(&crate::Handle("h".into()))
+        .await;
     session.expect("found").touch().await.expect("touched");
     let expected = [
         r#"open_handle {"handle":"h"}"#,
@@ -290,7 +501,10 @@ async fn what_is_claimed_is_claimed_again_on_a_new_connection() {
     assert!(sessiond.store(b"one").await);
     let touch = |epoch| format!(r#"touch_session {{"epoch":"{epoch}","session":"s1"}}"#);
     let heard = fake.heard();
-    assert_eq!(heard, ["claim", &touch(1), "claim", &touch(2), "store s1 2 one"]);
+    assert_eq!(
+        heard,
+        ["claim", &touch(1), "claim", &touch(2), "store s1 2 one"]
+    );
 }
 
 #[tokio::test]
@@ -316,16 +530,36 @@ async fn who_begins_anew_has_another_session() {
     let refused = session.touch().await.expect_err("it is released");
     assert_eq!(refused.refusal(), Some(&Error::LeaseEnded));
     let touch = r#"touch_session {"epoch":"1","session":"s2"}"#;
-    assert_eq!(fake.heard(), ["claim", "claim", "claim fresh", touch, "store s2 1 new", "release s2 1"]);
+    assert_eq!(
+        fake.heard(),
+        [
+            "claim",
+            "claim",
+            "claim fresh",
+            touch,
+            "store s2 1 new",
+            "release s2 1"
+        ]
+    );
 }
 
 #[tokio::test]
 async fn without_a_daemon_calls_fail_and_the_three_do_not() {
     let parent = tempfile::tempdir().expect("tempdir");
-    let options = Options::default().directory(parent.path().join("d")).start(Start::Never);
-    let failed = Sessions::of_host(options.clone()).create(CreateOptions::default()).await;
+    let options = Options::default()
+        .directory(parent.path().join("d"))
+        .start(Start::Never);
+    let failed = Sessions::of_host(options.clone())
+        .create(CreateOptions::default())
+        .await;
     let failed = failed.expect_err("there is no daemon");
-    assert!(matches!(failed, SessionError::Connect(ConnectError::NotRunning { .. })), "{failed}");
+    assert!(
+        matches!(
+            failed,
+            SessionError::Connect(ConnectError::NotRunning { .. })
+        ),
+        "{failed}"
+    );
     assert_eq!(failed.http_status(), 503);
     assert!(Sessiond::init(options).session().await.is_none());
 }

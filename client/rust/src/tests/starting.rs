@@ -12,10 +12,15 @@ use crate::{ConnectError, Options, Sessiond, Start};
 
 fn script(parent: &Path, text: &str) -> PathBuf {
     let path = parent.join("stand-in");
-    // Written by a child of its own: an executable that any thread of this process has open for writing, or that a
-    // fork of another test has inherited so, can't be run.
+    // Written by a child of its own: an executable that any thread of this process has open for
+    // writing, or that a fork of another test has inherited so, can't be run.
     let written = std::process::Command::new("/bin/sh")
-        .args(["-c", "printf '%s' \"$1\" > \"$2\"", "sh", &format!("#!/bin/sh\n{text}\n")])
+        .args([
+            "-c",
+            "printf '%s' \"$1\" > \"$2\"",
+            "sh",
+            &format!("#!/bin/sh\n{text}\n"),
+        ])
         .arg(&path)
         .status();
     assert!(written.expect("sh").success());
@@ -35,7 +40,9 @@ async fn a_daemon_is_started_in_the_directory_that_is_wanted() {
             fake.path.display()
         );
         let binary = script(parent.path(), &text);
-        let start = Start::Auto { binary: Some(binary) };
+        let start = Start::Auto {
+            binary: Some(binary),
+        };
         let sessiond = Sessiond::init(Options::default().directory(&wanted).start(start));
         assert!(sessiond.load().await.is_some(), "{:?}", sessiond.status());
     }
@@ -45,17 +52,32 @@ async fn a_daemon_is_started_in_the_directory_that_is_wanted() {
 async fn a_daemon_that_gives_up_is_told_at_once() {
     let parent = tempfile::tempdir().expect("tempdir");
     let directory = Directory::at(parent.path().join("d")).expect("a path");
-    let start = Start::Auto { binary: Some(script(parent.path(), "exit 64")) };
+    let start = Start::Auto {
+        binary: Some(script(parent.path(), "exit 64")),
+    };
     let refused = connect(&directory, &start).await.expect_err("refused");
-    assert!(matches!(refused, ConnectError::StartFailed { .. }), "{refused}");
-    assert!(refused.to_string().contains("its configuration has an error"), "{refused}");
+    assert!(
+        matches!(refused, ConnectError::StartFailed { .. }),
+        "{refused}"
+    );
+    assert!(
+        refused
+            .to_string()
+            .contains("its configuration has an error"),
+        "{refused}"
+    );
 }
 
 #[tokio::test]
 async fn without_an_executable_there_is_nothing_to_wait_for() {
     let parent = tempfile::tempdir().expect("tempdir");
     let directory = Directory::at(parent.path().join("d")).expect("a path");
-    let start = Start::Auto { binary: Some(parent.path().join("nothing")) };
+    let start = Start::Auto {
+        binary: Some(parent.path().join("nothing")),
+    };
     let refused = connect(&directory, &start).await.expect_err("refused");
-    assert!(matches!(refused, ConnectError::NotStarted { .. }), "{refused}");
+    assert!(
+        matches!(refused, ConnectError::NotStarted { .. }),
+        "{refused}"
+    );
 }

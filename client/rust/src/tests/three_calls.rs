@@ -9,26 +9,54 @@ use crate::{Reason, Sessiond, Status};
 
 #[tokio::test]
 async fn a_first_run_loads_nothing_and_stores() {
-    let fake = Fake::new([grant("s1", 1, Outcome::FreshFirst, None), Turn::Store { resumed: false }]);
+    let fake = Fake::new([
+        grant("s1", 1, Outcome::FreshFirst, None),
+        Turn::Store { resumed: false },
+    ]);
     let logged = Logged::new();
     let sessiond = fake.client();
     assert!(matches!(sessiond.status(), Status::Unclaimed));
     assert!(sessiond.load().await.is_none());
     assert!(sessiond.store(b"one").await);
     assert_eq!(fake.heard(), ["claim", "store s1 1 one"]);
-    assert_eq!(logged.take(), ["INFO Token file not found (first run or clean slate)"]);
-    assert_eq!(sessiond.status().to_string(), "session s1 is held (epoch 1), begun afresh");
-    let Status::Active { session, epoch, outcome } = sessiond.status() else { panic!("not active") };
-    assert_eq!((session.as_str(), epoch, outcome), ("s1", Epoch(1), Outcome::FreshFirst));
+    assert_eq!(
+        logged.take(),
+        ["INFO Token file not found (first run or clean slate)"]
+    );
+    assert_eq!(
+        sessiond.status().to_string(),
+        "session s1 is held (epoch 1), begun afresh"
+    );
+    let Status::Active {
+        session,
+        epoch,
+        outcome,
+    } = sessiond.status()
+    else {
+        panic!("not active")
+    };
+    assert_eq!(
+        (session.as_str(), epoch, outcome),
+        ("s1", Epoch(1), Outcome::FreshFirst)
+    );
 }
 
 /// That there is no token is said only where that is so.
 #[tokio::test]
 async fn who_gets_a_session_beside_others_hears_why() {
     let lines = [
-        (Outcome::FreshHeld, "WARN Nothing is resumed: another server"),
-        (Outcome::FreshPlural, "WARN Nothing is resumed: another server"),
-        (Outcome::FreshDoubtful, "WARN Nothing is resumed, now or later"),
+        (
+            Outcome::FreshHeld,
+            "WARN Nothing is resumed: another server",
+        ),
+        (
+            Outcome::FreshPlural,
+            "WARN Nothing is resumed: another server",
+        ),
+        (
+            Outcome::FreshDoubtful,
+            "WARN Nothing is resumed, now or later",
+        ),
         (Outcome::Resumed, "INFO Token file not found"),
         (Outcome::Held, "INFO Token file not found"),
     ];
@@ -37,23 +65,36 @@ async fn who_gets_a_session_beside_others_hears_why() {
         let logged = Logged::new();
         assert!(fake.client().load().await.is_none());
         let said = logged.take();
-        assert!(matches!(&said[..], [only] if only.starts_with(line)), "{outcome:?}: {said:?}");
+        assert!(
+            matches!(&said[..], [only] if only.starts_with(line)),
+            "{outcome:?}: {said:?}"
+        );
     }
 }
 
 #[tokio::test]
 async fn a_token_that_the_broker_accepts_resumes() {
     let stored = |resumed| Turn::Store { resumed };
-    let fake = Fake::new([grant("s1", 2, Outcome::Resumed, Some("old")), stored(true), stored(true)]);
+    let fake = Fake::new([
+        grant("s1", 2, Outcome::Resumed, Some("old")),
+        stored(true),
+        stored(true),
+    ]);
     let logged = Logged::new();
     let sessiond = Sessiond::init(fake.options().label("prod".parse().expect("label")));
     assert_eq!(sessiond.load().await.expect("a token").expose(), b"old");
-    assert!(logged.take().is_empty(), "nothing to say before the broker has spoken");
+    assert!(
+        logged.take().is_empty(),
+        "nothing to say before the broker has spoken"
+    );
     assert!(sessiond.store(b"new").await);
     assert_eq!(logged.take(), ["INFO Session resumed successfully"]);
     assert!(sessiond.store(b"newer").await);
     assert!(logged.take().is_empty(), "said once");
-    assert_eq!(fake.heard(), ["claim prod", "store s1 2 new", "store s1 2 newer"]);
+    assert_eq!(
+        fake.heard(),
+        ["claim prod", "store s1 2 new", "store s1 2 newer"]
+    );
 }
 
 #[tokio::test]
@@ -64,7 +105,10 @@ async fn a_token_that_the_broker_refuses_is_deleted() {
     let sessiond = fake.client();
     assert!(sessiond.load().await.is_some());
     sessiond.reject().await;
-    assert_eq!(logged.take(), ["WARN Broker rejected resume token, starting fresh session"]);
+    assert_eq!(
+        logged.take(),
+        ["WARN Broker rejected resume token, starting fresh session"]
+    );
     assert!(sessiond.store(b"new").await);
     assert!(
         logged.take().is_empty(),
@@ -86,12 +130,17 @@ async fn a_corrupted_token_is_stale() {
     let fake = Fake::new([Turn::Grant(claimed)]);
     let logged = Logged::new();
     assert!(fake.client().load().await.is_none());
-    assert_eq!(logged.take(), ["WARN Token file corrupted, treating as stale"]);
+    assert_eq!(
+        logged.take(),
+        ["WARN Token file corrupted, treating as stale"]
+    );
 }
 
 #[tokio::test]
 async fn without_a_verified_host_resume_is_off_for_good() {
-    let fake = Fake::new([Turn::Refuse(Error::NoVerifiedHost { sentence: "the parent is pid 1".into() })]);
+    let fake = Fake::new([Turn::Refuse(Error::NoVerifiedHost {
+        sentence: "the parent is pid 1".into(),
+    })]);
     let logged = Logged::new();
     let sessiond = fake.client();
     assert!(sessiond.load().await.is_none());
@@ -101,19 +150,26 @@ async fn without_a_verified_host_resume_is_off_for_good() {
     assert_eq!(fake.heard(), ["claim"], "asked once");
     let line = "WARN Could not verify parent process start time, session resume disabled for this instance";
     assert_eq!(logged.take(), [line]);
-    let Status::Disabled { reason } = sessiond.status() else { panic!("not disabled") };
+    let Status::Disabled { reason } = sessiond.status() else {
+        panic!("not disabled")
+    };
     assert!(matches!(&*reason, Reason::Refused(Error::NoVerifiedHost { .. })) && reason.is_final());
 }
 
 #[tokio::test]
 async fn a_failed_write_is_told_and_nothing_is_disabled() {
-    let full = Error::WriteFailed { sentence: "No space left on device (os error 28)".into() };
+    let full = Error::WriteFailed {
+        sentence: "No space left on device (os error 28)".into(),
+    };
     let claim = grant("s1", 1, Outcome::FreshFirst, None);
     let fake = Fake::new([claim, Turn::Refuse(full), Turn::Store { resumed: false }]);
     let logged = Logged::new();
     let sessiond = fake.client();
     assert!(!sessiond.store(b"one").await);
-    assert_eq!(logged.take(), ["WARN Failed to write token file: No space left on device (os error 28)"]);
+    assert_eq!(
+        logged.take(),
+        ["WARN Failed to write token file: No space left on device (os error 28)"]
+    );
     assert!(sessiond.store(b"one").await);
     assert_eq!(fake.heard(), ["claim", "store s1 1 one", "store s1 1 one"]);
 }
@@ -148,8 +204,14 @@ async fn a_released_session_is_claimed_anew() {
 
 #[tokio::test]
 async fn an_unavailable_daemon_is_asked_again() {
-    let busy = Error::Unavailable { sentence: "starting".into(), retry_after_ms: 1 };
-    let fake = Fake::new([Turn::Refuse(busy), grant("s1", 1, Outcome::Resumed, Some("old"))]);
+    let busy = Error::Unavailable {
+        sentence: "starting".into(),
+        retry_after_ms: 1,
+    };
+    let fake = Fake::new([
+        Turn::Refuse(busy),
+        grant("s1", 1, Outcome::Resumed, Some("old")),
+    ]);
     assert!(fake.client().load().await.is_some());
     assert_eq!(fake.heard(), ["claim", "claim"]);
 }

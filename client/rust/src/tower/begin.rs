@@ -15,7 +15,8 @@ use super::Refusal;
 pub enum Begin {
     /// Never: the server begins sessions itself.
     Never,
-    /// When it is MCP's `initialize`. What the client has said with it becomes the session's metadata.
+    /// When it is MCP's `initialize`. What the client has said with it becomes the session's
+    /// metadata.
     #[default]
     OnInitialize,
     /// Always.
@@ -43,7 +44,10 @@ pub(super) enum What {
 }
 
 /// What a request without a session asks for. The request is the same as before.
-pub(super) async fn asked<B>(when: Begin, request: Request<B>) -> Result<(Asked, Request<B>), Refusal>
+pub(super) async fn asked<B>(
+    when: Begin,
+    request: Request<B>,
+) -> Result<(Asked, Request<B>), Refusal>
 where
     B: Body + From<Bytes>,
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
@@ -68,7 +72,8 @@ where
     match Limited::new(body, BODY_MAX).collect().await {
         Ok(read) => Ok(read.to_bytes()),
         Err(error) if error.is::<LengthLimitError>() => {
-            let message = format!("the body of a request without a session has at most {BODY_MAX} bytes");
+            let message =
+                format!("the body of a request without a session has at most {BODY_MAX} bytes");
             Err(Refusal::new(StatusCode::PAYLOAD_TOO_LARGE, message))
         }
         Err(_) => Err(Refusal::invalid("the body broke off")),
@@ -88,11 +93,17 @@ fn message(body: &[u8]) -> Option<Asked> {
     let message: Message<'_> = serde_json::from_slice(body).ok()?;
     let what = match message.method.as_str() {
         "initialize" => {
-            let params = message.params.map(RawValue::get).filter(|params| params.len() <= METADATA_MAX);
+            let params = message
+                .params
+                .map(RawValue::get)
+                .filter(|params| params.len() <= METADATA_MAX);
             What::Session(params.and_then(|params| Json::new(params).ok()))
         }
         "server/discover" => What::Discovery,
         _ => What::Other,
     };
-    Some(Asked { what, id: message.id.map(|id| id.get().to_owned()) })
+    Some(Asked {
+        what,
+        id: message.id.map(|id| id.get().to_owned()),
+    })
 }

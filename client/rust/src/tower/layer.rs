@@ -22,7 +22,8 @@ use super::wire::{SESSION_HEADER, SessionCookie, name_session, named_by_cookies,
 use super::{Refusal, SessiondSession};
 use crate::sessions::{CreateOptions, Sessions};
 
-/// Opens the session of each request, and puts it into the request's extensions, as a [`SessiondSession`].
+/// Opens the session of each request, and puts it into the request's extensions, as a
+/// [`SessiondSession`].
 ///
 /// | the request | then |
 /// | --- | --- |
@@ -35,11 +36,13 @@ use crate::sessions::{CreateOptions, Sessions};
 /// | is `server/discover` without a session | 404, -32601, where sessions are required: clients of MCP 2026-07-28, which has none, then send `initialize` |
 /// | comes while the daemon is away | 503 with `Retry-After`, after [`Options::timeout`](crate::Options::timeout) |
 ///
-/// The response names the session in the header `Mcp-Session-Id`, unless a cookie alone has named it, and, where [cookies](SessionLayer::cookie) are on and the
-/// session is new, in the cookie `mcp_session_id`. A new session whose request fails (4xx, 5xx), or whose client hangs up before the
-/// response, is ended at once.
+/// The response names the session in the header `Mcp-Session-Id`, unless a cookie alone has named
+/// it, and, where [cookies](SessionLayer::cookie) are on and the session is new, in the cookie
+/// `mcp_session_id`. A new session whose request fails (4xx, 5xx), or whose client hangs up before
+/// the response, is ended at once.
 ///
-/// Put a layer for CORS above this one, so that a preflight needs no session. `Host` and `Origin` are not checked here.
+/// Put a layer for CORS above this one, so that a preflight needs no session. `Host` and `Origin`
+/// are not checked here.
 #[derive(Clone)]
 pub struct SessionLayer(Arc<Rules>);
 
@@ -58,7 +61,13 @@ struct Rules {
 
 impl fmt::Debug for SessionLayer {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Rules { sessions, begin, is_optional, cookie, .. } = &*self.0;
+        let Rules {
+            sessions,
+            begin,
+            is_optional,
+            cookie,
+            ..
+        } = &*self.0;
         formatter
             .debug_struct("SessionLayer")
             .field("sessions", sessions)
@@ -70,8 +79,9 @@ impl fmt::Debug for SessionLayer {
 }
 
 impl SessionLayer {
-    /// A layer for these sessions. `caller` tells on whose behalf a request is made: new sessions are bound to that caller, and
-    /// others are refused. [`caller`](super::caller) has functions that are ready to use.
+    /// A layer for these sessions. `caller` tells on whose behalf a request is made: new sessions
+    /// are bound to that caller, and others are refused. [`caller`](super::caller) has functions
+    /// that are ready to use.
     #[must_use]
     pub fn new(
         sessions: Sessions,
@@ -110,7 +120,8 @@ impl SessionLayer {
         self.with(|rules| rules.is_optional = true)
     }
 
-    /// Names sessions in the cookie `mcp_session_id`, too, and reads it where the header is missing.
+    /// Names sessions in the cookie `mcp_session_id`, too, and reads it where the header is
+    /// missing.
     #[must_use]
     pub fn cookie(self, cookie: SessionCookie) -> Self {
         self.with(|rules| rules.cookie = Some(cookie))
@@ -121,7 +132,10 @@ impl<S> Layer<S> for SessionLayer {
     type Service = SessionService<S>;
 
     fn layer(&self, inner: S) -> SessionService<S> {
-        SessionService { inner, rules: self.0.clone() }
+        SessionService {
+            inner,
+            rules: self.0.clone(),
+        }
     }
 }
 
@@ -134,7 +148,10 @@ pub struct SessionService<S> {
 
 impl<S: fmt::Debug> fmt::Debug for SessionService<S> {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_struct("SessionService").field("inner", &self.inner).finish_non_exhaustive()
+        formatter
+            .debug_struct("SessionService")
+            .field("inner", &self.inner)
+            .finish_non_exhaustive()
     }
 }
 
@@ -163,7 +180,9 @@ where
         Box::pin(async move {
             let (found, mut request) = match rules.find(request).await {
                 Ok(found) => found,
-                Err(Refused { refusal, id }) => return Ok(refusal.answering(id.as_deref().unwrap_or("null"))),
+                Err(Refused { refusal, id }) => {
+                    return Ok(refusal.answering(id.as_deref().unwrap_or("null")));
+                }
             };
             let extensions = request.extensions_mut();
             extensions.insert(Looked);
@@ -188,7 +207,8 @@ where
 /// The session of a request.
 enum Found {
     Known(SessiondSession),
-    /// By a cookie alone. Scripts of a page can read the header of a response, and not the cookie: so the response does not name it.
+    /// By a cookie alone. Scripts of a page can read the header of a response, and not the cookie:
+    /// so the response does not name it.
     ByCookie(SessiondSession),
     New(New),
 }
@@ -228,7 +248,8 @@ impl Rules {
             Named::Stale(refusal) => refusal,
             Named::None => Refusal::no_session(),
         };
-        let (Asked { what, id }, request) = asked(self.begin, Request::from_parts(parts, body)).await?;
+        let (Asked { what, id }, request) =
+            asked(self.begin, Request::from_parts(parts, body)).await?;
         let refusal = match what {
             What::Session(metadata) => match self.create(caller, metadata).await {
                 Ok(new) => return Ok((Some(Found::New(new)), request)),
@@ -243,16 +264,31 @@ impl Rules {
 
     async fn named(&self, parts: &Parts, caller: Option<&Caller>) -> Result<Named, Refusal> {
         if let Some(named) = named_by_header(&parts.headers) {
-            return Ok(Named::Session(Found::Known(self.open(named, caller).await?.0)));
+            return Ok(Named::Session(Found::Known(
+                self.open(named, caller).await?.0,
+            )));
         }
         let mut found = Named::None;
-        for named in self.cookie.iter().flat_map(|_| named_by_cookies(&parts.headers)) {
+        for named in self
+            .cookie
+            .iter()
+            .flat_map(|_| named_by_cookies(&parts.headers))
+        {
             match self.open(named, caller).await {
-                // What nobody in particular has begun, and anybody may know, is not for a caller that has a name.
-                Ok((_, false)) if caller.is_some() => found = Named::Stale(Refusal::unknown_session()),
+                // What nobody in particular has begun, and anybody may know, is not for a caller
+                // that has a name.
+                Ok((_, false)) if caller.is_some() => {
+                    found = Named::Stale(Refusal::unknown_session());
+                }
                 Ok((session, _)) => return Ok(Named::Session(Found::ByCookie(session))),
-                // A browser sends its cookie to the end, also that of a session which has ended, or of somebody who has logged out.
-                Err(refusal) if matches!(refusal.status, StatusCode::NOT_FOUND | StatusCode::FORBIDDEN) => {
+                // A browser sends its cookie to the end, also that of a session which has ended, or
+                // of somebody who has logged out.
+                Err(refusal)
+                    if matches!(
+                        refusal.status,
+                        StatusCode::NOT_FOUND | StatusCode::FORBIDDEN
+                    ) =>
+                {
                     found = Named::Stale(refusal);
                 }
                 Err(refusal) => return Err(refusal),
@@ -262,34 +298,57 @@ impl Rules {
     }
 
     /// The session, and whether it is bound to a caller.
-    async fn open(&self, named: &str, caller: Option<&Caller>) -> Result<(SessiondSession, bool), Refusal> {
+    async fn open(
+        &self,
+        named: &str,
+        caller: Option<&Caller>,
+    ) -> Result<(SessiondSession, bool), Refusal> {
         let id: SessionId = named.parse().map_err(|_| Refusal::unknown_session())?;
         let opened = match caller {
             Some(caller) => self.sessions.on_behalf_of(caller.clone()).opened(&id).await,
             None => self.sessions.opened(&id).await,
         };
-        opened.map(|(session, is_bound)| (SessiondSession(session), is_bound)).map_err(Refusal::from)
+        opened
+            .map(|(session, is_bound)| (SessiondSession(session), is_bound))
+            .map_err(Refusal::from)
     }
 
     async fn create(&self, caller: Option<Caller>, metadata: Option<Json>) -> Result<New, Refusal> {
-        let mut options = CreateOptions::default().status(Status::Ready).lifetimes(self.lifetimes);
+        let mut options = CreateOptions::default()
+            .status(Status::Ready)
+            .lifetimes(self.lifetimes);
         if let Some(caller) = caller {
-            options = options.binding(Binding { caller, on_mismatch: OnMismatch::Refuse });
+            options = options.binding(Binding {
+                caller,
+                on_mismatch: OnMismatch::Refuse,
+            });
         }
         if let Some(metadata) = metadata {
             options = options.metadata(metadata);
         }
         let sessions = self.sessions.clone();
-        let creating =
-            async move { sessions.create(options).await.map(|made| New::of(SessiondSession(made))) };
-        let Ok(runtime) = Handle::try_current() else { return Ok(creating.await?) };
-        // In a task of its own: if the client hangs up meanwhile, the session ends as soon as it is there.
-        let failed =
-            |_| Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, "the layer has failed at this request");
+        let creating = async move {
+            sessions
+                .create(options)
+                .await
+                .map(|made| New::of(SessiondSession(made)))
+        };
+        let Ok(runtime) = Handle::try_current() else {
+            return Ok(creating.await?);
+        };
+        // In a task of its own: if the client hangs up meanwhile, the session ends as soon as it is
+        // there.
+        let failed = |_| {
+            Refusal::new(
+                StatusCode::INTERNAL_SERVER_ERROR,
+                "the layer has failed at this request",
+            )
+        };
         Ok(runtime.spawn(creating).await.map_err(failed)??)
     }
 
-    /// The response to the first request of a session, which tells the client of it. If the request has failed, the session ends.
+    /// The response to the first request of a session, which tells the client of it. If the request
+    /// has failed, the session ends.
     async fn tell<R: From<String>>(&self, new: New, response: Response<R>) -> Response<R> {
         let status = response.status();
         if status.is_client_error() || status.is_server_error() {
@@ -298,8 +357,7 @@ impl Rules {
         }
         if response.headers().contains_key(SESSION_HEADER) {
             new.end().await;
-            let message =
-                "the server behind this layer has named a session of its own; switch its sessions off";
+            let message = "the server behind this layer has named a session of its own; switch its sessions off";
             return Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, message).to_response();
         }
         let session = new.told();

@@ -4,7 +4,8 @@ use tokio::runtime::Handle;
 
 use super::SessiondSession;
 
-/// A new session. It ends when this is dropped before the client is told of it, as when the client hangs up.
+/// A new session. It ends when this is dropped before the client is told of it, as when the client
+/// hangs up.
 pub(super) struct New {
     session: SessiondSession,
     is_settled: bool,
@@ -12,7 +13,10 @@ pub(super) struct New {
 
 impl New {
     pub(super) fn of(session: SessiondSession) -> Self {
-        Self { session, is_settled: false }
+        Self {
+            session,
+            is_settled: false,
+        }
     }
 
     pub(super) fn session(&self) -> &SessiondSession {

@@ -17,8 +17,8 @@ pub const INVALID: i64 = -32600;
 /// JSON-RPC's code for a method that is not there.
 pub const NO_METHOD: i64 = -32601;
 
-/// Why a request is not carried out, as an HTTP response says it: a status, and a JSON-RPC error as body. A handler
-/// whose error it is may use `?` on every call about a session.
+/// Why a request is not carried out, as an HTTP response says it: a status, and a JSON-RPC error as
+/// body. A handler whose error it is may use `?` on every call about a session.
 ///
 /// | error | status |
 /// | --- | --- |
@@ -41,8 +41,8 @@ pub struct Refusal {
     pub retry_after: Option<u64>,
     /// The methods that are allowed instead.
     pub allow: Option<&'static str>,
-    /// Why a token is refused, as RFC 6750 (section 3.1) names it, such as `invalid_token`. The header `WWW-Authenticate` says it, with
-    /// the message.
+    /// Why a token is refused, as RFC 6750 (section 3.1) names it, such as `invalid_token`. The
+    /// header `WWW-Authenticate` says it, with the message.
     pub challenge: Option<&'static str>,
 }
 
@@ -65,13 +65,19 @@ impl Refusal {
     /// The request breaks a rule of the protocol: 400.
     #[must_use]
     pub fn invalid(message: impl Into<String>) -> Self {
-        Self { code: INVALID, ..Self::new(StatusCode::BAD_REQUEST, message) }
+        Self {
+            code: INVALID,
+            ..Self::new(StatusCode::BAD_REQUEST, message)
+        }
     }
 
     /// The request may succeed later: 503, with `Retry-After`.
     #[must_use]
     pub fn for_now(message: impl Into<String>) -> Self {
-        Self { retry_after: Some(1), ..Self::new(StatusCode::SERVICE_UNAVAILABLE, message) }
+        Self {
+            retry_after: Some(1),
+            ..Self::new(StatusCode::SERVICE_UNAVAILABLE, message)
+        }
     }
 
     /// The request does not show who sends it, or not credibly: 401.
@@ -83,20 +89,30 @@ impl Refusal {
     /// The request shows a token that is not valid: 401 (RFC 6750, `invalid_token`).
     #[must_use]
     pub fn invalid_token(message: impl Into<String>) -> Self {
-        Self { challenge: Some("invalid_token"), ..Self::unauthorized(message) }
+        Self {
+            challenge: Some("invalid_token"),
+            ..Self::unauthorized(message)
+        }
     }
 
     /// Only these methods are allowed, such as `POST`: 405.
     #[must_use]
     pub fn not_allowed(allow: &'static str, message: impl Into<String>) -> Self {
-        Self { allow: Some(allow), ..Self::new(StatusCode::METHOD_NOT_ALLOWED, message) }
+        Self {
+            allow: Some(allow),
+            ..Self::new(StatusCode::METHOD_NOT_ALLOWED, message)
+        }
     }
 
     /// There is no such session: 404 (MCP 2025-11-25, Session Management).
     #[must_use]
     pub fn unknown_session() -> Self {
-        let message = "there is no such session, or it has ended: send `initialize` without a session id";
-        Self { code: NO_SESSION, ..Self::new(StatusCode::NOT_FOUND, message) }
+        let message =
+            "there is no such session, or it has ended: send `initialize` without a session id";
+        Self {
+            code: NO_SESSION,
+            ..Self::new(StatusCode::NOT_FOUND, message)
+        }
     }
 
     /// The request names no session: 400 (MCP 2025-11-25, Session Management).
@@ -105,12 +121,16 @@ impl Refusal {
         Self::invalid("the header `Mcp-Session-Id` is missing: send `initialize` first")
     }
 
-    /// The server does not speak MCP 2026-07-28: 404, with JSON-RPC's code for an unknown method. Of all answers to
-    /// `server/discover` it is the one after which every official client sends `initialize`.
+    /// The server does not speak MCP 2026-07-28: 404, with JSON-RPC's code for an unknown method.
+    /// Of all answers to `server/discover` it is the one after which every official client sends
+    /// `initialize`.
     #[must_use]
     pub fn no_discover() -> Self {
         let message = "the server does not speak MCP 2026-07-28: begin with `initialize`";
-        Self { code: NO_METHOD, ..Self::new(StatusCode::NOT_FOUND, message) }
+        Self {
+            code: NO_METHOD,
+            ..Self::new(StatusCode::NOT_FOUND, message)
+        }
     }
 
     /// The response, where it is not known which request of JSON-RPC it answers.
@@ -134,7 +154,10 @@ impl Refusal {
         if let Some(seconds) = self.retry_after {
             headers.insert(RETRY_AFTER, seconds.into());
         }
-        if let Some(methods) = self.allow.and_then(|methods| HeaderValue::from_str(methods).ok()) {
+        if let Some(methods) = self
+            .allow
+            .and_then(|methods| HeaderValue::from_str(methods).ok())
+        {
             headers.insert(ALLOW, methods);
         }
         if self.status == StatusCode::UNAUTHORIZED {
@@ -148,7 +171,9 @@ impl Refusal {
     /// The value of `WWW-Authenticate` (RFC 6750, section 3).
     fn challenged(&self) -> HeaderValue {
         let bare = HeaderValue::from_static("Bearer");
-        let Some(challenge) = self.challenge else { return bare };
+        let Some(challenge) = self.challenge else {
+            return bare;
+        };
         let is_plain = |letter: &char| matches!(letter, ' ' | '!' | '#'..='[' | ']'..='~');
         let message: String = self.message.chars().filter(is_plain).collect();
         let value = format!(r#"Bearer error="{challenge}", error_description="{message}""#);
@@ -163,7 +188,10 @@ impl Refusal {
 
     fn in_ms(retry_after_ms: u32, message: &str) -> Self {
         let seconds = u64::from(retry_after_ms).div_ceil(1_000).max(1);
-        Self { retry_after: Some(seconds), ..Self::for_now(message) }
+        Self {
+            retry_after: Some(seconds),
+            ..Self::for_now(message)
+        }
     }
 }
 
@@ -176,21 +204,28 @@ impl From<SessionError> for Refusal {
                 Self::in_ms(*retry_after_ms, "the daemon mcp-sessiond can't do this now")
             }
             Some(Error::OutcomeUnknown { retry_after_ms, .. }) => {
-                let message =
-                    "the daemon mcp-sessiond went away before it had answered: the outcome is unknown";
+                let message = "the daemon mcp-sessiond went away before it had answered: the outcome is unknown";
                 Self::in_ms(*retry_after_ms, message)
             }
             Some(Error::WriteFailed { .. }) => {
                 Self::for_now("the daemon mcp-sessiond can't write what it is to keep")
             }
             Some(Error::QuotaExceeded { .. }) => Self::for_now(error.to_string()),
-            Some(Error::UnknownCursor) => Self::invalid("this event id names no place in this session"),
+            Some(Error::UnknownCursor) => {
+                Self::invalid("this event id names no place in this session")
+            }
             None if error.passes() => Self::for_now("the daemon mcp-sessiond can't be reached"),
             _ => {
                 let status = StatusCode::from_u16(error.http_status());
-                let refused =
-                    Self::new(status.unwrap_or(StatusCode::INTERNAL_SERVER_ERROR), error.to_string());
-                let code = if refused.status == StatusCode::BAD_REQUEST { INVALID } else { CONNECTION };
+                let refused = Self::new(
+                    status.unwrap_or(StatusCode::INTERNAL_SERVER_ERROR),
+                    error.to_string(),
+                );
+                let code = if refused.status == StatusCode::BAD_REQUEST {
+                    INVALID
+                } else {
+                    CONNECTION
+                };
                 Self { code, ..refused }
             }
         }

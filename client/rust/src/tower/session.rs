@@ -7,9 +7,11 @@ use http::request::Parts;
 
 use crate::session::Session;
 
-/// The session of a request, which [`SessionLayer`](super::SessionLayer) has opened. A clone is the same session.
+/// The session of a request, which [`SessionLayer`](super::SessionLayer) has opened. A clone is the
+/// same session.
 ///
-/// With the feature `axum` it is an extractor, and so is `Option<SessiondSession>` where requests may have none.
+/// With the feature `axum` it is an extractor, and so is `Option<SessiondSession>` where requests
+/// may have none.
 ///
 /// rmcp hands the head of a request to its tools:
 ///
@@ -87,6 +89,10 @@ mod extractors {
     fn looked(parts: &Parts) -> Result<(), Refusal> {
         let message = "this route of the server has no `SessionLayer`";
         let missing = || Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, message);
-        parts.extensions.get::<Looked>().map(|_| ()).ok_or_else(missing)
+        parts
+            .extensions
+            .get::<Looked>()
+            .map(|_| ())
+            .ok_or_else(missing)
     }
 }

@@ -12,18 +12,25 @@ pub const SESSION_COOKIE: &str = "mcp_session_id";
 /// What the header `Mcp-Session-Id` of a request says.
 #[must_use]
 pub fn named_by_header(headers: &HeaderMap) -> Option<&str> {
-    headers.get(SESSION_HEADER).and_then(|value| value.to_str().ok())
+    headers
+        .get(SESSION_HEADER)
+        .and_then(|value| value.to_str().ok())
 }
 
 /// Cookies of the name that are looked at.
 const COOKIES_MAX: usize = 4;
 
-/// What the cookies `mcp_session_id` of a request say, the first four of them. Another server on the same host can set one, too, and the
-/// browser does not tell whose each is.
+/// What the cookies `mcp_session_id` of a request say, the first four of them. Another server on
+/// the same host can set one, too, and the browser does not tell whose each is.
 pub fn named_by_cookies(headers: &HeaderMap) -> impl Iterator<Item = &str> {
-    let cookies = headers.get_all(COOKIE).into_iter().filter_map(|value| value.to_str().ok());
+    let cookies = headers
+        .get_all(COOKIE)
+        .into_iter()
+        .filter_map(|value| value.to_str().ok());
     let pairs = cookies.flat_map(|cookies| cookies.split(';'));
-    pairs.filter_map(|pair| pair.trim().strip_prefix(SESSION_COOKIE)?.strip_prefix('=')).take(COOKIES_MAX)
+    pairs
+        .filter_map(|pair| pair.trim().strip_prefix(SESSION_COOKIE)?.strip_prefix('='))
+        .take(COOKIES_MAX)
 }
 
 /// Names the session in the header `Mcp-Session-Id` of a response.
@@ -56,7 +63,11 @@ pub struct SessionCookie {
 impl Default for SessionCookie {
     /// For all paths, `SameSite=Strict`, also without TLS.
     fn default() -> Self {
-        Self { path: "/".into(), secure: false, same_site: SameSite::Strict }
+        Self {
+            path: "/".into(),
+            secure: false,
+            same_site: SameSite::Strict,
+        }
     }
 }
 
@@ -64,7 +75,10 @@ impl SessionCookie {
     /// For this path and those below it. Characters that no cookie's path may have are left out.
     #[must_use]
     pub fn path(mut self, path: &str) -> Self {
-        self.path = path.chars().filter(|sign| sign.is_ascii_graphic() && *sign != ';').collect();
+        self.path = path
+            .chars()
+            .filter(|sign| sign.is_ascii_graphic() && *sign != ';')
+            .collect();
         self
     }
 
@@ -84,10 +98,17 @@ impl SessionCookie {
 
     /// Names the session in a cookie of a response.
     pub fn name_session(&self, headers: &mut HeaderMap, session: &SessionId) {
-        let Self { path, same_site, .. } = self;
-        let secure = if self.secure || *same_site == SameSite::None { "; Secure" } else { "" };
-        let cookie =
-            format!("{SESSION_COOKIE}={session}; Path={path}; HttpOnly; SameSite={same_site:?}{secure}");
+        let Self {
+            path, same_site, ..
+        } = self;
+        let secure = if self.secure || *same_site == SameSite::None {
+            "; Secure"
+        } else {
+            ""
+        };
+        let cookie = format!(
+            "{SESSION_COOKIE}={session}; Path={path}; HttpOnly; SameSite={same_site:?}{secure}"
+        );
         if let Ok(value) = HeaderValue::from_str(&cookie) {
             headers.append(SET_COOKIE, value);
         }

@@ -1,4 +1,5 @@
-//! What is said in a session: events of turul's as messages of the standalone stream, with the numbers of the session as their ids.
+//! What is said in a session: events of turul's as messages of the standalone stream, with the
+//! numbers of the session as their ids.
 
 use mcp_sessiond_proto::state::StateEntry;
 use mcp_sessiond_proto::streams::{Cursor, Event};
@@ -24,13 +25,43 @@ struct Kept {
     retry: Option<u32>,
 }
 
-pub(super) async fn store(session: &Session, id: &str, event: SseEvent) -> Result<SseEvent, StorageError> {
-    let SseEvent { timestamp, event_type, data, retry, .. } = event;
-    let kept = Kept { timestamp, event_type, data, retry };
+pub(super) async fn store(
+    session: &Session,
+    id: &str,
+    event: SseEvent,
+) -> Result<SseEvent, StorageError> {
+    let SseEvent {
+        timestamp,
+        event_type,
+        data,
+        retry,
+        ..
+    } = event;
+    let kept = Kept {
+        timestamp,
+        event_type,
+        data,
+        retry,
+    };
     let message = Json::trusted(serde_json::to_string(&kept).map_err(|error| wrong(&error))?);
-    let appended = session.standalone().append(message).await.map_err(|error| failed(error, id))?;
-    let Kept { timestamp, event_type, data, retry } = kept;
-    Ok(SseEvent { id: appended.number, timestamp, event_type, data, retry })
+    let appended = session
+        .standalone()
+        .append(message)
+        .await
+        .map_err(|error| failed(error, id))?;
+    let Kept {
+        timestamp,
+        event_type,
+        data,
+        retry,
+    } = kept;
+    Ok(SseEvent {
+        id: appended.number,
+        timestamp,
+        event_type,
+        data,
+        retry,
+    })
 }
 
 /// The events after a number. None: the session is gone.
@@ -40,14 +71,17 @@ pub(super) async fn after(
     number: u64,
 ) -> Result<Option<Vec<SseEvent>>, StorageError> {
     match read(session, number).await {
-        Ok(events) => Ok(Some(events.iter().map(sse_event).collect::<Result<_, _>>()?)),
+        Ok(events) => Ok(Some(
+            events.iter().map(sse_event).collect::<Result<_, _>>()?,
+        )),
         Err(error) if error.is_over() => Ok(None),
         Err(error) => Err(failed(error, id)),
     }
 }
 
-/// Events before this number count no more. Returns how many that are. The daemon deletes them when they are too old or too many: to
-/// delete them by their count here could hit newer ones, since another process may store events meanwhile.
+/// Events before this number count no more. Returns how many that are. The daemon deletes them when
+/// they are too old or too many: to delete them by their count here could hit newer ones, since
+/// another process may store events meanwhile.
 pub(super) async fn drop_before(session: &Session, number: u64) -> Result<u64, SessionError> {
     loop {
         let entry = session.entry(&floor_key()).await?;
@@ -56,10 +90,16 @@ pub(super) async fn drop_before(session: &Session, number: u64) -> Result<u64, S
         }
         let mut events = read(session, 0).await?;
         events.retain(|event| event.number < number);
-        // Not `number` itself: it may be one that the session has not come to, and what comes later counts.
-        let Some(last) = events.last() else { return Ok(0) };
+        // Not `number` itself: it may be one that the session has not come to, and what comes later
+        // counts.
+        let Some(last) = events.last() else {
+            return Ok(0);
+        };
         let next = Json::trusted((last.number + 1).to_string());
-        match session.compare_and_set(&floor_key(), entry.version, Some(&next)).await {
+        match session
+            .compare_and_set(&floor_key(), entry.version, Some(&next))
+            .await
+        {
             Ok(_) => return Ok(events.len() as u64),
             // Another process has raised the number. It never falls.
             Err(SessionError::Refused(Error::VersionConflict { .. })) => {}
@@ -73,7 +113,10 @@ fn floor_key() -> StateKey {
 }
 
 fn from(floor: &StateEntry) -> Result<u64, SessionError> {
-    Ok(floor.value.as_ref().map_or(Ok(0), |value| serde_json::from_str(value.as_str()))?)
+    Ok(floor
+        .value
+        .as_ref()
+        .map_or(Ok(0), |value| serde_json::from_str(value.as_str()))?)
 }
 
 async fn read(session: &Session, number: u64) -> Result<Vec<Event>, SessionError> {
@@ -84,11 +127,26 @@ async fn read(session: &Session, number: u64) -> Result<Vec<Event>, SessionError
         replayed => replayed?,
     };
     let standalone = StreamId::standalone();
-    Ok(replayed.events.into_iter().filter(|event| event.stream == standalone).collect())
+    Ok(replayed
+        .events
+        .into_iter()
+        .filter(|event| event.stream == standalone)
+        .collect())
 }
 
 fn sse_event(event: &Event) -> Result<SseEvent, StorageError> {
     let kept = serde_json::from_str(event.message.as_str()).map_err(|error| wrong(&error))?;
-    let Kept { timestamp, event_type, data, retry } = kept;
-    Ok(SseEvent { id: event.number, timestamp, event_type, data, retry })
+    let Kept {
+        timestamp,
+        event_type,
+        data,
+        retry,
+    } = kept;
+    Ok(SseEvent {
+        id: event.number,
+        timestamp,
+        event_type,
+        data,
+        retry,
+    })
 }

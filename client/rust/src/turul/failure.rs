@@ -14,7 +14,9 @@ pub(super) fn failed(error: SessionError, id: &str) -> StorageError {
         SessionError::Uncertain(_) | SessionError::Refused(Error::VersionConflict { .. }) => {
             StorageError::ConcurrentModification(error.to_string())
         }
-        SessionError::Refused(Error::InvalidArgument { sentence }) => StorageError::InvalidData(sentence),
+        SessionError::Refused(Error::InvalidArgument { sentence }) => {
+            StorageError::InvalidData(sentence)
+        }
         error => StorageError::Generic(error.to_string()),
     }
 }

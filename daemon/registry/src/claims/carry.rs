@@ -4,7 +4,13 @@ use super::*;
 
 impl Registry {
     /// `edited`: the claim has ended the session of its entry as it was before an edit.
-    pub(crate) fn carry_out(&mut self, claim: &Claim, key: Key, choice: Choice, edited: Option<Loss>) {
+    pub(crate) fn carry_out(
+        &mut self,
+        claim: &Claim,
+        key: Key,
+        choice: Choice,
+        edited: Option<Loss>,
+    ) {
         match choice {
             Choice::Keep(id) | Choice::Resume(id) if claim.wants == Wants::Fresh => {
                 self.end_session(&id);
@@ -22,8 +28,8 @@ impl Registry {
         }
     }
 
-    /// Before a fresh session is opened, ends the free sessions that can't be told from it. Returns the loss
-    /// that the answer to the claim names.
+    /// Before a fresh session is opened, ends the free sessions that can't be told from it. Returns
+    /// the loss that the answer to the claim names.
     fn make_way(&mut self, claim: &Claim, key: Key, outcome: Outcome) -> Option<Loss> {
         let siblings = self.siblings(claim.host, claim.siblings);
         let because = match (outcome, siblings) {
@@ -37,8 +43,11 @@ impl Registry {
             }
             _ => return None,
         };
-        let free: Vec<SessionId> =
-            self.led_to(claim.host, key, claim.former).flat_map(OfKey::free).cloned().collect();
+        let free: Vec<SessionId> = self
+            .led_to(claim.host, key, claim.former)
+            .flat_map(OfKey::free)
+            .cloned()
+            .collect();
         let none = free.is_empty();
         for id in free {
             self.end_session(&id);
@@ -47,8 +56,8 @@ impl Registry {
         Some(because).filter(|because| *because == Loss::Sibling || !none)
     }
 
-    /// Whether this claim resumes nothing only because its host once had too many servers of one key at a
-    /// time.
+    /// Whether this claim resumes nothing only because its host once had too many servers of one
+    /// key at a time.
     fn is_crowded(&self, claim: &Claim) -> bool {
         claim.siblings.is_none()
             && self
@@ -60,7 +69,9 @@ impl Registry {
 
     /// Remembers that a process claims with this key, as one of the key's instances.
     pub(super) fn note_key(&mut self, process: ProcessId, key: Key) {
-        let Some(claimant) = self.claimants.get_mut(&process) else { return };
+        let Some(claimant) = self.claimants.get_mut(&process) else {
+            return;
+        };
         if claimant.has(&key) {
             return;
         }
@@ -68,11 +79,14 @@ impl Registry {
             claimant.keys.remove(0);
         }
         claimant.keys.push(key);
-        self.effects.push(Effect::SaveClaimant(process, claimant.clone()));
+        self.effects
+            .push(Effect::SaveClaimant(process, claimant.clone()));
     }
 
     pub(super) fn keep(&mut self, claim: &Claim, id: &SessionId) {
-        let Some(session) = self.sessions.get(id) else { return };
+        let Some(session) = self.sessions.get(id) else {
+            return;
+        };
         let lease = Lease {
             session: id.clone(),
             epoch: session.epoch,
@@ -87,7 +101,9 @@ impl Registry {
         self.rekey(id, key);
         self.give(id, Some(claim.process));
         let recorded = self.take_loss(claim.host, key, claim.former);
-        let Some(session) = self.sessions.get_mut(id) else { return };
+        let Some(session) = self.sessions.get_mut(id) else {
+            return;
+        };
         session.epoch = Epoch(session.epoch.0 + 1);
         session.offered = session.digest.is_some();
         if session.name.is_none() {
@@ -109,8 +125,12 @@ impl Registry {
     pub(crate) fn open(&mut self, claim: &Claim, outcome: Outcome, because: Option<Loss>) {
         if !self.make_room(claim.host) {
             let limit = self.policy.sessions_per_owner as u64;
-            let refusal = Error::QuotaExceeded { what: "the number of sessions of this host".into(), limit };
-            self.effects.push(Effect::Answer(claim.ticket, Err(refusal)));
+            let refusal = Error::QuotaExceeded {
+                what: "the number of sessions of this host".into(),
+                limit,
+            };
+            self.effects
+                .push(Effect::Answer(claim.ticket, Err(refusal)));
             return;
         }
         let id = claim.id.clone();
@@ -118,10 +138,13 @@ impl Registry {
             Wants::New(chosen, _) => Some(chosen.clone().unwrap_or_else(|| id.clone())),
             _ => None,
         };
-        let number = self.owners.get(&claim.host).map_or(1, |owner| owner.files + 1);
+        let number = self
+            .owners
+            .get(&claim.host)
+            .map_or(1, |owner| owner.files + 1);
         self.order += 1;
-        // The owner may have chosen the id of a former session. A higher epoch keeps the holder of that one
-        // from being taken for the holder of this one.
+        // The owner may have chosen the id of a former session. A higher epoch keeps the holder of
+        // that one from being taken for the holder of this one.
         let is_chosen = name.as_ref().is_some_and(|name| *name != id);
         let epoch = Epoch(if is_chosen { claim.opened_ms.max(1) } else { 1 });
         let session = SessionRecord {
@@ -142,14 +165,22 @@ impl Registry {
             opened_ms: claim.opened_ms,
             epoch,
             holder: Some(claim.process),
-            file: TokenFile { host: claim.host, number },
+            file: TokenFile {
+                host: claim.host,
+                number,
+            },
             digest: None,
             former: None,
             offered: false,
             keepers: crate::Keepers::default(),
         };
-        let lease =
-            Lease { session: session.id.clone(), epoch: session.epoch, outcome, because, file: session.file };
+        let lease = Lease {
+            session: session.id.clone(),
+            epoch: session.epoch,
+            outcome,
+            because,
+            file: session.file,
+        };
         self.effects.push(Effect::SaveSession(session.clone()));
         self.insert(session);
         self.effects.push(Effect::Answer(claim.ticket, Ok(lease)));

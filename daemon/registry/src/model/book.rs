@@ -1,4 +1,5 @@
-//! The rules of claims once more, as plainly as they can be said: one list of sessions, searched each time.
+//! The rules of claims once more, as plainly as they can be said: one list of sessions, searched
+//! each time.
 
 mod answers;
 mod named;
@@ -43,8 +44,8 @@ struct Host {
     losses: BTreeMap<Key, Loss>,
 }
 
-/// What a claim must be answered: the number of an entry, how the claim came to it, and what it is told; or the code of a
-/// refusal.
+/// What a claim must be answered: the number of an entry, how the claim came to it, and what it is
+/// told; or the code of a refusal.
 pub(super) type Expected = Result<(u64, Outcome, Option<Loss>), &'static str>;
 
 #[derive(Debug)]
@@ -68,8 +69,12 @@ impl Book {
     /// Begins with what is on record.
     pub(super) fn new(policy: Policy, now: Millis, records: &Records) -> Self {
         let keepers = |session: &SessionRecord| {
-            let kept = records.keepers.values().filter(|(of, _)| of.as_ref() == Some(&session.id));
-            kept.map(|(_, keeper)| (keeper.of.clone(), (keeper.process, keeper.ending))).collect()
+            let kept = records
+                .keepers
+                .values()
+                .filter(|(of, _)| of.as_ref() == Some(&session.id));
+            kept.map(|(_, keeper)| (keeper.of.clone(), (keeper.process, keeper.ending)))
+                .collect()
         };
         let entry = |session: &SessionRecord| Entry {
             id: Some(session.id.clone()),
@@ -85,11 +90,21 @@ impl Book {
             left: BTreeMap::new(),
             touched: false,
         };
-        let entries: BTreeMap<u64, Entry> =
-            records.sessions.values().map(|session| (session.opened, entry(session))).collect();
-        let with_token = records.sessions.values().filter(|session| session.digest.is_some());
+        let entries: BTreeMap<u64, Entry> = records
+            .sessions
+            .values()
+            .map(|session| (session.opened, entry(session)))
+            .collect();
+        let with_token = records
+            .sessions
+            .values()
+            .filter(|session| session.digest.is_some());
         let with_token = with_token.map(|session| session.id.clone());
-        let order = records.sessions.values().map(|session| session.opened.max(session.freed)).max();
+        let order = records
+            .sessions
+            .values()
+            .map(|session| session.opened.max(session.freed))
+            .max();
         let host = |record: &crate::OwnerRecord| Host {
             row: record.row,
             crowded: record.crowded,
@@ -99,7 +114,11 @@ impl Book {
         let mut book = Self {
             policy,
             entries,
-            hosts: records.owners.values().map(|record| (record.host, host(record))).collect(),
+            hosts: records
+                .owners
+                .values()
+                .map(|record| (record.host, host(record)))
+                .collect(),
             order: order.unwrap_or(0),
             now,
             waiting: Vec::new(),
@@ -108,8 +127,11 @@ impl Book {
             expected: BTreeMap::new(),
             taken: None,
         };
-        let keys: BTreeSet<(ProcessId, Key)> =
-            book.entries.values().filter_map(|entry| Some((entry.owner, entry.key?))).collect();
+        let keys: BTreeSet<(ProcessId, Key)> = book
+            .entries
+            .values()
+            .filter_map(|entry| Some((entry.owner, entry.key?)))
+            .collect();
         for (owner, key) in keys {
             book.end_unreachable(owner, key);
         }
@@ -127,21 +149,35 @@ impl Book {
     }
 
     pub(super) fn claim(&mut self, claim: &Claim) {
-        self.hosts.entry(claim.host).or_insert_with(|| Host { row: claim.row, ..Host::default() });
+        self.hosts.entry(claim.host).or_insert_with(|| Host {
+            row: claim.row,
+            ..Host::default()
+        });
         if claim.expires <= self.now {
             self.expected.insert(claim.ticket, Err("unavailable"));
             return;
         }
         let Some(key) = claim.key else {
             let same = |entry: &Entry| {
-                entry.holder == Some(claim.process) && entry.key.is_none() && entry.said == claim.said
+                entry.holder == Some(claim.process)
+                    && entry.key.is_none()
+                    && entry.said == claim.said
             };
-            let held = self.entries.iter().find(|(_, entry)| same(entry)).map(|(number, _)| *number);
-            let outcome = if held.is_some() { Outcome::Held } else { Outcome::FreshDoubtful };
+            let held = self
+                .entries
+                .iter()
+                .find(|(_, entry)| same(entry))
+                .map(|(number, _)| *number);
+            let outcome = if held.is_some() {
+                Outcome::Held
+            } else {
+                Outcome::FreshDoubtful
+            };
             self.answer(claim, held, outcome, None);
             return;
         };
-        // The host has gone on to another conversation, or has another program under the same entry.
+        // The host has gone on to another conversation, or has another program under the same
+        // entry.
         let mut edited = None;
         let superseded = self.numbers(|entry| {
             entry.owner == claim.host
@@ -166,7 +202,11 @@ impl Book {
     }
 
     pub(super) fn passed(&mut self) {
-        while let Some(at) = self.waiting.iter().position(|claim| claim.deadline <= self.now) {
+        while let Some(at) = self
+            .waiting
+            .iter()
+            .position(|claim| claim.deadline <= self.now)
+        {
             let claim = self.waiting.remove(at);
             self.give_up(&claim);
         }
@@ -178,10 +218,19 @@ impl Book {
         for keeper in dead {
             for (number, entry) in &mut self.entries {
                 let kept = entry.keepers.values().find(|(kept, _)| kept == keeper);
-                let Some(stopped) = kept.map(|(_, stopped)| *stopped) else { continue };
+                let Some(stopped) = kept.map(|(_, stopped)| *stopped) else {
+                    continue;
+                };
                 entry.keepers.retain(|_, (kept, _)| kept != keeper);
                 let words = self.words.get(keeper).copied();
-                changed.push((*number, if stopped { Loss::Stopped } else { words.unwrap_or(Loss::Killed) }));
+                changed.push((
+                    *number,
+                    if stopped {
+                        Loss::Stopped
+                    } else {
+                        words.unwrap_or(Loss::Killed)
+                    },
+                ));
             }
         }
         self.words.retain(|keeper, _| !dead.contains(keeper));
@@ -200,13 +249,21 @@ impl Book {
             let entry = self.entries.get_mut(number).expect("it was found just now");
             (entry.holder, entry.freed) = (None, self.order);
         }
-        self.entries.retain(|_, entry| entry.key.is_some() || entry.holder.is_some());
+        self.entries
+            .retain(|_, entry| entry.key.is_some() || entry.holder.is_some());
         for (number, loss) in &changed {
-            if let Some(entry) = self.entries.get(number).filter(|entry| entry.holder.is_none()) {
+            if let Some(entry) = self
+                .entries
+                .get(number)
+                .filter(|entry| entry.holder.is_none())
+            {
                 self.note(entry.owner, entry.key, Some(*loss));
             }
         }
-        self.look_after_all(free.into_iter().chain(changed.into_iter().map(|(number, _)| number)));
+        self.look_after_all(
+            free.into_iter()
+                .chain(changed.into_iter().map(|(number, _)| number)),
+        );
         self.drop_idle_user();
     }
 
@@ -217,7 +274,8 @@ impl Book {
             let entry = self.entries.get_mut(number).expect("it was found just now");
             (entry.holder, entry.freed) = (None, self.order);
         }
-        self.entries.retain(|_, entry| entry.key.is_some() || entry.holder.is_some());
+        self.entries
+            .retain(|_, entry| entry.key.is_some() || entry.holder.is_some());
         self.look_after_all(released.into_iter());
     }
 
@@ -234,8 +292,15 @@ impl Book {
 
     /// A keeper was registered.
     pub(super) fn registered(&mut self, id: &SessionId, keeper: ProcessId) {
-        for entry in self.entries.values_mut().filter(|entry| entry.id.as_ref() == Some(id)) {
-            let kept = entry.keepers.entry(backend_of(&keeper)).or_insert((keeper, false));
+        for entry in self
+            .entries
+            .values_mut()
+            .filter(|entry| entry.id.as_ref() == Some(id))
+        {
+            let kept = entry
+                .keepers
+                .entry(backend_of(&keeper))
+                .or_insert((keeper, false));
             if kept.0 != keeper {
                 *kept = (keeper, false);
             }
@@ -243,7 +308,11 @@ impl Book {
     }
 
     pub(super) fn stopped(&mut self, id: &SessionId, backend: Option<&BackendName>) {
-        for entry in self.entries.values_mut().filter(|entry| entry.id.as_ref() == Some(id)) {
+        for entry in self
+            .entries
+            .values_mut()
+            .filter(|entry| entry.id.as_ref() == Some(id))
+        {
             let meant = |name: &Option<BackendName>| backend.is_none() || name.as_ref() == backend;
             for (_, (_, stopped)) in entry.keepers.iter_mut().filter(|(name, _)| meant(name)) {
                 *stopped = true;
@@ -294,7 +363,11 @@ impl Book {
 
     /// The answer to a mutation: the code of its refusal, if it is one.
     pub(super) fn refusal(&self, id: &SessionId, epoch: Epoch) -> Option<&'static str> {
-        let Some(entry) = self.entries.values().find(|entry| entry.id.as_ref() == Some(id)) else {
+        let Some(entry) = self
+            .entries
+            .values()
+            .find(|entry| entry.id.as_ref() == Some(id))
+        else {
             return Some("unknown_session");
         };
         match entry.holder {
@@ -306,13 +379,23 @@ impl Book {
 
     /// Free sessions that nobody can resume: there must be none.
     pub(super) fn unreachable(&self) -> Vec<u64> {
-        let keys: BTreeSet<(ProcessId, Key)> =
-            self.entries.values().filter_map(|entry| Some((entry.owner, entry.key?))).collect();
-        keys.into_iter().flat_map(|(owner, key)| self.doomed(owner, key)).map(|(number, _)| number).collect()
+        let keys: BTreeSet<(ProcessId, Key)> = self
+            .entries
+            .values()
+            .filter_map(|entry| Some((entry.owner, entry.key?)))
+            .collect();
+        keys.into_iter()
+            .flat_map(|(owner, key)| self.doomed(owner, key))
+            .map(|(number, _)| number)
+            .collect()
     }
 
     fn numbers(&self, which: impl Fn(&Entry) -> bool) -> Vec<u64> {
-        self.entries.iter().filter(|(_, entry)| which(entry)).map(|(number, _)| *number).collect()
+        self.entries
+            .iter()
+            .filter(|(_, entry)| which(entry))
+            .map(|(number, _)| *number)
+            .collect()
     }
 
     fn refuse(&mut self, which: impl Fn(&Claim) -> bool, code: &'static str) {
@@ -335,18 +418,29 @@ impl Book {
         let host = &self.hosts[&host];
         let wanted = asked.or(host.row).unwrap_or(self.policy.siblings);
         let is_guess = asked.is_none() && [Siblings::Fresh, Siblings::Successor].contains(&wanted);
-        if host.crowded && is_guess { Siblings::Never } else { wanted }
+        if host.crowded && is_guess {
+            Siblings::Never
+        } else {
+            wanted
+        }
     }
 
     /// Whether a claim with this key is led to this entry.
     fn is_led(claim: &Claim, entry: &Entry) -> bool {
-        entry.owner == claim.host && entry.key.is_some() && [claim.key, claim.former].contains(&entry.key)
+        entry.owner == claim.host
+            && entry.key.is_some()
+            && [claim.key, claim.former].contains(&entry.key)
     }
 
     fn look_after(&mut self, owner: ProcessId, key: Key) {
-        let same = |claim: &Claim| claim.host == owner && [claim.key, claim.former].contains(&Some(key));
-        let wanted: BTreeSet<Option<Key>> =
-            self.waiting.iter().filter(|claim| same(claim)).map(|claim| claim.key).collect();
+        let same =
+            |claim: &Claim| claim.host == owner && [claim.key, claim.former].contains(&Some(key));
+        let wanted: BTreeSet<Option<Key>> = self
+            .waiting
+            .iter()
+            .filter(|claim| same(claim))
+            .map(|claim| claim.key)
+            .collect();
         for key in wanted {
             // Several want the place of one that is gone: none of them gets it.
             let contends = |book: &Self, claim: &Claim| {
@@ -354,15 +448,21 @@ impl Book {
                     && claim.key == key
                     && book.siblings(owner, claim.siblings) == Siblings::Fresh
             };
-            let contest: Vec<Claim> =
-                self.waiting.iter().filter(|claim| contends(self, claim)).cloned().collect();
-            let processes: BTreeSet<ProcessId> = contest.iter().map(|claim| claim.process).collect();
+            let contest: Vec<Claim> = self
+                .waiting
+                .iter()
+                .filter(|claim| contends(self, claim))
+                .cloned()
+                .collect();
+            let processes: BTreeSet<ProcessId> =
+                contest.iter().map(|claim| claim.process).collect();
             let is_held = self.entries.values().any(|entry| {
                 entry.holder.is_some() && contest.iter().any(|claim| Self::is_led(claim, entry))
             });
             if processes.len() > 1 && !is_held {
                 let tickets: Vec<Ticket> = contest.iter().map(|claim| claim.ticket).collect();
-                self.waiting.retain(|claim| !tickets.contains(&claim.ticket));
+                self.waiting
+                    .retain(|claim| !tickets.contains(&claim.ticket));
                 for claim in contest {
                     let mine = self.entries.iter().find(|(_, entry)| {
                         Self::is_led(&claim, entry) && entry.holder == Some(claim.process)
@@ -374,8 +474,11 @@ impl Book {
                 }
             }
         }
-        let ripe =
-            |book: &Self| book.waiting.iter().position(|claim| same(claim) && book.decide(claim).is_some());
+        let ripe = |book: &Self| {
+            book.waiting
+                .iter()
+                .position(|claim| same(claim) && book.decide(claim).is_some())
+        };
         while let Some(at) = ripe(self) {
             let claim = self.waiting.remove(at);
             let (entry, outcome) = self.decide(&claim).expect("it was decided just now");

@@ -22,12 +22,17 @@ pub(super) fn check(registry: &Registry) {
         let id = || session.id.clone();
         of_owner.entry(session.owner).or_default().insert(id());
         if let Some(key) = session.leading_key() {
-            by_key.entry((session.owner, key)).or_default()[usize::from(session.holder.is_some())].push(id());
+            by_key.entry((session.owner, key)).or_default()[usize::from(session.holder.is_some())]
+                .push(id());
         }
         if let Some(holder) = session.holder {
             held_by.entry(holder).or_default().insert(id());
             if let Some(request) = session.made_by.clone() {
-                assert_eq!(made.insert((holder, request), id()), None, "two sessions made by one request");
+                assert_eq!(
+                    made.insert((holder, request), id()),
+                    None,
+                    "two sessions made by one request"
+                );
             }
         }
         if *session.told() != session.id {
@@ -35,13 +40,30 @@ pub(super) fn check(registry: &Registry) {
             assert_eq!(former, None, "two sessions that their owner calls alike");
         }
         for keeper in session.keepers.iter() {
-            assert_eq!(kept_by.insert(keeper.process, id()), None, "a keeper of two sessions");
+            assert_eq!(
+                kept_by.insert(keeper.process, id()),
+                None,
+                "a keeper of two sessions"
+            );
         }
-        assert!(session.key.is_some() || session.holder.is_some(), "a doubtful session that nobody holds");
-        assert!(files.insert(session.file.to_string()), "two sessions with the file {}", session.file);
+        assert!(
+            session.key.is_some() || session.holder.is_some(),
+            "a doubtful session that nobody holds"
+        );
+        assert!(
+            files.insert(session.file.to_string()),
+            "two sessions with the file {}",
+            session.file
+        );
     }
     let kept = registry.by_key.iter().map(|(key, sessions)| {
-        (*key, [sessions.free().cloned().collect::<Vec<_>>(), sessions.held().cloned().collect()])
+        (
+            *key,
+            [
+                sessions.free().cloned().collect::<Vec<_>>(),
+                sessions.held().cloned().collect(),
+            ],
+        )
     });
     assert_eq!(kept.collect::<BTreeMap<_, _>>(), by_key, "by_key");
     assert_eq!(registry.held_by, held_by, "held_by");
@@ -49,16 +71,28 @@ pub(super) fn check(registry: &Registry) {
     assert_eq!(registry.made, made, "made");
     assert_eq!(registry.kept_by, kept_by, "kept_by");
     for (host, owner) in &registry.owners {
-        assert_eq!(owner.sessions, of_owner.remove(host).unwrap_or_default(), "the sessions of {host:?}");
+        assert_eq!(
+            owner.sessions,
+            of_owner.remove(host).unwrap_or_default(),
+            "the sessions of {host:?}"
+        );
     }
     assert_eq!(of_owner, BTreeMap::new(), "sessions without an owner");
     for [_, held] in by_key.values() {
-        let holders: Vec<ProcessId> = held.iter().filter_map(|id| registry.sessions[id].holder).collect();
+        let holders: Vec<ProcessId> = held
+            .iter()
+            .filter_map(|id| registry.sessions[id].holder)
+            .collect();
         let distinct: HashSet<&ProcessId> = holders.iter().collect();
-        assert_eq!(holders.len(), distinct.len(), "a process holds two sessions of one key");
+        assert_eq!(
+            holders.len(),
+            distinct.len(),
+            "a process holds two sessions of one key"
+        );
     }
     for claimant in registry.claimants.values() {
-        let is_watched = claimant.host == ProcessId::USER || registry.owners.contains_key(&claimant.host);
+        let is_watched =
+            claimant.host == ProcessId::USER || registry.owners.contains_key(&claimant.host);
         assert!(is_watched, "a claimant whose host nobody watches");
     }
 }

@@ -40,7 +40,8 @@ pub(super) struct Shelf {
     /// Those that this daemon has asked to end, and those whose backends it sweeps.
     pub(super) asked: BTreeSet<ProcessId>,
     pub(super) sweeping: BTreeSet<ProcessId>,
-    /// Those that were told that they are registered, until they are swept: they are never forgotten.
+    /// Those that were told that they are registered, until they are swept: they are never
+    /// forgotten.
     answered: BTreeSet<ProcessId>,
 }
 
@@ -54,8 +55,9 @@ impl Shelf {
             None => Standing::Ending,
         };
         let kept = records.keepers.iter();
-        self.keepers =
-            kept.map(|(process, (session, keeper))| (*process, standing(session, keeper.ending))).collect();
+        self.keepers = kept
+            .map(|(process, (session, keeper))| (*process, standing(session, keeper.ending)))
+            .collect();
         self.asked.clear();
         self.sweeping.clear();
     }
@@ -65,8 +67,8 @@ impl Shelf {
         let Some(standing) = self.keepers.get(&keeper) else {
             let held = |standing: &Standing| matches!(standing, Standing::Of(session) | Standing::Stopped(session) if session == of);
             let mut others = self.keepers.iter().filter(|(_, standing)| held(standing));
-            let is_mixed =
-                others.any(|(other, _)| backend_of(other).is_some() != backend_of(&keeper).is_some());
+            let is_mixed = others
+                .any(|(other, _)| backend_of(other).is_some() != backend_of(&keeper).is_some());
             return is_mixed.then_some("invalid_argument");
         };
         match standing {
@@ -79,8 +81,7 @@ impl Shelf {
 
     pub(super) fn register(&mut self, keeper: ProcessId, of: &SessionId) {
         for (process, standing) in &mut self.keepers {
-            let is_held =
-                matches!(standing, Standing::Of(session) | Standing::Stopped(session) if session == of);
+            let is_held = matches!(standing, Standing::Of(session) | Standing::Stopped(session) if session == of);
             if is_held && *process != keeper && backend_of(process) == backend_of(&keeper) {
                 *standing = Standing::Ending;
             }
@@ -99,9 +100,10 @@ impl Shelf {
     pub(super) fn stop(&mut self, of: &SessionId, backend: Option<&BackendName>) -> bool {
         let mut is_there = false;
         for (process, standing) in &mut self.keepers {
-            let is_held =
-                matches!(standing, Standing::Of(session) | Standing::Stopped(session) if session == of);
-            if is_held && backend.is_none_or(|backend| backend_of(process).as_ref() == Some(backend)) {
+            let is_held = matches!(standing, Standing::Of(session) | Standing::Stopped(session) if session == of);
+            if is_held
+                && backend.is_none_or(|backend| backend_of(process).as_ref() == Some(backend))
+            {
                 *standing = Standing::Stopped(of.clone());
                 is_there = true;
             }
@@ -110,7 +112,11 @@ impl Shelf {
     }
 
     pub(super) fn exited(&mut self, dead: &[ProcessId]) {
-        for (_, standing) in self.keepers.iter_mut().filter(|(process, _)| dead.contains(process)) {
+        for (_, standing) in self
+            .keepers
+            .iter_mut()
+            .filter(|(process, _)| dead.contains(process))
+        {
             *standing = Standing::Exited;
         }
     }
@@ -138,32 +144,78 @@ impl Shelf {
         let mut known: BTreeMap<ProcessId, Standing> = BTreeMap::new();
         for (session, keeper) in registry.sessions_with_backend() {
             let id = session.id.clone();
-            let standing = if keeper.ending { Standing::Stopped(id) } else { Standing::Of(id) };
+            let standing = if keeper.ending {
+                Standing::Stopped(id)
+            } else {
+                Standing::Of(id)
+            };
             known.insert(keeper.process, standing);
         }
-        let with_keeper = registry.sessions().map(|session| session.keepers.iter().count());
-        assert_eq!(with_keeper.sum::<usize>(), known.len(), "a keeper is not in the index");
-        known.extend(registry.ending.keys().map(|process| (*process, Standing::Ending)));
-        known.extend(registry.exited_keepers.keys().map(|process| (*process, Standing::Exited)));
+        let with_keeper = registry
+            .sessions()
+            .map(|session| session.keepers.iter().count());
+        assert_eq!(
+            with_keeper.sum::<usize>(),
+            known.len(),
+            "a keeper is not in the index"
+        );
+        known.extend(
+            registry
+                .ending
+                .keys()
+                .map(|process| (*process, Standing::Ending)),
+        );
+        known.extend(
+            registry
+                .exited_keepers
+                .keys()
+                .map(|process| (*process, Standing::Exited)),
+        );
         assert_eq!(known, self.keepers, "keepers");
 
         for (process, standing) in &self.keepers {
-            let (session, record) = recorded.keepers.get(process).expect("a keeper that is not on record");
+            let (session, record) = recorded
+                .keepers
+                .get(process)
+                .expect("a keeper that is not on record");
             match standing {
-                Standing::Of(of) => assert_eq!((session.as_ref(), record.ending), (Some(of), false)),
-                Standing::Stopped(of) => assert_eq!((session.as_ref(), record.ending), (Some(of), true)),
-                Standing::Ending | Standing::Exited => assert_eq!((session, record.ending), (&None, true)),
+                Standing::Of(of) => {
+                    assert_eq!((session.as_ref(), record.ending), (Some(of), false));
+                }
+                Standing::Stopped(of) => {
+                    assert_eq!((session.as_ref(), record.ending), (Some(of), true));
+                }
+                Standing::Ending | Standing::Exited => {
+                    assert_eq!((session, record.ending), (&None, true));
+                }
             }
             let has_to_end = matches!(standing, Standing::Stopped(_) | Standing::Ending);
-            assert!(!has_to_end || self.asked.contains(process), "{process:?} was not asked to end");
+            assert!(
+                !has_to_end || self.asked.contains(process),
+                "{process:?} was not asked to end"
+            );
             let goes_on = matches!(standing, Standing::Of(_));
-            assert!(!goes_on || !self.asked.contains(process), "{process:?} was asked to end");
+            assert!(
+                !goes_on || !self.asked.contains(process),
+                "{process:?} was asked to end"
+            );
             let is_swept = *standing == Standing::Exited;
-            assert_eq!(self.sweeping.contains(process), is_swept, "whether {process:?} is swept");
+            assert_eq!(
+                self.sweeping.contains(process),
+                is_swept,
+                "whether {process:?} is swept"
+            );
         }
-        assert_eq!(recorded.keepers.len(), self.keepers.len(), "keepers on record");
+        assert_eq!(
+            recorded.keepers.len(),
+            self.keepers.len(),
+            "keepers on record"
+        );
         for process in &self.answered {
-            assert!(self.keepers.contains_key(process), "{process:?} was forgotten");
+            assert!(
+                self.keepers.contains_key(process),
+                "{process:?} was forgotten"
+            );
         }
     }
 }

@@ -1,4 +1,5 @@
-//! The registry in its surroundings: the edge, the ledger, the token files and the clients, without any I/O.
+//! The registry in its surroundings: the edge, the ledger, the token files and the clients, without
+//! any I/O.
 
 mod checks;
 mod effects;
@@ -18,8 +19,8 @@ use super::keepers::{Shelf, backend_name, backend_of};
 use super::{Asks, Cast, Given, Named, Step, Told, host_row, spot, traits};
 use crate::Records;
 use crate::{
-    Claim, Claimant, Digest, Effect, KeeperRecord, Keepers, Lease, Left, Millis, NO_TOKEN, Policy, Registry,
-    SessionRecord, Ticket, TokenFile, Wants,
+    Claim, Claimant, Digest, Effect, KeeperRecord, Keepers, Lease, Left, Millis, NO_TOKEN, Policy,
+    Registry, SessionRecord, Ticket, TokenFile, Wants,
 };
 
 /// What happens in this order, and counts once it is kept.
@@ -146,13 +147,19 @@ impl World {
                 self.take_in_exits(cast);
                 self.claim_named(cast, process, named);
             }
-            Step::KeeperTells { process, what, epoch } => {
+            Step::KeeperTells {
+                process,
+                what,
+                epoch,
+            } => {
                 self.take_in_exits(cast);
                 self.keeper_tells(cast, cast.processes[process].id, what, epoch);
             }
             Step::Touch(session) => {
                 self.take_in_exits(cast);
-                let Some(id) = self.told.iter().rev().nth(session).cloned() else { return };
+                let Some(id) = self.told.iter().rev().nth(session).cloned() else {
+                    return;
+                };
                 self.registry.touch(&id);
                 self.book.touched(&id);
             }
@@ -163,14 +170,21 @@ impl World {
                     self.registry.passed(self.now);
                     self.book.passed();
                     let next = self.registry.next_deadline();
-                    assert_eq!(next, self.claims_waiting().map(|claim| claim.deadline).min());
+                    assert_eq!(
+                        next,
+                        self.claims_waiting().map(|claim| claim.deadline).min()
+                    );
                 }
             }
             Step::Store { session, epoch } => self.mutate(cast, session, epoch, Self::store),
             Step::EndStore { nth, written } => self.end_store(cast, nth, written),
             Step::Reject { session, epoch } => self.mutate(cast, session, epoch, Self::reject),
             Step::Release { session, epoch } => self.mutate(cast, session, epoch, Self::release),
-            Step::Register { process, session, epoch } => {
+            Step::Register {
+                process,
+                session,
+                epoch,
+            } => {
                 // The process answers for itself: one that is dead does not ask.
                 let keeper = cast.processes[process].id;
                 self.registering = Some(keeper);
@@ -183,7 +197,9 @@ impl World {
             }
             Step::Stop(session, backend) => {
                 self.take_in_exits(cast);
-                let Some(id) = self.told.iter().rev().nth(session).cloned() else { return };
+                let Some(id) = self.told.iter().rev().nth(session).cloned() else {
+                    return;
+                };
                 let backend = backend.map(backend_name);
                 let is_there = self.shelf.stop(&id, backend.as_ref());
                 self.book.stopped(&id, backend.as_ref());
@@ -193,19 +209,27 @@ impl World {
             Step::Sweep(most) => {
                 self.take_in_exits(cast);
                 for _ in 0..most {
-                    let Some(keeper) = self.shelf.sweep() else { break };
+                    let Some(keeper) = self.shelf.sweep() else {
+                        break;
+                    };
                     self.registry.swept(&keeper);
                 }
             }
             Step::Keep(items) => self.keep(cast, items),
-            Step::Restart { crash, renamed, downgraded } => self.restart(cast, crash, renamed, downgraded),
+            Step::Restart {
+                crash,
+                renamed,
+                downgraded,
+            } => self.restart(cast, crash, renamed, downgraded),
         }
         self.carry_out(cast);
     }
 
     fn claims_waiting(&self) -> impl Iterator<Item = &Claim> {
         let waiting = self.book.waiting();
-        self.claims.values().filter(move |claim| waiting.contains(&claim.ticket))
+        self.claims
+            .values()
+            .filter(move |claim| waiting.contains(&claim.ticket))
     }
 
     /// As the edge does before anything else.
@@ -221,7 +245,10 @@ impl World {
     }
 
     fn tokens_on_record(&self) -> BTreeSet<SessionId> {
-        let with_token = self.registry.sessions().filter(|session| session.digest.is_some());
+        let with_token = self
+            .registry
+            .sessions()
+            .filter(|session| session.digest.is_some());
         with_token.map(|session| session.id.clone()).collect()
     }
 
@@ -232,24 +259,32 @@ impl World {
             Some(known) => known.clone(),
             None => {
                 // Verifying it would fail.
-                let Some(host) = cast.parent(number).filter(|host| host.alive) else { return };
+                let Some(host) = cast.parent(number).filter(|host| host.alive) else {
+                    return;
+                };
                 self.watched.extend([process, host.id]);
                 let claimant = Claimant::new(host.id, traits(which));
                 self.registry.introduce(process, claimant.clone());
                 claimant
             }
         };
-        let label =
-            |kind: &str, number: usize| -> Label { format!("{kind}-{number}").parse().expect("a label") };
-        let client = |client: usize| -> ClientName { format!("client-{client}").parse().expect("a name") };
+        let label = |kind: &str, number: usize| -> Label {
+            format!("{kind}-{number}").parse().expect("a label")
+        };
+        let client =
+            |client: usize| -> ClientName { format!("client-{client}").parse().expect("a name") };
         let said = Said {
             label: asks.label.map(|number| label("label", number)),
             entry: asks.entry.map(|number| label("entry", number)),
             client: asks.client.map(client),
         };
         self.tickets += 1;
-        let (key, former) = (claimant.traits.key(&said).ok(), claimant.traits.former_key(&said));
-        self.formers.extend(key.filter(|key| key.recipe != FORMER_RECIPE).zip(former));
+        let (key, former) = (
+            claimant.traits.key(&said).ok(),
+            claimant.traits.former_key(&said),
+        );
+        self.formers
+            .extend(key.filter(|key| key.recipe != FORMER_RECIPE).zip(former));
         let claim = Claim {
             ticket: Ticket(self.tickets),
             id: SessionId::mint(),
@@ -270,7 +305,13 @@ impl World {
         };
         let read = traits(which);
         let place = read.place.filter(|_| said.label.is_none());
-        let about = About { host: claim.host, core: read.core, place, conversation: read.conversation, said };
+        let about = About {
+            host: claim.host,
+            core: read.core,
+            place,
+            conversation: read.conversation,
+            said,
+        };
         self.facts.insert(claim.ticket, about);
         self.claims.insert(claim.ticket, claim.clone());
         self.book.claim(&claim);
@@ -279,8 +320,14 @@ impl World {
 
     /// Ends what the user has named: with it nobody would.
     pub(super) fn end_named(&mut self, cast: &Cast) {
-        let of_user = self.registry.sessions().filter(|session| session.owner == ProcessId::USER);
-        for id in of_user.map(|session| session.id.clone()).collect::<Vec<_>>() {
+        let of_user = self
+            .registry
+            .sessions()
+            .filter(|session| session.owner == ProcessId::USER);
+        for id in of_user
+            .map(|session| session.id.clone())
+            .collect::<Vec<_>>()
+        {
             self.registry.end(&id);
         }
         self.book.end_named();
@@ -296,12 +343,16 @@ impl World {
             Some(_) => {}
             None => {
                 self.watched.insert(process);
-                self.registry.introduce(process, Claimant::new(ProcessId::USER, unknown()));
+                self.registry
+                    .introduce(process, Claimant::new(ProcessId::USER, unknown()));
             }
         }
         let name: Label = format!("name-{}", named.name).parse().expect("a label");
         self.tickets += 1;
-        let said = Said { label: Some(name.clone()), ..Said::default() };
+        let said = Said {
+            label: Some(name.clone()),
+            ..Said::default()
+        };
         let claim = Claim {
             ticket: Ticket(self.tickets),
             id: SessionId::mint(),
@@ -318,7 +369,10 @@ impl World {
             deadline: self.now + named.wait,
             expires: self.now + 1_000,
             opened_ms: self.now,
-            wants: Wants::Users { take: named.take, fresh: named.fresh },
+            wants: Wants::Users {
+                take: named.take,
+                fresh: named.fresh,
+            },
         };
         // The command stands in the place of what it is made of.
         let about = About {
@@ -341,8 +395,8 @@ impl World {
         self.registry.claim(claim, self.now);
     }
 
-    /// Some session that somebody was told of, and the epoch that a request for it carries. The registry must refuse
-    /// what the book does, and change nothing then.
+    /// Some session that somebody was told of, and the epoch that a request for it carries. The
+    /// registry must refuse what the book does, and change nothing then.
     fn mutate(
         &mut self,
         cast: &Cast,
@@ -351,14 +405,23 @@ impl World {
         mutation: fn(&mut Self, &Cast, &SessionId, Epoch) -> Result<(), Error>,
     ) {
         self.take_in_exits(cast);
-        let Some(id) = self.told.iter().rev().nth(session).cloned() else { return };
-        let newest = self.registry.session(&id).map_or(self.known[&id].epoch.0, |record| record.epoch.0);
+        let Some(id) = self.told.iter().rev().nth(session).cloned() else {
+            return;
+        };
+        let newest = self
+            .registry
+            .session(&id)
+            .map_or(self.known[&id].epoch.0, |record| record.epoch.0);
         let epoch = epoch.of(newest);
         let refusal = self.book.refusal(&id, Epoch(epoch));
         let done = mutation(self, cast, &id, Epoch(epoch));
         if let Err(error) = done {
             assert_eq!(Some(error.code()), refusal, "refused");
-            assert_eq!(self.registry.take_effects(), [], "it was refused and had effects");
+            assert_eq!(
+                self.registry.take_effects(),
+                [],
+                "it was refused and had effects"
+            );
         } else {
             assert_eq!(refusal, None, "not refused");
         }
@@ -366,33 +429,41 @@ impl World {
 
     /// Somebody else is writing the file: this waits, and is not done in this step.
     fn wait_for_file(&self, id: &SessionId, epoch: Epoch) -> Option<Result<(), Error>> {
-        self.writing.contains_key(id).then(|| match self.book.refusal(id, epoch) {
-            None => Ok(()),
-            Some(_) => {
-                // Nothing to ask the registry; say what it would.
-                let record = self.registry.session(id);
-                Err(match record {
-                    None => Error::UnknownSession,
-                    Some(record) if record.epoch != epoch => {
-                        Error::StaleEpoch { given: epoch, newest: record.epoch }
-                    }
-                    Some(_) => Error::LeaseEnded,
-                })
-            }
-        })
+        self.writing
+            .contains_key(id)
+            .then(|| match self.book.refusal(id, epoch) {
+                None => Ok(()),
+                Some(_) => {
+                    // Nothing to ask the registry; say what it would.
+                    let record = self.registry.session(id);
+                    Err(match record {
+                        None => Error::UnknownSession,
+                        Some(record) if record.epoch != epoch => Error::StaleEpoch {
+                            given: epoch,
+                            newest: record.epoch,
+                        },
+                        Some(_) => Error::LeaseEnded,
+                    })
+                }
+            })
     }
 
     fn end_store(&mut self, cast: &Cast, nth: usize, written: bool) {
         self.take_in_exits(cast);
         let mut ready = self.writing.iter().filter(|(_, writing)| writing.ready);
-        let Some(id) = ready.nth(nth).map(|(id, _)| id.clone()) else { return };
-        let Some(Writing { digest, file, .. }) = self.writing.remove(&id) else { return };
+        let Some(id) = ready.nth(nth).map(|(id, _)| id.clone()) else {
+            return;
+        };
+        let Some(Writing { digest, file, .. }) = self.writing.remove(&id) else {
+            return;
+        };
         // If the session has ended meanwhile, the file is deleted right after.
         if self.registry.session(&id).is_none() {
             return;
         }
         if written {
-            self.files.extend(digest.map(|digest| (file.to_string(), digest)));
+            self.files
+                .extend(digest.map(|digest| (file.to_string(), digest)));
             self.registry.end_store(&id, digest);
             assert!(!self.registry.sessions[&id].offered, "it is accepted once");
             self.known.get_mut(&id).expect("somebody stored").tokens = vec![digest];
@@ -403,7 +474,9 @@ impl World {
 
     /// As `Edge::settle_file` does.
     fn settle(&mut self, id: &SessionId) {
-        let Some(record) = self.registry.session(id) else { return };
+        let Some(record) = self.registry.session(id) else {
+            return;
+        };
         let had = record.digest.is_some();
         match self.files.get(&record.file.to_string()).copied() {
             None if record.former == Some(NO_TOKEN) => self.registry.end_store(id, None),
@@ -414,12 +487,21 @@ impl World {
                 }
             }
         }
-        if had && self.registry.session(id).is_none_or(|record| record.digest.is_none()) {
+        if had
+            && self
+                .registry
+                .session(id)
+                .is_none_or(|record| record.digest.is_none())
+        {
             self.book.token_lost(id);
         }
     }
 
     fn may_have(&mut self, id: &SessionId, token: Option<Digest>) {
-        self.known.get_mut(id).expect("somebody was told of it").tokens.push(token);
+        self.known
+            .get_mut(id)
+            .expect("somebody was told of it")
+            .tokens
+            .push(token);
     }
 }

@@ -11,7 +11,8 @@ fn keeper(pid: u32) -> KeeperRecord {
 
 impl Bench {
     fn keep(&mut self, lease: &Lease, pid: u32) -> Result<(), Error> {
-        self.registry.keep_backend(&lease.session, lease.epoch, keeper(pid))
+        self.registry
+            .keep_backend(&lease.session, lease.epoch, keeper(pid))
     }
 
     /// A session whose backend this keeper holds.
@@ -48,17 +49,37 @@ fn a_keeper_registers_under_the_newest_lease() {
     bench.exit(&[1]);
     assert_eq!(bench.keep(&first, 50), Err(Error::LeaseEnded));
     let second = bench.claim(2);
-    assert_eq!(bench.keep(&first, 50), Err(Error::StaleEpoch { given: Epoch(1), newest: Epoch(2) }));
+    assert_eq!(
+        bench.keep(&first, 50),
+        Err(Error::StaleEpoch {
+            given: Epoch(1),
+            newest: Epoch(2)
+        })
+    );
     bench.keep(&second, 50).expect("the newest");
     bench.keep(&second, 50).expect("repeating it is allowed");
     assert_eq!(bench.told_of(&second), Some(50));
 
-    let other = Claim { key: Some(key(8)), ..bench.claim_of(HOST, 3) };
+    let other = Claim {
+        key: Some(key(8)),
+        ..bench.claim_of(HOST, 3)
+    };
     let other = granted(bench.tell(other));
-    assert!(matches!(bench.keep(&other, 50), Err(Error::InvalidArgument { .. })), "it has another session's");
-    let namesake = KeeperRecord { name: KeeperName(50), ..keeper(51) };
-    let refused = bench.registry.keep_backend(&other.session, other.epoch, namesake);
-    assert!(matches!(refused, Err(Error::InvalidArgument { .. })), "{refused:?}");
+    assert!(
+        matches!(bench.keep(&other, 50), Err(Error::InvalidArgument { .. })),
+        "it has another session's"
+    );
+    let namesake = KeeperRecord {
+        name: KeeperName(50),
+        ..keeper(51)
+    };
+    let refused = bench
+        .registry
+        .keep_backend(&other.session, other.epoch, namesake);
+    assert!(
+        matches!(refused, Err(Error::InvalidArgument { .. })),
+        "{refused:?}"
+    );
 }
 
 #[test]
@@ -68,7 +89,10 @@ fn the_backend_stays_when_its_session_is_held_by_nobody() {
     bench.exit(&[1]);
     assert_eq!(bench.asked(), (vec![], vec![]));
     let next = bench.claim(2);
-    assert_eq!((bench.told_of(&next), next.session), (Some(50), lease.session));
+    assert_eq!(
+        (bench.told_of(&next), next.session),
+        (Some(50), lease.session)
+    );
 }
 
 #[test]
@@ -79,13 +103,23 @@ fn another_keeper_takes_the_place_of_the_first() {
     assert_eq!(bench.asked(), (vec![50], vec![]));
     assert_eq!(bench.told_of(&lease), Some(51));
     let (told, epoch) = (lease.session.clone(), lease.epoch);
-    let front = |bench: &mut Bench, pid| bench.registry.front(&told, KeeperName(pid), process(pid), epoch);
+    let front = |bench: &mut Bench, pid| {
+        bench
+            .registry
+            .front(&told, KeeperName(pid), process(pid), epoch)
+    };
     assert_eq!(front(&mut bench, 50), Err(Error::UnknownBackend));
     assert_eq!(front(&mut bench, 51), Ok(process(1)));
-    assert_eq!(bench.keep(&lease, 50), Err(Error::UnknownBackend), "it has to end");
+    assert_eq!(
+        bench.keep(&lease, 50),
+        Err(Error::UnknownBackend),
+        "it has to end"
+    );
 
     // What it starts all the same is on record, to be found when it is gone.
-    let started = bench.registry.backend_started(&told, KeeperName(50), process(50), process(60));
+    let started = bench
+        .registry
+        .backend_started(&told, KeeperName(50), process(50), process(60));
     assert_eq!(started, Err(Error::UnknownBackend));
     bench.registry.exited(&[process(50)]);
     let swept = bench.registry.take_effects();
@@ -100,7 +134,10 @@ fn however_a_session_ends_so_does_its_backend() {
         |bench, _| bench.registry.exited(&[HOST]),
         |bench, lease| bench.registry.end(&lease.session),
         |bench, _| {
-            let fresh = Claim { wants: Wants::Fresh, ..bench.claim_of(HOST, 1) };
+            let fresh = Claim {
+                wants: Wants::Fresh,
+                ..bench.claim_of(HOST, 1)
+            };
             bench.registry.claim(fresh, bench.now);
         },
     ];
@@ -114,7 +151,10 @@ fn however_a_session_ends_so_does_its_backend() {
         assert_eq!(bench.asked(), (vec![], vec![50]));
         assert!(!bench.registry.is_idle(), "its backend may be there still");
         bench.registry.swept(&process(50));
-        assert_eq!(bench.registry.take_effects(), [Effect::DropKeeper(process(50))]);
+        assert_eq!(
+            bench.registry.take_effects(),
+            [Effect::DropKeeper(process(50))]
+        );
         assert!(bench.registry.is_idle());
     }
 }
@@ -123,7 +163,10 @@ fn however_a_session_ends_so_does_its_backend() {
 #[test]
 fn the_backend_of_a_doubtful_session_ends_with_its_holder() {
     let mut bench = Bench::new();
-    let doubtful = Claim { key: None, ..bench.claim_of(HOST, 1) };
+    let doubtful = Claim {
+        key: None,
+        ..bench.claim_of(HOST, 1)
+    };
     let lease = granted(bench.tell(doubtful));
     bench.keep(&lease, 50).expect("the newest lease");
     bench.asked();
@@ -135,16 +178,27 @@ fn the_backend_of_a_doubtful_session_ends_with_its_holder() {
 fn nobody_is_led_to_a_backend_that_was_stopped() {
     let mut bench = Bench::new();
     let lease = bench.with_keeper(1, 50);
-    bench.registry.stop_backend(&lease.session, None).expect("there is one");
-    bench.registry.stop_backend(&lease.session, None).expect("it is still there");
+    bench
+        .registry
+        .stop_backend(&lease.session, None)
+        .expect("there is one");
+    bench
+        .registry
+        .stop_backend(&lease.session, None)
+        .expect("it is still there");
     assert_eq!(bench.asked(), (vec![50], vec![]));
-    let front = bench.registry.front(&lease.session, KeeperName(50), process(50), lease.epoch);
+    let front = bench
+        .registry
+        .front(&lease.session, KeeperName(50), process(50), lease.epoch);
     assert_eq!(front, Err(Error::UnknownBackend));
     assert_eq!(bench.told_of(&lease), Some(50), "until it has exited");
     bench.registry.exited(&[process(50)]);
     assert_eq!(bench.asked(), (vec![], vec![50]));
     assert_eq!(bench.told_of(&lease), None);
-    assert_eq!(bench.registry.stop_backend(&lease.session, None), Err(Error::UnknownBackend));
+    assert_eq!(
+        bench.registry.stop_backend(&lease.session, None),
+        Err(Error::UnknownBackend)
+    );
 }
 
 #[test]
@@ -160,12 +214,19 @@ fn the_next_daemon_goes_on_ending_keepers() {
     let mut bench = Bench::new();
     let lease = bench.with_keeper(1, 50);
     bench.keep(&lease, 51).expect("the newest lease");
-    bench.registry.stop_backend(&lease.session, None).expect("there is one");
+    bench
+        .registry
+        .stop_backend(&lease.session, None)
+        .expect("there is one");
     let mut bench = bench.restart();
     let (mut asked, _) = bench.asked();
     asked.sort_unstable();
     assert_eq!((asked, bench.told_of(&lease)), (vec![50, 51], Some(51)));
-    assert!([50, 51].iter().all(|pid| bench.registry.processes().contains(&process(*pid))));
+    assert!(
+        [50, 51]
+            .iter()
+            .all(|pid| bench.registry.processes().contains(&process(*pid)))
+    );
     bench.registry.exited(&[process(50)]);
     assert_eq!(bench.asked(), (vec![], vec![50]));
     // Killed before it had swept: the next one does.
@@ -178,13 +239,28 @@ fn the_next_daemon_goes_on_ending_keepers() {
 fn each_backend_of_a_session_has_a_keeper_and_a_life_of_its_own() {
     let mut bench = Bench::new();
     let lease = bench.claim(1);
-    let named = |name: &str, pid| KeeperRecord { of: Some(name.parse().expect("a name")), ..keeper(pid) };
+    let named = |name: &str, pid| KeeperRecord {
+        of: Some(name.parse().expect("a name")),
+        ..keeper(pid)
+    };
     for (name, pid) in [("files", 50), ("web", 51)] {
-        bench.registry.keep_backend(&lease.session, lease.epoch, named(name, pid)).expect("the newest");
+        bench
+            .registry
+            .keep_backend(&lease.session, lease.epoch, named(name, pid))
+            .expect("the newest");
     }
-    assert_eq!(bench.asked(), (vec![], vec![]), "neither takes the place of the other");
-    let same = bench.registry.keep_backend(&lease.session, lease.epoch, named("web", 50));
-    assert!(matches!(same, Err(Error::InvalidArgument { .. })), "it keeps another backend: {same:?}");
+    assert_eq!(
+        bench.asked(),
+        (vec![], vec![]),
+        "neither takes the place of the other"
+    );
+    let same = bench
+        .registry
+        .keep_backend(&lease.session, lease.epoch, named("web", 50));
+    assert!(
+        matches!(same, Err(Error::InvalidArgument { .. })),
+        "it keeps another backend: {same:?}"
+    );
 
     let nameless = bench.keep(&lease, 52);
     assert!(
@@ -195,18 +271,34 @@ fn each_backend_of_a_session_has_a_keeper_and_a_life_of_its_own() {
     bench.registry.exited(&[process(50)]);
     assert_eq!(bench.asked(), (vec![], vec![50]));
     let [files, web] = ["files", "web"].map(|name| name.parse::<BackendName>().expect("a name"));
-    assert!(!bench.registry.is_way_free(&lease.session, Some(&files)), "it is being swept");
+    assert!(
+        !bench.registry.is_way_free(&lease.session, Some(&files)),
+        "it is being swept"
+    );
     assert!(bench.registry.is_way_free(&lease.session, Some(&web)));
     let kept = |bench: &Bench, name| {
-        let kept = bench.registry.session(&lease.session)?.keepers.of(Some(name))?;
+        let kept = bench
+            .registry
+            .session(&lease.session)?
+            .keepers
+            .of(Some(name))?;
         Some((kept.process.pid, kept.ending))
     };
-    assert_eq!((kept(&bench, &files), kept(&bench, &web)), (None, Some((51, false))));
+    assert_eq!(
+        (kept(&bench, &files), kept(&bench, &web)),
+        (None, Some((51, false)))
+    );
 
     let stopped = bench.registry.stop_backend(&lease.session, Some(&files));
     assert_eq!(stopped, Err(Error::UnknownBackend));
-    bench.registry.stop_backend(&lease.session, None).expect("there is one");
-    assert_eq!((bench.asked(), kept(&bench, &web)), ((vec![51], vec![]), Some((51, true))));
+    bench
+        .registry
+        .stop_backend(&lease.session, None)
+        .expect("there is one");
+    assert_eq!(
+        (bench.asked(), kept(&bench, &web)),
+        ((vec![51], vec![]), Some((51, true)))
+    );
 }
 
 #[test]
@@ -215,7 +307,11 @@ fn a_session_has_so_many_backends_and_no_more() {
     let lease = bench.claim(1);
     let mut keep = |name: u32, pid: u32| {
         let of = Some(format!("backend-{name}").parse().expect("a name"));
-        bench.registry.keep_backend(&lease.session, lease.epoch, KeeperRecord { of, ..keeper(pid) })
+        bench.registry.keep_backend(
+            &lease.session,
+            lease.epoch,
+            KeeperRecord { of, ..keeper(pid) },
+        )
     };
     for number in 0..256 {
         keep(number, 1_000 + number).expect("there is room");

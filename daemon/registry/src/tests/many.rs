@@ -1,4 +1,5 @@
-//! Many at once. What these ask for takes moments; where every step goes over everything there is, nextest ends it.
+//! Many at once. What these ask for takes moments; where every step goes over everything there is,
+//! nextest ends it.
 
 use super::*;
 
@@ -7,7 +8,10 @@ const MANY: u32 = 800;
 /// A bench without a limit that counts here.
 fn bench(siblings: Siblings) -> Bench {
     let mut bench = Bench::new();
-    bench.registry.set_policy(Policy { siblings, sessions_per_owner: usize::MAX });
+    bench.registry.set_policy(Policy {
+        siblings,
+        sessions_per_owner: usize::MAX,
+    });
     bench
 }
 
@@ -19,21 +23,30 @@ fn eight_hundred_equal_servers_where_siblings_are_interchangeable() {
         bench.wait(pid);
     }
     // The first goes: one of the others gets its place, and the rest wait on.
-    let [(_, Ok(next))] = &bench.exit(&[100])[..] else { panic!("one is answered") };
-    assert_eq!((&next.session, next.outcome), (&first.session, Outcome::Resumed));
+    let [(_, Ok(next))] = &bench.exit(&[100])[..] else {
+        panic!("one is answered")
+    };
+    assert_eq!(
+        (&next.session, next.outcome),
+        (&first.session, Outcome::Resumed)
+    );
     bench.now += WAIT;
     bench.registry.passed(bench.now);
     let fresh = bench.answers();
     assert_eq!(fresh.len(), MANY as usize - 2);
-    assert!(
-        fresh.iter().all(|(_, lease)| lease.as_ref().is_ok_and(|lease| lease.outcome == Outcome::FreshHeld))
-    );
+    assert!(fresh.iter().all(|(_, lease)| {
+        lease
+            .as_ref()
+            .is_ok_and(|lease| lease.outcome == Outcome::FreshHeld)
+    }));
     // They go one after the other, while as many wait for their places.
     for pid in 2_000..2_000 + MANY {
         bench.wait(pid);
     }
     for pid in 101..100 + MANY {
-        let [(_, Ok(lease))] = &bench.exit(&[pid])[..] else { panic!("one is answered") };
+        let [(_, Ok(lease))] = &bench.exit(&[pid])[..] else {
+            panic!("one is answered")
+        };
         assert_eq!(lease.outcome, Outcome::Resumed);
     }
 }
@@ -51,7 +64,11 @@ fn as_many_of_different_keys_come_and_go() {
     for round in 0..2 {
         for pid in 0..MANY {
             let lease = claim(&mut bench, 10_000 + pid);
-            assert_eq!(lease.outcome == Outcome::Resumed, round == 1, "{round} {pid}");
+            assert_eq!(
+                lease.outcome == Outcome::Resumed,
+                round == 1,
+                "{round} {pid}"
+            );
         }
         for pid in 0..MANY {
             bench.exit(&[10_000 + pid]);
@@ -73,5 +90,12 @@ fn a_service_with_ninety_thousand_sessions_starts_again() {
     let mut bench = bench.restart();
     assert_eq!(bench.registry.sessions().count(), SESSIONS as usize);
     bench.exit(&[100]);
-    assert_eq!(bench.registry.sessions().filter(|session| session.holder.is_some()).count(), 0);
+    assert_eq!(
+        bench
+            .registry
+            .sessions()
+            .filter(|session| session.holder.is_some())
+            .count(),
+        0
+    );
 }

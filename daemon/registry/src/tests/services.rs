@@ -1,5 +1,5 @@
-//! Services: one process at a time holds the lease on a name, and the backends of the service's sessions
-//! outlive that process.
+//! Services: one process at a time holds the lease on a name, and the backends of the service's
+//! sessions outlive that process.
 
 use std::collections::BTreeMap;
 
@@ -24,15 +24,21 @@ fn keeper(pid: u32) -> KeeperRecord {
 
 impl Bench {
     fn serve(&mut self, pid: u32) -> Result<Epoch, Error> {
-        self.registry.lease_service(&web(), process(pid), 5).map(|service| service.epoch)
+        self.registry
+            .lease_service(&web(), process(pid), 5)
+            .map(|service| service.epoch)
     }
 
     fn ended(&mut self) -> Vec<u32> {
         let effects = self.registry.take_effects().into_iter();
         effects
-            .filter_map(
-                |effect| if let Effect::EndKeeper(process) = effect { Some(process.pid) } else { None },
-            )
+            .filter_map(|effect| {
+                if let Effect::EndKeeper(process) = effect {
+                    Some(process.pid)
+                } else {
+                    None
+                }
+            })
             .collect()
     }
 }
@@ -40,24 +46,55 @@ impl Bench {
 #[test]
 fn one_process_at_a_time_serves_a_name() {
     let mut bench = Bench::new();
-    assert_eq!((bench.serve(1), bench.serve(1)), (Ok(Epoch(1)), Ok(Epoch(1))));
-    assert_eq!(bench.serve(2), Err(Error::ServiceTaken { pid: 1, since_ms: 5 }));
+    assert_eq!(
+        (bench.serve(1), bench.serve(1)),
+        (Ok(Epoch(1)), Ok(Epoch(1)))
+    );
+    assert_eq!(
+        bench.serve(2),
+        Err(Error::ServiceTaken {
+            pid: 1,
+            since_ms: 5
+        })
+    );
     assert!(!bench.registry.is_idle() && bench.registry.depends_on(&process(1)));
-    assert!(bench.registry.processes().contains(&process(1)), "the registry must be told of its exit");
+    assert!(
+        bench.registry.processes().contains(&process(1)),
+        "the registry must be told of its exit"
+    );
     let of = session(1);
-    bench.registry.keep_service_backend(&of, Epoch(1), keeper(50)).expect("it serves");
+    bench
+        .registry
+        .keep_service_backend(&of, Epoch(1), keeper(50))
+        .expect("it serves");
     bench.exit(&[1]);
-    assert_eq!(bench.serve(2), Ok(Epoch(2)), "the epoch grows while a keeper remembers the former one");
+    assert_eq!(
+        bench.serve(2),
+        Ok(Epoch(2)),
+        "the epoch grows while a keeper remembers the former one"
+    );
     assert_eq!(
         bench.registry.release_service(&web(), Epoch(1), process(1)),
-        Err(Error::StaleEpoch { given: Epoch(1), newest: Epoch(2) })
+        Err(Error::StaleEpoch {
+            given: Epoch(1),
+            newest: Epoch(2)
+        })
     );
     assert_eq!(
         bench.registry.release_service(&web(), Epoch(2), process(1)),
-        Err(Error::ServiceTaken { pid: 2, since_ms: 5 })
+        Err(Error::ServiceTaken {
+            pid: 2,
+            since_ms: 5
+        })
     );
-    bench.registry.release_service(&web(), Epoch(2), process(2)).expect("it serves");
-    assert_eq!(bench.registry.release_service(&web(), Epoch(2), process(2)), Err(Error::LeaseEnded));
+    bench
+        .registry
+        .release_service(&web(), Epoch(2), process(2))
+        .expect("it serves");
+    assert_eq!(
+        bench.registry.release_service(&web(), Epoch(2), process(2)),
+        Err(Error::LeaseEnded)
+    );
     assert_eq!(bench.ended(), [0; 0]);
 }
 
@@ -65,23 +102,46 @@ fn one_process_at_a_time_serves_a_name() {
 fn a_keeper_lets_only_the_services_leaseholder_attach() {
     let mut bench = Bench::new();
     let of = session(1);
-    assert_eq!(bench.registry.keep_service_backend(&of, Epoch(1), keeper(50)), Err(Error::LeaseEnded));
+    assert_eq!(
+        bench
+            .registry
+            .keep_service_backend(&of, Epoch(1), keeper(50)),
+        Err(Error::LeaseEnded)
+    );
     bench.serve(1).expect("it is free");
-    bench.registry.keep_service_backend(&of, Epoch(1), keeper(50)).expect("it serves");
-    bench.registry.keep_service_backend(&of, Epoch(1), keeper(50)).expect("repeating it is allowed");
-    let front =
-        |bench: &mut Bench, epoch| bench.registry.front(&of.1, KeeperName(50), process(50), Epoch(epoch));
+    bench
+        .registry
+        .keep_service_backend(&of, Epoch(1), keeper(50))
+        .expect("it serves");
+    bench
+        .registry
+        .keep_service_backend(&of, Epoch(1), keeper(50))
+        .expect("repeating it is allowed");
+    let front = |bench: &mut Bench, epoch| {
+        bench
+            .registry
+            .front(&of.1, KeeperName(50), process(50), Epoch(epoch))
+    };
     assert_eq!(front(&mut bench, 1), Ok(process(1)));
     bench.exit(&[1]);
     assert_eq!(front(&mut bench, 1), Err(Error::LeaseEnded));
     bench.serve(2).expect("it is free");
-    assert_eq!(front(&mut bench, 1), Err(Error::StaleEpoch { given: Epoch(1), newest: Epoch(2) }));
+    assert_eq!(
+        front(&mut bench, 1),
+        Err(Error::StaleEpoch {
+            given: Epoch(1),
+            newest: Epoch(2)
+        })
+    );
     assert_eq!(front(&mut bench, 2), Ok(process(2)));
     bench
         .registry
         .backend_started(&of.1, KeeperName(50), process(50), process(60))
         .expect("it is its keeper");
-    let known = bench.registry.service_backend(&of, None).and_then(|keeper| keeper.backend);
+    let known = bench
+        .registry
+        .service_backend(&of, None)
+        .and_then(|keeper| keeper.backend);
     assert_eq!(known, Some(process(60)));
 }
 
@@ -90,21 +150,41 @@ fn a_keeper_ends_with_its_session_or_when_another_one_takes_its_place() {
     let mut bench = Bench::new();
     bench.serve(1).expect("it is free");
     let of = session(1);
-    bench.registry.keep_service_backend(&of, Epoch(1), keeper(50)).expect("it serves");
-    let other = bench.registry.keep_service_backend(&session(2), Epoch(1), keeper(50));
-    assert!(matches!(other, Err(Error::InvalidArgument { .. })), "it holds the backend of another session");
-    bench.registry.keep_service_backend(&of, Epoch(1), keeper(51)).expect("it serves");
+    bench
+        .registry
+        .keep_service_backend(&of, Epoch(1), keeper(50))
+        .expect("it serves");
+    let other = bench
+        .registry
+        .keep_service_backend(&session(2), Epoch(1), keeper(50));
+    assert!(
+        matches!(other, Err(Error::InvalidArgument { .. })),
+        "it holds the backend of another session"
+    );
+    bench
+        .registry
+        .keep_service_backend(&of, Epoch(1), keeper(51))
+        .expect("it serves");
     assert_eq!(bench.ended(), [50]);
     bench.registry.end_service_session(&of);
-    assert_eq!((bench.ended(), bench.registry.service_backend(&of, None)), (vec![51], None));
-    assert!(!bench.registry.is_service_way_free(&of, None), "what is left of it may be in the way");
+    assert_eq!(
+        (bench.ended(), bench.registry.service_backend(&of, None)),
+        (vec![51], None)
+    );
+    assert!(
+        !bench.registry.is_service_way_free(&of, None),
+        "what is left of it may be in the way"
+    );
     bench.exit(&[50, 51]);
     bench.registry.swept(&process(50));
     assert!(!bench.registry.is_service_way_free(&of, None));
     bench.registry.swept(&process(51));
     assert!(bench.registry.is_service_way_free(&of, None));
     bench.exit(&[1]);
-    assert!(bench.registry.is_idle() && bench.registry.services().next().is_none(), "nothing is left");
+    assert!(
+        bench.registry.is_idle() && bench.registry.services().next().is_none(),
+        "nothing is left"
+    );
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -112,7 +192,11 @@ enum Step {
     Serve(u32),
     Release(u32),
     Exit(u32),
-    Keep { serves: u32, keeper: u32, session: u32 },
+    Keep {
+        serves: u32,
+        keeper: u32,
+        session: u32,
+    },
     End(u32),
     Stop(u32, bool),
     Swept(u32),
@@ -150,7 +234,8 @@ fn name(number: u32) -> BackendName {
     format!("backend-{number}").parse().expect("a name")
 }
 
-/// Which backend of its session a keeper holds: one of three, of which the one without a name is alone.
+/// Which backend of its session a keeper holds: one of three, of which the one without a name is
+/// alone.
 fn backend(keeper: u32) -> Option<BackendName> {
     match keeper % 3 {
         0 => None,

@@ -4,7 +4,10 @@ use super::*;
 
 impl Bench {
     fn asking(&mut self, pid: u32, siblings: Siblings) -> Vec<(Ticket, Result<Lease, Error>)> {
-        let claim = Claim { siblings: Some(siblings), ..self.claim_of(HOST, pid) };
+        let claim = Claim {
+            siblings: Some(siblings),
+            ..self.claim_of(HOST, pid)
+        };
         self.tell(claim)
     }
 
@@ -14,7 +17,10 @@ impl Bench {
 
     /// A claim that does not wait for another holder to be gone.
     fn claim_at_once(&mut self, pid: u32) -> Lease {
-        let claim = Claim { deadline: 0, ..self.claim_of(HOST, pid) };
+        let claim = Claim {
+            deadline: 0,
+            ..self.claim_of(HOST, pid)
+        };
         granted(self.tell(claim))
     }
 
@@ -32,15 +38,22 @@ fn a_holder_that_stays_is_a_sibling() {
     bench.now = WAIT;
     bench.registry.passed(bench.now);
     let second = granted(bench.answers());
-    assert_eq!((second.outcome, second.because), (Outcome::FreshHeld, Some(Loss::Sibling)));
+    assert_eq!(
+        (second.outcome, second.because),
+        (Outcome::FreshHeld, Some(Loss::Sibling))
+    );
     assert_ne!(second.session, first.session);
 
-    // Once both are gone they can't be told apart: neither is kept, and the next one is told, also after a restart.
+    // Once both are gone they can't be told apart: neither is kept, and the next one is told, also
+    // after a restart.
     bench.exit(&[1, 2]);
     assert!(!bench.is_there(&first) && !bench.is_there(&second));
     let mut bench = bench.restart();
     let third = bench.claim(3);
-    assert_eq!((third.outcome, third.because), (Outcome::FreshFirst, Some(Loss::Several)));
+    assert_eq!(
+        (third.outcome, third.because),
+        (Outcome::FreshFirst, Some(Loss::Several))
+    );
     bench.exit(&[3]);
     assert_eq!(bench.claim(4).because, None, "it is told once");
 }
@@ -50,10 +63,18 @@ fn plural_is_a_fact_of_now() {
     let mut bench = Bench::new();
     let first = bench.claim(1);
     bench.claim_at_once(2);
-    bench.registry.end(&bench.registry.held_by[&process(2)].first().expect("held").clone());
+    bench.registry.end(
+        &bench.registry.held_by[&process(2)]
+            .first()
+            .expect("held")
+            .clone(),
+    );
     bench.exit(&[2]);
     bench.exit(&[1]);
-    assert_eq!((bench.claim(3).outcome, bench.is_there(&first)), (Outcome::Resumed, true));
+    assert_eq!(
+        (bench.claim(3).outcome, bench.is_there(&first)),
+        (Outcome::Resumed, true)
+    );
 }
 
 #[test]
@@ -78,7 +99,8 @@ fn two_that_want_the_place_of_one_do_not_get_it() {
     assert_eq!(bench.registry.waiting(), 0);
 }
 
-/// A manager that starts the next server before it closes the former one, with two that are equal: nobody gets its sibling's.
+/// A manager that starts the next server before it closes the former one, with two that are equal:
+/// nobody gets its sibling's.
 #[test]
 fn the_place_of_one_of_two_is_nobody_s_while_the_other_lives() {
     let mut bench = Bench::new();
@@ -89,8 +111,14 @@ fn the_place_of_one_of_two_is_nobody_s_while_the_other_lives() {
     bench.now = WAIT;
     bench.registry.passed(bench.now);
     let third = granted(bench.answers());
-    assert_eq!((third.outcome, third.because), (Outcome::FreshHeld, Some(Loss::Sibling)));
-    assert!(!bench.is_there(&first), "what is free is ended before the next one starts");
+    assert_eq!(
+        (third.outcome, third.because),
+        (Outcome::FreshHeld, Some(Loss::Sibling))
+    );
+    assert!(
+        !bench.is_there(&first),
+        "what is free is ended before the next one starts"
+    );
     assert!(bench.is_there(&second));
 }
 
@@ -106,23 +134,36 @@ fn a_successor_gets_the_only_free_one_also_while_others_live() {
     );
     bench.exit(&[1]);
     let third = bench.granted_asking(3, Siblings::Successor);
-    assert_eq!((third.outcome, &third.session), (Outcome::Resumed, &first.session));
+    assert_eq!(
+        (third.outcome, &third.session),
+        (Outcome::Resumed, &first.session)
+    );
     bench.exit(&[2, 3]);
     let fourth = bench.granted_asking(4, Siblings::Successor);
-    assert_eq!((fourth.outcome, fourth.because), (Outcome::FreshFirst, Some(Loss::Several)));
+    assert_eq!(
+        (fourth.outcome, fourth.because),
+        (Outcome::FreshFirst, Some(Loss::Several))
+    );
 }
 
 #[test]
 fn where_siblings_are_interchangeable_the_one_opened_first_is_resumed() {
     let mut bench = Bench::new();
     let first = bench.granted_asking(1, Siblings::Oldest);
-    let late = Claim { deadline: 0, siblings: Some(Siblings::Oldest), ..bench.claim_of(HOST, 2) };
+    let late = Claim {
+        deadline: 0,
+        siblings: Some(Siblings::Oldest),
+        ..bench.claim_of(HOST, 2)
+    };
     let second = granted(bench.tell(late));
     bench.exit(&[2]);
     bench.exit(&[1]);
     for (pid, expected) in [(3, &first), (4, &second)] {
         let lease = bench.granted_asking(pid, Siblings::Oldest);
-        assert_eq!((lease.outcome, &lease.session), (Outcome::Resumed, &expected.session));
+        assert_eq!(
+            (lease.outcome, &lease.session),
+            (Outcome::Resumed, &expected.session)
+        );
     }
 }
 
@@ -140,7 +181,10 @@ fn under_never_a_session_ends_with_its_server() {
 #[test]
 fn the_table_of_hosts_counts_unless_the_claim_says_otherwise() {
     let mut bench = Bench::new();
-    let claim = Claim { row: Some(Siblings::Never), ..bench.claim_of(HOST, 1) };
+    let claim = Claim {
+        row: Some(Siblings::Never),
+        ..bench.claim_of(HOST, 1)
+    };
     assert_eq!(granted(bench.tell(claim)).outcome, Outcome::FreshNever);
     bench.exit(&[1]);
     let mut bench = bench.restart();
@@ -148,16 +192,25 @@ fn the_table_of_hosts_counts_unless_the_claim_says_otherwise() {
     bench.exit(&[2]);
     bench.granted_asking(3, Siblings::Fresh);
     bench.exit(&[3]);
-    assert_eq!(bench.granted_asking(4, Siblings::Fresh).outcome, Outcome::Resumed);
+    assert_eq!(
+        bench.granted_asking(4, Siblings::Fresh).outcome,
+        Outcome::Resumed
+    );
 }
 
 #[test]
 fn a_host_with_a_crowd_is_treated_as_one_that_serves_many_until_it_exits() {
     let mut bench = Bench::new();
-    let other = Claim { key: Some(key(8)), ..bench.claim_of(HOST, 9) };
+    let other = Claim {
+        key: Some(key(8)),
+        ..bench.claim_of(HOST, 9)
+    };
     let other = granted(bench.tell(other));
     bench.exit(&[9]);
-    bench.registry.set_policy(Policy { siblings: Siblings::Fresh, sessions_per_owner: 9 });
+    bench.registry.set_policy(Policy {
+        siblings: Siblings::Fresh,
+        sessions_per_owner: 9,
+    });
     bench.claim(1);
     bench.claim_at_once(2);
     assert!(bench.is_there(&other));
@@ -167,7 +220,10 @@ fn a_host_with_a_crowd_is_treated_as_one_that_serves_many_until_it_exits() {
     assert_eq!(bench.registry.sessions().count(), 0);
     let mut bench = bench.restart();
     let next = bench.claim(4);
-    assert_eq!((next.outcome, next.because), (Outcome::FreshNever, Some(Loss::Crowd)));
+    assert_eq!(
+        (next.outcome, next.because),
+        (Outcome::FreshNever, Some(Loss::Crowd))
+    );
     bench.exit(&[4, HOST.pid]);
     assert_eq!(bench.claim(5).outcome, Outcome::FreshFirst);
 }
@@ -176,36 +232,65 @@ fn a_host_with_a_crowd_is_treated_as_one_that_serves_many_until_it_exits() {
 fn nothing_is_granted_to_whom_nobody_waits_for_any_more() {
     let mut bench = Bench::new();
     let first = bench.claim(1);
-    let claim = Claim { expires: WAIT / 2, ..bench.claim_of(HOST, 2) };
+    let claim = Claim {
+        expires: WAIT / 2,
+        ..bench.claim_of(HOST, 2)
+    };
     assert_eq!(bench.tell(claim), []);
     bench.registry.at(WAIT / 2);
     let answers = bench.exit(&[1]);
-    assert!(matches!(answers[..], [(_, Err(Error::Unavailable { .. }))]), "{answers:?}");
+    assert!(
+        matches!(answers[..], [(_, Err(Error::Unavailable { .. }))]),
+        "{answers:?}"
+    );
     bench.now = WAIT;
-    let late = Claim { expires: WAIT, ..bench.claim_of(HOST, 3) };
-    assert!(matches!(bench.tell(late)[..], [(_, Err(Error::Unavailable { .. }))]));
+    let late = Claim {
+        expires: WAIT,
+        ..bench.claim_of(HOST, 3)
+    };
+    assert!(matches!(
+        bench.tell(late)[..],
+        [(_, Err(Error::Unavailable { .. }))]
+    ));
     assert_eq!(bench.claim(4).session, first.session);
 }
 
-/// After an upgrade of the daemon the sessions of a running host still have keys of the former recipe.
+/// After an upgrade of the daemon the sessions of a running host still have keys of the former
+/// recipe.
 #[test]
 fn what_the_former_recipe_s_key_leads_to_is_resumed_and_gets_the_new_key() {
     let mut bench = Bench::new();
-    let former = Claim { key: Some(key(6)), ..bench.claim_of(HOST, 1) };
+    let former = Claim {
+        key: Some(key(6)),
+        ..bench.claim_of(HOST, 1)
+    };
     let first = granted(bench.tell(former));
     bench.wait_with_former(2);
     let resumed = granted(bench.exit(&[1]));
-    assert_eq!((resumed.outcome, &resumed.session), (Outcome::Resumed, &first.session));
+    assert_eq!(
+        (resumed.outcome, &resumed.session),
+        (Outcome::Resumed, &first.session)
+    );
     bench.exit(&[2]);
-    assert_eq!(bench.claim(3).session, first.session, "by the new key alone");
+    assert_eq!(
+        bench.claim(3).session,
+        first.session,
+        "by the new key alone"
+    );
     bench.exit(&[3]);
-    let old = Claim { key: Some(key(6)), ..bench.claim_of(HOST, 4) };
+    let old = Claim {
+        key: Some(key(6)),
+        ..bench.claim_of(HOST, 4)
+    };
     assert_eq!(granted(bench.tell(old)).outcome, Outcome::FreshFirst);
 }
 
 impl Bench {
     fn wait_with_former(&mut self, pid: u32) {
-        let claim = Claim { former: Some(key(6)), ..self.claim_of(HOST, pid) };
+        let claim = Claim {
+            former: Some(key(6)),
+            ..self.claim_of(HOST, pid)
+        };
         assert_eq!(self.tell(claim), []);
     }
 }

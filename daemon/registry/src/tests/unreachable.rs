@@ -6,14 +6,24 @@ use super::*;
 
 impl Bench {
     fn left(&mut self, lease: &Lease, keeper: u32, orderly: bool, used: bool) {
-        let left = Left { epoch: lease.epoch, orderly, used };
-        let told = self.registry.front_left(&lease.session, KeeperName(keeper), process(keeper), left);
+        let left = Left {
+            epoch: lease.epoch,
+            orderly,
+            used,
+        };
+        let told =
+            self.registry
+                .front_left(&lease.session, KeeperName(keeper), process(keeper), left);
         told.expect("its keeper");
     }
 
     /// A server of this key, and its keeper.
     fn kept(&mut self, pid: u32, keeper: u32, what: Key) -> Lease {
-        let claim = Claim { key: Some(what), deadline: 0, ..self.claim_of(HOST, pid) };
+        let claim = Claim {
+            key: Some(what),
+            deadline: 0,
+            ..self.claim_of(HOST, pid)
+        };
         self.kept_by(claim, keeper)
     }
 
@@ -21,7 +31,9 @@ impl Bench {
         let lease = granted(self.tell(claim));
         let (process, name) = (process(keeper), KeeperName(keeper));
         let record = KeeperRecord::new(process, name, "server".into());
-        self.registry.keep_backend(&lease.session, lease.epoch, record).expect("the newest lease");
+        self.registry
+            .keep_backend(&lease.session, lease.epoch, record)
+            .expect("the newest lease");
         lease
     }
 
@@ -36,7 +48,10 @@ fn an_unused_twin_that_goes_costs_the_other_nothing() {
     let used = bench.kept(1, 50, KEY);
     let twin = bench.kept(2, 51, KEY);
     bench.exit(&[2]);
-    assert!(bench.has(&twin), "its keeper has not said yet that it was not used");
+    assert!(
+        bench.has(&twin),
+        "its keeper has not said yet that it was not used"
+    );
     bench.left(&twin, 51, false, false);
     assert!(!bench.has(&twin));
     bench.exit(&[1]);
@@ -47,12 +62,22 @@ fn an_unused_twin_that_goes_costs_the_other_nothing() {
 
 /// A server of two backends, and its keepers, the second of which holds `web`.
 fn of_two(bench: &mut Bench, pid: u32, keepers: [u32; 2]) -> Lease {
-    let claim = Claim { key: Some(KEY), deadline: 0, ..bench.claim_of(HOST, pid) };
+    let claim = Claim {
+        key: Some(KEY),
+        deadline: 0,
+        ..bench.claim_of(HOST, pid)
+    };
     let lease = granted(bench.tell(claim));
     for (keeper, name) in keepers.into_iter().zip(["files", "web"]) {
         let record = KeeperRecord::new(process(keeper), KeeperName(keeper), "server".into());
-        let record = KeeperRecord { of: Some(name.parse().expect("a name")), ..record };
-        bench.registry.keep_backend(&lease.session, lease.epoch, record).expect("the newest lease");
+        let record = KeeperRecord {
+            of: Some(name.parse().expect("a name")),
+            ..record
+        };
+        bench
+            .registry
+            .keep_backend(&lease.session, lease.epoch, record)
+            .expect("the newest lease");
     }
     lease
 }
@@ -92,7 +117,10 @@ fn the_loss_of_one_of_several_backends_is_told_to_the_next_front() {
     bench.exit(&[1]);
     bench.exit(&[51]);
     let next = bench.claim(2);
-    assert_eq!((next.outcome, next.because), (Outcome::Resumed, Some(Loss::Killed)));
+    assert_eq!(
+        (next.outcome, next.because),
+        (Outcome::Resumed, Some(Loss::Killed))
+    );
     bench.exit(&[2]);
     assert_eq!(bench.claim(3).because, None, "once");
 }
@@ -115,7 +143,10 @@ fn of_two_that_go_together_the_used_one_is_kept() {
     let twin = bench.kept(2, 51, KEY);
     bench.exit(&[1, 2]);
     bench.left(&used, 50, false, true);
-    assert!(bench.has(&used) && bench.has(&twin), "of one it is not known yet");
+    assert!(
+        bench.has(&used) && bench.has(&twin),
+        "of one it is not known yet"
+    );
     bench.left(&twin, 51, false, false);
     assert!(bench.has(&used) && !bench.has(&twin));
 }
@@ -129,11 +160,17 @@ fn what_is_not_known_to_be_unused_counts_as_used() {
         if touched {
             bench.registry.touch(&twin.session);
         } else {
-            bench.registry.begin_store(&twin.session, twin.epoch, [1; 32]).expect("its own");
+            bench
+                .registry
+                .begin_store(&twin.session, twin.epoch, [1; 32])
+                .expect("its own");
         }
         bench.exit(&[2]);
         bench.left(&twin, 51, false, false);
-        assert!(bench.has(&twin), "a token, or something else, is kept in it");
+        assert!(
+            bench.has(&twin),
+            "a token, or something else, is kept in it"
+        );
     }
     // What an older front had left says nothing.
     let mut bench = Bench::new();
@@ -141,7 +178,10 @@ fn what_is_not_known_to_be_unused_counts_as_used() {
     bench.exit(&[1]);
     bench.left(&first, 50, false, false);
     let second = bench.claim(2);
-    let claim = Claim { deadline: 0, ..bench.claim_of(HOST, 3) };
+    let claim = Claim {
+        deadline: 0,
+        ..bench.claim_of(HOST, 3)
+    };
     granted(bench.tell(claim));
     bench.exit(&[2]);
     assert!(bench.has(&second));
@@ -149,7 +189,10 @@ fn what_is_not_known_to_be_unused_counts_as_used() {
 
 #[test]
 fn a_conversation_that_the_host_has_left_takes_its_servers_along() {
-    let of = |id: u8| Key { conversation: Conversation::Of([id; 32]), ..KEY };
+    let of = |id: u8| Key {
+        conversation: Conversation::Of([id; 32]),
+        ..KEY
+    };
     let mut bench = Bench::new();
     let first = bench.kept(1, 50, of(1));
     bench.exit(&[1]);
@@ -162,34 +205,67 @@ fn a_conversation_that_the_host_has_left_takes_its_servers_along() {
     assert!(bench.has(&second), "it is held");
     bench.exit(&[3]);
     assert!(!bench.has(&second));
-    let claim = Claim { key: Some(of(1)), ..bench.claim_of(HOST, 5) };
-    bench.registry.set_policy(Policy { siblings: Siblings::Fresh, sessions_per_owner: 9 });
+    let claim = Claim {
+        key: Some(of(1)),
+        ..bench.claim_of(HOST, 5)
+    };
+    bench.registry.set_policy(Policy {
+        siblings: Siblings::Fresh,
+        sessions_per_owner: 9,
+    });
     assert_eq!(granted(bench.tell(claim)).because, Some(Loss::Conversation));
 }
 
 #[test]
 fn an_entry_that_was_edited_ends_what_it_was() {
-    let said = |entry: &str| Said { entry: Some(entry.parse().expect("a label")), ..Said::default() };
+    let said = |entry: &str| Said {
+        entry: Some(entry.parse().expect("a label")),
+        ..Said::default()
+    };
     let mut bench = Bench::new();
-    let claim = Claim { key: Some(key(1)), said: said("a"), ..bench.claim_of(HOST, 1) };
+    let claim = Claim {
+        key: Some(key(1)),
+        said: said("a"),
+        ..bench.claim_of(HOST, 1)
+    };
     let first = bench.kept_by(claim, 50);
     bench.exit(&[1]);
-    let other = Claim { key: Some(key(2)), said: said("b"), ..bench.claim_of(HOST, 2) };
+    let other = Claim {
+        key: Some(key(2)),
+        said: said("b"),
+        ..bench.claim_of(HOST, 2)
+    };
     granted(bench.tell(other));
     assert!(bench.has(&first), "another entry");
-    let edited = Claim { key: Some(key(3)), said: said("a"), ..bench.claim_of(HOST, 3) };
+    let edited = Claim {
+        key: Some(key(3)),
+        said: said("a"),
+        ..bench.claim_of(HOST, 3)
+    };
     let edited = granted(bench.tell(edited));
-    assert_eq!((edited.because, bench.has(&first)), (Some(Loss::Edited), false));
+    assert_eq!(
+        (edited.because, bench.has(&first)),
+        (Some(Loss::Edited), false)
+    );
 }
 
 #[test]
-fn without_the_name_of_an_entry_only_the_one_that_was_closed_in_an_orderly_way_is_taken_for_what_it_was() {
+fn without_the_name_of_an_entry_only_the_one_that_was_closed_in_an_orderly_way_is_taken_for_what_it_was()
+ {
     let spot = Some([1; 32]);
-    for (orderly, twice, ended) in [(true, false, true), (false, false, false), (true, true, false)] {
+    for (orderly, twice, ended) in [
+        (true, false, true),
+        (false, false, false),
+        (true, true, false),
+    ] {
         let mut bench = Bench::new();
         if twice {
             for (pid, what) in [(8, 8), (9, 9)] {
-                let claim = Claim { key: Some(key(what)), spot, ..bench.claim_of(HOST, pid) };
+                let claim = Claim {
+                    key: Some(key(what)),
+                    spot,
+                    ..bench.claim_of(HOST, pid)
+                };
                 let lease = granted(bench.tell(claim));
                 bench.registry.take_effects();
                 if what == 9 {
@@ -197,16 +273,32 @@ fn without_the_name_of_an_entry_only_the_one_that_was_closed_in_an_orderly_way_i
                 }
             }
             bench.exit(&[8, 9]);
-            let left: Vec<SessionId> = bench.registry.sessions().map(|session| session.id.clone()).collect();
+            let left: Vec<SessionId> = bench
+                .registry
+                .sessions()
+                .map(|session| session.id.clone())
+                .collect();
             left.iter().for_each(|id| bench.registry.end(id));
         }
-        let claim = Claim { key: Some(key(1)), spot, ..bench.claim_of(HOST, 1) };
+        let claim = Claim {
+            key: Some(key(1)),
+            spot,
+            ..bench.claim_of(HOST, 1)
+        };
         let first = bench.kept_by(claim, 50);
         bench.left(&first, 50, orderly, true);
         bench.exit(&[1]);
-        let next = Claim { key: Some(key(2)), spot, ..bench.claim_of(HOST, 2) };
+        let next = Claim {
+            key: Some(key(2)),
+            spot,
+            ..bench.claim_of(HOST, 2)
+        };
         let next = granted(bench.tell(next));
-        assert_eq!((next.because.is_some(), bench.has(&first)), (ended, !ended), "{orderly} {twice}");
+        assert_eq!(
+            (next.because.is_some(), bench.has(&first)),
+            (ended, !ended),
+            "{orderly} {twice}"
+        );
     }
 }
 
@@ -217,12 +309,18 @@ fn a_backend_that_is_lost_while_nobody_is_attached_is_told_to_the_next_front() {
         let first = bench.kept(1, 50, KEY);
         bench.exit(&[1]);
         if let Some(words) = words {
-            let told = bench.registry.backend_ending(&first.session, KeeperName(50), process(50), words);
+            let told =
+                bench
+                    .registry
+                    .backend_ending(&first.session, KeeperName(50), process(50), words);
             told.expect("its keeper");
         }
         bench.exit(&[50]);
         let next = bench.claim(2);
-        assert_eq!((next.outcome, next.because), (Outcome::Resumed, Some(expected)));
+        assert_eq!(
+            (next.outcome, next.because),
+            (Outcome::Resumed, Some(expected))
+        );
         bench.exit(&[2]);
         assert_eq!(bench.claim(3).because, None, "it is told once");
     }
@@ -240,7 +338,10 @@ fn a_backend_that_is_lost_while_nobody_is_attached_is_told_to_the_next_front() {
     let mut bench = Bench::new();
     let lease = bench.kept(1, 50, KEY);
     bench.exit(&[1]);
-    bench.registry.stop_backend(&lease.session, None).expect("it is there");
+    bench
+        .registry
+        .stop_backend(&lease.session, None)
+        .expect("it is there");
     bench.exit(&[50]);
     assert_eq!(bench.claim(2).because, Some(Loss::Stopped));
 }
@@ -252,13 +353,22 @@ fn what_takes_the_place_of_another_waits_until_nothing_is_left_of_it() {
     bench.kept(2, 51, KEY);
     bench.exit(&[1, 2]);
     let next = bench.claim(3);
-    let other = Claim { key: Some(key(8)), ..bench.claim_of(HOST, 4) };
+    let other = Claim {
+        key: Some(key(8)),
+        ..bench.claim_of(HOST, 4)
+    };
     let other = granted(bench.tell(other));
-    assert!(bench.registry.is_way_free(&other.session, None), "another program");
+    assert!(
+        bench.registry.is_way_free(&other.session, None),
+        "another program"
+    );
     for keeper in [50, 51] {
         assert!(!bench.registry.is_way_free(&next.session, None));
         bench.exit(&[keeper]);
-        assert!(!bench.registry.is_way_free(&next.session, None), "its backend is being swept");
+        assert!(
+            !bench.registry.is_way_free(&next.session, None),
+            "its backend is being swept"
+        );
         bench.registry.swept(&process(keeper));
     }
     assert!(bench.registry.is_way_free(&next.session, None));

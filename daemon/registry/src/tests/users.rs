@@ -10,7 +10,10 @@ impl Bench {
         let name: Label = "browser".parse().expect("a label");
         Claim {
             key: Some(Key::of_name(&name)),
-            said: Said { label: Some(name), ..Said::default() },
+            said: Said {
+                label: Some(name),
+                ..Said::default()
+            },
             spot: Some([command; 32]),
             wants,
             ..self.claim_of(ProcessId::USER, pid)
@@ -18,14 +21,26 @@ impl Bench {
     }
 
     fn named_now(&mut self, pid: u32, command: u8, wants: Wants) -> Result<Lease, Error> {
-        let claim = Claim { deadline: 0, ..self.named(pid, command, wants) };
+        let claim = Claim {
+            deadline: 0,
+            ..self.named(pid, command, wants)
+        };
         self.tell(claim).remove(0).1
     }
 }
 
-const PLAIN: Wants = Wants::Users { take: false, fresh: false };
-const TAKE: Wants = Wants::Users { take: true, fresh: false };
-const FRESH: Wants = Wants::Users { take: false, fresh: true };
+const PLAIN: Wants = Wants::Users {
+    take: false,
+    fresh: false,
+};
+const TAKE: Wants = Wants::Users {
+    take: true,
+    fresh: false,
+};
+const FRESH: Wants = Wants::Users {
+    take: false,
+    fresh: true,
+};
 
 fn taken(answer: Result<Lease, Error>) -> String {
     match answer {
@@ -48,7 +63,10 @@ fn it_is_found_again_whatever_the_host_is() {
     assert!(bench.registry.is_idle());
     let mut bench = bench.restart();
     let second = bench.named_now(2, 1, PLAIN).expect("free");
-    assert_eq!((second.outcome, second.session), (Outcome::Resumed, first.session));
+    assert_eq!(
+        (second.outcome, second.session),
+        (Outcome::Resumed, first.session)
+    );
 }
 
 #[test]
@@ -59,7 +77,10 @@ fn there_is_one_front_at_a_time() {
     let waits = bench.named(3, 1, PLAIN);
     assert_eq!(bench.tell(waits), []);
     let resumed = granted(bench.exit(&[1]));
-    assert_eq!((resumed.session, resumed.epoch), (first.session.clone(), Epoch(2)));
+    assert_eq!(
+        (resumed.session, resumed.epoch),
+        (first.session.clone(), Epoch(2))
+    );
     let waits = bench.named(4, 1, PLAIN);
     assert_eq!(bench.tell(waits), []);
     bench.now = WAIT;
@@ -82,7 +103,10 @@ fn another_command_under_the_name_is_refused_unless_it_is_taken() {
     let first = bench.named_now(1, 1, PLAIN).expect("first");
     bench.exit(&[1]);
     let refused = taken(bench.named_now(2, 2, PLAIN));
-    assert!(refused.contains("`browser`") && refused.contains("--take"), "{refused}");
+    assert!(
+        refused.contains("`browser`") && refused.contains("--take"),
+        "{refused}"
+    );
     let taken = bench.named_now(2, 2, TAKE).expect("taken");
     assert_eq!(taken.outcome, Outcome::FreshFirst);
     assert_eq!(bench.registry.session(&first.session), None);
@@ -99,7 +123,11 @@ fn it_can_be_begun_afresh_by_whoever_may_have_it() {
     assert_eq!(bench.registry.sessions().count(), 1);
     bench.registry.end(&second.session);
     let effects = bench.registry.take_effects();
-    assert_eq!(effects.last(), Some(&Effect::DropOwner(ProcessId::USER)), "{effects:?}");
+    assert_eq!(
+        effects.last(),
+        Some(&Effect::DropOwner(ProcessId::USER)),
+        "{effects:?}"
+    );
 }
 
 #[test]
@@ -108,7 +136,10 @@ fn names_of_one_command_have_nothing_to_do_with_each_other() {
     let first = bench.named_now(1, 1, PLAIN).expect("first");
     bench.exit(&[1]);
     let other: Label = "other".parse().expect("a label");
-    let claim = Claim { key: Some(Key::of_name(&other)), ..bench.named(2, 1, PLAIN) };
+    let claim = Claim {
+        key: Some(Key::of_name(&other)),
+        ..bench.named(2, 1, PLAIN)
+    };
     granted(bench.tell(claim));
     assert!(bench.registry.session(&first.session).is_some());
 }

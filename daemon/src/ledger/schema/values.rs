@@ -4,7 +4,10 @@ use super::*;
 
 /// A key, and the number of a loss.
 pub(super) fn loss_bytes(key: &Key, loss: Loss) -> Vec<u8> {
-    let number = Loss::ALL.into_iter().position(|other| other == loss).and_then(|at| u8::try_from(at).ok());
+    let number = Loss::ALL
+        .into_iter()
+        .position(|other| other == loss)
+        .and_then(|at| u8::try_from(at).ok());
     let mut bytes = key.to_bytes();
     bytes.push(number.unwrap_or(u8::MAX));
     bytes
@@ -46,8 +49,13 @@ pub(super) fn parsed<T: std::str::FromStr>(row: &Row<'_>, column: usize) -> rusq
 }
 
 /// As [`parsed`], for a column that may be NULL.
-pub(super) fn optional<T: std::str::FromStr>(row: &Row<'_>, column: usize) -> rusqlite::Result<Option<T>> {
-    row.get::<_, Option<String>>(column)?.map(|_| parsed::<T>(row, column)).transpose()
+pub(super) fn optional<T: std::str::FromStr>(
+    row: &Row<'_>,
+    column: usize,
+) -> rusqlite::Result<Option<T>> {
+    row.get::<_, Option<String>>(column)?
+        .map(|_| parsed::<T>(row, column))
+        .transpose()
 }
 
 /// A process as text: pid, start time and pidfd inode (or `-`), with slashes between.
@@ -73,7 +81,11 @@ impl FromSql for Process {
                 "-" => None,
                 inode => Some(inode.parse().ok()?),
             };
-            Some(ProcessId { pid, start: StartTime(start?), inode })
+            Some(ProcessId {
+                pid,
+                start: StartTime(start?),
+                inode,
+            })
         };
         process().map(Self).ok_or(FromSqlError::InvalidType)
     }

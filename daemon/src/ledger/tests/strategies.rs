@@ -16,12 +16,23 @@ fn id() -> impl Strategy<Value = SessionId> {
 }
 
 fn label() -> impl Strategy<Value = Label> {
-    select(vec!["prod", "naïve 'label' \u{1f980}"]).prop_map(|label| label.parse().expect("a label"))
+    select(vec!["prod", "naïve 'label' \u{1f980}"])
+        .prop_map(|label| label.parse().expect("a label"))
 }
 
 fn key() -> impl Strategy<Value = Key> {
-    (1..3_u8, any::<[u8; 32]>(), conversation(), any::<Option<[u8; 32]>>())
-        .prop_map(|(recipe, what, conversation, client)| Key { recipe, what, conversation, client })
+    (
+        1..3_u8,
+        any::<[u8; 32]>(),
+        conversation(),
+        any::<Option<[u8; 32]>>(),
+    )
+        .prop_map(|(recipe, what, conversation, client)| Key {
+            recipe,
+            what,
+            conversation,
+            client,
+        })
 }
 
 fn conversation() -> impl Strategy<Value = Conversation> {
@@ -52,25 +63,51 @@ fn owner() -> impl Strategy<Value = OwnerRecord> {
 }
 
 fn claimant() -> impl Strategy<Value = Claimant> {
-    let codes = ["executable", "arguments", "rewritten", "directory", "environment", "changed", "gone"];
+    let codes = [
+        "executable",
+        "arguments",
+        "rewritten",
+        "directory",
+        "environment",
+        "changed",
+        "gone",
+    ];
     let doubt = select(codes.to_vec()).prop_map(|code| code.parse::<KeyDoubt>().expect("a doubt"));
     let digests = any::<[Option<[u8; 32]>; 5]>();
     let keys = proptest::collection::vec(key(), 0..3);
-    (process(), ".*", digests, conversation(), option::of(doubt), keys).prop_map(
-        |(host, program, [core, place, directory, base, former_place], conversation, doubt, keys)| Claimant {
-            host,
-            traits: Traits {
+    (
+        process(),
+        ".*",
+        digests,
+        conversation(),
+        option::of(doubt),
+        keys,
+    )
+        .prop_map(
+            |(
+                host,
                 program,
-                core,
-                place,
-                directory,
+                [core, place, directory, base, former_place],
                 conversation,
                 doubt,
-                former: Former { base, place: former_place },
+                keys,
+            )| Claimant {
+                host,
+                traits: Traits {
+                    program,
+                    core,
+                    place,
+                    directory,
+                    conversation,
+                    doubt,
+                    former: Former {
+                        base,
+                        place: former_place,
+                    },
+                },
+                keys,
             },
-            keys,
-        },
-    )
+        )
 }
 
 fn said() -> impl Strategy<Value = Said> {
@@ -85,10 +122,18 @@ fn said() -> impl Strategy<Value = Said> {
 fn any_session() -> impl Strategy<Value = SessionRecord> {
     let digest = || any::<Option<[u8; 32]>>();
     let names = (id(), process(), option::of(key()), ".*", said(), siblings());
-    let rest =
-        (any::<[u64; 4]>(), option::of(process()), any::<u32>(), digest(), digest(), digest(), any::<bool>());
+    let rest = (
+        any::<[u64; 4]>(),
+        option::of(process()),
+        any::<u32>(),
+        digest(),
+        digest(),
+        digest(),
+        any::<bool>(),
+    );
     (names, rest).prop_map(|((id, owner, key, program, said, asked), rest)| {
-        let ([opened, opened_ms, epoch, freed], holder, number, digest, former, spot, offered) = rest;
+        let ([opened, opened_ms, epoch, freed], holder, number, digest, former, spot, offered) =
+            rest;
         SessionRecord {
             id,
             owner,
@@ -102,7 +147,10 @@ fn any_session() -> impl Strategy<Value = SessionRecord> {
             opened_ms,
             epoch: Epoch(epoch),
             holder,
-            file: TokenFile { host: owner, number },
+            file: TokenFile {
+                host: owner,
+                number,
+            },
             digest,
             former,
             offered,
@@ -115,39 +163,67 @@ fn any_session() -> impl Strategy<Value = SessionRecord> {
 
 /// One for each backend of some sessions, or of none.
 fn keeper() -> impl Strategy<Value = (Option<SessionId>, KeeperRecord)> {
-    let sessions =
-        select(vec!["a", "b", "~!'\""]).prop_map(|id| (id.len() as u32 + id.as_bytes()[0] as u32, id));
+    let sessions = select(vec!["a", "b", "~!'\""])
+        .prop_map(|id| (id.len() as u32 + id.as_bytes()[0] as u32, id));
     let service = option::of(service().prop_map(|service| service.name));
     let of = option::of(select(vec!["files", "the web"]));
     let whose = (sessions, of, any::<bool>());
-    (whose, any::<u32>(), ".*", option::of(process()), any::<bool>(), service).prop_map(
-        |(((pid, id), of, is_held), name, program, backend, ending, service)| {
-            // Each has a process of its own, as keepers have.
-            let pid = pid + of.map_or(0, |of| 1_000 * of.len() as u32);
-            let process = ProcessId { pid, start: StartTime(u64::MAX), inode: Some(u64::MAX) };
-            let session = is_held.then(|| id.parse().expect("an id"));
-            let (name, of) = (KeeperName(name), of.map(|of| of.parse().expect("a name")));
-            (session, KeeperRecord { process, name, of, program, backend, ending, service })
-        },
+    (
+        whose,
+        any::<u32>(),
+        ".*",
+        option::of(process()),
+        any::<bool>(),
+        service,
     )
+        .prop_map(
+            |(((pid, id), of, is_held), name, program, backend, ending, service)| {
+                // Each has a process of its own, as keepers have.
+                let pid = pid + of.map_or(0, |of| 1_000 * of.len() as u32);
+                let process = ProcessId {
+                    pid,
+                    start: StartTime(u64::MAX),
+                    inode: Some(u64::MAX),
+                };
+                let session = is_held.then(|| id.parse().expect("an id"));
+                let (name, of) = (KeeperName(name), of.map(|of| of.parse().expect("a name")));
+                (
+                    session,
+                    KeeperRecord {
+                        process,
+                        name,
+                        of,
+                        program,
+                        backend,
+                        ending,
+                        service,
+                    },
+                )
+            },
+        )
 }
 
 fn service() -> impl Strategy<Value = ServiceRecord> {
-    (select(vec!["web", "~!'\""]), any::<u64>(), option::of(process()), any::<u64>()).prop_map(
-        |(name, epoch, holder, since_ms)| ServiceRecord {
+    (
+        select(vec!["web", "~!'\""]),
+        any::<u64>(),
+        option::of(process()),
+        any::<u64>(),
+    )
+        .prop_map(|(name, epoch, holder, since_ms)| ServiceRecord {
             name: name.parse().expect("a name"),
             epoch: Epoch(epoch),
             holder,
             since_ms,
-        },
-    )
+        })
 }
 
 pub(super) fn effect() -> impl Strategy<Value = Effect> {
     prop_oneof![
         owner().prop_map(Effect::SaveOwner),
         process().prop_map(Effect::DropOwner),
-        (process(), claimant()).prop_map(|(process, claimant)| Effect::SaveClaimant(process, claimant)),
+        (process(), claimant())
+            .prop_map(|(process, claimant)| Effect::SaveClaimant(process, claimant)),
         process().prop_map(Effect::DropClaimant),
         any_session().prop_map(Effect::SaveSession),
         id().prop_map(Effect::DropSession),

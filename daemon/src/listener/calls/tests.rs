@@ -22,7 +22,9 @@ impl Stream for Wire {
     type Item = io::Result<ClientMessage<SessiondRequest>>;
 
     fn poll_next(mut self: Pin<&mut Self>, task: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        self.requests.poll_next_unpin(task).map(|request| request.map(Ok))
+        self.requests
+            .poll_next_unpin(task)
+            .map(|request| request.map(Ok))
     }
 }
 
@@ -50,7 +52,8 @@ impl Sink<Response<SessiondResponse>> for Wire {
     }
 }
 
-/// A peer, and the calls of its connection. `Ping` ends at once, `Stats` when the gate has a permit for it.
+/// A peer, and the calls of its connection. `Ping` ends at once, `Stats` when the gate has a permit
+/// for it.
 struct Peer {
     requests: Option<mpsc::UnboundedSender<ClientMessage<SessiondRequest>>>,
     answers: mpsc::Receiver<Response<SessiondResponse>>,
@@ -64,7 +67,10 @@ impl Peer {
         let (requests, incoming) = mpsc::unbounded();
         let (outgoing, answers) = mpsc::channel(room);
         let gate = Arc::new(Semaphore::new(0));
-        let wire = Wire { requests: incoming, answers: outgoing };
+        let wire = Wire {
+            requests: incoming,
+            answers: outgoing,
+        };
         let passes = gate.clone();
         let calls = Calls::new(wire, MOST, move |_, request| {
             let gate = passes.clone();
@@ -75,28 +81,47 @@ impl Peer {
                 Ok(SessiondResponse::Ping(()))
             }
         });
-        Self { requests: Some(requests), answers, gate, run: Box::pin(calls.run(draining)) }
+        Self {
+            requests: Some(requests),
+            answers,
+            gate,
+            run: Box::pin(calls.run(draining)),
+        }
     }
 
     fn says(&self, message: ClientMessage<SessiondRequest>) {
-        self.requests.as_ref().expect("it still speaks").unbounded_send(message).expect("it is read");
+        self.requests
+            .as_ref()
+            .expect("it still speaks")
+            .unbounded_send(message)
+            .expect("it is read");
     }
 
     fn asks(&self, id: u64, message: SessiondRequest) {
         let mut context = context::current();
         context.deadline = Instant::now() + Duration::from_secs(10);
-        self.says(ClientMessage::Request(Request { context, id, message }));
+        self.says(ClientMessage::Request(Request {
+            context,
+            id,
+            message,
+        }));
     }
 
     fn cancels(&self, request_id: u64) {
-        self.says(ClientMessage::Cancel { trace_context: trace::Context::default(), request_id });
+        self.says(ClientMessage::Cancel {
+            trace_context: trace::Context::default(),
+            request_id,
+        });
     }
 
     /// Lets the calls go as far as they can.
     fn runs(&mut self) -> Poll<io::Result<()>> {
         // What it asks to be woken for at once, it does at once.
         for _ in 0..10 {
-            let run = self.run.as_mut().poll(&mut Context::from_waker(&noop_waker()));
+            let run = self
+                .run
+                .as_mut()
+                .poll(&mut Context::from_waker(&noop_waker()));
             if run.is_ready() {
                 return run;
             }
@@ -107,7 +132,12 @@ impl Peer {
     /// The answers so far: the ids, and whether each is a reply.
     fn answers(&mut self) -> Vec<(u64, bool)> {
         assert!(self.runs().is_pending(), "the connection goes on");
-        let next = || self.answers.try_recv().ok().map(|answer| (answer.request_id, answer.message.is_ok()));
+        let next = || {
+            self.answers
+                .try_recv()
+                .ok()
+                .map(|answer| (answer.request_id, answer.message.is_ok()))
+        };
         std::iter::from_fn(next).collect()
     }
 }
@@ -164,7 +194,11 @@ async fn an_id_that_is_under_way_is_not_begun_again() {
     assert_eq!(peer.answers(), [(1, true)]);
     assert_eq!(peer.gate.available_permits(), 1);
     peer.asks(1, SessiondRequest::Ping {});
-    assert_eq!(peer.answers(), [(1, true)], "once it was answered, the id is free");
+    assert_eq!(
+        peer.answers(),
+        [(1, true)],
+        "once it was answered, the id is free"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -225,5 +259,8 @@ async fn many_calls_that_come_at_once_are_all_answered_in_order() {
     for id in 0..500 {
         peer.asks(id, SessiondRequest::Ping {});
     }
-    assert_eq!(peer.answers(), (0..500).map(|id| (id, true)).collect::<Vec<_>>());
+    assert_eq!(
+        peer.answers(),
+        (0..500).map(|id| (id, true)).collect::<Vec<_>>()
+    );
 }

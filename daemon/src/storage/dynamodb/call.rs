@@ -17,7 +17,8 @@ use crate::storage::retry::{Failure, PATIENCE, Patience, patiently};
 /// As many requests as are under way at once for one change.
 pub(super) const AT_ONCE: usize = 16;
 
-/// As many requests as are under way at once for all changes: an attempt's time is not to pass in a queue.
+/// As many requests as are under way at once for all changes: an attempt's time is not to pass in a
+/// queue.
 pub(super) const UNDER_WAY: usize = 32;
 
 /// As many writes as a batch may have.
@@ -45,7 +46,9 @@ impl DynamoDb {
     async fn turn(&self) -> Result<SemaphorePermit<'_>, StorageError> {
         match tokio::time::timeout(PATIENCE, self.turns.acquire()).await {
             Ok(Ok(turn)) => Ok(turn),
-            _ => self.health.note(Err(StorageError::Unavailable("too much waits for DynamoDB".into()))),
+            _ => self.health.note(Err(StorageError::Unavailable(
+                "too much waits for DynamoDB".into(),
+            ))),
         }
     }
 
@@ -61,7 +64,10 @@ impl DynamoDb {
     }
 
     /// Asks for what has a condition.
-    pub(super) async fn ask_if<T, E, F>(&self, request: impl Fn() -> F) -> Result<Answer<T>, StorageError>
+    pub(super) async fn ask_if<T, E, F>(
+        &self,
+        request: impl Fn() -> F,
+    ) -> Result<Answer<T>, StorageError>
     where
         F: Future<Output = Result<T, SdkError<E, HttpResponse>>>,
         E: ProvideErrorMetadata + Error + 'static,
@@ -72,7 +78,9 @@ impl DynamoDb {
             match request().await {
                 Ok(output) => break Ok(Answer::Done(output)),
                 Err(error) if error.code() == Some("ConditionalCheckFailedException") => {
-                    break Ok(Answer::Refused { doubtful: patience.is_unknown() });
+                    break Ok(Answer::Refused {
+                        doubtful: patience.is_unknown(),
+                    });
                 }
                 Err(error) => {
                     if let Err(error) = patience.pause(self.failure(&error)).await {
@@ -97,19 +105,28 @@ impl DynamoDb {
     async fn write_batch(&self, mut writes: Vec<WriteRequest>) -> Result<(), StorageError> {
         let mut patience = Patience::new();
         loop {
-            let request = self.client.batch_write_item().request_items(&self.table, writes);
-            let answer = self.ask::<_, BatchWriteItemError, _>(|| request.clone().send()).await?;
-            let left = answer.unprocessed_items.and_then(|mut left| left.remove(&self.table));
+            let request = self
+                .client
+                .batch_write_item()
+                .request_items(&self.table, writes);
+            let answer = self
+                .ask::<_, BatchWriteItemError, _>(|| request.clone().send())
+                .await?;
+            let left = answer
+                .unprocessed_items
+                .and_then(|mut left| left.remove(&self.table));
             writes = left.unwrap_or_default();
             if writes.is_empty() {
                 return Ok(());
             }
-            let busy = Failure::Passing("DynamoDB is busy: it leaves a part of a batch undone".into());
+            let busy =
+                Failure::Passing("DynamoDB is busy: it leaves a part of a batch undone".into());
             self.health.note(patience.pause(busy).await)?;
         }
     }
 
-    /// What an error means. Of what the service says, only the code is told: the rest may quote what was sent.
+    /// What an error means. Of what the service says, only the code is told: the rest may quote
+    /// what was sent.
     fn failure<E>(&self, error: &SdkError<E, HttpResponse>) -> Failure
     where
         E: ProvideErrorMetadata + Error + 'static,

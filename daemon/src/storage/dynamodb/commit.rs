@@ -63,29 +63,44 @@ impl DynamoDb {
         let mut base = self.base(place, expected).await?;
         let is_delete = change.head.is_none();
         let is_anew = base.facts.is_none() || change.clear;
-        // Who wrote that pending change may be applying it still, and leave rows behind what is purged now.
+        // Who wrote that pending change may be applying it still, and leave rows behind what is
+        // purged now.
         let is_quiet = base.pending.as_ref().is_none_or(Pending::is_empty);
         if let (Some(facts), Some(pending)) = (&base.facts, base.pending.take())
             && !is_anew
             && !is_delete
         {
             let partition = facts.generation.partition(place);
-            let replaced = self.apply(&partition, facts.count, pending).await.map_err(StorageError::known)?;
-            self.best_effort(self.delete_parts(&partition, replaced)).await;
+            let replaced = self
+                .apply(&partition, facts.count, pending)
+                .await
+                .map_err(StorageError::known)?;
+            self.best_effort(self.delete_parts(&partition, replaced))
+                .await;
         }
         let generation = match &base.facts {
             Some(facts) if !is_anew => facts.generation,
             _ => Generation::random(),
         };
-        let (pending, parts) =
-            if is_delete { (Pending::default(), Vec::new()) } else { Pending::new(change) };
+        let (pending, parts) = if is_delete {
+            (Pending::default(), Vec::new())
+        } else {
+            Pending::new(change)
+        };
         let partition = generation.partition(place);
         let ids: Vec<PartId> = parts.iter().map(|part| part.id.clone()).collect();
         if let Err(error) = self.write_parts(&partition, &parts).await {
             self.best_effort(self.delete_parts(&partition, ids)).await;
             return Err(error);
         }
-        let plan = Plan { place, expected, next, change, generation, pending };
+        let plan = Plan {
+            place,
+            expected,
+            next,
+            change,
+            generation,
+            pending,
+        };
         match self.install(&plan, base.facts).await? {
             Installed::Overtaken => Ok(()),
             Installed::Conflict { doubtful } => {
@@ -95,9 +110,12 @@ impl DynamoDb {
                 Err(StorageError::Conflict)
             }
             Installed::Over(former) => {
-                let Some(replaced) = self.applied(&plan, former.as_ref()).await else { return Ok(()) };
+                let Some(replaced) = self.applied(&plan, former.as_ref()).await else {
+                    return Ok(());
+                };
                 drop(changing);
-                self.clean_up(&plan, former.as_ref(), replaced, is_quiet).await;
+                self.clean_up(&plan, former.as_ref(), replaced, is_quiet)
+                    .await;
                 Ok(())
             }
         }
@@ -107,26 +125,37 @@ impl DynamoDb {
     async fn base(&self, place: &Place, expected: Option<Version>) -> Result<Base, StorageError> {
         let Some(expected) = expected else {
             // Most that are created are not there; the condition tells.
-            return Ok(Base { facts: None, pending: None });
+            return Ok(Base {
+                facts: None,
+                pending: None,
+            });
         };
         match self.known(place) {
             Some(facts) if facts.version == expected => {
-                return Ok(Base { facts: Some(facts), pending: None });
+                return Ok(Base {
+                    facts: Some(facts),
+                    pending: None,
+                });
             }
             // A change that can't succeed is not worth the question.
             Some(facts) if facts.was.contains(&expected) => return Err(StorageError::Conflict),
             _ => {}
         }
         match self.head(place).await? {
-            Some(head) if head.facts.version == expected && !head.facts.dead => {
-                Ok(Base { facts: Some(head.facts), pending: Some(head.pending) })
-            }
+            Some(head) if head.facts.version == expected && !head.facts.dead => Ok(Base {
+                facts: Some(head.facts),
+                pending: Some(head.pending),
+            }),
             _ => Err(StorageError::Conflict),
         }
     }
 
     /// The commit point.
-    async fn install(&self, plan: &Plan<'_>, facts: Option<Facts>) -> Result<Installed, StorageError> {
+    async fn install(
+        &self,
+        plan: &Plan<'_>,
+        facts: Option<Facts>,
+    ) -> Result<Installed, StorageError> {
         let is_create = facts.is_none();
         let mut former = facts;
         for _ in 0..ATTEMPTS {
@@ -138,17 +167,22 @@ impl DynamoDb {
             let found = self.head(plan.place).await;
             let found = found.map_err(|error| if doubtful { error.unknown() } else { error })?;
             match found {
-                Some(head) if head.facts.version == plan.next => return Ok(Installed::Over(former)),
+                Some(head) if head.facts.version == plan.next => {
+                    return Ok(Installed::Over(former));
+                }
                 Some(head) if head.facts.knows(plan.next) => return Ok(Installed::Overtaken),
-                // Not if this record may have been made before and deleted by others: it must not be made
-                // twice.
+                // Not if this record may have been made before and deleted by others: it must not
+                // be made twice.
                 Some(head)
-                    if is_create && head.facts.dead && !(doubtful && head.facts.may_have_followed(None)) =>
+                    if is_create
+                        && head.facts.dead
+                        && !(doubtful && head.facts.may_have_followed(None)) =>
                 {
                     former = Some(head.facts);
                 }
                 None if is_create && !doubtful => former = None,
-                // A record that is doomed by this very change may have been buried by others already.
+                // A record that is doomed by this very change may have been buried by others
+                // already.
                 None if doubtful && plan.change.head.is_none() => return Ok(Installed::Overtaken),
                 // It was in place, perhaps, and so many others since that nothing tells.
                 Some(head) if doubtful && head.facts.may_have_followed(plan.expected) => {
@@ -158,7 +192,9 @@ impl DynamoDb {
                 _ => return Ok(Installed::Conflict { doubtful }),
             }
         }
-        Err(StorageError::Unavailable("a record in DynamoDB changes faster than it can be created".into()))
+        Err(StorageError::Unavailable(
+            "a record in DynamoDB changes faster than it can be created".into(),
+        ))
     }
 
     async fn put_head(
@@ -167,7 +203,11 @@ impl DynamoDb {
         head: &Head,
         over: Option<&Facts>,
     ) -> Result<Answer<()>, StorageError> {
-        let request = self.client.put_item().table_name(&self.table).set_item(Some(head.to_row(place)));
+        let request = self
+            .client
+            .put_item()
+            .table_name(&self.table)
+            .set_item(Some(head.to_row(place)));
         // A version is drawn once: with it, all that was read is as it was.
         let request = match over {
             None => request.condition_expression("attribute_not_exists(pk)"),
@@ -175,10 +215,15 @@ impl DynamoDb {
                 .condition_expression("v = :v")
                 .expression_attribute_values(":v", number(facts.version.0)),
         };
-        Ok(match self.ask_if::<_, PutItemError, _>(|| request.clone().send()).await? {
-            Answer::Done(_) => Answer::Done(()),
-            Answer::Refused { doubtful } => Answer::Refused { doubtful },
-        })
+        Ok(
+            match self
+                .ask_if::<_, PutItemError, _>(|| request.clone().send())
+                .await?
+            {
+                Answer::Done(_) => Answer::Done(()),
+                Answer::Refused { doubtful } => Answer::Refused { doubtful },
+            },
+        )
     }
 
     /// Applies what was installed. None: whoever commits next does it.
@@ -189,14 +234,23 @@ impl DynamoDb {
         }
         let facts = plan.facts(former);
         let partition = facts.generation.partition(plan.place);
-        let replaced = self.apply(&partition, facts.count, plan.pending.clone()).await.ok()?;
+        let replaced = self
+            .apply(&partition, facts.count, plan.pending.clone())
+            .await
+            .ok()?;
         self.know(plan.place, facts);
         Some(replaced)
     }
 
-    /// Does what may fail without anybody noticing: what is left undone is done by a later commit, or a look at what
-    /// is due.
-    async fn clean_up(&self, plan: &Plan<'_>, former: Option<&Facts>, replaced: Vec<PartId>, is_quiet: bool) {
+    /// Does what may fail without anybody noticing: what is left undone is done by a later commit,
+    /// or a look at what is due.
+    async fn clean_up(
+        &self,
+        plan: &Plan<'_>,
+        former: Option<&Facts>,
+        replaced: Vec<PartId>,
+        is_quiet: bool,
+    ) {
         let facts = plan.facts(former);
         let cleaning = self.clean(plan.place, &facts, replaced, &plan.change.forget);
         let is_clean = matches!(tokio::time::timeout(CLEANING, cleaning).await, Ok(Ok(())));
@@ -221,7 +275,10 @@ impl DynamoDb {
     ) -> Result<(), StorageError> {
         let partition = facts.generation.partition(place);
         self.delete_parts(&partition, replaced).await?;
-        for range in forget.iter().filter(|range| range.start < range.end && !facts.dead) {
+        for range in forget
+            .iter()
+            .filter(|range| range.start < range.end && !facts.dead)
+        {
             self.forget(&partition, range, facts.count).await?;
         }
         self.purge_all(place, &facts.old).await
@@ -260,6 +317,11 @@ impl Plan<'_> {
             Some(head) => (head.bytes.clone(), head.due_ms),
             None => (Bytes::new(), super::now_ms() + BURIAL.as_millis() as u64),
         };
-        Head { facts: self.facts(former), bytes, due_ms, pending: self.pending.clone() }
+        Head {
+            facts: self.facts(former),
+            bytes,
+            due_ms,
+            pending: self.pending.clone(),
+        }
     }
 }

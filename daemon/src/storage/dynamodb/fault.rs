@@ -24,12 +24,16 @@ impl Late<'_> {
     /// As of every write.
     pub async fn apply(self) -> Result<(), StorageError> {
         let partition = self.head.facts.generation.partition(&self.place);
-        self.store.apply(&partition, self.head.facts.count, self.head.pending).await.map(|_| ())
+        self.store
+            .apply(&partition, self.head.facts.count, self.head.pending)
+            .await
+            .map(|_| ())
     }
 }
 
 impl DynamoDb {
-    /// From now on, commits of this handle end at the commit point, as if the daemon had died there.
+    /// From now on, commits of this handle end at the commit point, as if the daemon had died
+    /// there.
     pub fn abandon(&self) {
         self.abandoned.store(true, Ordering::Relaxed);
     }
@@ -44,7 +48,11 @@ impl DynamoDb {
     /// As of every read, and when there is no head.
     pub async fn late(&self, place: &Place) -> Result<Late<'_>, StorageError> {
         let head = self.head(place).await?.ok_or_else(damaged)?;
-        Ok(Late { store: self, place: place.clone(), head })
+        Ok(Late {
+            store: self,
+            place: place.clone(),
+            head,
+        })
     }
 
     /// How many rows there are for each partition, tombstones not counted.
@@ -52,7 +60,11 @@ impl DynamoDb {
     /// # Errors
     /// As of every read.
     pub async fn rows_by_partition(&self) -> Result<Vec<(String, usize)>, StorageError> {
-        let scan = self.client.scan().table_name(&self.table).consistent_read(true);
+        let scan = self
+            .client
+            .scan()
+            .table_name(&self.table)
+            .consistent_read(true);
         let mut rows = std::collections::BTreeMap::new();
         let mut from = None;
         let mut seen = HashSet::new();

@@ -16,11 +16,13 @@ pub(super) const HEAD_KEY: &[u8] = &[0];
 /// All that are due are in one partition of the index by time.
 pub(super) const QUEUE: &str = "due";
 
-/// How many versions a head remembers: as many as may follow while the answer to an older one is being looked for.
+/// How many versions a head remembers: as many as may follow while the answer to an older one is
+/// being looked for.
 const REMEMBERED: usize = 8;
 
-/// Names the partition that a record's items are in. It is drawn anew with each creation and each clearing, and none
-/// is ever used again: so whatever a slow writer leaves in an older one belongs to no record.
+/// Names the partition that a record's items are in. It is drawn anew with each creation and each
+/// clearing, and none is ever used again: so whatever a slow writer leaves in an older one belongs
+/// to no record.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct Generation(pub(super) [u8; 8]);
 
@@ -28,7 +30,9 @@ impl Generation {
     pub(super) fn random() -> Self {
         // The latter half of a UUID of version 7 is random but for two bits.
         let bytes = Uuid::now_v7().into_bytes();
-        Self([bytes[8], bytes[9], bytes[10], bytes[11], bytes[12], bytes[13], bytes[14], bytes[15]])
+        Self([
+            bytes[8], bytes[9], bytes[10], bytes[11], bytes[12], bytes[13], bytes[14], bytes[15],
+        ])
     }
 
     /// The partition of its items.
@@ -54,8 +58,8 @@ pub(super) struct Facts {
     pub(super) dead: bool,
     /// Generations whose partitions may still have rows.
     pub(super) old: Vec<Generation>,
-    /// The versions before, the latest last: a writer whose answer was lost, and who was overtaken since, finds its
-    /// own among them.
+    /// The versions before, the latest last: a writer whose answer was lost, and who was overtaken
+    /// since, finds its own among them.
     pub(super) was: Vec<Version>,
 }
 
@@ -63,10 +67,15 @@ impl Facts {
     /// The versions that the next head remembers.
     pub(super) fn remembered(&self) -> Vec<Version> {
         let from = (self.was.len() + 1).saturating_sub(REMEMBERED);
-        self.was[from..].iter().copied().chain([self.version]).collect()
+        self.was[from..]
+            .iter()
+            .copied()
+            .chain([self.version])
+            .collect()
     }
 
-    /// Whether there may have been a version between this base, or the creation, and those that are remembered.
+    /// Whether there may have been a version between this base, or the creation, and those that are
+    /// remembered.
     pub(super) fn may_have_followed(&self, base: Option<Version>) -> bool {
         self.was.len() >= REMEMBERED && !base.is_some_and(|base| self.knows(base))
     }
@@ -94,7 +103,14 @@ pub(super) struct Head {
 
 impl Head {
     pub(super) fn to_row(&self, place: &Place) -> Row {
-        let Facts { version, count, generation, dead, old, was } = &self.facts;
+        let Facts {
+            version,
+            count,
+            generation,
+            dead,
+            old,
+            was,
+        } = &self.facts;
         let mut row = Row::from([
             (name::PK.into(), text(row::partition(place))),
             (name::SK.into(), binary(HEAD_KEY)),
@@ -147,7 +163,10 @@ impl Head {
                 .map(|was| row::as_number(was).map(Version))
                 .collect::<Result<_, _>>()?,
         };
-        let pending = row.bytes(name::PENDING)?.map(|pending| Pending::decoded(&pending)).transpose()?;
+        let pending = row
+            .bytes(name::PENDING)?
+            .map(|pending| Pending::decoded(&pending))
+            .transpose()?;
         Ok(Self {
             facts,
             bytes: row.bytes(name::HEAD)?.unwrap_or_default(),

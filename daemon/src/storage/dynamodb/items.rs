@@ -27,17 +27,18 @@ const PART: u8 = 2;
 /// As many rows as a batch may ask for.
 const BATCH: usize = 100;
 
-/// As many parts as are asked for in a batch, and as many bytes as are written in one: about a megabyte, which comes
-/// and goes within the time of an attempt.
+/// As many parts as are asked for in a batch, and as many bytes as are written in one: about a
+/// megabyte, which comes and goes within the time of an attempt.
 const PARTS: usize = 3;
 const PARTS_BYTES: usize = 1 << 20;
 
 /// For how long a removed item is known to have been removed.
 const TOMBSTONE: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// A pending change is applied by nobody who read it longer ago than this, by the clock that goes on while a machine
-/// sleeps. It is far less than [`TOMBSTONE`]: who might bring back what was removed finds the tombstone. A request
-/// that was signed before does no harm later, for a signature is good for 15 minutes.
+/// A pending change is applied by nobody who read it longer ago than this, by the clock that goes
+/// on while a machine sleeps. It is far less than [`TOMBSTONE`]: who might bring back what was
+/// removed finds the tombstone. A request that was signed before does no harm later, for a
+/// signature is good for 15 minutes.
 const APPLICABLE: Duration = Duration::from_secs(10 * 60);
 
 /// An item as it stands, or a tombstone.
@@ -58,14 +59,25 @@ impl Entry {
         }
         let key = sort_key.slice(1..);
         if row.contains_key(name::TTL) {
-            return Ok(Self { key, count, content: None });
+            return Ok(Self {
+                key,
+                count,
+                content: None,
+            });
         }
         let tag = row.text(name::TAG)?.unwrap_or_default().to_owned();
         let value = match row.number(name::LENGTH)? {
-            Some(length) => Value::Parts { length, ids: part_ids(&mut row)? },
+            Some(length) => Value::Parts {
+                length,
+                ids: part_ids(&mut row)?,
+            },
             None => Value::Inline(row.bytes(name::VALUE)?.unwrap_or_default()),
         };
-        Ok(Self { key, count, content: Some(Content { tag, value }) })
+        Ok(Self {
+            key,
+            count,
+            content: Some(Content { tag, value }),
+        })
     }
 
     fn to_row(&self, partition: &str) -> Row {
@@ -75,7 +87,9 @@ impl Entry {
             (name::COUNT.into(), number(self.count)),
         ]);
         let Some(Content { tag, value }) = &self.content else {
-            let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+            let now = SystemTime::now()
+                .duration_since(UNIX_EPOCH)
+                .unwrap_or_default();
             row.insert(name::TTL.into(), number((now + TOMBSTONE).as_secs()));
             return row;
         };
@@ -99,7 +113,10 @@ impl Entry {
 
 /// The ids of the parts that a row refers to.
 pub(super) fn part_ids(row: &mut Row) -> Result<Vec<PartId>, StorageError> {
-    row.list(name::PARTS)?.into_iter().map(row::into_bytes).collect()
+    row.list(name::PARTS)?
+        .into_iter()
+        .map(row::into_bytes)
+        .collect()
 }
 
 pub(super) fn item_key(key: &[u8]) -> Bytes {
@@ -112,7 +129,10 @@ fn prefixed(kind: u8, rest: &[u8]) -> Bytes {
 
 /// The primary key of a row.
 pub(super) fn row_key(partition: &str, sort_key: &[u8]) -> Row {
-    Row::from([(name::PK.into(), text(partition)), (name::SK.into(), binary(sort_key))])
+    Row::from([
+        (name::PK.into(), text(partition)),
+        (name::SK.into(), binary(sort_key)),
+    ])
 }
 
 /// Deletes a row, whatever is in it.
@@ -124,9 +144,17 @@ pub(super) fn deletion(key: Row) -> WriteRequest {
 
 impl DynamoDb {
     /// The entries of these keys, in any order; none for those that there are not.
-    pub(super) async fn entries(&self, partition: &str, keys: &[&Key]) -> Result<Vec<Entry>, StorageError> {
+    pub(super) async fn entries(
+        &self,
+        partition: &str,
+        keys: &[&Key],
+    ) -> Result<Vec<Entry>, StorageError> {
         let sort_keys = keys.iter().map(|key| item_key(key)).collect();
-        self.rows(partition, sort_keys, BATCH).await?.into_iter().map(Entry::from_row).collect()
+        self.rows(partition, sort_keys, BATCH)
+            .await?
+            .into_iter()
+            .map(Entry::from_row)
+            .collect()
     }
 
     /// Rows by their sort keys, which must differ.
@@ -149,42 +177,62 @@ impl DynamoDb {
     }
 
     async fn rows_of_batch(&self, keys: Vec<Row>) -> Result<Vec<Row>, StorageError> {
-        let wanted = KeysAndAttributes::builder().set_keys(Some(keys)).consistent_read(true).build();
+        let wanted = KeysAndAttributes::builder()
+            .set_keys(Some(keys))
+            .consistent_read(true)
+            .build();
         let mut wanted = wanted.map_err(|_| damaged())?;
         let mut rows = Vec::new();
         let mut patience = Patience::new();
         loop {
-            let request = self.client.batch_get_item().request_items(&self.table, wanted);
-            let mut answer = self.ask::<_, BatchGetItemError, _>(|| request.clone().send()).await?;
-            let found = answer.responses.as_mut().and_then(|found| found.remove(&self.table));
+            let request = self
+                .client
+                .batch_get_item()
+                .request_items(&self.table, wanted);
+            let mut answer = self
+                .ask::<_, BatchGetItemError, _>(|| request.clone().send())
+                .await?;
+            let found = answer
+                .responses
+                .as_mut()
+                .and_then(|found| found.remove(&self.table));
             let found = found.unwrap_or_default();
             if !found.is_empty() {
                 // 16 MB at a time is no sign of a service that is busy.
                 patience = Patience::new();
             }
             rows.extend(found);
-            match answer.unprocessed_keys.and_then(|mut left| left.remove(&self.table)) {
+            match answer
+                .unprocessed_keys
+                .and_then(|mut left| left.remove(&self.table))
+            {
                 None => return Ok(rows),
                 Some(left) => wanted = left,
             }
-            let busy = Failure::Passing("DynamoDB is busy: it leaves a part of a batch unread".into());
+            let busy =
+                Failure::Passing("DynamoDB is busy: it leaves a part of a batch unread".into());
             self.health.note(patience.pause(busy).await)?;
         }
     }
 
-    /// Makes items of entries, in the same order. None: a part of them is gone, because somebody has changed the item
-    /// meanwhile.
+    /// Makes items of entries, in the same order. None: a part of them is gone, because somebody
+    /// has changed the item meanwhile.
     pub(super) async fn items(
         &self,
         partition: &str,
         contents: Vec<(Key, Content)>,
     ) -> Result<Option<Vec<Item>>, StorageError> {
-        let ids = contents.iter().flat_map(|(_, content)| content.value.parts());
+        let ids = contents
+            .iter()
+            .flat_map(|(_, content)| content.value.parts());
         let sort_keys = ids.map(|id| prefixed(PART, id)).collect();
         let mut parts: HashMap<Bytes, Bytes> = HashMap::new();
         for mut part in self.rows(partition, sort_keys, PARTS).await? {
             let sort_key = part.bytes(name::SK)?.ok_or_else(damaged)?;
-            parts.insert(sort_key.slice(1..), part.bytes(name::VALUE)?.ok_or_else(damaged)?);
+            parts.insert(
+                sort_key.slice(1..),
+                part.bytes(name::VALUE)?.ok_or_else(damaged)?,
+            );
         }
         let item = |(key, Content { tag, value }): (Key, Content)| {
             let value = match value {
@@ -203,7 +251,11 @@ impl DynamoDb {
     }
 
     /// Writes the parts that a pending change will refer to.
-    pub(super) async fn write_parts(&self, partition: &str, parts: &[Part]) -> Result<(), StorageError> {
+    pub(super) async fn write_parts(
+        &self,
+        partition: &str,
+        parts: &[Part],
+    ) -> Result<(), StorageError> {
         let write = |part: &Part| {
             let mut row = row_key(partition, &prefixed(PART, &part.id));
             row.insert(name::VALUE.into(), binary(&part.bytes));
@@ -232,8 +284,9 @@ impl DynamoDb {
         self.write_all(ids.into_iter().map(delete).collect()).await
     }
 
-    /// Applies the pending change of the commit number `count`, as often and by as many as it may be: each item is
-    /// written only over what an earlier commit has written. Returns the parts that nothing refers to any more.
+    /// Applies the pending change of the commit number `count`, as often and by as many as it may
+    /// be: each item is written only over what an earlier commit has written. Returns the parts
+    /// that nothing refers to any more.
     pub(super) async fn apply(
         &self,
         partition: &str,
@@ -241,7 +294,11 @@ impl DynamoDb {
         pending: Pending,
     ) -> Result<Vec<PartId>, StorageError> {
         let read = SystemTime::now();
-        let entries = pending.entries.into_iter().map(|(key, content)| Entry { key, count, content });
+        let entries = pending.entries.into_iter().map(|(key, content)| Entry {
+            key,
+            count,
+            content,
+        });
         let replaced: Vec<Vec<PartId>> = stream::iter(entries)
             .map(|entry| async move {
                 // A clock that was set back has not slept either.
@@ -258,7 +315,11 @@ impl DynamoDb {
         Ok(replaced.into_iter().flatten().collect())
     }
 
-    async fn apply_entry(&self, partition: &str, entry: &Entry) -> Result<Vec<PartId>, StorageError> {
+    async fn apply_entry(
+        &self,
+        partition: &str,
+        entry: &Entry,
+    ) -> Result<Vec<PartId>, StorageError> {
         let request = self
             .client
             .put_item()
@@ -267,8 +328,13 @@ impl DynamoDb {
             .condition_expression("attribute_not_exists(n) OR n < :n")
             .expression_attribute_values(":n", number(entry.count))
             .return_values(ReturnValue::AllOld);
-        match self.ask_if::<_, PutItemError, _>(|| request.clone().send()).await? {
-            Answer::Done(done) => done.attributes.map_or(Ok(Vec::new()), |mut former| part_ids(&mut former)),
+        match self
+            .ask_if::<_, PutItemError, _>(|| request.clone().send())
+            .await?
+        {
+            Answer::Done(done) => done
+                .attributes
+                .map_or(Ok(Vec::new()), |mut former| part_ids(&mut former)),
             // It is there already, or something later is.
             Answer::Refused { .. } => Ok(Vec::new()),
         }

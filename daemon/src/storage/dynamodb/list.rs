@@ -23,13 +23,21 @@ impl DynamoDb {
         after: &str,
         most: usize,
     ) -> Result<Vec<Listed>, StorageError> {
-        let query = self.client.query().table_name(&self.table).index_name(BY_OWNER);
-        let query = query.expression_attribute_values(":o", text(owner)).set_limit(limit(most));
+        let query = self
+            .client
+            .query()
+            .table_name(&self.table)
+            .index_name(BY_OWNER);
+        let query = query
+            .expression_attribute_values(":o", text(owner))
+            .set_limit(limit(most));
         // No key is empty, and no condition may say so.
         let query = if after.is_empty() {
             query.key_condition_expression("o = :o")
         } else {
-            query.key_condition_expression("o = :o AND m > :a").expression_attribute_values(":a", text(after))
+            query
+                .key_condition_expression("o = :o AND m > :a")
+                .expression_attribute_values(":a", text(after))
         };
         let mut found = Vec::new();
         let mut from = None;
@@ -71,14 +79,19 @@ impl DynamoDb {
         Ok(count.min(most))
     }
 
-    /// Each page of this reads the whole index, for that is in no order across owners. It is kept small meanwhile.
+    /// Each page of this reads the whole index, for that is in no order across owners. It is kept
+    /// small meanwhile.
     pub(super) async fn list_everything(
         &self,
         after: Option<&Place>,
         most: usize,
     ) -> Result<Vec<Listed>, StorageError> {
         let mut first: BTreeMap<Place, Listed> = BTreeMap::new();
-        let scan = self.client.scan().table_name(&self.table).index_name(BY_OWNER);
+        let scan = self
+            .client
+            .scan()
+            .table_name(&self.table)
+            .index_name(BY_OWNER);
         let mut from = None;
         loop {
             let page = scan.clone().set_exclusive_start_key(from);
@@ -100,7 +113,11 @@ impl DynamoDb {
     }
 
     /// What is due, but for what is dead: that is purged.
-    pub(super) async fn due_at(&self, now_ms: u64, most: usize) -> Result<Vec<Listed>, StorageError> {
+    pub(super) async fn due_at(
+        &self,
+        now_ms: u64,
+        most: usize,
+    ) -> Result<Vec<Listed>, StorageError> {
         let query = self
             .client
             .query()
@@ -128,7 +145,9 @@ impl DynamoDb {
             from = next;
         }
         // The index has no order among those that are due at the same time.
-        found.sort_by(|(one, listed), (other, beside)| (one, &listed.place).cmp(&(other, &beside.place)));
+        found.sort_by(|(one, listed), (other, beside)| {
+            (one, &listed.place).cmp(&(other, &beside.place))
+        });
         found.truncate(most);
         let purging = async {
             for place in &dead {

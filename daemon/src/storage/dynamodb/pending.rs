@@ -77,7 +77,10 @@ impl Pending {
         }
         let forgotten = |item: &&Item| change.forget.iter().any(|range| range.contains(&item.key));
         for item in change.puts.iter().filter(|item| !forgotten(item)) {
-            let content = Content { tag: item.tag.clone(), value: Value::Inline(item.value.clone()) };
+            let content = Content {
+                tag: item.tag.clone(),
+                value: Value::Inline(item.value.clone()),
+            };
             entries.insert(item.key.clone(), Some(content));
         }
         let mut pending = Self { entries };
@@ -86,7 +89,8 @@ impl Pending {
         (pending, parts)
     }
 
-    /// Moves values to parts, the largest first, until none is too large and the rest weighs no more than `room`.
+    /// Moves values to parts, the largest first, until none is too large and the rest weighs no
+    /// more than `room`.
     fn spill(&mut self, room: usize) -> Vec<Part> {
         let mut weight = self.weight();
         let mut contents: Vec<&mut Content> = self.entries.values_mut().flatten().collect();
@@ -94,7 +98,9 @@ impl Pending {
         let mut parts = Vec::new();
         for content in contents {
             let length = content.value.len();
-            let Value::Inline(bytes) = &content.value else { continue };
+            let Value::Inline(bytes) = &content.value else {
+                continue;
+            };
             if length <= LARGEST_INLINE && weight <= room {
                 break;
             }
@@ -102,11 +108,17 @@ impl Pending {
             let cut: Vec<Part> = (0..length)
                 .step_by(LARGEST_PART)
                 .map(|from| bytes.slice(from..length.min(from + LARGEST_PART)))
-                .map(|bytes| Part { id: Bytes::copy_from_slice(Uuid::now_v7().as_bytes()), bytes })
+                .map(|bytes| Part {
+                    id: Bytes::copy_from_slice(Uuid::now_v7().as_bytes()),
+                    bytes,
+                })
                 .collect();
             let ids = cut.iter().map(|part| part.id.clone()).collect();
             weight += cut.len() * AROUND_ENTRY;
-            content.value = Value::Parts { length: length as u64, ids };
+            content.value = Value::Parts {
+                length: length as u64,
+                ids,
+            };
             parts.extend(cut);
         }
         parts
@@ -125,7 +137,10 @@ impl Pending {
     }
 
     /// Those of its entries whose keys are in the range.
-    pub(super) fn range(&self, range: Range<Key>) -> impl Iterator<Item = (&Key, &Option<Content>)> {
+    pub(super) fn range(
+        &self,
+        range: Range<Key>,
+    ) -> impl Iterator<Item = (&Key, &Option<Content>)> {
         self.entries.range(range)
     }
 

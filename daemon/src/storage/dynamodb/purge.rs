@@ -15,7 +15,11 @@ use crate::storage::{Key, Place, StorageError, Version};
 
 impl DynamoDb {
     /// Empties the partitions of these generations.
-    pub(super) async fn purge_all(&self, place: &Place, old: &[Generation]) -> Result<(), StorageError> {
+    pub(super) async fn purge_all(
+        &self,
+        place: &Place,
+        old: &[Generation],
+    ) -> Result<(), StorageError> {
         for generation in old {
             self.purge(&generation.partition(place)).await?;
         }
@@ -34,7 +38,8 @@ impl DynamoDb {
         let mut from = None;
         loop {
             let (rows, next) = self.page(&query, from).await?;
-            self.write_all(rows.into_iter().map(deletion).collect()).await?;
+            self.write_all(rows.into_iter().map(deletion).collect())
+                .await?;
             if next.is_none() {
                 return Ok(());
             }
@@ -42,14 +47,17 @@ impl DynamoDb {
         }
     }
 
-    /// Deletes the items in a range that the commit number `count` or an earlier one has written, and their parts.
+    /// Deletes the items in a range that the commit number `count` or an earlier one has written,
+    /// and their parts.
     pub(super) async fn forget(
         &self,
         partition: &str,
         range: &Range<Key>,
         count: u64,
     ) -> Result<(), StorageError> {
-        let query = self.within(partition, range).projection_expression("pk, sk, r");
+        let query = self
+            .within(partition, range)
+            .projection_expression("pk, sk, r");
         let mut from = None;
         loop {
             let (rows, next) = self.page(&query, from).await?;
@@ -65,7 +73,12 @@ impl DynamoDb {
         }
     }
 
-    async fn forget_row(&self, partition: &str, mut row: Row, count: u64) -> Result<(), StorageError> {
+    async fn forget_row(
+        &self,
+        partition: &str,
+        mut row: Row,
+        count: u64,
+    ) -> Result<(), StorageError> {
         let parts = part_ids(&mut row)?;
         let request = self
             .client
@@ -74,7 +87,10 @@ impl DynamoDb {
             .set_key(Some(row))
             .condition_expression("n <= :n")
             .expression_attribute_values(":n", number(count));
-        match self.ask_if::<_, DeleteItemError, _>(|| request.clone().send()).await? {
+        match self
+            .ask_if::<_, DeleteItemError, _>(|| request.clone().send())
+            .await?
+        {
             Answer::Done(_) => self.delete_parts(partition, parts).await,
             Answer::Refused { .. } => Ok(()),
         }
@@ -89,12 +105,16 @@ impl DynamoDb {
             .set_key(Some(row_key(&row::partition(place), HEAD_KEY)))
             .condition_expression("v = :v")
             .expression_attribute_values(":v", number(version.0));
-        self.ask_if::<_, DeleteItemError, _>(|| request.clone().send()).await.map(|_| ())
+        self.ask_if::<_, DeleteItemError, _>(|| request.clone().send())
+            .await
+            .map(|_| ())
     }
 
     /// Purges what is left of a record that was deleted a while ago, and buries it.
     pub(super) async fn purge_dead(&self, place: &Place) -> Result<(), StorageError> {
-        let Some(head) = self.head(place).await?.filter(|head| head.facts.dead) else { return Ok(()) };
+        let Some(head) = self.head(place).await?.filter(|head| head.facts.dead) else {
+            return Ok(());
+        };
         self.purge_all(place, &head.facts.old).await?;
         self.bury(place, head.facts.version).await
     }
@@ -102,6 +122,8 @@ impl DynamoDb {
 
 /// Whether this is the item at the end of the range, which a condition on sort keys selects too.
 fn is_end(row: &Row, range: &Range<Key>) -> bool {
-    let sort_key = row.get(name::SK).and_then(|key| AttributeValue::as_b(key).ok());
+    let sort_key = row
+        .get(name::SK)
+        .and_then(|key| AttributeValue::as_b(key).ok());
     sort_key.is_some_and(|key| key.as_ref() == super::items::item_key(&range.end))
 }

@@ -1,4 +1,5 @@
-//! Reading records: the head, the items below it, and over them the pending change that the head brings along.
+//! Reading records: the head, the items below it, and over them the pending change that the head
+//! brings along.
 
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
@@ -29,7 +30,9 @@ impl DynamoDb {
             .table_name(&self.table)
             .set_key(Some(row_key(&row::partition(place), HEAD_KEY)))
             .consistent_read(true);
-        let answer = self.ask::<_, GetItemError, _>(|| request.clone().send()).await?;
+        let answer = self
+            .ask::<_, GetItemError, _>(|| request.clone().send())
+            .await?;
         answer.item.map(Head::from_row).transpose()
     }
 
@@ -37,7 +40,8 @@ impl DynamoDb {
         Ok(self.head(place).await?.filter(|head| !head.facts.dead))
     }
 
-    /// Whether the items that were read are still those of the record, none of them purged in between.
+    /// Whether the items that were read are still those of the record, none of them purged in
+    /// between.
     async fn is_still(&self, place: &Place, generation: Generation) -> Result<bool, StorageError> {
         let head = self.live_head(place).await?;
         Ok(head.is_some_and(|head| head.facts.generation == generation))
@@ -51,9 +55,12 @@ impl DynamoDb {
         let mut seen = Vec::new();
         let mut found = self.live_head(place).await?;
         for _ in 0..ATTEMPTS {
-            let Some(mut head) = found else { return Ok(None) };
+            let Some(mut head) = found else {
+                return Ok(None);
+            };
             let mut below = self.below(place, &head, keys).await?;
-            // One of several items is of a later version. All are, with the change that made it; but not where another came before it.
+            // One of several items is of a later version. All are, with the change that made it;
+            // but not where another came before it.
             if below.len() > 1 && below.values().any(|entry| entry.count > head.facts.count) {
                 match self.live_head(place).await? {
                     Some(next) if next.facts.follows(&head.facts) => head = next,
@@ -66,7 +73,11 @@ impl DynamoDb {
                 overlay(&head, keys, &mut below);
             }
             if let Some(items) = self.items_of(place, &head, below, keys).await? {
-                return Ok(Some(Record { version: head.facts.version, head: head.bytes, items }));
+                return Ok(Some(Record {
+                    version: head.facts.version,
+                    head: head.bytes,
+                    items,
+                }));
             }
             seen.push(head.facts.version);
             found = self.live_head(place).await?;
@@ -83,8 +94,13 @@ impl DynamoDb {
     ) -> Result<HashMap<Key, Entry>, StorageError> {
         // A batch must not ask for one row twice.
         let distinct: Vec<&Key> = keys.iter().collect::<HashSet<_>>().into_iter().collect();
-        let entries = self.entries(&head.facts.generation.partition(place), &distinct).await?;
-        let mut below = entries.into_iter().map(|entry| (entry.key.clone(), entry)).collect();
+        let entries = self
+            .entries(&head.facts.generation.partition(place), &distinct)
+            .await?;
+        let mut below = entries
+            .into_iter()
+            .map(|entry| (entry.key.clone(), entry))
+            .collect();
         overlay(head, keys, &mut below);
         Ok(below)
     }
@@ -101,24 +117,51 @@ impl DynamoDb {
         if is_missing && !self.is_still(place, head.facts.generation).await? {
             return Ok(None);
         }
-        let contents = below.into_iter().filter_map(|(key, entry)| Some((key, entry.content?))).collect();
+        let contents = below
+            .into_iter()
+            .filter_map(|(key, entry)| Some((key, entry.content?)))
+            .collect();
         let partition = head.facts.generation.partition(place);
-        let Some(items) = self.items(&partition, contents).await? else { return Ok(None) };
-        let items: HashMap<Key, Item> = items.into_iter().map(|item| (item.key.clone(), item)).collect();
-        Ok(Some(keys.iter().map(|key| items.get(key).cloned()).collect()))
+        let Some(items) = self.items(&partition, contents).await? else {
+            return Ok(None);
+        };
+        let items: HashMap<Key, Item> = items
+            .into_iter()
+            .map(|item| (item.key.clone(), item))
+            .collect();
+        Ok(Some(
+            keys.iter().map(|key| items.get(key).cloned()).collect(),
+        ))
     }
 
-    pub(super) async fn scan_items(&self, place: &Place, scan: &Scan) -> Result<Vec<Item>, StorageError> {
-        let Scan { range, tags, most, bytes } = scan;
+    pub(super) async fn scan_items(
+        &self,
+        place: &Place,
+        scan: &Scan,
+    ) -> Result<Vec<Item>, StorageError> {
+        let Scan {
+            range,
+            tags,
+            most,
+            bytes,
+        } = scan;
         let (most, bytes) = (*most, *bytes);
         if range.start >= range.end || most == 0 || bytes == 0 {
             return Ok(Vec::new());
         }
         let mut seen = Vec::new();
         for _ in 0..ATTEMPTS {
-            let Some(head) = self.live_head(place).await? else { return Ok(Vec::new()) };
+            let Some(head) = self.live_head(place).await? else {
+                return Ok(Vec::new());
+            };
             let partition = head.facts.generation.partition(place);
-            let mut chosen = Chosen { contents: Vec::new(), bytes: 0, tags, most, enough: bytes };
+            let mut chosen = Chosen {
+                contents: Vec::new(),
+                bytes: 0,
+                tags,
+                most,
+                enough: bytes,
+            };
             self.choose(&partition, &head, range, &mut chosen).await?;
             let items = self.items(&partition, chosen.contents).await?;
             if let Some(items) = items
@@ -142,7 +185,8 @@ impl DynamoDb {
         let mut pending = head.pending.range(range.clone()).peekable();
         let mut query = tagged(self.within(partition, range), chosen.tags);
         if chosen.tags.is_empty() {
-            // Those that the pending change removes are in the way; tombstones cost another page at worst.
+            // Those that the pending change removes are in the way; tombstones cost another page at
+            // worst.
             let limit = chosen.most.saturating_add(head.pending.entries.len());
             query = query.set_limit(i32::try_from(limit).ok());
         }
@@ -151,7 +195,8 @@ impl DynamoDb {
             let (rows, next) = self.page(&query, from).await?;
             for row in rows {
                 let entry = Entry::from_row(row)?;
-                // The end of a condition on sort keys is part of what it selects, and that of a range is not.
+                // The end of a condition on sort keys is part of what it selects, and that of a
+                // range is not.
                 if entry.key >= range.end {
                     break;
                 }
@@ -193,11 +238,17 @@ impl DynamoDb {
         from: Option<Row>,
     ) -> Result<(Vec<Row>, Option<Row>), StorageError> {
         let query = query.clone().set_exclusive_start_key(from);
-        let answer = self.ask::<_, QueryError, _>(|| query.clone().send()).await?;
-        Ok((answer.items.unwrap_or_default(), answer.last_evaluated_key.filter(|key| !key.is_empty())))
+        let answer = self
+            .ask::<_, QueryError, _>(|| query.clone().send())
+            .await?;
+        Ok((
+            answer.items.unwrap_or_default(),
+            answer.last_evaluated_key.filter(|key| !key.is_empty()),
+        ))
     }
 
-    /// What to say after the last attempt, each of which missed something below a head with one of these versions.
+    /// What to say after the last attempt, each of which missed something below a head with one of
+    /// these versions.
     fn torn(&self, seen: &[crate::storage::Version]) -> StorageError {
         if seen.iter().all(|version| Some(version) == seen.first()) {
             return damaged();
@@ -213,7 +264,14 @@ fn overlay(head: &Head, keys: &[Key], below: &mut HashMap<Key, Entry>) {
         if let Some(content) = head.pending.entries.get(key)
             && below.get(key).is_none_or(|entry| entry.count < count)
         {
-            below.insert(key.clone(), Entry { key: key.clone(), count, content: content.clone() });
+            below.insert(
+                key.clone(),
+                Entry {
+                    key: key.clone(),
+                    count,
+                    content: content.clone(),
+                },
+            );
         }
     }
 }
@@ -221,9 +279,11 @@ fn overlay(head: &Head, keys: &[Key], below: &mut HashMap<Key, Entry>) {
 /// An entry, or what the pending change makes of it where that is later.
 fn overlaid(head: &Head, entry: Entry) -> Entry {
     match head.pending.entries.get(&entry.key) {
-        Some(content) if entry.count < head.facts.count => {
-            Entry { content: content.clone(), count: head.facts.count, ..entry }
-        }
+        Some(content) if entry.count < head.facts.count => Entry {
+            content: content.clone(),
+            count: head.facts.count,
+            ..entry
+        },
         _ => entry,
     }
 }
@@ -239,7 +299,9 @@ fn tagged(query: QueryFluentBuilder, tags: &[String]) -> QueryFluentBuilder {
     names
         .into_iter()
         .zip(tags)
-        .fold(query, |query, (name, tag)| query.expression_attribute_values(name, text(tag)))
+        .fold(query, |query, (name, tag)| {
+            query.expression_attribute_values(name, text(tag))
+        })
 }
 
 /// What a scan has chosen so far.

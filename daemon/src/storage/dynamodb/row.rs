@@ -72,10 +72,14 @@ pub(super) fn partition(place: &Place) -> String {
 /// The place whose head is in this partition.
 pub(super) fn place(partition: &str) -> Option<Place> {
     let (owner, name) = partition.split_once('\n')?;
-    Some(Place { owner: owner.into(), name: name.into() })
+    Some(Place {
+        owner: owner.into(),
+        name: name.into(),
+    })
 }
 
-/// A row is read attribute by attribute: absent is None, and anything but the type that this daemon writes is damage.
+/// A row is read attribute by attribute: absent is None, and anything but the type that this daemon
+/// writes is damage.
 pub(super) trait Attributes {
     fn number(&self, name: &str) -> Result<Option<u64>, StorageError>;
     fn text(&self, name: &str) -> Result<Option<&str>, StorageError>;
@@ -110,7 +114,11 @@ impl Attributes for Row {
 }
 
 pub(super) fn as_number(value: &AttributeValue) -> Result<u64, StorageError> {
-    value.as_n().ok().and_then(|number| number.parse().ok()).ok_or_else(damaged)
+    value
+        .as_n()
+        .ok()
+        .and_then(|number| number.parse().ok())
+        .ok_or_else(damaged)
 }
 
 pub(super) fn into_bytes(value: AttributeValue) -> Result<Bytes, StorageError> {

@@ -6,7 +6,8 @@ use aws_sdk_dynamodb::error::ProvideErrorMetadata as _;
 use aws_sdk_dynamodb::operation::describe_table::DescribeTableError;
 use aws_sdk_dynamodb::types::{
     AttributeDefinition, BillingMode, GlobalSecondaryIndex, IndexStatus, KeySchemaElement, KeyType,
-    Projection, ProjectionType, ScalarAttributeType, TableDescription, TableStatus, TimeToLiveSpecification,
+    Projection, ProjectionType, ScalarAttributeType, TableDescription, TableStatus,
+    TimeToLiveSpecification,
 };
 
 use super::DynamoDb;
@@ -31,7 +32,9 @@ pub enum OpenError {
     )]
     NoTable(String),
     /// There is one, with other keys or without the indexes.
-    #[error("the table {0} in DynamoDB was not created by mcp-sessiond: name another, or delete it")]
+    #[error(
+        "the table {0} in DynamoDB was not created by mcp-sessiond: name another, or delete it"
+    )]
     NotOurs(String),
     /// Nothing says in which region the table is.
     #[error("no region is set for DynamoDB: set one, as `region`, AWS_REGION or in the profile")]
@@ -55,9 +58,10 @@ impl DynamoDb {
         let deadline = Instant::now() + MAKING;
         while !found.as_ref().is_some_and(is_active) {
             if Instant::now() > deadline {
-                return Err(
-                    StorageError::Unavailable("the table in DynamoDB does not become active".into()).into()
-                );
+                return Err(StorageError::Unavailable(
+                    "the table in DynamoDB does not become active".into(),
+                )
+                .into());
             }
             tokio::time::sleep(Duration::from_millis(100)).await;
             found = self.description().await?;
@@ -109,10 +113,16 @@ impl DynamoDb {
         self.ask(create).await
     }
 
-    /// Has tombstones deleted in time. Whether that can be had is no condition of anything: they only take up room.
+    /// Has tombstones deleted in time. Whether that can be had is no condition of anything: they
+    /// only take up room.
     async fn expire_tombstones(&self) {
-        let time_to_live = TimeToLiveSpecification::builder().enabled(true).attribute_name(name::TTL).build();
-        let Ok(time_to_live) = time_to_live else { return };
+        let time_to_live = TimeToLiveSpecification::builder()
+            .enabled(true)
+            .attribute_name(name::TTL)
+            .build();
+        let Ok(time_to_live) = time_to_live else {
+            return;
+        };
         // Refused where it is enabled already; dynalite knows no such operation.
         let _ = self
             .client
@@ -128,21 +138,25 @@ fn is_active(table: &TableDescription) -> bool {
     let is_index_active = |index: &aws_sdk_dynamodb::types::GlobalSecondaryIndexDescription| {
         index.index_status() == Some(&IndexStatus::Active)
     };
-    // A table that was just created is not always known to the server that is asked next; and one that is updated can
-    // be used.
-    matches!(table.table_status(), Some(TableStatus::Active | TableStatus::Updating))
-        && table.global_secondary_indexes().iter().all(is_index_active)
+    // A table that was just created is not always known to the server that is asked next; and one
+    // that is updated can be used.
+    matches!(
+        table.table_status(),
+        Some(TableStatus::Active | TableStatus::Updating)
+    ) && table.global_secondary_indexes().iter().all(is_index_active)
 }
 
 fn is_ours(table: &TableDescription) -> bool {
     let names = |keys: &[KeySchemaElement]| -> Vec<String> {
-        keys.iter().map(|key| key.attribute_name().to_owned()).collect()
+        keys.iter()
+            .map(|key| key.attribute_name().to_owned())
+            .collect()
     };
     let has_index = |index_name: &str, keys: [&str; 2]| {
         let indexes = table.global_secondary_indexes();
-        indexes
-            .iter()
-            .any(|index| index.index_name() == Some(index_name) && names(index.key_schema()) == keys)
+        indexes.iter().any(|index| {
+            index.index_name() == Some(index_name) && names(index.key_schema()) == keys
+        })
     };
     names(table.key_schema()) == [name::PK, name::SK]
         && has_index(BY_OWNER, [name::OWNER, name::NAME])
@@ -152,12 +166,20 @@ fn is_ours(table: &TableDescription) -> bool {
 // The builders below have all that they need.
 
 fn attribute(name: &str, kind: ScalarAttributeType) -> AttributeDefinition {
-    AttributeDefinition::builder().attribute_name(name).attribute_type(kind).build().expect("name and type")
+    AttributeDefinition::builder()
+        .attribute_name(name)
+        .attribute_type(kind)
+        .build()
+        .expect("name and type")
 }
 
 fn keys(partition: &str, sort: &str) -> Vec<KeySchemaElement> {
     let key = |name: &str, kind| {
-        KeySchemaElement::builder().attribute_name(name).key_type(kind).build().expect("name and kind")
+        KeySchemaElement::builder()
+            .attribute_name(name)
+            .key_type(kind)
+            .build()
+            .expect("name and kind")
     };
     vec![key(partition, KeyType::Hash), key(sort, KeyType::Range)]
 }
@@ -166,7 +188,11 @@ fn keys(partition: &str, sort: &str) -> Vec<KeySchemaElement> {
 fn index(index_name: &str, keys: Vec<KeySchemaElement>) -> GlobalSecondaryIndex {
     let projection = Projection::builder()
         .projection_type(ProjectionType::Include)
-        .set_non_key_attributes(Some([name::VERSION, name::HEAD, name::DEAD].map(String::from).into()))
+        .set_non_key_attributes(Some(
+            [name::VERSION, name::HEAD, name::DEAD]
+                .map(String::from)
+                .into(),
+        ))
         .build();
     GlobalSecondaryIndex::builder()
         .index_name(index_name)

@@ -35,7 +35,12 @@ pub(super) struct Address {
 impl Address {
     pub(super) fn parse(url: &str) -> Result<Self, OpenError> {
         let is_ours = |parts: &Parts<'_>| ["postgres", "postgresql"].contains(&parts.scheme);
-        let Parts { scheme, user, place, query } = url::split(url).filter(is_ours).ok_or(OpenError::Url)?;
+        let Parts {
+            scheme,
+            user,
+            place,
+            query,
+        } = url::split(url).filter(is_ours).ok_or(OpenError::Url)?;
         let query = query.unwrap_or_default();
         let mut schema = SCHEMA.to_owned();
         let (mut certificates, mut options) = (None, Vec::new());
@@ -57,7 +62,9 @@ impl Address {
         let options = quoted(&options.join("&"));
         let config: Option<Config> = format!("{scheme}://{user}{place}?{options}").parse().ok();
         // What the parser has to say might have part of a password in it.
-        let mut config = config.filter(|config| !config.get_hosts().is_empty()).ok_or(OpenError::Url)?;
+        let mut config = config
+            .filter(|config| !config.get_hosts().is_empty())
+            .ok_or(OpenError::Url)?;
         if config.get_application_name().is_none() {
             config.application_name(APPLICATION);
         }
@@ -68,13 +75,21 @@ impl Address {
             config.tcp_user_timeout(ANSWER_TIMEOUT);
         }
         config.keepalives_idle(config.get_keepalives_idle().min(PROBE_AFTER));
-        Ok(Self { config, schema, certificates })
+        Ok(Self {
+            config,
+            schema,
+            certificates,
+        })
     }
 
-    /// TLS as `sslmode` says. Whom to trust is said by `sslrootcert`, or else is this machine's matter: its certificates,
-    /// or what `SSL_CERT_FILE` and `SSL_CERT_DIR` name.
+    /// TLS as `sslmode` says. Whom to trust is said by `sslrootcert`, or else is this machine's
+    /// matter: its certificates, or what `SSL_CERT_FILE` and `SSL_CERT_DIR` name.
     pub(super) fn tls(&self) -> Result<MakeRustlsConnect, OpenError> {
-        let is_local = self.config.get_hosts().iter().all(|host| matches!(host, Host::Unix(_)));
+        let is_local = self
+            .config
+            .get_hosts()
+            .iter()
+            .all(|host| matches!(host, Host::Unix(_)));
         let mut roots = RootCertStore::empty();
         if !is_local && self.config.get_ssl_mode() != SslMode::Disable {
             roots.add_parsable_certificates(self.certificates()?);
@@ -86,7 +101,9 @@ impl Address {
         let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
             .with_safe_default_protocol_versions()
             .map_err(|_| OpenError::Certificates)?;
-        Ok(MakeRustlsConnect::new(config.with_root_certificates(roots).with_no_client_auth()))
+        Ok(MakeRustlsConnect::new(
+            config.with_root_certificates(roots).with_no_client_auth(),
+        ))
     }
 
     fn certificates(&self) -> Result<Vec<CertificateDer<'static>>, OpenError> {
@@ -98,13 +115,16 @@ impl Address {
     }
 }
 
-/// Whether this is a name that can stand in a statement as it is, and that PostgreSQL doesn't keep for itself.
+/// Whether this is a name that can stand in a statement as it is, and that PostgreSQL doesn't keep
+/// for itself.
 fn is_schema(name: &str) -> bool {
     let is_first = |byte: u8| byte.is_ascii_lowercase() || byte == b'_';
     name.len() <= 63
         && !name.starts_with("pg_")
         && name.bytes().next().is_some_and(is_first)
-        && name.bytes().all(|byte| is_first(byte) || byte.is_ascii_digit())
+        && name
+            .bytes()
+            .all(|byte| is_first(byte) || byte.is_ascii_digit())
 }
 
 #[cfg(test)]
@@ -117,12 +137,16 @@ mod tests {
 
     #[test]
     fn what_a_url_says() {
-        let address =
-            parsed("postgres://me:secret@host:1234/base?schema=other&connect_timeout=4&sslmode=disable");
+        let address = parsed(
+            "postgres://me:secret@host:1234/base?schema=other&connect_timeout=4&sslmode=disable",
+        );
         assert_eq!(address.schema, "other");
         assert_eq!(address.config.get_ssl_mode(), SslMode::Disable);
         assert_eq!(address.config.get_dbname(), Some("base"));
-        assert_eq!(address.config.get_connect_timeout(), Some(&Duration::from_secs(4)));
+        assert_eq!(
+            address.config.get_connect_timeout(),
+            Some(&Duration::from_secs(4))
+        );
         assert_eq!(address.config.get_application_name(), Some("mcp-sessiond"));
         let address = parsed("postgresql://%2Frun%2Fpostgresql/base?application_name=mine");
         assert_eq!(address.schema, "mcp_sessiond");
@@ -135,16 +159,29 @@ mod tests {
         let address = parsed("postgres://me:sec?schema=ret&@host/base?schema=other");
         assert_eq!(address.config.get_password(), Some(&b"sec?schema=ret&"[..]));
         assert_eq!(address.schema, "other");
-        for url in ["postgres://me@host/base?password=p@ss", "postgres://me:p@ss@host/base"] {
+        for url in [
+            "postgres://me@host/base?password=p@ss",
+            "postgres://me:p@ss@host/base",
+        ] {
             let address = parsed(url);
             assert_eq!(address.config.get_password(), Some(&b"p@ss"[..]), "{url}");
-            assert_eq!(address.config.get_hosts(), [Host::Tcp("host".into())], "{url}");
+            assert_eq!(
+                address.config.get_hosts(),
+                [Host::Tcp("host".into())],
+                "{url}"
+            );
         }
         let address = parsed("postgres://host/base?user=me&password=p@ss");
         assert_eq!(address.config.get_hosts(), [Host::Tcp("host".into())]);
-        assert_eq!((address.config.get_user(), address.config.get_dbname()), (Some("me"), Some("base")));
+        assert_eq!(
+            (address.config.get_user(), address.config.get_dbname()),
+            (Some("me"), Some("base"))
+        );
         let address = parsed("postgres://one,other/base");
-        assert_eq!(address.config.get_target_session_attrs(), TargetSessionAttrs::ReadWrite);
+        assert_eq!(
+            address.config.get_target_session_attrs(),
+            TargetSessionAttrs::ReadWrite
+        );
     }
 
     #[test]
@@ -157,7 +194,9 @@ mod tests {
             "postgres://",
             "",
         ] {
-            let error = Address::parse(url).err().unwrap_or_else(|| panic!("{url} is no URL of ours"));
+            let error = Address::parse(url)
+                .err()
+                .unwrap_or_else(|| panic!("{url} is no URL of ours"));
             let told = format!("{error} {error:?}");
             assert!(!told.contains("sec") && !told.contains("ret@"), "{told}");
         }
@@ -168,7 +207,17 @@ mod tests {
         for name in ["a", "_a1", "mcp_sessiond", &"a".repeat(63)] {
             assert!(is_schema(name), "{name}");
         }
-        for name in ["", "1a", "A", "a-b", "a\"b", "a b", "é", "pg_catalog", &"a".repeat(64)] {
+        for name in [
+            "",
+            "1a",
+            "A",
+            "a-b",
+            "a\"b",
+            "a b",
+            "é",
+            "pg_catalog",
+            &"a".repeat(64),
+        ] {
             assert!(!is_schema(name), "{name}");
             assert!(matches!(
                 Address::parse(&format!("postgres://host/?schema={name}")),

@@ -18,8 +18,8 @@ use crate::storage::retry::Failure;
 /// How long the server may work on a statement.
 const STATEMENT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How long an answer may take altogether, after which the connection is taken for dead. It is longer than the server's
-/// own limit, which leaves no doubt about what was done.
+/// How long an answer may take altogether, after which the connection is taken for dead. It is
+/// longer than the server's own limit, which leaves no doubt about what was done.
 pub(super) const ANSWER_TIMEOUT: Duration = Duration::from_secs(6);
 
 /// How long it may take to connect.
@@ -42,8 +42,8 @@ struct Connection {
     statements: Statements,
 }
 
-/// A connection, for one statement. It goes back only when the statement was answered: one that is dropped in between
-/// is closed.
+/// A connection, for one statement. It goes back only when the statement was answered: one that is
+/// dropped in between is closed.
 pub(super) struct Lent<'a> {
     pool: &'a Pool,
     connection: Connection,
@@ -51,9 +51,20 @@ pub(super) struct Lent<'a> {
 }
 
 impl Pool {
-    pub(super) fn new(config: Config, tls: MakeRustlsConnect, schema: String, connections: usize) -> Self {
+    pub(super) fn new(
+        config: Config,
+        tls: MakeRustlsConnect,
+        schema: String,
+        connections: usize,
+    ) -> Self {
         let places = Semaphore::new(connections.max(1));
-        Self { config, tls, schema, idle: Mutex::default(), places }
+        Self {
+            config,
+            tls,
+            schema,
+            idle: Mutex::default(),
+            places,
+        }
     }
 
     pub(super) fn schema(&self) -> &str {
@@ -65,7 +76,9 @@ impl Pool {
         let place = match time::timeout(LEND_TIMEOUT, self.places.acquire()).await {
             Ok(Ok(place)) => place,
             Ok(Err(_)) | Err(_) => {
-                return Err(Failure::Passing("PostgreSQL: no connection was free in time".into()));
+                return Err(Failure::Passing(
+                    "PostgreSQL: no connection was free in time".into(),
+                ));
             }
         };
         let idle = self.idle_one();
@@ -73,7 +86,11 @@ impl Pool {
             Some(connection) => connection,
             None => self.connect_and_prepare().await?,
         };
-        Ok(Lent { pool: self, connection, _place: place })
+        Ok(Lent {
+            pool: self,
+            connection,
+            _place: place,
+        })
     }
 
     fn idle_one(&self) -> Option<Connection> {
@@ -98,8 +115,12 @@ impl Pool {
     /// Connects, with what we count on whatever the server's configuration says.
     pub(super) async fn connect(&self) -> Result<Client, Failure> {
         let mut settings = format!("SET statement_timeout = {}", STATEMENT_TIMEOUT.as_millis());
-        // Every statement has its index, which the planner doubts while a table is small. It keeps its plans, though.
-        for setting in ["enable_seqscan = off", "default_transaction_isolation = 'read committed'"] {
+        // Every statement has its index, which the planner doubts while a table is small. It keeps
+        // its plans, though.
+        for setting in [
+            "enable_seqscan = off",
+            "default_transaction_isolation = 'read committed'",
+        ] {
             let _ = write!(settings, "; SET {setting}");
         }
         let connecting = async {
@@ -112,7 +133,9 @@ impl Pool {
         match time::timeout(CONNECT_TIMEOUT, connecting).await {
             Ok(Ok(client)) => Ok(client),
             Ok(Err(error)) => Err(failure::of_connecting(&error)),
-            Err(_) => Err(Failure::Passing("PostgreSQL: no connection was made in time".into())),
+            Err(_) => Err(Failure::Passing(
+                "PostgreSQL: no connection was made in time".into(),
+            )),
         }
     }
 }
@@ -127,8 +150,15 @@ impl Lent<'_> {
     }
 
     /// Ends the lending with what the statement came to.
-    pub(super) fn settle<T>(self, answer: Result<Result<T, Error>, Unanswered>) -> Result<T, Failure> {
-        let Self { pool, connection, _place } = self;
+    pub(super) fn settle<T>(
+        self,
+        answer: Result<Result<T, Error>, Unanswered>,
+    ) -> Result<T, Failure> {
+        let Self {
+            pool,
+            connection,
+            _place,
+        } = self;
         let (outcome, is_lost) = match answer {
             Ok(Ok(answer)) => (Ok(answer), false),
             Ok(Err(error)) => {
@@ -156,7 +186,9 @@ const UNANSWERED: &str = "PostgreSQL: no answer in time";
 pub(super) async fn answered<T>(
     answer: impl Future<Output = Result<T, Error>>,
 ) -> Result<Result<T, Error>, Unanswered> {
-    time::timeout(ANSWER_TIMEOUT, answer).await.map_err(|_| Unanswered)
+    time::timeout(ANSWER_TIMEOUT, answer)
+        .await
+        .map_err(|_| Unanswered)
 }
 
 /// What a row that can't be understood is.

@@ -45,18 +45,34 @@ pub(super) fn record(row: &Row, items: &[Row], keys: &[Key]) -> Result<Record, E
     }
     let head: &[u8] = row.try_get(1)?;
     let items = keys.iter().map(|key| found.get(key).cloned()).collect();
-    Ok(Record { version: version(row)?, head: Bytes::copy_from_slice(head), items })
+    Ok(Record {
+        version: version(row)?,
+        head: Bytes::copy_from_slice(head),
+        items,
+    })
 }
 
 pub(super) fn item(row: &Row) -> Result<Item, Error> {
-    let (key, tag, value): (&[u8], String, &[u8]) = (row.try_get(0)?, row.try_get(1)?, row.try_get(2)?);
-    Ok(Item { key: Bytes::copy_from_slice(key), tag, value: Bytes::copy_from_slice(value) })
+    let (key, tag, value): (&[u8], String, &[u8]) =
+        (row.try_get(0)?, row.try_get(1)?, row.try_get(2)?);
+    Ok(Item {
+        key: Bytes::copy_from_slice(key),
+        tag,
+        value: Bytes::copy_from_slice(value),
+    })
 }
 
 pub(super) fn listed(row: &Row) -> Result<Listed, Error> {
-    let place = Place { owner: row.try_get(0)?, name: row.try_get(1)? };
+    let place = Place {
+        owner: row.try_get(0)?,
+        name: row.try_get(1)?,
+    };
     let head: &[u8] = row.try_get(3)?;
-    Ok(Listed { place, version: from_version(row.try_get(2)?), head: Bytes::copy_from_slice(head) })
+    Ok(Listed {
+        place,
+        version: from_version(row.try_get(2)?),
+        head: Bytes::copy_from_slice(head),
+    })
 }
 
 /// The items of a change, as the arrays that a statement takes: which ranges go, and what is put.
@@ -70,8 +86,8 @@ pub(super) struct Arrays<'a> {
 }
 
 impl<'a> Arrays<'a> {
-    /// What goes first and what is put in its place, what is put twice, and what is put and forgotten are resolved here:
-    /// the statement has no order.
+    /// What goes first and what is put in its place, what is put twice, and what is put and
+    /// forgotten are resolved here: the statement has no order.
     pub(super) fn of(change: &'a Change) -> Self {
         let mut arrays = Self::default();
         if change.clear {
@@ -86,8 +102,12 @@ impl<'a> Arrays<'a> {
             arrays.range(range.start[..].into(), range.end[..].into());
         }
         let is_kept = |item: &&Item| !change.forget.iter().any(|range| range.contains(&item.key));
-        let puts: BTreeMap<&[u8], &Item> =
-            change.puts.iter().filter(is_kept).map(|item| (&item.key[..], item)).collect();
+        let puts: BTreeMap<&[u8], &Item> = change
+            .puts
+            .iter()
+            .filter(is_kept)
+            .map(|item| (&item.key[..], item))
+            .collect();
         for (key, item) in puts {
             arrays.keys.push(key);
             arrays.tags.push(&item.tag);

@@ -6,7 +6,8 @@ use tokio_postgres::{Client, Error, Transaction};
 
 use super::OpenError;
 
-/// What was ever done to the schema, in order. One that a release has made is never changed: another one follows it.
+/// What was ever done to the schema, in order. One that a release has made is never changed:
+/// another one follows it.
 const MIGRATIONS: [&str; 1] = ["
     CREATE TABLE {schema}.record (
         owner text COLLATE \"C\" NOT NULL,
@@ -58,13 +59,26 @@ impl From<Error> for Failed {
     }
 }
 
-/// Brings the schema up to date, as a whole or not at all. What is up to date needs no right to create anything.
+/// Brings the schema up to date, as a whole or not at all. What is up to date needs no right to
+/// create anything.
 pub(super) async fn migrate(client: &mut Client, schema: &str) -> Result<(), Failed> {
     let transaction = client.transaction().await?;
-    transaction.batch_execute(&format!("SET LOCAL statement_timeout = {}", TIMEOUT.as_millis())).await?;
-    transaction.execute("SELECT pg_advisory_xact_lock($1, hashtext($2))", &[&LOCK, &schema]).await?;
-    let encoding: String =
-        transaction.query_one("SELECT current_setting('server_encoding')", &[]).await?.try_get(0)?;
+    transaction
+        .batch_execute(&format!(
+            "SET LOCAL statement_timeout = {}",
+            TIMEOUT.as_millis()
+        ))
+        .await?;
+    transaction
+        .execute(
+            "SELECT pg_advisory_xact_lock($1, hashtext($2))",
+            &[&LOCK, &schema],
+        )
+        .await?;
+    let encoding: String = transaction
+        .query_one("SELECT current_setting('server_encoding')", &[])
+        .await?
+        .try_get(0)?;
     if encoding != "UTF8" {
         return Err(Failed::Refused(OpenError::Encoding(encoding)));
     }
@@ -74,8 +88,13 @@ pub(super) async fn migrate(client: &mut Client, schema: &str) -> Result<(), Fai
         return Err(Failed::Refused(OpenError::Newer { found, known }));
     }
     for (number, migration) in (1_i32..).zip(MIGRATIONS).skip(found) {
-        transaction.batch_execute(&in_schema(migration, schema)).await?;
-        let done = in_schema("INSERT INTO {schema}.migration (number) VALUES ($1)", schema);
+        transaction
+            .batch_execute(&in_schema(migration, schema))
+            .await?;
+        let done = in_schema(
+            "INSERT INTO {schema}.migration (number) VALUES ($1)",
+            schema,
+        );
         transaction.execute(&done, &[&number]).await?;
     }
     transaction.commit().await?;
@@ -84,15 +103,26 @@ pub(super) async fn migrate(client: &mut Client, schema: &str) -> Result<(), Fai
 
 /// How many migrations were made, in a schema that is there from now on.
 async fn found(transaction: &Transaction<'_>, schema: &str) -> Result<usize, Error> {
-    if transaction.query_opt("SELECT 1 FROM pg_namespace WHERE nspname = $1", &[&schema]).await?.is_none() {
-        transaction.batch_execute(&in_schema("CREATE SCHEMA {schema}", schema)).await?;
+    if transaction
+        .query_opt("SELECT 1 FROM pg_namespace WHERE nspname = $1", &[&schema])
+        .await?
+        .is_none()
+    {
+        transaction
+            .batch_execute(&in_schema("CREATE SCHEMA {schema}", schema))
+            .await?;
     }
     let table = in_schema("{schema}.migration", schema);
-    let is_there = transaction.query_one("SELECT to_regclass($1) IS NOT NULL", &[&table]).await?;
+    let is_there = transaction
+        .query_one("SELECT to_regclass($1) IS NOT NULL", &[&table])
+        .await?;
     if !is_there.try_get::<_, bool>(0)? {
         transaction.batch_execute(&in_schema(LIST, schema)).await?;
     }
-    let last = in_schema("SELECT coalesce(max(number), 0) FROM {schema}.migration", schema);
+    let last = in_schema(
+        "SELECT coalesce(max(number), 0) FROM {schema}.migration",
+        schema,
+    );
     let last: i32 = transaction.query_one(&last, &[]).await?.try_get(0)?;
     Ok(usize::try_from(last).unwrap_or_default())
 }

@@ -1,7 +1,8 @@
 //! Every statement that there is, and a connection that has them prepared.
 //!
-//! None may depend on statistics: a record with a hundred thousand items must not be read whole because most have ten.
-//! So what looks for keys does it in a subquery by itself (`OFFSET 0` keeps it one), for which there is only the index.
+//! None may depend on statistics: a record with a hundred thousand items must not be read whole
+//! because most have ten. So what looks for keys does it in a subquery by itself (`OFFSET 0` keeps
+//! it one), for which there is only the index.
 
 use futures::future::try_join_all;
 use tokio_postgres::{Client, Error, Statement};
@@ -21,8 +22,9 @@ const CREATE: &str = "
     )
     SELECT count(*) FROM changed";
 
-/// Changes a record. What goes are ranges of keys but for what is put, so no row is touched twice. Items change with their
-/// record alone: where it has the version that was named, they are where the statement's snapshot has them.
+/// Changes a record. What goes are ranges of keys but for what is put, so no row is touched twice.
+/// Items change with their record alone: where it has the version that was named, they are where
+/// the statement's snapshot has them.
 const UPDATE: &str = "
     WITH changed AS (
         UPDATE {schema}.record SET version = $3, head = $4, due_ms = $5
@@ -62,7 +64,8 @@ const ITEMS: &str = "
         OFFSET 0
     ) AS found";
 
-/// The window is computed as the rows are read, in the order of the index, and no further than the limit.
+/// The window is computed as the rows are read, in the order of the index, and no further than the
+/// limit.
 const SCAN: &str = "
     SELECT key, tag, value FROM (
         SELECT key, tag, value,
@@ -88,7 +91,8 @@ const DUE: &str = "
     SELECT owner, name, version, head FROM {schema}.record
     WHERE due_ms <= $1 ORDER BY due_ms, owner, name LIMIT $2";
 
-const COUNT: &str = "SELECT count(*) FROM (SELECT FROM {schema}.record WHERE owner = $1 LIMIT $2) AS counted";
+const COUNT: &str =
+    "SELECT count(*) FROM (SELECT FROM {schema}.record WHERE owner = $1 LIMIT $2) AS counted";
 
 /// The statements, as one connection knows them.
 pub(super) struct Statements {
@@ -112,11 +116,37 @@ impl Statements {
             let text = in_schema(text, schema);
             async move { client.prepare(&text).await }
         };
-        let all =
-            [CREATE, UPDATE, DELETE, RECORD, VERSION, ITEMS, SCAN, LIST, LIST_ALL, DUE, COUNT].map(prepare);
+        let all = [
+            CREATE, UPDATE, DELETE, RECORD, VERSION, ITEMS, SCAN, LIST, LIST_ALL, DUE, COUNT,
+        ]
+        .map(prepare);
         let all = try_join_all(all).await?;
-        let [create, update, delete, record, version, items, scan, list, list_all, due, count] =
-            <[Statement; 11]>::try_from(all).unwrap_or_else(|_| unreachable!("as many as were asked for"));
-        Ok(Self { create, update, delete, record, version, items, scan, list, list_all, due, count })
+        let [
+            create,
+            update,
+            delete,
+            record,
+            version,
+            items,
+            scan,
+            list,
+            list_all,
+            due,
+            count,
+        ] = <[Statement; 11]>::try_from(all)
+            .unwrap_or_else(|_| unreachable!("as many as were asked for"));
+        Ok(Self {
+            create,
+            update,
+            delete,
+            record,
+            version,
+            items,
+            scan,
+            list,
+            list_all,
+            due,
+            count,
+        })
     }
 }

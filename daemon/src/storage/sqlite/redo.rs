@@ -1,16 +1,18 @@
-//! The redo log: changes that were acknowledged and are not in the database yet. A change is a few hundred bytes at
-//! the end of this file, which take a microsecond, where a commit takes twenty and another thread. The database gets
-//! them in groups, a few ms later; then the log is emptied. Who opens the database after a SIGKILL finds in the log
-//! what the database misses.
+//! The redo log: changes that were acknowledged and are not in the database yet. A change is a few
+//! hundred bytes at the end of this file, which take a microsecond, where a commit takes twenty and
+//! another thread. The database gets them in groups, a few ms later; then the log is emptied. Who
+//! opens the database after a SIGKILL finds in the log what the database misses.
 //!
-//! It is a file beside the database, and there only where both are in the machine's memory (tmpfs), as in
-//! `/run/user/UID`: there no write waits for a disk, so the thread that serves everybody can do it itself, and the log
-//! survives what the database survives. Elsewhere, and with `storage.durability = "power"`, there is none.
+//! It is a file beside the database, and there only where both are in the machine's memory (tmpfs),
+//! as in `/run/user/UID`: there no write waits for a disk, so the thread that serves everybody can
+//! do it itself, and the log survives what the database survives. Elsewhere, and with
+//! `storage.durability = "power"`, there is none.
 //!
-//! The file begins with [`MAGIC`] and the log's id (8 bytes, little-endian), which stands in the database, too. Each entry
-//! is its length in bytes (4 bytes, little-endian) and a [`Logged`] as MessagePack. Entries have numbers, which go on for
-//! ever, and the database says, in the same commit, up to which it has them. The file is only appended to and cut, so an
-//! entry that a SIGKILL interrupted is the last one, and too short.
+//! The file begins with [`MAGIC`] and the log's id (8 bytes, little-endian), which stands in the
+//! database, too. Each entry is its length in bytes (4 bytes, little-endian) and a [`Logged`] as
+//! MessagePack. Entries have numbers, which go on for ever, and the database says, in the same
+//! commit, up to which it has them. The file is only appended to and cut, so an entry that a
+//! SIGKILL interrupted is the last one, and too short.
 
 mod glance;
 
@@ -33,14 +35,16 @@ const MAGIC: &[u8; 8] = b"mcpsred1";
 /// The magic and the id.
 const HEADER: u64 = 16;
 
-/// The most bytes of values in an entry: larger ones wait for the database, which writes them as fast.
+/// The most bytes of values in an entry: larger ones wait for the database, which writes them as
+/// fast.
 const ENTRY_MAX: usize = 64 * 1024;
 
-/// When the log has so many bytes, in memory that nobody else can use, changes wait until the database has caught up.
+/// When the log has so many bytes, in memory that nobody else can use, changes wait until the
+/// database has caught up.
 const LOG_MAX: u64 = 4 * 1024 * 1024;
 
-/// For so long at most, changes are acknowledged that only the log has. Then they wait for the database, and learn what is
-/// wrong with it.
+/// For so long at most, changes are acknowledged that only the log has. Then they wait for the
+/// database, and learn what is wrong with it.
 const BEHIND_MAX: Duration = Duration::from_secs(1);
 
 /// An entry as it is read.
@@ -75,7 +79,9 @@ impl LogId {
     /// # Errors
     /// When the kernel has no randomness.
     pub(super) fn random() -> io::Result<Self> {
-        getrandom::u64().map(Self).map_err(|error| io::Error::other(error.to_string()))
+        getrandom::u64()
+            .map(Self)
+            .map_err(|error| io::Error::other(error.to_string()))
     }
 }
 
@@ -101,7 +107,11 @@ pub(super) struct Redo {
 // Without the entry, which has people's data.
 impl fmt::Debug for Redo {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "Redo({} bytes, {:?} of {:?})", self.bytes, self.committed, self.last)
+        write!(
+            formatter,
+            "Redo({} bytes, {:?} of {:?})",
+            self.bytes, self.committed, self.last
+        )
     }
 }
 
@@ -125,16 +135,26 @@ fn open(path: &Path, options: &mut std::fs::OpenOptions) -> io::Result<File> {
         .open(path)?;
     let found = file.metadata()?;
     if !found.is_file() || found.uid() != nix::unistd::geteuid().as_raw() {
-        return Err(io::Error::new(io::ErrorKind::PermissionDenied, "it is no file of this user's"));
+        return Err(io::Error::new(
+            io::ErrorKind::PermissionDenied,
+            "it is no file of this user's",
+        ));
     }
     Ok(file)
 }
 
 fn made(path: &Path) -> io::Result<File> {
-    open(path, std::fs::OpenOptions::new().write(true).create(true).truncate(false))
+    open(
+        path,
+        std::fs::OpenOptions::new()
+            .write(true)
+            .create(true)
+            .truncate(false),
+    )
 }
 
-/// What a killed daemon has left for a database that names this log and has its entries up to this number.
+/// What a killed daemon has left for a database that names this log and has its entries up to this
+/// number.
 ///
 /// # Errors
 /// When there is a log that can't be read: what was acknowledged may be in there.
@@ -145,7 +165,10 @@ pub(super) fn left(database: &Path, id: LogId, has: Number) -> io::Result<Vec<Lo
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
         Err(error) => return Err(error),
     };
-    Ok(entries(&bytes, id)?.into_iter().filter(|entry| entry.number > has).collect())
+    Ok(entries(&bytes, id)?
+        .into_iter()
+        .filter(|entry| entry.number > has)
+        .collect())
 }
 
 /// The whole entries.
@@ -164,13 +187,18 @@ fn entries(mut bytes: &[u8], id: LogId) -> io::Result<Vec<Logged>> {
         return Ok(entries);
     }
     while let Some(length) = take(4) {
-        let length = length.try_into().map_or(usize::MAX, |length| u32::from_le_bytes(length) as usize);
+        let length = length
+            .try_into()
+            .map_or(usize::MAX, |length| u32::from_le_bytes(length) as usize);
         let Some(entry) = take(length) else { break };
         match rmp_serde::from_slice(entry) {
             Ok(entry) => entries.push(entry),
             Err(_) => {
                 let after = entries.len();
-                tracing::error!(after, "the redo log is damaged; the changes behind these entries are lost");
+                tracing::error!(
+                    after,
+                    "the redo log is damaged; the changes behind these entries are lost"
+                );
                 break;
             }
         }
@@ -220,16 +248,23 @@ impl Redo {
     /// Empties it: the database has everything. Until that has succeeded, it takes nothing.
     fn empty(&mut self) {
         let header = [&MAGIC[..], &self.id.0.to_le_bytes()].concat();
-        let emptied = self.file.set_len(0).and_then(|()| self.file.write_all_at(&header, 0));
+        let emptied = self
+            .file
+            .set_len(0)
+            .and_then(|()| self.file.write_all_at(&header, 0));
         self.takes = emptied.is_ok();
         self.bytes = HEADER;
         self.since = None;
     }
 
-    /// Whether this file is in place, and so are the `others` that belong to it. If not, nobody would find what it takes.
+    /// Whether this file is in place, and so are the `others` that belong to it. If not, nobody
+    /// would find what it takes.
     pub(super) fn is_with(&mut self, others: impl FnOnce() -> bool) -> bool {
-        let Self { path, file, glance, .. } = self;
-        path.parent().is_some_and(|directory| glance.finds(directory, || is_at(path, file) && others()))
+        let Self {
+            path, file, glance, ..
+        } = self;
+        path.parent()
+            .is_some_and(|directory| glance.finds(directory, || is_at(path, file) && others()))
     }
 
     /// Appends a change. None: it is not in there, and has to wait for the database.
@@ -248,7 +283,13 @@ impl Redo {
         self.entry.clear();
         self.entry.extend([0; 4]);
         let number = Number(self.last.0 + 1);
-        let logging = Logging { number, place, expected, next, change };
+        let logging = Logging {
+            number,
+            place,
+            expected,
+            next,
+            change,
+        };
         rmp_serde::encode::write(&mut self.entry, &logging).ok()?;
         let length = u32::try_from(self.entry.len() - 4).ok()?;
         self.entry[..4].copy_from_slice(&length.to_le_bytes());
@@ -263,8 +304,9 @@ impl Redo {
         Some(number)
     }
 
-    /// The database has everything up to this entry; None: of what is in there, nothing more. The log may have been deleted
-    /// meanwhile: then it is made again, once the database has all that was in it.
+    /// The database has everything up to this entry; None: of what is in there, nothing more. The
+    /// log may have been deleted meanwhile: then it is made again, once the database has all that
+    /// was in it.
     pub(super) fn committed(&mut self, up_to: Option<Number>) {
         self.committed = up_to.unwrap_or(self.committed);
         if self.committed < self.last {

@@ -26,7 +26,8 @@ const TABLES: &str = "
         value BLOB NOT NULL, PRIMARY KEY (record, key)
     ) STRICT, WITHOUT ROWID;";
 
-/// Which redo log the database has, and up to where it has what is in there. Databases of former versions lack it.
+/// Which redo log the database has, and up to where it has what is in there. Databases of former
+/// versions lack it.
 const REDO_TABLE: &str = "
     CREATE TABLE IF NOT EXISTS redo (id INTEGER PRIMARY KEY CHECK (id = 1), log INTEGER NOT NULL, number INTEGER NOT NULL)
     STRICT;";
@@ -40,8 +41,10 @@ pub(super) enum Opened {
 pub(super) fn open(path: &Path, durability: Durability) -> rusqlite::Result<Opened> {
     let mut connection = Connection::open(path)?;
     // Before anything is changed: it may be somebody else's.
-    let application: i64 = connection.pragma_query_value(None, "application_id", |row| row.get(0))?;
-    let tables: i64 = connection.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
+    let application: i64 =
+        connection.pragma_query_value(None, "application_id", |row| row.get(0))?;
+    let tables: i64 =
+        connection.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
     if application != APPLICATION_ID && (application != 0 || tables != 0) {
         return Ok(Opened::Foreign);
     }
@@ -64,7 +67,8 @@ pub(super) fn open(path: &Path, durability: Durability) -> rusqlite::Result<Open
 /// Sets a connection up.
 pub(super) fn set_up(connection: &Connection, durability: Durability) -> rusqlite::Result<()> {
     connection.pragma_update(None, "journal_mode", "WAL")?;
-    // In WAL mode NORMAL leaves a commit in the page cache, which outlives this process, and FULL syncs it.
+    // In WAL mode NORMAL leaves a commit in the page cache, which outlives this process, and FULL
+    // syncs it.
     let synchronous = match durability {
         Durability::Process => "NORMAL",
         Durability::Power => "FULL",
@@ -102,9 +106,10 @@ fn create(connection: &mut Connection) -> rusqlite::Result<()> {
 
 /// Reads everything, in two passes side by side: records and items are in the same order.
 pub(super) fn load(connection: &Connection, memory: &Memory) -> rusqlite::Result<()> {
-    let mut records =
-        connection.prepare("SELECT id, owner, name, version, head, due_ms FROM record ORDER BY id")?;
-    let mut items = connection.prepare("SELECT record, key, tag, value FROM item ORDER BY record, key")?;
+    let mut records = connection
+        .prepare("SELECT id, owner, name, version, head, due_ms FROM record ORDER BY id")?;
+    let mut items =
+        connection.prepare("SELECT record, key, tag, value FROM item ORDER BY record, key")?;
     let (mut rows, mut items) = (records.query([])?, items.query([])?);
     let mut tables = memory.lock();
     let mut next = items.next()?;
@@ -118,13 +123,23 @@ pub(super) fn load(connection: &Connection, memory: &Memory) -> rusqlite::Result
             }
             // Of a record that is not there it is nobody's.
             if of == id {
-                own.push(Item { key: bytes(item, 1)?, tag: item.get(2)?, value: bytes(item, 3)? });
+                own.push(Item {
+                    key: bytes(item, 1)?,
+                    tag: item.get(2)?,
+                    value: bytes(item, 3)?,
+                });
             }
             next = items.next()?;
         }
-        let place = Place { owner: row.get(1)?, name: row.get(2)? };
+        let place = Place {
+            owner: row.get(1)?,
+            name: row.get(2)?,
+        };
         let version = Version(row.get::<_, i64>(3)?.cast_unsigned());
-        let head = Head { bytes: bytes(row, 4)?, due_ms: due_from(row.get(5)?) };
+        let head = Head {
+            bytes: bytes(row, 4)?,
+            due_ms: due_from(row.get(5)?),
+        };
         tables.insert(&place, version, head, own);
     }
     Ok(())
@@ -134,8 +149,8 @@ fn bytes(row: &rusqlite::Row<'_>, column: usize) -> rusqlite::Result<Bytes> {
     Ok(Bytes::copy_from_slice(row.get_ref(column)?.as_blob()?))
 }
 
-/// Pages that SQLite keeps in memory, in KiB, while everything is checked and read, which it does several times; and its own
-/// default, for the writes after that.
+/// Pages that SQLite keeps in memory, in KiB, while everything is checked and read, which it does
+/// several times; and its own default, for the writes after that.
 const CACHE_TO_LOAD: i64 = -64 * 1024;
 const CACHE_TO_WRITE: i64 = -2_000;
 
@@ -151,11 +166,15 @@ fn due_to(due_ms: u64) -> i64 {
 }
 
 fn due_from(due_ms: i64) -> u64 {
-    if due_ms == i64::MAX { u64::MAX } else { due_ms.cast_unsigned() }
+    if due_ms == i64::MAX {
+        u64::MAX
+    } else {
+        due_ms.cast_unsigned()
+    }
 }
 
-/// Writes all the changes or none, and up to which entry of the redo log they go. They were found to be right in memory,
-/// in this order.
+/// Writes all the changes or none, and up to which entry of the redo log they go. They were found
+/// to be right in memory, in this order.
 pub(super) fn commit(
     connection: &mut Connection,
     entries: &[Entry],
@@ -166,12 +185,15 @@ pub(super) fn commit(
         apply(&transaction, entry)?;
     }
     if let Some(Number(number)) = redone {
-        transaction.prepare_cached("UPDATE redo SET number = ?1")?.execute([number.cast_signed()])?;
+        transaction
+            .prepare_cached("UPDATE redo SET number = ?1")?
+            .execute([number.cast_signed()])?;
     }
     transaction.commit()
 }
 
-/// The redo log of the database, and the last of its entries that are in the database. None: it had none so far.
+/// The redo log of the database, and the last of its entries that are in the database. None: it had
+/// none so far.
 pub(super) fn redone(connection: &Connection) -> rusqlite::Result<Option<(LogId, Number)>> {
     if !connection.table_exists(None, "redo")? {
         return Ok(None);
@@ -180,21 +202,41 @@ pub(super) fn redone(connection: &Connection) -> rusqlite::Result<Option<(LogId,
         let number = |column| row.get::<_, i64>(column).map(i64::cast_unsigned);
         Ok((LogId(number(0)?), Number(number(1)?)))
     };
-    connection.query_row("SELECT log, number FROM redo", [], row).optional()
+    connection
+        .query_row("SELECT log, number FROM redo", [], row)
+        .optional()
 }
 
 /// Notes the log that a database has from now on.
 pub(super) fn name_redo(connection: &mut Connection, LogId(log): LogId) -> rusqlite::Result<()> {
     let transaction = begin(connection)?;
     transaction.execute_batch(REDO_TABLE)?;
-    transaction.execute("INSERT OR REPLACE INTO redo VALUES (1, ?1, 0)", [log.cast_signed()])?;
+    transaction.execute(
+        "INSERT OR REPLACE INTO redo VALUES (1, ?1, 0)",
+        [log.cast_signed()],
+    )?;
     transaction.commit()
 }
 
 fn apply(transaction: &Transaction<'_>, entry: &Entry) -> rusqlite::Result<()> {
-    let Entry { place, next, change: Change { head, clear, removes, puts, forget }, .. } = entry;
+    let Entry {
+        place,
+        next,
+        change:
+            Change {
+                head,
+                clear,
+                removes,
+                puts,
+                forget,
+            },
+        ..
+    } = entry;
     let execute = |sql: &str, parameters: &[&dyn rusqlite::ToSql]| {
-        transaction.prepare_cached(sql)?.execute(parameters).map(drop)
+        transaction
+            .prepare_cached(sql)?
+            .execute(parameters)
+            .map(drop)
     };
     let Some(head) = head else {
         return execute(
@@ -203,8 +245,11 @@ fn apply(transaction: &Transaction<'_>, entry: &Entry) -> rusqlite::Result<()> {
         );
     };
     // Not one statement with RETURNING: for that, SQLite makes and frees a savepoint each time.
-    let mut known = transaction.prepare_cached("SELECT id FROM record WHERE owner = ?1 AND name = ?2")?;
-    let known: Option<i64> = known.query_row([&place.owner, &place.name], |row| row.get(0)).optional()?;
+    let mut known =
+        transaction.prepare_cached("SELECT id FROM record WHERE owner = ?1 AND name = ?2")?;
+    let known: Option<i64> = known
+        .query_row([&place.owner, &place.name], |row| row.get(0))
+        .optional()?;
     let (version, due_ms) = (next.0.cast_signed(), due_to(head.due_ms));
     let id = match known {
         Some(id) => {
@@ -226,7 +271,10 @@ fn apply(transaction: &Transaction<'_>, entry: &Entry) -> rusqlite::Result<()> {
         execute("DELETE FROM item WHERE record = ?1", params![id])?;
     }
     for key in removes {
-        execute("DELETE FROM item WHERE record = ?1 AND key = ?2", params![id, &key[..]])?;
+        execute(
+            "DELETE FROM item WHERE record = ?1 AND key = ?2",
+            params![id, &key[..]],
+        )?;
     }
     for Item { key, tag, value } in puts {
         execute(

@@ -5,7 +5,11 @@ use super::*;
 pub(super) fn claim() -> SessiondRequest {
     let label = Some("prod".parse().expect("label"));
     SessiondRequest::Claim {
-        request: ClaimRequest { label, siblings: Some(Siblings::Oldest), ..Default::default() },
+        request: ClaimRequest {
+            label,
+            siblings: Some(Siblings::Oldest),
+            ..Default::default()
+        },
     }
 }
 
@@ -33,34 +37,65 @@ pub(super) fn append() -> AppendRequest {
 
 pub(super) fn write() -> WriteStateRequest {
     let value = Json::new("[1]").expect("JSON");
-    let write = StateWrite::new("k".parse().expect("a key"), value).expires(Duration::from_secs(60));
-    WriteStateRequest { of: web(), writes: vec![write], request: None }
+    let write =
+        StateWrite::new("k".parse().expect("a key"), value).expires(Duration::from_secs(60));
+    WriteStateRequest {
+        of: web(),
+        writes: vec![write],
+        request: None,
+    }
 }
 
 pub(super) fn written() -> Vec<StateEntry> {
-    vec![StateEntry { key: "k".parse().expect("a key"), version: StateVersion(7), value: None }]
+    vec![StateEntry {
+        key: "k".parse().expect("a key"),
+        version: StateVersion(7),
+        value: None,
+    }]
 }
 
 pub(super) fn secret() -> SecretRequest {
     let request = Some("r2".parse().expect("id"));
-    SecretRequest { service: "web".parse().expect("name"), rotate: true, request }
+    SecretRequest {
+        service: "web".parse().expect("name"),
+        rotate: true,
+        request,
+    }
 }
 
 pub(super) fn secrets() -> ServiceSecret {
     let key = |digits: &str, last: &str| SecretKey(digits.repeat(10) + last);
-    ServiceSecret { current: key("AQEB", "AQE"), former: vec![key("AgIC", "AgI")] }
+    ServiceSecret {
+        current: key("AQEB", "AQE"),
+        former: vec![key("AgIC", "AgI")],
+    }
 }
 
 pub(super) fn web() -> SessionRef {
     let service = Some("web".parse().expect("name"));
-    SessionRef { session: "s1".parse().expect("id"), service, epoch: None, caller: None }
+    SessionRef {
+        session: "s1".parse().expect("id"),
+        service,
+        epoch: None,
+        caller: None,
+    }
 }
 
 pub(super) fn appended() -> Vec<Appended> {
     let stream = || "t1".parse().expect("id");
     vec![
-        Appended { id: EventId("Zmlyc3Q".into()), stream: stream(), position: 1, number: 7 },
-        Appended { id: EventId("c2Vjb25k".into()), stream: stream(), position: 2, number: 8 },
+        Appended {
+            id: EventId("Zmlyc3Q".into()),
+            stream: stream(),
+            position: 1,
+            number: 7,
+        },
+        Appended {
+            id: EventId("c2Vjb25k".into()),
+            stream: stream(),
+            position: 2,
+            number: 8,
+        },
     ]
 }
 
@@ -68,14 +103,27 @@ pub(super) fn replayed() -> Replayed {
     let (id, stream) = (EventId("c2V2ZW50aA".into()), "t1".parse().expect("id"));
     let message = Json::new(r#"{"jsonrpc":"2.0","method":"m"}"#).expect("JSON");
     Replayed {
-        gaps: vec![Gap { stream: Some(stream), first: 2, last: 6 }],
+        gaps: vec![Gap {
+            stream: Some(stream),
+            first: 2,
+            last: 6,
+        }],
         next: vec![Cursor::Event(id.clone())],
-        events: vec![Event { id, stream: "t1".parse().expect("id"), position: 7, number: 15, message }],
+        events: vec![Event {
+            id,
+            stream: "t1".parse().expect("id"),
+            position: 7,
+            number: 15,
+            message,
+        }],
         more: true,
         ended: Vec::new(),
     }
 }
 
 pub(super) fn stale() -> Error {
-    Error::StaleEpoch { given: Epoch(7), newest: Epoch(8) }
+    Error::StaleEpoch {
+        given: Epoch(7),
+        newest: Epoch(8),
+    }
 }

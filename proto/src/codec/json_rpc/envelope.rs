@@ -25,7 +25,11 @@ impl<'a> Envelope<'a> {
     pub(super) fn read(frame: &'a [u8]) -> serde_json::Result<Option<Self>> {
         // Check all of it first: serde_json only skims a raw value for its end.
         serde_json::from_slice::<Checked>(frame)?;
-        if is_object(frame) { serde_json::from_slice(frame).map(Some) } else { Ok(None) }
+        if is_object(frame) {
+            serde_json::from_slice(frame).map(Some)
+        } else {
+            Ok(None)
+        }
     }
 }
 
@@ -83,8 +87,8 @@ impl<'de: 'a, 'a> Deserialize<'de> for Envelope<'a> {
     }
 }
 
-/// Reads any value with the errors of `serde_json::Value`, and keeps nothing. (`IgnoredAny` checks neither
-/// numbers nor strings, and does not limit the depth.)
+/// Reads any value with the errors of `serde_json::Value`, and keeps nothing. (`IgnoredAny` checks
+/// neither numbers nor strings, and does not limit the depth.)
 struct Checked;
 
 impl<'de> Deserialize<'de> for Checked {

@@ -19,7 +19,10 @@ pub(super) struct Cached {
 
 impl Cached {
     pub(super) fn new(inner: Arc<dyn Bundle>) -> Self {
-        Self { inner, lists: Mutex::default() }
+        Self {
+            inner,
+            lists: Mutex::default(),
+        }
     }
 }
 

@@ -14,7 +14,8 @@ use crate::decorate::{Calls, Decorator, concerns, setting};
 use crate::message::{Id, Message, RpcError, code};
 use crate::object::Object;
 
-/// Calls that wait. Each holds its arguments; a host that has so many open does not look at their answers.
+/// Calls that wait. Each holds its arguments; a host that has so many open does not look at their
+/// answers.
 const WAITING_MAX: usize = 1_000;
 
 /// Calls that wait, and how each is cancelled.
@@ -41,8 +42,15 @@ impl Drop for Turn<'_> {
 
 impl Queued {
     pub(super) fn new(inner: Arc<dyn Bundle>, calls: Calls) -> Self {
-        let most = usize::try_from(calls.most.get()).unwrap_or(usize::MAX).min(Semaphore::MAX_PERMITS);
-        Self { inner, calls, slots: Semaphore::new(most), waiting: Mutex::default() }
+        let most = usize::try_from(calls.most.get())
+            .unwrap_or(usize::MAX)
+            .min(Semaphore::MAX_PERMITS);
+        Self {
+            inner,
+            calls,
+            slots: Semaphore::new(most),
+            waiting: Mutex::default(),
+        }
     }
 
     /// Puts a call among those that wait.
@@ -50,15 +58,27 @@ impl Queued {
         let mut waiting = lock(&self.waiting);
         if waiting.len() >= WAITING_MAX {
             let setting = setting("calls.most", self.calls.server.as_deref());
-            return Err(Error::Busy { waiting: waiting.len(), setting });
+            return Err(Error::Busy {
+                waiting: waiting.len(),
+                setting,
+            });
         }
         if waiting.contains_key(id) {
             let message = format!("a request with the id {id} is not answered yet");
-            return Err(Error::Refused(RpcError::new(code::INVALID_REQUEST, message)));
+            return Err(Error::Refused(RpcError::new(
+                code::INVALID_REQUEST,
+                message,
+            )));
         }
         let (cancel, cancelled) = oneshot::channel();
         waiting.insert(id.clone(), cancel);
-        Ok((Turn { waiting: &self.waiting, id: id.clone() }, cancelled))
+        Ok((
+            Turn {
+                waiting: &self.waiting,
+                id: id.clone(),
+            },
+            cancelled,
+        ))
     }
 }
 
@@ -94,9 +114,10 @@ impl Decorator for Queued {
 
     fn tell(&self, message: Message) -> BoxFuture<'_, ()> {
         let cancelled = match &message {
-            Message::Notification { method, .. } if method == "notifications/cancelled" => {
-                message.params().as_ref().and_then(|params: &Object| Id::read(params.get("requestId")?))
-            }
+            Message::Notification { method, .. } if method == "notifications/cancelled" => message
+                .params()
+                .as_ref()
+                .and_then(|params: &Object| Id::read(params.get("requestId")?)),
             _ => None,
         };
         // No backend knows it.

@@ -22,7 +22,10 @@ impl Current {
     /// This one, so far.
     #[must_use]
     pub fn new(bundle: Arc<dyn Bundle>) -> Self {
-        Self { id: bundle.id().to_owned(), now: RwLock::new(bundle) }
+        Self {
+            id: bundle.id().to_owned(),
+            now: RwLock::new(bundle),
+        }
     }
 
     /// This one from now on.
@@ -31,7 +34,10 @@ impl Current {
     }
 
     fn now(&self) -> Arc<dyn Bundle> {
-        self.now.read().unwrap_or_else(PoisonError::into_inner).clone()
+        self.now
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
     }
 }
 

@@ -28,7 +28,11 @@ impl Decorator for Described {
             };
             let server = self.describe.server.as_deref();
             for item in items.iter_mut().filter(|item| is_of(server, &item.own)) {
-                let name = if server.is_some() { &item.own.name } else { &item.name };
+                let name = if server.is_some() {
+                    &item.own.name
+                } else {
+                    &item.name
+                };
                 if let Some(description) = descriptions.get(name) {
                     item.members.set_text("description", description);
                 }

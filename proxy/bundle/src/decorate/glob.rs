@@ -4,8 +4,8 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-/// A pattern: `*` stands for any text, also an empty one, `?` for one character, anything else for itself. There is no escape: no name
-/// that a model's interface takes has either.
+/// A pattern: `*` stands for any text, also an empty one, `?` for one character, anything else for
+/// itself. There is no escape: no name that a model's interface takes has either.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Glob(String);
@@ -19,7 +19,11 @@ impl TryFrom<String> for Glob {
     type Error = NoGlob;
 
     fn try_from(text: String) -> Result<Self, NoGlob> {
-        if text.is_empty() { Err(NoGlob) } else { Ok(Self(text)) }
+        if text.is_empty() {
+            Err(NoGlob)
+        } else {
+            Ok(Self(text))
+        }
     }
 }
 
@@ -42,7 +46,8 @@ impl Glob {
     #[must_use]
     pub fn fits(&self, name: &str) -> bool {
         let (mut pattern, mut rest) = (self.0.chars(), name.chars());
-        // What is behind the last star, and what of the name it had not taken yet. A former star never has to take more.
+        // What is behind the last star, and what of the name it had not taken yet. A former star
+        // never has to take more.
         let mut star: Option<(std::str::Chars<'_>, std::str::Chars<'_>)> = None;
         loop {
             let (before, untaken) = (pattern.clone(), rest.clone());
@@ -56,7 +61,9 @@ impl Glob {
                 (Some(wanted), Some(found)) if wanted == found => {}
                 (_, None) if before.as_str().is_empty() => return true,
                 _ => {
-                    let Some((behind, taken)) = &mut star else { return false };
+                    let Some((behind, taken)) = &mut star else {
+                        return false;
+                    };
                     if taken.next().is_none() {
                         return false;
                     }
@@ -74,7 +81,9 @@ mod tests {
     use super::*;
 
     fn fits(pattern: &str, name: &str) -> bool {
-        Glob::try_from(pattern.to_owned()).expect("a pattern").fits(name)
+        Glob::try_from(pattern.to_owned())
+            .expect("a pattern")
+            .fits(name)
     }
 
     /// The definition, word by word.

@@ -14,7 +14,8 @@ use crate::connection::Answer;
 use crate::decorate::Decorator;
 use crate::object::Object;
 
-/// Characters of a name that are noted. A name that nobody has can be anything, and is the host's choice.
+/// Characters of a name that are noted. A name that nobody has can be anything, and is the host's
+/// choice.
 const NAME_MAX: usize = 128;
 
 /// Where calls are noted.
@@ -39,7 +40,8 @@ impl fmt::Debug for dyn CallLog {
 pub struct Entry {
     /// The method.
     pub method: String,
-    /// The name of the tool or prompt; the URI of the resource, without what may be a secret in it: user, query and fragment.
+    /// The name of the tool or prompt; the URI of the resource, without what may be a secret in it:
+    /// user, query and fragment.
     pub name: Option<String>,
     /// The backend, where it is known whose that is.
     pub server: Option<String>,
@@ -94,9 +96,13 @@ impl Ended {
         match answer {
             Ok(answer) => match &answer.outcome {
                 Ok(result) if matches!(target, Target::Tool(_)) => {
-                    let is_error =
-                        Object::read(result).and_then(|result| Some(result.get("isError")?.get() == "true"));
-                    if is_error == Some(true) { Self::ToolError } else { Self::Done }
+                    let is_error = Object::read(result)
+                        .and_then(|result| Some(result.get("isError")?.get() == "true"));
+                    if is_error == Some(true) {
+                        Self::ToolError
+                    } else {
+                        Self::Done
+                    }
                 }
                 Ok(_) => Self::Done,
                 Err(error) => Self::Refused(error.code),
@@ -145,7 +151,11 @@ struct Noting<'a> {
 impl Noting<'_> {
     fn end(&mut self, ended: Ended) {
         if let Some(entry) = self.entry.take() {
-            self.log.note(Entry { took: self.began.elapsed(), ended, ..entry });
+            self.log.note(Entry {
+                took: self.began.elapsed(),
+                ended,
+                ..entry
+            });
         }
     }
 }
@@ -174,7 +184,11 @@ impl Decorator for Logged {
                 took: Duration::ZERO,
                 ended: Ended::Cancelled,
             };
-            let mut noting = Noting { log: &*self.log, entry: Some(entry), began: Instant::now() };
+            let mut noting = Noting {
+                log: &*self.log,
+                entry: Some(entry),
+                began: Instant::now(),
+            };
             let answer = self.inner.call(call).await;
             noting.end(Ended::of(&target, &answer));
             answer
@@ -189,7 +203,9 @@ fn cut(name: &str) -> String {
 /// An URI without user, query and fragment (RFC 3986, 3).
 fn without_secrets(uri: &str) -> String {
     let uri = uri.split(['?', '#']).next().unwrap_or_default();
-    let Some((scheme, rest)) = uri.split_once("://") else { return uri.to_owned() };
+    let Some((scheme, rest)) = uri.split_once("://") else {
+        return uri.to_owned();
+    };
     let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
     let host = authority.rsplit('@').next().unwrap_or_default();
     format!("{scheme}://{host}{path}")
@@ -203,7 +219,10 @@ mod tests {
     fn what_may_be_a_secret_is_not_in_a_name() {
         for (uri, noted) in [
             ("file:///home/me/a@b", "file:///home/me/a@b"),
-            ("https://me:secret@example.com/x?token=secret#secret", "https://example.com/x"),
+            (
+                "https://me:secret@example.com/x?token=secret#secret",
+                "https://example.com/x",
+            ),
             ("https://a@b@example.com", "https://example.com"),
             ("db:rows?secret", "db:rows"),
             ("x#secret", "x"),

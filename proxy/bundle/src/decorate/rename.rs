@@ -10,8 +10,9 @@ use crate::connection::Answer;
 use crate::decorate::{Decorator, Rename, is_of};
 use crate::names::{Named, Own, digested};
 
-/// The name that is given is its bearer's alone, whoever is there at the moment: a name must not pass from one backend's tool to another's
-/// because the first is away. So who was listed by such a name has one with a digest, which depends on nothing but himself.
+/// The name that is given is its bearer's alone, whoever is there at the moment: a name must not
+/// pass from one backend's tool to another's because the first is away. So who was listed by such a
+/// name has one with a digest, which depends on nothing but himself.
 pub(super) struct Renamed {
     pub(super) inner: Arc<dyn Bundle>,
     pub(super) rename: Rename,
@@ -35,9 +36,15 @@ impl Renamed {
         let names = self.rename.of(named);
         if let Some((former, _)) = names.iter().find(|(_, new)| *new == name) {
             return match &self.rename.server {
-                None => self.inner.whose(&target(named, former)).map(|_| former.clone()),
+                None => self
+                    .inner
+                    .whose(&target(named, former))
+                    .map(|_| former.clone()),
                 Some(server) => {
-                    let own = Own { backend: server.clone(), name: former.clone() };
+                    let own = Own {
+                        backend: server.clone(),
+                        name: former.clone(),
+                    };
                     self.inner.listed_as(named, &own)
                 }
             };
@@ -47,7 +54,10 @@ impl Renamed {
             own.is_some_and(|own| self.outer(named, listed, &own) == name)
         };
         let displaced = names.values().map(|new| &**new);
-        std::iter::once(name).chain(displaced).find(|listed| is_it(listed)).map(str::to_owned)
+        std::iter::once(name)
+            .chain(displaced)
+            .find(|listed| is_it(listed))
+            .map(str::to_owned)
     }
 }
 
@@ -59,7 +69,11 @@ fn target(named: Named, name: &str) -> Target {
 }
 
 fn displaced(own: &Own) -> String {
-    digested(&format!("{}_{}", own.backend, own.name), &own.backend, &own.name)
+    digested(
+        &format!("{}_{}", own.backend, own.name),
+        &own.backend,
+        &own.name,
+    )
 }
 
 impl Decorator for Renamed {
@@ -70,7 +84,9 @@ impl Decorator for Renamed {
     fn list(&self, list: List) -> BoxFuture<'_, Result<Vec<Item>, Error>> {
         Box::pin(async move {
             let items = self.inner.list(list).await?;
-            let Some(named) = list.named() else { return Ok(items) };
+            let Some(named) = list.named() else {
+                return Ok(items);
+            };
             let renamed = items.into_iter().map(|item| {
                 let name = self.outer(named, &item.name, &item.own);
                 item.renamed(list, &name)
@@ -80,7 +96,9 @@ impl Decorator for Renamed {
     }
 
     fn call(&self, call: Call) -> BoxFuture<'_, Result<Answer, Error>> {
-        let Some((named, name)) = call.target.named() else { return self.inner.call(call) };
+        let Some((named, name)) = call.target.named() else {
+            return self.inner.call(call);
+        };
         match self.listed(named, name) {
             Some(listed) => self.inner.call(call.renamed(&listed)),
             None => {

@@ -36,11 +36,16 @@ impl Decorator for Timed {
             }
             // The call must be there while it is given up, or its backend can't be told any more.
             let setting = setting("time.timeout_ms", server);
-            let was_sent = self
-                .inner
-                .give_up(&id, &format!("it took more than {timeout_ms} ms, the limit in {setting}"));
+            let was_sent = self.inner.give_up(
+                &id,
+                &format!("it took more than {timeout_ms} ms, the limit in {setting}"),
+            );
             drop(called);
-            Err(Error::TooLong { timeout_ms, setting, was_sent })
+            Err(Error::TooLong {
+                timeout_ms,
+                setting,
+                was_sent,
+            })
         })
     }
 }

@@ -11,8 +11,9 @@ use crate::call::List;
 use crate::message::{Outcome, RpcError, code};
 use crate::object::{Object, raw};
 
-/// Bytes of what is remembered of a server. The daemon takes a value of so many at most, unless its settings say otherwise
-/// (`limits.state_value_bytes`). A server that tells more is started with its host, as without `--lazy`.
+/// Bytes of what is remembered of a server. The daemon takes a value of so many at most, unless its
+/// settings say otherwise (`limits.state_value_bytes`). A server that tells more is started with
+/// its host, as without `--lazy`.
 pub const KNOWN_MAX: usize = 1 << 20;
 
 /// What a server has told hosts that introduce themselves with the same words.
@@ -24,7 +25,8 @@ pub struct Known {
     /// Its answers to what asks for lists, by method.
     #[serde(default)]
     lists: BTreeMap<String, Listed>,
-    /// Its error for `server/discover`, by which a host learns that it has to begin with `initialize`.
+    /// Its error for `server/discover`, by which a host learns that it has to begin with
+    /// `initialize`.
     #[serde(default)]
     no_discover: Option<RpcError>,
 }
@@ -39,7 +41,8 @@ struct Listed {
 }
 
 impl Known {
-    /// Reads what [`write`](Self::write) has written. None where it is something else, as after a downgrade.
+    /// Reads what [`write`](Self::write) has written. None where it is something else, as after a
+    /// downgrade.
     #[must_use]
     pub fn read(text: &str) -> Option<Self> {
         serde_json::from_str(text).ok()
@@ -48,12 +51,17 @@ impl Known {
     /// As text. None where it has more than [`KNOWN_MAX`] bytes.
     #[must_use]
     pub fn write(&self) -> Option<String> {
-        serde_json::to_string(self).ok().filter(|text| text.len() <= KNOWN_MAX)
+        serde_json::to_string(self)
+            .ok()
+            .filter(|text| text.len() <= KNOWN_MAX)
     }
 
     /// Of a server that has no `server/discover`.
     pub(super) fn without_discover(error: RpcError) -> Self {
-        Self { no_discover: Some(error), ..Self::default() }
+        Self {
+            no_discover: Some(error),
+            ..Self::default()
+        }
     }
 
     /// The error for `server/discover`.
@@ -72,7 +80,10 @@ impl Known {
             let listed = self.list(list)?.ok()?;
             Some(!Object::read(&listed)?.array(list.key())?.is_empty())
         };
-        self.is_initialized() && List::ALL.into_iter().any(|list| has_any(list) == Some(true))
+        self.is_initialized()
+            && List::ALL
+                .into_iter()
+                .any(|list| has_any(list) == Some(true))
     }
 
     pub(super) fn initialized(&mut self, result: Box<RawValue>) {
@@ -80,7 +91,10 @@ impl Known {
     }
 
     fn introduction(&self) -> Object {
-        self.initialize.as_deref().and_then(Object::read).unwrap_or_default()
+        self.initialize
+            .as_deref()
+            .and_then(Object::read)
+            .unwrap_or_default()
     }
 
     /// The version of MCP that the server speaks.
@@ -90,11 +104,13 @@ impl Known {
 
     /// Whether the server has declared this capability.
     pub(super) fn has(&self, capability: &str) -> bool {
-        self.introduction().object("capabilities").is_some_and(|all| all.get(capability).is_some())
+        self.introduction()
+            .object("capabilities")
+            .is_some_and(|all| all.get(capability).is_some())
     }
 
-    /// The result of `initialize` for a host: with `listChanged` wherever there are lists, as what is told from memory may have to be
-    /// corrected.
+    /// The result of `initialize` for a host: with `listChanged` wherever there are lists, as what
+    /// is told from memory may have to be corrected.
     pub(super) fn for_host(&self) -> Box<RawValue> {
         let mut result = self.introduction();
         let mut capabilities = result.object("capabilities").unwrap_or_default();
@@ -111,14 +127,24 @@ impl Known {
     /// A list.
     pub(super) fn list(&self, list: List) -> Option<Outcome> {
         let listed = self.lists.get(list.method())?;
-        listed.result.clone().map(Ok).or_else(|| listed.error.clone().map(Err))
+        listed
+            .result
+            .clone()
+            .map(Ok)
+            .or_else(|| listed.error.clone().map(Err))
     }
 
     /// The server has told this list; none: it has failed to.
     pub(super) fn set_list(&mut self, list: List, told: Option<Outcome>) {
         let listed = told.map(|told| match told {
-            Ok(result) => Listed { result: Some(result), error: None },
-            Err(error) => Listed { result: None, error: Some(error) },
+            Ok(result) => Listed {
+                result: Some(result),
+                error: None,
+            },
+            Err(error) => Listed {
+                result: None,
+                error: Some(error),
+            },
         });
         match listed {
             Some(listed) => drop(self.lists.insert(list.method().to_owned(), listed)),
@@ -126,10 +152,14 @@ impl Known {
         }
     }
 
-    /// Whether a list has the same in it. Its order says nothing: some servers have another one at each start.
+    /// Whether a list has the same in it. Its order says nothing: some servers have another one at
+    /// each start.
     pub(super) fn has_same(&self, list: List, told: Option<&Outcome>) -> bool {
         let items = |outcome: &Outcome| {
-            let items = outcome.as_ref().ok().and_then(|result| Object::read(result)?.array(list.key()));
+            let items = outcome
+                .as_ref()
+                .ok()
+                .and_then(|result| Object::read(result)?.array(list.key()));
             let values = items.unwrap_or_default().into_iter();
             let mut texts: Vec<String> = values
                 .map(|item| {
@@ -140,28 +170,45 @@ impl Known {
             texts.sort_unstable();
             texts
         };
-        told.is_some_and(|told| self.list(list).is_some_and(|known| items(&known) == items(told)))
+        told.is_some_and(|told| {
+            self.list(list)
+                .is_some_and(|known| items(&known) == items(told))
+        })
     }
 }
 
-/// The words that a host introduces itself with, in the parameters of its `initialize`: what a server's answers may depend on. The
-/// version of the host is not among them, so that a host which was updated is still the same one.
+/// The words that a host introduces itself with, in the parameters of its `initialize`: what a
+/// server's answers may depend on. The version of the host is not among them, so that a host which
+/// was updated is still the same one.
 #[must_use]
 pub fn words(initialize: &RawValue) -> String {
     let params = Object::read(initialize).unwrap_or_default();
     let client = params.object("clientInfo").unwrap_or_default();
-    spoken([params.get("protocolVersion"), params.get("capabilities"), client.get("name")])
+    spoken([
+        params.get("protocolVersion"),
+        params.get("capabilities"),
+        client.get("name"),
+    ])
 }
 
 /// The same for the parameters of `server/discover` (MCP 2026-07-28).
 #[must_use]
 pub fn words_of_discover(params: Option<&RawValue>) -> String {
-    let meta = params.and_then(Object::read).and_then(|params| params.object("_meta")).unwrap_or_default();
+    let meta = params
+        .and_then(Object::read)
+        .and_then(|params| params.object("_meta"))
+        .unwrap_or_default();
     let member = |name: &str| meta.get(&format!("io.modelcontextprotocol/{name}"));
-    let client = meta.object("io.modelcontextprotocol/clientInfo").unwrap_or_default();
+    let client = meta
+        .object("io.modelcontextprotocol/clientInfo")
+        .unwrap_or_default();
     format!(
         "server/discover {}",
-        spoken([member("protocolVersion"), member("clientCapabilities"), client.get("name")])
+        spoken([
+            member("protocolVersion"),
+            member("clientCapabilities"),
+            client.get("name")
+        ])
     )
 }
 
@@ -192,9 +239,12 @@ pub(super) enum Page {
 }
 
 impl Pages {
-    /// Whether the page behind this cursor is the next one. It is asked for by this: a second request for it would bring it twice.
+    /// Whether the page behind this cursor is the next one. It is asked for by this: a second
+    /// request for it would bring it twice.
     pub(super) fn goes_on(&mut self, cursor: &RawValue) -> bool {
-        self.next.take_if(|next| next.get() == cursor.get()).is_some()
+        self.next
+            .take_if(|next| next.get() == cursor.get())
+            .is_some()
     }
 
     /// The next page has come.
@@ -206,11 +256,18 @@ impl Pages {
             }
             Err(_) => return Page::Failed,
         };
-        let Some(page) = Object::read(page) else { return Page::Failed };
-        let Some(items) = page.array(list.key()) else { return Page::Failed };
+        let Some(page) = Object::read(page) else {
+            return Page::Failed;
+        };
+        let Some(items) = page.array(list.key()) else {
+            return Page::Failed;
+        };
         self.items.extend(items);
         self.count += 1;
-        self.next = page.get("nextCursor").filter(|cursor| cursor.get() != "null").map(ToOwned::to_owned);
+        self.next = page
+            .get("nextCursor")
+            .filter(|cursor| cursor.get() != "null")
+            .map(ToOwned::to_owned);
         let first = self.first.get_or_insert(page);
         match &self.next {
             Some(_) if self.count >= PAGES_MAX => Page::Failed,
@@ -250,14 +307,24 @@ mod tests {
     #[test]
     fn pages_make_one_list_that_stays_as_it_was_written() {
         let mut pages = Pages::default();
-        let first =
-            Ok(raw_of(r#"{"_meta":{"a":1.0},"tools":[{"name":"b","x":1e400}],"nextCursor":"\u0032"}"#));
-        let Page::More(cursor) = pages.add(List::Tools, &first) else { panic!("there is more") };
+        let first = Ok(raw_of(
+            r#"{"_meta":{"a":1.0},"tools":[{"name":"b","x":1e400}],"nextCursor":"\u0032"}"#,
+        ));
+        let Page::More(cursor) = pages.add(List::Tools, &first) else {
+            panic!("there is more")
+        };
         assert_eq!(cursor.get(), r#""\u0032""#);
-        assert!(!pages.goes_on(&raw_of("\"3\"")) && pages.goes_on(&cursor) && !pages.goes_on(&cursor));
+        assert!(
+            !pages.goes_on(&raw_of("\"3\"")) && pages.goes_on(&cursor) && !pages.goes_on(&cursor)
+        );
         let last = Ok(raw_of(r#"{"tools":[{"name":"a"}],"nextCursor":null}"#));
-        let Page::Whole(Ok(whole)) = pages.add(List::Tools, &last) else { panic!("it is whole") };
-        assert_eq!(whole.get(), r#"{"_meta":{"a":1.0},"tools":[{"name":"b","x":1e400},{"name":"a"}]}"#);
+        let Page::Whole(Ok(whole)) = pages.add(List::Tools, &last) else {
+            panic!("it is whole")
+        };
+        assert_eq!(
+            whole.get(),
+            r#"{"_meta":{"a":1.0},"tools":[{"name":"b","x":1e400},{"name":"a"}]}"#
+        );
 
         let mut known = Known::default();
         assert!(!known.has_same(List::Tools, Some(&Ok(whole.clone()))));
@@ -265,9 +332,14 @@ mod tests {
         let known = Known::read(&known.write().expect("text")).expect("what was written");
         assert!(known.has_same(
             List::Tools,
-            Some(&Ok(raw_of(r#"{"tools":[{ "name" : "a" },{"name":"b","x":1e400}]}"#)))
+            Some(&Ok(raw_of(
+                r#"{"tools":[{ "name" : "a" },{"name":"b","x":1e400}]}"#
+            )))
         ));
-        assert!(!known.has_same(List::Tools, Some(&Ok(raw_of(r#"{"tools":[{"name":"a"}]}"#)))));
+        assert!(!known.has_same(
+            List::Tools,
+            Some(&Ok(raw_of(r#"{"tools":[{"name":"a"}]}"#)))
+        ));
         assert!(!known.has_same(List::Tools, None));
     }
 
@@ -290,11 +362,16 @@ mod tests {
         known.initialized(raw_of("{}"));
         assert!(!known.is_callable());
         known.set_list(List::Tools, Some(Ok(raw_of(r#"{"tools":[]}"#))));
-        known.set_list(List::Prompts, Some(Err(RpcError::new(code::NO_METHOD, "no"))));
+        known.set_list(
+            List::Prompts,
+            Some(Err(RpcError::new(code::NO_METHOD, "no"))),
+        );
         assert!(!known.is_callable());
         known.set_list(
             List::Templates,
-            Some(Ok(raw_of(r#"{"resourceTemplates":[{"uriTemplate":"x://{y}"}]}"#))),
+            Some(Ok(raw_of(
+                r#"{"resourceTemplates":[{"uriTemplate":"x://{y}"}]}"#,
+            ))),
         );
         assert!(known.is_callable());
     }

@@ -1,5 +1,5 @@
-//! What is between a host and a server that is started at the first call, without I/O: what is answered from memory, what is watched,
-//! and what is remembered.
+//! What is between a host and a server that is started at the first call, without I/O: what is
+//! answered from memory, what is watched, and what is remembered.
 
 use std::collections::HashMap;
 
@@ -57,7 +57,8 @@ pub(super) struct State {
     count: u64,
 }
 
-/// The pages of one list that a host asks for one after the other. Where it begins anew, answers of the former chain are no part of it.
+/// The pages of one list that a host asks for one after the other. Where it begins anew, answers of
+/// the former chain are no part of it.
 #[derive(Debug, Default)]
 struct Chain {
     number: u64,
@@ -78,7 +79,12 @@ pub(super) type News = (String, Known);
 impl State {
     /// Of a host with these words, and of a server of which this is known.
     pub(super) fn new(words: Option<String>, known: Known, is_awake: bool) -> Self {
-        Self { words, known, is_awake, ..Self::default() }
+        Self {
+            words,
+            known,
+            is_awake,
+            ..Self::default()
+        }
     }
 
     /// What becomes of a line of the host while the server does not run.
@@ -87,10 +93,19 @@ impl State {
         if line.trim_ascii_start().starts_with(b"[") {
             return Asleep::Wake;
         }
-        let [message] = &Message::read(line)[..] else { return Asleep::Wake };
+        let [message] = &Message::read(line)[..] else {
+            return Asleep::Wake;
+        };
         match message {
-            Message::Request { id, method, params } => match self.answer(method, params.as_deref()) {
-                Some(outcome) => Asleep::Answer(Message::Answer { id: id.clone(), outcome }.write()),
+            Message::Request { id, method, params } => match self.answer(method, params.as_deref())
+            {
+                Some(outcome) => Asleep::Answer(
+                    Message::Answer {
+                        id: id.clone(),
+                        outcome,
+                    }
+                    .write(),
+                ),
                 None => Asleep::Wake,
             },
             Message::Notification { method, .. } => match &**method {
@@ -98,10 +113,11 @@ impl State {
                     self.initialized = true;
                     Asleep::Drop
                 }
-                // Of something that was answered, or that the server waits for with everything else.
-                "notifications/cancelled" | "notifications/progress" | "notifications/roots/list_changed" => {
-                    Asleep::Wait
-                }
+                // Of something that was answered, or that the server waits for with everything
+                // else.
+                "notifications/cancelled"
+                | "notifications/progress"
+                | "notifications/roots/list_changed" => Asleep::Wait,
                 _ => Asleep::Wake,
             },
             // Nothing was asked.
@@ -138,18 +154,27 @@ impl State {
     /// Watches a line that goes to the server. False: it must not go there.
     pub(super) fn watch(&mut self, line: &[u8]) -> bool {
         // Nearly all lines are something else, and some are long.
-        let may_matter = [&b"list\""[..], b"\"initialize\"", b"discover\"", b"initialized\""]
-            .iter()
-            .any(|part| line.windows(part.len()).any(|window| window == *part));
+        let may_matter = [
+            &b"list\""[..],
+            b"\"initialize\"",
+            b"discover\"",
+            b"initialized\"",
+        ]
+        .iter()
+        .any(|part| line.windows(part.len()).any(|window| window == *part));
         if !may_matter {
             return true;
         }
         for message in Message::read(line) {
             match message {
-                Message::Request { id, method, params } => self.watch_request(id, &method, params.as_deref()),
+                Message::Request { id, method, params } => {
+                    self.watch_request(id, &method, params.as_deref());
+                }
                 // It was said already, in the host's name.
                 Message::Notification { method, .. }
-                    if method == "notifications/initialized" && self.greeted && !self.initialized =>
+                    if method == "notifications/initialized"
+                        && self.greeted
+                        && !self.initialized =>
                 {
                     self.initialized = true;
                     return false;
@@ -202,7 +227,12 @@ impl State {
             let _ = asked.send(outcome.clone());
             return (true, None);
         }
-        (false, self.watched.remove(id).and_then(|watched| self.learn(watched, outcome)))
+        (
+            false,
+            self.watched
+                .remove(id)
+                .and_then(|watched| self.learn(watched, outcome)),
+        )
     }
 
     fn learn(&mut self, watched: Watched, outcome: &Outcome) -> Option<News> {
@@ -232,7 +262,10 @@ impl State {
     /// What is to be remembered as it is now.
     pub(super) fn news(&self) -> Option<News> {
         // Lists alone are of no use.
-        self.known.is_initialized().then(|| Some((self.words.clone()?, self.known.clone()))).flatten()
+        self.known
+            .is_initialized()
+            .then(|| Some((self.words.clone()?, self.known.clone())))
+            .flatten()
     }
 
     /// A request of ours: its line, and where its answer comes. None comes if the server is gone.
@@ -246,7 +279,15 @@ impl State {
         let id = Id::text(&format!("{OWN}{nonce:x}/{}", self.count));
         let (tell, answer) = oneshot::channel();
         self.asked.insert(id.clone(), tell);
-        (Message::Request { id, method: method.to_owned(), params }.write(), answer)
+        (
+            Message::Request {
+                id,
+                method: method.to_owned(),
+                params,
+            }
+            .write(),
+            answer,
+        )
     }
 
     /// The server is gone: nothing that was asked has an answer.
@@ -262,21 +303,34 @@ pub(super) const OWN: &str = "mcp-sessiond/lazy/";
 
 fn cursor(params: Option<&RawValue>) -> Option<Box<RawValue>> {
     let params = params.and_then(Object::read)?;
-    params.get("cursor").filter(|cursor| cursor.get() != "null").map(ToOwned::to_owned)
+    params
+        .get("cursor")
+        .filter(|cursor| cursor.get() != "null")
+        .map(ToOwned::to_owned)
 }
 
 /// Answers to each request in what the host has said: it was not sent, for this reason.
 pub(super) fn refusals(line: &[u8], why: &str) -> Vec<Bytes> {
-    let requests = Message::read(line).into_iter().filter_map(|message| match message {
-        Message::Request { id, .. } => Some(id),
-        _ => None,
-    });
+    let requests = Message::read(line)
+        .into_iter()
+        .filter_map(|message| match message {
+            Message::Request { id, .. } => Some(id),
+            _ => None,
+        });
     let refusal = |id| {
-        let message =
-            format!("the server can't be started: {why}; this call was not sent. The next call tries again");
+        let message = format!(
+            "the server can't be started: {why}; this call was not sent. The next call tries again"
+        );
         let data = serde_json::json!({"outcome": "not_sent"});
-        let error = RpcError { data: Some(raw(&data)), ..RpcError::new(code::CONNECTION, message) };
-        Message::Answer { id, outcome: Err(error) }.write()
+        let error = RpcError {
+            data: Some(raw(&data)),
+            ..RpcError::new(code::CONNECTION, message)
+        };
+        Message::Answer {
+            id,
+            outcome: Err(error),
+        }
+        .write()
     };
     requests.map(refusal).collect()
 }

@@ -48,7 +48,14 @@ async fn decorated_with(world: World, with: &Decorations) -> (World, Decorated) 
     for server in &world.servers {
         assert_eq!(server.hears().await["method"], "notifications/initialized");
     }
-    (world, Decorated { made, bundle, notes })
+    (
+        world,
+        Decorated {
+            made,
+            bundle,
+            notes,
+        },
+    )
 }
 
 fn two() -> World {
@@ -58,13 +65,18 @@ fn two() -> World {
 /// What an answer to a tool's call says.
 fn text(answer: Result<Answer, Error>) -> Result<String, RpcError> {
     let value: Value = serde_json::from_str(answer?.outcome?.get()).expect("JSON");
-    Ok(value["content"][0]["text"].as_str().expect("a text").to_owned())
+    Ok(value["content"][0]["text"]
+        .as_str()
+        .expect("a text")
+        .to_owned())
 }
 
 impl Decorated {
     async fn names(&self, list: List) -> Vec<String> {
         let items = self.bundle.list(list).await.expect("a list");
-        let members = items.iter().map(|item| item.members.text(list.name()).expect("a name"));
+        let members = items
+            .iter()
+            .map(|item| item.members.text(list.name()).expect("a name"));
         assert!(members.eq(items.iter().map(|item| item.name.clone())));
         items.into_iter().map(|item| item.name).collect()
     }
@@ -75,7 +87,10 @@ impl Decorated {
     }
 
     async fn reads(&self, uri: &str) -> Result<Box<serde_json::value::RawValue>, RpcError> {
-        self.bundle.read_resource(Id::number(99), uri).await?.outcome
+        self.bundle
+            .read_resource(Id::number(99), uri)
+            .await?
+            .outcome
     }
 
     async fn cancels(&self, id: u64) {
@@ -90,31 +105,65 @@ impl Decorated {
 
 #[tokio::test(start_paused = true)]
 async fn what_is_filtered_out_is_as_unknown_as_what_there_never_was() {
-    let with = json!([{"filter": {"only": ["*_search", "b_*", "?://*"], "without": ["b_d*", "b://*"]}}]);
+    let with =
+        json!([{"filter": {"only": ["*_search", "b_*", "?://*"], "without": ["b_d*", "b://*"]}}]);
     let (world, two) = decorated(two(), with).await;
     world.server("a").will(Start::Works);
     assert_eq!(two.names(List::Tools).await, ["a_search", "b_search"]);
     assert_eq!(two.names(List::Prompts).await, ["b_greet"]);
     assert_eq!(two.names(List::Resources).await, ["a://x"]);
     assert_eq!(two.names(List::Templates).await, ["a://all/{id}"]);
-    assert_eq!(two.calls(1, "b_search").await.expect("an answer"), "b search 1");
+    assert_eq!(
+        two.calls(1, "b_search").await.expect("an answer"),
+        "b search 1"
+    );
     let filtered = two.calls(2, "b_drop").await.expect_err("filtered");
     let unknown = two.calls(3, "b_none").await.expect_err("unknown");
-    assert_eq!((filtered.code, &*filtered.message), (-32602, "Unknown tool: b_drop"));
     assert_eq!(
-        (unknown.code, unknown.message, unknown.data.map(|data| data.to_string())),
-        (filtered.code, filtered.message.replace("drop", "none"), filtered.data.map(|data| data.to_string())),
+        (filtered.code, &*filtered.message),
+        (-32602, "Unknown tool: b_drop")
+    );
+    assert_eq!(
+        (
+            unknown.code,
+            unknown.message,
+            unknown.data.map(|data| data.to_string())
+        ),
+        (
+            filtered.code,
+            filtered.message.replace("drop", "none"),
+            filtered.data.map(|data| data.to_string())
+        ),
     );
     assert!(two.reads("a://all/7").await.is_ok());
     let error = two.reads("b://all/7").await.expect_err("filtered");
-    assert_eq!((error.code, &*error.message), (-32002, "Unknown resource: b://all/7"));
-    let prompt = two.bundle.get_prompt(Id::number(4), "a_greet", serde_json::from_str("{}").expect("JSON"));
-    assert_eq!(prompt.await.expect_err("filtered").to_string(), "Unknown prompt: a_greet");
+    assert_eq!(
+        (error.code, &*error.message),
+        (-32002, "Unknown resource: b://all/7")
+    );
+    let prompt = two.bundle.get_prompt(
+        Id::number(4),
+        "a_greet",
+        serde_json::from_str("{}").expect("JSON"),
+    );
+    assert_eq!(
+        prompt.await.expect_err("filtered").to_string(),
+        "Unknown prompt: a_greet"
+    );
     let target = Target::Tool("b_drop".into());
-    assert_eq!((two.bundle.whose(&target), two.made.bundle.whose(&target).is_some()), (None, true));
+    assert_eq!(
+        (
+            two.bundle.whose(&target),
+            two.made.bundle.whose(&target).is_some()
+        ),
+        (None, true)
+    );
     // No filtered call has reached its server.
     assert_eq!(world.server("b").hears().await["params"]["name"], "search");
-    world.server("b").says(r#"{"jsonrpc":"2.0","method":"x"}"#).await;
+    world
+        .server("b")
+        .says(r#"{"jsonrpc":"2.0","method":"x"}"#)
+        .await;
     two.bundle.tell(Message::notification("last")).await;
     assert_eq!(world.server("b").hears().await["method"], "last");
 }
@@ -123,7 +172,10 @@ async fn what_is_filtered_out_is_as_unknown_as_what_there_never_was() {
 async fn a_filter_of_one_server_is_for_its_own_names() {
     let with = json!([{"filter": {"server": "a", "only": ["add", "a://all/{id}"]}}]);
     let (_, two) = decorated(two(), with).await;
-    assert_eq!(two.names(List::Tools).await, ["a_add", "b_search", "b_drop"]);
+    assert_eq!(
+        two.names(List::Tools).await,
+        ["a_add", "b_search", "b_drop"]
+    );
     assert_eq!(two.names(List::Resources).await, ["b://x"]);
     assert!(two.calls(1, "a_search").await.is_err());
     // A URI that its template lists; one that nobody does could be anybody's.
@@ -139,9 +191,15 @@ async fn what_is_kept_out_where_there_are_several_is_kept_out_where_there_is_one
         {"rename": {"tools": {"b_add": "plus"}}},
         {"filter": {"without": ["b_drop", "plus", "b_greet", "b_b:*"]}},
     ]));
-    let several = World::new(&[("a", &["search", "add", "drop"]), ("b", &["search", "add", "drop"])]);
+    let several = World::new(&[
+        ("a", &["search", "add", "drop"]),
+        ("b", &["search", "add", "drop"]),
+    ]);
     let (_, several) = decorated(several, json!(with)).await;
-    assert_eq!(several.names(List::Tools).await, ["a_search", "a_add", "a_drop", "b_search"]);
+    assert_eq!(
+        several.names(List::Tools).await,
+        ["a_search", "a_add", "a_drop", "b_search"]
+    );
     let alone = || World::new(&[("b", &["search", "add", "drop"])]);
     let (_, one) = decorated_with(alone(), &with.alone("b")).await;
     assert_eq!(one.names(List::Tools).await, ["search"]);
@@ -169,9 +227,14 @@ async fn a_name_that_is_given_is_nobody_elses() {
     ]);
     let (world, two) = decorated(two(), with).await;
     let names = two.names(List::Tools).await;
-    let [search, plus, b_search, displaced] = &names[..] else { panic!("{names:?}") };
+    let [search, plus, b_search, displaced] = &names[..] else {
+        panic!("{names:?}")
+    };
     assert_eq!([search, plus, b_search], ["b_drop", "plus", "b_search"]);
-    assert!(displaced.starts_with("b_drop_") && displaced.len() == "b_drop_".len() + 8, "{displaced}");
+    assert!(
+        displaced.starts_with("b_drop_") && displaced.len() == "b_drop_".len() + 8,
+        "{displaced}"
+    );
     assert_eq!(two.names(List::Prompts).await, ["hello", "b_greet"]);
     for (id, name, said) in [
         (1, "b_drop", "a search 1"),
@@ -179,24 +242,45 @@ async fn a_name_that_is_given_is_nobody_elses() {
         (3, "plus", "a add 1"),
         (4, "b_search", "b search 1"),
     ] {
-        assert_eq!(two.calls(id, name).await.expect("an answer"), said, "{name}");
+        assert_eq!(
+            two.calls(id, name).await.expect("an answer"),
+            said,
+            "{name}"
+        );
     }
     for (id, name) in [(5, "a_search"), (6, "a_add")] {
         let error = two.calls(id, name).await.expect_err("a former name");
         assert_eq!(error.message, format!("Unknown tool: {name}"));
     }
-    let own = Own { backend: "a".into(), name: "search".into() };
-    assert_eq!(two.bundle.whose(&Target::Tool("b_drop".into())), Some(own.clone()));
-    assert_eq!(two.bundle.listed_as(Named::Tool, &own).as_deref(), Some("b_drop"));
+    let own = Own {
+        backend: "a".into(),
+        name: "search".into(),
+    };
+    assert_eq!(
+        two.bundle.whose(&Target::Tool("b_drop".into())),
+        Some(own.clone())
+    );
+    assert_eq!(
+        two.bundle.listed_as(Named::Tool, &own).as_deref(),
+        Some("b_drop")
+    );
 
     // It does not pass to the other one while its bearer is away.
     world.server("a").will(Start::IsMissing);
     world.server("a").dies();
-    two.made.until("a", |state| matches!(state, State::Failed(_))).await;
-    assert_eq!(two.names(List::Tools).await, [b_search.clone(), displaced.clone()]);
+    two.made
+        .until("a", |state| matches!(state, State::Failed(_)))
+        .await;
+    assert_eq!(
+        two.names(List::Tools).await,
+        [b_search.clone(), displaced.clone()]
+    );
     let error = two.calls(7, "b_drop").await.expect_err("away");
     assert!(error.message.contains("\"a\" is not available"), "{error}");
-    assert_eq!(two.calls(8, displaced).await.expect("an answer"), "b drop 1");
+    assert_eq!(
+        two.calls(8, displaced).await.expect("an answer"),
+        "b drop 1"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -207,29 +291,49 @@ async fn the_order_of_decorations_counts() {
     assert!(first.names(List::Tools).await.contains(&"find".to_owned()));
     assert_eq!(first.calls(1, "find").await.expect("an answer"), "a add 1");
     let (_, then) = decorated(two(), json!([rename, filter])).await;
-    assert_eq!(then.names(List::Tools).await, ["a_search", "b_search", "b_drop"]);
+    assert_eq!(
+        then.names(List::Tools).await,
+        ["a_search", "b_search", "b_drop"]
+    );
     assert!(then.calls(1, "find").await.is_err());
 }
 
 #[test]
 fn mistakes_are_told_when_decorations_are_read() {
     for (with, expected) in [
-        (json!([{"rename": {"tools": {"x": "n", "y": "n"}}}]), "two tools would be called \"n\""),
+        (
+            json!([{"rename": {"tools": {"x": "n", "y": "n"}}}]),
+            "two tools would be called \"n\"",
+        ),
         (
             json!([{"rename": {"tools": {"x": "n"}}}, {"rename": {"server": "a", "tools": {"y": "n"}}}]),
             "two tools would be called \"n\"",
         ),
-        (json!([{"rename": {"prompts": {"x": "n", "y": "n"}}}]), "two prompts would be called \"n\""),
-        (json!([{"rename": {"tools": {"x": "n n"}}}]), "\"n n\" is no name for a tool: 1 to 64 of"),
-        (json!([{"rename": {"tools": {"x": "n".repeat(65)}}}]), "is no name for a tool"),
-        (json!([{"rename": {"prompts": {"x": ""}}}]), "the new name of the prompt \"x\" is empty"),
+        (
+            json!([{"rename": {"prompts": {"x": "n", "y": "n"}}}]),
+            "two prompts would be called \"n\"",
+        ),
+        (
+            json!([{"rename": {"tools": {"x": "n n"}}}]),
+            "\"n n\" is no name for a tool: 1 to 64 of",
+        ),
+        (
+            json!([{"rename": {"tools": {"x": "n".repeat(65)}}}]),
+            "is no name for a tool",
+        ),
+        (
+            json!([{"rename": {"prompts": {"x": ""}}}]),
+            "the new name of the prompt \"x\" is empty",
+        ),
         (json!([{"filter": {"only": [""]}}]), "a pattern is empty"),
         (json!([{"filter": {"onyl": ["x"]}}]), "unknown field `onyl`"),
         (json!([{"time": {"timeout_ms": 0}}]), "nonzero"),
         (json!([{"calls": {}}]), "missing field `most`"),
         (json!(["logs"]), "unknown variant `logs`"),
     ] {
-        let error = serde_json::from_value::<Decorations>(with).expect_err("a mistake").to_string();
+        let error = serde_json::from_value::<Decorations>(with)
+            .expect_err("a mistake")
+            .to_string();
         assert!(error.contains(expected), "{error}");
     }
     let fine = json!([{"filter": {"server": "a", "without": ["x"]}}, "log", {"calls": {"most": 1}}, "cache"]);
@@ -248,10 +352,17 @@ async fn descriptions() {
     let mut described = Vec::new();
     for list in List::ALL {
         for item in two.bundle.list(list).await.expect("a list") {
-            described.extend(item.members.text("description").map(|text| (item.name, text)));
+            described.extend(
+                item.members
+                    .text("description")
+                    .map(|text| (item.name, text)),
+            );
         }
     }
-    let described: Vec<(&str, &str)> = described.iter().map(|(name, text)| (&**name, &**text)).collect();
+    let described: Vec<(&str, &str)> = described
+        .iter()
+        .map(|(name, text)| (&**name, &**text))
+        .collect();
     let expected = [
         ("a_search", "Own."),
         ("b_search", "Listed."),
@@ -266,10 +377,15 @@ async fn descriptions() {
 async fn calls_are_noted_without_contents() {
     let (world, two) = decorated(two(), json!([{"filter": {"without": ["b_drop"]}}, "log"])).await;
     two.calls(1, "a_add").await.expect("an answer");
-    world.server("b").answers("tools/call", json!({"isError": true, "content": [{"text": "contents"}]}));
+    world.server("b").answers(
+        "tools/call",
+        json!({"isError": true, "content": [{"text": "contents"}]}),
+    );
     two.calls(2, "b_search").await.expect("an answer");
     two.calls(3, "b_drop").await.expect_err("filtered");
-    two.reads("a://all/7?secret=contents").await.expect("an answer");
+    two.reads("a://all/7?secret=contents")
+        .await
+        .expect("an answer");
     two.reads("c://me:contents@x/y").await.expect_err("unknown");
     world.server("a").answers("tools/call", Value::Null);
     let waited = tokio::time::timeout(Duration::from_secs(3), two.calls(4, "a_search")).await;
@@ -277,7 +393,13 @@ async fn calls_are_noted_without_contents() {
     let notes = lock(&two.notes.0).clone();
     let noted: Vec<_> = notes
         .iter()
-        .map(|entry| (entry.name.as_deref().expect("a name"), entry.server.as_deref(), entry.ended))
+        .map(|entry| {
+            (
+                entry.name.as_deref().expect("a name"),
+                entry.server.as_deref(),
+                entry.ended,
+            )
+        })
         .collect();
     assert_eq!(
         noted,
@@ -290,9 +412,15 @@ async fn calls_are_noted_without_contents() {
             ("a_search", Some("a"), Ended::Cancelled),
         ]
     );
-    assert_eq!((&*notes[3].method, notes[5].took), ("resources/read", Duration::from_secs(3)));
+    assert_eq!(
+        (&*notes[3].method, notes[5].took),
+        ("resources/read", Duration::from_secs(3))
+    );
     let written = serde_json::to_string(&notes).expect("JSON");
-    assert!(!written.contains("contents") && !format!("{notes:?}").contains("contents"), "{written}");
+    assert!(
+        !written.contains("contents") && !format!("{notes:?}").contains("contents"),
+        "{written}"
+    );
 }
 
 /// Counts how often lists are made.
@@ -315,18 +443,27 @@ impl decorate::Decorator for Counting {
 #[tokio::test(start_paused = true)]
 async fn a_list_is_kept_until_it_changes() {
     let (world, mut two) = decorated(two(), json!([])).await;
-    let counting = Arc::new(Counting { inner: two.bundle.clone(), lists: Mutex::default() });
+    let counting = Arc::new(Counting {
+        inner: two.bundle.clone(),
+        lists: Mutex::default(),
+    });
     let with: Decorations = serde_json::from_value(json!(["cache"])).expect("decorations");
     let log: Arc<dyn CallLog> = Arc::new(());
     two.bundle = decorate(counting.clone(), &with, &log);
     two.made.heard();
     for _ in 0..3 {
         two.bundle.list(List::Tools).await.expect("a list").clear();
-        assert_eq!(two.names(List::Tools).await, ["a_search", "a_add", "b_search", "b_drop"]);
+        assert_eq!(
+            two.names(List::Tools).await,
+            ["a_search", "a_add", "b_search", "b_drop"]
+        );
     }
     assert_eq!(*lock(&counting.lists), 1);
     world.server("b").lists(&["new"]).await;
-    assert_eq!(two.made.hears().await["method"], "notifications/tools/list_changed");
+    assert_eq!(
+        two.made.hears().await["method"],
+        "notifications/tools/list_changed"
+    );
     assert_eq!(two.names(List::Tools).await, ["a_search", "a_add", "b_new"]);
     world.server("a").will(Start::IsMissing);
     world.server("a").dies();
@@ -335,19 +472,35 @@ async fn a_list_is_kept_until_it_changes() {
     two.made.bundle.set_sources(world.sources(&[]), |_| true);
     assert_eq!(two.names(List::Tools).await, [""; 0]);
     two.made.bundle.close().await;
-    assert!(matches!(two.bundle.list(List::Tools).await, Err(Error::Closed)));
+    assert!(matches!(
+        two.bundle.list(List::Tools).await,
+        Err(Error::Closed)
+    ));
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_filter_waits_for_who_may_have_a_uri() {
     let mut world = World::new(&[("late", &[]), ("quick", &[])]);
     world.settings.ready_wait = Duration::from_secs(1);
-    world.server("late").will(Start::Takes(Duration::from_secs(3)));
+    world
+        .server("late")
+        .will(Start::Takes(Duration::from_secs(3)));
     let made = world.made().await;
     let with = json!([{"filter": {"server": "late", "without": ["late://all/{id}"]}}]);
     let with: Decorations = serde_json::from_value(with).expect("decorations");
-    let bundle = decorate(made.bundle.clone(), &with, &(Arc::new(()) as Arc<dyn CallLog>));
-    let read = bundle.call(Call::read_resource(Id::number(1), "late://all/7")).await;
+    let bundle = decorate(
+        made.bundle.clone(),
+        &with,
+        &(Arc::new(()) as Arc<dyn CallLog>),
+    );
+    let read = bundle
+        .call(Call::read_resource(Id::number(1), "late://all/7"))
+        .await;
     assert!(matches!(read, Err(Error::Unknown { .. })), "{read:?}");
-    assert!(bundle.call(Call::read_resource(Id::number(2), "late://x")).await.is_ok());
+    assert!(
+        bundle
+            .call(Call::read_resource(Id::number(2), "late://x"))
+            .await
+            .is_ok()
+    );
 }

@@ -34,16 +34,23 @@ impl Memory for Session {
 
 async fn asks(made: &Made, method: &str, params: Value) -> Result<Value, RpcError> {
     let params = serde_json::value::to_raw_value(&params).expect("JSON");
-    let answer = made.bundle.call(Call::read(Id::number(1), method, Some(&params))?).await?;
+    let answer = made
+        .bundle
+        .call(Call::read(Id::number(1), method, Some(&params))?)
+        .await?;
     Ok(serde_json::from_str(answer.outcome?.get()).expect("JSON"))
 }
 
 /// What the server has heard so far: methods.
 async fn heard(world: &World, made: &Made, server: &str) -> Vec<String> {
-    made.tells(r#"{"jsonrpc":"2.0","method":"notifications/roots/list_changed"}"#).await;
+    made.tells(r#"{"jsonrpc":"2.0","method":"notifications/roots/list_changed"}"#)
+        .await;
     let mut methods = Vec::new();
     loop {
-        let method = world.server(server).hears().await["method"].as_str().expect("a method").to_owned();
+        let method = world.server(server).hears().await["method"]
+            .as_str()
+            .expect("a method")
+            .to_owned();
         if method == "notifications/roots/list_changed" {
             return methods;
         }
@@ -55,21 +62,36 @@ async fn heard(world: &World, made: &Made, server: &str) -> Vec<String> {
 async fn a_subscription_is_not_repeated_at_another_server_of_its_name() {
     let world = World::new(&[("a", &[]), ("b", &[])]);
     let made = world.made().await;
-    asks(&made, "resources/subscribe", json!({"uri": "a://all/7"})).await.expect("a result");
-    assert_eq!(heard(&world, &made, "a").await, ["notifications/initialized", "resources/subscribe"]);
+    asks(&made, "resources/subscribe", json!({"uri": "a://all/7"}))
+        .await
+        .expect("a result");
+    assert_eq!(
+        heard(&world, &made, "a").await,
+        ["notifications/initialized", "resources/subscribe"]
+    );
     world.server("a").dies();
     while world.server("a").hears().await["method"] != "resources/subscribe" {}
     made.until("a", |state| *state == State::Ready).await;
-    made.bundle.set_sources(world.sources(&["a", "b"]), |name| name != "a");
+    made.bundle
+        .set_sources(world.sources(&["a", "b"]), |name| name != "a");
     made.until("a", |state| *state == State::Ready).await;
-    assert_eq!(heard(&world, &made, "a").await, ["notifications/initialized"]);
+    assert_eq!(
+        heard(&world, &made, "a").await,
+        ["notifications/initialized"]
+    );
     // Nor when it has left and come again.
-    asks(&made, "resources/subscribe", json!({"uri": "a://all/7"})).await.expect("a result");
+    asks(&made, "resources/subscribe", json!({"uri": "a://all/7"}))
+        .await
+        .expect("a result");
     made.bundle.set_sources(world.sources(&["b"]), |_| true);
-    made.bundle.set_sources(world.sources(&["a", "b"]), |_| true);
+    made.bundle
+        .set_sources(world.sources(&["a", "b"]), |_| true);
     made.until("a", |state| *state == State::Ready).await;
     while world.server("a").hears().await["method"] != "resources/subscribe" {}
-    assert_eq!(heard(&world, &made, "a").await, ["notifications/initialized"]);
+    assert_eq!(
+        heard(&world, &made, "a").await,
+        ["notifications/initialized"]
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -83,14 +105,25 @@ async fn a_subscription_of_a_former_process_is_repeated_at_the_same_server_alone
         made
     };
     let made = begins("one").await;
-    asks(&made, "resources/subscribe", json!({"uri": "a://all/7"})).await.expect("a result");
-    assert_eq!(heard(&world, &made, "a").await, ["notifications/initialized", "resources/subscribe"]);
+    asks(&made, "resources/subscribe", json!({"uri": "a://all/7"}))
+        .await
+        .expect("a result");
+    assert_eq!(
+        heard(&world, &made, "a").await,
+        ["notifications/initialized", "resources/subscribe"]
+    );
     made.bundle.close().await;
     let made = begins("one").await;
-    assert_eq!(heard(&world, &made, "a").await, ["notifications/initialized", "resources/subscribe"]);
+    assert_eq!(
+        heard(&world, &made, "a").await,
+        ["notifications/initialized", "resources/subscribe"]
+    );
     made.bundle.close().await;
     let made = begins("two").await;
-    assert_eq!(heard(&world, &made, "a").await, ["notifications/initialized"]);
+    assert_eq!(
+        heard(&world, &made, "a").await,
+        ["notifications/initialized"]
+    );
 }
 
 /// Who has refused a subscription does not get what is read there.
@@ -98,8 +131,14 @@ async fn a_subscription_of_a_former_process_is_repeated_at_the_same_server_alone
 async fn a_subscription_that_is_refused_again_routes_nothing() {
     let world = World::new(&[("a", &[]), ("b", &[])]);
     let made = world.made().await;
-    asks(&made, "resources/subscribe", json!({"uri": "a://all/7"})).await.expect("a result");
-    let of = |made: &Made| made.bundle.whose(&Target::Read("a://all/7".to_owned())).map(|own| own.backend);
+    asks(&made, "resources/subscribe", json!({"uri": "a://all/7"}))
+        .await
+        .expect("a result");
+    let of = |made: &Made| {
+        made.bundle
+            .whose(&Target::Read("a://all/7".to_owned()))
+            .map(|own| own.backend)
+    };
     // Nobody has its template any more.
     for server in &world.servers {
         server.answers("resources/templates/list", json!({"resourceTemplates": []}));
@@ -121,12 +160,27 @@ async fn a_subscription_that_is_refused_again_routes_nothing() {
 async fn a_call_from_a_former_list_does_not_reach_another_server() {
     let world = World::new(&[("a", &["search"]), ("b", &["search"])]);
     let made = world.made().await;
-    let called =
-        made.names(List::Tools).await.into_iter().find(|name| name.ends_with("_search")).expect("two");
+    let called = made
+        .names(List::Tools)
+        .await
+        .into_iter()
+        .find(|name| name.ends_with("_search"))
+        .expect("two");
     let server = called.strip_suffix("_search").expect("a prefix");
     world.server(server).sets_tools(&["delete"]);
-    made.bundle.set_sources(world.sources(&["a", "b"]), |name| name != server);
-    let error = made.calls(2, &called).await.expect_err("it has no such tool");
-    assert_eq!((error.code, error.message), (-32602, format!("Unknown tool: {called}")));
-    assert!(!heard(&world, &made, server).await.contains(&"tools/call".to_owned()));
+    made.bundle
+        .set_sources(world.sources(&["a", "b"]), |name| name != server);
+    let error = made
+        .calls(2, &called)
+        .await
+        .expect_err("it has no such tool");
+    assert_eq!(
+        (error.code, error.message),
+        (-32602, format!("Unknown tool: {called}"))
+    );
+    assert!(
+        !heard(&world, &made, server)
+            .await
+            .contains(&"tools/call".to_owned())
+    );
 }

@@ -18,7 +18,10 @@ struct Book {
 impl Book {
     /// The same for another process.
     fn of_another(&self) -> Self {
-        Self { page: self.page.clone(), known: Arc::default() }
+        Self {
+            page: self.page.clone(),
+            known: Arc::default(),
+        }
     }
 }
 
@@ -49,9 +52,18 @@ async fn two_that_have_the_same_tool() {
     assert_eq!(made.names(List::Tools).await, ["search", "add", "b_search"]);
     assert_eq!(made.names(List::Prompts).await, ["greet", "b_greet"]);
     assert_eq!(made.names(List::Resources).await, ["a://x", "b://x"]);
-    assert_eq!(made.calls(1, "search").await.expect("an answer"), "a search 1");
-    assert_eq!(made.calls(2, "b_search").await.expect("an answer"), "b search 1");
-    assert_eq!(made.calls(3, "a_search").await.expect_err("unknown").code, -32602);
+    assert_eq!(
+        made.calls(1, "search").await.expect("an answer"),
+        "a search 1"
+    );
+    assert_eq!(
+        made.calls(2, "b_search").await.expect("an answer"),
+        "b search 1"
+    );
+    assert_eq!(
+        made.calls(3, "a_search").await.expect_err("unknown").code,
+        -32602
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -69,11 +81,20 @@ async fn names_are_remembered_whoever_comes_first() {
     let first = listed(World::new(&servers), book.clone()).await;
     assert_eq!(first, ["b_search", "search"]);
     let late = World::new(&[("c", &["search"]), ("a", &["search"]), ("b", &["search"])]);
-    late.server("a").will(super::world::Start::Takes(std::time::Duration::from_secs(1)));
+    late.server("a")
+        .will(super::world::Start::Takes(std::time::Duration::from_secs(
+            1,
+        )));
     let made = late.with(Arc::new(book.of_another()));
     made.bundle.ready().await;
-    assert_eq!(made.names(List::Tools).await, ["c_search", "search", "b_search"]);
-    assert_eq!(made.calls(1, "search").await.expect("an answer"), "a search 1");
+    assert_eq!(
+        made.names(List::Tools).await,
+        ["c_search", "search", "b_search"]
+    );
+    assert_eq!(
+        made.calls(1, "search").await.expect("an answer"),
+        "a search 1"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -81,12 +102,20 @@ async fn two_processes_that_begin_at_once_agree() {
     let (book, servers): (Book, [(&str, &[&str]); 2]) =
         (Book::default(), [("a", &["search"]), ("b", &["search"])]);
     let worlds = [World::new(&servers), World::new(&servers)];
-    worlds[1].server("a").will(super::world::Start::Takes(std::time::Duration::from_millis(5)));
-    let made = [worlds[0].with(Arc::new(book.clone())), worlds[1].with(Arc::new(book.of_another()))];
+    worlds[1].server("a").will(super::world::Start::Takes(
+        std::time::Duration::from_millis(5),
+    ));
+    let made = [
+        worlds[0].with(Arc::new(book.clone())),
+        worlds[1].with(Arc::new(book.of_another())),
+    ];
     for made in &made {
         made.bundle.ready().await;
     }
-    assert_eq!(made[0].names(List::Tools).await, made[1].names(List::Tools).await);
+    assert_eq!(
+        made[0].names(List::Tools).await,
+        made[1].names(List::Tools).await
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -95,7 +124,10 @@ async fn a_change_of_one_is_one_change_of_the_whole() {
     let mut made = world.made().await;
     made.heard();
     world.server("b").lists(&["z"]).await;
-    assert_eq!(made.hears().await["method"], "notifications/tools/list_changed");
+    assert_eq!(
+        made.hears().await["method"],
+        "notifications/tools/list_changed"
+    );
     assert_eq!(made.names(List::Tools).await, ["x", "z"]);
     assert_eq!(made.heard(), [""; 0]);
 }
@@ -104,7 +136,10 @@ async fn a_change_of_one_is_one_change_of_the_whole() {
 async fn names_always_have_their_backend_where_that_is_wanted() {
     let mut world = World::new(&[("a", &["search"]), ("b", &["other"])]);
     world.settings.names = Style::Always;
-    assert_eq!(world.made().await.names(List::Tools).await, ["a_search", "b_other"]);
+    assert_eq!(
+        world.made().await.names(List::Tools).await,
+        ["a_search", "b_other"]
+    );
 }
 
 #[tokio::test(start_paused = true)]

@@ -27,7 +27,8 @@ pub(super) enum Start {
     Takes(Duration),
 }
 
-/// A server that is a task. Its tools answer with its name, the tool's, and how often it was started.
+/// A server that is a task. Its tools answer with its name, the tool's, and how often it was
+/// started.
 #[derive(Debug)]
 pub(super) struct Server {
     pub(super) name: String,
@@ -86,10 +87,15 @@ impl Server {
                 "instructions": format!("About {}.", self.name),
             }),
             "tools/list" => {
-                let tools: Vec<_> = lock(&self.tools).iter().map(|name| json!({"name": name})).collect();
+                let tools: Vec<_> = lock(&self.tools)
+                    .iter()
+                    .map(|name| json!({"name": name}))
+                    .collect();
                 json!({ "tools": tools })
             }
-            "resources/list" => json!({"resources": [{"uri": format!("{}://x", self.name), "name": "x"}]}),
+            "resources/list" => {
+                json!({"resources": [{"uri": format!("{}://x", self.name), "name": "x"}]})
+            }
             "resources/templates/list" => {
                 json!({"resourceTemplates": [{"uriTemplate": format!("{}://all/{{id}}", self.name), "name": "t"}]})
             }
@@ -97,7 +103,11 @@ impl Server {
             "tools/call" => {
                 json!({"content": [{"type": "text", "text": format!("{} {} {run}", self.name, params["name"].as_str().unwrap_or_default())}]})
             }
-            "resources/read" if params["uri"].as_str().is_some_and(|uri| !uri.starts_with(&self.name)) => {
+            "resources/read"
+                if params["uri"]
+                    .as_str()
+                    .is_some_and(|uri| !uri.starts_with(&self.name)) =>
+            {
                 return Some(Err(RpcError::new(-32002, "Resource not found")));
             }
             "resources/read" => json!({"contents": [{"uri": params["uri"], "text": self.name}]}),
@@ -105,7 +115,12 @@ impl Server {
         }))
     }
 
-    async fn serve(&self, mut lines: mpsc::Receiver<bytes::Bytes>, says: mpsc::Sender<Said>, start: Start) {
+    async fn serve(
+        &self,
+        mut lines: mpsc::Receiver<bytes::Bytes>,
+        says: mpsc::Sender<Said>,
+        start: Start,
+    ) {
         if let Start::Takes(time) = start {
             tokio::time::sleep(time).await;
         }
@@ -117,15 +132,18 @@ impl Server {
                     self.hears.notify_one();
                     continue;
                 };
-                let params = params
-                    .as_ref()
-                    .map_or(Value::Null, |params| serde_json::from_str(params.get()).expect("JSON"));
+                let params = params.as_ref().map_or(Value::Null, |params| {
+                    serde_json::from_str(params.get()).expect("JSON")
+                });
                 if start == Start::Hangs {
                     continue;
                 }
                 if let Some(outcome) = self.answer(method, &params) {
                     let outcome = outcome.map(|value| raw_value(&value));
-                    let answer = Message::Answer { id: id.clone(), outcome };
+                    let answer = Message::Answer {
+                        id: id.clone(),
+                        outcome,
+                    };
                     let _ = says.send(Said::once(answer.write())).await;
                 }
                 if !method.ends_with("/list") && method != "initialize" {
@@ -154,7 +172,8 @@ impl Server {
     /// It lists these tools from now on, and says so.
     pub(super) async fn lists(&self, tools: &[&str]) {
         self.sets_tools(tools);
-        self.says(r#"{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}"#).await;
+        self.says(r#"{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}"#)
+            .await;
     }
 
     /// It answers a method like this from now on; with null, not at all.
@@ -166,7 +185,9 @@ impl Server {
     /// It says this.
     pub(super) async fn says(&self, line: &str) {
         let says = lock(&self.says).clone().expect("a server that runs");
-        says.send(Said::once(line.to_owned().into())).await.expect("somebody who reads");
+        says.send(Said::once(line.to_owned().into()))
+            .await
+            .expect("somebody who reads");
     }
 
     /// It takes no more than what it has taken.
@@ -208,7 +229,10 @@ impl Source for Of {
             let server = self.0.clone();
             let start = *lock(&server.start);
             if start == Start::IsMissing {
-                return Err(Failure::new(FailureCode::NotFound, "there is no such program"));
+                return Err(Failure::new(
+                    FailureCode::NotFound,
+                    "there is no such program",
+                ));
             }
             server.started.fetch_add(1, Ordering::SeqCst);
             server.starting.begin();
@@ -218,7 +242,11 @@ impl Source for Of {
             let (end, mut ended) = mpsc::channel::<()>(1);
             if start == Start::Crashes {
                 server.starting.end();
-                return Ok(Pipe { to, from, end: End::by_drop() });
+                return Ok(Pipe {
+                    to,
+                    from,
+                    end: End::by_drop(),
+                });
             }
             *lock(&server.says) = Some(says.clone());
             let own = server.clone();
@@ -250,7 +278,11 @@ impl Source for Of {
                     own.starting.end();
                 }
             });
-            Ok(Pipe { to, from, end: End::new(|| Box::pin(async move { drop(end) })) })
+            Ok(Pipe {
+                to,
+                from,
+                end: End::new(|| Box::pin(async move { drop(end) })),
+            })
         })
     }
 }
@@ -307,17 +339,30 @@ impl World {
                 identity: Mutex::default(),
             })
         };
-        Self { servers: servers.iter().map(server).collect(), starting, settings: Settings::default() }
+        Self {
+            servers: servers.iter().map(server).collect(),
+            starting,
+            settings: Settings::default(),
+        }
     }
 
     pub(super) fn server(&self, name: &str) -> &Server {
-        self.servers.iter().find(|server| server.name == name).expect("a server")
+        self.servers
+            .iter()
+            .find(|server| server.name == name)
+            .expect("a server")
     }
 
     pub(super) fn sources(&self, of: &[&str]) -> Vec<Arc<dyn Source>> {
-        let servers =
-            of.iter().map(|name| self.servers.iter().find(|server| server.name == *name).expect("a server"));
-        servers.map(|server| Arc::new(Of(server.clone())) as Arc<dyn Source>).collect()
+        let servers = of.iter().map(|name| {
+            self.servers
+                .iter()
+                .find(|server| server.name == *name)
+                .expect("a server")
+        });
+        servers
+            .map(|server| Arc::new(Of(server.clone())) as Arc<dyn Source>)
+            .collect()
     }
 
     /// A bundle of all servers, which remembers names in `memory`.
@@ -327,8 +372,18 @@ impl World {
         let handshake = Handshake::new("test", "1", raw_value(&json!({})));
         let host = Arc::new(Hearing(to));
         let settings = self.settings.clone();
-        let bundle = Backends::start("s".to_owned(), self.sources(&names), handshake, host, memory, settings);
-        Made { bundle: Arc::new(bundle), heard }
+        let bundle = Backends::start(
+            "s".to_owned(),
+            self.sources(&names),
+            handshake,
+            host,
+            memory,
+            settings,
+        );
+        Made {
+            bundle: Arc::new(bundle),
+            heard,
+        }
     }
 
     /// A bundle of all servers that is ready.
@@ -364,9 +419,15 @@ impl Made {
 
     /// Calls a tool: what it says, or the error.
     pub(super) async fn calls(&self, id: u64, tool: &str) -> Result<String, RpcError> {
-        let answer = self.bundle.call(Call::tool(Id::number(id), tool, raw_value(&json!({})))).await?;
+        let answer = self
+            .bundle
+            .call(Call::tool(Id::number(id), tool, raw_value(&json!({}))))
+            .await?;
         let value: Value = serde_json::from_str(answer.outcome?.get()).expect("JSON");
-        Ok(value["content"][0]["text"].as_str().expect("a text").to_owned())
+        Ok(value["content"][0]["text"]
+            .as_str()
+            .expect("a text")
+            .to_owned())
     }
 
     /// Tells the bundle what the host says.
@@ -380,7 +441,11 @@ impl Made {
     pub(super) async fn until(&self, name: &str, wanted: impl Fn(&State) -> bool) {
         loop {
             let status = self.bundle.status();
-            if status.backends.iter().any(|(of, state)| of == name && wanted(state)) {
+            if status
+                .backends
+                .iter()
+                .any(|(of, state)| of == name && wanted(state))
+            {
                 return;
             }
             tokio::time::sleep(Duration::from_millis(1)).await;

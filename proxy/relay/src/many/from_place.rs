@@ -20,21 +20,28 @@ impl Many {
         match Line::of(line, &copy) {
             Line::Blank => {}
             Line::One(part) => self.place_part(place, part, now),
-            Line::Batch(parts) => parts.into_iter().for_each(|(_, part)| self.place_part(place, part, now)),
+            Line::Batch(parts) => parts
+                .into_iter()
+                .for_each(|(_, part)| self.place_part(place, part, now)),
         }
     }
 
     fn place_part(&mut self, place: u64, part: Part<'_>, now: Millis) {
         let message = match part {
             Part::Message(message) => message,
-            Part::Unreadable(unreadable) => return self.unreadable_from_place(place, &unreadable, now),
+            Part::Unreadable(unreadable) => {
+                return self.unreadable_from_place(place, &unreadable, now);
+            }
             // Nobody else may be answered by what a server says of this.
             Part::Other => return self.tell_place(place, words::unreadable("null")),
         };
         match &message.kind {
-            message::Kind::Request { id, method } => self.place_request(place, &message, id, method),
+            message::Kind::Request { id, method } => {
+                self.place_request(place, &message, id, method);
+            }
             message::Kind::Notification { method } => match &**method {
-                // The server was told so when it had answered; and what is one host's own is not the server's.
+                // The server was told so when it had answered; and what is one host's own is not
+                // the server's.
                 "notifications/initialized"
                 | "notifications/roots/list_changed"
                 | "notifications/tasks/status" => {}
@@ -62,14 +69,17 @@ impl Many {
         let mut kind = Kind::Plain;
         match method {
             "initialize" => return self.place_initializes(place, id),
-            // A host that speaks MCP 2026-07-28 goes on with `initialize`, if it can; and tasks would be everybody's.
+            // A host that speaks MCP 2026-07-28 goes on with `initialize`, if it can; and tasks
+            // would be everybody's.
             "server/discover" | message::LISTEN => {
                 return self.tell_place(place, words::no_method(id, NO_ERA));
             }
             _ if method.starts_with("tasks/") || reading::wants_task(message) => {
                 return self.tell_place(place, words::no_method(id, NO_TASKS));
             }
-            "tools/call" | "prompts/get" | "resources/read" | "completion/complete" => kind = Kind::Work,
+            "tools/call" | "prompts/get" | "resources/read" | "completion/complete" => {
+                kind = Kind::Work;
+            }
             "resources/subscribe" => {
                 if let (Some(uri), Some(place)) = (message.uri(), self.places.get_mut(&place)) {
                     place.subscribed.insert(uri.clone());
@@ -93,15 +103,28 @@ impl Many {
         }
         edits.replace(message, id, number.to_string());
         let token = token.map(Into::into);
-        self.calls.insert(number, Call { place: Some(place), id: id.into(), token, kind, cancelled: false });
+        self.calls.insert(
+            number,
+            Call {
+                place: Some(place),
+                id: id.into(),
+                token,
+                kind,
+                cancelled: false,
+            },
+        );
         self.tell_server(edits.spliced(message));
     }
 
     fn place_cancels(&mut self, place: u64, message: &Message<'_>) {
-        let Some(id) = message.cancelled() else { return };
+        let Some(id) = message.cancelled() else {
+            return;
+        };
         let is_it = |call: &Call| call.place == Some(place) && *call.id == *id;
         // An id that was used again is the newest call's.
-        let Some((number, call)) = self.calls.iter_mut().rev().find(|(_, call)| is_it(call)) else { return };
+        let Some((number, call)) = self.calls.iter_mut().rev().find(|(_, call)| is_it(call)) else {
+            return;
+        };
         call.cancelled = true;
         let mut edits = Edits::default();
         edits.replace(message, id, number.to_string());
@@ -110,7 +133,9 @@ impl Many {
     }
 
     fn place_progress(&mut self, place: u64, message: &Message<'_>) {
-        let Some(token) = message.progress() else { return };
+        let Some(token) = message.progress() else {
+            return;
+        };
         let is_its = |ask: &super::Ask| ask.place == place && ask.token.as_deref() == Some(token);
         if self.asks.values().any(is_its) {
             self.tell_server(message.raw.to_vec());

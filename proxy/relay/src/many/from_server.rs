@@ -23,7 +23,9 @@ impl Many {
         match Line::of(line, &copy) {
             Line::Blank => {}
             Line::One(part) => self.server_part(part, now),
-            Line::Batch(parts) => parts.into_iter().for_each(|(_, part)| self.server_part(part, now)),
+            Line::Batch(parts) => parts
+                .into_iter()
+                .for_each(|(_, part)| self.server_part(part, now)),
         }
     }
 
@@ -38,7 +40,9 @@ impl Many {
     }
 
     fn server_answers(&mut self, message: &Message<'_>, id: &str, failed: bool, now: Millis) {
-        let Some(call) = number(id).and_then(|number| self.calls.remove(&number)) else { return };
+        let Some(call) = number(id).and_then(|number| self.calls.remove(&number)) else {
+            return;
+        };
         if call.kind == Kind::Initialize {
             return self.greeted(message, failed);
         }
@@ -63,11 +67,19 @@ impl Many {
         if method == "ping" {
             return self.tell_server(words::empty_result(id));
         }
-        let Some(place) = self.concerned(now) else { return self.tell_server(words::failed(id, WHOSE)) };
+        let Some(place) = self.concerned(now) else {
+            return self.tell_server(words::failed(id, WHOSE));
+        };
         if let Some(page) = reading::page(message) {
             self.shown(page, place);
         }
-        self.asks.insert(id.into(), Ask { place, token: message.asked_progress().map(Into::into) });
+        self.asks.insert(
+            id.into(),
+            Ask {
+                place,
+                token: message.asked_progress().map(Into::into),
+            },
+        );
         self.tell_place(place, message.raw.to_vec());
     }
 
@@ -82,7 +94,8 @@ impl Many {
                 let uri = message.uri().unwrap_or_default();
                 let wants = |subscribed: &str| covers(subscribed, &uri);
                 let places = self.places.iter();
-                let told = places.filter(|(_, place)| place.subscribed.iter().any(|uri| wants(uri)));
+                let told =
+                    places.filter(|(_, place)| place.subscribed.iter().any(|uri| wants(uri)));
                 told.map(|(number, _)| *number).collect()
             }
             "notifications/elicitation/complete" => {
@@ -93,7 +106,8 @@ impl Many {
             "notifications/tools/list_changed"
             | "notifications/prompts/list_changed"
             | "notifications/resources/list_changed" => return self.tell_all_of_list(method),
-            // A message of the log, or a notification that we don't know, may have in it what a call is about.
+            // A message of the log, or a notification that we don't know, may have in it what a
+            // call is about.
             _ => match self.had {
                 Had::One(only) => vec![only],
                 Had::Nobody | Had::Several => {
@@ -118,9 +132,12 @@ impl Many {
     }
 
     fn server_progress(&mut self, message: &Message<'_>) {
-        let Some(sent) = message.progress() else { return };
+        let Some(sent) = message.progress() else {
+            return;
+        };
         let call = number(sent).and_then(|number| self.calls.get(&number));
-        let Some((place, token)) = call.and_then(|call| Some((call.place?, call.token.clone()?))) else {
+        let Some((place, token)) = call.and_then(|call| Some((call.place?, call.token.clone()?)))
+        else {
             return;
         };
         let mut edits = Edits::default();
@@ -129,8 +146,9 @@ impl Many {
     }
 }
 
-/// Whether who has subscribed to one resource hears of another: of itself, and of what is below it (MCP, Resources: an update may name
-/// "a sub-resource of the one that the client actually subscribed to").
+/// Whether who has subscribed to one resource hears of another: of itself, and of what is below it
+/// (MCP, Resources: an update may name "a sub-resource of the one that the client actually
+/// subscribed to").
 fn covers(subscribed: &str, updated: &str) -> bool {
     updated.strip_prefix(subscribed).is_some_and(|below| {
         below.is_empty() || subscribed.ends_with('/') || below.starts_with(['/', '?', '#'])

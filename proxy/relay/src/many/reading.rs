@@ -26,7 +26,10 @@ impl Hello {
     pub(super) fn of(message: &Message<'_>) -> Self {
         let mut capabilities = member(message.params, "capabilities").map_or(Value::Null, parsed);
         withhold(&mut capabilities);
-        Self { version: Asked::of(message.params).version, capabilities }
+        Self {
+            version: Asked::of(message.params).version,
+            capabilities,
+        }
     }
 
     /// Whether a host that says this can do whatever one can that has said `other`.
@@ -39,9 +42,9 @@ impl Hello {
 fn has_all(one: &Value, other: &Value) -> bool {
     match (one, other) {
         (_, Value::Null | Value::Bool(false)) => true,
-        (Value::Object(one), Value::Object(other)) => {
-            other.iter().all(|(key, value)| has_all(one.get(key).unwrap_or(&Value::Null), value))
-        }
+        (Value::Object(one), Value::Object(other)) => other
+            .iter()
+            .all(|(key, value)| has_all(one.get(key).unwrap_or(&Value::Null), value)),
         (one, other) => one == other,
     }
 }
@@ -66,7 +69,10 @@ fn member<'a>(object: Option<&'a str>, name: &str) -> Option<&'a str> {
         fn expecting(&self, to: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
             to.write_str("an object")
         }
-        fn visit_map<A: serde::de::MapAccess<'de>>(mut self, mut map: A) -> Result<Self::Value, A::Error> {
+        fn visit_map<A: serde::de::MapAccess<'de>>(
+            mut self,
+            mut map: A,
+        ) -> Result<Self::Value, A::Error> {
             while let Some(key) = map.next_key::<alloc::borrow::Cow<'de, str>>()? {
                 if key == self.0 {
                     self.1 = Some(map.next_value()?);
@@ -82,9 +88,12 @@ fn member<'a>(object: Option<&'a str>, name: &str) -> Option<&'a str> {
     found.map(RawValue::get)
 }
 
-/// The message with the capabilities that are not shared taken out of what holds them: `params` or `result`.
+/// The message with the capabilities that are not shared taken out of what holds them: `params` or
+/// `result`.
 pub(super) fn without_own(message: &Message<'_>, within: Option<&str>, edits: &mut Edits) {
-    let Some(capabilities) = member(within, "capabilities") else { return };
+    let Some(capabilities) = member(within, "capabilities") else {
+        return;
+    };
     let mut value = parsed(capabilities);
     let whole = value.clone();
     withhold(&mut value);
@@ -103,10 +112,13 @@ pub(super) fn error<'a>(message: &Message<'a>) -> Option<&'a str> {
     member(Some(message.text), "error")
 }
 
-/// Whether an error says that nobody knows what became of the call: the keeper's word for one that was under way when the server ended.
+/// Whether an error says that nobody knows what became of the call: the keeper's word for one that
+/// was under way when the server ended.
 pub(super) fn is_outcome_unknown(message: &Message<'_>) -> bool {
     let data = member(error(message), "data");
-    member(data, "outcome").and_then(text).is_some_and(|outcome| outcome == "unknown")
+    member(data, "outcome")
+        .and_then(text)
+        .is_some_and(|outcome| outcome == "unknown")
 }
 
 /// Whether a request wants to be a task.
@@ -119,12 +131,22 @@ pub(super) fn page(message: &Message<'_>) -> Option<String> {
     text(member(message.params, "elicitationId")?)
 }
 
-/// The pages that an error wants its host to show first (MCP 2025-11-25, `URLElicitationRequiredError`).
+/// The pages that an error wants its host to show first (MCP 2025-11-25,
+/// `URLElicitationRequiredError`).
 pub(super) fn pages_required(message: &Message<'_>) -> impl Iterator<Item = String> {
     let listed = member(member(error(message), "data"), "elicitations").map_or(Value::Null, parsed);
-    let listed = if let Value::Array(listed) = listed { listed } else { Vec::new() };
-    let id =
-        |value: Value| Map::deserialize(value).ok()?.get("elicitationId")?.as_str().map(ToString::to_string);
+    let listed = if let Value::Array(listed) = listed {
+        listed
+    } else {
+        Vec::new()
+    };
+    let id = |value: Value| {
+        Map::deserialize(value)
+            .ok()?
+            .get("elicitationId")?
+            .as_str()
+            .map(ToString::to_string)
+    };
     listed.into_iter().filter_map(id)
 }
 

@@ -1,4 +1,5 @@
-//! Messages that can't be read, or are too large to be. Of some it can be told who waits for them, and nobody else hears of them.
+//! Messages that can't be read, or are too large to be. Of some it can be told who waits for them,
+//! and nobody else hears of them.
 
 use super::Many;
 use crate::message::Unreadable;
@@ -8,8 +9,17 @@ use crate::{Millis, words};
 
 impl Many {
     /// A place has sent what can't be read, though it has an id.
-    pub(super) fn unreadable_from_place(&mut self, place: u64, unreadable: &Unreadable, now: Millis) {
-        let Unreadable { id, request, answer } = unreadable;
+    pub(super) fn unreadable_from_place(
+        &mut self,
+        place: u64,
+        unreadable: &Unreadable,
+        now: Millis,
+    ) {
+        let Unreadable {
+            id,
+            request,
+            answer,
+        } = unreadable;
         match id.as_deref().filter(|id| self.is_asked(place, id)) {
             Some(asked) if !request => {
                 self.fail_ask(asked, UNREADABLE_ANSWER, now);
@@ -17,17 +27,25 @@ impl Many {
             _ if *answer && !request => {}
             _ => {
                 // A call that was made in this name is not what has failed.
-                let is_open =
-                    |id: &str| self.calls.values().any(|call| call.place == Some(place) && *call.id == *id);
+                let is_open = |id: &str| {
+                    self.calls
+                        .values()
+                        .any(|call| call.place == Some(place) && *call.id == *id)
+                };
                 let id = id.as_deref().filter(|id| !is_open(id)).unwrap_or("null");
                 self.tell_place(place, words::unreadable(id));
             }
         }
     }
 
-    /// A place has sent a line of more than 16 MiB, which was discarded: its first and its last bytes.
+    /// A place has sent a line of more than 16 MiB, which was discarded: its first and its last
+    /// bytes.
     pub fn oversized_from_place(&mut self, place: u64, head: &[u8], tail: &[u8], now: Millis) {
-        let Glimpse { id, request, answer } = Glimpse::of(head, tail);
+        let Glimpse {
+            id,
+            request,
+            answer,
+        } = Glimpse::of(head, tail);
         if !answer || request {
             return self.tell_place(place, words::too_large(id.as_deref().unwrap_or("null")));
         }
@@ -36,9 +54,17 @@ impl Many {
         }
     }
 
-    /// The server has sent a line of more than 16 MiB, which was discarded: its first and its last bytes.
+    /// The server has sent a line of more than 16 MiB, which was discarded: its first and its last
+    /// bytes.
     pub fn oversized_from_server(&mut self, head: &[u8], tail: &[u8], now: Millis) {
-        let Glimpse { id: Some(id), request, answer } = Glimpse::of(head, tail) else { return };
+        let Glimpse {
+            id: Some(id),
+            request,
+            answer,
+        } = Glimpse::of(head, tail)
+        else {
+            return;
+        };
         if request {
             // No answer to a call that happens to have its number.
             self.tell_server(words::too_large(&id));

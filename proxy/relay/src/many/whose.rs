@@ -1,5 +1,5 @@
-//! Which place an ask of the server is about. On stdio nothing in the ask says so. What is known is for whom the server is at work, and
-//! for whom it was until just now.
+//! Which place an ask of the server is about. On stdio nothing in the ask says so. What is known is
+//! for whom the server is at work, and for whom it was until just now.
 
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
@@ -7,12 +7,13 @@ use alloc::vec::Vec;
 use super::{Ask, Call, Kind, Many};
 use crate::Millis;
 
-/// How long after the server has done something for one place an ask is not taken for another one's, in ms. It may have begun the ask
-/// before it had answered, or may go on after its answer: that takes no time that a person would notice.
+/// How long after the server has done something for one place an ask is not taken for another
+/// one's, in ms. It may have begun the ask before it had answered, or may go on after its answer:
+/// that takes no time that a person would notice.
 pub(crate) const QUIET: Millis = 2_000;
 
-/// Calls that are remembered though nobody waits for them: cancelled ones, and those of places that are gone. When there are more, nobody
-/// is asked anything any more.
+/// Calls that are remembered though nobody waits for them: cancelled ones, and those of places that
+/// are gone. When there are more, nobody is asked anything any more.
 const LEFT_BEHIND: usize = 1024;
 
 /// For whom the server was at work last, and when it was at work for anybody else.
@@ -52,10 +53,14 @@ impl Many {
         if self.asks_apart {
             return None;
         }
-        let only = asking.first().copied().filter(|only| self.places.contains_key(only))?;
+        let only = asking
+            .first()
+            .copied()
+            .filter(|only| self.places.contains_key(only))?;
         let calls = self.calls.values().filter_map(|call| call.place);
         let mut busy = calls.chain(self.asks.values().map(|ask| ask.place));
-        let is_anothers = busy.any(|place| place != only) || self.served.is_just_now_others(only, now);
+        let is_anothers =
+            busy.any(|place| place != only) || self.served.is_just_now_others(only, now);
         (!is_anothers).then_some(only)
     }
 

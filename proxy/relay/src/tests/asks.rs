@@ -14,7 +14,10 @@ fn an_ask_finds_its_way_back() {
     let mut bench = Bench::initialized();
     bench.backend(&ask("\"s\"", "elicitation/create"));
     bench.backend(&ask("0", "x"));
-    assert_eq!(bench.front_gets(), [ask("1", "elicitation/create"), ask("2", "x")]);
+    assert_eq!(
+        bench.front_gets(),
+        [ask("1", "elicitation/create"), ask("2", "x")]
+    );
     bench.front(&answer("2"));
     bench.front(&answer("2"));
     bench.front(&answer("1"));
@@ -34,7 +37,11 @@ fn an_ask_that_a_former_front_had_is_failed() {
     bench.front(INITIALIZED);
     bench.front(&answer("1"));
     bench.front(&answer("2"));
-    assert_eq!(bench.backend_gets(), [""; 0], "what was not handed out can't be answered");
+    assert_eq!(
+        bench.backend_gets(),
+        [""; 0],
+        "what was not handed out can't be answered"
+    );
     assert_eq!(bench.front_gets(), [ask("2", "x")]);
     bench.front(&answer("2"));
     assert_eq!(bench.backend_gets(), [answer("2")]);
@@ -44,14 +51,26 @@ fn an_ask_that_a_former_front_had_is_failed() {
 fn an_ask_waits_for_a_host_and_fails_at_once_where_that_can_not_answer() {
     let mut bench = Bench::initialized();
     bench.relay.detach(0, false, bench.now);
-    let methods = ["sampling/createMessage", "elicitation/create", "roots/list", "x"];
+    let methods = [
+        "sampling/createMessage",
+        "elicitation/create",
+        "roots/list",
+        "x",
+    ];
     for (id, method) in (1..).zip(methods) {
         bench.backend(&ask(&id.to_string(), method));
     }
     bench.backend(&notice(1));
-    assert_eq!(bench.backend_gets(), [""; 0], "they wait while nobody is there");
+    assert_eq!(
+        bench.backend_gets(),
+        [""; 0],
+        "they wait while nobody is there"
+    );
     bench.reconnect(r#"{"roots":{}}"#);
-    assert_eq!(bench.front_gets(), [ask("3", "roots/list"), ask("4", "x"), notice(1)]);
+    assert_eq!(
+        bench.front_gets(),
+        [ask("3", "roots/list"), ask("4", "x"), notice(1)]
+    );
     assert_eq!(bench.backend_gets(), [not_able("1"), not_able("2")]);
     // And while it is there.
     bench.backend(&ask("5", "sampling/createMessage"));
@@ -61,7 +80,10 @@ fn an_ask_waits_for_a_host_and_fails_at_once_where_that_can_not_answer() {
     for id in ["3", "4", "6"] {
         bench.front(&answer(id));
     }
-    assert_eq!(bench.backend_gets(), [answer("3"), answer("4"), answer("6")]);
+    assert_eq!(
+        bench.backend_gets(),
+        [answer("3"), answer("4"), answer("6")]
+    );
     // The next host can, and nothing is left for it.
     bench.reconnect(r#"{"sampling":{},"elicitation":{},"roots":{}}"#);
     assert_eq!(bench.front_gets(), [""; 0]);
@@ -78,7 +100,13 @@ fn an_ask_that_no_host_comes_for_fails() {
     bench.backend(&ask("1", "elicitation/create"));
     assert_eq!(bench.relay.next_deadline(), Some(bench.now + 60_000));
     bench.wait();
-    assert_eq!(bench.backend_gets(), [failed("1", "no host that can answer was attached within 60000 ms")]);
+    assert_eq!(
+        bench.backend_gets(),
+        [failed(
+            "1",
+            "no host that can answer was attached within 60000 ms"
+        )]
+    );
     bench.reconnect(r#"{"elicitation":{}}"#);
     assert_eq!(bench.front_gets(), [""; 0]);
 }
@@ -93,8 +121,9 @@ fn the_host_that_has_initialised_the_backend_answers_for_itself() {
 
 #[test]
 fn an_ask_that_is_cancelled_before_anyone_saw_it_vanishes() {
-    let cancelled =
-        |id: &str| format!(r#"{{"method":"notifications/cancelled","params":{{"requestId":{id}}}}}"#);
+    let cancelled = |id: &str| {
+        format!(r#"{{"method":"notifications/cancelled","params":{{"requestId":{id}}}}}"#)
+    };
     let mut bench = Bench::initialized();
     bench.backend(&ask("\"a\"", "x"));
     bench.backend(&cancelled("\"a\""));
@@ -116,7 +145,10 @@ fn progress_of_an_ask_goes_back_too() {
     };
     let mut bench = Bench::initialized();
     bench.backend(r#"{"id":"a","method":"x","params":{"_meta":{"progressToken":"tok"}}}"#);
-    assert_eq!(bench.front_gets(), [r#"{"id":1,"method":"x","params":{"_meta":{"progressToken":1}}}"#]);
+    assert_eq!(
+        bench.front_gets(),
+        [r#"{"id":1,"method":"x","params":{"_meta":{"progressToken":1}}}"#]
+    );
     bench.front(&progress("1"));
     bench.front(&progress("\"tok\""));
     assert_eq!(bench.backend_gets(), [progress("\"tok\"")]);

@@ -5,7 +5,9 @@ use super::*;
 const NO: &str = r#""code":-32601"#;
 
 fn refused(id: &str) -> String {
-    format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":-32601,"message":"Method not found"}}}}"#)
+    format!(
+        r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":-32601,"message":"Method not found"}}}}"#
+    )
 }
 
 /// The next host comes after an orderly close.
@@ -16,7 +18,9 @@ fn next(bench: &mut Bench) {
 
 fn is_replaced(bench: &mut Bench, method: &str) {
     let orders = bench.relay.orders();
-    let [Order::Replace { why, kills: false }] = &orders[..] else { panic!("{orders:?}") };
+    let [Order::Replace { why, kills: false }] = &orders[..] else {
+        panic!("{orders:?}")
+    };
     assert!(why.ends_with(&format!("refuses `{method}`")), "{why}");
     bench.relay.backend_started(bench.now);
 }
@@ -36,10 +40,14 @@ fn one_that_was_initialised_and_refuses_to_be_discovered_is_replaced() {
     // It has not been initialised, and nobody does that when it dies.
     bench.now += 10_000;
     bench.dies();
-    assert_eq!((bench.relay.orders(), bench.relay.next_deadline()), (vec![], None));
+    assert_eq!(
+        (bench.relay.orders(), bench.relay.next_deadline()),
+        (vec![], None)
+    );
 }
 
-/// It is of the older era. The host falls back to `initialize`, as it does directly, and no further one costs the server its life.
+/// It is of the older era. The host falls back to `initialize`, as it does directly, and no further
+/// one costs the server its life.
 #[test]
 fn one_that_can_not_be_discovered_is_replaced_once() {
     let mut bench = Bench::initialized();
@@ -59,7 +67,10 @@ fn one_that_can_not_be_discovered_is_replaced_once() {
     bench.front(&ask("1", "server/discover"));
     bench.backend_gets();
     bench.backend(&refused("8"));
-    assert_eq!((bench.relay.orders(), bench.front_gets()), (vec![], vec![refused("1")]));
+    assert_eq!(
+        (bench.relay.orders(), bench.front_gets()),
+        (vec![], vec![refused("1")])
+    );
 }
 
 /// What most hosts of 2026 do with most servers of today: nothing is replaced, ever.
@@ -71,7 +82,10 @@ fn one_that_was_asked_first_and_can_not_be_discovered_is_never_replaced() {
         let asked = bench.backend_gets().pop().expect("asked");
         let asked: serde_json::Value = serde_json::from_str(&asked).expect("JSON");
         bench.backend(&refused(&asked["id"].to_string()));
-        assert_eq!((bench.front_gets(), bench.relay.orders()), (vec![refused("\"d\"")], vec![]));
+        assert_eq!(
+            (bench.front_gets(), bench.relay.orders()),
+            (vec![refused("\"d\"")], vec![])
+        );
     };
     discover(&mut bench);
     bench.front(&initialize("7", "2025-06-18", "{}"));
@@ -94,7 +108,10 @@ fn one_that_accepts_both_is_kept() {
     bench.front(&ask("5", "server/discover"));
     bench.backend_gets();
     bench.backend(&answer("5"));
-    assert_eq!((bench.relay.orders(), bench.front_gets()), (vec![], vec![answer("5")]));
+    assert_eq!(
+        (bench.relay.orders(), bench.front_gets()),
+        (vec![], vec![answer("5")])
+    );
 }
 
 #[test]
@@ -116,7 +133,11 @@ fn one_that_was_discovered_and_refuses_to_be_initialised_is_replaced_once() {
     is_replaced(&mut bench, "initialize");
     assert_eq!(bench.backend_gets(), [initialize("4", "2025-06-18", "{}")]);
     bench.backend(&refused("4"));
-    assert_eq!(bench.front_gets(), [refused("0")], "it refuses that from the first");
+    assert_eq!(
+        bench.front_gets(),
+        [refused("0")],
+        "it refuses that from the first"
+    );
     bench.front(&ask("1", "server/discover"));
     bench.backend_gets();
     bench.backend(&answer("5"));
@@ -125,5 +146,8 @@ fn one_that_was_discovered_and_refuses_to_be_initialised_is_replaced_once() {
     bench.front(&initialize("0", "2025-06-18", "{}"));
     bench.backend_gets();
     bench.backend(&refused("6"));
-    assert_eq!((bench.relay.orders(), bench.front_gets()), (vec![], vec![refused("0")]));
+    assert_eq!(
+        (bench.relay.orders(), bench.front_gets()),
+        (vec![], vec![refused("0")])
+    );
 }

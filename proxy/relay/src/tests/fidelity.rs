@@ -12,7 +12,10 @@ fn nothing_but_the_id_changes() {
     assert_eq!(bench.backend_gets(), [odd.replace("\"me\"", "1")]);
     let reply = "{ \"result\" : {\"id\":1 , \"n\":-0.0} , \"id\":1 , \"extra\":null }\r";
     bench.backend(reply);
-    assert_eq!(bench.front_gets(), [reply.replace("\"id\":1 , \"extra", "\"id\":\"me\" , \"extra")]);
+    assert_eq!(
+        bench.front_gets(),
+        [reply.replace("\"id\":1 , \"extra", "\"id\":\"me\" , \"extra")]
+    );
 }
 
 #[test]
@@ -39,14 +42,23 @@ fn what_is_no_json_rpc_is_for_the_other_side_to_judge() {
         bench.front(blank);
         bench.backend(blank);
     }
-    assert_eq!((bench.backend_gets().len(), bench.front_gets().len()), (0, 0));
-    bench.relay.from_front(Bytes::from_static(b"\xff{"), bench.now);
-    assert_eq!(bench.relay.pull_backend(), Some(Bytes::from_static(b"\xff{")));
+    assert_eq!(
+        (bench.backend_gets().len(), bench.front_gets().len()),
+        (0, 0)
+    );
+    bench
+        .relay
+        .from_front(Bytes::from_static(b"\xff{"), bench.now);
+    assert_eq!(
+        bench.relay.pull_backend(),
+        Some(Bytes::from_static(b"\xff{"))
+    );
 }
 
 #[test]
 fn a_complaint_without_an_id_reaches_whoever_gave_cause() {
-    let complaint = r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"Parse error"}}"#;
+    let complaint =
+        r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"Parse error"}}"#;
     let mut bench = Bench::initialized();
     bench.front("rubbish");
     bench.backend(complaint);
@@ -64,11 +76,36 @@ fn a_batch_stays_a_batch() {
         call("\"b\""),
         notice(1)
     ));
-    assert_eq!(bench.backend_gets(), [format!("[{},{},[1,\"x\"],{}]", call("1"), call("2"), notice(1))]);
-    bench.backend(&format!("[ {},{} , {}, {} ]", answer("2"), answer("9"), notice(2), answer("1")));
-    assert_eq!(bench.front_gets(), [format!("[{},{},{}]", answer("\"b\""), notice(2), answer("\"a\""))]);
+    assert_eq!(
+        bench.backend_gets(),
+        [format!(
+            "[{},{},[1,\"x\"],{}]",
+            call("1"),
+            call("2"),
+            notice(1)
+        )]
+    );
+    bench.backend(&format!(
+        "[ {},{} , {}, {} ]",
+        answer("2"),
+        answer("9"),
+        notice(2),
+        answer("1")
+    ));
+    assert_eq!(
+        bench.front_gets(),
+        [format!(
+            "[{},{},{}]",
+            answer("\"b\""),
+            notice(2),
+            answer("\"a\"")
+        )]
+    );
     bench.backend(&format!(" [ {} ,{}]", notice(3), ask("5", "x")));
-    assert_eq!(bench.front_gets(), [format!(" [ {} ,{}]", notice(3), ask("5", "x"))]);
+    assert_eq!(
+        bench.front_gets(),
+        [format!(" [ {} ,{}]", notice(3), ask("5", "x"))]
+    );
     bench.front(&format!("[{}]", answer("6")));
     assert_eq!(bench.backend_gets(), [""; 0]);
     bench.front(&format!("[{} ]", answer("5")));
@@ -82,48 +119,85 @@ fn a_batch_that_has_to_wait_in_part_is_split() {
     bench.attach();
     bench.front(&ask("1", "ping"));
     bench.backend_gets();
-    bench.backend(&format!("[{},{},{},{}]", notice(1), ask("1", "roots/list"), answer("1"), ask("2", "x")));
+    bench.backend(&format!(
+        "[{},{},{},{}]",
+        notice(1),
+        ask("1", "roots/list"),
+        answer("1"),
+        ask("2", "x")
+    ));
     assert_eq!(bench.front_gets(), [format!("[{}]", answer("1"))]);
     bench.front(&call("2"));
-    assert_eq!(bench.front_gets(), [format!("[{}]", notice(1)), format!("[{}]", ask("2", "x"))]);
+    assert_eq!(
+        bench.front_gets(),
+        [format!("[{}]", notice(1)), format!("[{}]", ask("2", "x"))]
+    );
 }
 
-/// Any JSON text without a token that is replaced on purpose, with whitespace, escapes and numbers as nobody would write them.
+/// Any JSON text without a token that is replaced on purpose, with whitespace, escapes and numbers
+/// as nobody would write them.
 fn json() -> impl Strategy<Value = String> {
     let leaf = prop_oneof![
         Just("null".to_owned()),
         Just("true".to_owned()),
         "-?(0|[1-9][0-9]{0,20})(\\.[0-9]{1,5})?([eE][+-]?[0-9]{1,3})?",
-        "[a-zü\u{2028}]{0,6}(\\\\(n|\"|\\\\|u00e9|/)){0,2}".prop_map(|inner| format!("\"{inner}\"")),
+        "[a-zü\u{2028}]{0,6}(\\\\(n|\"|\\\\|u00e9|/)){0,2}"
+            .prop_map(|inner| format!("\"{inner}\"")),
         prop_oneof!["id", "method", "_meta", "requestId"].prop_map(|key| format!("\"{key}\"")),
     ];
     leaf.prop_recursive(4, 32, 4, |inner| {
         let space = "[ \t\r]{0,2}";
         prop_oneof![
-            (prop::collection::vec(inner.clone(), 0..4), space)
-                .prop_map(|(values, space)| format!("[{space}{}{space}]", values.join(&format!("{space},")))),
-            (prop::collection::vec((prop_oneof!["id", "progressToken", "[a-z]{0,3}"], inner), 0..4), space)
+            (prop::collection::vec(inner.clone(), 0..4), space).prop_map(
+                |(values, space)| format!("[{space}{}{space}]", values.join(&format!("{space},")))
+            ),
+            (
+                prop::collection::vec(
+                    (prop_oneof!["id", "progressToken", "[a-z]{0,3}"], inner),
+                    0..4
+                ),
+                space
+            )
                 .prop_map(|(pairs, space)| {
-                    let pairs: Vec<_> =
-                        pairs.into_iter().map(|(key, value)| format!("\"{key}\"{space}:{value}")).collect();
+                    let pairs: Vec<_> = pairs
+                        .into_iter()
+                        .map(|(key, value)| format!("\"{key}\"{space}:{value}"))
+                        .collect();
                     format!("{{{space}{}}}", pairs.join(","))
                 }),
         ]
     })
 }
 
-/// The same with what is no JSON, though some peers write it and others read it: bytes that are no UTF-8 in strings,
-/// and numbers that are none.
+/// The same with what is no JSON, though some peers write it and others read it: bytes that are no
+/// UTF-8 in strings, and numbers that are none.
 fn nearly_json() -> impl Strategy<Value = Vec<u8>> {
     let bytes = prop::collection::vec(
-        prop_oneof![Just(b'a'), 0x80..=0xFF_u8, Just(b'\xC3'), Just(b'\xA9'), Just(b'N')],
+        prop_oneof![
+            Just(b'a'),
+            0x80..=0xFF_u8,
+            Just(b'\xC3'),
+            Just(b'\xA9'),
+            Just(b'N')
+        ],
         0..8,
     );
     let string = bytes.prop_map(|inner| [b"\"", &inner[..], b"\""].concat());
-    let names = ["NaN", "Infinity", "-Infinity", "\"NaN\"", "\" -Infinity\\\\\""];
+    let names = [
+        "NaN",
+        "Infinity",
+        "-Infinity",
+        "\"NaN\"",
+        "\" -Infinity\\\\\"",
+    ];
     let name = prop::sample::select(names.map(str::to_owned).to_vec());
-    let value = prop_oneof![string, name.prop_map(String::into_bytes), json().prop_map(String::into_bytes)];
-    prop::collection::vec(value, 0..6).prop_map(|values| [b"[", &values.join(&b", "[..])[..], b"]"].concat())
+    let value = prop_oneof![
+        string,
+        name.prop_map(String::into_bytes),
+        json().prop_map(String::into_bytes)
+    ];
+    prop::collection::vec(value, 0..6)
+        .prop_map(|values| [b"[", &values.join(&b", "[..])[..], b"]"].concat())
 }
 
 proptest! {

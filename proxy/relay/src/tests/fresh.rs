@@ -2,7 +2,8 @@
 
 use super::*;
 
-/// A front comes, goes, and what it finds is returned: whether the former backend, and what the driver is told.
+/// A front comes, goes, and what it finds is returned: whether the former backend, and what the
+/// driver is told.
 fn comes_back(bench: &mut Bench, orderly: bool, changed: Option<&str>) -> (bool, Vec<Order>) {
     bench.relay.detach(0, orderly, bench.now);
     let attached = bench.relay.attach(None, changed, bench.now);
@@ -10,7 +11,13 @@ fn comes_back(bench: &mut Bench, orderly: bool, changed: Option<&str>) -> (bool,
 }
 
 fn replaced(why: &str) -> (bool, Vec<Order>) {
-    (false, vec![Order::Replace { why: why.into(), kills: false }])
+    (
+        false,
+        vec![Order::Replace {
+            why: why.into(),
+            kills: false,
+        }],
+    )
 }
 
 const BY_HAND: &str = "the server is restarted by `mcp-sessiond restart`";
@@ -63,11 +70,16 @@ fn a_changed_program_is_replaced_where_nothing_is_lost_by_it() {
 
     let kept = |(resumed, orders): (bool, Vec<Order>), because: &str| {
         assert!(resumed, "{because}");
-        let [Order::Say(told)] = &orders[..] else { panic!("{orders:?}") };
+        let [Order::Say(told)] = &orders[..] else {
+            panic!("{orders:?}")
+        };
         assert!(told.starts_with(why) && told.contains(because), "{told}");
     };
     let mut bench = Bench::initialized();
-    kept(comes_back(&mut bench, false, changed), "its host was cut off");
+    kept(
+        comes_back(&mut bench, false, changed),
+        "its host was cut off",
+    );
     bench.front(&call("1"));
     bench.backend_gets();
     kept(comes_back(&mut bench, true, changed), "calls");
@@ -85,7 +97,12 @@ fn a_front_that_has_lost_its_keeper_keeps_its_backend() {
     let mut bench = Bench::initialized();
     bench.relay.detach(0, true, bench.now);
     let line = initialize("0", "2025-06-18", "{}");
-    assert!(bench.relay.attach(Some(line.into()), Some("server.js"), bench.now).resumed);
+    assert!(
+        bench
+            .relay
+            .attach(Some(line.into()), Some("server.js"), bench.now)
+            .resumed
+    );
     assert_eq!(bench.relay.orders(), []);
 }
 
@@ -111,17 +128,30 @@ fn a_restart_waits_for_answers_and_keeps_new_calls_for_the_next_one() {
         bench.backend(&ask("1", "roots/list"));
         assert_eq!(bench.front_gets(), [ask("1", "roots/list")]);
         bench.front(&answer("1"));
-        assert_eq!(bench.backend_gets(), [answer("1")], "it may need that for its answer");
+        assert_eq!(
+            bench.backend_gets(),
+            [answer("1")],
+            "it may need that for its answer"
+        );
         assert_eq!(bench.relay.orders(), []);
         if late {
             bench.wait();
-            let unknown = unknown("1", "the server was restarted before it answered; the outcome is unknown");
+            let unknown = unknown(
+                "1",
+                "the server was restarted before it answered; the outcome is unknown",
+            );
             assert_eq!(bench.front_gets(), [unknown]);
         } else {
             bench.backend(&answer("1"));
             assert_eq!(bench.front_gets(), [answer("1")]);
         }
-        assert_eq!(bench.relay.orders(), [Order::Replace { why: BY_HAND.into(), kills: false }]);
+        assert_eq!(
+            bench.relay.orders(),
+            [Order::Replace {
+                why: BY_HAND.into(),
+                kills: false
+            }]
+        );
         bench.relay.backend_started(bench.now);
         assert_eq!(bench.backend_gets(), [initialize("3", "2025-06-18", "{}")]);
         bench.backend(&ANSWER.replace("ID", "3"));
@@ -175,10 +205,18 @@ fn half_an_answer_is_none() {
         bench.front(&call(id));
     }
     bench.backend_gets();
-    bench.relay.last_from_backend(Bytes::from(answer("1")), bench.now);
-    assert_eq!(bench.front_gets(), [answer("1")], "this one only lacked its newline");
+    bench
+        .relay
+        .last_from_backend(Bytes::from(answer("1")), bench.now);
+    assert_eq!(
+        bench.front_gets(),
+        [answer("1")],
+        "this one only lacked its newline"
+    );
     let half = answer("2");
-    bench.relay.last_from_backend(Bytes::from(half[..half.len() - 2].to_owned()), bench.now);
+    bench
+        .relay
+        .last_from_backend(Bytes::from(half[..half.len() - 2].to_owned()), bench.now);
     bench.dies();
     let ended = "the server ended (exit status: 1) before it answered; the outcome is unknown";
     assert_eq!(bench.front_gets(), [unknown("2", ended)]);

@@ -9,14 +9,20 @@ fn what_comes_while_nobody_is_there_waits_for_a_front_that_is_ready() {
     bench.backend(&notice(1));
     bench.backend(&notice(2));
     let attached = bench.attach();
-    assert_eq!((attached.resumed, attached.waiting, attached.lost), (true, 2, 0));
+    assert_eq!(
+        (attached.resumed, attached.waiting, attached.lost),
+        (true, 2, 0)
+    );
     bench.front(&initialize("9", "2025-06-18", "{}"));
     bench.is_pinged();
     bench.front(&ask("10", "ping"));
     assert_eq!(bench.backend_gets(), [ask("10", "ping")]);
     bench.backend(&notice(3));
     bench.backend(&answer("10"));
-    assert_eq!(bench.front_gets(), [ANSWER.replace("ID", "9"), answer("10")]);
+    assert_eq!(
+        bench.front_gets(),
+        [ANSWER.replace("ID", "9"), answer("10")]
+    );
     bench.front(INITIALIZED);
     assert_eq!(bench.front_gets(), [1, 2, 3].map(notice));
 }
@@ -58,7 +64,10 @@ fn what_was_not_pulled_stays_except_for_what_is_the_fronts_own() {
     bench.front(&initialize("7", "2025-06-18", "{}"));
     bench.relay.detach(3, false, bench.now);
     let view = bench.relay.view(bench.now);
-    assert_eq!((view.waiting, view.parked.len(), view.dropped, view.lost), (3, 1, 1, 3));
+    assert_eq!(
+        (view.waiting, view.parked.len(), view.dropped, view.lost),
+        (3, 1, 1, 3)
+    );
     assert_eq!(bench.attach().lost, 3);
     bench.front(INITIALIZED);
     assert_eq!(bench.front_gets(), [notice(1), ask("1", "x"), notice(2)]);
@@ -82,7 +91,10 @@ fn the_backend_is_not_read_while_as_much_waits_as_may() {
     assert_eq!(bench.front_gets().len(), 8);
     assert!(bench.relay.reads_backend());
     bench.relay.detach(0, false, bench.now);
-    bench.backend(&format!(r#"{{"method":"notifications/x","params":"{}"}}"#, "x".repeat(5000)));
+    bench.backend(&format!(
+        r#"{{"method":"notifications/x","params":"{}"}}"#,
+        "x".repeat(5000)
+    ));
     assert!(!bench.relay.reads_backend());
 }
 
@@ -106,7 +118,10 @@ fn what_a_front_that_leaves_listens_to_is_cancelled() {
     let mut bench = Bench::initialized();
     bench.front(&ask("7", "subscriptions/listen"));
     bench.front(&call("8"));
-    assert_eq!(bench.backend_gets(), [ask("7", "subscriptions/listen"), call("8")]);
+    assert_eq!(
+        bench.backend_gets(),
+        [ask("7", "subscriptions/listen"), call("8")]
+    );
     bench.relay.detach(0, false, bench.now);
     assert_eq!(bench.backend_gets(), [left("7")], "a call goes on");
     bench.backend(&answer("7"));
@@ -119,10 +134,17 @@ fn what_a_front_that_leaves_listens_to_is_cancelled() {
 
 #[test]
 fn a_slow_reader_holds_the_other_side_up() {
-    let limits = Limits { queue_messages: 1000, queue_bytes: 1 << 30, ..LIMITS };
+    let limits = Limits {
+        queue_messages: 1000,
+        queue_bytes: 1 << 30,
+        ..LIMITS
+    };
     let mut bench = Bench::initialized();
     bench.relay.limits = limits;
-    let large = format!(r#"{{"method":"notifications/x","params":"{}"}}"#, "x".repeat(40_000));
+    let large = format!(
+        r#"{{"method":"notifications/x","params":"{}"}}"#,
+        "x".repeat(40_000)
+    );
     for _ in 0..2 {
         assert!(bench.relay.reads_backend() && bench.relay.reads_front());
         bench.backend(&large);
@@ -143,7 +165,16 @@ fn traffic_is_counted_with_its_newlines() {
     bench.backend_gets();
     bench.backend(&answer("1"));
     let after = bench.relay.view(bench.now);
-    assert_eq!(after.to_backend.bytes - before.to_backend.bytes, call("1").len() as u64 + 1);
-    assert_eq!(after.from_backend.bytes - before.from_backend.bytes, answer("1").len() as u64 + 1);
-    assert_eq!(after.from_backend.messages - before.from_backend.messages, 1);
+    assert_eq!(
+        after.to_backend.bytes - before.to_backend.bytes,
+        call("1").len() as u64 + 1
+    );
+    assert_eq!(
+        after.from_backend.bytes - before.from_backend.bytes,
+        answer("1").len() as u64 + 1
+    );
+    assert_eq!(
+        after.from_backend.messages - before.from_backend.messages,
+        1
+    );
 }

@@ -12,7 +12,10 @@ fn later_hosts_get_the_answer_that_the_first_one_got() {
     bench.front(INITIALIZED);
     assert_eq!(bench.front_gets(), [ANSWER.replace("ID", "\"x\"")]);
     assert_eq!(bench.backend_gets(), [""; 0]);
-    assert_eq!(bench.relay.view(bench.now).state, mcp_sessiond_proto::backends::BackendState::Ready);
+    assert_eq!(
+        bench.relay.view(bench.now).state,
+        mcp_sessiond_proto::backends::BackendState::Ready
+    );
 }
 
 #[test]
@@ -57,9 +60,19 @@ fn a_host_that_is_too_old_gets_a_fresh_backend() {
     bench.attach();
     bench.front(&initialize("0", "2024-11-05", "{}"));
     let orders = bench.relay.orders();
-    let why = "the host speaks protocol 2024-11-05 at most, and the running server answered 2025-06-18";
-    assert!(matches!(&orders[0], Order::Say(words) if words.contains("2 messages")), "{orders:?}");
-    assert_eq!(orders[1..], [Order::Replace { why: why.into(), kills: false }]);
+    let why =
+        "the host speaks protocol 2024-11-05 at most, and the running server answered 2025-06-18";
+    assert!(
+        matches!(&orders[0], Order::Say(words) if words.contains("2 messages")),
+        "{orders:?}"
+    );
+    assert_eq!(
+        orders[1..],
+        [Order::Replace {
+            why: why.into(),
+            kills: false
+        }]
+    );
     assert_eq!(bench.backend_gets(), [""; 0]);
     bench.relay.backend_started(bench.now);
     assert_eq!(bench.backend_gets(), [initialize("2", "2024-11-05", "{}")]);
@@ -68,7 +81,15 @@ fn a_host_that_is_too_old_gets_a_fresh_backend() {
     bench.backend(&old.replace("ID", "2"));
     assert_eq!(bench.front_gets(), [old.replace("ID", "0")]);
     let view = bench.relay.view(bench.now);
-    assert_eq!((view.dropped, view.restarts, view.parked.len(), view.calls.len()), (3, 1, 0, 0));
+    assert_eq!(
+        (
+            view.dropped,
+            view.restarts,
+            view.parked.len(),
+            view.calls.len()
+        ),
+        (3, 1, 0, 0)
+    );
 }
 
 #[test]
@@ -86,7 +107,10 @@ fn versions_are_compared_as_dates_or_for_equality() {
     assert!(!replaced("2025-11-25", "2025-06-18", "2025-06-18"));
     assert!(!replaced("2025-11-25", "2025-06-18", "2025-11-25"));
     assert!(replaced("2025-11-25", "2025-06-18", "2025-03-26"));
-    assert!(!replaced("2024-11-05", "2025-06-18", "2024-11-05"), "what was good enough once is so again");
+    assert!(
+        !replaced("2024-11-05", "2025-06-18", "2024-11-05"),
+        "what was good enough once is so again"
+    );
     assert!(!replaced("DRAFT", "2025-06-18", "DRAFT"));
     assert!(replaced("DRAFT", "DRAFT", "ZRAFT"));
 }
@@ -112,10 +136,15 @@ fn a_host_that_a_former_keeper_answered_notices_nothing() {
     assert!(!bench.relay.reads_front());
     bench.backend(&ANSWER.replace("ID", "1"));
     assert_eq!(bench.backend_gets(), [INITIALIZED.to_owned(), call("9")]);
-    let changed = |what: &str| format!(r#"{{"jsonrpc":"2.0","method":"notifications/{what}/list_changed"}}"#);
+    let changed =
+        |what: &str| format!(r#"{{"jsonrpc":"2.0","method":"notifications/{what}/list_changed"}}"#);
     assert_eq!(bench.front_gets(), [changed("tools"), changed("prompts")]);
     bench.backend(&ask("1", "sampling/createMessage"));
-    assert_eq!(bench.front_gets().len(), 1, "the backend knows what this host can do");
+    assert_eq!(
+        bench.front_gets().len(),
+        1,
+        "the backend knows what this host can do"
+    );
 }
 
 #[test]
@@ -130,14 +159,30 @@ fn a_host_that_a_former_keeper_answered_may_find_a_backend_that_has_begun() {
     let mut bench = Bench::new();
     bench.front(&initialize("0", "2025-06-18", "{}"));
     bench.backend_gets();
-    bench.relay.attach(Some(initialize("4", "2025-06-18", "{}").into()), None, bench.now);
+    bench.relay.attach(
+        Some(initialize("4", "2025-06-18", "{}").into()),
+        None,
+        bench.now,
+    );
     bench.backend(&ANSWER.replace("ID", "0"));
-    assert_eq!(bench.front_gets().len(), 2, "it has been answered, and is told to list again");
-    bench.relay.attach(Some(initialize("4", "2024-11-05", "{}").into()), None, bench.now);
+    assert_eq!(
+        bench.front_gets().len(),
+        2,
+        "it has been answered, and is told to list again"
+    );
+    bench.relay.attach(
+        Some(initialize("4", "2024-11-05", "{}").into()),
+        None,
+        bench.now,
+    );
     assert!(matches!(&bench.relay.orders()[..], [Order::Replace { .. }]));
     bench.relay.backend_started(bench.now);
     assert_eq!(bench.backend_gets(), [initialize("1", "2024-11-05", "{}")]);
-    bench.backend(&ANSWER.replace("2025-06-18", "2024-11-05").replace("ID", "1"));
+    bench.backend(
+        &ANSWER
+            .replace("2025-06-18", "2024-11-05")
+            .replace("ID", "1"),
+    );
     assert_eq!(bench.backend_gets(), [INITIALIZED]);
     assert_eq!(bench.front_gets().len(), 2);
 }

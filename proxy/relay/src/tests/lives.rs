@@ -10,8 +10,15 @@ fn changed(what: &str) -> String {
 
 /// The backend that was just started is initialised again by us, with this number.
 fn revives(bench: &mut Bench, number: &str) {
-    assert_eq!(bench.backend_gets(), [initialize(number, "2025-06-18", "{}")]);
-    assert_eq!(bench.backend_gets(), [""; 0], "nothing goes before the answer");
+    assert_eq!(
+        bench.backend_gets(),
+        [initialize(number, "2025-06-18", "{}")]
+    );
+    assert_eq!(
+        bench.backend_gets(),
+        [""; 0],
+        "nothing goes before the answer"
+    );
     bench.backend(&ANSWER.replace("ID", number));
 }
 
@@ -28,13 +35,19 @@ fn calls_in_flight_end_and_what_was_not_sent_goes_to_the_next_one() {
     assert!(!bench.relay.reads_front());
     bench.starts();
     revives(&mut bench, "4");
-    assert_eq!(bench.backend_gets(), [INITIALIZED.to_owned(), call("2"), call("3")]);
+    assert_eq!(
+        bench.backend_gets(),
+        [INITIALIZED.to_owned(), call("2"), call("3")]
+    );
     assert_eq!(bench.front_gets(), [changed("tools"), changed("prompts")]);
     bench.backend(&answer("1"));
     bench.backend(&answer("3"));
     assert_eq!(bench.front_gets(), [answer("\"c\"")]);
     let view = bench.relay.view(bench.now);
-    assert_eq!((view.restarts, view.last_error.as_deref()), (1, Some("exit status: 1")));
+    assert_eq!(
+        (view.restarts, view.last_error.as_deref()),
+        (1, Some("exit status: 1"))
+    );
 }
 
 #[test]
@@ -42,7 +55,9 @@ fn it_is_started_again_after_longer_and_longer_waits() {
     let mut bench = Bench::initialized();
     bench.now += 10_000;
     bench.dies();
-    for wait in [100, 200, 400, 800, 1600, 3200, 6400, 12_800, 25_600, 30_000, 30_000] {
+    for wait in [
+        100, 200, 400, 800, 1600, 3200, 6400, 12_800, 25_600, 30_000, 30_000,
+    ] {
         bench.starts();
         bench.dies();
         assert_eq!(bench.relay.orders(), []);
@@ -64,8 +79,7 @@ fn calls_are_refused_while_the_start_is_far_ahead() {
     bench.relay.failures = 5;
     bench.front(&call("1"));
     bench.dies();
-    let words =
-        "the server has ended (exit status: 1) and is started again in 3200 ms; this call was not sent";
+    let words = "the server has ended (exit status: 1) and is started again in 3200 ms; this call was not sent";
     let not_sent = |id: &str| unknown(id, words).replace(r#""unknown"}"#, r#""not_sent"}"#);
     assert!(bench.relay.reads_front());
     bench.front(&call("2"));
@@ -85,7 +99,10 @@ fn one_that_was_never_initialised_is_started_when_it_is_needed() {
     let mut bench = Bench::new();
     bench.relay.heard = true;
     bench.dies();
-    assert_eq!((bench.relay.next_deadline(), bench.relay.orders()), (None, vec![]));
+    assert_eq!(
+        (bench.relay.next_deadline(), bench.relay.orders()),
+        (None, vec![])
+    );
     bench.front(&initialize("0", "2025-06-18", "{}"));
     bench.wait();
     bench.starts();
@@ -107,7 +124,11 @@ fn asks_die_with_whoever_asked() {
     bench.starts();
     revives(&mut bench, "1");
     bench.front(&answer("2"));
-    assert_eq!(bench.backend_gets(), [INITIALIZED], "an answer to one that is dead goes nowhere");
+    assert_eq!(
+        bench.backend_gets(),
+        [INITIALIZED],
+        "an answer to one that is dead goes nowhere"
+    );
     bench.front_gets();
     bench.backend(&ask("1", "x"));
     assert_eq!(bench.front_gets(), [ask("4", "x")]);
@@ -119,10 +140,14 @@ fn asks_die_with_whoever_asked() {
 #[test]
 fn subscriptions_and_the_level_come_back() {
     let subscribe = |id: &str, uri: &str| {
-        format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"resources/subscribe","params":{{"uri":"{uri}"}}}}"#)
+        format!(
+            r#"{{"jsonrpc":"2.0","id":{id},"method":"resources/subscribe","params":{{"uri":"{uri}"}}}}"#
+        )
     };
     let level = |id: &str, level: &str| {
-        format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"logging/setLevel","params":{{"level":"{level}"}}}}"#)
+        format!(
+            r#"{{"jsonrpc":"2.0","id":{id},"method":"logging/setLevel","params":{{"level":"{level}"}}}}"#
+        )
     };
     let mut bench = Bench::initialized();
     bench.front(&subscribe("1", "a:b"));
@@ -137,7 +162,14 @@ fn subscriptions_and_the_level_come_back() {
     bench.dies();
     bench.starts();
     revives(&mut bench, "6");
-    assert_eq!(bench.backend_gets(), [INITIALIZED.to_owned(), level("7", "debug"), subscribe("8", "a:b")]);
+    assert_eq!(
+        bench.backend_gets(),
+        [
+            INITIALIZED.to_owned(),
+            level("7", "debug"),
+            subscribe("8", "a:b")
+        ]
+    );
     bench.front_gets();
     bench.backend(&answer("7"));
     bench.backend(&failed("8", "no"));
@@ -175,7 +207,11 @@ fn a_server_that_comes_back_in_another_version_is_told_of() {
     bench.dies();
     bench.starts();
     bench.backend_gets();
-    bench.backend(&ANSWER.replace("ID", "1").replace("2025-06-18", "2025-03-26"));
+    bench.backend(
+        &ANSWER
+            .replace("ID", "1")
+            .replace("2025-06-18", "2025-03-26"),
+    );
     let words = "the server was started again and speaks protocol 2025-03-26, no longer 2025-06-18";
     assert_eq!(bench.relay.orders(), [Order::Say(words.into())]);
 }
@@ -208,7 +244,10 @@ fn an_initialize_that_was_not_answered_is_asked_again_and_goes_first() {
         assert_eq!(bench.front_gets(), [""; 0]);
         bench.wait();
         bench.starts();
-        assert_eq!(bench.relay.pull_backend(), Some(initialize(number, "2025-06-18", "{}").into()));
+        assert_eq!(
+            bench.relay.pull_backend(),
+            Some(initialize(number, "2025-06-18", "{}").into())
+        );
     }
     bench.backend(&ANSWER.replace("ID", "3"));
     assert_eq!(bench.front_gets(), [ANSWER.replace("ID", "0")]);
@@ -240,24 +279,48 @@ fn a_server_that_said_something_and_always_ends_before_it_answers_is_tried_three
             let words = "the server ended (exit status: 1) before it had initialised";
             assert_eq!(bench.front_gets(), [failed(id, words)]);
             assert!(bench.now - then <= 1000);
-            assert_eq!((bench.relay.next_deadline(), bench.relay.view(bench.now).calls.len()), (None, 0));
+            assert_eq!(
+                (
+                    bench.relay.next_deadline(),
+                    bench.relay.view(bench.now).calls.len()
+                ),
+                (None, 0)
+            );
             bench.front(&ask("\"p\"", "ping"));
             bench.wait();
             bench.starts();
             assert_eq!(bench.backend_gets().len(), 1);
-            bench.backend(&answer(&bench.relay.calls.open.keys().next().expect("ping").to_string()));
+            bench.backend(&answer(
+                &bench
+                    .relay
+                    .calls
+                    .open
+                    .keys()
+                    .next()
+                    .expect("ping")
+                    .to_string(),
+            ));
             bench.front_gets();
         }
     }
 }
 
-/// As a direct child would: the host hears of it at once, and nothing is started until it tries again.
+/// As a direct child would: the host hears of it at once, and nothing is started until it tries
+/// again.
 #[test]
 fn a_server_that_ends_before_it_said_anything_is_not_started_again_in_vain() {
     let words = "the server ended (exit status: 1: Error: no key) before it had initialised";
-    let dies =
-        |bench: &mut Bench| bench.relay.backend_exited("exit status: 1", Some("Error: no key"), bench.now);
-    for order in ["it reads", "it does not read", "the host is late", "the front is late"] {
+    let dies = |bench: &mut Bench| {
+        bench
+            .relay
+            .backend_exited("exit status: 1", Some("Error: no key"), bench.now);
+    };
+    for order in [
+        "it reads",
+        "it does not read",
+        "the host is late",
+        "the front is late",
+    ] {
         let mut bench = Bench::unattached();
         let begin = |bench: &mut Bench| bench.front(&initialize("0", "2025-06-18", "{}"));
         match order {
@@ -281,8 +344,13 @@ fn a_server_that_ends_before_it_said_anything_is_not_started_again_in_vain() {
             }
         }
         assert_eq!(bench.front_gets(), [failed("0", words)], "{order}");
-        assert_eq!((bench.relay.next_deadline(), bench.relay.orders()), (None, vec![]), "{order}");
-        // The same host may try again, and so may another one: each time a server is started for it.
+        assert_eq!(
+            (bench.relay.next_deadline(), bench.relay.orders()),
+            (None, vec![]),
+            "{order}"
+        );
+        // The same host may try again, and so may another one: each time a server is started for
+        // it.
         for (id, comes_again) in [("1", false), ("2", true)] {
             if comes_again {
                 bench.relay.detach(0, false, bench.now);
@@ -310,16 +378,25 @@ fn stopping_ends_every_call_and_starts_nothing() {
     let stopped = "the server was stopped before it answered; the outcome is unknown";
     let refused = "the server was stopped; this call was not sent";
     let not_sent = |id: &str| unknown(id, refused).replace(r#""unknown"}"#, r#""not_sent"}"#);
-    assert_eq!(bench.front_gets(), [unknown("1", stopped), not_sent("2"), not_sent("3")]);
+    assert_eq!(
+        bench.front_gets(),
+        [unknown("1", stopped), not_sent("2"), not_sent("3")]
+    );
     bench.dies();
-    assert_eq!((bench.relay.orders(), bench.relay.next_deadline()), (vec![], None));
+    assert_eq!(
+        (bench.relay.orders(), bench.relay.next_deadline()),
+        (vec![], None)
+    );
     assert_eq!(bench.backend_gets(), [""; 0]);
 }
 
 const RESTARTED: &str = "the server was restarted before it answered; the outcome is unknown";
 
 fn is_replaced(bench: &mut Bench) {
-    assert!(matches!(&bench.relay.orders()[..], [Order::Replace { kills: false, .. }]));
+    assert!(matches!(
+        &bench.relay.orders()[..],
+        [Order::Replace { kills: false, .. }]
+    ));
     bench.relay.backend_started(bench.now);
 }
 
@@ -344,7 +421,10 @@ fn a_restart_by_hand_is_a_death_without_a_pause() {
     assert_eq!(bench.backend_gets(), [INITIALIZED.to_owned(), call("2")]);
     assert_eq!(bench.front_gets(), [changed("tools"), changed("prompts")]);
     let view = bench.relay.view(bench.now);
-    assert_eq!((view.restarts, view.last_error.as_deref()), (8, Some("it was restarted by hand")));
+    assert_eq!(
+        (view.restarts, view.last_error.as_deref()),
+        (8, Some("it was restarted by hand"))
+    );
 }
 
 #[test]
@@ -373,7 +453,10 @@ fn what_was_not_initialised_yet_is_restarted_too() {
         bench.relay.restart(bench.now);
         is_replaced(&mut bench);
         assert_eq!(bench.front_gets(), [""; 0]);
-        assert_eq!(bench.backend_gets(), [initialize(&number.to_string(), "2025-06-18", "{}")]);
+        assert_eq!(
+            bench.backend_gets(),
+            [initialize(&number.to_string(), "2025-06-18", "{}")]
+        );
     }
     bench.backend(&ANSWER.replace("ID", "4"));
     assert_eq!(bench.front_gets(), [ANSWER.replace("ID", "0")]);

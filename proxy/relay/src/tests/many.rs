@@ -114,7 +114,11 @@ struct Host {
 }
 
 fn pick<T>(all: &[T], at: usize) -> Option<&T> {
-    if all.is_empty() { None } else { all.get(at % all.len()) }
+    if all.is_empty() {
+        None
+    } else {
+        all.get(at % all.len())
+    }
 }
 
 fn line(value: &Value) -> Bytes {
@@ -123,8 +127,12 @@ fn line(value: &Value) -> Bytes {
 
 impl World {
     fn place(&self, at: usize) -> Option<u64> {
-        let welcome: Vec<u64> =
-            self.places.iter().filter(|(_, host)| host.welcome).map(|(number, _)| *number).collect();
+        let welcome: Vec<u64> = self
+            .places
+            .iter()
+            .filter(|(_, host)| host.welcome)
+            .map(|(number, _)| *number)
+            .collect();
         pick(&welcome, at).copied()
     }
 
@@ -140,9 +148,11 @@ impl World {
     fn asks_about(&mut self, tag: &Value) {
         self.next_ask += 1;
         let params = json!({"message": tag});
-        let ask =
-            json!({"jsonrpc": "2.0", "id": self.next_ask, "method": "elicitation/create", "params": params});
-        let place = tag.as_str().and_then(|tag| tag.split('/').next()?.parse().ok()).unwrap_or_default();
+        let ask = json!({"jsonrpc": "2.0", "id": self.next_ask, "method": "elicitation/create", "params": params});
+        let place = tag
+            .as_str()
+            .and_then(|tag| tag.split('/').next()?.parse().ok())
+            .unwrap_or_default();
         self.asks.insert(self.next_ask, (place, false));
         self.hears(&ask);
     }
@@ -153,9 +163,14 @@ impl World {
                 self.next_place += 1;
                 let place = self.next_place;
                 self.places.insert(place, Host::default());
-                let capabilities = if able { json!({"elicitation": {}}) } else { json!({}) };
+                let capabilities = if able {
+                    json!({"elicitation": {}})
+                } else {
+                    json!({})
+                };
                 let params = json!({"protocolVersion": "2025-06-18", "capabilities": capabilities});
-                let initialize = json!({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params});
+                let initialize =
+                    json!({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params});
                 self.many.arrive(place, line(&initialize), again);
             }
             Step::Leave(at) => {
@@ -166,11 +181,15 @@ impl World {
                 }
             }
             Step::Call { place, id, token } => {
-                let Some(place) = self.place(place) else { return };
+                let Some(place) = self.place(place) else {
+                    return;
+                };
                 self.serial += 1;
                 let tag = format!("{place}/{}", self.serial);
                 let mut params = json!({"tag": tag});
-                let Some(host) = self.places.get_mut(&place) else { return };
+                let Some(host) = self.places.get_mut(&place) else {
+                    return;
+                };
                 if token {
                     // The same text for different calls, of this place and of others.
                     let token = format!("t{id}");
@@ -184,7 +203,9 @@ impl World {
                 );
             }
             Step::Cancel { place, id } => {
-                let Some(place) = self.place(place) else { return };
+                let Some(place) = self.place(place) else {
+                    return;
+                };
                 self.places.entry(place).or_default().cancelled.insert(id);
                 let params = json!({"requestId": id});
                 self.says(
@@ -193,8 +214,12 @@ impl World {
                 );
             }
             Step::Subscribe { place, uri, is_on } => {
-                let Some(place) = self.place(place) else { return };
-                let Some(host) = self.places.get_mut(&place) else { return };
+                let Some(place) = self.place(place) else {
+                    return;
+                };
+                let Some(host) = self.places.get_mut(&place) else {
+                    return;
+                };
                 let method = if is_on {
                     host.subscribed.insert(uri);
                     "resources/subscribe"
@@ -203,28 +228,47 @@ impl World {
                     "resources/unsubscribe"
                 };
                 let params = json!({"uri": URIS[uri]});
-                self.says(place, &json!({"jsonrpc": "2.0", "id": "s", "method": method, "params": params}));
+                self.says(
+                    place,
+                    &json!({"jsonrpc": "2.0", "id": "s", "method": method, "params": params}),
+                );
             }
             Step::AnswerAsk(at) => {
                 let Some(place) = self.place(at) else { return };
-                let asks = self.places.get_mut(&place).map(|host| core::mem::take(&mut host.asks));
+                let asks = self
+                    .places
+                    .get_mut(&place)
+                    .map(|host| core::mem::take(&mut host.asks));
                 for ask in asks.into_iter().flatten() {
-                    self.says(place, &json!({"jsonrpc": "2.0", "id": ask, "result": {"by": place}}));
+                    self.says(
+                        place,
+                        &json!({"jsonrpc": "2.0", "id": ask, "result": {"by": place}}),
+                    );
                 }
                 // Nobody is believed who answers for another.
-                self.says(place, &json!({"jsonrpc": "2.0", "id": self.next_ask + 1, "result": {}}));
+                self.says(
+                    place,
+                    &json!({"jsonrpc": "2.0", "id": self.next_ask + 1, "result": {}}),
+                );
             }
             Step::Answer { call, failed } => {
                 if self.calls.is_empty() {
                     return;
                 }
                 let at = call % self.calls.len();
-                let Open { number, tag, method, .. } = self.calls.remove(at);
+                let Open {
+                    number,
+                    tag,
+                    method,
+                    ..
+                } = self.calls.remove(at);
                 if method == "tools/call" {
                     self.answered.push((tag.clone(), self.now));
                 }
                 let result = match &*method {
-                    "initialize" => json!({"protocolVersion": "2025-06-18", "capabilities": {}, "tag": null}),
+                    "initialize" => {
+                        json!({"protocolVersion": "2025-06-18", "capabilities": {}, "tag": null})
+                    }
                     _ => json!({"tag": tag}),
                 };
                 let answer = if failed {
@@ -235,16 +279,28 @@ impl World {
                 self.hears(&answer);
             }
             Step::Progress(at) => {
-                let Some(Open { token: Some(token), tag, .. }) = pick(&self.calls, at) else { return };
+                let Some(Open {
+                    token: Some(token),
+                    tag,
+                    ..
+                }) = pick(&self.calls, at)
+                else {
+                    return;
+                };
                 let params = json!({"progressToken": token, "message": tag});
                 let progress =
                     json!({"jsonrpc": "2.0", "method": "notifications/progress", "params": params});
                 self.hears(&progress);
             }
             Step::Ask(at) => {
-                let plain: Vec<&Open> =
-                    self.calls.iter().filter(|call| call.method == "tools/call").collect();
-                let Some(Open { tag, .. }) = pick(&plain, at) else { return };
+                let plain: Vec<&Open> = self
+                    .calls
+                    .iter()
+                    .filter(|call| call.method == "tools/call")
+                    .collect();
+                let Some(Open { tag, .. }) = pick(&plain, at) else {
+                    return;
+                };
                 self.asks_about(&tag.clone());
             }
             Step::AskLate(at) => {
@@ -271,7 +327,9 @@ impl World {
                 );
             }
             Step::Changed => {
-                self.hears(&json!({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"}));
+                self.hears(
+                    &json!({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"}),
+                );
             }
             Step::Pass(ms) => self.now += ms,
         }
@@ -289,7 +347,9 @@ impl World {
                     drop(self.places.remove(&place).expect("it is there"));
                 }
                 Deed::Over => unreachable!("no server of this model is stopped"),
-                Deed::Server(line) => self.server_gets(&serde_json::from_slice(&line).expect("JSON")),
+                Deed::Server(line) => {
+                    self.server_gets(&serde_json::from_slice(&line).expect("JSON"));
+                }
                 Deed::Place(place, line) => {
                     self.place_gets(place, &serde_json::from_slice(&line).expect("JSON"));
                 }
@@ -298,13 +358,24 @@ impl World {
     }
 
     fn server_gets(&mut self, message: &Value) {
-        match (message.get("method").and_then(Value::as_str), message.get("id")) {
+        match (
+            message.get("method").and_then(Value::as_str),
+            message.get("id"),
+        ) {
             (Some(method), Some(id)) => {
-                assert!(self.calls.iter().all(|call| call.number != *id), "{message}");
+                assert!(
+                    self.calls.iter().all(|call| call.number != *id),
+                    "{message}"
+                );
                 let (params, method) = (&message["params"], method.to_string());
                 let token = params["_meta"].get("progressToken").cloned();
                 assert!(token.is_none() || token.as_ref() == Some(id), "{message}");
-                self.calls.push(Open { number: id.clone(), token, tag: params["tag"].clone(), method });
+                self.calls.push(Open {
+                    number: id.clone(),
+                    token,
+                    tag: params["tag"].clone(),
+                    method,
+                });
             }
             (Some("notifications/cancelled"), None) => {
                 let id = &message["params"]["requestId"];
@@ -325,14 +396,18 @@ impl World {
     fn place_gets(&mut self, place: u64, message: &Value) {
         let own = |tag: &Value| {
             assert!(
-                tag.as_str().is_some_and(|tag| tag.starts_with(&format!("{place}/"))),
+                tag.as_str()
+                    .is_some_and(|tag| tag.starts_with(&format!("{place}/"))),
                 "{place}: {message}"
             );
             tag.as_str().unwrap_or_default().to_string()
         };
         let host = self.places.get_mut(&place).expect("it is there");
         assert!(host.welcome);
-        match (message.get("method").and_then(Value::as_str), &message["id"]) {
+        match (
+            message.get("method").and_then(Value::as_str),
+            &message["id"],
+        ) {
             (None, id) if id == "s" => {}
             (None, id) => {
                 let tag = own(if message["error"].is_null() {
@@ -340,7 +415,10 @@ impl World {
                 } else {
                     &message["error"]["data"]["tag"]
                 });
-                let calls = host.calls.get_mut(&id.as_u64().expect("an id")).expect("its own");
+                let calls = host
+                    .calls
+                    .get_mut(&id.as_u64().expect("an id"))
+                    .expect("its own");
                 let at = calls.iter().position(|of| *of == tag).expect("it is open");
                 calls.remove(at);
             }
@@ -362,7 +440,8 @@ impl World {
             }
             (Some("notifications/resources/updated"), _) => {
                 let uri = message["params"]["uri"].as_str().expect("a URI");
-                let below = |of: &usize| uri == URIS[*of] || uri.starts_with(&format!("{}/", URIS[*of]));
+                let below =
+                    |of: &usize| uri == URIS[*of] || uri.starts_with(&format!("{}/", URIS[*of]));
                 assert!(host.subscribed.iter().any(below), "{place}: {message}");
             }
             (Some(method), _) => assert!(method.ends_with("list_changed"), "{message}"),
@@ -372,11 +451,16 @@ impl World {
     /// Everything is answered: then every host has its answers, and no other ones.
     fn settle(&mut self) {
         while !self.calls.is_empty() {
-            self.take(Step::Answer { call: 0, failed: false });
+            self.take(Step::Answer {
+                call: 0,
+                failed: false,
+            });
             self.look();
         }
         for (place, host) in &self.places {
-            let waits = |(id, calls): (&u64, &Vec<String>)| !calls.is_empty() && !host.cancelled.contains(id);
+            let waits = |(id, calls): (&u64, &Vec<String>)| {
+                !calls.is_empty() && !host.cancelled.contains(id)
+            };
             assert!(!host.calls.iter().any(waits), "{place} waits for ever");
         }
     }
@@ -395,13 +479,23 @@ proptest! {
 }
 
 /// A host that can be asked comes.
-const COME: Step = Step::Come { able: true, again: false };
+const COME: Step = Step::Come {
+    able: true,
+    again: false,
+};
 
 /// The server answers the first open call.
-const ANSWER: Step = Step::Answer { call: 0, failed: false };
+const ANSWER: Step = Step::Answer {
+    call: 0,
+    failed: false,
+};
 
 fn call(place: usize) -> Step {
-    Step::Call { place, id: 0, token: false }
+    Step::Call {
+        place,
+        id: 0,
+        token: false,
+    }
 }
 
 /// How many asks were handed out, and how many refused.
@@ -419,7 +513,16 @@ fn asked(steps: impl IntoIterator<Item = Step>) -> (u64, u64) {
 /// The test above means something: asks are handed out, and others are refused.
 #[test]
 fn asks_are_handed_out_where_one_place_has_calls() {
-    let steps = [COME, ANSWER, COME, call(0), Step::Ask(0), Step::AnswerAsk(0), call(1), Step::Ask(0)];
+    let steps = [
+        COME,
+        ANSWER,
+        COME,
+        call(0),
+        Step::Ask(0),
+        Step::AnswerAsk(0),
+        call(1),
+        Step::Ask(0),
+    ];
     assert_eq!(asked(steps), (1, 1));
 }
 
@@ -427,7 +530,20 @@ fn asks_are_handed_out_where_one_place_has_calls() {
 fn an_ask_about_a_call_that_was_cancelled_long_ago_is_nobody_else_s() {
     let cancel = Step::Cancel { place: 0, id: 0 };
     let wait = Step::Pass(400_000);
-    assert_eq!(asked([COME, ANSWER, COME, call(0), cancel, wait, wait, call(1), Step::Ask(0)]), (0, 1));
+    assert_eq!(
+        asked([
+            COME,
+            ANSWER,
+            COME,
+            call(0),
+            cancel,
+            wait,
+            wait,
+            call(1),
+            Step::Ask(0)
+        ]),
+        (0, 1)
+    );
 }
 
 #[test]
@@ -436,5 +552,9 @@ fn an_ask_after_its_answer_is_nobody_else_s() {
     let with = |steps: &[Step]| asked(begun.into_iter().chain(steps.iter().copied()));
     assert_eq!(with(&[Step::AskLate(0)]), (0, 1));
     assert_eq!(with(&[Step::Pass(QUIET - 1), Step::AskLate(0)]), (0, 1));
-    assert_eq!(with(&[Step::Pass(QUIET), Step::Ask(0)]), (1, 0), "an ask about the call that is left");
+    assert_eq!(
+        with(&[Step::Pass(QUIET), Step::Ask(0)]),
+        (1, 0),
+        "an ask about the call that is left"
+    );
 }

@@ -7,21 +7,36 @@ use super::*;
 
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Step {
-    Attach { sampling: bool, orderly: bool, changed: bool, discover: bool },
-    Detach { orderly: bool },
+    Attach {
+        sampling: bool,
+        orderly: bool,
+        changed: bool,
+        discover: bool,
+    },
+    Detach {
+        orderly: bool,
+    },
     Restart,
     Initialized,
-    Call { id: u8, text: bool, token: bool },
+    Call {
+        id: u8,
+        text: bool,
+        token: bool,
+    },
     Cancel(usize),
     AnswerAsk(usize),
     Answer(usize, bool),
     Progress(usize),
     Notify,
-    Ask { sampling: bool },
+    Ask {
+        sampling: bool,
+    },
     CancelAsk(usize),
     PullFront(usize),
     PullBackend(usize),
-    Die { after: u64 },
+    Die {
+        after: u64,
+    },
     Pass(u64),
 }
 
@@ -50,13 +65,20 @@ fn step() -> impl Strategy<Value = Step> {
 
 impl Step {
     pub(super) fn is_hosts(self) -> bool {
-        matches!(self, Self::Initialized | Self::Call { .. } | Self::Cancel(_) | Self::AnswerAsk(_))
+        matches!(
+            self,
+            Self::Initialized | Self::Call { .. } | Self::Cancel(_) | Self::AnswerAsk(_)
+        )
     }
 
     pub(super) fn is_backends(self) -> bool {
         matches!(
             self,
-            Self::Answer(..) | Self::Progress(_) | Self::Notify | Self::Ask { .. } | Self::CancelAsk(_)
+            Self::Answer(..)
+                | Self::Progress(_)
+                | Self::Notify
+                | Self::Ask { .. }
+                | Self::CancelAsk(_)
         )
     }
 }

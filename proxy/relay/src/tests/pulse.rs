@@ -9,9 +9,12 @@ fn ping(bench: &mut Bench) -> Option<String> {
     let mut got = bench.backend_gets();
     assert!(got.len() < 2, "{got:?}");
     let ping = got.pop()?;
-    let id = ping.strip_prefix(r#"{"jsonrpc":"2.0","id":"#)?.strip_suffix(r#","method":"ping"}"#)?;
+    let id = ping
+        .strip_prefix(r#"{"jsonrpc":"2.0","id":"#)?
+        .strip_suffix(r#","method":"ping"}"#)?;
     assert!(
-        id.parse::<u64>().is_ok_and(|id| (i32::MAX as u64 - 1024..=i32::MAX as u64).contains(&id)),
+        id.parse::<u64>()
+            .is_ok_and(|id| (i32::MAX as u64 - 1024..=i32::MAX as u64).contains(&id)),
         "{id}"
     );
     Some(id.to_owned())
@@ -40,7 +43,10 @@ fn answering() -> Bench {
 
 fn is_answered(bench: &mut Bench) -> bool {
     let got = bench.front_gets();
-    assert!(got.is_empty() || got == [ANSWER.replace("ID", "7")], "{got:?}");
+    assert!(
+        got.is_empty() || got == [ANSWER.replace("ID", "7")],
+        "{got:?}"
+    );
     !got.is_empty()
 }
 
@@ -61,7 +67,14 @@ fn a_host_waits_for_any_word_of_the_backend() {
         assert!(is_answered(&mut bench), "{word}");
         bench.now += 10_000;
         bench.relay.tick(bench.now);
-        assert!(bench.relay.orders().iter().all(|order| matches!(order, Order::Say(_))), "{word}");
+        assert!(
+            bench
+                .relay
+                .orders()
+                .iter()
+                .all(|order| matches!(order, Order::Say(_))),
+            "{word}"
+        );
         // Should the answer come all the same, it is nobody's.
         bench.backend(&answer(&id));
         assert!(!is_answered(&mut bench) && bench.dropped() <= 1, "{word}");
@@ -77,10 +90,19 @@ fn one_that_is_known_to_answer_and_does_not_is_replaced() {
     ping(&mut bench).expect("a ping");
     bench.front(&call("8"));
     bench.wait();
-    assert_eq!(bench.relay.orders(), [Order::Replace { why: WHY.into(), kills: true }]);
+    assert_eq!(
+        bench.relay.orders(),
+        [Order::Replace {
+            why: WHY.into(),
+            kills: true
+        }]
+    );
     assert_eq!(bench.front_gets(), [""; 0]);
     bench.relay.backend_started(bench.now);
-    assert_eq!(bench.backend_gets(), [initialize("9", "2025-06-18", "{}"), call("8")]);
+    assert_eq!(
+        bench.backend_gets(),
+        [initialize("9", "2025-06-18", "{}"), call("8")]
+    );
     bench.backend(&ANSWER.replace("ID", "9"));
     assert!(is_answered(&mut bench));
     assert_eq!(bench.relay.view(bench.now).last_error.as_deref(), Some(WHY));
@@ -113,7 +135,10 @@ fn one_of_which_nothing_is_known_is_asked_and_kept() {
     ping(&mut bench).expect("a ping");
     assert!(!is_answered(&mut bench));
     bench.wait();
-    assert!(is_answered(&mut bench), "its host has waited for long enough");
+    assert!(
+        is_answered(&mut bench),
+        "its host has waited for long enough"
+    );
     assert_eq!(bench.relay.orders(), []);
     // It says something else: pings are nothing to it, and it gets none any more.
     bench.backend(&notice(1));
@@ -132,11 +157,21 @@ fn the_hosts_own_pings_count() {
     bench.backend_gets();
     bench.backend(&answer("1"));
     bench.front_gets();
-    assert_eq!(bench.relay.next_deadline(), None, "there is no need for one of ours");
+    assert_eq!(
+        bench.relay.next_deadline(),
+        None,
+        "there is no need for one of ours"
+    );
     come_back(&mut bench, true);
     ping(&mut bench).expect("a ping");
     bench.wait();
-    assert_eq!(bench.relay.orders(), [Order::Replace { why: WHY.into(), kills: true }]);
+    assert_eq!(
+        bench.relay.orders(),
+        [Order::Replace {
+            why: WHY.into(),
+            kills: true
+        }]
+    );
 }
 
 #[test]
@@ -149,7 +184,10 @@ fn a_host_that_gives_up_has_waited_for_the_next_one() {
     assert_eq!(ping(&mut bench), None, "it has one");
     assert_eq!(bench.relay.next_deadline(), Some(bench.now + 500));
     bench.wait();
-    assert!(matches!(&bench.relay.orders()[..], [Order::Replace { kills: true, .. }]));
+    assert!(matches!(
+        &bench.relay.orders()[..],
+        [Order::Replace { kills: true, .. }]
+    ));
 }
 
 #[test]
@@ -159,7 +197,10 @@ fn the_first_ping_waits_until_nothing_is_under_way() {
     bench.backend_gets();
     bench.now += 10_000;
     bench.relay.tick(bench.now);
-    assert_eq!((ping(&mut bench), bench.relay.next_deadline()), (None, None));
+    assert_eq!(
+        (ping(&mut bench), bench.relay.next_deadline()),
+        (None, None)
+    );
     bench.backend(&answer("1"));
     bench.wait();
     assert!(ping(&mut bench).is_some());
@@ -171,7 +212,11 @@ fn the_ids_of_a_host_stay_as_they_are() {
     bench.front(&call("1"));
     assert_eq!(bench.backend_gets(), [call("1")]);
     bench.front(&call("2147483647"));
-    assert_eq!(bench.backend_gets(), [call("2")], "these numbers are not a host's");
+    assert_eq!(
+        bench.backend_gets(),
+        [call("2")],
+        "these numbers are not a host's"
+    );
 }
 
 #[test]

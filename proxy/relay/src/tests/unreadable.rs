@@ -1,4 +1,5 @@
-//! Lines that can't be read as they stand: nobody gets what may be somebody else's, and nobody waits for ever.
+//! Lines that can't be read as they stand: nobody gets what may be somebody else's, and nobody
+//! waits for ever.
 
 use super::*;
 
@@ -21,7 +22,9 @@ const ODD: [&[u8]; 5] = [
 
 fn with(line: &[u8], id: &str) -> Bytes {
     let at = line.windows(2).position(|two| two == b"ID").expect("id");
-    [&line[..at], id.as_bytes(), &line[at + 2..]].concat().into()
+    [&line[..at], id.as_bytes(), &line[at + 2..]]
+        .concat()
+        .into()
 }
 
 #[test]
@@ -75,7 +78,9 @@ fn a_call_that_is_nearly_json_is_a_call() {
         assert_eq!(bench.front_gets(), [answer("\"q\"")]);
     }
     let token = |id: &str, token: &str| {
-        format!(r#"{{"id":{id},"method":"é","params":{{"n":NaN,"_meta":{{"progressToken":{token}}}}}}}"#)
+        format!(
+            r#"{{"id":{id},"method":"é","params":{{"n":NaN,"_meta":{{"progressToken":{token}}}}}}}"#
+        )
     };
     let mut bench = Bench::initialized();
     bench.front(&token("\"q\"", "\"t\""));
@@ -92,7 +97,10 @@ fn an_ask_and_its_answer_may_be_nearly_json() {
     assert_eq!(bench.relay.pull_front(), Some(Bytes::from_static(asked)));
     bench.front_sends(b"{\"id\":1,\"result\":[NaN,\"\xE4\"]}");
     let answered = b"{\"id\":\"s\",\"result\":[NaN,\"\xE4\"]}";
-    assert_eq!(bench.relay.pull_backend(), Some(Bytes::from_static(answered)));
+    assert_eq!(
+        bench.relay.pull_backend(),
+        Some(Bytes::from_static(answered))
+    );
 }
 
 #[test]
@@ -137,7 +145,10 @@ fn a_call_whose_answer_can_not_be_read_fails() {
         bench.backend(&line.replace("ID", "7"));
         assert_eq!(bench.front_gets(), [""; 0]);
         let view = bench.relay.view(bench.now);
-        assert_eq!((view.dropped, view.parked.len(), view.calls.len()), (3, 1, 0));
+        assert_eq!(
+            (view.dropped, view.parked.len(), view.calls.len()),
+            (3, 1, 0)
+        );
     }
 }
 
@@ -157,10 +168,22 @@ fn what_may_be_an_answer_is_never_a_notice() {
     for line in lines {
         let mut bench = Bench::initialized();
         bench.backend_sends(line);
-        assert_eq!((bench.front_gets().len(), bench.backend_gets().len(), bench.dropped()), (0, 0, 1));
+        assert_eq!(
+            (
+                bench.front_gets().len(),
+                bench.backend_gets().len(),
+                bench.dropped()
+            ),
+            (0, 0, 1)
+        );
         bench.front_sends(line);
         assert_eq!(bench.backend_gets(), [""; 0]);
-        assert!(bench.front_gets().iter().all(|line| *line == parse_error("null")));
+        assert!(
+            bench
+                .front_gets()
+                .iter()
+                .all(|line| *line == parse_error("null"))
+        );
     }
 }
 
@@ -180,7 +203,11 @@ fn a_host_is_told_that_its_call_can_not_be_read() {
         bench.front(&call("4"));
         assert_eq!(bench.backend_gets(), [call("4")]);
         bench.front(&line.replace("ID", "4"));
-        assert_eq!(bench.front_gets(), [parse_error("null")], "the call of this name has not failed");
+        assert_eq!(
+            bench.front_gets(),
+            [parse_error("null")],
+            "the call of this name has not failed"
+        );
         bench.backend(&line.replace("ID", "4"));
         assert_eq!(bench.front_gets(), [""; 0], "this is no answer");
         assert_eq!(bench.backend_gets(), [parse_error("4")]);
@@ -195,7 +222,10 @@ fn an_ask_whose_answer_can_not_be_read_fails() {
         bench.backend(&ask("\"s\"", "x"));
         bench.front_gets();
         bench.front(&line.replace("ID", "1"));
-        assert_eq!(bench.backend_gets(), [failed("\"s\"", "the host's answer can't be read as JSON")]);
+        assert_eq!(
+            bench.backend_gets(),
+            [failed("\"s\"", "the host's answer can't be read as JSON")]
+        );
         assert_eq!(bench.front_gets(), [""; 0]);
     }
 }
@@ -204,10 +234,23 @@ fn an_ask_whose_answer_can_not_be_read_fails() {
 fn the_rest_of_a_batch_goes_on() {
     let mut bench = Bench::initialized();
     let bad = "{\"id\":3,\"method\":\"x\",\"params\":\"],\u{1}\\\"\"}";
-    bench.front(&format!("[{},{bad} , {}, {{\"id\":7}}]", call("1"), call("2")));
-    assert_eq!(bench.backend_gets(), [format!("[{},{}]", call("1"), call("2"))]);
+    bench.front(&format!(
+        "[{},{bad} , {}, {{\"id\":7}}]",
+        call("1"),
+        call("2")
+    ));
+    assert_eq!(
+        bench.backend_gets(),
+        [format!("[{},{}]", call("1"), call("2"))]
+    );
     assert_eq!(bench.front_gets(), [parse_error("3"), parse_error("7")]);
-    bench.backend(&format!(" [ {{\"id\":2,\"result\":\"\u{1}\"}},{} ] ", answer("1")));
-    assert_eq!(bench.front_gets(), [format!("[{}]", answer("1")), failed("2", ANSWERED)]);
+    bench.backend(&format!(
+        " [ {{\"id\":2,\"result\":\"\u{1}\"}},{} ] ",
+        answer("1")
+    ));
+    assert_eq!(
+        bench.front_gets(),
+        [format!("[{}]", answer("1")), failed("2", ANSWERED)]
+    );
     assert_eq!(bench.dropped(), 3);
 }

@@ -18,13 +18,23 @@ fn is_used(of_host: Option<&str>, of_backend: Option<&str>) -> bool {
 #[test]
 fn to_greet_ping_and_list_is_no_use() {
     assert!(!is_used(None, None));
-    let requests = ["ping", "tools/list", "prompts/list", "resources/list", "resources/templates/list"];
+    let requests = [
+        "ping",
+        "tools/list",
+        "prompts/list",
+        "resources/list",
+        "resources/templates/list",
+    ];
     for method in requests {
         assert!(!is_used(Some(&ask("7", method)), None), "{method}");
     }
-    let cancelled = r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":7}}"#;
+    let cancelled =
+        r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":7}}"#;
     assert!(!is_used(Some(cancelled), None));
-    assert!(!is_used(None, Some(&notice(1))), "what it says by itself is no wish of the host's");
+    assert!(
+        !is_used(None, Some(&notice(1))),
+        "what it says by itself is no wish of the host's"
+    );
     assert!(
         !is_used(Some(&answer("1")), Some(&ask("1", "ping"))),
         "nor does it keep anything because of a ping"
@@ -33,7 +43,13 @@ fn to_greet_ping_and_list_is_no_use() {
 
 #[test]
 fn a_call_a_subscription_a_log_level_and_an_open_ask_are() {
-    let requests = ["tools/call", "resources/subscribe", "logging/setLevel", "resources/read", "of/its/own"];
+    let requests = [
+        "tools/call",
+        "resources/subscribe",
+        "logging/setLevel",
+        "resources/read",
+        "of/its/own",
+    ];
     for method in requests {
         assert!(is_used(Some(&ask("7", method)), None), "{method}");
     }

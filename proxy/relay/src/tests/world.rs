@@ -62,17 +62,29 @@ impl World {
     /// Somebody does something, if they are there and are listened to.
     pub(super) fn take(&mut self, bench: &mut Bench, step: Step) {
         match step {
-            Step::Attach { sampling, orderly, changed, discover } => {
+            Step::Attach {
+                sampling,
+                orderly,
+                changed,
+                discover,
+            } => {
                 bench.relay.detach(0, orderly, bench.now);
                 self.leave();
                 self.connections += 1;
                 self.connection = Some(self.connections);
-                bench.relay.attach(None, changed.then_some("server.js"), bench.now);
-                self.can = if sampling { json!({"sampling": {}}) } else { json!({}) };
+                bench
+                    .relay
+                    .attach(None, changed.then_some("server.js"), bench.now);
+                self.can = if sampling {
+                    json!({"sampling": {}})
+                } else {
+                    json!({})
+                };
                 if discover {
                     let unique = self.next();
                     let params = json!({"u": unique});
-                    let line = json!({"id": "discover", "method": "server/discover", "params": params});
+                    let line =
+                        json!({"id": "discover", "method": "server/discover", "params": params});
                     bench.front(&line.to_string());
                     self.open.insert(DISCOVER.into(), unique);
                 } else {
@@ -95,11 +107,19 @@ impl World {
                 }
             }
             Step::Call { id, text, token } => {
-                let id = if text { format!("\"{id}\"") } else { id.to_string() };
+                let id = if text {
+                    format!("\"{id}\"")
+                } else {
+                    id.to_string()
+                };
                 if !self.open.contains_key(&id) && self.greeted && !self.open.contains_key(INIT) {
                     let unique = self.next();
                     self.open.insert(id.clone(), unique);
-                    let meta = if token { format!(r#"{{"progressToken":"{unique}"}}"#) } else { "{}".into() };
+                    let meta = if token {
+                        format!(r#"{{"progressToken":"{unique}"}}"#)
+                    } else {
+                        "{}".into()
+                    };
                     self.tokens.insert(unique);
                     bench.front(&format!(
                         r#"{{"id":{id},"method":"x","params":{{"u":{unique},"_meta":{meta}}}}}"#
@@ -131,15 +151,17 @@ impl World {
                         4 if !first => b"\"\x01\"",
                         _ => b"{}",
                     };
-                    let answer =
-                        json!({key: {"u": unique, "protocolVersion": version}, "id": id}).to_string();
+                    let answer = json!({key: {"u": unique, "protocolVersion": version}, "id": id})
+                        .to_string();
                     bench.backend_sends(&[b"{\"x\":", odd, b",", &answer.as_bytes()[1..]].concat());
                 }
             }
             Step::Progress(at) => {
                 if let Some((id, Some(unique), false)) = pick(&self.handed, at) {
                     let params = json!({"progressToken": id, "u": unique});
-                    bench.backend(&json!({"method": "notifications/progress", "params": params}).to_string());
+                    bench.backend(
+                        &json!({"method": "notifications/progress", "params": params}).to_string(),
+                    );
                 }
             }
             Step::Notify => {
@@ -149,18 +171,30 @@ impl World {
             Step::Ask { sampling } => {
                 let unique = self.next();
                 self.asked += 1;
-                let id =
-                    if unique.is_multiple_of(2) { json!(self.asked) } else { json!(self.asked.to_string()) };
+                let id = if unique.is_multiple_of(2) {
+                    json!(self.asked)
+                } else {
+                    json!(self.asked.to_string())
+                };
                 self.asks.insert(unique, id.clone());
-                let method = if sampling { "sampling/createMessage" } else { "x" };
-                bench.backend(&json!({"id": id, "method": method, "params": {"u": unique}}).to_string());
+                let method = if sampling {
+                    "sampling/createMessage"
+                } else {
+                    "x"
+                };
+                bench.backend(
+                    &json!({"id": id, "method": method, "params": {"u": unique}}).to_string(),
+                );
             }
             Step::CancelAsk(at) => {
-                if let Some((unique, id)) = pick(&self.asks.clone().into_iter().collect::<Vec<_>>(), at) {
+                if let Some((unique, id)) =
+                    pick(&self.asks.clone().into_iter().collect::<Vec<_>>(), at)
+                {
                     self.asks.remove(&unique);
                     let params = json!({"requestId": id});
-                    bench
-                        .backend(&json!({"method": "notifications/cancelled", "params": params}).to_string());
+                    bench.backend(
+                        &json!({"method": "notifications/cancelled", "params": params}).to_string(),
+                    );
                 }
             }
             Step::PullFront(lines) => (0..lines).for_each(|_| {
@@ -187,7 +221,10 @@ impl World {
                 Order::Start => {}
                 Order::Replace { why, kills } => {
                     assert!(self.lives, "nobody is there to be replaced");
-                    assert!(self.ponged || !kills, "it may be one that never answers pings");
+                    assert!(
+                        self.ponged || !kills,
+                        "it may be one that never answers pings"
+                    );
                     self.dies();
                     if why != BY_HAND {
                         // What the former one had said and nobody was handed goes with it.
@@ -200,9 +237,14 @@ impl World {
         let kept = &bench.relay.to_front;
         kept.assert_counts();
         bench.relay.to_backend.assert_counts();
-        // Answers and words of our own for an attached front come on top: they are as many as it has asked for.
+        // Answers and words of our own for an attached front come on top: they are as many as it
+        // has asked for.
         let own = self.open.len() + self.ids.len() + 8;
-        assert!(kept.entries.len() <= LIMITS.queue_messages + own, "{}", kept.entries.len());
+        assert!(
+            kept.entries.len() <= LIMITS.queue_messages + own,
+            "{}",
+            kept.entries.len()
+        );
         if self.connection.is_none() {
             assert!(kept.entries.len() <= LIMITS.queue_messages);
             assert!(kept.bytes <= LIMITS.queue_bytes + LONGEST);
@@ -234,16 +276,23 @@ impl World {
 
     /// The host reads a line, and checks that it is meant for it.
     fn pull_front(&mut self, bench: &mut Bench) -> bool {
-        let Some(line) = bench.relay.pull_front() else { return false };
-        assert!(self.connection.is_some(), "nobody is there to be handed a line");
+        let Some(line) = bench.relay.pull_front() else {
+            return false;
+        };
+        assert!(
+            self.connection.is_some(),
+            "nobody is there to be handed a line"
+        );
         // This host puts up with what some do put up with.
         let line = String::from_utf8_lossy(&line).replace("NaN", "0");
         let line: Value = serde_json::from_str(&line).expect("json");
         let unique = |inner: &str| line[inner]["u"].as_u64();
         match (line["method"].as_str(), line.get("id")) {
             (None, Some(id)) => {
-                let asked =
-                    self.open.remove(&id.to_string()).expect("an answer to an open call of this front");
+                let asked = self
+                    .open
+                    .remove(&id.to_string())
+                    .expect("an answer to an open call of this front");
                 if let Some(told) = unique("result").or(unique("error")).filter(|_| asked != 0) {
                     assert_eq!(told, asked, "an answer to another call");
                     assert!(self.answered.insert(told), "answered twice");
@@ -251,19 +300,30 @@ impl World {
             }
             (Some("notifications/message"), None) => {
                 self.told += 1;
-                assert_eq!(line["params"]["n"], self.told, "lost, twice or out of order");
+                assert_eq!(
+                    line["params"]["n"], self.told,
+                    "lost, twice or out of order"
+                );
             }
             (Some("notifications/progress"), None) => {
-                let token: u64 =
-                    line["params"]["progressToken"].as_str().expect("token").parse().expect("token");
+                let token: u64 = line["params"]["progressToken"]
+                    .as_str()
+                    .expect("token")
+                    .parse()
+                    .expect("token");
                 assert_eq!(unique("params"), Some(token), "progress of another call");
                 assert!(self.tokens.contains(&token), "progress for another front");
             }
             (Some("notifications/cancelled"), None) => {
                 let id = &line["params"]["requestId"];
-                assert!(self.seen_asks.iter().any(|(seen, _)| seen == id), "cancelled what nobody saw");
+                assert!(
+                    self.seen_asks.iter().any(|(seen, _)| seen == id),
+                    "cancelled what nobody saw"
+                );
             }
-            (Some(_), Some(id)) => self.seen_asks.push((id.clone(), unique("params").expect("unique"))),
+            (Some(_), Some(id)) => self
+                .seen_asks
+                .push((id.clone(), unique("params").expect("unique"))),
             other => panic!("{other:?}"),
         }
         true
@@ -271,27 +331,38 @@ impl World {
 
     /// The backend reads a line, and checks that it makes sense to it.
     fn pull_backend(&mut self, bench: &mut Bench) -> bool {
-        let Some(line) = bench.relay.pull_backend() else { return false };
+        let Some(line) = bench.relay.pull_backend() else {
+            return false;
+        };
         assert!(self.lives, "nobody is there to be handed a line");
         let line: Value = serde_json::from_slice(&line).expect("json");
         match (line["method"].as_str(), line.get("id")) {
             (Some(method), Some(id)) => {
-                assert!(self.ids.insert(id.as_u64().expect("number")), "an id is used again");
+                assert!(
+                    self.ids.insert(id.as_u64().expect("number")),
+                    "an id is used again"
+                );
                 let token = line["params"]["_meta"].get("progressToken");
                 assert!(token.is_none_or(|token| token == id));
-                self.handed.push((id.clone(), line["params"]["u"].as_u64(), method == "initialize"));
+                self.handed.push((
+                    id.clone(),
+                    line["params"]["u"].as_u64(),
+                    method == "initialize",
+                ));
             }
             (None, Some(id)) => {
                 let told = line["result"]["u"].as_u64();
-                let asked = self
-                    .asks
-                    .iter()
-                    .find(|(unique, other)| *other == id && told.is_none_or(|told| told == **unique));
+                let asked = self.asks.iter().find(|(unique, other)| {
+                    *other == id && told.is_none_or(|told| told == **unique)
+                });
                 // The answer to what was cancelled may come all the same.
                 if let Some(unique) = asked.map(|(unique, _)| *unique) {
                     self.asks.remove(&unique);
                 } else {
-                    assert!(!self.asks.values().any(|other| other == id), "the answer to another ask");
+                    assert!(
+                        !self.asks.values().any(|other| other == id),
+                        "the answer to another ask"
+                    );
                 }
             }
             _ => {}
@@ -301,7 +372,12 @@ impl World {
 
     /// A last host comes, and everyone does what is to be done.
     pub(super) fn settle(&mut self, bench: &mut Bench) {
-        let attach = Step::Attach { sampling: true, orderly: false, changed: false, discover: false };
+        let attach = Step::Attach {
+            sampling: true,
+            orderly: false,
+            changed: false,
+            discover: false,
+        };
         self.take(bench, attach);
         for _ in 0..10_000 {
             self.take(bench, Step::Initialized);
@@ -324,7 +400,10 @@ impl World {
                 return;
             }
         }
-        panic!("open {:?}, handed {:?}, told {} of {}", self.open, self.handed, self.told, self.notified);
+        panic!(
+            "open {:?}, handed {:?}, told {} of {}",
+            self.open, self.handed, self.told, self.notified
+        );
     }
 }
 

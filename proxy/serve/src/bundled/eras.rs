@@ -1,4 +1,5 @@
-//! The eras that have ended, of sessions that may go on: what is kept of such an era is no longer so.
+//! The eras that have ended, of sessions that may go on: what is kept of such an era is no longer
+//! so.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};

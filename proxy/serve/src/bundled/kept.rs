@@ -1,4 +1,5 @@
-//! What the next process has to know of a session's bundle, in the session's state: its era, and what the host has told its servers.
+//! What the next process has to know of a session's bundle, in the session's state: its era, and
+//! what the host has told its servers.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -32,23 +33,35 @@ pub(super) fn era() -> String {
 }
 
 impl Kept {
-    /// What is kept of a session. It begins a new era where there was none, or it is one of those that have `ended`.
+    /// What is kept of a session. It begins a new era where there was none, or it is one of those
+    /// that have `ended`.
     ///
     /// # Errors
     /// Those of the daemon.
     pub(super) async fn load(session: &Session, ended: &Eras) -> Result<Self, SessionError> {
-        let Ok(key) = KEY.parse() else { return Ok(Self { era: era(), told: Told::default() }) };
+        let Ok(key) = KEY.parse() else {
+            return Ok(Self {
+                era: era(),
+                told: Told::default(),
+            });
+        };
         let former = session.get_as::<Self>(&key).await?;
         let kept = match former {
             Some(kept) if !ended.has_ended(session.id(), &kept.era) => return Ok(kept),
             Some(former) => {
-                let kept = Self { era: era(), told: former.told };
+                let kept = Self {
+                    era: era(),
+                    told: former.told,
+                };
                 session.set_as(&key, &kept).await?;
                 // It is never found again.
                 ended.forget(session.id());
                 return Ok(kept);
             }
-            None => Self { era: era(), told: Told::default() },
+            None => Self {
+                era: era(),
+                told: Told::default(),
+            },
         };
         session.set_as(&key, &kept).await?;
         Ok(kept)
@@ -69,7 +82,11 @@ pub(super) struct Remembered {
 
 impl Remembered {
     pub(super) fn new(session: Session, kept: Kept, names: Option<Arc<dyn Memory>>) -> Self {
-        Self { session, kept: Mutex::new(kept), names }
+        Self {
+            session,
+            kept: Mutex::new(kept),
+            names,
+        }
     }
 
     fn kept(&self) -> std::sync::MutexGuard<'_, Kept> {

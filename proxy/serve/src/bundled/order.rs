@@ -1,5 +1,6 @@
-//! The lines of a keeper are confirmed up to a number, but they are not stored in their order: an answer goes another way through the
-//! bundle than a notification. So a line is confirmed once all that came before it were stored, too.
+//! The lines of a keeper are confirmed up to a number, but they are not stored in their order: an
+//! answer goes another way through the bundle than a notification. So a line is confirmed once all
+//! that came before it were stored, too.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -39,21 +40,36 @@ impl Stored {
 
 impl Order {
     /// With lines from this number on.
-    pub(super) fn new(backend: &Arc<Backend>, first: u64, is_leaving: Arc<AtomicBool>) -> Arc<Self> {
-        let stored = Mutex::new(Stored { up_to: first - 1, later: BTreeSet::new() });
-        Arc::new(Self { backend: Arc::downgrade(backend), is_leaving, stored })
+    pub(super) fn new(
+        backend: &Arc<Backend>,
+        first: u64,
+        is_leaving: Arc<AtomicBool>,
+    ) -> Arc<Self> {
+        let stored = Mutex::new(Stored {
+            up_to: first - 1,
+            later: BTreeSet::new(),
+        });
+        Arc::new(Self {
+            backend: Arc::downgrade(backend),
+            is_leaving,
+            stored,
+        })
     }
 
     fn note(&self, number: u64) {
-        let up_to = self.stored.lock().unwrap_or_else(PoisonError::into_inner).note(number);
+        let up_to = self
+            .stored
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .note(number);
         if let (Some(up_to), Some(backend)) = (up_to, self.backend.upgrade()) {
             backend.confirm(up_to);
         }
     }
 }
 
-/// A line that was not stored yet. One that is dropped is nobody's any more, such as the answer to a call that was cancelled, unless this
-/// process ends.
+/// A line that was not stored yet. One that is dropped is nobody's any more, such as the answer to
+/// a call that was cancelled, unless this process ends.
 #[derive(Debug)]
 pub(super) struct Unconfirmed {
     pub(super) order: Arc<Order>,
@@ -74,7 +90,10 @@ mod tests {
 
     #[test]
     fn a_line_waits_for_those_before_it() {
-        let mut stored = Stored { up_to: 4, later: BTreeSet::new() };
+        let mut stored = Stored {
+            up_to: 4,
+            later: BTreeSet::new(),
+        };
         assert_eq!(stored.note(7), None);
         assert_eq!(stored.note(6), None);
         assert_eq!(stored.note(5), Some(7));

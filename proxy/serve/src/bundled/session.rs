@@ -24,7 +24,8 @@ use crate::record::Record;
 use crate::said::{answered, answers};
 use crate::which::Id;
 
-/// The id of the `initialize` that a former process had sent, and that the bundle of this one gets from us.
+/// The id of the `initialize` that a former process had sent, and that the bundle of this one gets
+/// from us.
 const ID: &str = r#""mcp-sessiond-again""#;
 
 /// How long what is under way may take when the servers have ended.
@@ -53,7 +54,8 @@ pub(super) struct Bundled {
 }
 
 impl Bundled {
-    /// A bundle of these servers, which begins when it is sent `initialize`. `found` are those that run.
+    /// A bundle of these servers, which begins when it is sent `initialize`. `found` are those that
+    /// run.
     pub(super) fn new(
         common: Arc<Common>,
         session: Option<Session>,
@@ -64,9 +66,12 @@ impl Bundled {
     ) -> Arc<Self> {
         let (out, spoken) = mpsc::channel(WAITING);
         let known = found.values().flat_map(Found::calls).cloned().collect();
-        let known_to = |found: Found<Vec<Id>>| found.map(|ids| Known::new(ids, &out, &common.is_leaving));
-        let found: HashMap<String, Found<Known>> =
-            found.into_iter().map(|(name, found)| (name, known_to(found))).collect();
+        let known_to =
+            |found: Found<Vec<Id>>| found.map(|ids| Known::new(ids, &out, &common.is_leaving));
+        let found: HashMap<String, Found<Known>> = found
+            .into_iter()
+            .map(|(name, found)| (name, known_to(found)))
+            .collect();
         let links: Arc<Links> = Arc::default();
         let untaken: Option<Arc<Untaken>> = session.is_none().then(Arc::default);
         let id = session.as_ref().map(|session| session.id().clone());
@@ -97,9 +102,14 @@ impl Bundled {
                 let first = sources(&listing.servers);
                 let id = common.only.clone().unwrap_or_else(|| "all".to_owned());
                 let settings = common.settings.clone();
-                let backends = Arc::new(Backends::start(id, first, handshake, host, memory, settings));
-                let current =
-                    Arc::new(Current::new(decorate(backends.clone(), &listing.decorations, &log())));
+                let backends = Arc::new(Backends::start(
+                    id, first, handshake, host, memory, settings,
+                ));
+                let current = Arc::new(Current::new(decorate(
+                    backends.clone(),
+                    &listing.decorations,
+                    &log(),
+                )));
                 let following = Following {
                     common,
                     backends: Arc::downgrade(&backends),
@@ -132,7 +142,8 @@ impl Bundled {
     /// Goes on where a former process was, with its handshake.
     pub(super) async fn go_on(&self, record: &Record) {
         let params = &record.initialize;
-        let line = format!(r#"{{"jsonrpc":"2.0","id":{ID},"method":"initialize","params":{params}}}"#);
+        let line =
+            format!(r#"{{"jsonrpc":"2.0","id":{ID},"method":"initialize","params":{params}}}"#);
         self.continues.store(true, Ordering::SeqCst);
         self.speaker.hear(line.as_bytes()).await;
         // Else a client that lists something now would miss what it had before.
@@ -142,7 +153,9 @@ impl Bundled {
     }
 
     fn unconfirmed(&self) -> MutexGuard<'_, VecDeque<(u64, Receipt)>> {
-        self.unconfirmed.lock().unwrap_or_else(PoisonError::into_inner)
+        self.unconfirmed
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
     async fn spoken(&self) -> Option<Spoken> {
@@ -160,7 +173,9 @@ impl Backend for Bundled {
     fn send(&self, line: Bytes) -> BoxFuture<'_, Result<(), Ended>> {
         async move {
             if self.is_ending.load(Ordering::SeqCst) {
-                return Err(Ended { may_have_arrived: false });
+                return Err(Ended {
+                    may_have_arrived: false,
+                });
             }
             let messages = Message::read(&line);
             self.speaker.hear(&line).await;
@@ -168,7 +183,8 @@ impl Backend for Bundled {
                 let cancelled = messages.iter().filter_map(cancelled);
                 cancelled.for_each(|id| untaken.came(id.as_json(), Came::Cancelled));
             }
-            // A call that no keeper knows has an unknown outcome. What has no answer has to be safe.
+            // A call that no keeper knows has an unknown outcome. What has no answer has to be
+            // safe.
             if self.untaken.is_none() && !messages.iter().any(is_call) {
                 let _ = timeout(self.common.hold, self.links.taken()).await;
             }
@@ -178,7 +194,9 @@ impl Backend for Bundled {
     }
 
     fn deliver(&self, line: Bytes) -> BoxFuture<'_, Result<(), Ended>> {
-        let Some(untaken) = &self.untaken else { return self.send(line) };
+        let Some(untaken) = &self.untaken else {
+            return self.send(line);
+        };
         async move {
             let waiting = untaken.add(&line);
             self.send(line).await?;
@@ -213,7 +231,9 @@ impl Backend for Bundled {
                     continue;
                 }
                 if let Some(untaken) = self.untaken.as_ref().filter(|untaken| !untaken.is_empty()) {
-                    answered(&line).iter().for_each(|id| untaken.came(id, Came::Taken));
+                    answered(&line)
+                        .iter()
+                        .for_each(|id| untaken.came(id, Came::Taken));
                 }
                 let number = self.number.fetch_add(1, Ordering::SeqCst) + 1;
                 self.unconfirmed().push_back((number, receipt));
@@ -226,10 +246,15 @@ impl Backend for Bundled {
     fn confirm(&self, number: u64) {
         let stored: Vec<_> = {
             let mut unconfirmed = self.unconfirmed();
-            let count = unconfirmed.iter().take_while(|(of, _)| *of <= number).count();
+            let count = unconfirmed
+                .iter()
+                .take_while(|(of, _)| *of <= number)
+                .count();
             unconfirmed.drain(..count).collect()
         };
-        stored.into_iter().for_each(|(_, receipt)| receipt.confirm());
+        stored
+            .into_iter()
+            .for_each(|(_, receipt)| receipt.confirm());
     }
 
     fn mark(&self, number: u64) -> String {
@@ -324,7 +349,8 @@ impl Following {
         loop {
             // It may have been edited before this one was made.
             let now = self.common.listing();
-            let (Some(backends), Some(current)) = (self.backends.upgrade(), self.current.upgrade()) else {
+            let (Some(backends), Some(current)) = (self.backends.upgrade(), self.current.upgrade())
+            else {
                 return;
             };
             let are_others = now.decorations != self.listing.decorations;
@@ -334,10 +360,16 @@ impl Following {
             }
             let (running, wanted) = (identities(&self.listing.servers), identities(&now.servers));
             let order = |listing: &Listing| {
-                listing.servers.iter().map(|server| server.name.clone()).collect::<Vec<_>>()
+                listing
+                    .servers
+                    .iter()
+                    .map(|server| server.name.clone())
+                    .collect::<Vec<_>>()
             };
             if running != wanted || order(&self.listing) != order(&now) {
-                backends.set_sources(sources(&now.servers), |name| running.get(name) == wanted.get(name));
+                backends.set_sources(sources(&now.servers), |name| {
+                    running.get(name) == wanted.get(name)
+                });
             }
             self.listing = now;
             if are_others {

@@ -8,7 +8,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures::future::{BoxFuture, join_all};
-use mcp_sessiond_bundle::{End, Failure, FailureCode, Pipe, Receipt, Said, Source, Spoken, WAITING};
+use mcp_sessiond_bundle::{
+    End, Failure, FailureCode, Pipe, Receipt, Said, Source, Spoken, WAITING,
+};
 use mcp_sessiond_client::SessionId;
 use mcp_sessiond_proxy::elsewhere::Shelf;
 use mcp_sessiond_proxy::service::{Backend, Command, NoBackend, Running};
@@ -65,7 +67,9 @@ impl Found<Vec<Id>> {
     pub(super) async fn of(running: Running, patience: Duration) -> Self {
         let backend = match running {
             Running::Attached(backend) => backend,
-            Running::Unreached(why) => return Self::Unreached(format!("its keeper can't be reached: {why}")),
+            Running::Unreached(why) => {
+                return Self::Unreached(format!("its keeper can't be reached: {why}"));
+            }
         };
         match timeout(patience, backend.open_calls()).await {
             Ok(calls) => {
@@ -86,8 +90,9 @@ impl Found<Vec<Id>> {
     }
 }
 
-/// A call that a former process has sent, and that nobody here waits for. Dropped, it is answered: its outcome is unknown then. If it was
-/// answered before, whoever reads the answers knows no such call any more.
+/// A call that a former process has sent, and that nobody here waits for. Dropped, it is answered:
+/// its outcome is unknown then. If it was answered before, whoever reads the answers knows no such
+/// call any more.
 #[derive(Debug)]
 struct Open {
     id: Id,
@@ -101,8 +106,16 @@ struct Open {
 pub(super) struct Known(Vec<Open>);
 
 impl Known {
-    pub(super) fn new(ids: Vec<Id>, out: &mpsc::Sender<Spoken>, is_leaving: &Arc<AtomicBool>) -> Self {
-        let open = |id| Open { id, out: Some(out.clone()), is_leaving: is_leaving.clone() };
+    pub(super) fn new(
+        ids: Vec<Id>,
+        out: &mpsc::Sender<Spoken>,
+        is_leaving: &Arc<AtomicBool>,
+    ) -> Self {
+        let open = |id| Open {
+            id,
+            out: Some(out.clone()),
+            is_leaving: is_leaving.clone(),
+        };
         Self(ids.into_iter().map(open).collect())
     }
 }
@@ -123,7 +136,10 @@ impl Drop for Open {
         if self.is_leaving.load(Ordering::SeqCst) {
             return;
         }
-        let spoken = Spoken { line: self.line(), receipt: Receipt::none() };
+        let spoken = Spoken {
+            line: self.line(),
+            receipt: Receipt::none(),
+        };
         if let (Some(out), Ok(runtime)) = (self.out.take(), Handle::try_current()) {
             runtime.spawn(async move { out.send(spoken).await });
         }
@@ -155,14 +171,23 @@ impl Links {
         links.iter().filter_map(Weak::upgrade).collect()
     }
 
-    /// Waits until the keepers have taken all lines so far; where nobody keeps the servers, until those have.
+    /// Waits until the keepers have taken all lines so far; where nobody keeps the servers, until
+    /// those have.
     pub(super) async fn taken(&self) {
-        join_all(self.all().into_iter().map(|link| async move { link.taken().await })).await;
+        join_all(
+            self.all()
+                .into_iter()
+                .map(|link| async move { link.taken().await }),
+        )
+        .await;
     }
 
     /// Waits until the processes of all servers are gone.
     pub(super) async fn gone(&self) {
-        let backends = self.all().into_iter().filter_map(|link| link.backend.clone());
+        let backends = self
+            .all()
+            .into_iter()
+            .filter_map(|link| link.backend.clone());
         join_all(backends.map(|backend| async move { backend.gone().await })).await;
     }
 }
@@ -210,7 +235,9 @@ impl Kept {
         }
         match why {
             NoBackend::NoProgram { sentence, .. } => {
-                let short = sentence.split_once("=").map_or(&*sentence, |(short, _)| short);
+                let short = sentence
+                    .split_once("=")
+                    .map_or(&*sentence, |(short, _)| short);
                 Failure::new(FailureCode::NotFound, short)
             }
             why => Failure::new(FailureCode::NotStarted, why.to_string()),
@@ -218,14 +245,23 @@ impl Kept {
     }
 
     fn link(&self, backend: Option<Arc<Backend>>, to: &mpsc::Sender<Bytes>) -> Arc<Link> {
-        let link = Arc::new(Link { backend, to: to.downgrade(), waiting: Mutex::default() });
+        let link = Arc::new(Link {
+            backend,
+            to: to.downgrade(),
+            waiting: Mutex::default(),
+        });
         lock(&self.links.0).push(Arc::downgrade(&link));
         link
     }
 
-    /// A server that nobody keeps. Of one that is far away it is not known what it has taken until it answers.
+    /// A server that nobody keeps. Of one that is far away it is not known what it has taken until
+    /// it answers.
     fn unkept(&self, pipe: Pipe, is_far: bool) -> Pipe {
-        let Pipe { to: input, from, end } = pipe;
+        let Pipe {
+            to: input,
+            from,
+            end,
+        } = pipe;
         let (to, wanted) = mpsc::channel(1);
         let pipe = told_apart(Pipe { to, from, end });
         let link = self.link(None, &pipe.to);
@@ -265,7 +301,9 @@ impl Source for Kept {
             match lock(&self.found).take() {
                 Some(Found::Attached(backend, known)) => return Ok(self.carried(backend, known)),
                 // The next attempt takes its time while nobody waits for the others.
-                Some(Found::Unreached(why)) => return Err(Failure::new(FailureCode::NotStarted, why)),
+                Some(Found::Unreached(why)) => {
+                    return Err(Failure::new(FailureCode::NotStarted, why));
+                }
                 None => {}
             }
             let launch = self.server.launch.clone();
@@ -273,7 +311,11 @@ impl Source for Kept {
             let not_started = |why: String| Failure::new(FailureCode::NotStarted, why);
             let (program, environment, home) =
                 match launched.map_err(|error| not_started(error.to_string()))?? {
-                    Launch::Program { program, environment, home } => (program, environment, home),
+                    Launch::Program {
+                        program,
+                        environment,
+                        home,
+                    } => (program, environment, home),
                     // Its hosts are other users' as well, and no host of ours.
                     Launch::Shared(shared) => {
                         let (environment, home) = shared.surroundings();
@@ -285,7 +327,9 @@ impl Source for Kept {
                         return Ok(self.unkept(pipe, true));
                     }
                 };
-            let (Some(service), Some(session)) = (self.common.service.clone(), self.session.clone()) else {
+            let (Some(service), Some(session)) =
+                (self.common.service.clone(), self.session.clone())
+            else {
                 let pipe = plain::start(&program, &environment, home, &self.common.mask)?;
                 return Ok(self.unkept(pipe, false));
             };
@@ -293,7 +337,11 @@ impl Source for Kept {
                 let why = "its name has more than 119 bytes, or control characters";
                 Failure::new(FailureCode::BadEntry, why)
             })?;
-            let command = Command { program, environment, home };
+            let command = Command {
+                program,
+                environment,
+                home,
+            };
             // A task of its own: if nobody waits for it any more, what was started is ended.
             let (give, given) = oneshot::channel();
             tokio::spawn(async move {
@@ -302,8 +350,12 @@ impl Source for Kept {
                     backend.end().await;
                 }
             });
-            let started = given.await.map_err(|_| not_started("it was not started".into()))?;
-            started.map(|backend| self.carried(backend, Known::default())).map_err(|why| self.not_opened(why))
+            let started = given
+                .await
+                .map_err(|_| not_started("it was not started".into()))?;
+            started
+                .map(|backend| self.carried(backend, Known::default()))
+                .map_err(|why| self.not_opened(why))
         })
     }
 }
@@ -344,7 +396,10 @@ async fn pass(
         if link.is_mark(&line) {
             continue;
         }
-        let calls = untaken.as_ref().map(|untaken| untaken.among(&line)).unwrap_or_default();
+        let calls = untaken
+            .as_ref()
+            .map(|untaken| untaken.among(&line))
+            .unwrap_or_default();
         if input.send(line).await.is_err() {
             return;
         }
@@ -354,8 +409,8 @@ async fn pass(
     }
 }
 
-/// Carries lines of the server to the bundle. When it is gone, the calls that a former process has sent it are answered, after all that
-/// it has said.
+/// Carries lines of the server to the bundle. When it is gone, the calls that a former process has
+/// sent it are answered, after all that it has said.
 async fn read(backend: Arc<Backend>, said: mpsc::Sender<Said>, common: Arc<Common>, known: Known) {
     heard(&backend, &said, &common).await;
     for open in known.0 {
@@ -376,12 +431,24 @@ async fn heard(backend: &Arc<Backend>, said: &mpsc::Sender<Said>, common: &Commo
         };
         let Some(message) = message else { return };
         let number = message.number;
-        let order = order.get_or_insert_with(|| Order::new(backend, number, common.is_leaving.clone()));
-        let unconfirmed = Arc::new(Unconfirmed { order: order.clone(), number });
+        let order =
+            order.get_or_insert_with(|| Order::new(backend, number, common.is_leaving.clone()));
+        let unconfirmed = Arc::new(Unconfirmed {
+            order: order.clone(),
+            number,
+        });
         for (nth, line) in single(message.line).into_iter().enumerate() {
-            let (mark, unconfirmed) = (format!("{incarnation}-{number}.{nth}"), unconfirmed.clone());
+            let (mark, unconfirmed) =
+                (format!("{incarnation}-{number}.{nth}"), unconfirmed.clone());
             let receipt = Receipt::marked(mark, move || drop(unconfirmed));
-            if said.send(Said { line: tagged(&line, &incarnation), receipt }).await.is_err() {
+            if said
+                .send(Said {
+                    line: tagged(&line, &incarnation),
+                    receipt,
+                })
+                .await
+                .is_err()
+            {
                 return;
             }
         }
@@ -396,6 +463,11 @@ fn single(line: Bytes) -> Vec<Bytes> {
     let messages = serde_json::from_slice::<Vec<&RawValue>>(&line);
     messages.map_or_else(
         |_| vec![line.clone()],
-        |messages| messages.iter().map(|one| Bytes::copy_from_slice(one.get().as_bytes())).collect(),
+        |messages| {
+            messages
+                .iter()
+                .map(|one| Bytes::copy_from_slice(one.get().as_bytes()))
+                .collect()
+        },
     )
 }

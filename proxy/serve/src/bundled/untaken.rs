@@ -1,5 +1,5 @@
-//! Calls that are on their way to a server, where nobody keeps it. What a server has not taken is in the memory of this process, so it is
-//! to be known how much that is.
+//! Calls that are on their way to a server, where nobody keeps it. What a server has not taken is
+//! in the memory of this process, so it is to be known how much that is.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -41,7 +41,11 @@ impl Untaken {
         let call = |id: Id| {
             let (come, came) = oneshot::channel();
             self.all().insert(id.clone(), come);
-            Waiting { untaken: self, id, came }
+            Waiting {
+                untaken: self,
+                id,
+                came,
+            }
         };
         calls(line).into_iter().map(call).collect()
     }
@@ -52,7 +56,9 @@ impl Untaken {
             return Vec::new();
         }
         let all = calls(line);
-        all.into_iter().filter(|id| self.all().contains_key(id)).collect()
+        all.into_iter()
+            .filter(|id| self.all().contains_key(id))
+            .collect()
     }
 
     /// This has become of the call.

@@ -21,11 +21,13 @@ pub(super) async fn get(
     only_posts(&headers)?;
     takes(&headers, &[EVENTS])?;
     if let Some(through) = table.through() {
-        return through.pass(Method::GET, &caller, &headers, Bytes::new()).await;
+        return through
+            .pass(Method::GET, &caller, &headers, Bytes::new())
+            .await;
     }
     let served = session(&table, &caller, &headers).await?;
-    // If this process has just taken up the session, its server waits for a front. A task of its own attaches to it, which goes on
-    // when this client hangs up.
+    // If this process has just taken up the session, its server waits for a front. A task of its
+    // own attaches to it, which goes on when this client hangs up.
     let waking = tokio::spawn({
         let served = served.clone();
         async move { served.wake().await }
@@ -33,11 +35,15 @@ pub(super) async fn get(
     let parts = match named(&headers, &LAST_EVENT) {
         Some(event) => served.resume(EventId(event.to_owned())).await?,
         None => {
-            waking.await.unwrap_or_else(|error| Err(Refusal::for_now(error.to_string())))?;
+            waking
+                .await
+                .unwrap_or_else(|error| Err(Refusal::for_now(error.to_string())))?;
             Some(served.listen().await?)
         }
     };
     // 204: the stream has ended. With 200 a client would come again and again.
-    Ok(parts
-        .map_or_else(|| StatusCode::NO_CONTENT.into_response(), |parts| events(&headers, served.id(), parts)))
+    Ok(parts.map_or_else(
+        || StatusCode::NO_CONTENT.into_response(),
+        |parts| events(&headers, served.id(), parts),
+    ))
 }

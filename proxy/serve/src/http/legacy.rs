@@ -1,5 +1,6 @@
-//! The transport HTTP with SSE of MCP 2024-11-05: one stream of events, which carries everything that the server says, and an
-//! address to post to. A client can't resume the stream, so its session ends with it.
+//! The transport HTTP with SSE of MCP 2024-11-05: one stream of events, which carries everything
+//! that the server says, and an address to post to. A client can't resume the stream, so its
+//! session ends with it.
 
 use std::collections::HashMap;
 use std::convert::Infallible;
@@ -45,11 +46,17 @@ struct Connection {
 
 /// The routes of this transport.
 pub(super) fn router(table: &Server) -> Router {
-    let streams = Arc::new(Streams { table: table.clone(), open: Mutex::default() });
+    let streams = Arc::new(Streams {
+        table: table.clone(),
+        open: Mutex::default(),
+    });
     Router::new()
         .route(STREAM, get(stream))
         .route(MESSAGES, post(message))
-        .layer(middleware::from_fn_with_state(table.shared().settings.clone(), admitted))
+        .layer(middleware::from_fn_with_state(
+            table.shared().settings.clone(),
+            admitted,
+        ))
         .with_state(streams)
 }
 
@@ -85,9 +92,17 @@ async fn stream(
     let key = RequestId::mint().to_string();
     let first = format!("event: endpoint\ndata: {MESSAGES}?sessionId={key}\n\n");
     drop(out.try_send(first.into()));
-    let connection = Connection { caller, out, served: OnceCell::new() };
+    let connection = Connection {
+        caller,
+        out,
+        served: OnceCell::new(),
+    };
     streams.open().insert(key.clone(), Arc::new(connection));
-    let open = Open { streams, key, events };
+    let open = Open {
+        streams,
+        key,
+        events,
+    };
     let keep_alive = open.streams.table.shared().settings.keep_alive;
     let parts = futures::stream::unfold(open, move |mut open| async move {
         let part = match timeout(keep_alive, open.events.recv()).await {
@@ -99,7 +114,10 @@ async fn stream(
     let mut response = Response::new(Body::from_stream(parts));
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(EVENTS));
-    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache, no-transform"));
+    headers.insert(
+        header::CACHE_CONTROL,
+        HeaderValue::from_static("no-cache, no-transform"),
+    );
     Ok(response)
 }
 
@@ -113,15 +131,22 @@ async fn message(
     is_json(&headers)?;
     let settings = &streams.table.shared().settings;
     let (messages, is_batch) = posted(&body(sent, settings.peer_wait).await?)?;
-    let named = uri.query().unwrap_or_default().split('&').find_map(|pair| pair.strip_prefix("sessionId="));
+    let named = uri
+        .query()
+        .unwrap_or_default()
+        .split('&')
+        .find_map(|pair| pair.strip_prefix("sessionId="));
     let connection = streams.open().get(named.unwrap_or_default()).cloned();
     let connection = connection.ok_or_else(Refusal::unknown_session)?;
     if connection.caller != caller {
         return Err(crate::who::bound_to_another());
     }
     // In a task of its own, which goes on when the client hangs up.
-    let carried = tokio::spawn(async move { connection.carry(&streams.table, messages, is_batch).await });
-    carried.await.unwrap_or_else(|_| Err(Refusal::invalid("`serve` has failed at this request")))?;
+    let carried =
+        tokio::spawn(async move { connection.carry(&streams.table, messages, is_batch).await });
+    carried
+        .await
+        .unwrap_or_else(|_| Err(Refusal::invalid("`serve` has failed at this request")))?;
     Ok(StatusCode::ACCEPTED)
 }
 
@@ -132,7 +157,13 @@ impl Connection {
         messages: Vec<Posted>,
         is_batch: bool,
     ) -> Result<(), Refusal> {
-        if let [Posted { kind: PostedKind::Initialize(id, params), .. }] = &messages[..] {
+        if let [
+            Posted {
+                kind: PostedKind::Initialize(id, params),
+                ..
+            },
+        ] = &messages[..]
+        {
             if self.served.initialized() {
                 return Err(Refusal::invalid("this session has begun already"));
             }
@@ -147,13 +178,25 @@ impl Connection {
                     answer
                 }
             };
-            drop(self.out.send(format!("event: message\ndata: {answer}\n\n").into()).await);
+            drop(
+                self.out
+                    .send(format!("event: message\ndata: {answer}\n\n").into())
+                    .await,
+            );
             return Ok(());
         }
-        let served =
-            self.served.get().ok_or_else(|| Refusal::invalid("`initialize` comes first, and alone"))?;
-        if messages.iter().any(|message| matches!(message.kind, PostedKind::Call(_))) {
-            let calls: Vec<_> = messages.iter().filter_map(|message| message.kind.call().cloned()).collect();
+        let served = self
+            .served
+            .get()
+            .ok_or_else(|| Refusal::invalid("`initialize` comes first, and alone"))?;
+        if messages
+            .iter()
+            .any(|message| matches!(message.kind, PostedKind::Call(_)))
+        {
+            let calls: Vec<_> = messages
+                .iter()
+                .filter_map(|message| message.kind.call().cloned())
+                .collect();
             match served.call(messages, is_batch).await {
                 Ok(parts) => self.forward(parts),
                 // Some clients give up their session at a status that tells of an error.

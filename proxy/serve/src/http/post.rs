@@ -12,7 +12,8 @@ use tokio::sync::oneshot;
 
 use super::accept::{EVENTS, JSON, is_json, takes};
 use super::{
-    At, PATH, RECONNECT, SESSION, Server, body, by_cookie, events, found, name_session, named, session,
+    At, PATH, RECONNECT, SESSION, Server, body, by_cookie, events, found, name_session, named,
+    session,
 };
 use crate::live::Began;
 use crate::refusal::Refusal;
@@ -39,9 +40,19 @@ pub(super) async fn post(
     if let Some(through) = table.through() {
         return through.post(&caller, &headers, &messages, sent).await;
     }
-    if messages.iter().any(|message| matches!(message.kind, PostedKind::Initialize(..))) {
+    if messages
+        .iter()
+        .any(|message| matches!(message.kind, PostedKind::Initialize(..)))
+    {
         return match <[Posted; 1]>::try_from(messages) {
-            Ok([Posted { kind: PostedKind::Initialize(id, params), .. }]) if !is_batch => {
+            Ok(
+                [
+                    Posted {
+                        kind: PostedKind::Initialize(id, params),
+                        ..
+                    },
+                ],
+            ) if !is_batch => {
                 let path = at.as_ref().map_or(PATH, |Extension(At(path))| path);
                 initialize(&table, caller, path, &headers, &id, params).await
             }
@@ -50,13 +61,22 @@ pub(super) async fn post(
     }
     let served = session(&table, &caller, &headers).await?;
     if is_batch && !served.record().batches() {
-        return Err(Refusal::invalid(format!("MCP {} has no batches", served.record().version)));
+        return Err(Refusal::invalid(format!(
+            "MCP {} has no batches",
+            served.record().version
+        )));
     }
     let session = served.id().clone();
-    let calls: Vec<Id> = messages.iter().filter_map(|message| message.kind.call().cloned()).collect();
-    // In tasks of their own: when the client hangs up, that cancels nothing (MCP 2025-11-25, Sending Messages to the Server).
+    let calls: Vec<Id> = messages
+        .iter()
+        .filter_map(|message| message.kind.call().cloned())
+        .collect();
+    // In tasks of their own: when the client hangs up, that cancels nothing (MCP 2025-11-25,
+    // Sending Messages to the Server).
     if calls.is_empty() {
-        tokio::spawn(async move { served.post(messages).await }).await.map_err(|_| broken())??;
+        tokio::spawn(async move { served.post(messages).await })
+            .await
+            .map_err(|_| broken())??;
         return Ok(StatusCode::ACCEPTED.into_response());
     }
     let called = tokio::spawn(async move { served.call(messages, is_batch).await });
@@ -74,8 +94,9 @@ pub(super) async fn post(
     }
 }
 
-/// Whether a refusal concerns the calls of a POST alone. They are answered as JSON-RPC has it, with status 200: some clients (`mcp`
-/// 1.30 for Python) give up the whole session at any other status. Status 503 stays: it says when to come again.
+/// Whether a refusal concerns the calls of a POST alone. They are answered as JSON-RPC has it, with
+/// status 200: some clients (`mcp` 1.30 for Python) give up the whole session at any other status.
+/// Status 503 stays: it says when to come again.
 fn is_about_the_call(refusal: &Refusal) -> bool {
     refusal.status == StatusCode::BAD_REQUEST
         || refusal.status.is_server_error() && refusal.status != StatusCode::SERVICE_UNAVAILABLE
@@ -91,7 +112,10 @@ fn errors(errors: &[Json], is_batch: bool) -> String {
 }
 
 fn broken() -> Refusal {
-    Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, "`serve` has failed at this request")
+    Refusal::new(
+        StatusCode::INTERNAL_SERVER_ERROR,
+        "`serve` has failed at this request",
+    )
 }
 
 /// Begins a session, or goes on with the one that is named.
@@ -112,7 +136,8 @@ async fn initialize(
         }
         return Ok(response);
     }
-    // In a task of its own, so that nothing is left half made. A session of which the client will never hear ends at once.
+    // In a task of its own, so that nothing is left half made. A session of which the client will
+    // never hear ends at once.
     let (told, began) = oneshot::channel();
     tokio::spawn({
         let table = table.clone();
@@ -130,7 +155,11 @@ async fn initialize(
 }
 
 /// The session that an `initialize` would go on with.
-async fn known(table: &Server, caller: &Caller, headers: &HeaderMap) -> Result<Option<Served>, Refusal> {
+async fn known(
+    table: &Server,
+    caller: &Caller,
+    headers: &HeaderMap,
+) -> Result<Option<Served>, Refusal> {
     if let Some(own) = named(headers, &SESSION) {
         return found(table, caller, own).await.map(Some);
     }
@@ -153,8 +182,14 @@ fn handshaken(settings: &Settings, path: &str, served: &Served, id: &Id) -> Resp
     let headers = response.headers_mut();
     name_session(headers, served.id());
     if settings.cookie {
-        let secure = settings.origins.iter().any(|origin| origin.starts_with("https://"));
-        SessionCookie::default().path(path).secure(secure).name_session(headers, served.id());
+        let secure = settings
+            .origins
+            .iter()
+            .any(|origin| origin.starts_with("https://"));
+        SessionCookie::default()
+            .path(path)
+            .secure(secure)
+            .name_session(headers, served.id());
     }
     response
 }

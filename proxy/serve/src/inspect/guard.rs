@@ -1,5 +1,5 @@
-//! Who may see the page, and who may ask for what it shows. No page of another origin may, not even one that
-//! `--origin` names.
+//! Who may see the page, and who may ask for what it shows. No page of another origin may, not even
+//! one that `--origin` names.
 
 use std::sync::Arc;
 
@@ -14,8 +14,8 @@ use crate::refusal::Refusal;
 use crate::table::Table;
 use crate::who;
 
-/// A request that changes anything has this header. A browser lets a page of another origin send it only if
-/// `serve` allows that, which it does not.
+/// A request that changes anything has this header. A browser lets a page of another origin send it
+/// only if `serve` allows that, which it does not.
 const OWN: HeaderName = HeaderName::from_static("x-mcp-sessiond");
 
 /// From where a browser says that a request comes.
@@ -25,7 +25,11 @@ const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 const RANDOM: usize = 16;
 
 /// Admits a request for the page: no token is needed, as the page has no data.
-pub(super) async fn welcome(State(table): State<Arc<Table>>, request: Request, next: Next) -> Response<Body> {
+pub(super) async fn welcome(
+    State(table): State<Arc<Table>>,
+    request: Request,
+    next: Next,
+) -> Response<Body> {
     match who::admit(request.uri(), request.headers(), &table.shared().settings) {
         Ok(()) => next.run(request).await,
         Err(refusal) => refusal.into_response(),
@@ -45,7 +49,10 @@ pub(super) async fn admitted(
         .and_then(|()| {
             let has_leave = request.method().is_safe() || headers.contains_key(&OWN);
             has_leave.then_some(()).ok_or_else(|| {
-                Refusal::new(StatusCode::FORBIDDEN, format!("this needs the header `{OWN}`, with any value"))
+                Refusal::new(
+                    StatusCode::FORBIDDEN,
+                    format!("this needs the header `{OWN}`, with any value"),
+                )
             })
         })
         .and_then(|()| who::caller(headers, settings));
@@ -60,16 +67,30 @@ pub(super) async fn admitted(
 
 /// Checks that a request comes from our own page, or from no page at all.
 fn own_page(uri: &Uri, headers: &HeaderMap) -> Result<(), Refusal> {
-    let text = |name| headers.get(name).map(|value: &HeaderValue| value.to_str().unwrap_or_default());
-    let host = uri.authority().map(Authority::as_str).or(text(&header::HOST)).unwrap_or_default();
-    let is_ours =
-        |origin: &str| origin.split_once("://").is_some_and(|(_, at)| at.eq_ignore_ascii_case(host));
+    let text = |name| {
+        headers
+            .get(name)
+            .map(|value: &HeaderValue| value.to_str().unwrap_or_default())
+    };
+    let host = uri
+        .authority()
+        .map(Authority::as_str)
+        .or(text(&header::HOST))
+        .unwrap_or_default();
+    let is_ours = |origin: &str| {
+        origin
+            .split_once("://")
+            .is_some_and(|(_, at)| at.eq_ignore_ascii_case(host))
+    };
     let origin = text(&header::ORIGIN).is_none_or(is_ours);
     let site = text(&FETCH_SITE).is_none_or(|site| site == "same-origin" || site == "none");
     if origin && site {
         return Ok(());
     }
-    Err(Refusal::new(StatusCode::FORBIDDEN, "pages of other origins may not inspect `serve`"))
+    Err(Refusal::new(
+        StatusCode::FORBIDDEN,
+        "pages of other origins may not inspect `serve`",
+    ))
 }
 
 /// A value that nobody can guess.
@@ -86,21 +107,34 @@ pub(super) fn policy(nonce: &str) -> HeaderValue {
          img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; \
          require-trusted-types-for 'script'; trusted-types 'none'"
     );
-    HeaderValue::from_str(&policy).unwrap_or_else(|_| HeaderValue::from_static("default-src 'none'"))
+    HeaderValue::from_str(&policy)
+        .unwrap_or_else(|_| HeaderValue::from_static("default-src 'none'"))
 }
 
-/// Headers of each response, refusals among them: nothing is stored, framed, or taken for anything else.
+/// Headers of each response, refusals among them: nothing is stored, framed, or taken for anything
+/// else.
 pub(super) async fn armoured(mut response: Response<Body>) -> Response<Body> {
     let headers = response.headers_mut();
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
     let mut say = |name, value| {
-        headers.entry(name).or_insert(HeaderValue::from_static(value));
+        headers
+            .entry(name)
+            .or_insert(HeaderValue::from_static(value));
     };
-    say(header::CONTENT_SECURITY_POLICY, "default-src 'none'; frame-ancestors 'none'");
+    say(
+        header::CONTENT_SECURITY_POLICY,
+        "default-src 'none'; frame-ancestors 'none'",
+    );
     say(header::X_FRAME_OPTIONS, "DENY");
     say(header::X_CONTENT_TYPE_OPTIONS, "nosniff");
     say(header::REFERRER_POLICY, "no-referrer");
-    say(HeaderName::from_static("cross-origin-opener-policy"), "same-origin");
-    say(HeaderName::from_static("cross-origin-resource-policy"), "same-origin");
+    say(
+        HeaderName::from_static("cross-origin-opener-policy"),
+        "same-origin",
+    );
+    say(
+        HeaderName::from_static("cross-origin-resource-policy"),
+        "same-origin",
+    );
     response
 }

@@ -3,7 +3,9 @@
 use std::collections::HashMap;
 
 use mcp_sessiond_client::{CallError, Connection, Directory, SessionId};
-use mcp_sessiond_proto::backends::{Backend, BackendState, BackendStatus, KeeperReply, KeeperRequest};
+use mcp_sessiond_proto::backends::{
+    Backend, BackendState, BackendStatus, KeeperReply, KeeperRequest,
+};
 use mcp_sessiond_proto::debug::{InspectRequest, PAGE_MAX, Page};
 use mcp_sessiond_proto::paths;
 use mcp_sessiond_proxy::keeper::dial::dial;
@@ -31,17 +33,28 @@ impl Inspector {
             let more = page.len() >= PAGE_MAX;
             all.extend(page);
             if !more {
-                let ours = all.into_iter().filter(|backend| backend.service.as_ref() == Some(self.service()));
-                return Ok(ours.map(|backend| (backend.session.clone(), backend)).collect());
+                let ours = all
+                    .into_iter()
+                    .filter(|backend| backend.service.as_ref() == Some(self.service()));
+                return Ok(ours
+                    .map(|backend| (backend.session.clone(), backend))
+                    .collect());
             }
         }
     }
 
     /// The streams of a session.
-    pub(super) async fn streams(&self, id: &SessionId, now: Option<&Now>) -> Result<Vec<Stream>, Refusal> {
+    pub(super) async fn streams(
+        &self,
+        id: &SessionId,
+        now: Option<&Now>,
+    ) -> Result<Vec<Stream>, Refusal> {
         let owner = Some(format!("service {}", self.service()));
         let inspected = self.control.call(|connection, context| {
-            let request = InspectRequest { session: id.clone(), owner: owner.clone() };
+            let request = InspectRequest {
+                session: id.clone(),
+                owner: owner.clone(),
+            };
             async move { connection.inspect_session(context, request).await }
         });
         let inspected = self.daemons(inspected).await?;
@@ -50,22 +63,47 @@ impl Inspector {
     }
 
     /// The server of a session. None: none runs.
-    pub(super) async fn server(&self, backend: Option<Backend>, restarts: Option<u32>) -> Option<Server> {
+    pub(super) async fn server(
+        &self,
+        backend: Option<Backend>,
+        restarts: Option<u32>,
+    ) -> Option<Server> {
         if let Behind::Upstream(url) = &self.settings().behind {
-            return Some(Server { server: url.to_string(), ..Server::default() });
+            return Some(Server {
+                server: url.to_string(),
+                ..Server::default()
+            });
         }
-        let Backend { keeper, keeper_pid, program, pid, .. } = backend?;
+        let Backend {
+            keeper,
+            keeper_pid,
+            program,
+            pid,
+            ..
+        } = backend?;
         let asked = tokio::task::spawn_blocking(move || {
             let directory = Directory::of_user().ok()?;
-            dial(&paths::keeper_socket(directory.path(), keeper), &KeeperRequest::Status {}).ok()
+            dial(
+                &paths::keeper_socket(directory.path(), keeper),
+                &KeeperRequest::Status {},
+            )
+            .ok()
         });
         let keeper_pid = Some(keeper_pid);
-        let silent =
-            Server { server: program, pid, keeper_pid, restarts, state: Some("silent"), ..Server::default() };
-        Some(match asked.await.ok().flatten().map(|dialled| dialled.reply) {
-            Some(KeeperReply::Status(status)) => told(silent, *status),
-            _ => silent,
-        })
+        let silent = Server {
+            server: program,
+            pid,
+            keeper_pid,
+            restarts,
+            state: Some("silent"),
+            ..Server::default()
+        };
+        Some(
+            match asked.await.ok().flatten().map(|dialled| dialled.reply) {
+                Some(KeeperReply::Status(status)) => told(silent, *status),
+                _ => silent,
+            },
+        )
     }
 }
 
@@ -85,7 +123,12 @@ fn told(server: Server, status: BackendStatus) -> Server {
         restarts: server.restarts.map(|restarts| restarts + status.restarts),
         memory: Some(status.backend_bytes).filter(|bytes| *bytes > 0),
         last_error: status.last_error,
-        calls: calls.map(|call| Call { method: short(call.method), age_ms: call.age_ms }).collect(),
+        calls: calls
+            .map(|call| Call {
+                method: short(call.method),
+                age_ms: call.age_ms,
+            })
+            .collect(),
         ..server
     }
 }

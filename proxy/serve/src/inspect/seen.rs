@@ -40,7 +40,16 @@ impl List {
             Behind::Upstream(url) => url.to_string(),
         };
         let (service, version) = (settings.service.clone(), env!("CARGO_PKG_VERSION"));
-        Self { service, version, pid: std::process::id(), server, now_ms: now_ms(), sessions, others, more }
+        Self {
+            service,
+            version,
+            pid: std::process::id(),
+            server,
+            now_ms: now_ms(),
+            sessions,
+            others,
+            more,
+        }
     }
 }
 
@@ -57,8 +66,8 @@ pub(super) struct Row {
     streams: u32,
     events: u32,
     event_bytes: u64,
-    /// Calls that are not answered, and streams that a client reads; null where this process does not serve
-    /// the session.
+    /// Calls that are not answered, and streams that a client reads; null where this process does
+    /// not serve the session.
     calls: Option<usize>,
     readers: Option<usize>,
     /// The server's pid.
@@ -66,7 +75,12 @@ pub(super) struct Row {
 }
 
 impl Row {
-    pub(super) fn new(view: &SessionView, client: Client, now: Option<&Now>, pid: Option<u32>) -> Self {
+    pub(super) fn new(
+        view: &SessionView,
+        client: Client,
+        now: Option<&Now>,
+        pid: Option<u32>,
+    ) -> Self {
         Self {
             session: view.session.clone(),
             status: match view.status {
@@ -88,10 +102,15 @@ impl Row {
         }
     }
 
-    /// The same of a session that all requests of one caller share. None: this process does not serve it.
+    /// The same of a session that all requests of one caller share. None: this process does not
+    /// serve it.
     pub(super) fn of_all(mut self, version: &str, requests: Option<usize>) -> Self {
         self.client.protocol = Some(version.to_owned());
-        Self { served: requests.is_some(), calls: requests, ..self }
+        Self {
+            served: requests.is_some(),
+            calls: requests,
+            ..self
+        }
     }
 }
 
@@ -111,7 +130,10 @@ impl Whose {
 
     /// The caller's, as the daemon has it.
     pub(super) fn stored(view: &SessionView) -> Self {
-        let record = view.metadata.as_ref().and_then(|json| serde_json::from_str(json.as_str()).ok());
+        let record = view
+            .metadata
+            .as_ref()
+            .and_then(|json| serde_json::from_str(json.as_str()).ok());
         Self::Callers(record.as_ref().map(Client::of).unwrap_or_default())
     }
 }
@@ -172,17 +194,36 @@ pub(super) struct Stream {
 
 impl Stream {
     pub(super) fn new(info: StreamInfo, now: Option<&Now>) -> Self {
-        let StreamInfo { stream, closed, orphaned, last_position, events, bytes } = info;
+        let StreamInfo {
+            stream,
+            closed,
+            orphaned,
+            last_position,
+            events,
+            bytes,
+        } = info;
         let state = match (closed, orphaned) {
             (true, true) => "closed, orphan",
             (true, false) => "closed",
             (false, true) => "orphan",
             (false, false) => "open",
         };
-        let calls =
-            now.map(|now| now.calls.iter().find(|(of, _)| *of == stream).map_or(0, |(_, calls)| *calls));
+        let calls = now.map(|now| {
+            now.calls
+                .iter()
+                .find(|(of, _)| *of == stream)
+                .map_or(0, |(_, calls)| *calls)
+        });
         let reader = now.map(|now| now.readers.contains(&stream));
-        Self { stream, state, last_position, events, bytes, calls, reader }
+        Self {
+            stream,
+            state,
+            last_position,
+            events,
+            bytes,
+            calls,
+            reader,
+        }
     }
 }
 
@@ -195,7 +236,8 @@ pub(super) struct Server {
     /// null: its keeper alone would know, and there is none.
     pub(super) state: Option<&'static str>,
     pub(super) age_ms: Option<u64>,
-    /// How often it was started again since this process serves the session; null where it does not.
+    /// How often it was started again since this process serves the session; null where it does
+    /// not.
     pub(super) restarts: Option<u32>,
     /// With all that it has started, in bytes.
     pub(super) memory: Option<u64>,
@@ -213,7 +255,9 @@ pub(super) struct Call {
 
 /// Now, in ms since the Unix epoch.
 pub(super) fn now_ms() -> u64 {
-    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    let since = std::time::SystemTime::now()
+        .duration_since(std::time::UNIX_EPOCH)
+        .unwrap_or_default();
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }
 

@@ -1,5 +1,5 @@
-//! The events of a session as they come: which kind of message each is, its method and its size. Never the
-//! message.
+//! The events of a session as they come: which kind of message each is, its method and its size.
+//! Never the message.
 
 use std::cell::OnceCell;
 use std::collections::VecDeque;
@@ -57,7 +57,15 @@ impl Watch {
     ) -> Self {
         let after = Cursor::Number(last.unwrap_or_else(|| last_number.saturating_sub(PAST_MAX)));
         let waiting = VecDeque::new();
-        Self { session, after, is_current: false, waiting, keep_alive, is_over: false, _place: place }
+        Self {
+            session,
+            after,
+            is_current: false,
+            waiting,
+            keep_alive,
+            is_over: false,
+            _place: place,
+        }
     }
 
     /// The next part of the body. None: the body ends.
@@ -70,7 +78,9 @@ impl Watch {
                 return None;
             }
             let said = if self.is_current {
-                self.session.wait(std::slice::from_ref(&self.after), self.keep_alive).await
+                self.session
+                    .wait(std::slice::from_ref(&self.after), self.keep_alive)
+                    .await
             } else {
                 self.session.replay(&self.after).await
             };
@@ -93,32 +103,51 @@ impl Watch {
     }
 
     fn say(&mut self, said: Replayed) {
-        let Replayed { events, gaps, next, more, .. } = said;
+        let Replayed {
+            events,
+            gaps,
+            next,
+            more,
+            ..
+        } = said;
         for gap in gaps {
             let lost = format!(r#"{{"first":{},"last":{}}}"#, gap.first, gap.last);
-            self.waiting.push_back(format!("event: gap\ndata: {lost}\n\n").into());
+            self.waiting
+                .push_back(format!("event: gap\ndata: {lost}\n\n").into());
         }
         if events.is_empty() && self.is_current {
             self.waiting.push_back(COMMENT.into());
         }
         let at_ms = self.is_current.then(now_ms);
-        self.waiting.extend(events.iter().map(|event| part(event, at_ms)));
+        self.waiting
+            .extend(events.iter().map(|event| part(event, at_ms)));
         if let Some(next) = next.into_iter().next() {
             self.after = next;
         }
         if !self.is_current && !more {
             self.is_current = true;
             // From here on each event is told when it comes.
-            self.waiting.push_back("event: current\ndata: {}\n\n".into());
+            self.waiting
+                .push_back("event: current\ndata: {}\n\n".into());
         }
     }
 }
 
 fn part(event: &Event, at_ms: Option<u64>) -> Bytes {
     let (kind, method) = kind(&event.message);
-    let Event { number, position, .. } = *event;
+    let Event {
+        number, position, ..
+    } = *event;
     let (stream, bytes) = (event.stream.as_str(), event.message.len());
-    let shown = Shown { number, at_ms, stream, position, kind, method, bytes };
+    let shown = Shown {
+        number,
+        at_ms,
+        stream,
+        position,
+        kind,
+        method,
+        bytes,
+    };
     let shown = serde_json::to_string(&shown).unwrap_or_default();
     format!("id: {number}\ndata: {shown}\n\n").into()
 }
@@ -144,13 +173,27 @@ mod tests {
     fn an_event_is_told_by_its_kind_method_and_size_and_not_by_what_it_says() {
         let of = |text: &str| kind(&Json::new(text).expect("JSON"));
         let secret = r#""params":{"data":"secret"}"#;
-        let asked = of(&format!(r#"{{"jsonrpc":"2.0","id":1,"method":"ping",{secret}}}"#));
+        let asked = of(&format!(
+            r#"{{"jsonrpc":"2.0","id":1,"method":"ping",{secret}}}"#
+        ));
         assert_eq!(asked, ("request", Some("ping".into())));
-        let told = of(&format!(r#"{{"jsonrpc":"2.0","method":"notifications/message",{secret}}}"#));
+        let told = of(&format!(
+            r#"{{"jsonrpc":"2.0","method":"notifications/message",{secret}}}"#
+        ));
         assert_eq!(told, ("notification", Some("notifications/message".into())));
-        assert_eq!(of(r#"{"jsonrpc":"2.0","id":"secret","result":"secret"}"#), ("answer", None));
-        assert_eq!(of(r#"{"jsonrpc":"2.0","id":1,"error":{"code":1,"message":"secret"}}"#), ("error", None));
-        let long = of(&format!(r#"{{"jsonrpc":"2.0","method":"{}"}}"#, "x".repeat(5_000))).1;
+        assert_eq!(
+            of(r#"{"jsonrpc":"2.0","id":"secret","result":"secret"}"#),
+            ("answer", None)
+        );
+        assert_eq!(
+            of(r#"{"jsonrpc":"2.0","id":1,"error":{"code":1,"message":"secret"}}"#),
+            ("error", None)
+        );
+        let long = of(&format!(
+            r#"{{"jsonrpc":"2.0","method":"{}"}}"#,
+            "x".repeat(5_000)
+        ))
+        .1;
         assert!(long.is_some_and(|method| method.chars().count() <= 101));
     }
 }

@@ -1,4 +1,5 @@
-//! The issuer's public keys: a JSON Web Key Set (RFC 7517) in a file, which is read again when it has changed.
+//! The issuer's public keys: a JSON Web Key Set (RFC 7517) in a file, which is read again when it
+//! has changed.
 
 use std::fs::{File, Metadata};
 use std::io::{self, Read as _};
@@ -6,7 +7,9 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use jsonwebtoken::jwk::{AlgorithmParameters, EllipticCurve, Jwk, KeyAlgorithm, KeyOperations, PublicKeyUse};
+use jsonwebtoken::jwk::{
+    AlgorithmParameters, EllipticCurve, Jwk, KeyAlgorithm, KeyOperations, PublicKeyUse,
+};
 use jsonwebtoken::{Algorithm, DecodingKey};
 use serde::Deserialize;
 
@@ -41,7 +44,8 @@ pub(super) struct Key {
 }
 
 impl Key {
-    /// Whether a token with this `kid` names the key. A token without one can only mean the only key.
+    /// Whether a token with this `kid` names the key. A token without one can only mean the only
+    /// key.
     pub(super) fn is_named(&self, kid: Option<&str>, keys: usize) -> bool {
         match kid {
             Some(_) => self.kid.as_deref() == kid,
@@ -53,8 +57,12 @@ impl Key {
     fn of(jwk: &Jwk) -> Option<Self> {
         let algorithm = match &jwk.algorithm {
             AlgorithmParameters::RSA(_) => Algorithm::RS256,
-            AlgorithmParameters::EllipticCurve(key) if key.curve == EllipticCurve::P256 => Algorithm::ES256,
-            AlgorithmParameters::OctetKeyPair(key) if key.curve == EllipticCurve::Ed25519 => Algorithm::EdDSA,
+            AlgorithmParameters::EllipticCurve(key) if key.curve == EllipticCurve::P256 => {
+                Algorithm::ES256
+            }
+            AlgorithmParameters::OctetKeyPair(key) if key.curve == EllipticCurve::Ed25519 => {
+                Algorithm::EdDSA
+            }
             _ => return None,
         };
         let common = &jwk.common;
@@ -63,12 +71,22 @@ impl Key {
             Algorithm::ES256 => said == KeyAlgorithm::ES256,
             _ => said == KeyAlgorithm::EdDSA,
         });
-        let signs = common.public_key_use.as_ref().is_none_or(|said| *said == PublicKeyUse::Signature);
-        let verifies = common.key_operations.as_ref().is_none_or(|all| all.contains(&KeyOperations::Verify));
+        let signs = common
+            .public_key_use
+            .as_ref()
+            .is_none_or(|said| *said == PublicKeyUse::Signature);
+        let verifies = common
+            .key_operations
+            .as_ref()
+            .is_none_or(|all| all.contains(&KeyOperations::Verify));
         if !(fits && signs && verifies) {
             return None;
         }
-        Some(Self { kid: common.key_id.clone(), algorithm, public: DecodingKey::from_jwk(jwk).ok()? })
+        Some(Self {
+            kid: common.key_id.clone(),
+            algorithm,
+            public: DecodingKey::from_jwk(jwk).ok()?,
+        })
     }
 }
 
@@ -78,7 +96,12 @@ struct Seen([i64; 4]);
 
 impl Seen {
     fn of(found: &Metadata) -> Self {
-        Self([found.ino().cast_signed(), found.size().cast_signed(), found.mtime(), found.mtime_nsec()])
+        Self([
+            found.ino().cast_signed(),
+            found.size().cast_signed(),
+            found.mtime(),
+            found.mtime_nsec(),
+        ])
     }
 }
 
@@ -95,12 +118,17 @@ impl Keys {
     /// [`NoKeys`].
     pub(super) fn of(path: PathBuf) -> Result<Self, NoKeys> {
         let (seen, keys) = read(&path)?;
-        Ok(Self { path, known: Mutex::new((Some(seen), keys)) })
+        Ok(Self {
+            path,
+            known: Mutex::new((Some(seen), keys)),
+        })
     }
 
     /// Those that are in the file now. If it is missing or can't be read, those that it had before.
     pub(super) fn current(&self) -> Arc<[Key]> {
-        let seen = std::fs::metadata(&self.path).ok().map(|found| Seen::of(&found));
+        let seen = std::fs::metadata(&self.path)
+            .ok()
+            .map(|found| Seen::of(&found));
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         if known.0 != seen {
             known.0 = seen;
@@ -108,7 +136,11 @@ impl Keys {
                 Ok((seen, keys)) => *known = (Some(seen), keys),
                 Err(NoKeys::None) => {
                     known.1 = Arc::default();
-                    complain(format_args!("{}: {}, so no token is valid", self.path.display(), NoKeys::None));
+                    complain(format_args!(
+                        "{}: {}, so no token is valid",
+                        self.path.display(),
+                        NoKeys::None
+                    ));
                 }
                 Err(error) => complain(format_args!(
                     "{}: {error}. The keys that it had before stay in force",
@@ -133,7 +165,14 @@ fn read(path: &Path) -> Result<(Seen, Arc<[Key]>), NoKeys> {
         return Err(NoKeys::TooLarge);
     }
     let set: Set = serde_json::from_slice(&bytes).map_err(NoKeys::NoSet)?;
-    let jwks = set.keys.into_iter().filter_map(|key| serde_json::from_value::<Jwk>(key).ok());
+    let jwks = set
+        .keys
+        .into_iter()
+        .filter_map(|key| serde_json::from_value::<Jwk>(key).ok());
     let keys: Arc<[Key]> = jwks.filter_map(|jwk| Key::of(&jwk)).collect();
-    if keys.is_empty() { Err(NoKeys::None) } else { Ok((seen, keys)) }
+    if keys.is_empty() {
+        Err(NoKeys::None)
+    } else {
+        Ok((seen, keys))
+    }
 }

@@ -4,7 +4,8 @@ use jsonwebtoken::crypto::{CryptoProvider, JwtVerifier, KeyUtils};
 use jsonwebtoken::errors::ErrorKind;
 use jsonwebtoken::{Algorithm, DecodingKey, DecodingKeyKind};
 use ring::signature::{
-    ECDSA_P256_SHA256_FIXED, ED25519, RSA_PKCS1_2048_8192_SHA256, RsaPublicKeyComponents, UnparsedPublicKey,
+    ECDSA_P256_SHA256_FIXED, ED25519, RSA_PKCS1_2048_8192_SHA256, RsaPublicKeyComponents,
+    UnparsedPublicKey,
 };
 use signature::{Error, Verifier};
 
@@ -21,12 +22,16 @@ pub(super) fn install() {
     let _ = PROVIDER.install_default();
 }
 
-fn verifier(algorithm: &Algorithm, key: &DecodingKey) -> jsonwebtoken::errors::Result<Box<dyn JwtVerifier>> {
+fn verifier(
+    algorithm: &Algorithm,
+    key: &DecodingKey,
+) -> jsonwebtoken::errors::Result<Box<dyn JwtVerifier>> {
     let fits = algorithm.family() == key.family();
     match algorithm {
-        Algorithm::RS256 | Algorithm::ES256 | Algorithm::EdDSA if fits => {
-            Ok(Box::new(Ring { algorithm: *algorithm, key: key.kind().clone() }))
-        }
+        Algorithm::RS256 | Algorithm::ES256 | Algorithm::EdDSA if fits => Ok(Box::new(Ring {
+            algorithm: *algorithm,
+            key: key.kind().clone(),
+        })),
         _ => Err(ErrorKind::UnsupportedAlgorithm.into()),
     }
 }
@@ -40,7 +45,11 @@ impl Verifier<Vec<u8>> for Ring {
     fn verify(&self, message: &[u8], signature: &Vec<u8>) -> Result<(), Error> {
         let verified = match (self.algorithm, &self.key) {
             (Algorithm::RS256, DecodingKeyKind::RsaModulusExponent { n, e }) => {
-                RsaPublicKeyComponents { n, e }.verify(&RSA_PKCS1_2048_8192_SHA256, message, signature)
+                RsaPublicKeyComponents { n, e }.verify(
+                    &RSA_PKCS1_2048_8192_SHA256,
+                    message,
+                    signature,
+                )
             }
             (Algorithm::ES256, DecodingKeyKind::SecretOrDer(point)) => {
                 UnparsedPublicKey::new(&ECDSA_P256_SHA256_FIXED, point).verify(message, signature)

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use mcp_sessiond_client::{Appended, Cursor, Error, Json, RequestId, SessionError, Stream, StreamId};
+use mcp_sessiond_client::{
+    Appended, Cursor, Error, Json, RequestId, SessionError, Stream, StreamId,
+};
 use serde_json::value::RawValue;
 
 use super::pump::closed;
@@ -14,7 +16,8 @@ use crate::said::{Calls, Posted, PostedKind, inward, not_started, to_server, unk
 use crate::tail::Tail;
 use crate::which::Id;
 
-/// Bytes that the ids of one POST may have together: the daemon keeps them as the origin of the stream.
+/// Bytes that the ids of one POST may have together: the daemon keeps them as the origin of the
+/// stream.
 const ORIGIN_MAX: usize = 200;
 
 impl Live {
@@ -41,7 +44,9 @@ impl Live {
                 self.drop_call(&stream, id).await;
             }
             if server.send(line).await.is_err() {
-                return Err(Refusal::for_now("the server has ended, and is started again"));
+                return Err(Refusal::for_now(
+                    "the server has ended, and is started again",
+                ));
             }
             if initialized {
                 self.state().welcomed = Some(server.incarnation().to_owned());
@@ -50,7 +55,8 @@ impl Live {
         Ok(())
     }
 
-    /// A call is not to be answered any more. If it was the last one of its stream, the stream is closed.
+    /// A call is not to be answered any more. If it was the last one of its stream, the stream is
+    /// closed.
     async fn drop_call(&self, stream: &StreamId, id: &str) {
         let ends = {
             let mut state = self.state();
@@ -69,7 +75,11 @@ impl Live {
     ///
     /// # Errors
     /// When there is no daemon or no server; when two calls have one id.
-    pub async fn call(self: &Arc<Self>, messages: Vec<Posted>, is_batch: bool) -> Result<Tail, Refusal> {
+    pub async fn call(
+        self: &Arc<Self>,
+        messages: Vec<Posted>,
+        is_batch: bool,
+    ) -> Result<Tail, Refusal> {
         let Calls { calls, lines, rest } = Calls::of(messages)?;
         if !rest.is_empty() {
             self.post(rest).await?;
@@ -78,8 +88,13 @@ impl Live {
         loop {
             let server = self.server().await?;
             // A batch has several answers, and a will is one message.
-            let will = calls.first().filter(|_| !is_batch && !server.outlasts()).map(|id| unknown(id));
-            let (opened, primed) = self.open(server.incarnation(), is_batch, &origin, will).await?;
+            let will = calls
+                .first()
+                .filter(|_| !is_batch && !server.outlasts())
+                .map(|id| unknown(id));
+            let (opened, primed) = self
+                .open(server.incarnation(), is_batch, &origin, will)
+                .await?;
             let stream = opened.id().clone();
             match self.opened(&stream, &calls, server.incarnation()) {
                 Ok(Some(reading)) => {
@@ -124,7 +139,11 @@ impl Live {
     ) -> Result<(Stream, Appended), SessionError> {
         let origin = Some(origin.clone());
         let opened = match will {
-            Some(will) => self.session.open_stream_with_will(stream, origin, will).await?,
+            Some(will) => {
+                self.session
+                    .open_stream_with_will(stream, origin, will)
+                    .await?
+            }
             None => self.session.open_stream(stream, origin).await?,
         };
         match opened.prime().await {
@@ -138,8 +157,19 @@ impl Live {
 
     async fn send(&self, server: &dyn Backend, stream: &StreamId, calls: &[Id], lines: Vec<Bytes>) {
         for (id, line) in calls.iter().zip(lines) {
-            if let Err(Ended { may_have_arrived }) = server.send(to_server(&line, stream.as_str())).await {
-                self.not_taken(stream, id, if may_have_arrived { unknown } else { not_started }).await;
+            if let Err(Ended { may_have_arrived }) =
+                server.send(to_server(&line, stream.as_str())).await
+            {
+                self.not_taken(
+                    stream,
+                    id,
+                    if may_have_arrived {
+                        unknown
+                    } else {
+                        not_started
+                    },
+                )
+                .await;
             }
         }
     }
@@ -151,9 +181,15 @@ impl Live {
         tail
     }
 
-    /// Notes the calls as open on this stream, and their client as its reader. None: the server has ended. The task that notices
-    /// its end answers every call that is open then, so that a call is noted before that, or not at all.
-    fn opened(&self, stream: &StreamId, calls: &[Id], incarnation: &str) -> Result<Option<Reading>, Refusal> {
+    /// Notes the calls as open on this stream, and their client as its reader. None: the server has
+    /// ended. The task that notices its end answers every call that is open then, so that a call is
+    /// noted before that, or not at all.
+    fn opened(
+        &self,
+        stream: &StreamId,
+        calls: &[Id],
+        incarnation: &str,
+    ) -> Result<Option<Reading>, Refusal> {
         let mut state = self.state();
         if state.ended {
             return Err(Refusal::unknown_session());
@@ -203,23 +239,30 @@ const BATCH: &str = "batch";
 fn name(incarnation: &str, is_batch: bool) -> Result<StreamId, Refusal> {
     let kind = if is_batch { BATCH } else { CALL };
     let name = format!("{kind}-{incarnation}-{}", RequestId::mint());
-    name.parse().map_err(|_| Refusal::invalid("there is no name for a stream"))
+    name.parse()
+        .map_err(|_| Refusal::invalid("there is no name for a stream"))
 }
 
 /// Whether the calls of a stream of this name were sent to that server, if they were sent at all.
 pub(super) fn is_for(stream: &StreamId, incarnation: &str) -> bool {
-    let of_server = stream.as_str().split_once('-').and_then(|(_, rest)| rest.rsplit_once('-'));
+    let of_server = stream
+        .as_str()
+        .split_once('-')
+        .and_then(|(_, rest)| rest.rsplit_once('-'));
     of_server.is_some_and(|(of_server, _)| of_server == incarnation)
 }
 
-/// What the daemon keeps as the origin of a stream, which has to be an id: that of its call. The ids of a batch as one text.
+/// What the daemon keeps as the origin of a stream, which has to be an id: that of its call. The
+/// ids of a batch as one text.
 fn origin(calls: &[Id], is_batch: bool) -> Result<Json, Refusal> {
     if let ([id], false) = (calls, is_batch) {
         return Json::new(&**id).map_err(|_| Refusal::invalid("an id is a string or a number"));
     }
     let ids = format!("[{}]", calls.join(","));
     if ids.len() > ORIGIN_MAX {
-        return Err(Refusal::invalid("the batch has too many calls: send them one by one"));
+        return Err(Refusal::invalid(
+            "the batch has too many calls: send them one by one",
+        ));
     }
     Ok(Json::from(&serde_json::Value::String(ids)))
 }

@@ -47,8 +47,10 @@ impl Live {
         params: Box<RawValue>,
     ) -> Result<Began<Arc<Self>>, Refusal> {
         let hold = shared.settings.hold;
-        let session =
-            shared.create(SessionId::mint(), &caller).await?.ok_or_else(Refusal::unknown_session)?;
+        let session = shared
+            .create(SessionId::mint(), &caller)
+            .await?
+            .ok_or_else(Refusal::unknown_session)?;
         let made = async {
             let backend = shared.backends.backend(Some(&session)).await?;
             let (handshaken, early) = shake(&*backend, &params).await?;
@@ -92,7 +94,10 @@ impl Live {
         let backend = self.shared.backends.backend(Some(&self.session)).await;
         let backend = backend.map_err(|refusal| self.notice(refusal))?;
         self.settle_left(&*backend).await;
-        let early = self.ready(&*backend).await.inspect_err(|_| self.unsettle())?;
+        let early = self
+            .ready(&*backend)
+            .await
+            .inspect_err(|_| self.unsettle())?;
         self.state().welcomed = Some(backend.incarnation().to_owned());
         self.run(&backend, early);
         *slot = Some(backend.clone());
@@ -108,17 +113,20 @@ impl Live {
             early = said;
             if handshaken.result.is_none() {
                 backend.end().await;
-                let message = "the server was started again, and has refused the handshake that is on record";
+                let message =
+                    "the server was started again, and has refused the handshake that is on record";
                 return Err(Refusal::new(StatusCode::BAD_GATEWAY, message));
             }
         }
-        // A former process may have been killed before it had sent this. A keeper passes it on once.
+        // A former process may have been killed before it had sent this. A keeper passes it on
+        // once.
         let initialized = r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#;
         backend.send(initialized.into()).await.map_err(|_| mute())?;
         Ok(early)
     }
 
-    /// Attaches to the session's server, or starts one, so that a client that only listens hears it.
+    /// Attaches to the session's server, or starts one, so that a client that only listens hears
+    /// it.
     ///
     /// # Errors
     /// When no server can be started.
@@ -149,16 +157,33 @@ impl Shared {
     ///
     /// # Errors
     /// When the daemon does not make it in time.
-    pub(crate) async fn create(&self, id: SessionId, caller: &Caller) -> Result<Option<Session>, Refusal> {
-        let Some(sessions) = &self.sessions else { return Ok(None) };
-        // This process ends an idle session, as it knows whether a client reads. If nobody serves the name any more, the
-        // daemon ends it.
-        let idle_ms = u64::try_from(self.settings.idle.as_millis()).unwrap_or(u64::MAX).saturating_mul(2);
+    pub(crate) async fn create(
+        &self,
+        id: SessionId,
+        caller: &Caller,
+    ) -> Result<Option<Session>, Refusal> {
+        let Some(sessions) = &self.sessions else {
+            return Ok(None);
+        };
+        // This process ends an idle session, as it knows whether a client reads. If nobody serves
+        // the name any more, the daemon ends it.
+        let idle_ms = u64::try_from(self.settings.idle.as_millis())
+            .unwrap_or(u64::MAX)
+            .saturating_mul(2);
         let options = CreateOptions::default()
             .id(id)
-            .binding(Binding { caller: caller.clone(), on_mismatch: OnMismatch::Refuse })
-            .lifetimes(Lifetimes { idle_ms: Some(idle_ms), absolute_ms: Some(0), grace_ms: Some(0) });
-        held(self.settings.hold, sessions.create(options)).await.map(Some)
+            .binding(Binding {
+                caller: caller.clone(),
+                on_mismatch: OnMismatch::Refuse,
+            })
+            .lifetimes(Lifetimes {
+                idle_ms: Some(idle_ms),
+                absolute_ms: Some(0),
+                grace_ms: Some(0),
+            });
+        held(self.settings.hold, sessions.create(options))
+            .await
+            .map(Some)
     }
 }
 
@@ -183,7 +208,10 @@ pub(crate) fn refused(handshaken: Handshaken) -> Result<Box<RawValue>, Refusal> 
 }
 
 /// Sends `initialize`, and waits for the answer.
-pub(crate) async fn shake(backend: &dyn Backend, params: &RawValue) -> Result<(Handshaken, Early), Refusal> {
+pub(crate) async fn shake(
+    backend: &dyn Backend,
+    params: &RawValue,
+) -> Result<(Handshaken, Early), Refusal> {
     match asked(backend, "initialize", params, HANDSHAKE_WAIT).await {
         Ok(Some(answered)) => Ok(answered),
         Ok(None) => {
@@ -192,14 +220,15 @@ pub(crate) async fn shake(backend: &dyn Backend, params: &RawValue) -> Result<(H
         }
         Err(_) => {
             backend.end().await;
-            let message = format!("the server did not answer `initialize` within {HANDSHAKE_WAIT:?}");
+            let message =
+                format!("the server did not answer `initialize` within {HANDSHAKE_WAIT:?}");
             Err(Refusal::new(StatusCode::GATEWAY_TIMEOUT, message))
         }
     }
 }
 
-/// Sends a server its first request, and waits for the answer. Returns what the server has said before that, too. None: the server has
-/// ended.
+/// Sends a server its first request, and waits for the answer. Returns what the server has said
+/// before that, too. None: the server has ended.
 ///
 /// # Errors
 /// When it has not answered in time.
@@ -236,7 +265,6 @@ pub(crate) async fn asked(
 }
 
 fn mute() -> Refusal {
-    let message =
-        "the server ended before it had answered `initialize`; what it said is on `serve`'s standard error";
+    let message = "the server ended before it had answered `initialize`; what it said is on `serve`'s standard error";
     Refusal::new(StatusCode::BAD_GATEWAY, message)
 }

@@ -73,8 +73,14 @@ impl Live {
         self.store(stream, request, message, false).await
     }
 
-    /// The same with the last message of a stream, which is closed, and whose reader's connection ends.
-    pub(super) async fn say_last(&self, stream: &StreamId, request: RequestId, message: Json) -> Stored {
+    /// The same with the last message of a stream, which is closed, and whose reader's connection
+    /// ends.
+    pub(super) async fn say_last(
+        &self,
+        stream: &StreamId,
+        request: RequestId,
+        message: Json,
+    ) -> Stored {
         let stored = self.store(stream, request, message, true).await;
         match stored {
             Stored::Yes => self.state().finish(stream),
@@ -83,7 +89,13 @@ impl Live {
         stored
     }
 
-    async fn store(&self, stream: &StreamId, request: RequestId, message: Json, closes: bool) -> Stored {
+    async fn store(
+        &self,
+        stream: &StreamId,
+        request: RequestId,
+        message: Json,
+        closes: bool,
+    ) -> Stored {
         let to = self.session.stream(stream.clone());
         let mut message = message;
         loop {
@@ -94,7 +106,11 @@ impl Live {
             };
             let error = match appended.map(|appended| appended.into_iter().next()) {
                 Ok(Some(appended)) => {
-                    let sent = Sent { position: appended.position, id: appended.id, message };
+                    let sent = Sent {
+                        position: appended.position,
+                        id: appended.id,
+                        message,
+                    };
                     // If a former process has stored it, in another stream, it is read there.
                     self.state().give(&appended.stream, sent);
                     return Stored::Yes;
@@ -116,17 +132,23 @@ impl Live {
                 message = shorter;
             } else if let SessionError::Refused(Error::QuotaExceeded { .. }) = &error {
                 self.complain_once(&error);
-                let has_room = error.refusal().is_some_and(Error::is_of_memory) && self.make_room().await;
+                let has_room =
+                    error.refusal().is_some_and(Error::is_of_memory) && self.make_room().await;
                 match shorter() {
                     _ if has_room => {}
                     Some(shorter) => message = shorter,
                     None if answers(&message).is_none() => return Stored::No,
                     None => sleep(PAUSE).await,
                 }
-            } else if error.passes() || matches!(error, SessionError::Refused(Error::WriteFailed { .. })) {
+            } else if error.passes()
+                || matches!(error, SessionError::Refused(Error::WriteFailed { .. }))
+            {
                 sleep(PAUSE).await;
             } else {
-                crate::complain(format_args!("a message of session {} is lost: {error}", self.id()));
+                crate::complain(format_args!(
+                    "a message of session {} is lost: {error}",
+                    self.id()
+                ));
                 self.notice(error.into());
                 return Stored::No;
             }
@@ -152,7 +174,9 @@ impl Live {
             } else {
                 state.running = None;
                 let left = state.which.clear();
-                state.finishing.extend(left.iter().map(|(stream, _)| stream.clone()));
+                state
+                    .finishing
+                    .extend(left.iter().map(|(stream, _)| stream.clone()));
                 left
             }
         };
@@ -183,7 +207,9 @@ impl Live {
 }
 
 fn too_large(bytes: usize) -> String {
-    format!("the request has {bytes} bytes, more than can be stored for the client (limits.message_bytes)")
+    format!(
+        "the request has {bytes} bytes, more than can be stored for the client (limits.message_bytes)"
+    )
 }
 
 /// Whether a message is too large, however much room there is.

@@ -4,7 +4,8 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use mcp_sessiond_client::{
-    Caller, Cursor, EventId, RequestId, SessionError, SessionId, SessionStatus, StreamId, StreamView,
+    Caller, Cursor, EventId, RequestId, SessionError, SessionId, SessionStatus, StreamId,
+    StreamView,
 };
 
 use super::calls::{calls_of, is_for};
@@ -18,7 +19,11 @@ use crate::which::Id;
 
 /// What a caller is told of a session of somebody else.
 fn bound(refusal: Refusal) -> Refusal {
-    if refusal.status == 403 { crate::who::bound_to_another() } else { refusal }
+    if refusal.status == 403 {
+        crate::who::bound_to_another()
+    } else {
+        refusal
+    }
 }
 
 impl Live {
@@ -26,8 +31,15 @@ impl Live {
     ///
     /// # Errors
     /// When there is no such session, it was made for another caller, or there is no daemon.
-    pub async fn restore(shared: &Arc<Shared>, caller: Caller, id: &SessionId) -> Result<Arc<Self>, Refusal> {
-        let sessions = shared.sessions.as_ref().ok_or_else(Refusal::unknown_session)?;
+    pub async fn restore(
+        shared: &Arc<Shared>,
+        caller: Caller,
+        id: &SessionId,
+    ) -> Result<Arc<Self>, Refusal> {
+        let sessions = shared
+            .sessions
+            .as_ref()
+            .ok_or_else(Refusal::unknown_session)?;
         let sessions = sessions.on_behalf_of(caller.clone());
         let (session, view, streams, record) = held(shared.settings.hold, async {
             let session = sessions.open(id).await?;
@@ -52,7 +64,11 @@ impl Live {
             }
         }
         if let Ok(key) = TOLD.parse() {
-            let told = held(shared.settings.hold, live.session.get_as::<(u64, String)>(&key)).await?;
+            let told = held(
+                shared.settings.hold,
+                live.session.get_as::<(u64, String)>(&key),
+            )
+            .await?;
             live.state().told = told.map(|(position, id)| (position, EventId(id)));
         }
         if left.is_empty() {
@@ -61,7 +77,9 @@ impl Live {
         {
             let mut state = live.state();
             // Something may come there, until the server has said which of these calls it knows.
-            state.finishing.extend(left.iter().map(|left| left.stream.clone()));
+            state
+                .finishing
+                .extend(left.iter().map(|left| left.stream.clone()));
             state.left = left;
         }
         tokio::spawn({
@@ -79,34 +97,50 @@ impl Live {
     ///
     /// # Errors
     /// As [`Self::restore`].
-    pub async fn exists(shared: &Arc<Shared>, caller: &Caller, id: &SessionId) -> Result<(), Refusal> {
-        let sessions = shared.sessions.as_ref().ok_or_else(Refusal::unknown_session)?;
+    pub async fn exists(
+        shared: &Arc<Shared>,
+        caller: &Caller,
+        id: &SessionId,
+    ) -> Result<(), Refusal> {
+        let sessions = shared
+            .sessions
+            .as_ref()
+            .ok_or_else(Refusal::unknown_session)?;
         let sessions = sessions.on_behalf_of(caller.clone());
-        let seen = held(shared.settings.hold, async { sessions.open(id).await?.view().await });
+        let seen = held(shared.settings.hold, async {
+            sessions.open(id).await?.view().await
+        });
         seen.await.map(drop).map_err(bound)
     }
 
     /// The outcome of the calls that a former process has left open is unknown.
     async fn give_up_left(&self) {
         let left = std::mem::take(&mut self.state().left);
-        let left = left.into_iter().map(|left| (left.stream, left.calls)).collect();
+        let left = left
+            .into_iter()
+            .map(|left| (left.stream, left.calls))
+            .collect();
         self.give_up(left, unknown).await;
     }
 
-    /// The server was gone again before anything was heard of it: the outcome of all open calls is unknown.
+    /// The server was gone again before anything was heard of it: the outcome of all open calls is
+    /// unknown.
     pub(super) fn unsettle(self: &Arc<Self>) {
         let open = {
             let mut state = self.state();
             let open = state.which.clear();
-            state.finishing.extend(open.iter().map(|(stream, _)| stream.clone()));
+            state
+                .finishing
+                .extend(open.iter().map(|(stream, _)| stream.clone()));
             open
         };
         let live = self.clone();
         tokio::spawn(async move { live.give_up(open, unknown).await });
     }
 
-    /// Goes on with the calls that this server has taken from a former process. Each other call is answered here. If it was meant
-    /// for this server, the server has never got it; if for one that is gone, its outcome is unknown.
+    /// Goes on with the calls that this server has taken from a former process. Each other call is
+    /// answered here. If it was meant for this server, the server has never got it; if for one that
+    /// is gone, its outcome is unknown.
     pub(super) async fn settle_left(self: &Arc<Self>, backend: &dyn Backend) {
         if self.state().left.is_empty() {
             return;
@@ -128,8 +162,9 @@ impl Live {
         for left in left {
             let words = words(&left);
             let Left { stream, calls, .. } = left;
-            let (open, others): (Vec<_>, Vec<_>) =
-                calls.into_iter().partition(|id| known.contains(&normal(&addressed(&stream, id))));
+            let (open, others): (Vec<_>, Vec<_>) = calls
+                .into_iter()
+                .partition(|id| known.contains(&normal(&addressed(&stream, id))));
             if open.is_empty() {
                 lost.push((words, (stream, others)));
                 continue;
@@ -152,15 +187,34 @@ impl Live {
 
     /// The calls of an open stream that were not answered on it.
     async fn unanswered(&self, stream: &StreamView) -> Result<Left, SessionError> {
-        let said = self.session.replay_all(&Cursor::Stream(stream.stream.clone())).await?;
-        let answered: HashSet<Id> = said.events.iter().filter_map(|event| answers(&event.message)).collect();
-        let calls = stream.opened_by.as_ref().map(|origin| calls_of(&stream.stream, origin));
-        let calls = calls.unwrap_or_default().into_iter().filter(|id| !answered.contains(id)).collect();
-        Ok(Left { stream: stream.stream.clone(), calls, is_whole: said.gaps.is_empty() })
+        let said = self
+            .session
+            .replay_all(&Cursor::Stream(stream.stream.clone()))
+            .await?;
+        let answered: HashSet<Id> = said
+            .events
+            .iter()
+            .filter_map(|event| answers(&event.message))
+            .collect();
+        let calls = stream
+            .opened_by
+            .as_ref()
+            .map(|origin| calls_of(&stream.stream, origin));
+        let calls = calls
+            .unwrap_or_default()
+            .into_iter()
+            .filter(|id| !answered.contains(id))
+            .collect();
+        Ok(Left {
+            stream: stream.stream.clone(),
+            calls,
+            is_whole: said.gaps.is_empty(),
+        })
     }
 }
 
 /// An id as the keeper writes it.
 fn normal(id: &str) -> Id {
-    serde_json::from_str::<serde_json::Value>(id).map_or_else(|_| id.into(), |id| id.to_string().into())
+    serde_json::from_str::<serde_json::Value>(id)
+        .map_or_else(|_| id.into(), |id| id.to_string().into())
 }

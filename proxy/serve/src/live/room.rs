@@ -1,4 +1,5 @@
-//! Room for events, where all sessions of the service together have used up what they may (`limits.owner_bytes`).
+//! Room for events, where all sessions of the service together have used up what they may
+//! (`limits.owner_bytes`).
 
 use mcp_sessiond_client::SessionStatus;
 
@@ -8,11 +9,16 @@ use super::Live;
 const KEPT_WHEN_FULL: [u64; 4] = [64, 16, 4, 1];
 
 impl Live {
-    /// Deletes the oldest events of this session, or else of the other sessions of its caller: most of them were delivered
-    /// long ago. False: there are none to delete.
+    /// Deletes the oldest events of this session, or else of the other sessions of its caller: most
+    /// of them were delivered long ago. False: there are none to delete.
     pub(super) async fn make_room(&self) -> bool {
         for keep in KEPT_WHEN_FULL {
-            if self.session.prune(keep).await.is_ok_and(|pruned| pruned > 0) || self.prune_others(keep).await
+            if self
+                .session
+                .prune(keep)
+                .await
+                .is_ok_and(|pruned| pruned > 0)
+                || self.prune_others(keep).await
             {
                 return true;
             }
@@ -21,7 +27,9 @@ impl Live {
     }
 
     async fn prune_others(&self, keep: u64) -> bool {
-        let Some(sessions) = &self.shared.sessions else { return false };
+        let Some(sessions) = &self.shared.sessions else {
+            return false;
+        };
         let sessions = sessions.on_behalf_of(self.caller.clone());
         let listed = sessions.list().await.unwrap_or_default();
         // To open a session is to use it, so those that have nothing to delete are left alone.

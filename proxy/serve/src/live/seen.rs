@@ -33,7 +33,10 @@ impl Live {
     pub fn now(&self) -> Now {
         let mut state = self.state();
         state.sweep();
-        Now { calls: state.which.open_calls().collect(), readers: state.readers.keys().cloned().collect() }
+        Now {
+            calls: state.which.open_calls().collect(),
+            readers: state.readers.keys().cloned().collect(),
+        }
     }
 
     /// How often its server was started again since this process serves it.
@@ -42,15 +45,18 @@ impl Live {
         self.state().restarts
     }
 
-    /// Ends the server. Its open calls get an error: their outcome is unknown. The next request starts a
-    /// fresh server, and sends it the recorded handshake. False: this process has no server for the session.
+    /// Ends the server. Its open calls get an error: their outcome is unknown. The next request
+    /// starts a fresh server, and sends it the recorded handshake. False: this process has no
+    /// server for the session.
     ///
     /// # Errors
     /// When the server does not end.
     pub async fn restart(&self) -> Result<bool, Refusal> {
         // A request that comes now waits for the fresh server.
         let mut slot = self.backend.lock().await;
-        let Some(backend) = slot.clone() else { return Ok(false) };
+        let Some(backend) = slot.clone() else {
+            return Ok(false);
+        };
         backend.end().await;
         // What it has said is stored before a fresh one says anything.
         let gone = async {
@@ -64,7 +70,9 @@ impl Live {
             }
         };
         if timeout(LAST_WORDS, gone).await.is_err() {
-            return Err(Refusal::for_now("the server was told to end, and has not ended yet"));
+            return Err(Refusal::for_now(
+                "the server was told to end, and has not ended yet",
+            ));
         }
         *slot = None;
         drop(timeout(LAST_WORDS, backend.gone()).await);

@@ -1,4 +1,5 @@
-//! Requests at a server: those of clients, and those by which `serve` itself asks for the list of tools.
+//! Requests at a server: those of clients, and those by which `serve` itself asks for the list of
+//! tools.
 
 use std::fmt;
 use std::sync::Arc;
@@ -52,8 +53,13 @@ impl fmt::Debug for WhichBackend {
 /// Sends a server a client's request.
 ///
 /// # Errors
-/// When there is no server to take it; when its headers do not repeat the arguments that they should.
-pub(super) async fn ask(using: Using, request: &Request, headers: &HeaderMap) -> Result<Waiting, Refusal> {
+/// When there is no server to take it; when its headers do not repeat the arguments that they
+/// should.
+pub(super) async fn ask(
+    using: Using,
+    request: &Request,
+    headers: &HeaderMap,
+) -> Result<Waiting, Refusal> {
     if let Some(tool) = &request.tool {
         if !using.knows(tool) {
             // A server that is busy with something else gets the call all the same.
@@ -63,29 +69,51 @@ pub(super) async fn ask(using: Using, request: &Request, headers: &HeaderMap) ->
     }
     let what = match &*request.method {
         LISTEN => What::Listen,
-        "tools/list" => What::List { is_first_page: request.is_first_page },
+        "tools/list" => What::List {
+            is_first_page: request.is_first_page,
+        },
         _ => What::Other,
     };
-    let asked = Asked { what, wants_log: request.wants_log };
+    let asked = Asked {
+        what,
+        wants_log: request.wants_log,
+    };
     let mut waiting = Waiting::of(&using, asked, &request.id, &request.line).await?;
     waiting._using = Some(using);
     Ok(waiting)
 }
 
-/// Asks the server for its tools, on behalf of a client that has not, once. A tool that is in no list declares nothing.
+/// Asks the server for its tools, on behalf of a client that has not, once. A tool that is in no
+/// list declares nothing.
 async fn list_tools(server: &Arc<Server>, meta: &str) -> Result<(), Refusal> {
     let mut has_listed = server.has_listed().await;
     let mut meta: serde_json::Map<String, Value> = serde_json::from_str(meta).unwrap_or_default();
-    meta.retain(|key, _| !["progressToken", "io.modelcontextprotocol/logLevel"].contains(&key.as_str()));
+    meta.retain(|key, _| {
+        !["progressToken", "io.modelcontextprotocol/logLevel"].contains(&key.as_str())
+    });
     let mut params = json!({"_meta": meta});
     for page in 0..PAGES_MAX {
         if *has_listed {
             break;
         }
-        let line = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": params}).to_string();
-        let what = What::List { is_first_page: page == 0 };
-        let mut waiting = Waiting::of(server, Asked { what, wants_log: false }, "1", &line.into()).await?;
-        let Some(answer) = waiting.answer().await else { break };
+        let line = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": params})
+            .to_string();
+        let what = What::List {
+            is_first_page: page == 0,
+        };
+        let mut waiting = Waiting::of(
+            server,
+            Asked {
+                what,
+                wants_log: false,
+            },
+            "1",
+            &line.into(),
+        )
+        .await?;
+        let Some(answer) = waiting.answer().await else {
+            break;
+        };
         match Tools::next_page(&answer) {
             Some(cursor) => params["cursor"] = Value::String(cursor),
             None => *has_listed = true,
@@ -95,8 +123,18 @@ async fn list_tools(server: &Arc<Server>, meta: &str) -> Result<(), Refusal> {
 }
 
 impl Waiting {
-    async fn of(server: &Arc<Server>, asked: Asked, id: &str, line: &Bytes) -> Result<Self, Refusal> {
-        let Sending { key, messages, sending, backend } = server.send(asked, id, line).await?;
+    async fn of(
+        server: &Arc<Server>,
+        asked: Asked,
+        id: &str,
+        line: &Bytes,
+    ) -> Result<Self, Refusal> {
+        let Sending {
+            key,
+            messages,
+            sending,
+            backend,
+        } = server.send(asked, id, line).await?;
         let (sending, backend) = (Some(sending), WhichBackend(backend));
         let is_listen = asked.what == What::Listen;
         Ok(Self {
@@ -144,12 +182,16 @@ impl Waiting {
             return unread(&self.id);
         }
         let sent = match &mut self.sending {
-            Some(sending) => sending.await.unwrap_or(Err(Ended { may_have_arrived: true })),
+            Some(sending) => sending.await.unwrap_or(Err(Ended {
+                may_have_arrived: true,
+            })),
             None => Ok(()),
         };
         self.sending = None;
         match sent {
-            Err(Ended { may_have_arrived: false }) => not_started(&self.id),
+            Err(Ended {
+                may_have_arrived: false,
+            }) => not_started(&self.id),
             _ => unknown(&self.id),
         }
     }
@@ -158,13 +200,21 @@ impl Waiting {
 impl Drop for Waiting {
     fn drop(&mut self) {
         let left = self.server.leave(&self.key);
-        let (Some(cancelled), Ok(runtime)) = (left, Handle::try_current()) else { return };
-        let (sending, backend, server) = (self.sending.take(), self.backend.0.clone(), self.server.clone());
+        let (Some(cancelled), Ok(runtime)) = (left, Handle::try_current()) else {
+            return;
+        };
+        let (sending, backend, server) = (
+            self.sending.take(),
+            self.backend.0.clone(),
+            self.server.clone(),
+        );
         runtime.spawn(async move {
             if let Some(sending) = sending {
                 drop(sending.await);
             }
-            server.cancel(backend, cancelled, "the client has closed the connection").await;
+            server
+                .cancel(backend, cancelled, "the client has closed the connection")
+                .await;
         });
     }
 }

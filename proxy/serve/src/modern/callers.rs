@@ -23,8 +23,9 @@ use crate::live::{self, same};
 use crate::record::VERSIONS;
 use crate::refusal::Refusal;
 
-/// How long a client waits until a server has said that it speaks this version. By then it is told that the server doesn't: some servers
-/// ignore what comes before `initialize`. The question stays for as long as a server may take to start.
+/// How long a client waits until a server has said that it speaks this version. By then it is told
+/// that the server doesn't: some servers ignore what comes before `initialize`. The question stays
+/// for as long as a server may take to start.
 const CLIENT_WAIT: Duration = Duration::from_secs(20);
 /// After this time a server is asked again that has said nothing, or has ended.
 const OLDER_FOR: Duration = Duration::from_secs(60);
@@ -32,7 +33,8 @@ const OLDER_FOR: Duration = Duration::from_secs(60);
 /// What the ids of these sessions begin with.
 const PREFIX: &str = "modern-";
 
-/// A server that is being started, or runs. All clients that wait for it share its start, and how that fails.
+/// A server that is being started, or runs. All clients that wait for it share its start, and how
+/// that fails.
 type Making = Shared<BoxFuture<'static, Result<Arc<Server>, Unfit>>>;
 
 /// Whether a server was asked that does not speak this version.
@@ -97,7 +99,8 @@ impl Callers {
         self.makings().len()
     }
 
-    /// How many requests are open at the server of this session. None: this process does not have it.
+    /// How many requests are open at the server of this session. None: this process does not have
+    /// it.
     #[must_use]
     pub fn requests(&self, id: &SessionId) -> Option<usize> {
         self.all().iter().find_map(|server| server.requests(id))
@@ -116,10 +119,18 @@ impl Callers {
         headers: &HeaderMap,
     ) -> Result<Waiting, Refusal> {
         let older = |refusal: Refusal| {
-            let is_probe = refusal.code == envelope::UNSUPPORTED && request.method == "server/discover";
-            if is_probe { envelope::no_discover() } else { refusal }
+            let is_probe =
+                refusal.code == envelope::UNSUPPORTED && request.method == "server/discover";
+            if is_probe {
+                envelope::no_discover()
+            } else {
+                refusal
+            }
         };
-        let using = self.of(shared, &room, caller, &request.version).await.map_err(older)?;
+        let using = self
+            .of(shared, &room, caller, &request.version)
+            .await
+            .map_err(older)?;
         if request.version != VERSION {
             return Err(unsupported(&request.version, &[VERSION]));
         }
@@ -167,7 +178,8 @@ impl Callers {
         }
     }
 
-    /// Whether a server has said that it does not speak this version, or has failed a short while ago.
+    /// Whether a server has said that it does not speak this version, or has failed a short while
+    /// ago.
     fn is_older(&self) -> bool {
         match *self.older() {
             Older::No => false,
@@ -183,7 +195,9 @@ impl Callers {
             return making;
         }
         let (callers, shared, of) = (self.clone(), shared.clone(), caller.clone());
-        let making = async move { callers.begin(&shared, &of).await }.boxed().shared();
+        let making = async move { callers.begin(&shared, &of).await }
+            .boxed()
+            .shared();
         tokio::spawn(making.clone());
         makings.push((caller.clone(), making.clone()));
         making
@@ -191,7 +205,10 @@ impl Callers {
 
     fn all(&self) -> Vec<Arc<Server>> {
         let makings = self.makings();
-        makings.iter().filter_map(|(_, making)| making.peek()?.clone().ok()).collect()
+        makings
+            .iter()
+            .filter_map(|(_, making)| making.peek()?.clone().ok())
+            .collect()
     }
 
     /// Ends servers that are idle for too long.
@@ -219,8 +236,13 @@ impl Callers {
         futures::future::join(join_all(asked), join_all(all)).await;
     }
 
-    /// Goes on with the server that a former process has started for this caller, or starts one and asks it what it speaks.
-    async fn begin(&self, shared: &Arc<live::Shared>, caller: &Caller) -> Result<Arc<Server>, Unfit> {
+    /// Goes on with the server that a former process has started for this caller, or starts one and
+    /// asks it what it speaks.
+    async fn begin(
+        &self,
+        shared: &Arc<live::Shared>,
+        caller: &Caller,
+    ) -> Result<Arc<Server>, Unfit> {
         if let Some(session) = former(shared, caller).await? {
             return Ok(Server::new(shared.clone(), session));
         }
@@ -246,7 +268,8 @@ impl Callers {
         session: &Session,
     ) -> Result<(Arc<dyn Backend>, Early), Unfit> {
         let backend = shared.backends.backend(session.kept()).await?;
-        self.asked().insert(session.id().clone(), (session.clone(), backend.clone()));
+        self.asked()
+            .insert(session.id().clone(), (session.clone(), backend.clone()));
         let (speaks, early) = match self.has_ended.load(Ordering::Relaxed) {
             true => (Speaks::Unknown, Vec::new()),
             false => discover(&*backend).await,
@@ -261,14 +284,18 @@ impl Callers {
             Speaks::Unknown => Older::Until(Instant::now() + OLDER_FOR),
         };
         backend.end().await;
-        // Some servers can't be started while another one of them runs, and the next request may be `initialize`.
+        // Some servers can't be started while another one of them runs, and the next request may be
+        // `initialize`.
         backend.gone().await;
         Err(Unfit::Older)
     }
 }
 
 fn find(makings: &[(Caller, Making)], caller: &Caller) -> Option<Making> {
-    makings.iter().find(|(other, _)| same(other, caller)).map(|(_, making)| making.clone())
+    makings
+        .iter()
+        .find(|(other, _)| same(other, caller))
+        .map(|(_, making)| making.clone())
 }
 
 /// Why there is no server that speaks this era.
@@ -286,13 +313,18 @@ impl From<Refusal> for Unfit {
     }
 }
 
-/// The session that a former process has made for this caller. Ends those that it has left half made.
+/// The session that a former process has made for this caller. Ends those that it has left half
+/// made.
 async fn former(shared: &Arc<live::Shared>, caller: &Caller) -> Result<Option<Session>, Refusal> {
     let hold = shared.settings.hold;
-    let Some(sessions) = &shared.sessions else { return Ok(None) };
+    let Some(sessions) = &shared.sessions else {
+        return Ok(None);
+    };
     let sessions = sessions.on_behalf_of(caller.clone());
     let listed = held(hold, sessions.list()).await?;
-    let of_this_era = listed.iter().filter(|view| view.session.as_str().starts_with(PREFIX));
+    let of_this_era = listed
+        .iter()
+        .filter(|view| view.session.as_str().starts_with(PREFIX));
     let mut found = None;
     for view in of_this_era.filter(|view| view.status != SessionStatus::Terminated) {
         let opened = match held(hold, sessions.open(&view.session)).await {
@@ -305,7 +337,8 @@ async fn former(shared: &Arc<live::Shared>, caller: &Caller) -> Result<Option<Se
             }
             Ok(session) => drop(session.terminate().await),
             // It is another caller's or another machine's, or has ended.
-            Err(refusal) if [StatusCode::FORBIDDEN, StatusCode::NOT_FOUND].contains(&refusal.status) => {}
+            Err(refusal)
+                if [StatusCode::FORBIDDEN, StatusCode::NOT_FOUND].contains(&refusal.status) => {}
             Err(refusal) => return Err(refusal),
         }
     }

@@ -9,7 +9,8 @@ use crate::backend::Backend;
 use crate::live::handshake::{Early, HANDSHAKE_WAIT, asked};
 use crate::said::Handshaken;
 
-/// JSON-RPC's codes by which servers of the era before are known to answer: no such method, parameters that can't be taken, no request.
+/// JSON-RPC's codes by which servers of the era before are known to answer: no such method,
+/// parameters that can't be taken, no request.
 const NO_SUCH_REQUEST: [i64; 3] = [-32601, -32602, -32600];
 
 /// What a server is heard to speak.
@@ -23,7 +24,8 @@ pub(super) enum Speaks {
     Unknown,
 }
 
-/// Asks a server that was just started, for as long as that may take. Returns what it has said before the answer, too.
+/// Asks a server that was just started, for as long as that may take. Returns what it has said
+/// before the answer, too.
 pub(super) async fn discover(backend: &dyn Backend) -> (Speaks, Early) {
     let meta = json!({
         "io.modelcontextprotocol/protocolVersion": VERSION,
@@ -51,7 +53,14 @@ fn heard(answer: &Handshaken) -> Speaks {
     }
     match (&answer.result, &answer.error) {
         (Some(result), _) => match serde_json::from_str::<Discovered>(result.get()) {
-            Ok(found) if found.supported_versions.iter().any(|version| version == VERSION) => Speaks::Modern,
+            Ok(found)
+                if found
+                    .supported_versions
+                    .iter()
+                    .any(|version| version == VERSION) =>
+            {
+                Speaks::Modern
+            }
             _ => Speaks::Older,
         },
         (None, Some(error)) => match serde_json::from_str::<Failure>(error.get()) {
@@ -69,7 +78,10 @@ mod tests {
     #[test]
     fn a_server_says_what_it_speaks_and_a_failure_says_nothing() {
         let heard = |answer: &str| heard(&serde_json::from_str(answer).expect("an answer"));
-        assert_eq!(heard(r#"{"result":{"supportedVersions":["2026-07-28"]}}"#), Speaks::Modern);
+        assert_eq!(
+            heard(r#"{"result":{"supportedVersions":["2026-07-28"]}}"#),
+            Speaks::Modern
+        );
         for older in [
             r#"{"result":{"supportedVersions":["2025-11-25"]}}"#,
             r#"{"result":{"supportedVersions":["2027-01-01"]}}"#,
@@ -79,7 +91,11 @@ mod tests {
         ] {
             assert_eq!(heard(older), Speaks::Older, "{older}");
         }
-        for unknown in [r#"{"error":{"code":-32603,"message":"Internal error"}}"#, r#"{"error":1}"#, "{}"] {
+        for unknown in [
+            r#"{"error":{"code":-32603,"message":"Internal error"}}"#,
+            r#"{"error":1}"#,
+            "{}",
+        ] {
             assert_eq!(heard(unknown), Speaks::Unknown, "{unknown}");
         }
     }

@@ -1,4 +1,5 @@
-//! What a POST says of itself, in its body and again in its headers (MCP 2026-07-28, Streamable HTTP, "Request Metadata").
+//! What a POST says of itself, in its body and again in its headers (MCP 2026-07-28, Streamable
+//! HTTP, "Request Metadata").
 
 use std::cell::OnceCell;
 
@@ -34,7 +35,8 @@ const HEADER_MISMATCH: i64 = -32020;
 /// MCP's code for a version that is not spoken.
 pub(super) const UNSUPPORTED: i64 = -32022;
 
-/// The methods whose header `Mcp-Name` repeats a parameter, and which parameter. Those of tasks: the extension `tasks`.
+/// The methods whose header `Mcp-Name` repeats a parameter, and which parameter. Those of tasks:
+/// the extension `tasks`.
 const NAMED: [(&str, &str); 6] = [
     ("tools/call", "name"),
     ("prompts/get", "name"),
@@ -141,8 +143,7 @@ pub(super) fn read(headers: &HeaderMap, body: &Bytes) -> Result<Option<Posted>, 
     let message = match &line {
         Line::One(Part::Message(message)) => message,
         Line::Batch(parts) => {
-            let is_modern =
-                |part: &Part<'_>| matches!(part, Part::Message(message) if claim(message).is_some());
+            let is_modern = |part: &Part<'_>| matches!(part, Part::Message(message) if claim(message).is_some());
             return if claims || parts.iter().any(|(_, part)| is_modern(part)) {
                 Err(Refusal::invalid(format!("MCP {VERSION} has no batches")).into())
             } else {
@@ -157,14 +158,22 @@ pub(super) fn read(headers: &HeaderMap, body: &Bytes) -> Result<Option<Posted>, 
         }
         Kind::Answer { .. } => Ok(None),
         Kind::Notification { method } if claims || claim(message).is_some() => {
-            // Of the era before: sent on, it would decide for all clients which version the server speaks.
+            // Of the era before: sent on, it would decide for all clients which version the server
+            // speaks.
             let is_older = method == "notifications/initialized";
-            Ok(Some(Posted::Notification((!is_older).then(|| whole(message)))))
+            Ok(Some(Posted::Notification(
+                (!is_older).then(|| whole(message)),
+            )))
         }
         Kind::Notification { .. } => Ok(None),
         Kind::Request { id, method } => {
-            let refused = |refusal| Refused { refusal, id: Some((*id).into()) };
-            request(headers, message, id, method).map_err(refused).map(|read| read.map(Posted::Request))
+            let refused = |refusal| Refused {
+                refusal,
+                id: Some((*id).into()),
+            };
+            request(headers, message, id, method)
+                .map_err(refused)
+                .map(|read| read.map(Posted::Request))
         }
     }
 }
@@ -182,30 +191,48 @@ fn request(
             Some(named) if method == "initialize" => Err(mismatch(&format!(
                 "MCP {named}, which the header MCP-Protocol-Version names, has no method `initialize`"
             ))),
-            Some(_) => Err(invalid_params("`_meta` lacks io.modelcontextprotocol/protocolVersion")),
+            Some(_) => Err(invalid_params(
+                "`_meta` lacks io.modelcontextprotocol/protocolVersion",
+            )),
         };
     };
     let params: Params = message.params.and_then(object).unwrap_or_default();
     let Value::String(version) = claimed else {
-        return Err(invalid_params("io.modelcontextprotocol/protocolVersion in `_meta` has to be a string"));
+        return Err(invalid_params(
+            "io.modelcontextprotocol/protocolVersion in `_meta` has to be a string",
+        ));
     };
     if method == "initialize" {
         // Sent on, it would decide for all clients which version the server speaks.
-        return if is_modern(&version) { Err(no_method("initialize")) } else { Ok(None) };
+        return if is_modern(&version) {
+            Err(no_method("initialize"))
+        } else {
+            Ok(None)
+        };
     }
-    if !meta.capabilities.is_some_and(|capabilities| capabilities.is_object()) {
+    if !meta
+        .capabilities
+        .is_some_and(|capabilities| capabilities.is_object())
+    {
         return Err(invalid_params(
             "io.modelcontextprotocol/clientCapabilities in `_meta` has to be an object",
         ));
     }
-    let source = NAMED.iter().find(|(named, _)| *named == method).map(|(_, parameter)| *parameter);
+    let source = NAMED
+        .iter()
+        .find(|(named, _)| *named == method)
+        .map(|(_, parameter)| *parameter);
     let name = match source {
         Some("name") => params.name,
         Some("uri") => params.uri,
         Some(_) => params.task,
         None => None,
     };
-    let name = if let Some(Value::String(name)) = name { Some(name) } else { None };
+    let name = if let Some(Value::String(name)) = name {
+        Some(name)
+    } else {
+        None
+    };
     agree("MCP-Protocol-Version", named, &version)?;
     agree("Mcp-Method", value(headers, &METHOD_HEADER), method)?;
     if let Some(name) = &name {
@@ -241,7 +268,9 @@ fn claim<'a>(message: &Message<'a>) -> Option<(&'a str, Meta, Value)> {
 
 /// Reads a JSON object: serde would take an array for one.
 fn object<'a, T: Deserialize<'a>>(text: &'a str) -> Option<T> {
-    text.trim_ascii_start().starts_with('{').then(|| serde_json::from_str(text).ok())?
+    text.trim_ascii_start()
+        .starts_with('{')
+        .then(|| serde_json::from_str(text).ok())?
 }
 
 fn whole(message: &Message<'_>) -> Bytes {
@@ -251,7 +280,9 @@ fn whole(message: &Message<'_>) -> Bytes {
 fn agree(header: &str, said: Option<&str>, body: &str) -> Result<(), Refusal> {
     match said {
         Some(said) if said == body => Ok(()),
-        Some(_) => Err(mismatch(&format!("the header {header} contradicts the body"))),
+        Some(_) => Err(mismatch(&format!(
+            "the header {header} contradicts the body"
+        ))),
         None => Err(mismatch(&format!("the header {header} is missing"))),
     }
 }
@@ -259,7 +290,11 @@ fn agree(header: &str, said: Option<&str>, body: &str) -> Result<(), Refusal> {
 /// The value of a header. One that is there twice, or is no ASCII, agrees with nothing.
 pub(super) fn value<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a str> {
     let mut values = headers.get_all(name).into_iter();
-    let value = values.next()?.to_str().ok().filter(|_| values.next().is_none());
+    let value = values
+        .next()?
+        .to_str()
+        .ok()
+        .filter(|_| values.next().is_none());
     Some(value.unwrap_or("\u{fffd}").trim_matches([' ', '\t']))
 }
 
@@ -268,7 +303,10 @@ pub(super) fn value<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a
 /// # Errors
 /// When it is none, or not UTF-8.
 pub(super) fn decoded(value: &str) -> Result<String, ()> {
-    let Some(encoded) = value.strip_prefix("=?base64?").and_then(|rest| rest.strip_suffix("?=")) else {
+    let Some(encoded) = value
+        .strip_prefix("=?base64?")
+        .and_then(|rest| rest.strip_suffix("?="))
+    else {
         return Ok(value.to_owned());
     };
     let bytes = STANDARD.decode(encoded).map_err(drop)?;
@@ -278,30 +316,46 @@ pub(super) fn decoded(value: &str) -> Result<String, ()> {
 fn invalid_params(message: &str) -> Refusal {
     Refusal {
         code: PARAMS,
-        ..Refusal::invalid(format!("{message} (MCP {VERSION}, General fields, `_meta`)"))
+        ..Refusal::invalid(format!(
+            "{message} (MCP {VERSION}, General fields, `_meta`)"
+        ))
     }
 }
 
 /// The headers contradict the body.
 pub(super) fn mismatch(message: &str) -> Refusal {
-    Refusal { code: HEADER_MISMATCH, ..Refusal::invalid(message) }
+    Refusal {
+        code: HEADER_MISMATCH,
+        ..Refusal::invalid(message)
+    }
 }
 
 /// The server speaks these versions, and not the one that was asked for.
 #[must_use]
 pub(super) fn unsupported(requested: &str, supported: &[&str]) -> Refusal {
-    let message = format!("unsupported protocol version: this server speaks {}", supported.join(", "));
+    let message = format!(
+        "unsupported protocol version: this server speaks {}",
+        supported.join(", ")
+    );
     let data = json!({"supported": supported, "requested": requested});
-    Refusal { code: UNSUPPORTED, data: Some(Box::new(data)), ..Refusal::invalid(message) }
+    Refusal {
+        code: UNSUPPORTED,
+        data: Some(Box::new(data)),
+        ..Refusal::invalid(message)
+    }
 }
 
 /// This version has no such method.
 fn no_method(method: &str) -> Refusal {
     let message = format!("MCP {VERSION} has no method `{method}`");
-    Refusal { code: NO_METHOD, ..Refusal::new(StatusCode::NOT_FOUND, message) }
+    Refusal {
+        code: NO_METHOD,
+        ..Refusal::new(StatusCode::NOT_FOUND, message)
+    }
 }
 
-/// The answer of the era before to `server/discover`. rmcp 3.9 would not fall back to `initialize` after [`unsupported`].
+/// The answer of the era before to `server/discover`. rmcp 3.9 would not fall back to `initialize`
+/// after [`unsupported`].
 #[must_use]
 pub(super) fn no_discover() -> Refusal {
     Refusal::no_discover()
@@ -324,26 +378,44 @@ mod tests {
 
     const META: &str = r#"{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}"#;
 
-    fn read_with(headers: &[(&str, &str)], body: &str) -> Result<Option<Posted>, (i64, Option<Id>)> {
+    fn read_with(
+        headers: &[(&str, &str)],
+        body: &str,
+    ) -> Result<Option<Posted>, (i64, Option<Id>)> {
         let headers = headers.iter().map(|(name, value)| {
             let name: HeaderName = name.parse().expect("a name");
-            (name, axum::http::HeaderValue::from_bytes(value.as_bytes()).expect("a value"))
+            (
+                name,
+                axum::http::HeaderValue::from_bytes(value.as_bytes()).expect("a value"),
+            )
         });
         read(&headers.collect(), &Bytes::copy_from_slice(body.as_bytes()))
             .map_err(|refused| (refused.refusal.code, refused.id))
     }
 
     fn call(method: &str, params: &str) -> String {
-        format!(r#"{{"jsonrpc":"2.0","id":7,"method":"{method}","params":{{{params}"_meta":{META}}}}}"#)
+        format!(
+            r#"{{"jsonrpc":"2.0","id":7,"method":"{method}","params":{{{params}"_meta":{META}}}}}"#
+        )
     }
 
     #[test]
     fn a_request_whose_headers_agree_is_read() {
-        let headers = [("mcp-protocol-version", VERSION), ("mcp-method", "tools/call"), ("mcp-name", "add")];
+        let headers = [
+            ("mcp-protocol-version", VERSION),
+            ("mcp-method", "tools/call"),
+            ("mcp-name", "add"),
+        ];
         let body = call("tools/call", r#""name":"add","arguments":{"a":1},"#);
-        let Ok(Some(Posted::Request(read))) = read_with(&headers, &body) else { panic!("it is one") };
+        let Ok(Some(Posted::Request(read))) = read_with(&headers, &body) else {
+            panic!("it is one")
+        };
         assert_eq!(
-            (&*read.id, read.tool.as_deref(), read.arguments["a"].as_i64()),
+            (
+                &*read.id,
+                read.tool.as_deref(),
+                read.arguments["a"].as_i64()
+            ),
             ("7", Some("add"), Some(1))
         );
         assert!(!read.wants_log && read.is_first_page);
@@ -351,20 +423,37 @@ mod tests {
         assert!(read_with(&encoded, &body).is_ok());
         for wrong in ["=?base64?!!?=", "=?base64?/w==?=", "sub", ""] {
             let wrong = [headers[0], headers[1], ("mcp-name", wrong)];
-            assert_eq!(read_with(&wrong, &body).expect_err("refused"), (HEADER_MISMATCH, Some("7".into())));
+            assert_eq!(
+                read_with(&wrong, &body).expect_err("refused"),
+                (HEADER_MISMATCH, Some("7".into()))
+            );
         }
         for without in 0..3 {
             let mut fewer = headers.to_vec();
             fewer.remove(without);
-            assert_eq!(read_with(&fewer, &body).expect_err("refused").0, HEADER_MISMATCH, "{without}");
+            assert_eq!(
+                read_with(&fewer, &body).expect_err("refused").0,
+                HEADER_MISMATCH,
+                "{without}"
+            );
         }
-        let other = [("mcp-protocol-version", "2027-01-01"), headers[1], headers[2]];
-        assert_eq!(read_with(&other, &body).expect_err("refused").0, HEADER_MISMATCH);
+        let other = [
+            ("mcp-protocol-version", "2027-01-01"),
+            headers[1],
+            headers[2],
+        ];
+        assert_eq!(
+            read_with(&other, &body).expect_err("refused").0,
+            HEADER_MISMATCH
+        );
     }
 
     #[test]
     fn a_request_of_this_era_says_so_and_what_its_client_can_do() {
-        let modern = [("mcp-protocol-version", VERSION), ("mcp-method", "tools/list")];
+        let modern = [
+            ("mcp-protocol-version", VERSION),
+            ("mcp-method", "tools/list"),
+        ];
         for params in [
             "{}",
             r#"{"_meta":{}}"#,
@@ -372,7 +461,8 @@ mod tests {
             r#"{"_meta":{"io.modelcontextprotocol/protocolVersion":1,"io.modelcontextprotocol/clientCapabilities":{}}}"#,
             r#"{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":[]}}"#,
         ] {
-            let body = format!(r#"{{"jsonrpc":"2.0","id":"x","method":"tools/list","params":{params}}}"#);
+            let body =
+                format!(r#"{{"jsonrpc":"2.0","id":"x","method":"tools/list","params":{params}}}"#);
             assert_eq!(
                 read_with(&modern, &body).expect_err(params),
                 (PARAMS, Some("\"x\"".into())),
@@ -380,7 +470,10 @@ mod tests {
             );
         }
         let initialize = r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{}}"#;
-        assert_eq!(read_with(&modern, initialize).expect_err("refused").0, HEADER_MISMATCH);
+        assert_eq!(
+            read_with(&modern, initialize).expect_err("refused").0,
+            HEADER_MISMATCH
+        );
     }
 
     #[test]
@@ -404,11 +497,22 @@ mod tests {
     #[test]
     fn what_this_era_does_not_have_is_refused() {
         let modern = [("mcp-protocol-version", VERSION)];
-        for body in [r#"{"jsonrpc":"2.0","id":1,"result":{}}"#, r#"[{"jsonrpc":"2.0","method":"x"}]"#] {
+        for body in [
+            r#"{"jsonrpc":"2.0","id":1,"result":{}}"#,
+            r#"[{"jsonrpc":"2.0","method":"x"}]"#,
+        ] {
             assert_eq!(read_with(&modern, body).expect_err(body), (INVALID, None));
         }
-        assert_eq!(read_with(&[], &format!("[{}]", call("x", ""))).expect_err("a batch").0, INVALID);
+        assert_eq!(
+            read_with(&[], &format!("[{}]", call("x", "")))
+                .expect_err("a batch")
+                .0,
+            INVALID
+        );
         let notification = r#"{"jsonrpc":"2.0","method":"notifications/x"}"#;
-        assert!(matches!(read_with(&modern, notification), Ok(Some(Posted::Notification(_)))));
+        assert!(matches!(
+            read_with(&modern, notification),
+            Ok(Some(Posted::Notification(_)))
+        ));
     }
 }

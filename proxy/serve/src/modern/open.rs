@@ -133,7 +133,9 @@ impl Messages {
     pub(super) async fn next(&mut self) -> Option<Sent> {
         let sent = self.receiver.recv().await?;
         self.load.messages.fetch_sub(1, Ordering::Relaxed);
-        self.load.bytes.fetch_sub(sent.message.len(), Ordering::Relaxed);
+        self.load
+            .bytes
+            .fetch_sub(sent.message.len(), Ordering::Relaxed);
         Some(sent)
     }
 
@@ -146,8 +148,12 @@ impl Messages {
 impl Load {
     /// Takes a message in, if it may wait.
     fn take(&self, bytes: usize, is_answer: bool) -> bool {
-        let (messages, waiting) = (self.messages.load(Ordering::Relaxed), self.bytes.load(Ordering::Relaxed));
-        let is_full = messages >= WAITING_MAX || messages > 0 && waiting + bytes > WAITING_BYTES_MAX;
+        let (messages, waiting) = (
+            self.messages.load(Ordering::Relaxed),
+            self.bytes.load(Ordering::Relaxed),
+        );
+        let is_full =
+            messages >= WAITING_MAX || messages > 0 && waiting + bytes > WAITING_BYTES_MAX;
         if is_full && !is_answer {
             self.is_over.store(true, Ordering::Relaxed);
             return false;
@@ -164,15 +170,32 @@ impl Open {
         let (messages, receiver) = mpsc::unbounded_channel();
         let load = Arc::<Load>::default();
         let id = prefixed(&key, id);
-        self.0.insert(key, Request { id, asked, client: Some((messages, load.clone())) });
+        self.0.insert(
+            key,
+            Request {
+                id,
+                asked,
+                client: Some((messages, load.clone())),
+            },
+        );
         Messages { receiver, load }
     }
 
     /// A request of a former process is open, under this id.
     pub(super) fn add_former(&mut self, id: &str) -> Option<Cancelled> {
         let key = Key::from(parts(id)?.0);
-        let asked = Asked { what: What::Other, wants_log: true };
-        self.0.insert(key.clone(), Request { id: id.into(), asked, client: None });
+        let asked = Asked {
+            what: What::Other,
+            wants_log: true,
+        };
+        self.0.insert(
+            key.clone(),
+            Request {
+                id: id.into(),
+                asked,
+                client: None,
+            },
+        );
         Some(Cancelled { key, id: id.into() })
     }
 
@@ -180,7 +203,10 @@ impl Open {
     pub(super) fn leave(&mut self, key: &str) -> Option<Cancelled> {
         let request = self.0.get_mut(key)?;
         request.client.take()?;
-        Some(Cancelled { key: key.into(), id: request.id.clone() })
+        Some(Cancelled {
+            key: key.into(),
+            id: request.id.clone(),
+        })
     }
 
     /// The server says nothing of this request any more.
@@ -191,7 +217,10 @@ impl Open {
     /// How many clients wait.
     #[must_use]
     pub(super) fn count(&self) -> usize {
-        self.0.values().filter(|request| request.client.is_some()).count()
+        self.0
+            .values()
+            .filter(|request| request.client.is_some())
+            .count()
     }
 
     /// No request will be answered.
@@ -207,7 +236,9 @@ impl Open {
             Line::Blank => {}
             Line::One(part) => self.hear_one(&part, tools, &mut todo),
             Line::Batch(parts) => {
-                parts.iter().for_each(|(_, part)| self.hear_one(part, tools, &mut todo));
+                parts
+                    .iter()
+                    .for_each(|(_, part)| self.hear_one(part, tools, &mut todo));
             }
         }
         todo
@@ -219,12 +250,16 @@ impl Open {
             todo.refuse.push((*id).into());
             return;
         }
-        let Some((about, message)) = read(message) else { return };
+        let Some((about, message)) = read(message) else {
+            return;
+        };
         let key = match &about {
             About::Answer(key) | About::Of(key) | About::Ends(key) => Some(key.clone()),
             About::Unsaid { is_log } => self.only(*is_log),
         };
-        let Some((key, request)) = key.and_then(|key| self.0.get_key_value(&key)) else { return };
+        let Some((key, request)) = key.and_then(|key| self.0.get_key_value(&key)) else {
+            return;
+        };
         let (key, is_answer) = (key.clone(), matches!(about, About::Answer(_)));
         if let (true, What::List { is_first_page }) = (is_answer, request.asked.what) {
             tools.learn(&message, is_first_page);
@@ -245,17 +280,20 @@ impl Open {
         }
     }
 
-    /// The only request to which such a message can belong. It must not reach the client of another one.
+    /// The only request to which such a message can belong. It must not reach the client of another
+    /// one.
     fn only(&self, is_log: bool) -> Option<Key> {
-        let fits =
-            |request: &Request| request.asked.what != What::Listen && (request.asked.wants_log || !is_log);
+        let fits = |request: &Request| {
+            request.asked.what != What::Listen && (request.asked.wants_log || !is_log)
+        };
         let mut fitting = self.0.iter().filter(|(_, request)| fits(request));
         let (key, _) = fitting.next()?;
         fitting.next().is_none().then(|| key.clone())
     }
 }
 
-/// What a message is about, and the message with the client's own ids. None: it is about no request of ours.
+/// What a message is about, and the message with the client's own ids. None: it is about no request
+/// of ours.
 fn read(message: &Message<'_>) -> Option<(About, Json)> {
     let mut edits = Edits::default();
     let mut own = |text: &str| {
@@ -282,7 +320,9 @@ fn read(message: &Message<'_>) -> Option<(About, Json)> {
         }
         Kind::Notification { method } => match message.subscription() {
             Some(id) => About::Of(own(id)?),
-            None => About::Unsaid { is_log: method == "notifications/message" },
+            None => About::Unsaid {
+                is_log: method == "notifications/message",
+            },
         },
         Kind::Request { .. } => return None,
     };
@@ -302,16 +342,28 @@ mod tests {
 
     fn got(messages: &mut Messages) -> Option<(Value, bool)> {
         let sent = messages.next().now_or_never()??;
-        Some((serde_json::from_str(sent.message.as_str()).expect("JSON"), sent.is_answer))
+        Some((
+            serde_json::from_str(sent.message.as_str()).expect("JSON"),
+            sent.is_answer,
+        ))
     }
 
     fn note(method: &str, params: &Value) -> Value {
         json!({"jsonrpc": "2.0", "method": format!("notifications/{method}"), "params": params})
     }
 
-    const CALL: Asked = Asked { what: What::Other, wants_log: false };
-    const LOGS: Asked = Asked { what: What::Other, wants_log: true };
-    const LISTEN: Asked = Asked { what: What::Listen, wants_log: false };
+    const CALL: Asked = Asked {
+        what: What::Other,
+        wants_log: false,
+    };
+    const LOGS: Asked = Asked {
+        what: What::Other,
+        wants_log: true,
+    };
+    const LISTEN: Asked = Asked {
+        what: What::Listen,
+        wants_log: false,
+    };
 
     fn has_ended(messages: &mut Messages) -> bool {
         matches!(messages.next().now_or_never(), Some(None))
@@ -321,15 +373,33 @@ mod tests {
     #[test]
     fn each_message_reaches_its_own_request_with_the_clients_own_ids() {
         let mut open = Open::default();
-        let (mut one, mut two) = (open.add("k-1".into(), "7", CALL), open.add("k-2".into(), "7", CALL));
-        say(&mut open, &note("progress", &json!({"progressToken": "k-2/\"t\"", "progress": 1})));
-        assert_eq!(got(&mut two).expect("progress").0["params"]["progressToken"], "t");
-        say(&mut open, &json!({"jsonrpc": "2.0", "id": "k-1/7", "result": {"id": "k-2/7"}}));
+        let (mut one, mut two) = (
+            open.add("k-1".into(), "7", CALL),
+            open.add("k-2".into(), "7", CALL),
+        );
+        say(
+            &mut open,
+            &note(
+                "progress",
+                &json!({"progressToken": "k-2/\"t\"", "progress": 1}),
+            ),
+        );
+        assert_eq!(
+            got(&mut two).expect("progress").0["params"]["progressToken"],
+            "t"
+        );
+        say(
+            &mut open,
+            &json!({"jsonrpc": "2.0", "id": "k-1/7", "result": {"id": "k-2/7"}}),
+        );
         let (answer, is_answer) = got(&mut one).expect("an answer");
         assert!(is_answer && answer["id"] == 7 && answer["result"]["id"] == "k-2/7");
         assert!(has_ended(&mut one) && got(&mut two).is_none());
         for stray in ["k-1/7", "k-3/7"] {
-            say(&mut open, &json!({"jsonrpc": "2.0", "id": stray, "result": {}}));
+            say(
+                &mut open,
+                &json!({"jsonrpc": "2.0", "id": stray, "result": {}}),
+            );
         }
         say(&mut open, &json!({"jsonrpc": "2.0", "id": 7, "result": {}}));
         assert_eq!(got(&mut two), None);
@@ -340,19 +410,40 @@ mod tests {
         let mut open = Open::default();
         let mut listen = open.add("k-1".into(), "7", LISTEN);
         let mut other = open.add("k-2".into(), "7", LISTEN);
-        say(&mut open, &note("tools/list_changed", &json!({"_meta": {SUBSCRIPTION: "k-1/1"}})));
-        assert_eq!(got(&mut listen).expect("a change").0["params"]["_meta"][SUBSCRIPTION], 1);
+        say(
+            &mut open,
+            &note(
+                "tools/list_changed",
+                &json!({"_meta": {SUBSCRIPTION: "k-1/1"}}),
+            ),
+        );
+        assert_eq!(
+            got(&mut listen).expect("a change").0["params"]["_meta"][SUBSCRIPTION],
+            1
+        );
         say(&mut open, &note("tools/list_changed", &json!({})));
-        say(&mut open, &note("cancelled", &json!({"requestId": "k-1/1"})));
-        assert_eq!(got(&mut listen).expect("its end").0["params"]["requestId"], 1);
+        say(
+            &mut open,
+            &note("cancelled", &json!({"requestId": "k-1/1"})),
+        );
+        assert_eq!(
+            got(&mut listen).expect("its end").0["params"]["requestId"],
+            1
+        );
         say(
             &mut open,
             &json!({"jsonrpc": "2.0", "id": "k-1/1", "result": {"_meta": {SUBSCRIPTION: "k-1/1"}}}),
         );
-        assert_eq!(got(&mut listen).expect("its result").0["result"]["_meta"][SUBSCRIPTION], 1);
+        assert_eq!(
+            got(&mut listen).expect("its result").0["result"]["_meta"][SUBSCRIPTION],
+            1
+        );
         assert!(has_ended(&mut listen));
         let result = json!({"resultType": "complete", "_meta": {SUBSCRIPTION: "k-2/\"x\""}});
-        say(&mut open, &json!({"jsonrpc": "2.0", "id": "k-2/\"x\"", "result": result}));
+        say(
+            &mut open,
+            &json!({"jsonrpc": "2.0", "id": "k-2/\"x\"", "result": result}),
+        );
         let (answer, is_answer) = got(&mut other).expect("its end");
         assert!(is_answer && answer["id"] == "x" && answer["result"]["_meta"][SUBSCRIPTION] == "x");
         assert!(open.count() == 0);
@@ -361,7 +452,8 @@ mod tests {
     #[test]
     fn a_message_that_names_no_request_reaches_the_only_one_that_it_can_be_of_or_none() {
         let mut open = Open::default();
-        let mut calls = [CALL, LOGS].map(|asked| open.add(format!("k-{asked:?}").into(), "7", asked));
+        let mut calls =
+            [CALL, LOGS].map(|asked| open.add(format!("k-{asked:?}").into(), "7", asked));
         let log = note("message", &json!({"level": "info", "data": 1}));
         say(&mut open, &log);
         assert!(got(&mut calls[0]).is_none() && got(&mut calls[1]).is_some());
@@ -369,7 +461,10 @@ mod tests {
         assert!(calls.iter_mut().all(|call| got(call).is_none()));
         let mut third = open.add("k-3".into(), "7", LOGS);
         say(&mut open, &log);
-        assert!(got(&mut third).is_none() && got(&mut calls[1]).is_none(), "it might be of the other");
+        assert!(
+            got(&mut third).is_none() && got(&mut calls[1]).is_none(),
+            "it might be of the other"
+        );
     }
 
     /// The server may still work on what was cancelled, and what it says of that names no request.
@@ -383,7 +478,10 @@ mod tests {
         let log = note("message", &json!({"level": "info", "data": 1}));
         say(&mut open, &log);
         assert_eq!(got(&mut call), None);
-        say(&mut open, &json!({"jsonrpc": "2.0", "id": "k-1/7", "result": {}}));
+        say(
+            &mut open,
+            &json!({"jsonrpc": "2.0", "id": "k-1/7", "result": {}}),
+        );
         say(&mut open, &log);
         assert!(got(&mut call).is_some());
         let former = open.add_former("\"k-0/7\"").expect("an id of ours");
@@ -398,12 +496,21 @@ mod tests {
     fn a_client_that_does_not_read_costs_no_more_than_its_share() {
         let mut open = Open::default();
         let mut slow = open.add("k-1".into(), "7", CALL);
-        let progress = note("progress", &json!({"progressToken": "k-1/1", "progress": 1}));
+        let progress = note(
+            "progress",
+            &json!({"progressToken": "k-1/1", "progress": 1}),
+        );
         for _ in 0..WAITING_MAX {
             assert_eq!(say(&mut open, &progress), Todo::default());
         }
         let id = "\"k-1/7\"".into();
-        assert_eq!(say(&mut open, &progress).cancel, [Cancelled { key: "k-1".into(), id }]);
+        assert_eq!(
+            say(&mut open, &progress).cancel,
+            [Cancelled {
+                key: "k-1".into(),
+                id
+            }]
+        );
         assert!(open.count() == 0 && slow.is_over());
         while let Some((_, is_answer)) = got(&mut slow) {
             assert!(!is_answer);
@@ -411,9 +518,18 @@ mod tests {
         // One large message may wait, and the answer always may.
         let mut large = open.add("k-2".into(), "7", CALL);
         let data = "x".repeat(WAITING_BYTES_MAX);
-        let big = note("progress", &json!({"progressToken": "k-2/1", "message": data}));
+        let big = note(
+            "progress",
+            &json!({"progressToken": "k-2/1", "message": data}),
+        );
         assert!(say(&mut open, &big).is_empty());
-        assert!(say(&mut open, &json!({"jsonrpc": "2.0", "id": "k-2/7", "result": data})).is_empty());
+        assert!(
+            say(
+                &mut open,
+                &json!({"jsonrpc": "2.0", "id": "k-2/7", "result": data})
+            )
+            .is_empty()
+        );
         assert!(!got(&mut large).expect("progress").1 && got(&mut large).expect("the answer").1);
         let ask = json!({"jsonrpc": "2.0", "id": 3, "method": "roots/list"});
         assert_eq!(say(&mut open, &ask).refuse, ["3".into()]);

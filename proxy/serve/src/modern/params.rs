@@ -1,5 +1,6 @@
-//! Parameters of tools that clients repeat in headers `Mcp-Param-NAME` (MCP 2026-07-28, Streamable HTTP, "Custom Headers from Tool
-//! Parameters"): which they are, and whether a call's headers agree with its arguments.
+//! Parameters of tools that clients repeat in headers `Mcp-Param-NAME` (MCP 2026-07-28, Streamable
+//! HTTP, "Custom Headers from Tool Parameters"): which they are, and whether a call's headers agree
+//! with its arguments.
 
 use std::collections::HashMap;
 
@@ -61,7 +62,9 @@ impl Tools {
 
     /// Learns from the server's answer to `tools/list`. What another page has said before stays.
     pub(super) fn learn(&mut self, answer: &Json, is_first_page: bool) {
-        let Ok(Listed { result }) = serde_json::from_str(answer.as_str()) else { return };
+        let Ok(Listed { result }) = serde_json::from_str(answer.as_str()) else {
+            return;
+        };
         if is_first_page && result.next_cursor.is_none() {
             self.0.clear();
         }
@@ -75,27 +78,52 @@ impl Tools {
     /// Where the next page of a list begins, if there is one.
     #[must_use]
     pub(super) fn next_page(answer: &Json) -> Option<String> {
-        serde_json::from_str::<Listed>(answer.as_str()).ok()?.result.next_cursor
+        serde_json::from_str::<Listed>(answer.as_str())
+            .ok()?
+            .result
+            .next_cursor
     }
 
     /// Checks that the headers of a call repeat its arguments.
     ///
     /// # Errors
     /// When one is missing, or says something else.
-    pub(super) fn check(&self, tool: &str, arguments: &Value, headers: &HeaderMap) -> Result<(), Refusal> {
-        self.0.get(tool).into_iter().flatten().try_for_each(|declared| declared.check(arguments, headers))
+    pub(super) fn check(
+        &self,
+        tool: &str,
+        arguments: &Value,
+        headers: &HeaderMap,
+    ) -> Result<(), Refusal> {
+        self.0
+            .get(tool)
+            .into_iter()
+            .flatten()
+            .try_for_each(|declared| declared.check(arguments, headers))
     }
 }
 
-/// Finds the declarations that are reached by `properties` alone. Any other makes the tool invalid, and clients do not call it.
+/// Finds the declarations that are reached by `properties` alone. Any other makes the tool invalid,
+/// and clients do not call it.
 fn declared(schema: &Value, path: &mut Vec<String>, found: &mut Vec<Declared>) {
-    let name = schema.get(HEADER).and_then(Value::as_str).filter(|_| !path.is_empty());
-    if let Some(Ok(header)) = name.map(|name| format!("mcp-param-{name}").to_ascii_lowercase().parse()) {
+    let name = schema
+        .get(HEADER)
+        .and_then(Value::as_str)
+        .filter(|_| !path.is_empty());
+    if let Some(Ok(header)) =
+        name.map(|name| format!("mcp-param-{name}").to_ascii_lowercase().parse())
+    {
         let kind = schema.get("type").and_then(Value::as_str);
         let is_number = matches!(kind, Some("integer" | "number"));
-        found.push(Declared { path: path.clone(), header, is_number });
+        found.push(Declared {
+            path: path.clone(),
+            header,
+            is_number,
+        });
     }
-    let properties = schema.get("properties").and_then(Value::as_object).filter(|_| path.len() < DEPTH_MAX);
+    let properties = schema
+        .get("properties")
+        .and_then(Value::as_object)
+        .filter(|_| path.len() < DEPTH_MAX);
     for (key, property) in properties.into_iter().flatten() {
         path.push(key.clone());
         declared(property, path, found);
@@ -105,28 +133,49 @@ fn declared(schema: &Value, path: &mut Vec<String>, found: &mut Vec<Declared>) {
 
 impl Declared {
     fn check(&self, arguments: &Value, headers: &HeaderMap) -> Result<(), Refusal> {
-        let argument = self.path.iter().try_fold(arguments, |value, key| value.get(key));
+        let argument = self
+            .path
+            .iter()
+            .try_fold(arguments, |value, key| value.get(key));
         let (text, number) = match argument {
             Some(Value::String(text)) => (text.clone(), None),
             Some(Value::Bool(bool)) => (bool.to_string(), None),
-            Some(Value::Number(number)) => (number.to_string(), number.as_f64().filter(|_| self.is_number)),
+            Some(Value::Number(number)) => (
+                number.to_string(),
+                number.as_f64().filter(|_| self.is_number),
+            ),
             // The tool itself refuses an argument of another type.
             Some(Value::Null | Value::Array(_) | Value::Object(_)) | None => return Ok(()),
         };
         let refused = |what: &str| {
-            Err(mismatch(&format!("the header {} {what} the argument {}", self.header, self.path.join("."))))
+            Err(mismatch(&format!(
+                "the header {} {what} the argument {}",
+                self.header,
+                self.path.join(".")
+            )))
         };
-        let Some(said) = value(headers, &self.header) else { return refused("is missing, which repeats") };
-        let Ok(said) = decoded(said) else { return refused("is not UTF-8 in Base64, and repeats") };
+        let Some(said) = value(headers, &self.header) else {
+            return refused("is missing, which repeats");
+        };
+        let Ok(said) = decoded(said) else {
+            return refused("is not UTF-8 in Base64, and repeats");
+        };
         let is_equal = |number: f64| is_decimal(&said) && said.parse() == Ok(number);
-        if said == text || number.is_some_and(is_equal) { Ok(()) } else { refused("contradicts") }
+        if said == text || number.is_some_and(is_equal) {
+            Ok(())
+        } else {
+            refused("contradicts")
+        }
     }
 }
 
 fn is_decimal(text: &str) -> bool {
     let digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     let text = text.strip_prefix('-').unwrap_or(text);
-    text.split_once('.').map_or_else(|| digits(text), |(whole, rest)| digits(whole) && digits(rest))
+    text.split_once('.').map_or_else(
+        || digits(text),
+        |(whole, rest)| digits(whole) && digits(rest),
+    )
 }
 
 #[cfg(test)]
@@ -145,11 +194,16 @@ mod tests {
         }});
         let page = |tool: &str, next: Value| {
             let tools = json!([{"name": tool, "inputSchema": schema}]);
-            Json::from(&json!({"jsonrpc": "2.0", "id": 1, "result": {"tools": tools, "nextCursor": next}}))
+            Json::from(
+                &json!({"jsonrpc": "2.0", "id": 1, "result": {"tools": tools, "nextCursor": next}}),
+            )
         };
         let mut tools = Tools::default();
         let pages = [page("one", "more".into()), page("two", Value::Null)];
-        assert_eq!(pages.each_ref().map(Tools::next_page), [Some("more".into()), None]);
+        assert_eq!(
+            pages.each_ref().map(Tools::next_page),
+            [Some("more".into()), None]
+        );
         tools.learn(&pages[0], true);
         tools.learn(&pages[1], false);
         assert!(tools.knows("one") && tools.knows("two") && !tools.knows("three"));
@@ -157,15 +211,19 @@ mod tests {
     }
 
     fn check(arguments: &Value, headers: &[(&'static str, &str)]) -> bool {
-        let headers = headers
-            .iter()
-            .map(|(name, value)| (HeaderName::from_static(name), value.parse().expect("a value")));
+        let headers = headers.iter().map(|(name, value)| {
+            (
+                HeaderName::from_static(name),
+                value.parse().expect("a value"),
+            )
+        });
         tools().check("one", arguments, &headers.collect()).is_ok()
     }
 
     #[test]
     fn each_declared_argument_is_repeated_in_its_header() {
-        let arguments = json!({"region": "us-west1", "limit": 42, "dry": false, "where": {"zone": "Zürich"}});
+        let arguments =
+            json!({"region": "us-west1", "limit": 42, "dry": false, "where": {"zone": "Zürich"}});
         let all = [
             ("mcp-param-region", "us-west1"),
             ("mcp-param-limit", "42.0"),
@@ -178,9 +236,14 @@ mod tests {
             fewer.remove(without);
             assert!(!check(&arguments, &fewer), "{without}");
         }
-        for (at, wrong) in
-            [(0, "us-west2"), (1, "43"), (1, "0x2A"), (1, "4.2e1"), (2, "False"), (3, "=?base64?WsO?=")]
-        {
+        for (at, wrong) in [
+            (0, "us-west2"),
+            (1, "43"),
+            (1, "0x2A"),
+            (1, "4.2e1"),
+            (2, "False"),
+            (3, "=?base64?WsO?="),
+        ] {
             let mut headers = all;
             headers[at].1 = wrong;
             assert!(!check(&arguments, &headers), "{wrong}");
@@ -191,7 +254,11 @@ mod tests {
     fn an_argument_that_is_not_there_needs_no_header() {
         assert!(check(&json!({"region": null, "list": ["a"]}), &[]));
         assert!(check(&Value::Null, &[("mcp-param-region", "ignored")]));
-        assert!(tools().check("three", &json!({"region": "x"}), &HeaderMap::new()).is_ok());
+        assert!(
+            tools()
+                .check("three", &json!({"region": "x"}), &HeaderMap::new())
+                .is_ok()
+        );
     }
 
     #[test]
@@ -202,7 +269,10 @@ mod tests {
             true,
         );
         assert!(tools.knows("one"), "an error is no list");
-        tools.learn(&Json::from(&json!({"jsonrpc": "2.0", "id": 1, "result": {"tools": []}})), true);
+        tools.learn(
+            &Json::from(&json!({"jsonrpc": "2.0", "id": 1, "result": {"tools": []}})),
+            true,
+        );
         assert!(!tools.knows("one"));
     }
 }

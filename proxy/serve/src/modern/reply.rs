@@ -1,5 +1,6 @@
-//! The response to a request: one message, or a stream of events (MCP 2026-07-28, Streamable HTTP, "Receiving Messages"). Its body is
-//! dropped when the client has hung up, and the request is cancelled by that.
+//! The response to a request: one message, or a stream of events (MCP 2026-07-28, Streamable HTTP,
+//! "Receiving Messages"). Its body is dropped when the client has hung up, and the request is
+//! cancelled by that.
 
 use axum::body::Body;
 use axum::http::Response;
@@ -14,10 +15,14 @@ use super::open::Sent;
 use crate::response::{event_stream, json};
 use crate::tail::COMMENT;
 
-/// Waits for the first message, and answers: with that message, if it is the answer; else with a stream.
+/// Waits for the first message, and answers: with that message, if it is the answer; else with a
+/// stream.
 pub(super) async fn reply(mut waiting: Waiting) -> Response<Body> {
     match timeout(waiting.keep_alive(), waiting.next()).await {
-        Ok(Some(Sent { message, is_answer: true })) => whole(&message),
+        Ok(Some(Sent {
+            message,
+            is_answer: true,
+        })) => whole(&message),
         Ok(Some(sent)) => stream(waiting, Some(sent)),
         Ok(None) => {
             let lost = waiting.lost().await;
@@ -37,7 +42,9 @@ fn whole(message: &Json) -> Response<Body> {
     struct Failure {
         code: i64,
     }
-    let failure = serde_json::from_str::<Answer>(message.as_str()).ok().and_then(|answer| answer.error);
+    let failure = serde_json::from_str::<Answer>(message.as_str())
+        .ok()
+        .and_then(|answer| answer.error);
     let mut response = json(message.as_str().to_owned());
     if let Some(failure) = failure {
         *response.status_mut() = envelope::status(failure.code);
@@ -52,12 +59,23 @@ fn stream(waiting: Waiting, first: Option<Sent>) -> Response<Body> {
             Some(sent) => Some(sent),
             None => match timeout(waiting.keep_alive(), waiting.next()).await {
                 Ok(sent) => sent,
-                Err(_) => return Some((Bytes::from_static(COMMENT.as_bytes()), (Some(waiting), None))),
+                Err(_) => {
+                    return Some((
+                        Bytes::from_static(COMMENT.as_bytes()),
+                        (Some(waiting), None),
+                    ));
+                }
             },
         };
         match sent {
-            Some(Sent { message, is_answer: true }) => Some((event(&message), (None, None))),
-            Some(Sent { message, is_answer: false }) => Some((event(&message), (Some(waiting), None))),
+            Some(Sent {
+                message,
+                is_answer: true,
+            }) => Some((event(&message), (None, None))),
+            Some(Sent {
+                message,
+                is_answer: false,
+            }) => Some((event(&message), (Some(waiting), None))),
             // A client that listens knows by the end alone that it has to listen again.
             None if waiting.is_listen() => None,
             None => {

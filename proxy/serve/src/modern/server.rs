@@ -114,7 +114,12 @@ impl Server {
     ///
     /// # Errors
     /// When one is missing, or says something else.
-    pub(super) fn check(&self, tool: &str, arguments: &Value, headers: &HeaderMap) -> Result<(), Refusal> {
+    pub(super) fn check(
+        &self,
+        tool: &str,
+        arguments: &Value,
+        headers: &HeaderMap,
+    ) -> Result<(), Refusal> {
         self.state().tools.check(tool, arguments, headers)
     }
 
@@ -162,7 +167,8 @@ impl Server {
                 self.close();
             }
         })?;
-        // The connections of these are gone with the process that had them, and that cancels a request.
+        // The connections of these are gone with the process that had them, and that cancels a
+        // request.
         for id in backend.open_calls().await.unwrap_or_default() {
             let former = self.state().open.add_former(&id);
             if let Some(cancelled) = former {
@@ -188,7 +194,12 @@ impl Server {
         loop {
             let backend = self.server().await?;
             let share = self.unsent.take(line.len())?;
-            let key: Key = format!("{}-{}", self.keys.0, self.keys.1.fetch_add(1, Ordering::Relaxed)).into();
+            let key: Key = format!(
+                "{}-{}",
+                self.keys.0,
+                self.keys.1.fetch_add(1, Ordering::Relaxed)
+            )
+            .into();
             let messages = {
                 let mut state = self.state();
                 if state.running.as_deref() != Some(backend.incarnation()) {
@@ -207,7 +218,12 @@ impl Server {
                     sent
                 }
             });
-            return Ok(Sending { key, messages, sending, backend });
+            return Ok(Sending {
+                key,
+                messages,
+                sending,
+                backend,
+            });
         }
     }
 
@@ -217,7 +233,10 @@ impl Server {
     /// When there is no server to take it.
     pub(super) async fn notify(self: &Arc<Self>, line: Bytes) -> Result<(), Refusal> {
         let server = self.server().await?;
-        server.send(line).await.map_err(|_| Refusal::for_now("the server has ended, and is started again"))
+        server
+            .send(line)
+            .await
+            .map_err(|_| Refusal::for_now("the server has ended, and is started again"))
     }
 
     async fn pump(self: Arc<Self>, backend: Arc<dyn Backend>, early: Early) {
@@ -252,12 +271,20 @@ impl Server {
     }
 
     async fn work_off(self: Arc<Self>, backend: Arc<dyn Backend>, todo: Todo) {
-        let Todo { cancel, refuse, end } = todo;
+        let Todo {
+            cancel,
+            refuse,
+            end,
+        } = todo;
         for id in refuse {
             let _ = backend.send(no_requests(&id).into()).await;
         }
         for cancelled in cancel {
-            tokio::spawn(self.clone().cancel(backend.clone(), cancelled, "the client does not read"));
+            tokio::spawn(self.clone().cancel(
+                backend.clone(),
+                cancelled,
+                "the client does not read",
+            ));
         }
         if !end.is_empty() {
             sleep(RESULT_WAIT).await;
@@ -272,12 +299,15 @@ impl Server {
         cancelled: Cancelled,
         reason: &'static str,
     ) {
-        let _ = backend.send(cancellation(&cancelled.id, reason).into()).await;
+        let _ = backend
+            .send(cancellation(&cancelled.id, reason).into())
+            .await;
         sleep(CANCEL_WAIT).await;
         self.state().open.forget(&cancelled.key);
     }
 
-    /// A request comes for this server, which is not ended before the request is over. None: it has ended.
+    /// A request comes for this server, which is not ended before the request is over. None: it has
+    /// ended.
     pub(super) async fn enter(self: &Arc<Self>) -> Option<Using> {
         loop {
             let met = self.state().uses.enter(Instant::now());
@@ -293,8 +323,13 @@ impl Server {
     /// Ends the session if nobody has used it for too long. Tells the daemon of one that is in use.
     pub(super) async fn look(&self) {
         let mut slot = self.backend.lock().await;
-        if self.state().uses.begins_to_end(Instant::now(), self.shared.settings.idle) {
-            // Without the daemon it goes on: the session would be found again, and with it the server.
+        if self
+            .state()
+            .uses
+            .begins_to_end(Instant::now(), self.shared.settings.idle)
+        {
+            // Without the daemon it goes on: the session would be found again, and with it the
+            // server.
             if self.session.terminate().await.is_err() {
                 return self.state().uses.goes_on();
             }
@@ -324,7 +359,8 @@ impl Server {
         Ok(())
     }
 
-    /// Lets go of the session: its clients' connections end. Its server goes on, for the process that serves the name next.
+    /// Lets go of the session: its clients' connections end. Its server goes on, for the process
+    /// that serves the name next.
     pub(super) fn close(&self) {
         let mut state = self.state();
         state.uses.end();

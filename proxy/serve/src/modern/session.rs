@@ -1,4 +1,5 @@
-//! The session that a caller's server belongs to. Clients see nothing of it: it is where the next process finds the server.
+//! The session that a caller's server belongs to. Clients see nothing of it: it is where the next
+//! process finds the server.
 
 use std::time::Duration;
 
@@ -38,8 +39,15 @@ impl Session {
     /// # Errors
     /// Those of the daemon.
     pub(super) async fn ready(&self, hold: Duration) -> Result<(), Refusal> {
-        let Some(kept) = &self.kept else { return Ok(()) };
-        held(hold, kept.update(Update::default().status(SessionStatus::Ready))).await.map(drop)
+        let Some(kept) = &self.kept else {
+            return Ok(());
+        };
+        held(
+            hold,
+            kept.update(Update::default().status(SessionStatus::Ready)),
+        )
+        .await
+        .map(drop)
     }
 
     /// Tells the daemon that it is in use.

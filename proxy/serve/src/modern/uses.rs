@@ -1,5 +1,5 @@
-//! Whether a server is in use: a state machine without I/O. No request gets to a server that is being ended, and none is ended while a
-//! request is on its way to it.
+//! Whether a server is in use: a state machine without I/O. No request gets to a server that is
+//! being ended, and none is ended while a request is on its way to it.
 
 use std::time::Duration;
 
@@ -37,7 +37,11 @@ pub(super) enum Met {
 impl Uses {
     /// A server that nobody has used yet.
     pub(super) fn new(now: Instant) -> Self {
-        Self { requests: 0, active: now, phase: Phase::Serving }
+        Self {
+            requests: 0,
+            active: now,
+            phase: Phase::Serving,
+        }
     }
 
     /// A request comes.
@@ -98,11 +102,17 @@ mod tests {
         let start = Instant::now();
         let mut uses = Uses::new(start);
         assert_eq!(uses.enter(start), Met::Served);
-        assert!(!uses.begins_to_end(start + IDLE * 9, IDLE), "a request is on its way, however long");
+        assert!(
+            !uses.begins_to_end(start + IDLE * 9, IDLE),
+            "a request is on its way, however long"
+        );
         uses.leave(start + IDLE);
         assert!(!uses.begins_to_end(start + IDLE, IDLE));
         assert!(uses.begins_to_end(start + IDLE * 2, IDLE));
-        assert!(!uses.begins_to_end(start + IDLE * 2, IDLE), "it is being ended already");
+        assert!(
+            !uses.begins_to_end(start + IDLE * 2, IDLE),
+            "it is being ended already"
+        );
         assert_eq!(uses.enter(start + IDLE * 2), Met::Waits);
         uses.goes_on();
         assert_eq!(uses.enter(start + IDLE * 2), Met::Served);

@@ -13,19 +13,38 @@ fn the_server_gets_ids_of_its_own_and_the_client_gets_back_the_ones_that_it_sent
         let sent: serde_json::Value = serde_json::from_slice(&sent).expect("JSON");
         assert_eq!(sent["id"], format!("call-x/{id}"));
         assert_eq!(sent["params"]["_meta"]["progressToken"], sent["id"]);
-        let answer = json!({"jsonrpc": "2.0", "id": sent["id"], "result": {"id": "call-x/1"}}).to_string();
+        let answer =
+            json!({"jsonrpc": "2.0", "id": sent["id"], "result": {"id": "call-x/1"}}).to_string();
         let progress = json!({"jsonrpc": "2.0", "method": "notifications/progress",
             "params": {"progressToken": sent["id"], "progress": 1}})
         .to_string();
         let mut got = Vec::new();
-        heard(&format!("[{answer},{progress}]").into(), "x", |said, message| got.push((said, message)));
+        heard(
+            &format!("[{answer},{progress}]").into(),
+            "x",
+            |said, message| got.push((said, message)),
+        );
         assert_eq!(got[0].0, Said::Answer(stream.clone(), id.into()));
         assert_eq!(answers(&got[0].1).as_deref(), Some(id));
-        assert!(got[0].1.as_str().contains(r#""result":{"id":"call-x/1"}"#), "only the id is replaced");
+        assert!(
+            got[0].1.as_str().contains(r#""result":{"id":"call-x/1"}"#),
+            "only the id is replaced"
+        );
         assert_eq!(got[1].0, Said::Progress(stream.clone()));
-        assert!(got[1].1.as_str().contains(&format!("\"progressToken\":{id}")), "{:?}", got[1].1.as_str());
+        assert!(
+            got[1]
+                .1
+                .as_str()
+                .contains(&format!("\"progressToken\":{id}")),
+            "{:?}",
+            got[1].1.as_str()
+        );
     }
-    heard(&r#"{"jsonrpc":"2.0","id":1,"result":{}}"#.into(), "x", |said, _| panic!("{said:?}"));
+    heard(
+        &r#"{"jsonrpc":"2.0","id":1,"result":{}}"#.into(),
+        "x",
+        |said, _| panic!("{said:?}"),
+    );
 }
 
 #[test]
@@ -39,7 +58,13 @@ fn an_answer_to_a_request_of_a_former_server_is_known() {
     });
     let id = id.expect("it is heard");
     assert_eq!(asked_by("server-1", &id).as_deref(), Some("0"));
-    assert_eq!((asked_by("server-2", &id), asked_by("server-1", "0")), (None, None));
+    assert_eq!(
+        (asked_by("server-2", &id), asked_by("server-1", "0")),
+        (None, None)
+    );
     let answer: Bytes = format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{}}}}"#).into();
-    assert_eq!(&answering(&answer, "0")[..], br#"{"jsonrpc":"2.0","id":0,"result":{}}"#);
+    assert_eq!(
+        &answering(&answer, "0")[..],
+        br#"{"jsonrpc":"2.0","id":0,"result":{}}"#
+    );
 }

@@ -43,12 +43,18 @@ impl Children {
     /// Will run this program, in the environment and the directory of this process.
     #[must_use]
     pub fn of(program: Program) -> Self {
-        Self { program, mask: GivenMask::block(&[]) }
+        Self {
+            program,
+            mask: GivenMask::block(&[]),
+        }
     }
 }
 
 impl Backends for Children {
-    fn backend<'a>(&'a self, _: Option<&'a Session>) -> BoxFuture<'a, Result<Arc<dyn Backend>, Refusal>> {
+    fn backend<'a>(
+        &'a self,
+        _: Option<&'a Session>,
+    ) -> BoxFuture<'a, Result<Arc<dyn Backend>, Refusal>> {
         async {
             let child = Plain::start(&self.program, &self.mask);
             let child = child.map_err(|error| no_server(self.program.not_run(&error).1))?;
@@ -82,7 +88,10 @@ impl Plain {
         let missing = || io::Error::other("it has no pipe");
         let input = child.stdin.take().map(OwnedFd::from).ok_or_else(missing)?;
         let output = child.stdout.take().map(OwnedFd::from).ok_or_else(missing)?;
-        let (input, output) = (pipe::Sender::from_owned_fd(input)?, pipe::Receiver::from_owned_fd(output)?);
+        let (input, output) = (
+            pipe::Sender::from_owned_fd(input)?,
+            pipe::Receiver::from_owned_fd(output)?,
+        );
         let exit = Exit::of(&child).inspect_err(|_| {
             let _ = child.kill();
             let _ = child.wait();
@@ -120,7 +129,10 @@ impl Exit {
         let mut exits = ExitWatch::new()?;
         exits.add(Pinned::open(child.id()).map_err(io::Error::other)?)?;
         let readable = sys::when_readable(exits.as_fd().try_clone_to_owned()?)?;
-        Ok(Self { readable, _exits: exits })
+        Ok(Self {
+            readable,
+            _exits: exits,
+        })
     }
 
     async fn wait(&self) {
@@ -128,7 +140,8 @@ impl Exit {
     }
 }
 
-/// Waits until a server has exited. If it has to end, signals follow on the end of its standard input.
+/// Waits until a server has exited. If it has to end, signals follow on the end of its standard
+/// input.
 async fn see_off(child: &Child, exit: &Exit, mut ends: watch::Receiver<bool>) {
     let has_to_end = tokio::select! {
         () = exit.wait() => false,
@@ -155,7 +168,11 @@ impl Backend for Plain {
     fn send(&self, line: Bytes) -> BoxFuture<'_, Result<(), Ended>> {
         async move {
             let mut slot = self.input.lock().await;
-            let Some(input) = &mut *slot else { return Err(Ended { may_have_arrived: false }) };
+            let Some(input) = &mut *slot else {
+                return Err(Ended {
+                    may_have_arrived: false,
+                });
+            };
             let mut ends = self.ends.subscribe();
             let written = async {
                 input.write_all(&line).await?;
@@ -167,7 +184,9 @@ impl Backend for Plain {
             };
             if !is_written {
                 *slot = None;
-                return Err(Ended { may_have_arrived: true });
+                return Err(Ended {
+                    may_have_arrived: true,
+                });
             }
             Ok(())
         }
@@ -178,7 +197,9 @@ impl Backend for Plain {
         async {
             let mut output = self.output.lock().await;
             match output.next().await {
-                Ok(Some(Line::Whole(line))) => Some((self.number.fetch_add(1, Ordering::Relaxed), line)),
+                Ok(Some(Line::Whole(line))) => {
+                    Some((self.number.fetch_add(1, Ordering::Relaxed), line))
+                }
                 Ok(Some(Line::Oversized { .. })) => {
                     complain("a server has written a line that is too long, and is ended");
                     None

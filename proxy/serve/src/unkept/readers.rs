@@ -1,4 +1,5 @@
-//! The clients that read the streams of one session, and what waits for a reader of the standalone stream.
+//! The clients that read the streams of one session, and what waits for a reader of the standalone
+//! stream.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -47,7 +48,11 @@ impl Readers {
         let (sender, rest) = mpsc::channel(UNREAD_MAX);
         self.readers.insert(stream.clone(), sender);
         let is_standalone = stream.as_str() == StreamId::STANDALONE;
-        let first = if is_standalone { std::mem::take(&mut self.waiting) } else { VecDeque::new() };
+        let first = if is_standalone {
+            std::mem::take(&mut self.waiting)
+        } else {
+            VecDeque::new()
+        };
         Reading { first, rest }
     }
 
@@ -79,7 +84,8 @@ impl Readers {
         self.waiting.clear();
     }
 
-    /// Keeps a message for the next reader of its stream. Only the standalone stream has another one.
+    /// Keeps a message for the next reader of its stream. Only the standalone stream has another
+    /// one.
     ///
     /// # Errors
     /// When there is no room.
@@ -99,7 +105,8 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn the_standalone_stream_keeps_some_messages_for_its_next_reader_and_no_other_stream_does() {
+    async fn the_standalone_stream_keeps_some_messages_for_its_next_reader_and_no_other_stream_does()
+     {
         let (mut readers, standalone) = (Readers::default(), StreamId::standalone());
         let call: StreamId = "call".parse().expect("an id");
         assert_eq!(readers.wait(&call, "x".into()), Err(Full));
@@ -107,9 +114,14 @@ mod tests {
         assert_eq!(readers.wait(&standalone, most.clone().into()), Ok(()));
         assert_eq!(readers.wait(&standalone, "y".into()), Err(Full));
         let mut reading = readers.read(&standalone);
-        assert_eq!(reading.next().await.map(|part| part.len()), Some(most.len()));
         assert_eq!(
-            (0..WAITING_MAX).filter(|_| readers.wait(&standalone, "y".into()).is_ok()).count(),
+            reading.next().await.map(|part| part.len()),
+            Some(most.len())
+        );
+        assert_eq!(
+            (0..WAITING_MAX)
+                .filter(|_| readers.wait(&standalone, "y".into()).is_ok())
+                .count(),
             WAITING_MAX
         );
         assert_eq!(readers.wait(&standalone, "y".into()), Err(Full));

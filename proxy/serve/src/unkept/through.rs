@@ -1,5 +1,6 @@
-//! `serve --upstream --unkept`: requests are passed on as they came. The sessions are the server's own. What is known of each is who began
-//! it, so that nobody else gets in, and when it was used, so that there are no more than `http.sessions`.
+//! `serve --upstream --unkept`: requests are passed on as they came. The sessions are the server's
+//! own. What is known of each is who began it, so that nobody else gets in, and when it was used,
+//! so that there are no more than `http.sessions`.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -30,7 +31,10 @@ use crate::who::bound_to_another;
 pub struct NoBackends;
 
 impl Backends for NoBackends {
-    fn backend<'a>(&'a self, _: Option<&'a Session>) -> BoxFuture<'a, Result<Arc<dyn Backend>, Refusal>> {
+    fn backend<'a>(
+        &'a self,
+        _: Option<&'a Session>,
+    ) -> BoxFuture<'a, Result<Arc<dyn Backend>, Refusal>> {
         let message = "`serve --unkept --upstream` passes on Streamable HTTP alone, at /mcp";
         async move { Err(Refusal::new(StatusCode::NOT_IMPLEMENTED, message)) }.boxed()
     }
@@ -68,9 +72,17 @@ impl Through {
     #[must_use]
     pub fn of(shared: &Shared) -> Option<Self> {
         let settings = &shared.settings;
-        let (Behind::Upstream(url), None) = (&settings.behind, &shared.sessions) else { return None };
+        let (Behind::Upstream(url), None) = (&settings.behind, &shared.sessions) else {
+            return None;
+        };
         let (hold, idle, most) = (settings.hold, settings.idle, settings.sessions);
-        Some(Self { url: url.clone(), hold, idle, most, known: Mutex::default() })
+        Some(Self {
+            url: url.clone(),
+            hold,
+            idle,
+            most,
+            known: Mutex::default(),
+        })
     }
 
     fn known(&self) -> MutexGuard<'_, HashMap<HeaderValue, Known>> {
@@ -99,13 +111,20 @@ impl Through {
         messages: &[Posted],
         body: Bytes,
     ) -> Result<Response<Body>, Refusal> {
-        let begins = messages.iter().any(|message| matches!(message.kind, PostedKind::Initialize(..)));
+        let begins = messages
+            .iter()
+            .any(|message| matches!(message.kind, PostedKind::Initialize(..)));
         let count = self.count();
         if begins && count >= self.most {
-            return Err(Refusal::for_now(format!("there are {count} sessions already (http.sessions)")));
+            return Err(Refusal::for_now(format!(
+                "there are {count} sessions already (http.sessions)"
+            )));
         }
         let mut calls = messages.iter().filter_map(|message| message.kind.call());
-        match (self.carry(Method::POST, caller, headers, body).await, calls.next()) {
+        match (
+            self.carry(Method::POST, caller, headers, body).await,
+            calls.next(),
+        ) {
             (Err(NotForwarded::Unknown), Some(call)) => Ok(json(unknown(call).as_str().to_owned())),
             (carried, _) => carried.map_err(refusal),
         }
@@ -122,7 +141,9 @@ impl Through {
         headers: &HeaderMap,
         body: Bytes,
     ) -> Result<Response<Body>, Refusal> {
-        self.carry(method, caller, headers, body).await.map_err(refusal)
+        self.carry(method, caller, headers, body)
+            .await
+            .map_err(refusal)
     }
 
     async fn carry(
@@ -139,7 +160,11 @@ impl Through {
         if let Some(named) = named.filter(|_| response.status() == StatusCode::NOT_FOUND || ends) {
             self.known().remove(named);
         }
-        if let Some(begun) = response.headers().get(SESSION).filter(|begun| Some(*begun) != named) {
+        if let Some(begun) = response
+            .headers()
+            .get(SESSION)
+            .filter(|begun| Some(*begun) != named)
+        {
             used = Some(self.begun(begun, caller));
         }
         Ok(response.map(|body| {
@@ -161,7 +186,11 @@ impl Through {
     }
 
     fn begun(&self, session: &HeaderValue, caller: &Caller) -> Arc<()> {
-        let begun = Known { caller: caller.clone(), active: Instant::now(), responses: Arc::default() };
+        let begun = Known {
+            caller: caller.clone(),
+            active: Instant::now(),
+            responses: Arc::default(),
+        };
         let responses = begun.responses.clone();
         self.known().entry(session.clone()).or_insert(begun);
         responses
@@ -171,8 +200,9 @@ impl Through {
 fn refusal(not_forwarded: NotForwarded) -> Refusal {
     match not_forwarded {
         NotForwarded::Refused(refusal) => refusal,
-        NotForwarded::Unknown => {
-            Refusal::new(StatusCode::BAD_GATEWAY, "the server ended before it had answered")
-        }
+        NotForwarded::Unknown => Refusal::new(
+            StatusCode::BAD_GATEWAY,
+            "the server ended before it had answered",
+        ),
     }
 }

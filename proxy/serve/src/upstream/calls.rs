@@ -1,4 +1,5 @@
-//! A request with calls, from its first attempt to its last answer, and what a server says on a stream.
+//! A request with calls, from its first attempt to its last answer, and what a server says on a
+//! stream.
 
 use std::time::Duration;
 
@@ -52,26 +53,59 @@ impl Stream {
     /// One on which nothing was said.
     pub(super) fn new(numbers: Numbers) -> Self {
         let (stamp, record) = (Stamp::default(), Record::None);
-        Self { numbers, stamp, event: None, record, retry: None, mute: 0 }
+        Self {
+            numbers,
+            stamp,
+            event: None,
+            record,
+            retry: None,
+            mute: 0,
+        }
     }
 
-    /// One that another process has begun. Its rest can be had only in the session of the server in which it began.
+    /// One that another process has begun. Its rest can be had only in the session of the server in
+    /// which it began.
     pub(super) fn found(place: &Place, stamp: Stamp) -> Self {
-        let is_same = place.within.as_ref().is_none_or(|within| *within == stamp.tag());
+        let is_same = place
+            .within
+            .as_ref()
+            .is_none_or(|within| *within == stamp.tag());
         let event = place.event.clone().filter(|_| is_same);
-        let record = if event.is_some() { Record::Event } else { Record::None };
-        Self { stamp, event, record, ..Self::new(Numbers::after(place.number)) }
+        let record = if event.is_some() {
+            Record::Event
+        } else {
+            Record::None
+        };
+        Self {
+            stamp,
+            event,
+            record,
+            ..Self::new(Numbers::after(place.number))
+        }
     }
 
-    /// The server has another session for ours from now on: events of the former one are none of this one.
+    /// The server has another session for ours from now on: events of the former one are none of
+    /// this one.
     pub(super) fn begin_again(&mut self) {
         (self.event, self.record) = (None, Record::None);
     }
 
     /// Where it is.
-    fn place(&self, calls: Vec<Id>, event: Option<String>, number: u64, line: Option<String>) -> Place {
+    fn place(
+        &self,
+        calls: Vec<Id>,
+        event: Option<String>,
+        number: u64,
+        line: Option<String>,
+    ) -> Place {
         let within = event.is_some().then(|| self.stamp.tag());
-        Place { calls, event, within, number, line }
+        Place {
+            calls,
+            event,
+            within,
+            number,
+            line,
+        }
     }
 
     /// The number that stands for it.
@@ -86,14 +120,16 @@ impl Stream {
 }
 
 impl Link {
-    /// Makes a request with calls, and hears it to its end. What waits at `begun` goes on when the request is about to be said, or will
-    /// never be.
+    /// Makes a request with calls, and hears it to its end. What waits at `begun` goes on when the
+    /// request is about to be said, or will never be.
     pub(super) async fn call(&self, mut stream: Stream, line: Bytes, begun: oneshot::Sender<()>) {
         let mut begun = Some(begun);
         for is_last in [false, true] {
             let (stamp, generation) = self.stamp();
             stream.stamp = stamp;
-            let Ok(connected) = self.connect().await else { return self.give_up(stream, not_started).await };
+            let Ok(connected) = self.connect().await else {
+                return self.give_up(stream, not_started).await;
+            };
             drop(begun.take());
             let Ok(replied) = connected.post(line.clone(), &stream.stamp).await else {
                 return self.give_up(stream, unknown).await;
@@ -107,7 +143,9 @@ impl Link {
                 }
                 Reply::Lost => return self.give_up(stream, not_started).await,
                 Reply::Refused(why) => {
-                    return self.give_up(stream, |id| refused_upstream(id, why.status, &why.body)).await;
+                    return self
+                        .give_up(stream, |id| refused_upstream(id, why.status, &why.body))
+                        .await;
                 }
                 Reply::Taken => return self.give_up(stream, unknown).await,
                 Reply::Message(text) => {
@@ -136,7 +174,9 @@ impl Link {
 
     /// Says once more what another process may have left unkept. Whether that was the last answer.
     pub(super) async fn again(&self, place: &Place) -> bool {
-        let Some(line) = place.line.clone() else { return false };
+        let Some(line) = place.line.clone() else {
+            return false;
+        };
         let line = Bytes::from(line);
         let is_over = self.answers(super::numbers::base(place.number), &line);
         if is_over {
@@ -164,8 +204,11 @@ impl Link {
         stream.mute += 1;
         while let Some(event) = events.next().await {
             stream.mute = 0;
-            stream.retry =
-                event.retry.map(Duration::from_millis).or(stream.retry).map(|retry| retry.min(RETRY_MAX));
+            stream.retry = event
+                .retry
+                .map(Duration::from_millis)
+                .or(stream.retry)
+                .map(|retry| retry.min(RETRY_MAX));
             if event.id.is_some() && event.id == stream.event {
                 // Some servers say again the very event that we come back with.
                 continue;
@@ -178,7 +221,9 @@ impl Link {
             } else if let (Some(event), Record::None) = (event.id, stream.record) {
                 stream.record = Record::Event;
                 let (calls, number) = (self.unanswered(stream.id()), stream.numbers.last());
-                self.ledger.place(stream.id(), stream.place(calls, Some(event), number, None)).await;
+                self.ledger
+                    .place(stream.id(), stream.place(calls, Some(event), number, None))
+                    .await;
             }
         }
         if events.broke_off {
@@ -191,7 +236,10 @@ impl Link {
     /// Passes on what the server has said, in an event of this id. Whether it was the last answer.
     async fn hear(&self, stream: &mut Stream, text: &str, event: Option<String>) -> bool {
         // A server that was started again counts its own requests anew.
-        let line = tagged(&Bytes::from(text.replace(['\n', '\r'], " ")), &stream.stamp.tag());
+        let line = tagged(
+            &Bytes::from(text.replace(['\n', '\r'], " ")),
+            &stream.stamp.tag(),
+        );
         let number = stream.numbers.next();
         let calls = self.unanswered(stream.id());
         let is_over = self.answers(stream.id(), &line);
@@ -200,11 +248,15 @@ impl Link {
             (Some(event), Record::None) => {
                 stream.record = Record::Event;
                 let line = Some(String::from_utf8_lossy(&line).into_owned());
-                self.ledger.place(stream.id(), stream.place(calls, Some(event), number, line)).await;
+                self.ledger
+                    .place(stream.id(), stream.place(calls, Some(event), number, line))
+                    .await;
             }
             (None, Record::Event) => {
                 stream.record = Record::Never;
-                self.ledger.place(stream.id(), stream.place(calls, None, number, None)).await;
+                self.ledger
+                    .place(stream.id(), stream.place(calls, None, number, None))
+                    .await;
             }
             (None, Record::None) => stream.record = Record::Never,
             (_, Record::Never) => {}
@@ -218,7 +270,9 @@ impl Link {
 
     /// Notes which calls a line answers. Whether none is left.
     fn answers(&self, stream: u64, line: &Bytes) -> bool {
-        answered(line).into_iter().fold(false, |is_over, id| is_over | self.answered(stream, &id))
+        answered(line)
+            .into_iter()
+            .fold(false, |is_over, id| is_over | self.answered(stream, &id))
     }
 
     /// What follows on the last event of a stream. None: it can't be had.
@@ -230,7 +284,12 @@ impl Link {
         sleep(stream.pause()).await;
         let until = Instant::now() + self.hold;
         loop {
-            let replied = self.connect().await.ok()?.get(Some(event), &stream.stamp).await;
+            let replied = self
+                .connect()
+                .await
+                .ok()?
+                .get(Some(event), &stream.stamp)
+                .await;
             match replied.map(|replied| replied.reply) {
                 Ok(Reply::Events(events)) => return Some(events),
                 Ok(Reply::Refused(why)) if is_passing(why.status) => {}
@@ -256,7 +315,9 @@ impl Link {
     }
 }
 
-/// Whether the same request may be taken a little later: the server has yet to see that the former connection is gone, say.
+/// Whether the same request may be taken a little later: the server has yet to see that the former
+/// connection is gone, say.
 pub(super) fn is_passing(status: StatusCode) -> bool {
-    status.is_server_error() || [StatusCode::CONFLICT, StatusCode::TOO_MANY_REQUESTS].contains(&status)
+    status.is_server_error()
+        || [StatusCode::CONFLICT, StatusCode::TOO_MANY_REQUESTS].contains(&status)
 }

@@ -1,5 +1,6 @@
-//! A request that is passed on as it came: one of MCP 2026-07-28, which needs no session, or any where nothing is kept. The connection to the
-//! server ends with that of the client, by which the server knows that the request is cancelled, and the other way round.
+//! A request that is passed on as it came: one of MCP 2026-07-28, which needs no session, or any
+//! where nothing is kept. The connection to the server ends with that of the client, by which the
+//! server knows that the request is cancelled, and the other way round.
 
 use std::io;
 use std::time::Duration;
@@ -15,9 +16,16 @@ use super::url::Url;
 use super::wire::{Connection, connect};
 use crate::refusal::{Refusal, no_server};
 
-/// The headers of a request that the server gets, beside those that begin with `mcp-`. Not ours: `Authorization`, `Cookie`.
-const PASSED_ON: [&str; 6] =
-    ["accept", "content-type", "last-event-id", "traceparent", "tracestate", "baggage"];
+/// The headers of a request that the server gets, beside those that begin with `mcp-`. Not ours:
+/// `Authorization`, `Cookie`.
+const PASSED_ON: [&str; 6] = [
+    "accept",
+    "content-type",
+    "last-event-id",
+    "traceparent",
+    "tracestate",
+    "baggage",
+];
 /// The headers of a response that the client gets.
 const PASSED_BACK: [HeaderName; 6] = [
     SESSION,
@@ -54,14 +62,19 @@ pub async fn forward(
     headers: &HeaderMap,
     body: Bytes,
 ) -> Result<Response<Body>, NotForwarded> {
-    let connected = connect(url, wait)
-        .await
-        .map_err(|error| NotForwarded::Refused(no_server(format_args!("{url} can't be reached: {error}"))))?;
-    let is_ours = |name: &HeaderName| PASSED_ON.contains(&name.as_str()) || name.as_str().starts_with("mcp-");
+    let connected = connect(url, wait).await.map_err(|error| {
+        NotForwarded::Refused(no_server(format_args!("{url} can't be reached: {error}")))
+    })?;
+    let is_ours =
+        |name: &HeaderName| PASSED_ON.contains(&name.as_str()) || name.as_str().starts_with("mcp-");
     let headers = headers.iter().filter(|(name, _)| is_ours(name));
-    let headers = headers.map(|(name, value)| (name.clone(), value.clone())).collect();
-    let (response, connection) =
-        connected.pass_on(method, headers, body).await.map_err(|_| NotForwarded::Unknown)?;
+    let headers = headers
+        .map(|(name, value)| (name.clone(), value.clone()))
+        .collect();
+    let (response, connection) = connected
+        .pass_on(method, headers, body)
+        .await
+        .map_err(|_| NotForwarded::Unknown)?;
     let (head, body) = response.into_parts();
     let mut back = Response::new(Body::from_stream(parts(body, connection)));
     *back.status_mut() = head.status;
@@ -70,7 +83,10 @@ pub async fn forward(
             back.headers_mut().insert(name, value.clone());
         }
     }
-    back.headers_mut().insert("x-accel-buffering", "no".parse().map_err(|_| NotForwarded::Unknown)?);
+    back.headers_mut().insert(
+        "x-accel-buffering",
+        "no".parse().map_err(|_| NotForwarded::Unknown)?,
+    );
     Ok(back)
 }
 

@@ -1,9 +1,9 @@
-//! What the daemon stores of a session's server, in the state of the session: the server's own session id, and how far each open
-//! stream is.
+//! What the daemon stores of a session's server, in the state of the session: the server's own
+//! session id, and how far each open stream is.
 //!
-//! `serve` stores it before it passes on a message that depends on it. Only how far a stream has come is written later, once the
-//! daemon has stored the messages up to there: a message that the server repeats because of that has the same number, and is stored
-//! once.
+//! `serve` stores it before it passes on a message that depends on it. Only how far a stream has
+//! come is written later, once the daemon has stored the messages up to there: a message that the
+//! server repeats because of that has the same number, and is stored once.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::time::Duration;
@@ -51,7 +51,8 @@ pub(super) struct Place {
     pub(super) calls: Vec<Box<str>>,
     /// The last event that is kept, by which the rest can be had.
     pub(super) event: Option<String>,
-    /// The tag of the server's session in which the event has come: in another one it may be another stream's event.
+    /// The tag of the server's session in which the event has come: in another one it may be
+    /// another stream's event.
     #[serde(default)]
     pub(super) within: Option<String>,
     /// Its number.
@@ -110,27 +111,42 @@ impl Ledger {
             match info.key.as_str().strip_prefix(KEY) {
                 Some("") => known = self.session.get_as::<Known>(&info.key).await?,
                 Some(stream) => {
-                    let number = stream.strip_prefix('.').and_then(|hex| u64::from_str_radix(hex, 16).ok());
-                    if let (Some(number), Some(place)) = (number, self.session.get_as(&info.key).await?) {
+                    let number = stream
+                        .strip_prefix('.')
+                        .and_then(|hex| u64::from_str_radix(hex, 16).ok());
+                    if let (Some(number), Some(place)) =
+                        (number, self.session.get_as(&info.key).await?)
+                    {
                         found.push((number, place));
                     }
                 }
                 None => {}
             }
         }
-        Ok(known.map(|known| Found { known, places: found }))
+        Ok(known.map(|known| Found {
+            known,
+            places: found,
+        }))
     }
 
     /// Stores what is known of the server. False: the daemon refuses it.
     pub(super) async fn know(&self, known: &Known) -> bool {
-        keep(&self.session, vec![(KEY.to_owned(), serde_json::to_string(known).ok())]).await
+        keep(
+            &self.session,
+            vec![(KEY.to_owned(), serde_json::to_string(known).ok())],
+        )
+        .await
     }
 
-    /// Keeps where a stream begins, or from where on it can be had. Nothing that it has said since may have been passed on.
-    /// False: the daemon refuses it.
+    /// Keeps where a stream begins, or from where on it can be had. Nothing that it has said since
+    /// may have been passed on. False: the daemon refuses it.
     pub(super) async fn place(&self, stream: u64, place: Place) -> bool {
         let _ = self.moves.send(Move::Opened(stream, place.clone()));
-        keep(&self.session, vec![(key(stream), serde_json::to_string(&place).ok())]).await
+        keep(
+            &self.session,
+            vec![(key(stream), serde_json::to_string(&place).ok())],
+        )
+        .await
     }
 
     /// This stream was found on record.
@@ -177,8 +193,16 @@ async fn follow(session: Session, mut moved: mpsc::UnboundedReceiver<Move>) {
             take(&mut streams, step, &mut writes);
             next = moved.try_recv().ok();
         }
-        let text = |place: Option<Place>| place.and_then(|place| serde_json::to_string(&place).ok());
-        keep(&session, writes.into_iter().map(|(stream, place)| (key(stream), text(place))).collect()).await;
+        let text =
+            |place: Option<Place>| place.and_then(|place| serde_json::to_string(&place).ok());
+        keep(
+            &session,
+            writes
+                .into_iter()
+                .map(|(stream, place)| (key(stream), text(place)))
+                .collect(),
+        )
+        .await;
     }
 }
 
@@ -186,7 +210,14 @@ async fn follow(session: Session, mut moved: mpsc::UnboundedReceiver<Move>) {
 fn take(streams: &mut HashMap<u64, Open>, step: Move, writes: &mut BTreeMap<u64, Option<Place>>) {
     match step {
         Move::Opened(stream, place) => {
-            streams.insert(stream, Open { place, coming: VecDeque::new(), last: None });
+            streams.insert(
+                stream,
+                Open {
+                    place,
+                    coming: VecDeque::new(),
+                    last: None,
+                },
+            );
         }
         Move::Reached(number, event) => {
             if let Some(open) = streams.get_mut(&base(number)) {
@@ -200,15 +231,26 @@ fn take(streams: &mut HashMap<u64, Open>, step: Move, writes: &mut BTreeMap<u64,
         }
         Move::Confirmed(number) => {
             let stream = base(number);
-            let Some(open) = streams.get_mut(&stream) else { return };
+            let Some(open) = streams.get_mut(&stream) else {
+                return;
+            };
             if open.last == Some(number) {
                 streams.remove(&stream);
                 writes.insert(stream, None);
                 return;
             }
-            let kept = open.coming.iter().take_while(|(coming, _)| *coming <= number).count();
+            let kept = open
+                .coming
+                .iter()
+                .take_while(|(coming, _)| *coming <= number)
+                .count();
             if let Some((number, event)) = open.coming.drain(..kept).next_back() {
-                open.place = Place { event: Some(event), number, line: None, ..open.place.clone() };
+                open.place = Place {
+                    event: Some(event),
+                    number,
+                    line: None,
+                    ..open.place.clone()
+                };
                 writes.insert(stream, Some(open.place.clone()));
             }
         }
@@ -228,7 +270,12 @@ fn key(stream: u64) -> String {
 async fn keep(session: &Session, values: Vec<(String, Option<String>)>) -> bool {
     let write = |(key, value): (String, Option<String>)| {
         let key: StateKey = key.parse().ok()?;
-        Some(StateWrite { key, value: value.map(Json::trusted), expected: None, expires_ms: None })
+        Some(StateWrite {
+            key,
+            value: value.map(Json::trusted),
+            expected: None,
+            expires_ms: None,
+        })
     };
     let writes: Vec<StateWrite> = values.into_iter().filter_map(write).collect();
     for part in writes.chunks(WRITES_MAX) {
@@ -255,27 +302,47 @@ mod tests {
     use crate::upstream::numbers::Numbers;
 
     fn place() -> Place {
-        Place { calls: vec!["1".into()], ..Place::default() }
+        Place {
+            calls: vec!["1".into()],
+            ..Place::default()
+        }
     }
 
     #[test]
     fn a_stream_is_where_all_before_is_kept_and_goes_with_its_last_message() {
         let mut numbers = Numbers::of(1, 1);
-        let (stream, first, second, last) = (numbers.base(), numbers.next(), numbers.next(), numbers.ours());
+        let (stream, first, second, last) = (
+            numbers.base(),
+            numbers.next(),
+            numbers.next(),
+            numbers.ours(),
+        );
         let mut streams = HashMap::new();
         let mut step = |step| {
             let mut writes = BTreeMap::new();
             take(&mut streams, step, &mut writes);
-            writes.remove(&stream).map(|place| place.map(|place| (place.number, place.event)))
+            writes
+                .remove(&stream)
+                .map(|place| place.map(|place| (place.number, place.event)))
         };
         assert_eq!(step(Move::Opened(stream, place())), None);
         for number in [first, second] {
             assert_eq!(step(Move::Reached(number, number.to_string())), None);
         }
-        assert_eq!(step(Move::Confirmed(first)), Some(Some((first, Some(first.to_string())))));
+        assert_eq!(
+            step(Move::Confirmed(first)),
+            Some(Some((first, Some(first.to_string()))))
+        );
         assert_eq!(step(Move::Last(last)), None);
-        assert_eq!(step(Move::Confirmed(second)), Some(Some((second, Some(second.to_string())))));
+        assert_eq!(
+            step(Move::Confirmed(second)),
+            Some(Some((second, Some(second.to_string()))))
+        );
         assert_eq!(step(Move::Confirmed(last)), Some(None));
-        assert_eq!(step(Move::Confirmed(last)), None, "it is not there any more");
+        assert_eq!(
+            step(Move::Confirmed(last)),
+            None,
+            "it is not there any more"
+        );
     }
 }

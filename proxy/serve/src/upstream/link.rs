@@ -83,9 +83,22 @@ impl Link {
         initialize: Option<Box<RawValue>>,
         lines: mpsc::Sender<(u64, Bytes)>,
     ) -> Self {
-        let now = Now { known, initialize, streams: 0, open: HashMap::new() };
+        let now = Now {
+            known,
+            initialize,
+            streams: 0,
+            open: HashMap::new(),
+        };
         let (shaking, generation) = (tokio::sync::Mutex::new(()), watch::Sender::new(0));
-        Self { url, hold, ledger, shaking, generation, lines, now: Mutex::new(now) }
+        Self {
+            url,
+            hold,
+            ledger,
+            shaking,
+            generation,
+            lines,
+            now: Mutex::new(now),
+        }
     }
 
     fn now(&self) -> MutexGuard<'_, Now> {
@@ -102,7 +115,12 @@ impl Link {
     /// Waits until the server has another session for ours than this one.
     pub(super) async fn is_renewed(&self, generation: u64) {
         // The sender lives as long as this does.
-        drop(self.generation.subscribe().wait_for(|now| *now != generation).await);
+        drop(
+            self.generation
+                .subscribe()
+                .wait_for(|now| *now != generation)
+                .await,
+        );
     }
 
     /// The parameters of `initialize`, once they are known.
@@ -115,10 +133,22 @@ impl Link {
         self.now().initialize = Some(params);
     }
 
-    /// The server has a new session for ours, and has got `notifications/initialized` in it, or not. It is on record when this returns.
+    /// The server has a new session for ours, and has got `notifications/initialized` in it, or
+    /// not. It is on record when this returns.
     pub(super) async fn has_session(&self, session: NewSession, ready: bool) {
-        let NewSession { id, version, numbers, .. } = session;
-        let known = Known { session: id, version, numbers, ready, ..self.now().known.clone() };
+        let NewSession {
+            id,
+            version,
+            numbers,
+            ..
+        } = session;
+        let known = Known {
+            session: id,
+            version,
+            numbers,
+            ready,
+            ..self.now().known.clone()
+        };
         self.ledger.know(&known).await;
         let mut now = self.now();
         now.known = known;
@@ -171,13 +201,19 @@ impl Link {
 
     /// The calls of a stream that were not answered.
     pub(super) fn unanswered(&self, stream: u64) -> Vec<Id> {
-        self.now().open.get(&stream).map(|open| open.calls.clone()).unwrap_or_default()
+        self.now()
+            .open
+            .get(&stream)
+            .map(|open| open.calls.clone())
+            .unwrap_or_default()
     }
 
     /// A call of the stream was answered. Whether it was the last one.
     pub(super) fn answered(&self, stream: u64, id: &str) -> bool {
         let mut now = self.now();
-        let Some(open) = now.open.get_mut(&stream) else { return false };
+        let Some(open) = now.open.get_mut(&stream) else {
+            return false;
+        };
         open.calls.retain(|call| normal(call) != normal(id));
         let is_over = open.calls.is_empty();
         if is_over {
@@ -190,10 +226,16 @@ impl Link {
     pub(super) fn cancelled(&self, id: &str) {
         let mut now = self.now();
         let is_it = |open: &Open| open.calls.iter().any(|call| normal(call) == normal(id));
-        let Some(stream) = now.open.iter().find_map(|(stream, open)| is_it(open).then_some(*stream)) else {
+        let Some(stream) = now
+            .open
+            .iter()
+            .find_map(|(stream, open)| is_it(open).then_some(*stream))
+        else {
             return;
         };
-        let Some(open) = now.open.get_mut(&stream) else { return };
+        let Some(open) = now.open.get_mut(&stream) else {
+            return;
+        };
         open.calls.retain(|call| normal(call) != normal(id));
         if open.calls.is_empty() {
             if let Some(task) = now.open.remove(&stream).and_then(|open| open.task) {

@@ -17,7 +17,8 @@ const PAUSE_MAX: Duration = Duration::from_secs(5);
 const PING: &str = r#"{"jsonrpc":"2.0","id":"mcp-sessiond-serve-ping","method":"ping"}"#;
 
 impl Link {
-    /// Listens for as long as this is polled, from this place on where another process has listened before.
+    /// Listens for as long as this is polled, from this place on where another process has listened
+    /// before.
     pub(super) async fn listen(&self, found: Option<Place>) {
         let mut stream = match &found {
             Some(place) => Stream::found(place, self.stamp().0),
@@ -27,7 +28,8 @@ impl Link {
             self.again(place).await;
         }
         let (mut pause, mut of) = (PAUSE, self.stamp().1);
-        // A server without a standalone stream may answer each GET as if it did not know the session.
+        // A server without a standalone stream may answer each GET as if it did not know the
+        // session.
         let mut has_one = found.is_some();
         loop {
             let (stamp, generation) = self.stamp();
@@ -36,7 +38,10 @@ impl Link {
                 stream.begin_again();
             }
             let reply = match connect(&self.url, Duration::ZERO).await {
-                Ok(connected) => connected.get(stream.event.as_deref(), &stream.stamp).await.ok(),
+                Ok(connected) => connected
+                    .get(stream.event.as_deref(), &stream.stamp)
+                    .await
+                    .ok(),
                 Err(_) => None,
             };
             match reply.map(|replied| replied.reply) {
@@ -77,8 +82,8 @@ impl Link {
         }
     }
 
-    /// Whether the server has forgotten the session. Where it may be that it only has no standalone stream, it is asked by a `ping`.
-    /// None: it does not answer.
+    /// Whether the server has forgotten the session. Where it may be that it only has no standalone
+    /// stream, it is asked by a `ping`. None: it does not answer.
     async fn is_forgotten(&self, stamp: &Stamp, has_stream: bool) -> Option<bool> {
         if has_stream {
             return Some(true);

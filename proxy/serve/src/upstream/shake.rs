@@ -61,7 +61,8 @@ impl Link {
         }
     }
 
-    /// The server has forgotten the session of this generation: says the handshake again that is on record.
+    /// The server has forgotten the session of this generation: says the handshake again that is on
+    /// record.
     ///
     /// # Errors
     /// One sentence, where the server does not take it.
@@ -72,12 +73,21 @@ impl Link {
         }
         let renewed = async {
             let params = self.initialize().ok_or("no handshake is on record")?;
-            let line = format!(r#"{{"jsonrpc":"2.0","id":{ID},"method":"initialize","params":{params}}}"#);
-            let shaken = self.shake(ID, line.into()).await.map_err(|error| error.as_str().to_owned())?;
-            let session = shaken.session.ok_or("it has refused the handshake that is on record")?;
+            let line =
+                format!(r#"{{"jsonrpc":"2.0","id":{ID},"method":"initialize","params":{params}}}"#);
+            let shaken = self
+                .shake(ID, line.into())
+                .await
+                .map_err(|error| error.as_str().to_owned())?;
+            let session = shaken
+                .session
+                .ok_or("it has refused the handshake that is on record")?;
             let initialized = r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#;
             let connected = self.connect().await.map_err(|error| error.to_string())?;
-            connected.post(initialized.into(), &session.stamp()).await.map_err(|_| "it has hung up")?;
+            connected
+                .post(initialized.into(), &session.stamp())
+                .await
+                .map_err(|_| "it has hung up")?;
             let capabilities = session.capabilities.clone();
             // Only now: a server may refuse what comes before `notifications/initialized`.
             self.has_session(session, true).await;
@@ -85,12 +95,26 @@ impl Link {
         };
         let capabilities = match timeout(WAIT, renewed).await {
             Ok(Ok(capabilities)) => capabilities,
-            Ok(Err(why)) => return Err(format!("the server at {} has forgotten a session: {why}", self.url)),
-            Err(_) => return Err(format!("the server at {} does not answer `initialize`", self.url)),
+            Ok(Err(why)) => {
+                return Err(format!(
+                    "the server at {} has forgotten a session: {why}",
+                    self.url
+                ));
+            }
+            Err(_) => {
+                return Err(format!(
+                    "the server at {} does not answer `initialize`",
+                    self.url
+                ));
+            }
         };
         let mut numbers = self.numbers();
-        for list in LISTS.into_iter().filter(|list| capabilities[list]["listChanged"] == true) {
-            let line = format!(r#"{{"jsonrpc":"2.0","method":"notifications/{list}/list_changed"}}"#);
+        for list in LISTS
+            .into_iter()
+            .filter(|list| capabilities[list]["listChanged"] == true)
+        {
+            let line =
+                format!(r#"{{"jsonrpc":"2.0","method":"notifications/{list}/list_changed"}}"#);
             self.say(numbers.ours(), line).await;
         }
         Ok(())
@@ -121,14 +145,24 @@ impl Link {
             Reply::Refused(why) => return Err(refused_upstream(id, why.status, &why.body)),
             Reply::Taken | Reply::Lost => {}
         }
-        let answer = said.last().filter(|line| is_answer(line, id)).ok_or_else(|| unknown(id))?;
-        let chosen = serde_json::from_slice::<Answer>(answer).ok().and_then(|answer| answer.result);
-        let session = chosen.map(|Chosen { protocol_version, capabilities }| NewSession {
-            id: session.and_then(|session| Some(session.to_str().ok()?.to_owned())),
-            version: protocol_version,
-            numbers,
-            capabilities,
-        });
+        let answer = said
+            .last()
+            .filter(|line| is_answer(line, id))
+            .ok_or_else(|| unknown(id))?;
+        let chosen = serde_json::from_slice::<Answer>(answer)
+            .ok()
+            .and_then(|answer| answer.result);
+        let session = chosen.map(
+            |Chosen {
+                 protocol_version,
+                 capabilities,
+             }| NewSession {
+                id: session.and_then(|session| Some(session.to_str().ok()?.to_owned())),
+                version: protocol_version,
+                numbers,
+                capabilities,
+            },
+        );
         Ok(Shaken { said, session })
     }
 }

@@ -15,7 +15,9 @@ impl Url {
     /// The host, as the resolver takes it.
     pub(super) fn host(&self) -> &str {
         let host = self.0.host().unwrap_or_default();
-        host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host)
+        host.strip_prefix('[')
+            .and_then(|host| host.strip_suffix(']'))
+            .unwrap_or(host)
     }
 
     pub(super) fn port(&self) -> u16 {
@@ -24,7 +26,10 @@ impl Url {
 
     /// What `Host` says.
     pub(super) fn authority(&self) -> HeaderValue {
-        let authority = self.0.authority().map_or("", |authority| authority.as_str());
+        let authority = self
+            .0
+            .authority()
+            .map_or("", |authority| authority.as_str());
         HeaderValue::from_str(authority).unwrap_or_else(|_| HeaderValue::from_static(""))
     }
 
@@ -37,7 +42,10 @@ impl Url {
 /// Without its query, which may hold a secret.
 impl fmt::Display for Url {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let authority = self.0.authority().map_or("", |authority| authority.as_str());
+        let authority = self
+            .0
+            .authority()
+            .map_or("", |authority| authority.as_str());
         write!(formatter, "http://{authority}{}", self.0.path())
     }
 }
@@ -46,7 +54,9 @@ impl FromStr for Url {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let uri: Uri = text.parse().map_err(|_| "it must be a URL such as http://127.0.0.1:3000/mcp")?;
+        let uri: Uri = text
+            .parse()
+            .map_err(|_| "it must be a URL such as http://127.0.0.1:3000/mcp")?;
         match uri.scheme() {
             Some(scheme) if *scheme == Scheme::HTTP => {}
             Some(scheme) if *scheme == Scheme::HTTPS => {
@@ -56,7 +66,10 @@ impl FromStr for Url {
             }
             _ => return Err("it must begin with http://".into()),
         }
-        if uri.authority().is_some_and(|authority| authority.as_str().contains('@')) {
+        if uri
+            .authority()
+            .is_some_and(|authority| authority.as_str().contains('@'))
+        {
             return Err("it must not hold a name or a password".into());
         }
         if uri.host().is_none_or(str::is_empty) {
@@ -73,7 +86,10 @@ mod tests {
     #[test]
     fn a_url_is_read_and_shown_without_its_query() {
         let url: Url = "http://[::1]:3000/mcp?key=secret".parse().expect("a URL");
-        assert_eq!((url.host(), url.port(), url.path()), ("::1", 3000, "/mcp?key=secret"));
+        assert_eq!(
+            (url.host(), url.port(), url.path()),
+            ("::1", 3000, "/mcp?key=secret")
+        );
         assert_eq!(
             (url.to_string(), url.authority().to_str().expect("ASCII")),
             ("http://[::1]:3000/mcp".into(), "[::1]:3000")

@@ -1,4 +1,5 @@
-//! Requests to the server: one connection for each, so that a request is known not to have begun where none could be made.
+//! Requests to the server: one connection for each, so that a request is known not to have begun
+//! where none could be made.
 
 use std::collections::VecDeque;
 use std::io;
@@ -46,14 +47,25 @@ impl Stamp {
     /// Of a session with this id, and this version of MCP.
     pub(super) fn of(session: Option<&str>, version: Option<&str>) -> Self {
         let header = |text: Option<&str>| HeaderValue::from_str(text?).ok();
-        Self { session: header(session), version: header(version) }
+        Self {
+            session: header(session),
+            version: header(version),
+        }
     }
 
     /// Tells the server's session from others that it has had for ours. It tells nothing of the id.
     pub(super) fn tag(&self) -> String {
-        let id = self.session.as_ref().map(HeaderValue::as_bytes).unwrap_or_default();
+        let id = self
+            .session
+            .as_ref()
+            .map(HeaderValue::as_bytes)
+            .unwrap_or_default();
         let digest = mcp_sessiond_process::digest("mcp-sessiond serve upstream", id);
-        digest.iter().take(TAG_LEN).map(|byte| format!("{byte:02x}")).collect()
+        digest
+            .iter()
+            .take(TAG_LEN)
+            .map(|byte| format!("{byte:02x}"))
+            .collect()
     }
 }
 
@@ -76,7 +88,8 @@ impl Drop for Connection {
     }
 }
 
-/// After how many seconds of silence a connection is probed, how many seconds later again, and how often before it counts as broken.
+/// After how many seconds of silence a connection is probed, how many seconds later again, and how
+/// often before it counts as broken.
 #[cfg(target_os = "linux")]
 const PROBE_AFTER: u32 = 30;
 #[cfg(target_os = "linux")]
@@ -139,7 +152,8 @@ pub(super) async fn connect(url: &Url, wait: Duration) -> io::Result<Connected> 
     }
 }
 
-/// Has the kernel probe the connection while nothing is said on it, so that a call does not wait for ever for a machine that is gone.
+/// Has the kernel probe the connection while nothing is said on it, so that a call does not wait
+/// for ever for a machine that is gone.
 fn keep_alive(stream: &TcpStream) {
     use nix::sys::socket::{setsockopt, sockopt};
     let _ = setsockopt(stream, sockopt::KeepAlive, &true);
@@ -157,7 +171,9 @@ async fn connect_once(url: &Url) -> io::Result<Connected> {
     let stream = stream.await.map_err(|_| late())??;
     let _ = stream.set_nodelay(true);
     keep_alive(&stream);
-    let (sender, connection) = handshake(TokioIo::new(stream)).await.map_err(io::Error::other)?;
+    let (sender, connection) = handshake(TokioIo::new(stream))
+        .await
+        .map_err(io::Error::other)?;
     let (connection, handle) = futures::future::abortable(connection);
     tokio::spawn(connection);
     Ok(Connected {
@@ -176,8 +192,13 @@ impl Connected {
     pub(super) async fn post(self, line: Bytes, stamp: &Stamp) -> Result<Replied, Broken> {
         let mut request = Request::new(Full::new(line));
         *request.method_mut() = Method::POST;
-        request.headers_mut().insert(ACCEPT, HeaderValue::from_static("application/json, text/event-stream"));
-        request.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(JSON));
+        request.headers_mut().insert(
+            ACCEPT,
+            HeaderValue::from_static("application/json, text/event-stream"),
+        );
+        request
+            .headers_mut()
+            .insert(CONTENT_TYPE, HeaderValue::from_static(JSON));
         self.ask(request, stamp).await
     }
 
@@ -187,9 +208,13 @@ impl Connected {
     /// [`Broken`].
     pub(super) async fn get(self, after: Option<&str>, stamp: &Stamp) -> Result<Replied, Broken> {
         let mut request = Request::new(Full::default());
-        request.headers_mut().insert(ACCEPT, HeaderValue::from_static(EVENTS));
+        request
+            .headers_mut()
+            .insert(ACCEPT, HeaderValue::from_static(EVENTS));
         if let Some(after) = after.map(|after| HeaderValue::from_bytes(after.as_bytes())) {
-            request.headers_mut().insert(LAST_EVENT, after.map_err(|_| Broken)?);
+            request
+                .headers_mut()
+                .insert(LAST_EVENT, after.map_err(|_| Broken)?);
         }
         self.ask(request, stamp).await
     }
@@ -219,49 +244,88 @@ impl Connected {
         *request.uri_mut() = self.path.parse().map_err(|_| Broken)?;
         *request.headers_mut() = headers;
         request.headers_mut().insert(HOST, self.host.clone());
-        let response = self.sender.send_request(request).await.map_err(|_| Broken)?;
+        let response = self
+            .sender
+            .send_request(request)
+            .await
+            .map_err(|_| Broken)?;
         Ok((response, self.connection))
     }
 
-    async fn ask(mut self, mut request: Request<Full<Bytes>>, stamp: &Stamp) -> Result<Replied, Broken> {
+    async fn ask(
+        mut self,
+        mut request: Request<Full<Bytes>>,
+        stamp: &Stamp,
+    ) -> Result<Replied, Broken> {
         *request.uri_mut() = self.path.parse().map_err(|_| Broken)?;
         let headers = request.headers_mut();
         headers.insert(HOST, self.host.clone());
         let said = [(SESSION, &stamp.session), (VERSION, &stamp.version)];
-        for (name, value) in said.into_iter().filter_map(|(name, value)| Some((name, value.clone()?))) {
+        for (name, value) in said
+            .into_iter()
+            .filter_map(|(name, value)| Some((name, value.clone()?)))
+        {
             headers.insert(name, value);
         }
-        let response = self.sender.send_request(request).await.map_err(|_| Broken)?;
+        let response = self
+            .sender
+            .send_request(request)
+            .await
+            .map_err(|_| Broken)?;
         let session = response.headers().get(SESSION).cloned();
         let reply = read(response, stamp, self.connection).await?;
         Ok(Replied { reply, session })
     }
 }
 
-async fn read(response: Response<Incoming>, stamp: &Stamp, connection: Connection) -> Result<Reply, Broken> {
+async fn read(
+    response: Response<Incoming>,
+    stamp: &Stamp,
+    connection: Connection,
+) -> Result<Reply, Broken> {
     let status = response.status();
-    let kind = response.headers().get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
-    let kind = kind.and_then(|kind| kind.split(';').next()).unwrap_or_default().trim().to_ascii_lowercase();
+    let kind = response
+        .headers()
+        .get(CONTENT_TYPE)
+        .and_then(|kind| kind.to_str().ok());
+    let kind = kind
+        .and_then(|kind| kind.split(';').next())
+        .unwrap_or_default()
+        .trim()
+        .to_ascii_lowercase();
     let body = response.into_body();
     if status.is_success() {
         return match &*kind {
             EVENTS => Ok(Reply::Events(Events::new(body, connection))),
             JSON if status == StatusCode::OK => {
-                let body = Limited::new(body, EVENT_MAX).collect().await.map_err(|_| Broken)?.to_bytes();
-                Ok(if body.trim_ascii().is_empty() { Reply::Taken } else { Reply::Message(body) })
+                let body = Limited::new(body, EVENT_MAX)
+                    .collect()
+                    .await
+                    .map_err(|_| Broken)?
+                    .to_bytes();
+                Ok(if body.trim_ascii().is_empty() {
+                    Reply::Taken
+                } else {
+                    Reply::Message(body)
+                })
             }
             _ => Ok(Reply::Taken),
         };
     }
     let body = timeout(REFUSAL_WAIT, Limited::new(body, REFUSAL_MAX).collect()).await;
-    let body = body.ok().and_then(Result::ok).map(http_body_util::Collected::to_bytes).unwrap_or_default();
+    let body = body
+        .ok()
+        .and_then(Result::ok)
+        .map(http_body_util::Collected::to_bytes)
+        .unwrap_or_default();
     if stamp.session.is_some() && is_lost(status, &body) {
         return Ok(Reply::Lost);
     }
     Ok(Reply::Refused(Refused { status, body }))
 }
 
-/// Whether a server says so that it does not know the session: 404, as MCP has it, or what servers say instead.
+/// Whether a server says so that it does not know the session: 404, as MCP has it, or what servers
+/// say instead.
 fn is_lost(status: StatusCode, body: &[u8]) -> bool {
     let said = String::from_utf8_lossy(body).to_ascii_lowercase();
     // The word alone: `session_name` is somebody's argument.
@@ -270,7 +334,8 @@ fn is_lost(status: StatusCode, body: &[u8]) -> bool {
     match status {
         StatusCode::NOT_FOUND | StatusCode::GONE => true,
         StatusCode::BAD_REQUEST | StatusCode::UNAUTHORIZED => {
-            words.any(|word| ["session", "sessionid"].contains(&word)) || said.contains("not initialized")
+            words.any(|word| ["session", "sessionid"].contains(&word))
+                || said.contains("not initialized")
         }
         _ => false,
     }
@@ -308,7 +373,9 @@ impl Events {
                 self.broke_off = true;
                 return None;
             };
-            let Ok(bytes) = frame.into_data() else { continue };
+            let Ok(bytes) = frame.into_data() else {
+                continue;
+            };
             let mut rest = &bytes[..];
             while let Err(error) = self.parser.read(rest, |event| self.events.push_back(event)) {
                 rest = &rest[error.read..];
@@ -325,19 +392,27 @@ mod tests {
     #[test]
     fn a_session_is_lost_where_a_server_says_so_in_its_own_words() {
         let said = |status: u16, body: &str| {
-            is_lost(StatusCode::from_u16(status).expect("a status"), body.as_bytes())
+            is_lost(
+                StatusCode::from_u16(status).expect("a status"),
+                body.as_bytes(),
+            )
         };
         assert!(said(404, "") && said(410, ""));
         assert!(said(400, "Bad Request: No valid session ID provided"));
         assert!(
-            said(400, "Bad Request: Server not initialized") && said(401, "Unauthorized: Session not found")
+            said(400, "Bad Request: Server not initialized")
+                && said(401, "Unauthorized: Session not found")
         );
         assert!(
-            said(400, "Bad Request: Mcp-Session-Id header is required") && said(400, "invalid sessionId")
+            said(400, "Bad Request: Mcp-Session-Id header is required")
+                && said(400, "invalid sessionId")
         );
         assert!(!said(400, "`session_name` is missing") && !said(400, "obsessions"));
         assert!(
-            !said(400, "Parse error") && !said(401, "") && !said(403, "session") && !said(500, "session")
+            !said(400, "Parse error")
+                && !said(401, "")
+                && !said(403, "session")
+                && !said(500, "session")
         );
     }
 }

@@ -29,13 +29,31 @@ fn answers_and_progress_go_to_their_calls() {
     let mut which = with(&["1", "2"]);
     goes(&mut which, &Said::Progress(stream("s1")), "s1");
     goes(&mut which, &Said::Progress(stream("s2")), "s2");
-    assert_eq!(which.place(&answer("s2", "2")), Some(Place { stream: stream("s2"), ends: true }));
-    assert_eq!(which.place(&answer("s2", "2")), None, "no such call is open");
-    assert_eq!(which.place(&answer("s1", "\"1\"")), None, "a text is no number");
+    assert_eq!(
+        which.place(&answer("s2", "2")),
+        Some(Place {
+            stream: stream("s2"),
+            ends: true
+        })
+    );
+    assert_eq!(
+        which.place(&answer("s2", "2")),
+        None,
+        "no such call is open"
+    );
+    assert_eq!(
+        which.place(&answer("s1", "\"1\"")),
+        None,
+        "a text is no number"
+    );
     assert_eq!(which.place(&answer("s2", "1")), None, "another stream's");
     goes(&mut which, &answer("s1", "1"), "s1");
     assert!(which.is_idle());
-    assert_eq!(which.place(&Said::Progress(stream("s1"))), None, "its call is not open");
+    assert_eq!(
+        which.place(&Said::Progress(stream("s1"))),
+        None,
+        "its call is not open"
+    );
 }
 
 #[test]
@@ -73,7 +91,11 @@ fn a_cancellation_goes_where_the_request_went() {
     goes(&mut which, &Said::Ask("9".into()), "s1");
     which.ask_answered("9");
     which.place(&answer("s1", "1"));
-    goes(&mut which, &Said::Cancelled("9".into()), StreamId::STANDALONE);
+    goes(
+        &mut which,
+        &Said::Cancelled("9".into()),
+        StreamId::STANDALONE,
+    );
 }
 
 #[test]
@@ -111,9 +133,21 @@ fn where_that_is_wanted_messages_are_redirected_until_the_reader_is_back() {
 fn the_stream_of_a_batch_ends_with_its_last_answer() {
     let mut which = Which::new(false);
     which.open(stream("b"), vec!["1".into(), "2".into()]);
-    assert_eq!(which.place(&answer("b", "1")), Some(Place { stream: stream("b"), ends: false }));
+    assert_eq!(
+        which.place(&answer("b", "1")),
+        Some(Place {
+            stream: stream("b"),
+            ends: false
+        })
+    );
     goes(&mut which, &Said::Progress(stream("b")), "b");
-    assert_eq!(which.place(&answer("b", "2")), Some(Place { stream: stream("b"), ends: true }));
+    assert_eq!(
+        which.place(&answer("b", "2")),
+        Some(Place {
+            stream: stream("b"),
+            ends: true
+        })
+    );
 }
 
 #[test]
@@ -123,8 +157,15 @@ fn a_client_may_use_an_id_again_while_it_is_open() {
     assert_eq!(which.stream_of("1"), Some(&stream("x")), "the newest");
     goes(&mut which, &answer("s1", "1"), "s1");
     assert_eq!(which.dropped(&stream("x"), "1"), Some(true));
-    assert_eq!(which.place(&answer("x", "1")), None, "the client has cancelled it");
-    assert_eq!((which.dropped(&stream("x"), "1"), which.stream_of("1")), (None, None));
+    assert_eq!(
+        which.place(&answer("x", "1")),
+        None,
+        "the client has cancelled it"
+    );
+    assert_eq!(
+        (which.dropped(&stream("x"), "1"), which.stream_of("1")),
+        (None, None)
+    );
 }
 
 #[test]
@@ -132,6 +173,12 @@ fn what_is_open_when_the_backend_goes_is_told() {
     let mut which = with(&["1", "2"]);
     which.place(&Said::Ask("7".into()));
     let left = which.clear();
-    assert_eq!(left, [(stream("s1"), vec!["1".into()]), (stream("s2"), vec!["2".into()])]);
+    assert_eq!(
+        left,
+        [
+            (stream("s1"), vec!["1".into()]),
+            (stream("s2"), vec!["2".into()])
+        ]
+    );
     goes(&mut which, &Said::Other, StreamId::STANDALONE);
 }

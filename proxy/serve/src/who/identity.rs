@@ -12,8 +12,8 @@ const PROXY: &str = "proxy";
 /// The issuer of our own user's identity, which no proxy may name.
 const UID: &str = "uid";
 
-/// The headers in which a trusted proxy says on whose behalf a request is made. Only a listener that lets in nobody else than the proxy
-/// may read them: anybody can send them.
+/// The headers in which a trusted proxy says on whose behalf a request is made. Only a listener
+/// that lets in nobody else than the proxy may read them: anybody can send them.
 #[derive(Debug)]
 pub struct IdentityHeaders {
     subject: HeaderName,
@@ -21,13 +21,20 @@ pub struct IdentityHeaders {
 }
 
 impl IdentityHeaders {
-    /// The header that names the subject, and the one that names who has identified it; without the latter the issuer is `proxy`.
+    /// The header that names the subject, and the one that names who has identified it; without the
+    /// latter the issuer is `proxy`.
     ///
     /// # Errors
     /// When one is no name of a header.
     pub fn new(subject: &str, issuer: Option<&str>) -> Result<Self, String> {
-        let name = |text: &str| text.parse().map_err(|_| format!("`{text}` is no name of a header"));
-        Ok(Self { subject: name(subject)?, issuer: issuer.map(name).transpose()? })
+        let name = |text: &str| {
+            text.parse()
+                .map_err(|_| format!("`{text}` is no name of a header"))
+        };
+        Ok(Self {
+            subject: name(subject)?,
+            issuer: issuer.map(name).transpose()?,
+        })
     }
 
     /// The caller whom the proxy names.
@@ -36,23 +43,34 @@ impl IdentityHeaders {
     /// 401 when a header is missing, empty or too long, can't be read, or comes more than once.
     pub fn caller(&self, headers: &HeaderMap) -> Result<Caller, Refusal> {
         let sub = only(headers, &self.subject)?;
-        let iss = self.issuer.as_ref().map_or(Ok(PROXY), |issuer| only(headers, issuer))?;
+        let iss = self
+            .issuer
+            .as_ref()
+            .map_or(Ok(PROXY), |issuer| only(headers, issuer))?;
         if iss == UID {
-            return Err(Refusal::unauthorized(format!("a proxy can't name the issuer `{UID}`")));
+            return Err(Refusal::unauthorized(format!(
+                "a proxy can't name the issuer `{UID}`"
+            )));
         }
-        Ok(Caller::Identity { iss: iss.to_owned(), sub: sub.to_owned() })
+        Ok(Caller::Identity {
+            iss: iss.to_owned(),
+            sub: sub.to_owned(),
+        })
     }
 }
 
 /// The value of a header that comes once. If it comes twice, one may be the client's own.
 fn only<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<&'a str, Refusal> {
-    let refused = |why: &str| Refusal::unauthorized(format!("the header `{name}` of the proxy {why}"));
+    let refused =
+        |why: &str| Refusal::unauthorized(format!("the header `{name}` of the proxy {why}"));
     let mut values = headers.get_all(name).into_iter();
     let value = values.next().ok_or_else(|| refused("is missing"))?;
     if values.next().is_some() {
         return Err(refused("comes more than once"));
     }
-    let value = std::str::from_utf8(value.as_bytes()).map_err(|_| refused("is not UTF-8"))?.trim();
+    let value = std::str::from_utf8(value.as_bytes())
+        .map_err(|_| refused("is not UTF-8"))?
+        .trim();
     match value.len() {
         0 => Err(refused("is empty")),
         1..=IDENTITY_MAX => Ok(value),
@@ -80,15 +98,30 @@ mod tests {
 
     #[test]
     fn a_proxy_names_the_subject_and_perhaps_the_issuer_and_each_once() {
-        let (user, issuer) = (("x-forwarded-user", "ann"), ("X-Issuer", "https://id.example"));
+        let (user, issuer) = (
+            ("x-forwarded-user", "ann"),
+            ("X-Issuer", "https://id.example"),
+        );
         assert_eq!(caller(None, &[user]), Ok(("proxy".into(), "ann".into())));
-        assert_eq!(caller(Some("x-issuer"), &[user, issuer]), Ok((issuer.1.into(), "ann".into())));
+        assert_eq!(
+            caller(Some("x-issuer"), &[user, issuer]),
+            Ok((issuer.1.into(), "ann".into()))
+        );
         let long = "x".repeat(IDENTITY_MAX + 1);
-        for refused in [&[][..], &[("x-forwarded-user", "")], &[user, user], &[("x-forwarded-user", &long)]] {
+        for refused in [
+            &[][..],
+            &[("x-forwarded-user", "")],
+            &[user, user],
+            &[("x-forwarded-user", &long)],
+        ] {
             assert_eq!(caller(None, refused), Err(401), "{refused:?}");
         }
         assert_eq!(caller(Some("x-issuer"), &[user]), Err(401));
-        assert_eq!(caller(Some("x-issuer"), &[user, ("x-issuer", "uid")]), Err(401), "that is our own user");
+        assert_eq!(
+            caller(Some("x-issuer"), &[user, ("x-issuer", "uid")]),
+            Err(401),
+            "that is our own user"
+        );
         assert!(IdentityHeaders::new("no name", None).is_err());
     }
 }

@@ -18,8 +18,8 @@ use crate::keeper::lines::Lines;
 use crate::keeper::visits::{House, Visit, Word, reply};
 use crate::keeper::watched::Watched;
 
-/// By how much the epoch jumps when a daemon has lost its records: no lease that the keeper has not heard of
-/// has come that far.
+/// By how much the epoch jumps when a daemon has lost its records: no lease that the keeper has not
+/// heard of has come that far.
 const EPOCHS_LEFT_OUT: u64 = 1_000;
 
 impl Keeper {
@@ -50,22 +50,29 @@ impl Keeper {
                 self.restart_by_hand();
                 tokio::spawn(async move { reply(&mut writer, &KeeperReply::Restarting {}).await });
             }
-            Visit::Attach { attach, process, word, reader, mut writer } => {
-                match self.admit(&attach, process.id(), word) {
-                    Ok(()) if attach.continues => {
-                        self.attach_continuing(attach.epoch, process, reader, writer).await;
-                    }
-                    Ok(()) => self.attach(attach, process, reader, writer).await,
-                    Err(error) => {
-                        tokio::spawn(async move { reply(&mut writer, &KeeperReply::Refused(error)).await });
-                    }
+            Visit::Attach {
+                attach,
+                process,
+                word,
+                reader,
+                mut writer,
+            } => match self.admit(&attach, process.id(), word) {
+                Ok(()) if attach.continues => {
+                    self.attach_continuing(attach.epoch, process, reader, writer)
+                        .await;
                 }
-            }
+                Ok(()) => self.attach(attach, process, reader, writer).await,
+                Err(error) => {
+                    tokio::spawn(
+                        async move { reply(&mut writer, &KeeperReply::Refused(error)).await },
+                    );
+                }
+            },
         }
     }
 
-    /// Tells a daemon that has lost its records whose backend this is. That daemon does not know the former
-    /// leases, so they become stale now, and each front claims again.
+    /// Tells a daemon that has lost its records whose backend this is. That daemon does not know
+    /// the former leases, so they become stale now, and each front claims again.
     fn remembered(&mut self) -> Remembered {
         self.last.0 = Epoch(self.last.0.0.saturating_add(EPOCHS_LEFT_OUT));
         if let Some(front) = &mut self.front {
@@ -73,23 +80,35 @@ impl Keeper {
         }
         let reference = |process: ProcessId| {
             let ProcessId { pid, start, inode } = process;
-            ProcessRef { pid, start: start.0, inode }
+            ProcessRef {
+                pid,
+                start: start.0,
+                inode,
+            }
         };
         Remembered {
             record: self.kept.record.clone(),
             epoch: self.last.0,
             front: self.front.as_ref().map(|front| reference(front.process)),
-            backend: self.backend.as_ref().map(|backend| backend.pid.as_raw().unsigned_abs()),
+            backend: self
+                .backend
+                .as_ref()
+                .map(|backend| backend.pid.as_raw().unsigned_abs()),
             ending: self.ending.is_some(),
         }
     }
 
-    /// Whether a front may have the backend: the daemon says so, or the daemon is away and the front's epoch
-    /// is the newest that this keeper has seen. The daemon's word may be outdated: another front may have
-    /// attached since.
+    /// Whether a front may have the backend: the daemon says so, or the daemon is away and the
+    /// front's epoch is the newest that this keeper has seen. The daemon's word may be outdated:
+    /// another front may have attached since.
     fn admit(&self, attach: &Attach, process: ProcessId, word: Word) -> Result<(), Error> {
         let (newest, last) = self.last;
-        let stale = || Err(Error::StaleEpoch { given: attach.epoch, newest });
+        let stale = || {
+            Err(Error::StaleEpoch {
+                given: attach.epoch,
+                newest,
+            })
+        };
         let again = last.is_none_or(|last| last == process);
         match word {
             Word::Refused(error) => Err(error),
@@ -114,8 +133,14 @@ impl Keeper {
         let process = front.id();
         self.arrived = Some(front);
         let now = self.now();
-        let initialize = attach.initialize.map(|line| Bytes::copy_from_slice(line.as_str().as_bytes()));
-        let changed = self.watched.as_ref().filter(|_| self.backend.is_some()).and_then(Watched::changed);
+        let initialize = attach
+            .initialize
+            .map(|line| Bytes::copy_from_slice(line.as_str().as_bytes()));
+        let changed = self
+            .watched
+            .as_ref()
+            .filter(|_| self.backend.is_some())
+            .and_then(Watched::changed);
         let attached = self.relay.attach(initialize, changed.as_deref(), now);
         let found = self.backend.as_ref().filter(|_| attached.resumed);
         let age = found.map_or(Duration::ZERO, |backend| backend.started.elapsed());
@@ -123,8 +148,15 @@ impl Keeper {
         let attached = Attached { age_ms, ..attached };
         let is_first = !attached.resumed;
         // A line of some hundred bytes on a new connection: it fits, or nobody is there.
-        let told = timeout(FAREWELL, reply(&mut writer, &KeeperReply::Attached(attached))).await;
-        let found = self.besides.iter().position(|(beside, _)| *beside == process);
+        let told = timeout(
+            FAREWELL,
+            reply(&mut writer, &KeeperReply::Attached(attached)),
+        )
+        .await;
+        let found = self
+            .besides
+            .iter()
+            .position(|(beside, _)| *beside == process);
         let beside = found.map(|at| self.besides.remove(at).1);
         self.last = (attach.epoch, Some(process));
         self.since = Instant::now();
@@ -141,7 +173,9 @@ impl Keeper {
     }
 
     pub(super) fn detach(&mut self) {
-        let Some(mut front) = self.front.take() else { return };
+        let Some(mut front) = self.front.take() else {
+            return;
+        };
         if self.continues() {
             // The relay need not know: another front continues this one.
             self.since = Instant::now();
@@ -158,7 +192,8 @@ impl Keeper {
             orderly: self.closed,
             used: self.relay.is_used(),
         };
-        // If the daemon does not get this, the session counts as used and cut off, and is kept for longer.
+        // If the daemon does not get this, the session counts as used and cut off, and is kept for
+        // longer.
         self.tell(move |connection, context| {
             let request = request.clone();
             async move { connection.front_left(context, request).await }
@@ -166,8 +201,8 @@ impl Keeper {
         self.tell_counts();
     }
 
-    /// Tells the daemon how many messages were lost and parked, unless it knows. An older daemon refuses
-    /// that.
+    /// Tells the daemon how many messages were lost and parked, unless it knows. An older daemon
+    /// refuses that.
     pub(super) fn tell_counts(&self) {
         tokio::spawn(self.telling_counts());
     }
@@ -176,9 +211,18 @@ impl Keeper {
     pub(super) fn telling_counts(&self) -> impl Future<Output = ()> + Send + use<> {
         let (lost, parked) = self.relay.losses();
         let (counted, told) = (Counts { lost, parked }, self.told.clone());
-        let (control, House { session, keeper, .. }) = (self.control.clone(), &*self.house);
-        let request =
-            CountedRequest { session: session.clone(), keeper: *keeper, counted, told: known(&told) };
+        let (
+            control,
+            House {
+                session, keeper, ..
+            },
+        ) = (self.control.clone(), &*self.house);
+        let request = CountedRequest {
+            session: session.clone(),
+            keeper: *keeper,
+            counted,
+            told: known(&told),
+        };
         async move {
             if request.told == counted {
                 return;

@@ -1,4 +1,5 @@
-//! Continuing fronts: the fronts of a service's session. Each takes over where the former one stopped.
+//! Continuing fronts: the fronts of a service's session. Each takes over where the former one
+//! stopped.
 
 use bytes::Bytes;
 use mcp_sessiond_client::SessionError;
@@ -41,8 +42,15 @@ impl Keeper {
         };
         let is_first = !attached.resumed;
         // A line of some hundred bytes on a new connection: it fits, or nobody is there.
-        let told = timeout(FAREWELL, reply(&mut writer, &KeeperReply::Attached(attached))).await;
-        let found = self.besides.iter().position(|(beside, _)| *beside == process);
+        let told = timeout(
+            FAREWELL,
+            reply(&mut writer, &KeeperReply::Attached(attached)),
+        )
+        .await;
+        let found = self
+            .besides
+            .iter()
+            .position(|(beside, _)| *beside == process);
         let beside = found.map(|at| self.besides.remove(at).1);
         self.last = (epoch, Some(process));
         self.since = Instant::now();
@@ -51,7 +59,13 @@ impl Keeper {
         }
         let (half, mut buffer) = reader.into_parts();
         buffer.take(RELAYED_MAX + PREFIX_MAX);
-        let mut front = Front::new(process, epoch, Lines::from_parts(half, buffer), writer, beside);
+        let mut front = Front::new(
+            process,
+            epoch,
+            Lines::from_parts(half, buffer),
+            writer,
+            beside,
+        );
         if is_first {
             front.show(&self.ring.bytes());
         }
@@ -63,19 +77,26 @@ impl Keeper {
     pub(super) fn hear_continuing(&mut self, line: Line) -> Option<End> {
         let said = Said::read(line);
         let known = matches!(said, Some(Said::Calls(_))).then(|| self.relay.known_calls());
-        let continuing = self.front.as_mut().and_then(|front| front.continuing.as_mut())?;
+        let continuing = self
+            .front
+            .as_mut()
+            .and_then(|front| front.continuing.as_mut())?;
         match said {
             // The keeper had taken it before the front's connection broke.
             Some(Said::Message(number, _)) if number <= self.taken => {
                 continuing.lane.push_back(format!("t{}", self.taken).into());
             }
-            Some(Said::Message(number, line)) if number == self.taken + 1 && continuing.held.is_none() => {
+            Some(Said::Message(number, line))
+                if number == self.taken + 1 && continuing.held.is_none() =>
+            {
                 continuing.held = Some((number, line));
             }
             Some(Said::Confirmed(number)) => self.relay.confirm(number),
             Some(Said::Calls(_)) => {
                 let known = known.unwrap_or_default();
-                continuing.lane.push_back(format!("o[{}]", known.join(",")).into());
+                continuing
+                    .lane
+                    .push_back(format!("o[{}]", known.join(",")).into());
             }
             Some(Said::End) => return Some(End::Told),
             // The front breaks the protocol.
@@ -84,40 +105,56 @@ impl Keeper {
         None
     }
 
-    /// Takes the front's waiting message, if the relay has room for it, and gives the front its next line.
+    /// Takes the front's waiting message, if the relay has room for it, and gives the front its
+    /// next line.
     pub(super) fn hand_out_continuing(&mut self) {
         let now = self.now();
         let takes = self.relay.reads_front();
         self.relay.number_lines();
         let Some(front) = &mut self.front else { return };
-        let Some(continuing) = &mut front.continuing else { return };
+        let Some(continuing) = &mut front.continuing else {
+            return;
+        };
         if takes && let Some((number, line)) = continuing.held.take() {
             self.taken = number;
             continuing.lane.push_back(format!("t{number}").into());
             match line {
                 Line::Whole(line) => self.relay.from_front(line, now),
-                Line::Oversized { head, tail } => self.relay.oversized_from_front(&head, &tail, now),
+                Line::Oversized { head, tail } => {
+                    self.relay.oversized_from_front(&head, &tail, now);
+                }
             }
         }
         if !front.outlet.is_empty() {
             return;
         }
-        let message = || self.relay.pull_numbered().map(|(number, line)| Said::message(number, &line));
+        let message = || {
+            self.relay
+                .pull_numbered()
+                .map(|(number, line)| Said::message(number, &line))
+        };
         if let Some(line) = continuing.lane.pop_front().or_else(message) {
             front.outlet.put(line);
         }
     }
 
-    /// Sends the front the lines that are left, up to the limit for unconfirmed ones, and says that the
-    /// keeper ends. None if the front could not be told.
+    /// Sends the front the lines that are left, up to the limit for unconfirmed ones, and says that
+    /// the keeper ends. None if the front could not be told.
     pub(super) async fn say_goodbye(&mut self) -> Option<Front> {
         let mut front = self.front.take()?;
         let farewell = async {
             while front.outlet.write(&mut front.writer).await.is_ok() {
-                // What was taken comes first: a line that the front does not see acknowledged may have been carried out.
-                let lane = front.continuing.as_mut().and_then(|continuing| continuing.lane.pop_front());
-                let message =
-                    || self.relay.pull_numbered().map(|(number, line)| Said::message(number, &line));
+                // What was taken comes first: a line that the front does not see acknowledged may
+                // have been carried out.
+                let lane = front
+                    .continuing
+                    .as_mut()
+                    .and_then(|continuing| continuing.lane.pop_front());
+                let message = || {
+                    self.relay
+                        .pull_numbered()
+                        .map(|(number, line)| Said::message(number, &line))
+                };
                 if let Some(line) = lane.or_else(message) {
                     front.outlet.put(line);
                     continue;
@@ -125,7 +162,14 @@ impl Keeper {
                 if !self.relay.waits_for_confirmation() {
                     break;
                 }
-                match front.reader.next().await.ok().flatten().and_then(Said::read) {
+                match front
+                    .reader
+                    .next()
+                    .await
+                    .ok()
+                    .flatten()
+                    .and_then(Said::read)
+                {
                     Some(Said::Confirmed(number)) => self.relay.confirm(number),
                     Some(_) => {}
                     None => break,
@@ -138,17 +182,26 @@ impl Keeper {
         is_said.then_some(front)
     }
 
-    /// Whether a process serves the name, which may take up the session when its client comes back. The daemon ends the session
-    /// if that takes too long. A keeper to which no front has ever attached is not wanted any more.
+    /// Whether a process serves the name, which may take up the session when its client comes back.
+    /// The daemon ends the session if that takes too long. A keeper to which no front has ever
+    /// attached is not wanted any more.
     pub(super) async fn is_served(&self) -> bool {
-        let (mut epoch, Some(_)) = self.last else { return false };
+        let (mut epoch, Some(_)) = self.last else {
+            return false;
+        };
         if !self.continues() {
             return false;
         }
         // A later process has a later epoch.
         for _ in 0..2 {
-            let House { session, keeper, .. } = &*self.house;
-            let request = FrontRequest { session: session.clone(), keeper: *keeper, epoch };
+            let House {
+                session, keeper, ..
+            } = &*self.house;
+            let request = FrontRequest {
+                session: session.clone(),
+                keeper: *keeper,
+                epoch,
+            };
             let asked = self.control.call(|connection, context| {
                 let request = request.clone();
                 async move { connection.check_front(context, request).await }
@@ -163,7 +216,11 @@ impl Keeper {
     }
 
     fn age_ms(&self) -> u64 {
-        let age = self.backend.as_ref().map(|backend| backend.started.elapsed()).unwrap_or_default();
+        let age = self
+            .backend
+            .as_ref()
+            .map(|backend| backend.started.elapsed())
+            .unwrap_or_default();
         u64::try_from(age.as_millis()).unwrap_or(u64::MAX)
     }
 }

@@ -53,7 +53,9 @@ pub(super) async fn from_backend(output: Option<&mut Lines<pipe::Receiver>>) -> 
 }
 
 pub(super) async fn from_errors(errors: Option<&mut pipe::Receiver>) -> Event {
-    let Some(errors) = errors else { return std::future::pending().await };
+    let Some(errors) = errors else {
+        return std::future::pending().await;
+    };
     if errors.readable().await.is_err() {
         return Event::ErrorsClosed;
     }

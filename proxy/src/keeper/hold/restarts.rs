@@ -20,12 +20,16 @@ use crate::keeper::watched::Watched;
 impl Keeper {
     pub(super) fn backend_ended(&mut self, why: &str) {
         let now = self.now();
-        let Some(mut backend) = self.backend.take() else { return };
+        let Some(mut backend) = self.backend.take() else {
+            return;
+        };
         let (lines, rest) = backend.last_lines();
         for line in lines {
             match line {
                 Line::Whole(line) => self.relay.from_backend(line, now),
-                Line::Oversized { head, tail } => self.relay.oversized_from_backend(&head, &tail, now),
+                Line::Oversized { head, tail } => {
+                    self.relay.oversized_from_backend(&head, &tail, now);
+                }
             }
         }
         if let Some(rest) = rest {
@@ -36,7 +40,8 @@ impl Keeper {
             self.show(&last_words);
         }
         self.outlet = Outlet::default();
-        self.relay.backend_exited(why, self.ring.last_line().as_deref(), now);
+        self.relay
+            .backend_exited(why, self.ring.last_line().as_deref(), now);
         // Kill the processes that it has left behind.
         self.take_down(backend, Manner::AtOnce);
     }
@@ -51,15 +56,16 @@ impl Keeper {
         }
     }
 
-    /// Ends the running backend, which can't be used any more; another one is started when the relay says so.
+    /// Ends the running backend, which can't be used any more; another one is started when the
+    /// relay says so.
     pub(super) fn replace(&mut self, why: &str) {
         self.retire(self.politely());
         let now = self.now();
         self.relay.backend_exited(why, None, now);
     }
 
-    /// A user asks for a fresh backend. It starts once the host has the answers that it waits for, and the
-    /// running backend is gone.
+    /// A user asks for a fresh backend. It starts once the host has the answers that it waits for,
+    /// and the running backend is gone.
     pub(super) fn restart_by_hand(&mut self) {
         let now = self.now();
         self.relay.restart(now);
@@ -74,12 +80,15 @@ impl Keeper {
 
     fn take_down(&mut self, backend: Backend, manner: Manner) {
         let (children, patience) = (self.children.clone(), self.patience());
-        self.retiring.spawn(async move { backend.take_down(&children, manner, patience).await });
+        self.retiring
+            .spawn(async move { backend.take_down(&children, manner, patience).await });
     }
 
     /// The way in which hosts end a server.
     pub(super) fn politely(&self) -> Manner {
-        Manner::Politely { within: self.patience() }
+        Manner::Politely {
+            within: self.patience(),
+        }
     }
 
     fn patience(&self) -> Duration {
@@ -89,7 +98,8 @@ impl Keeper {
     pub(super) fn restart(&mut self) {
         if let Err(error) = self.start_backend() {
             let now = self.now();
-            self.relay.backend_exited(&format!("it could not be started: {error}"), None, now);
+            self.relay
+                .backend_exited(&format!("it could not be started: {error}"), None, now);
         }
     }
 
@@ -127,8 +137,8 @@ impl Keeper {
         });
     }
 
-    /// Tells the daemon the latest counts, and why this keeper is about to end, so that the daemon can tell
-    /// the next front.
+    /// Tells the daemon the latest counts, and why this keeper is about to end, so that the daemon
+    /// can tell the next front.
     fn last_words(&self, why: End) -> impl Future<Output = ()> + Send + use<> {
         let (control, counts) = (self.control.clone(), self.telling_counts());
         let (session, keeper) = (self.house.session.clone(), self.house.keeper);
@@ -137,7 +147,11 @@ impl Keeper {
             if why != End::Lonely {
                 return;
             }
-            let request = EndingRequest { session, keeper, why: Loss::Lingered };
+            let request = EndingRequest {
+                session,
+                keeper,
+                why: Loss::Lingered,
+            };
             let told = control.call(|connection, context| {
                 let request = request.clone();
                 async move { connection.backend_ending(context, request).await }
@@ -169,10 +183,12 @@ impl Keeper {
         self.ending = Some((why, since));
     }
 
-    /// How the backend is ended with the keeper: as a host would end it; at once if the keeper was told to
-    /// end and has no front.
+    /// How the backend is ended with the keeper: as a host would end it; at once if the keeper was
+    /// told to end and has no front.
     fn last_manner(&self, why: End) -> Manner {
-        let waited = self.ending.map_or(Duration::ZERO, |(_, since)| since.elapsed());
+        let waited = self
+            .ending
+            .map_or(Duration::ZERO, |(_, since)| since.elapsed());
         match self.patience().checked_sub(waited) {
             Some(within) if why != End::Told || self.front.is_some() => Manner::Politely { within },
             _ => Manner::AtOnce,
@@ -183,11 +199,13 @@ impl Keeper {
     pub(super) async fn end(mut self, why: End, sigchld: &mut Signal) {
         let now = self.now();
         let manner = self.last_manner(why);
-        // At the same time as the rest: a daemon that does not answer must not delay the end of the backend.
+        // At the same time as the rest: a daemon that does not answer must not delay the end of the
+        // backend.
         let telling = tokio::spawn(timeout(FAREWELL, self.last_words(why)));
         self.say(&format!("the server is taken down: {}", why.sentence()));
         self.relay.stopping("stopped", now);
-        // The connection of a front of a service stays until the backend is gone, so that the front knows when that is.
+        // The connection of a front of a service stays until the backend is gone, so that the front
+        // knows when that is.
         let mut left = None;
         if self.continues() {
             left = self.say_goodbye().await;
@@ -197,11 +215,14 @@ impl Keeper {
                     if front.outlet.write(&mut front.writer).await.is_err() {
                         return;
                     }
-                    let Some(line) = self.relay.pull_front() else { break };
+                    let Some(line) = self.relay.pull_front() else {
+                        break;
+                    };
                     front.hand_out(line);
                 }
                 if why == End::Told {
-                    // An empty line: it ends on purpose, so that no other one is started before it is needed.
+                    // An empty line: it ends on purpose, so that no other one is started before it
+                    // is needed.
                     front.outlet.put(Bytes::new());
                     let _ = front.outlet.write(&mut front.writer).await;
                 }

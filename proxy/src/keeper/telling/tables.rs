@@ -1,5 +1,5 @@
-//! The interpreters and launchers that are known, with their options. An option that is missing here costs a server its telling
-//! word; one that is listed wrongly could show a secret.
+//! The interpreters and launchers that are known, with their options. An option that is missing
+//! here costs a server its telling word; one that is listed wrongly could show a secret.
 
 use std::slice::from_ref;
 
@@ -53,8 +53,14 @@ pub(super) fn grammars(program: &str) -> &'static [Grammar] {
 
 /// `python`, `python3`, `python3.12`, `pypy3`.
 fn is_python(program: &str) -> bool {
-    let version = program.strip_prefix("python").or_else(|| program.strip_prefix("pypy"));
-    version.is_some_and(|version| version.chars().all(|letter| letter.is_ascii_digit() || letter == '.'))
+    let version = program
+        .strip_prefix("python")
+        .or_else(|| program.strip_prefix("pypy"));
+    version.is_some_and(|version| {
+        version
+            .chars()
+            .all(|letter| letter.is_ascii_digit() || letter == '.')
+    })
 }
 
 /// The grammar of a program that only prepares the ground for another one.
@@ -84,11 +90,23 @@ const NPX: Grammar = Grammar {
     names: "",
 };
 
-const NPM: [Grammar; 3] =
-    [Grammar { verb: "exec", ..NPX }, Grammar { verb: "x", ..NPX }, Grammar { verb: "run", ..NPX }];
+const NPM: [Grammar; 3] = [
+    Grammar {
+        verb: "exec",
+        ..NPX
+    },
+    Grammar { verb: "x", ..NPX },
+    Grammar { verb: "run", ..NPX },
+];
 
-const PNPM: [Grammar; 3] =
-    [Grammar { verb: "dlx", ..NPX }, Grammar { verb: "exec", ..NPX }, Grammar { verb: "run", ..NPX }];
+const PNPM: [Grammar; 3] = [
+    Grammar { verb: "dlx", ..NPX },
+    Grammar {
+        verb: "exec",
+        ..NPX
+    },
+    Grammar { verb: "run", ..NPX },
+];
 
 const UVX: Grammar = Grammar {
     verb: "",
@@ -111,9 +129,20 @@ const UVX: Grammar = Grammar {
 };
 
 const UV: [Grammar; 3] = [
-    Grammar { verb: "tool run", ..UVX },
-    Grammar { verb: "tool uvx", ..UVX },
-    Grammar { verb: "run", operand: Operand::Command, names: "-m --module", ..UVX },
+    Grammar {
+        verb: "tool run",
+        ..UVX
+    },
+    Grammar {
+        verb: "tool uvx",
+        ..UVX
+    },
+    Grammar {
+        verb: "run",
+        operand: Operand::Command,
+        names: "-m --module",
+        ..UVX
+    },
 ];
 
 const PIPX: Grammar = Grammar {
@@ -168,9 +197,19 @@ const DENO_RUN: Grammar = Grammar {
 };
 
 const DENO: [Grammar; 3] = [
-    Grammar { verb: "run", ..DENO_RUN },
-    Grammar { verb: "serve", ..DENO_RUN },
-    Grammar { verb: "task", operand: Operand::Package, ..DENO_RUN },
+    Grammar {
+        verb: "run",
+        ..DENO_RUN
+    },
+    Grammar {
+        verb: "serve",
+        ..DENO_RUN
+    },
+    Grammar {
+        verb: "task",
+        operand: Operand::Package,
+        ..DENO_RUN
+    },
 ];
 
 const BUN_SCRIPT: Grammar = Grammar {
@@ -184,9 +223,20 @@ const BUN_SCRIPT: Grammar = Grammar {
     names: "",
 };
 
-const BUNX: Grammar = Grammar { operand: Operand::Package, values: "-p --package", ..BUN_SCRIPT };
+const BUNX: Grammar = Grammar {
+    operand: Operand::Package,
+    values: "-p --package",
+    ..BUN_SCRIPT
+};
 
-const BUN: [Grammar; 3] = [Grammar { verb: "x", ..BUNX }, Grammar { verb: "run", ..BUN_SCRIPT }, BUN_SCRIPT];
+const BUN: [Grammar; 3] = [
+    Grammar { verb: "x", ..BUNX },
+    Grammar {
+        verb: "run",
+        ..BUN_SCRIPT
+    },
+    BUN_SCRIPT,
+];
 
 const DOCKER_RUN: Grammar = Grammar {
     verb: "run",
@@ -206,12 +256,27 @@ const DOCKER_RUN: Grammar = Grammar {
     names: "",
 };
 
-const CONTAINER: [Grammar; 2] =
-    [Grammar { verb: "run", ..DOCKER_RUN }, Grammar { verb: "container run", ..DOCKER_RUN }];
+const CONTAINER: [Grammar; 2] = [
+    Grammar {
+        verb: "run",
+        ..DOCKER_RUN
+    },
+    Grammar {
+        verb: "container run",
+        ..DOCKER_RUN
+    },
+];
 
 /// What changes how a program is started, and is not shown itself. Its operand is the program.
 const fn before(flags: &'static str, values: &'static str, letters: &'static str) -> Grammar {
-    Grammar { verb: "", operand: Operand::Command, flags, values, letters, names: "" }
+    Grammar {
+        verb: "",
+        operand: Operand::Command,
+        flags,
+        values,
+        letters,
+        names: "",
+    }
 }
 
 const ENV: Grammar = before("--ignore-environment -", "-u --unset -C --chdir", "i");

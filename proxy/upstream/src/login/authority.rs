@@ -1,7 +1,9 @@
 //! What a server says of its authorization server, and what of it is believed.
 
 use reqwest::Url;
-use rmcp::transport::auth::{AuthorizationManager, AuthorizationMetadata, AuthorizationMetadataSource};
+use rmcp::transport::auth::{
+    AuthorizationManager, AuthorizationMetadata, AuthorizationMetadataSource,
+};
 
 use crate::remote::is_private;
 
@@ -14,7 +16,10 @@ pub(super) struct Authority {
 impl Authority {
     /// The one that the server names now.
     pub(super) async fn of(manager: &AuthorizationManager) -> Result<Self, String> {
-        let found = manager.resolve_metadata().await.map_err(|error| error.to_string())?;
+        let found = manager
+            .resolve_metadata()
+            .await
+            .map_err(|error| error.to_string())?;
         Self::believed(found.metadata, found.source)
     }
 
@@ -32,8 +37,14 @@ impl Authority {
             Some(&metadata.token_endpoint),
             metadata.registration_endpoint.as_ref(),
         ];
-        if !endpoints.into_iter().flatten().all(|url| Url::parse(url).is_ok_and(|url| is_private(&url))) {
-            return Err("its authorization server has an endpoint that is none of https://".to_owned());
+        if !endpoints
+            .into_iter()
+            .flatten()
+            .all(|url| Url::parse(url).is_ok_and(|url| is_private(&url)))
+        {
+            return Err(
+                "its authorization server has an endpoint that is none of https://".to_owned(),
+            );
         }
         match metadata.issuer.clone().filter(|issuer| !issuer.is_empty()) {
             Some(issuer) => Ok(Self { issuer, metadata }),
@@ -65,7 +76,11 @@ mod tests {
         let named = AuthorizationMetadataSource::ProtectedResourceMetadata;
         assert_eq!(believed(named, |_| {}), None);
         let refused = believed(AuthorizationMetadataSource::LegacyEndpointFallback, |_| {});
-        assert!(refused.expect("refused").contains("names no authorization server"));
+        assert!(
+            refused
+                .expect("refused")
+                .contains("names no authorization server")
+        );
         let refused = believed(named, |metadata| metadata.issuer = None);
         assert!(refused.expect("refused").contains("names no `issuer`"));
     }

@@ -1,5 +1,5 @@
-//! A login in the browser: authorization code with PKCE (MCP 2025-11-25, "Authorization"), and a redirect to this machine (RFC 8252,
-//! section 7.3).
+//! A login in the browser: authorization code with PKCE (MCP 2025-11-25, "Authorization"), and a
+//! redirect to this machine (RFC 8252, section 7.3).
 
 use std::io;
 use std::time::Duration;
@@ -32,7 +32,8 @@ const PATH: &str = "/callback";
 pub struct Wishes {
     /// The scopes to ask for. None: those that the server names.
     pub scopes: Vec<String>,
-    /// The client's id, where it is registered already. None: it is registered dynamically (RFC 7591).
+    /// The client's id, where it is registered already. None: it is registered dynamically (RFC
+    /// 7591).
     pub client_id: Option<String>,
 }
 
@@ -51,7 +52,10 @@ pub struct Waiting {
 
 impl std::fmt::Debug for Waiting {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.debug_struct("Waiting").field("login", &self.login).finish_non_exhaustive()
+        formatter
+            .debug_struct("Waiting")
+            .field("login", &self.login)
+            .finish_non_exhaustive()
     }
 }
 
@@ -66,15 +70,27 @@ impl Login {
         }
         crate::wire::choose_cryptography();
         let failed = |error: AuthError| self.failed(error);
-        let mut manager = AuthorizationManager::new(self.url.clone()).await.map_err(failed)?;
-        let Authority { issuer, metadata } = Authority::of(&manager).await.map_err(|why| self.failed(why))?;
+        let mut manager = AuthorizationManager::new(self.url.clone())
+            .await
+            .map_err(failed)?;
+        let Authority { issuer, metadata } = Authority::of(&manager)
+            .await
+            .map_err(|why| self.failed(why))?;
         let token_endpoint = metadata.token_endpoint.clone();
         manager.set_metadata(metadata);
-        let listener = TcpListener::bind("127.0.0.1:0").await.map_err(|error| self.failed(error))?;
-        let port = listener.local_addr().map_err(|error| self.failed(error))?.port();
+        let listener = TcpListener::bind("127.0.0.1:0")
+            .await
+            .map_err(|error| self.failed(error))?;
+        let port = listener
+            .local_addr()
+            .map_err(|error| self.failed(error))?
+            .port();
         let redirect = format!("http://127.0.0.1:{port}{PATH}");
-        let scopes =
-            if wishes.scopes.is_empty() { manager.select_initial_scopes(&[]).await } else { wishes.scopes };
+        let scopes = if wishes.scopes.is_empty() {
+            manager.select_initial_scopes(&[]).await
+        } else {
+            wishes.scopes
+        };
         let scopes: Vec<&str> = scopes.iter().map(String::as_str).collect();
         let client = match wishes.client_id {
             Some(id) => {
@@ -82,14 +98,31 @@ impl Login {
                 manager.configure_client(client.clone()).map_err(failed)?;
                 client
             }
-            None => manager.register_client(CLIENT, &redirect, &scopes).await.map_err(failed)?,
+            None => manager
+                .register_client(CLIENT, &redirect, &scopes)
+                .await
+                .map_err(failed)?,
         };
-        let url = manager.get_authorization_url(&scopes).await.map_err(failed)?;
+        let url = manager
+            .get_authorization_url(&scopes)
+            .await
+            .map_err(failed)?;
         let parsed = Url::parse(&url).map_err(|error| self.failed(error))?;
-        let state =
-            parsed.query_pairs().find(|(name, _)| name == "state").map(|(_, value)| value.into_owned());
+        let state = parsed
+            .query_pairs()
+            .find(|(name, _)| name == "state")
+            .map(|(_, value)| value.into_owned());
         let state = state.ok_or_else(|| self.failed("the request has no state"))?;
-        Ok(Waiting { login: self.clone(), manager, client, issuer, token_endpoint, listener, state, url })
+        Ok(Waiting {
+            login: self.clone(),
+            manager,
+            client,
+            issuer,
+            token_endpoint,
+            listener,
+            state,
+            url,
+        })
     }
 }
 
@@ -99,7 +132,16 @@ impl Waiting {
     /// # Errors
     /// [`LoginError`].
     pub async fn finish(self) -> Result<(), LoginError> {
-        let Self { login, manager, client, issuer, token_endpoint, listener, state, .. } = self;
+        let Self {
+            login,
+            manager,
+            client,
+            issuer,
+            token_endpoint,
+            listener,
+            state,
+            ..
+        } = self;
         let (stream, back) = timeout(WAIT, comes_back(&listener, &state))
             .await
             .map_err(|_| login.failed("nobody has logged in within ten minutes"))?
@@ -107,8 +149,9 @@ impl Waiting {
         let kept = async {
             let code = back.code.map_err(|why| login.failed(why))?;
             let asked_ms = now_ms();
-            let response =
-                manager.exchange_code_for_token_with_issuer(&code, &state, back.issuer.as_deref()).await;
+            let response = manager
+                .exchange_code_for_token_with_issuer(&code, &state, back.issuer.as_deref())
+                .await;
             let response = response.map_err(|error| login.failed(error))?;
             let token = serde_json::to_value(response).map_err(|error| login.failed(error))?;
             let scopes = manager.get_current_scopes().await;
@@ -134,7 +177,16 @@ impl Waiting {
             Err(error) => error.to_string(),
         };
         // The browser may be gone, and the login is kept.
-        let _ = answer(stream, if kept.is_ok() { "200 OK" } else { "400 Bad Request" }, &text).await;
+        let _ = answer(
+            stream,
+            if kept.is_ok() {
+                "200 OK"
+            } else {
+                "400 Bad Request"
+            },
+            &text,
+        )
+        .await;
         kept
     }
 }
@@ -151,7 +203,9 @@ struct Back {
 async fn comes_back(listener: &TcpListener, state: &str) -> io::Result<(TcpStream, Back)> {
     loop {
         let (mut stream, _) = listener.accept().await?;
-        let Ok(Ok(target)) = timeout(REQUEST_WAIT, read_target(&mut stream)).await else { continue };
+        let Ok(Ok(target)) = timeout(REQUEST_WAIT, read_target(&mut stream)).await else {
+            continue;
+        };
         match back(&target, state) {
             Some(back) => return Ok((stream, back)),
             None => {
@@ -180,24 +234,35 @@ async fn read_target(stream: &mut TcpStream) -> io::Result<String> {
 /// What the target of a request says, where it is the redirect of this login.
 fn back(target: &str, state: &str) -> Option<Back> {
     let url = Url::parse("http://127.0.0.1/").ok()?.join(target).ok()?;
-    let find =
-        |name: &str| url.query_pairs().find(|(key, _)| key == name).map(|(_, value)| value.into_owned());
+    let find = |name: &str| {
+        url.query_pairs()
+            .find(|(key, _)| key == name)
+            .map(|(_, value)| value.into_owned())
+    };
     if url.path() != PATH || find("state").as_deref() != Some(state) {
         return None;
     }
     let code = match (find("error"), find("code")) {
         (Some(error), _) => {
-            let more = find("error_description").map(|text| format!(" ({text})")).unwrap_or_default();
-            Err(readable(&format!("the authorization server says {error}{more}")))
+            let more = find("error_description")
+                .map(|text| format!(" ({text})"))
+                .unwrap_or_default();
+            Err(readable(&format!(
+                "the authorization server says {error}{more}"
+            )))
         }
         (None, Some(code)) => Ok(code),
         (None, None) => Err("the authorization server has sent no code".to_owned()),
     };
-    Some(Back { code, issuer: find("iss") })
+    Some(Back {
+        code,
+        issuer: find("iss"),
+    })
 }
 
 async fn answer(mut stream: TcpStream, status: &str, text: &str) -> io::Result<()> {
-    let head = "Content-Type: text/plain; charset=utf-8\r\nCache-Control: no-store\r\nConnection: close";
+    let head =
+        "Content-Type: text/plain; charset=utf-8\r\nCache-Control: no-store\r\nConnection: close";
     let length = text.len();
     let whole = format!("HTTP/1.1 {status}\r\n{head}\r\nContent-Length: {length}\r\n\r\n{text}");
     stream.write_all(whole.as_bytes()).await?;
@@ -210,7 +275,12 @@ mod tests {
 
     #[test]
     fn only_the_redirect_of_this_login_is_taken() {
-        let code = |text: &str| Some(Back { code: Ok(text.into()), issuer: None });
+        let code = |text: &str| {
+            Some(Back {
+                code: Ok(text.into()),
+                issuer: None,
+            })
+        };
         assert_eq!(back("/callback?code=a%20b&state=s", "s"), code("a b"));
         for other in [
             "/callback?code=a&state=t",
@@ -221,11 +291,19 @@ mod tests {
         ] {
             assert_eq!(back(other, "s"), None, "{other}");
         }
-        let refused = back("/callback?error=access_denied&error_description=no%0Aw&state=s", "s")
-            .expect("the redirect");
-        assert_eq!(refused.code, Err("the authorization server says access_denied (now)".to_owned()));
+        let refused = back(
+            "/callback?error=access_denied&error_description=no%0Aw&state=s",
+            "s",
+        )
+        .expect("the redirect");
         assert_eq!(
-            back("/callback?code=a&state=s&iss=https://i", "s").and_then(|back| back.issuer).as_deref(),
+            refused.code,
+            Err("the authorization server says access_denied (now)".to_owned())
+        );
+        assert_eq!(
+            back("/callback?code=a&state=s&iss=https://i", "s")
+                .and_then(|back| back.issuer)
+                .as_deref(),
             Some("https://i")
         );
     }

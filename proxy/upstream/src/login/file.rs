@@ -1,4 +1,5 @@
-//! The file of a login. It is called by a digest of the server's name and URL, is the user's alone, and is replaced as a whole.
+//! The file of a login. It is called by a digest of the server's name and URL, is the user's alone,
+//! and is replaced as a whole.
 
 use std::fmt::Display;
 use std::fs::{self, OpenOptions};
@@ -27,7 +28,8 @@ const FILE_MAX: u64 = 256 * 1024;
 const LOCK_WAIT: Duration = Duration::from_secs(60);
 /// The pause before the lock is tried again. A thread that waits in flock(2) could not be stopped.
 const LOCK_PAUSE: Duration = Duration::from_millis(15);
-/// A token is refreshed this long before it expires, so that it lasts for the request: 30 s, or less where it lives shortly.
+/// A token is refreshed this long before it expires, so that it lasts for the request: 30 s, or
+/// less where it lives shortly.
 const MARGIN_MS: u64 = 30_000;
 
 /// The tokens of a login, and what a refresh needs.
@@ -51,8 +53,8 @@ pub(super) struct Tokens {
     /// The authorization server has rejected the refresh token.
     #[serde(default)]
     pub(super) ended: bool,
-    /// By which this login is told from a later one, perhaps with another account; refreshes don't change it. A file of an older version
-    /// has none.
+    /// By which this login is told from a later one, perhaps with another account; refreshes don't
+    /// change it. A file of an older version has none.
     #[serde(default)]
     pub(super) login: String,
 }
@@ -68,15 +70,22 @@ impl Tokens {
 
     /// Whether the access token lasts for another request.
     pub(super) fn is_fresh(&self, now_ms: u64) -> bool {
-        let Some(lives) = self.token["expires_in"].as_u64() else { return true };
+        let Some(lives) = self.token["expires_in"].as_u64() else {
+            return true;
+        };
         let lives = lives.saturating_mul(1000);
-        now_ms < self.asked_ms.saturating_add(lives - MARGIN_MS.min(lives / 10))
+        now_ms
+            < self
+                .asked_ms
+                .saturating_add(lives - MARGIN_MS.min(lives / 10))
     }
 }
 
 /// Now, in ms since 1970.
 pub(super) fn now_ms() -> u64 {
-    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    let now = SystemTime::now()
+        .duration_since(SystemTime::UNIX_EPOCH)
+        .unwrap_or_default();
     u64::try_from(now.as_millis()).unwrap_or(u64::MAX)
 }
 
@@ -102,9 +111,18 @@ struct Whose {
 impl File {
     /// That of the server of this name at this URL: at another URL it is another login.
     pub(super) fn of(name: &str, url: &Url) -> Result<Self, LoginError> {
-        let digest = mcp_sessiond_process::digest("mcp-sessiond login", format!("{name}\n{url}").as_bytes());
-        let name = digest.iter().take(16).map(|byte| format!("{byte:02x}")).collect();
-        Ok(Self { directory: directory()?, name, url: url.to_string() })
+        let digest =
+            mcp_sessiond_process::digest("mcp-sessiond login", format!("{name}\n{url}").as_bytes());
+        let name = digest
+            .iter()
+            .take(16)
+            .map(|byte| format!("{byte:02x}"))
+            .collect();
+        Ok(Self {
+            directory: directory()?,
+            name,
+            url: url.to_string(),
+        })
     }
 
     /// Those of all logins with an entry of this name, whatever its URL was.
@@ -121,14 +139,26 @@ impl File {
         let mut files = Vec::new();
         for file in found {
             let path = file.map_err(error)?.path();
-            let is_login = path.extension().is_some_and(|ending| ending == "json" || ending == "new");
-            let Some(name) = path.file_stem().and_then(|name| name.to_str()).filter(|_| is_login) else {
+            let is_login = path
+                .extension()
+                .is_some_and(|ending| ending == "json" || ending == "new");
+            let Some(name) = path
+                .file_stem()
+                .and_then(|name| name.to_str())
+                .filter(|_| is_login)
+            else {
                 continue;
             };
             // One that can't be read holds nobody's tokens that could be told.
-            let whose = fs::read(&path).ok().and_then(|text| serde_json::from_slice::<Whose>(&text).ok());
+            let whose = fs::read(&path)
+                .ok()
+                .and_then(|text| serde_json::from_slice::<Whose>(&text).ok());
             if let Some(Whose { url, .. }) = whose.filter(|whose| whose.name == entry) {
-                files.push(Self { directory: directory.to_owned(), name: name.to_owned(), url });
+                files.push(Self {
+                    directory: directory.to_owned(),
+                    name: name.to_owned(),
+                    url,
+                });
             }
         }
         Ok(files)
@@ -139,14 +169,20 @@ impl File {
     }
 
     fn error(path: &Path, why: impl Display) -> LoginError {
-        LoginError::File { path: path.into(), why: why.to_string() }
+        LoginError::File {
+            path: path.into(),
+            why: why.to_string(),
+        }
     }
 
     /// What is in it. None: it is not there.
     pub(super) fn read(&self) -> Result<Option<Tokens>, LoginError> {
         let path = self.path("json");
         let error = |why: &dyn Display| Self::error(&path, why);
-        let mut file = match OpenOptions::new().read(true).custom_flags(OFlag::O_NOFOLLOW.bits()).open(&path)
+        let mut file = match OpenOptions::new()
+            .read(true)
+            .custom_flags(OFlag::O_NOFOLLOW.bits())
+            .open(&path)
         {
             Err(missing) if missing.kind() == ErrorKind::NotFound => return Ok(None),
             Err(why) => return Err(error(&why)),
@@ -154,15 +190,21 @@ impl File {
         };
         let found = file.metadata().map_err(|why| error(&why))?;
         if !found.is_file() || found.uid() != geteuid().as_raw() || found.mode() & 0o077 != 0 {
-            return Err(error(&"it is not a file that only you can read; remove it, and log in again"));
+            return Err(error(
+                &"it is not a file that only you can read; remove it, and log in again",
+            ));
         }
         let mut text = Vec::new();
-        std::io::Read::take(&mut file, FILE_MAX).read_to_end(&mut text).map_err(|why| error(&why))?;
+        std::io::Read::take(&mut file, FILE_MAX)
+            .read_to_end(&mut text)
+            .map_err(|why| error(&why))?;
         // What serde_json says may hold a part of the text.
         let tokens: Tokens = serde_json::from_slice(&text)
             .map_err(|_| error(&"it holds no login that can be used; log in again"))?;
         if tokens.url != self.url {
-            return Err(error(&"it holds the login with another server; remove it, and log in again"));
+            return Err(error(
+                &"it holds the login with another server; remove it, and log in again",
+            ));
         }
         Ok(Some(tokens))
     }
@@ -192,7 +234,8 @@ impl File {
         let (path, new) = (self.path("json"), self.path("new"));
         let text = serde_json::to_vec(tokens).map_err(|why| Self::error(&path, why))?;
         let write = || {
-            let mut file = own(OpenOptions::new().write(true).create(true).truncate(true)).open(&new)?;
+            let mut file =
+                own(OpenOptions::new().write(true).create(true).truncate(true)).open(&new)?;
             file.write_all(&text)?;
             file.sync_all()?;
             fs::rename(&new, &path)?;
@@ -205,7 +248,8 @@ impl File {
         })
     }
 
-    /// Deletes it, and what a process has left that was killed while it wrote. False: nothing was there. Who calls has the lock.
+    /// Deletes it, and what a process has left that was killed while it wrote. False: nothing was
+    /// there. Who calls has the lock.
     pub(super) fn delete(&self) -> Result<bool, LoginError> {
         let mut was_there = false;
         for ending in ["new", "json"] {
@@ -227,22 +271,36 @@ fn own(options: &mut OpenOptions) -> &mut OpenOptions {
     options.mode(0o600).custom_flags(OFlag::O_NOFOLLOW.bits())
 }
 
-/// The directory of the files: `logins` in `MCP_SESSIOND_DIR`, where that is set; else in `~/.local/state/mcp-sessiond`, on macOS in
-/// `~/Library/Application Support/mcp-sessiond`. The home directory is that of the user database: hosts hand their servers almost no
-/// environment, and all processes of the user must come to the same place.
+/// The directory of the files: `logins` in `MCP_SESSIOND_DIR`, where that is set; else in
+/// `~/.local/state/mcp-sessiond`, on macOS in `~/Library/Application Support/mcp-sessiond`. The
+/// home directory is that of the user database: hosts hand their servers almost no environment, and
+/// all processes of the user must come to the same place.
 fn directory() -> Result<PathBuf, LoginError> {
     if let Some(path) = std::env::var_os(DIRECTORY_VARIABLE).filter(|path| !path.is_empty()) {
         let path = PathBuf::from(path);
         if path.is_relative() {
-            return Err(File::error(&path, format!("{DIRECTORY_VARIABLE} must be an absolute path")));
+            return Err(File::error(
+                &path,
+                format!("{DIRECTORY_VARIABLE} must be an absolute path"),
+            ));
         }
         return Ok(path.join(DIRECTORY));
     }
-    let home = User::from_uid(geteuid()).ok().flatten().map(|user| user.dir);
+    let home = User::from_uid(geteuid())
+        .ok()
+        .flatten()
+        .map(|user| user.dir);
     let home = home.ok_or_else(|| {
-        File::error(Path::new("~"), format!("you have no home directory; set {DIRECTORY_VARIABLE}"))
+        File::error(
+            Path::new("~"),
+            format!("you have no home directory; set {DIRECTORY_VARIABLE}"),
+        )
     })?;
-    let state = if cfg!(target_os = "macos") { "Library/Application Support" } else { ".local/state" };
+    let state = if cfg!(target_os = "macos") {
+        "Library/Application Support"
+    } else {
+        ".local/state"
+    };
     Ok(home.join(state).join("mcp-sessiond").join(DIRECTORY))
 }
 
@@ -304,15 +362,29 @@ mod tests {
             directory: place.path().into(),
             ..File::of(name, url).expect("a file")
         };
-        let hostile = of("../../etc/passwd", &"https://example.org/../%2e%2e%2fx".parse().expect("a URL"));
+        let hostile = of(
+            "../../etc/passwd",
+            &"https://example.org/../%2e%2e%2fx".parse().expect("a URL"),
+        );
         assert!(hostile.name.chars().all(|c| c.is_ascii_hexdigit()) && hostile.name.len() == 32);
         let file = of("a", &url);
         assert!(file.read().expect("readable").is_none());
-        file.write(&tokens(json!({"access_token": "secret"}))).expect("written");
-        let mode = fs::metadata(file.path("json")).expect("a file").permissions().mode() & 0o777;
+        file.write(&tokens(json!({"access_token": "secret"})))
+            .expect("written");
+        let mode = fs::metadata(file.path("json"))
+            .expect("a file")
+            .permissions()
+            .mode()
+            & 0o777;
         assert_eq!(mode, 0o600);
-        assert_eq!(file.read().expect("readable").expect("tokens").access(), "secret");
-        assert!(of("b", &url).read().expect("readable").is_none(), "another entry has another login");
+        assert_eq!(
+            file.read().expect("readable").expect("tokens").access(),
+            "secret"
+        );
+        assert!(
+            of("b", &url).read().expect("readable").is_none(),
+            "another entry has another login"
+        );
 
         fs::set_permissions(file.path("json"), fs::Permissions::from_mode(0o640)).expect("set");
         assert!(matches!(file.read(), Err(LoginError::File { .. })));
@@ -323,20 +395,36 @@ mod tests {
         )
         .expect("written");
         std::os::unix::fs::symlink(file.path("other"), file.path("json")).expect("linked");
-        assert!(matches!(file.read(), Err(LoginError::File { .. })), "a symlink is not followed");
+        assert!(
+            matches!(file.read(), Err(LoginError::File { .. })),
+            "a symlink is not followed"
+        );
         assert!(file.delete().expect("deleted") && !file.delete().expect("nothing"));
     }
 
     #[test]
     fn all_logins_of_an_entry_are_found_by_its_name() {
         let place = tempfile::tempdir().expect("a directory");
-        assert!(File::all_in(&place.path().join("none"), "a").expect("nothing").is_empty());
-        for (entry, url) in
-            [("a", "https://example.org/1"), ("a", "https://example.org/2"), ("b", "https://example.org/1")]
-        {
+        assert!(
+            File::all_in(&place.path().join("none"), "a")
+                .expect("nothing")
+                .is_empty()
+        );
+        for (entry, url) in [
+            ("a", "https://example.org/1"),
+            ("a", "https://example.org/2"),
+            ("b", "https://example.org/1"),
+        ] {
             let file = File::of(entry, &url.parse().expect("a URL")).expect("a file");
-            let file = File { directory: place.path().into(), ..file };
-            file.write(&Tokens { name: entry.into(), ..tokens(json!({})) }).expect("written");
+            let file = File {
+                directory: place.path().into(),
+                ..file
+            };
+            file.write(&Tokens {
+                name: entry.into(),
+                ..tokens(json!({}))
+            })
+            .expect("written");
         }
         fs::write(place.path().join("x.json"), "{").expect("written");
         let found = File::all_in(place.path(), "a").expect("files");
@@ -352,12 +440,16 @@ mod tests {
     fn no_half_written_file_stays() {
         let place = tempfile::tempdir().expect("a directory");
         let url: Url = "https://example.org/mcp".parse().expect("a URL");
-        let file = File { directory: place.path().into(), ..File::of("a", &url).expect("a file") };
+        let file = File {
+            directory: place.path().into(),
+            ..File::of("a", &url).expect("a file")
+        };
         fs::write(file.path("new"), "secret").expect("written");
         assert!(file.delete().expect("deleted") && !file.path("new").exists());
         // What is there can't be replaced.
         fs::create_dir(file.path("json")).expect("made");
-        file.write(&tokens(json!({"access_token": "secret"}))).expect_err("a directory");
+        file.write(&tokens(json!({"access_token": "secret"})))
+            .expect_err("a directory");
         assert!(!file.path("new").exists());
     }
 
@@ -365,16 +457,27 @@ mod tests {
     fn a_damaged_file_is_told_without_what_it_holds() {
         let place = tempfile::tempdir().expect("a directory");
         let url: Url = "https://example.org/other".parse().expect("a URL");
-        let file = File { directory: place.path().into(), ..File::of("a", &url).expect("a file") };
-        file.write(&tokens(json!({"access_token": "secret"}))).expect("written");
+        let file = File {
+            directory: place.path().into(),
+            ..File::of("a", &url).expect("a file")
+        };
+        file.write(&tokens(json!({"access_token": "secret"})))
+            .expect("written");
         assert!(
-            file.read().map(|_| ()).expect_err("another server's").to_string().contains("another server")
+            file.read()
+                .map(|_| ())
+                .expect_err("another server's")
+                .to_string()
+                .contains("another server")
         );
         for field in ["issuer", "token_endpoint"] {
             let text = fs::read(file.path("json")).expect("bytes");
             let mut old: Value = serde_json::from_slice(&text).expect("JSON");
             old.as_object_mut().expect("an object").remove(field);
-            assert!(serde_json::from_value::<Tokens>(old).is_err(), "{field} is wanted");
+            assert!(
+                serde_json::from_value::<Tokens>(old).is_err(),
+                "{field} is wanted"
+            );
         }
         let cut = &fs::read(file.path("json")).expect("bytes")[..60];
         own(OpenOptions::new().write(true).truncate(true))
@@ -383,6 +486,9 @@ mod tests {
             .write_all(cut)
             .expect("written");
         let error = file.read().map(|_| ()).expect_err("damaged").to_string();
-        assert!(error.contains("log in again") && !error.contains("example"), "{error}");
+        assert!(
+            error.contains("log in again") && !error.contains("example"),
+            "{error}"
+        );
     }
 }

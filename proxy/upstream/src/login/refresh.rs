@@ -2,8 +2,8 @@
 
 use reqwest::Url;
 use rmcp::transport::auth::{
-    AuthError, AuthorizationManager, CredentialStore as _, InMemoryCredentialStore, OAuthClientConfig,
-    OAuthTokenResponse, StoredCredentials,
+    AuthError, AuthorizationManager, CredentialStore as _, InMemoryCredentialStore,
+    OAuthClientConfig, OAuthTokenResponse, StoredCredentials,
 };
 use serde_json::Value;
 
@@ -25,20 +25,29 @@ fn for_now<E: std::error::Error>(error: E) -> Unrefreshed {
 /// New tokens for those. Who calls has the lock.
 pub(super) async fn refreshed(url: &Url, tokens: &Tokens) -> Result<Tokens, Unrefreshed> {
     crate::wire::choose_cryptography();
-    let mut manager = AuthorizationManager::new(url.clone()).await.map_err(for_now)?;
+    let mut manager = AuthorizationManager::new(url.clone())
+        .await
+        .map_err(for_now)?;
     // The SDK has the tokens in memory only: what is in the file is our affair.
     let store = InMemoryCredentialStore::new();
     let response: OAuthTokenResponse =
         serde_json::from_value(tokens.token.clone()).map_err(|_| Unrefreshed::Rejected)?;
-    let stored =
-        StoredCredentials::new(tokens.client_id.clone(), Some(response), tokens.scopes.clone(), None);
+    let stored = StoredCredentials::new(
+        tokens.client_id.clone(),
+        Some(response),
+        tokens.scopes.clone(),
+        None,
+    );
     store.save(stored).await.map_err(for_now)?;
     manager.set_credential_store(store.clone());
     // The resource that the token is for is found anew with it.
-    let Authority { issuer, metadata } = Authority::of(&manager).await.map_err(Unrefreshed::ForNow)?;
+    let Authority { issuer, metadata } =
+        Authority::of(&manager).await.map_err(Unrefreshed::ForNow)?;
     // Whoever answers for the server must not get the refresh token by it.
     if issuer != tokens.issuer || metadata.token_endpoint != tokens.token_endpoint {
-        return Err(Unrefreshed::ForNow("the server now names another authorization server".to_owned()));
+        return Err(Unrefreshed::ForNow(
+            "the server now names another authorization server".to_owned(),
+        ));
     }
     manager.set_metadata(metadata);
     let mut client = OAuthClientConfig::new(tokens.client_id.clone(), tokens.redirect.clone());
@@ -48,10 +57,17 @@ pub(super) async fn refreshed(url: &Url, tokens: &Tokens) -> Result<Tokens, Unre
     manager.configure_client(client).map_err(for_now)?;
     let asked_ms = now_ms();
     let response = manager.refresh_token().await.map_err(|error| match error {
-        AuthError::TokenRefreshRejected(_) | AuthError::AuthorizationRequired => Unrefreshed::Rejected,
+        AuthError::TokenRefreshRejected(_) | AuthError::AuthorizationRequired => {
+            Unrefreshed::Rejected
+        }
         error => for_now(error),
     })?;
     let scopes = manager.get_current_scopes().await;
     let token: Value = serde_json::to_value(response).map_err(for_now)?;
-    Ok(Tokens { token, asked_ms, scopes, ..tokens.clone() })
+    Ok(Tokens {
+        token,
+        asked_ms,
+        scopes,
+        ..tokens.clone()
+    })
 }

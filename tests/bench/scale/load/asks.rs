@@ -37,12 +37,20 @@ impl Asks {
     pub(crate) fn new(of: &Peer, order: &Order) -> Self {
         // A JSON string of that size.
         let value = format!("\"{}\"", "v".repeat(order.bytes.saturating_sub(2)));
-        Self { of: of.clone(), ask: order.ask, name: order.name.clone(), value, events: order.events }
+        Self {
+            of: of.clone(),
+            ask: order.ask,
+            name: order.name.clone(),
+            value,
+            events: order.events,
+        }
     }
 
     /// What makes a session: it has a value, or, where there are to be any, events.
     pub(crate) fn filling(&self, number: u64) -> Outcome<Vec<Vec<u8>>> {
-        let Peer::Daemon(_) = self.of else { return Ok(self.redis_filling(number)) };
+        let Peer::Daemon(_) = self.of else {
+            return Ok(self.redis_filling(number));
+        };
         let of = self.session(number)?;
         let request = CreateRequest {
             session: Some(of.session.clone()),
@@ -62,12 +70,17 @@ impl Asks {
 
     /// One call to the session of this number.
     pub(crate) async fn one(&self, number: u64) -> Outcome<Vec<u8>> {
-        let Peer::Daemon(directory) = &self.of else { return Ok(self.redis_one(number)) };
+        let Peer::Daemon(directory) = &self.of else {
+            return Ok(self.redis_one(number));
+        };
         let of = self.session(number)?;
         frame(&match self.ask {
-            Ask::Get => {
-                SessiondRequest::ReadState { request: ReadStateRequest { of, keys: vec!["k".parse()?] } }
-            }
+            Ask::Get => SessiondRequest::ReadState {
+                request: ReadStateRequest {
+                    of,
+                    keys: vec!["k".parse()?],
+                },
+            },
             Ask::Set => self.write(of)?,
             Ask::Append => self.append(of, 1),
             Ask::Begin => replay(of, Cursor::Stream(StreamId::standalone()), REPLAYED),
@@ -81,13 +94,22 @@ impl Asks {
     fn session(&self, number: u64) -> Outcome<SessionRef> {
         let service: ServiceName = "bench".parse()?;
         let session = format!("{}-{number}", self.name).parse()?;
-        Ok(SessionRef { session, service: Some(service), epoch: None, caller: None })
+        Ok(SessionRef {
+            session,
+            service: Some(service),
+            epoch: None,
+            caller: None,
+        })
     }
 
     fn write(&self, of: SessionRef) -> Outcome<SessiondRequest> {
         let write = StateWrite::new("k".parse()?, Json::trusted(self.value.clone()));
         Ok(SessiondRequest::WriteState {
-            request: WriteStateRequest { of, writes: vec![write], request: None },
+            request: WriteStateRequest {
+                of,
+                writes: vec![write],
+                request: None,
+            },
         })
     }
 
@@ -95,7 +117,13 @@ impl Asks {
         let messages = vec![Some(Json::trusted(self.value.clone())); count];
         let stream = StreamId::standalone();
         SessiondRequest::Append {
-            request: AppendRequest { of, stream, request: None, messages, close: false },
+            request: AppendRequest {
+                of,
+                stream,
+                request: None,
+                messages,
+                close: false,
+            },
         }
     }
 
@@ -105,9 +133,20 @@ impl Asks {
             return Ok(Cursor::Stream(StreamId::standalone()));
         };
         let connection = connect(&Directory::at(directory)?, &Start::Never).await?;
-        let request = ReplayRequest { of, after: Cursor::Number(number as u64), most: Some(1) };
+        let request = ReplayRequest {
+            of,
+            after: Cursor::Number(number as u64),
+            most: Some(1),
+        };
         let replayed = connection.replay(PATIENCE, request).await??;
-        Ok(Cursor::Event(replayed.events.into_iter().next().ok_or("no such event")?.id))
+        Ok(Cursor::Event(
+            replayed
+                .events
+                .into_iter()
+                .next()
+                .ok_or("no such event")?
+                .id,
+        ))
     }
 
     fn redis_filling(&self, number: u64) -> Vec<Vec<u8>> {
@@ -134,11 +173,21 @@ impl Asks {
 }
 
 fn replay(of: SessionRef, after: Cursor, most: usize) -> SessiondRequest {
-    SessiondRequest::Replay { request: ReplayRequest { of, after, most: u32::try_from(most).ok() } }
+    SessiondRequest::Replay {
+        request: ReplayRequest {
+            of,
+            after,
+            most: u32::try_from(most).ok(),
+        },
+    }
 }
 
 fn frame(call: &SessiondRequest) -> Outcome<Vec<u8>> {
-    let body = rmp_serde::to_vec_named(&Call { id: 1, deadline_ms: 30_000, call })?;
+    let body = rmp_serde::to_vec_named(&Call {
+        id: 1,
+        deadline_ms: 30_000,
+        call,
+    })?;
     let mut frame = u32::try_from(body.len())?.to_be_bytes().to_vec();
     frame.extend(body);
     Ok(frame)

@@ -21,7 +21,12 @@ impl Line {
             Peer::Daemon(directory) => {
                 let mut stream = UnixStream::connect(directory.join("daemon.sock")).await?;
                 greet(&mut stream, Codec::MessagePack).await?;
-                Self { stream, answer, ends: frame, is_refused: is_error }
+                Self {
+                    stream,
+                    answer,
+                    ends: frame,
+                    is_refused: is_error,
+                }
             }
             Peer::Redis(socket) => Self {
                 stream: UnixStream::connect(socket).await?,
@@ -51,7 +56,11 @@ impl Line {
         }
         let answer = &self.answer[..read];
         if (self.is_refused)(answer) {
-            return Err(format!("refused: {}", String::from_utf8_lossy(&answer[..read.min(300)])).into());
+            return Err(format!(
+                "refused: {}",
+                String::from_utf8_lossy(&answer[..read.min(300)])
+            )
+            .into());
         }
         Ok(())
     }
@@ -73,7 +82,12 @@ fn is_error(frame: &[u8]) -> bool {
 /// Where a value of Redis ends, if that is known yet.
 fn value(of: &[u8]) -> Option<usize> {
     let end = 2 + of.windows(2).position(|two| two == b"\r\n")?;
-    let number = || std::str::from_utf8(&of[1..end - 2]).ok()?.parse::<usize>().ok();
+    let number = || {
+        std::str::from_utf8(&of[1..end - 2])
+            .ok()?
+            .parse::<usize>()
+            .ok()
+    };
     match of[0] {
         b'$' => Some(end + number().map_or(0, |bytes| bytes + 2)),
         b'*' => (0..number()?).try_fold(end, |end, _| Some(end + value(of.get(end..)?)?)),

@@ -1,5 +1,6 @@
-//! The load of tests/bench/scale.py and tests/bench/fleet.py: one order, as JSON in the only argument; what came of it, as
-//! JSON on standard output. What is asked is up and has a socket already.
+//! The load of tests/bench/scale.py and tests/bench/fleet.py: one order, as JSON in the only
+//! argument; what came of it, as JSON on standard output. What is asked is up and has a socket
+//! already.
 
 mod asks;
 mod busy;
@@ -19,9 +20,14 @@ use order::{Order, What};
 pub(crate) type Outcome<T> = Result<T, Box<dyn std::error::Error + Send + Sync>>;
 
 fn main() -> Outcome<()> {
-    let argument = std::env::args().skip(1).find(|argument| argument.starts_with('{'));
-    let order: Order = serde_json::from_str(&argument.ok_or("no order: see tests/bench/scale/load.py")?)?;
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let argument = std::env::args()
+        .skip(1)
+        .find(|argument| argument.starts_with('{'));
+    let order: Order =
+        serde_json::from_str(&argument.ok_or("no order: see tests/bench/scale/load.py")?)?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
     let came = runtime.block_on(async {
         match order.what {
             What::Fill => fill(order).await,
@@ -80,10 +86,13 @@ async fn latency(order: &Order) -> Outcome<serde_json::Value> {
     Ok(serde_json::json!({"p50": at(0.5), "p99": at(0.99)}))
 }
 
-/// Calls a second of all callers together, each on a connection of its own and with a session of its own; and who was busy
-/// meanwhile.
+/// Calls a second of all callers together, each on a connection of its own and with a session of
+/// its own; and who was busy meanwhile.
 async fn rate(order: Order) -> Outcome<serde_json::Value> {
-    let (done, is_over) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicBool::new(false)));
+    let (done, is_over) = (
+        Arc::new(AtomicU64::new(0)),
+        Arc::new(AtomicBool::new(false)),
+    );
     let mut callers = Vec::new();
     for index in 0..order.callers {
         let at = order.at(index);
@@ -104,10 +113,14 @@ async fn rate(order: Order) -> Outcome<serde_json::Value> {
             Outcome::Ok(())
         });
     }
-    // The callers go on by themselves: this is how long they warm up, until the daemon's pools of connections have grown, and then
-    // how long they are counted.
+    // The callers go on by themselves: this is how long they warm up, until the daemon's pools of
+    // connections have grown, and then how long they are counted.
     tokio::time::sleep(Duration::from_secs_f64(order.seconds / 4.0)).await;
-    let (began, before, busy) = (Instant::now(), done.load(Ordering::Relaxed), Busy::now(&order.pids));
+    let (began, before, busy) = (
+        Instant::now(),
+        done.load(Ordering::Relaxed),
+        Busy::now(&order.pids),
+    );
     tokio::time::sleep(Duration::from_secs_f64(order.seconds)).await;
     let (spent, after) = (began.elapsed().as_secs_f64(), done.load(Ordering::Relaxed));
     let busy = Busy::now(&order.pids).since(&busy);

@@ -1,5 +1,6 @@
-//! One round of tests/bench's work by turul-mcp-session-storage, in this process: prints, as JSON, for each part its name,
-//! what a call took in µs (p50), and how many a second fifty callers came to. tests/bench/run runs it.
+//! One round of tests/bench's work by turul-mcp-session-storage, in this process: prints, as JSON,
+//! for each part its name, what a call took in µs (p50), and how many a second fifty callers came
+//! to. tests/bench/run runs it.
 
 use std::error::Error;
 use std::path::PathBuf;
@@ -9,8 +10,8 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 use turul_mcp_session_storage::{
-    BoxedSessionStorage, InMemorySessionStorage, SessionStorageError, SqliteConfig, SqliteSessionStorage,
-    SseEvent,
+    BoxedSessionStorage, InMemorySessionStorage, SessionStorageError, SqliteConfig,
+    SqliteSessionStorage, SseEvent,
 };
 
 type Outcome<T> = Result<T, Box<dyn Error + Send + Sync>>;
@@ -46,7 +47,11 @@ async fn main() -> Outcome<()> {
     let storages: [(&str, Arc<BoxedSessionStorage>, usize); 2] = [
         ("memory", Arc::new(InMemorySessionStorage::new()), 1),
         // It syncs the disk for every change: fewer are enough.
-        ("SQLite", Arc::new(SqliteSessionStorage::with_config(config).await?), 5),
+        (
+            "SQLite",
+            Arc::new(SqliteSessionStorage::with_config(config).await?),
+            5,
+        ),
     ];
     for (name, storage, fewer) in storages {
         for (part, what, calls) in PARTS {
@@ -55,7 +60,11 @@ async fn main() -> Outcome<()> {
             for _ in 0..MANY {
                 let session = storage.create_session(Default::default()).await?.session_id;
                 storage.set_session_state(&session, "k", value()).await?;
-                for _ in 0..if part == Part::Replay && sessions.len() < MANY / fewer { 100 } else { 0 } {
+                for _ in 0..if part == Part::Replay && sessions.len() < MANY / fewer {
+                    100
+                } else {
+                    0
+                } {
                     call(&storage, Part::Store, &session, &value()).await?;
                 }
                 sessions.push(session);
@@ -69,7 +78,11 @@ async fn main() -> Outcome<()> {
             }
             took.sort();
             // Those that are set up; a replay changes nothing, so callers may share.
-            let ready = if part == Part::Replay { MANY / fewer } else { MANY };
+            let ready = if part == Part::Replay {
+                MANY / fewer
+            } else {
+                MANY
+            };
             let each = calls / 10;
             let began = Instant::now();
             let mut tasks = JoinSet::new();
@@ -87,7 +100,11 @@ async fn main() -> Outcome<()> {
                 done??;
             }
             let rate = (MANY * each) as f64 / began.elapsed().as_secs_f64();
-            round.push((format!("{what}, {name}"), micros(took[took.len() / 2]), rate));
+            round.push((
+                format!("{what}, {name}"),
+                micros(took[took.len() / 2]),
+                rate,
+            ));
         }
     }
     std::fs::remove_file(database)?;
@@ -111,11 +128,22 @@ async fn call(
     value: &Value,
 ) -> Result<(), SessionStorageError> {
     match part {
-        Part::Set => storage.set_session_state(session, "k", value.clone()).await?,
-        Part::Get => drop(storage.get_session_state(session, "k").await?.ok_or(missing())?),
-        Part::Store => {
-            drop(storage.store_event(session, SseEvent::new("message".into(), value.clone())).await?)
+        Part::Set => {
+            storage
+                .set_session_state(session, "k", value.clone())
+                .await?
         }
+        Part::Get => drop(
+            storage
+                .get_session_state(session, "k")
+                .await?
+                .ok_or(missing())?,
+        ),
+        Part::Store => drop(
+            storage
+                .store_event(session, SseEvent::new("message".into(), value.clone()))
+                .await?,
+        ),
         Part::Replay => {
             if storage.get_events_after(session, 0).await?.len() != 100 {
                 return Err(missing());

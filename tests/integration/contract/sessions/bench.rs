@@ -1,4 +1,5 @@
-//! A daemon's contents over a backend of their own, with a clock that the case sets; and what requests are made of.
+//! A daemon's contents over a backend of their own, with a clock that the case sets; and what
+//! requests are made of.
 
 use std::sync::Arc;
 
@@ -38,7 +39,12 @@ impl<B: Backend> Bench<B> {
     pub(super) fn with(backend: B, bounds: impl Into<Bounds>) -> Self {
         let (clock, bounds) = (Arc::new(Clock::manual(START_MS)), bounds.into());
         let contents = contents(backend.store(), &clock, &bounds);
-        Self { backend, clock, bounds, contents }
+        Self {
+            backend,
+            clock,
+            bounds,
+            contents,
+        }
     }
 
     /// The daemon crashes, and starts again.
@@ -87,19 +93,30 @@ impl<B: Backend> Bench<B> {
 }
 
 fn contents(storage: Arc<dyn Storage>, clock: &Arc<Clock>, bounds: &Bounds) -> Arc<Contents> {
-    Arc::new(Contents::new(storage, clock.clone(), bounds.clone(), Arc::new(Meters::default())))
+    Arc::new(Contents::new(
+        storage,
+        clock.clone(),
+        bounds.clone(),
+        Arc::new(Meters::default()),
+    ))
 }
 
 /// Lets a daemon sweep: names and reasons.
 pub(super) async fn sweep(contents: &Contents) -> Vec<(String, Why)> {
     let swept = contents.sweep(|_| Standing::Service).await.expect("swept");
-    swept.into_iter().map(|SweptSession { place, why }| (place.name, why)).collect()
+    swept
+        .into_iter()
+        .map(|SweptSession { place, why }| (place.name, why))
+        .collect()
 }
 
 /// A session as some service uses it through some daemon.
 pub(super) fn visit(contents: &Arc<Contents>, service: &str, session: &str) -> Visit {
     let service = service.parse().expect("a service");
-    Visit { contents: contents.clone(), access: Access::service(&service, &id(session), None) }
+    Visit {
+        contents: contents.clone(),
+        access: Access::service(&service, &id(session), None),
+    }
 }
 
 pub(super) fn id(session: &str) -> SessionId {
@@ -129,8 +146,15 @@ pub(super) fn large(bytes: usize) -> Json {
 
 /// Lifetimes without an end.
 pub(super) fn endless() -> CreateRequest {
-    let lifetimes = Lifetimes { idle_ms: Some(0), absolute_ms: Some(0), grace_ms: Some(0) };
-    CreateRequest { lifetimes, ..CreateRequest::default() }
+    let lifetimes = Lifetimes {
+        idle_ms: Some(0),
+        absolute_ms: Some(0),
+        grace_ms: Some(0),
+    };
+    CreateRequest {
+        lifetimes,
+        ..CreateRequest::default()
+    }
 }
 
 /// A write, whatever there is.
@@ -140,7 +164,10 @@ pub(super) fn set(name: &str, text: &str) -> StateWrite {
 
 /// A write, if this version is there.
 pub(super) fn set_at(name: &str, text: &str, version: u64) -> StateWrite {
-    StateWrite { expected: Some(StateVersion(version)), ..set(name, text) }
+    StateWrite {
+        expected: Some(StateVersion(version)),
+        ..set(name, text)
+    }
 }
 
 /// A removal, whatever there is.
@@ -165,10 +192,18 @@ pub(super) fn texts(events: &[Event]) -> Vec<&str> {
 
 /// What is missing of a stream.
 pub(super) fn gap(name: &str, first: u64, last: u64) -> Gap {
-    Gap { stream: Some(stream(name)), first, last }
+    Gap {
+        stream: Some(stream(name)),
+        first,
+        last,
+    }
 }
 
 /// The numbers that are missing of a session.
 pub(super) fn gap_of_numbers(first: u64, last: u64) -> Gap {
-    Gap { stream: None, first, last }
+    Gap {
+        stream: None,
+        first,
+        last,
+    }
 }

@@ -1,4 +1,5 @@
-//! Mistakes get the same error whichever backend is below, and nobody learns of another owner's sessions.
+//! Mistakes get the same error whichever backend is below, and nobody learns of another owner's
+//! sessions.
 
 use mcp_sessiond_proto::Error;
 use mcp_sessiond_proto::sessions::{FailedPart, Lifetimes, Status};
@@ -8,7 +9,8 @@ use super::bench::{Bench, after, id, json, large, start_of, visit};
 use super::visit::Visit;
 use crate::contract::backends::Backend;
 
-/// What every call but `create`, `get`, `terminate` and `detach` comes to; those have answers for a tombstone too.
+/// What every call but `create`, `get`, `terminate` and `detach` comes to; those have answers for a
+/// tombstone too.
 pub(super) async fn refused_by_all(session: &Visit, event: &EventId, with: &Error) {
     assert_eq!(session.open().await.as_ref(), Err(with));
     assert_eq!(session.set_status(Status::Ready).await.as_ref(), Err(with));
@@ -28,8 +30,16 @@ pub(super) async fn refused_by_all(session: &Visit, event: &EventId, with: &Erro
     for stream in ["a", "_GET_stream"] {
         assert_eq!(session.append(stream, &["1"]).await.as_ref(), Err(with));
     }
-    for cursor in [after(event), start_of("a"), Cursor::Number(0), Cursor::Event(EventId("x".into()))] {
-        assert_eq!(session.replay(cursor.clone(), None).await.as_ref(), Err(with));
+    for cursor in [
+        after(event),
+        start_of("a"),
+        Cursor::Number(0),
+        Cursor::Event(EventId("x".into())),
+    ] {
+        assert_eq!(
+            session.replay(cursor.clone(), None).await.as_ref(),
+            Err(with)
+        );
         assert_eq!(session.wait(&[cursor], 0).await.as_ref(), Err(with));
     }
     assert_eq!(session.detach().await, Ok(()));
@@ -55,7 +65,10 @@ pub(crate) async fn another_owners_is_not_there<B: Backend>(backend: B) {
     let stranger = visit(&bench.contents, "bank", "t");
     refused_by_all(&stranger, &event, &Error::UnknownSession).await;
     assert_eq!(stranger.get().await, Err(Error::UnknownSession));
-    assert_eq!(bench.contents.list("service bank", None, |_| true).await, Ok(Vec::new()));
+    assert_eq!(
+        bench.contents.list("service bank", None, |_| true).await,
+        Ok(Vec::new())
+    );
     assert_eq!(session.get().await, before);
     let other = visit(&bench.contents, "bank", "s");
     other.create().await.expect("the stranger's own");
@@ -66,33 +79,86 @@ pub(crate) async fn another_owners_is_not_there<B: Backend>(backend: B) {
 pub(crate) async fn mistakes<B: Backend>(backend: B) {
     let bench = Bench::new(backend);
     let session = bench.session("s").await;
-    let invalid = |sentence: &str| Error::InvalidArgument { sentence: sentence.into() };
+    let invalid = |sentence: &str| Error::InvalidArgument {
+        sentence: sentence.into(),
+    };
     let terminated = "`terminated` is no status to be set; `terminate_session` ends a session";
-    assert_eq!(session.set_status(Status::Terminated).await, Err(invalid(terminated)));
-    let request =
-        mcp_sessiond_proto::sessions::CreateRequest { status: Status::Terminated, ..super::bench::endless() };
-    assert_eq!(bench.visit("t").create_with(request).await, Err(invalid(terminated)));
-    let part = FailedPart { part: "x".repeat(20_000), code: 1, message: String::new() };
-    let status = Status::Failed { parts: vec![part], not_tried: Vec::new() };
-    assert_eq!(session.set_status(status).await, Err(invalid("a status has at most 16384 bytes")));
+    assert_eq!(
+        session.set_status(Status::Terminated).await,
+        Err(invalid(terminated))
+    );
+    let request = mcp_sessiond_proto::sessions::CreateRequest {
+        status: Status::Terminated,
+        ..super::bench::endless()
+    };
+    assert_eq!(
+        bench.visit("t").create_with(request).await,
+        Err(invalid(terminated))
+    );
+    let part = FailedPart {
+        part: "x".repeat(20_000),
+        code: 1,
+        message: String::new(),
+    };
+    let status = Status::Failed {
+        parts: vec![part],
+        not_tried: Vec::new(),
+    };
+    assert_eq!(
+        session.set_status(status).await,
+        Err(invalid("a status has at most 16384 bytes"))
+    );
     let metadata = Some(large(65_537));
-    let updated = session.update(None, metadata.clone(), Lifetimes::default()).await;
-    assert_eq!(updated, Err(invalid("`metadata` has at most 65536 bytes, and this has 65537")));
-    session.update(None, Some(large(65_536)), Lifetimes::default()).await.expect("as much as there may be");
+    let updated = session
+        .update(None, metadata.clone(), Lifetimes::default())
+        .await;
+    assert_eq!(
+        updated,
+        Err(invalid(
+            "`metadata` has at most 65536 bytes, and this has 65537"
+        ))
+    );
+    session
+        .update(None, Some(large(65_536)), Lifetimes::default())
+        .await
+        .expect("as much as there may be");
     let opened_by = "`opened_by` is a JSON-RPC id: a string or a number of at most 256 bytes";
     for wrong in ["{}", " [1]", large(257).as_str()] {
-        assert_eq!(session.open_stream_by("a", json(wrong)).await, Err(invalid(opened_by)));
+        assert_eq!(
+            session.open_stream_by("a", json(wrong)).await,
+            Err(invalid(opened_by))
+        );
     }
-    assert_eq!(session.open_stream_by("a", large(256)).await.map(|stream| stream.closed), Ok(false));
-    assert_eq!(session.replay(start_of("b"), None).await, Err(Error::UnknownStream));
-    assert_eq!(session.wait(&[start_of("a"), start_of("b")], 0).await, Err(Error::UnknownStream));
-    assert_eq!(session.get().await.map(|seen| seen.last_number), Ok(0), "none of them did anything");
+    assert_eq!(
+        session
+            .open_stream_by("a", large(256))
+            .await
+            .map(|stream| stream.closed),
+        Ok(false)
+    );
+    assert_eq!(
+        session.replay(start_of("b"), None).await,
+        Err(Error::UnknownStream)
+    );
+    assert_eq!(
+        session.wait(&[start_of("a"), start_of("b")], 0).await,
+        Err(Error::UnknownStream)
+    );
+    assert_eq!(
+        session.get().await.map(|seen| seen.last_number),
+        Ok(0),
+        "none of them did anything"
+    );
 }
 
 pub(crate) async fn what_debug_is_told<B: Backend>(backend: B) {
     let bench = Bench::new(backend);
     for at in 0..120 {
-        let session = visit(&bench.contents, ["bank", "shop"][at % 2], &format!("s{at:03}"));
+        let session = visit(
+            &bench.contents,
+            ["bank", "shop"][at % 2],
+            &format!("s{at:03}"),
+        );
         session.create().await.expect("created");
         session.mint(None).await.expect("minted");
     }
@@ -101,19 +167,47 @@ pub(crate) async fn what_debug_is_told<B: Backend>(backend: B) {
     session.append("a", &["1", "22"]).await.expect("appended");
     let (mut found, mut last) = (Vec::new(), None);
     loop {
-        let page = bench.contents.inventory(last.as_ref(), 50).await.expect("readable");
+        let page = bench
+            .contents
+            .inventory(last.as_ref(), 50)
+            .await
+            .expect("readable");
         let Some((end, _)) = page.last() else { break };
         last = Some(end.clone());
         found.extend(page);
     }
     assert_eq!(found.len(), 120);
     assert!(
-        found.windows(2).all(|two| two[0].0 < two[1].0) && found.iter().all(|(_, info)| info.handles == 1)
+        found.windows(2).all(|two| two[0].0 < two[1].0)
+            && found.iter().all(|(_, info)| info.handles == 1)
     );
-    let seen = bench.contents.inspect(&session.access.place).await.expect("readable").expect("a session");
+    let seen = bench
+        .contents
+        .inspect(&session.access.place)
+        .await
+        .expect("readable")
+        .expect("a session");
     let (info, streams) = (seen.content.expect("it has contents"), seen.streams);
-    assert_eq!((info.session, info.events, info.event_bytes, info.last_number), (id("s001"), 2, 3, 2));
-    assert_eq!((streams.len(), streams[0].events, streams[0].bytes), (1, 2, 3));
+    assert_eq!(
+        (
+            info.session,
+            info.events,
+            info.event_bytes,
+            info.last_number
+        ),
+        (id("s001"), 2, 3, 2)
+    );
+    assert_eq!(
+        (streams.len(), streams[0].events, streams[0].bytes),
+        (1, 2, 3)
+    );
     let missing = visit(&bench.contents, "bank", "s001").access.place;
-    assert!(bench.contents.inspect(&missing).await.expect("readable").is_none());
+    assert!(
+        bench
+            .contents
+            .inspect(&missing)
+            .await
+            .expect("readable")
+            .is_none()
+    );
 }

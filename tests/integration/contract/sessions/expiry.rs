@@ -1,4 +1,5 @@
-//! Sessions end when their time is over, for whichever reason comes first; unless somebody uses them.
+//! Sessions end when their time is over, for whichever reason comes first; unless somebody uses
+//! them.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,7 +17,11 @@ use crate::contract::backends::Backend;
 
 /// Lifetimes in ms: idle, absolute, grace.
 fn lifetimes(idle: u64, absolute: u64, grace: u64) -> Lifetimes {
-    Lifetimes { idle_ms: Some(idle), absolute_ms: Some(absolute), grace_ms: Some(grace) }
+    Lifetimes {
+        idle_ms: Some(idle),
+        absolute_ms: Some(absolute),
+        grace_ms: Some(grace),
+    }
 }
 
 /// A session that lives so long.
@@ -31,13 +36,31 @@ async fn over<B: Backend>(bench: &Bench<B>, session: &Visit, why: Why) {
     assert_eq!(session.get().await, Err(Error::UnknownSession));
     assert_eq!(session.open().await, Err(Error::UnknownSession));
     assert_eq!(session.set("k", "1").await, Err(Error::UnknownSession));
-    assert_eq!(session.attach().await, Err(Error::UnknownSession), "which does not bring it back");
-    assert_eq!(session.wait(&[Cursor::Number(0)], 0).await, Err(Error::UnknownSession), "nor does this");
+    assert_eq!(
+        session.attach().await,
+        Err(Error::UnknownSession),
+        "which does not bring it back"
+    );
+    assert_eq!(
+        session.wait(&[Cursor::Number(0)], 0).await,
+        Err(Error::UnknownSession),
+        "nor does this"
+    );
     let owner = &session.access.place.owner;
-    assert_eq!(bench.contents.list(owner, None, |_| true).await, Ok(Vec::new()));
+    assert_eq!(
+        bench.contents.list(owner, None, |_| true).await,
+        Ok(Vec::new())
+    );
     let name = session.access.place.name.clone();
     assert_eq!(bench.sweep().await, [(name, why)]);
-    assert_eq!(bench.store().list_all(None, 10).await.map(|left| left.len()), Ok(0));
+    assert_eq!(
+        bench
+            .store()
+            .list_all(None, 10)
+            .await
+            .map(|left| left.len()),
+        Ok(0)
+    );
 }
 
 pub(crate) async fn idle<B: Backend>(backend: B) {
@@ -63,7 +86,11 @@ pub(crate) async fn absolute<B: Backend>(backend: B) {
     session.touch().await.expect("alive");
     session.attach().await.expect("attached");
     bench.clock.advance(1);
-    assert_eq!(session.touch().await, Err(Error::UnknownSession), "although a client is attached");
+    assert_eq!(
+        session.touch().await,
+        Err(Error::UnknownSession),
+        "although a client is attached"
+    );
     assert_eq!(session.detach().await, Ok(()));
     over(&bench, &session, Why::Absolute).await;
 }
@@ -102,7 +129,10 @@ pub(crate) async fn nought_is_never<B: Backend>(backend: B) {
     assert!(session.get().await.is_ok());
     if B::DURABLE {
         bench.reopen().await;
-        assert_eq!((bench.sweep().await, bench.visit("s").get().await.is_ok()), (vec![], true));
+        assert_eq!(
+            (bench.sweep().await, bench.visit("s").get().await.is_ok()),
+            (vec![], true)
+        );
     }
 }
 
@@ -110,8 +140,15 @@ pub(crate) async fn as_configured<B: Backend>(backend: B) {
     let bench = Bench::new(backend);
     let session = bench.visit("s");
     let created = session.create().await.expect("created");
-    assert_eq!(created.expires_ms, Some(START_MS + bench.bounds.sessions.idle_ms));
-    let endless = bench.visit("other").create_with(endless()).await.expect("created");
+    assert_eq!(
+        created.expires_ms,
+        Some(START_MS + bench.bounds.sessions.idle_ms)
+    );
+    let endless = bench
+        .visit("other")
+        .create_with(endless())
+        .await
+        .expect("created");
     assert_eq!(endless.expires_ms, None);
     bench.clock.advance(bench.bounds.sessions.idle_ms);
     assert_eq!(bench.sweep().await, [("s".into(), Why::Idle)]);
@@ -121,8 +158,15 @@ pub(crate) async fn many_at_once<B: Backend>(backend: B) {
     let bench = Bench::new(backend);
     for at in 0..230 {
         let lifetimes = lifetimes(1_000 + at % 3, 0, 0);
-        let request = mcp_sessiond_proto::sessions::CreateRequest { lifetimes, ..endless() };
-        bench.visit(&format!("s{at}")).create_with(request).await.expect("created");
+        let request = mcp_sessiond_proto::sessions::CreateRequest {
+            lifetimes,
+            ..endless()
+        };
+        bench
+            .visit(&format!("s{at}"))
+            .create_with(request)
+            .await
+            .expect("created");
     }
     bench.clock.advance(1_001);
     assert_eq!(bench.sweep().await.len(), 154);
@@ -142,10 +186,20 @@ pub(crate) async fn those_that_stay_hold_nobody_up<B: Backend>(backend: B) {
     bench.clock.advance(1_000);
     // Sessions of another machine's host, which it will end itself.
     let standing = |place: &mcp_sessiond_daemon::storage::Place| {
-        if place.name == "mine" { Standing::Free } else { Standing::Elsewhere }
+        if place.name == "mine" {
+            Standing::Free
+        } else {
+            Standing::Elsewhere
+        }
     };
     let swept = bench.contents.sweep(standing).await.expect("swept");
-    assert_eq!(swept.iter().map(|one| one.place.name.as_str()).collect::<Vec<_>>(), ["mine"]);
+    assert_eq!(
+        swept
+            .iter()
+            .map(|one| one.place.name.as_str())
+            .collect::<Vec<_>>(),
+        ["mine"]
+    );
 }
 
 pub(crate) async fn whoever_waits_keeps_it<B: Backend>(backend: B) {
@@ -170,7 +224,10 @@ pub(crate) async fn whoever_waits_keeps_it<B: Backend>(backend: B) {
         assert!(session.get().await.is_ok(), "in use");
     }
     bench.clock.advance(1_000);
-    assert_eq!(super::bench::sweep(&contents).await, [("s".into(), Why::Idle)]);
+    assert_eq!(
+        super::bench::sweep(&contents).await,
+        [("s".into(), Why::Idle)]
+    );
 }
 
 /// A lease that the case gives and takes.
@@ -182,7 +239,11 @@ struct Double {
 
 impl Lease for Double {
     fn check(&self) -> Result<(), Error> {
-        if self.stale.load(Ordering::Relaxed) { Err(Error::LeaseEnded) } else { Ok(()) }
+        if self.stale.load(Ordering::Relaxed) {
+            Err(Error::LeaseEnded)
+        } else {
+            Ok(())
+        }
     }
 
     fn is_held(&self) -> bool {
@@ -200,32 +261,63 @@ pub(crate) async fn a_held_lease_keeps_it<B: Backend>(backend: B) {
     lease.held.store(true, Ordering::Relaxed);
     let plain = living(&bench, "s", lifetimes(1_000, 0, 0)).await;
     let writer = Writer::Holder(lease.clone());
-    let session = Visit { access: Access { writer, ..plain.access.clone() }, ..plain };
+    let session = Visit {
+        access: Access {
+            writer,
+            ..plain.access.clone()
+        },
+        ..plain
+    };
     bench.clock.advance(1_500);
     assert!(session.get().await.is_ok(), "held");
     bench.clock.advance(1_500);
-    assert_eq!(bench.contents.sweep(|_| Standing::Held).await, Ok(Vec::new()));
+    assert_eq!(
+        bench.contents.sweep(|_| Standing::Held).await,
+        Ok(Vec::new())
+    );
     assert!(session.set("k", "1").await.is_ok());
     lease.stale.store(true, Ordering::Relaxed);
     assert_eq!(session.set("k", "2").await, Err(Error::LeaseEnded));
-    assert_eq!(session.append("_GET_stream", &["1"]).await, Err(Error::LeaseEnded));
+    assert_eq!(
+        session.append("_GET_stream", &["1"]).await,
+        Err(Error::LeaseEnded)
+    );
     assert_eq!(session.terminate().await, Err(Error::LeaseEnded));
-    assert_eq!(session.value("k").await, (1, Some("1".into())), "reading needs no lease");
+    assert_eq!(
+        session.value("k").await,
+        (1, Some("1".into())),
+        "reading needs no lease"
+    );
     lease.held.store(false, Ordering::Relaxed);
     bench.clock.advance(1_000);
     assert_eq!(session.get().await, Err(Error::UnknownSession));
-    let swept = bench.contents.sweep(|_| Standing::Free).await.expect("swept");
-    assert_eq!(swept.iter().map(|one| one.why).collect::<Vec<_>>(), [Why::Idle]);
+    let swept = bench
+        .contents
+        .sweep(|_| Standing::Free)
+        .await
+        .expect("swept");
+    assert_eq!(
+        swept.iter().map(|one| one.why).collect::<Vec<_>>(),
+        [Why::Idle]
+    );
 }
 
 pub(crate) async fn of_a_host_that_is_gone<B: Backend>(backend: B) {
     let bench = Bench::new(backend);
     let session = living(&bench, "s", lifetimes(1_000, 0, 0)).await;
     bench.clock.advance(1_000);
-    let swept = bench.contents.sweep(|_| Standing::Gone).await.expect("swept");
-    assert_eq!(swept.iter().map(|one| one.why).collect::<Vec<_>>(), [Why::HostGone]);
+    let swept = bench
+        .contents
+        .sweep(|_| Standing::Gone)
+        .await
+        .expect("swept");
+    assert_eq!(
+        swept.iter().map(|one| one.why).collect::<Vec<_>>(),
+        [Why::HostGone]
+    );
     assert_eq!(session.get().await, Err(Error::UnknownSession));
-    // Whatever is left of one that is none of its host's any more; but for a tombstone, while the host lives.
+    // Whatever is left of one that is none of its host's any more; but for a tombstone, while the
+    // host lives.
     let session = bench.session("s").await;
     session.terminate().await.expect("terminated");
     let place = &session.access.place;
@@ -240,10 +332,22 @@ pub(crate) async fn of_another_machine<B: Backend>(backend: B) {
     let bench = Bench::new(backend);
     living(&bench, "s", lifetimes(1_000, 0, 0)).await;
     bench.clock.advance(24 * 3_600_000);
-    assert_eq!(bench.contents.sweep(|_| Standing::Elsewhere).await, Ok(Vec::new()), "that daemon's matter");
+    assert_eq!(
+        bench.contents.sweep(|_| Standing::Elsewhere).await,
+        Ok(Vec::new()),
+        "that daemon's matter"
+    );
     bench.clock.advance(60_000 + 1_000);
-    let swept = bench.contents.sweep(|_| Standing::Elsewhere).await.expect("swept");
-    assert_eq!(swept.iter().map(|one| one.why).collect::<Vec<_>>(), [Why::Idle], "after a day");
+    let swept = bench
+        .contents
+        .sweep(|_| Standing::Elsewhere)
+        .await
+        .expect("swept");
+    assert_eq!(
+        swept.iter().map(|one| one.why).collect::<Vec<_>>(),
+        [Why::Idle],
+        "after a day"
+    );
 }
 
 pub(crate) async fn time_does_not_step_back<B: Backend>(backend: B) {
@@ -260,7 +364,12 @@ pub(crate) async fn time_does_not_step_back<B: Backend>(backend: B) {
     session.touch().await.expect("alive");
     let found = session.set("k", "1").await;
     assert_eq!(found, Ok(1));
-    assert!(session.get().await.is_ok_and(|seen| seen.active_ms >= START_MS + 500));
+    assert!(
+        session
+            .get()
+            .await
+            .is_ok_and(|seen| seen.active_ms >= START_MS + 500)
+    );
     assert_eq!(bench.clock.now_ms(), START_MS + 500);
     // A time that can't be is not believed: it ends nobody's session.
     bench.clock = Arc::new(Clock::manual(START_MS - 100 * 24 * 3_600_000));

@@ -1,5 +1,5 @@
-//! Between contents and a backend: it can fail, lose answers, put off what a backend may put off, and tell what is
-//! under way.
+//! Between contents and a backend: it can fail, lose answers, put off what a backend may put off,
+//! and tell what is under way.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -7,7 +7,8 @@ use std::sync::{Arc, Mutex};
 
 use futures::FutureExt as _;
 use mcp_sessiond_daemon::storage::{
-    Answer, Change, Durable, Item, Key, Listed, Place, Record, Scan, Storage, StorageError, Usage, Version,
+    Answer, Change, Durable, Item, Key, Listed, Place, Record, Scan, Storage, StorageError, Usage,
+    Version,
 };
 
 /// A storage through which everything goes.
@@ -77,8 +78,17 @@ impl Relay {
     }
 
     fn begin(&self) -> Result<UnderWay<'_>, StorageError> {
-        let left = |left: usize| Some(if left == usize::MAX { left } else { left.saturating_sub(1) });
-        match self.well.fetch_update(Ordering::SeqCst, Ordering::SeqCst, left) {
+        let left = |left: usize| {
+            Some(if left == usize::MAX {
+                left
+            } else {
+                left.saturating_sub(1)
+            })
+        };
+        match self
+            .well
+            .fetch_update(Ordering::SeqCst, Ordering::SeqCst, left)
+        {
             Ok(0) => Err(unavailable()),
             _ => {
                 self.under_way.fetch_add(1, Ordering::SeqCst);

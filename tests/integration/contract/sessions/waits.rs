@@ -29,7 +29,10 @@ fn waiting(session: &Visit, after: Vec<Cursor>) -> JoinHandle<Result<Replayed, E
 async fn woken(waiting: JoinHandle<Result<Replayed, Error>>) -> Result<Replayed, Error> {
     let began = Instant::now();
     let woken = waiting.await.expect("a wait that ends well");
-    assert!(began.elapsed() < Duration::from_millis(LONG_MS.into()) / 2, "it was woken");
+    assert!(
+        began.elapsed() < Duration::from_millis(LONG_MS.into()) / 2,
+        "it was woken"
+    );
     woken
 }
 
@@ -39,8 +42,20 @@ pub(crate) async fn nothing_to_wait_for<B: Backend>(backend: B) {
     session.open_stream("a").await.expect("opened");
     let event = session.say("a", "1").await;
     session.say("a", "2").await;
-    assert_eq!(texts(&session.wait(&[after(&event)], LONG_MS).await.expect("waited").events), ["2"]);
-    let empty = session.wait(&[start_of("_GET_stream")], 1).await.expect("waited");
+    assert_eq!(
+        texts(
+            &session
+                .wait(&[after(&event)], LONG_MS)
+                .await
+                .expect("waited")
+                .events
+        ),
+        ["2"]
+    );
+    let empty = session
+        .wait(&[start_of("_GET_stream")], 1)
+        .await
+        .expect("waited");
     let expected = Replayed {
         events: Vec::new(),
         gaps: Vec::new(),
@@ -65,7 +80,10 @@ pub(crate) async fn woken_by_an_append<B: Backend>(backend: B) {
             waiting(&session, vec![Cursor::Number(last)]),
         ];
         // Priming events alone wake nobody up for good.
-        session.append_all("b", None, vec![None]).await.expect("appended");
+        session
+            .append_all("b", None, vec![None])
+            .await
+            .expect("appended");
         session.say("a", &round.to_string()).await;
         for wait in waits {
             let events = woken(wait).await.expect("woken").events;
@@ -107,7 +125,10 @@ pub(crate) async fn woken_by_the_end<B: Backend>(backend: B) {
             _ => {
                 // One that is in use ends by its absolute lifetime alone.
                 session
-                    .live(Lifetimes { absolute_ms: Some(5), ..Lifetimes::default() })
+                    .live(Lifetimes {
+                        absolute_ms: Some(5),
+                        ..Lifetimes::default()
+                    })
                     .await
                     .expect("updated");
                 bench.clock.advance(5);
@@ -122,7 +143,12 @@ pub(crate) async fn woken_by_the_end<B: Backend>(backend: B) {
 pub(crate) async fn woken_by_the_end_of_a_stream<B: Backend>(backend: B) {
     let bench = Bench::new(backend);
     let session = bench.session("s").await;
-    let ended = |page: Replayed| (page.events.len(), page.ended.iter().map(ToString::to_string).collect());
+    let ended = |page: Replayed| {
+        (
+            page.events.len(),
+            page.ended.iter().map(ToString::to_string).collect(),
+        )
+    };
     for round in 0..20 {
         let name = format!("r{round}");
         session.open_stream(&name).await.expect("opened");
@@ -138,7 +164,11 @@ pub(crate) async fn woken_by_the_end_of_a_stream<B: Backend>(backend: B) {
     let both = ["r0", "r1"];
     let wait = waiting(&session, both.map(start_of).to_vec());
     let told: (usize, Vec<String>) = ended(woken(wait).await.expect("waited"));
-    assert_eq!(told, (0, both.map(str::to_owned).to_vec()), "what has ended is not waited for");
+    assert_eq!(
+        told,
+        (0, both.map(str::to_owned).to_vec()),
+        "what has ended is not waited for"
+    );
     // Of several, one that has ended before does not keep the caller from waiting for the others.
     session.open_stream("open").await.expect("opened");
     let wait = waiting(&session, ["r0", "open"].map(start_of).to_vec());
@@ -154,13 +184,23 @@ pub(crate) async fn woken_by_the_exit<B: Backend>(backend: B) {
     bench.contents.close();
     assert_eq!(woken(wait).await.map(|page| page.events.len()), Ok(0));
     let wait = waiting(&session, vec![Cursor::Number(0)]);
-    assert_eq!(woken(wait).await.map(|page| page.events.len()), Ok(0), "and later, at once");
+    assert_eq!(
+        woken(wait).await.map(|page| page.events.len()),
+        Ok(0),
+        "and later, at once"
+    );
 }
 
 pub(crate) async fn dropped_half_way<B: Backend>(backend: B) {
     let bench = Bench::new(backend);
     let session = bench.session("s").await;
-    session.live(Lifetimes { idle_ms: Some(1_000), ..Lifetimes::default() }).await.expect("updated");
+    session
+        .live(Lifetimes {
+            idle_ms: Some(1_000),
+            ..Lifetimes::default()
+        })
+        .await
+        .expect("updated");
     {
         let after = [Cursor::Number(0)];
         let wait = session.wait(&after, LONG_MS);
@@ -176,7 +216,13 @@ pub(crate) async fn dropped_half_way<B: Backend>(backend: B) {
 pub(crate) async fn whoever_waits_uses_the_session<B: Backend>(backend: B) {
     let bench = Bench::new(backend);
     let session = bench.session("s").await;
-    session.live(Lifetimes { idle_ms: Some(100_000), ..Lifetimes::default() }).await.expect("updated");
+    session
+        .live(Lifetimes {
+            idle_ms: Some(100_000),
+            ..Lifetimes::default()
+        })
+        .await
+        .expect("updated");
     let first = session.say("_GET_stream", "1").await;
     let wait = waiting(&session, vec![after(&first)]);
     // It has begun when the sweep leaves the session alone; until then a visit keeps it.
@@ -213,12 +259,16 @@ pub(crate) async fn followed_without_loss_or_repetition<B: Backend>(backend: B) 
             tokio::spawn(async move {
                 for at in 0..APPENDS {
                     let count = at % 4 + 1;
-                    let mut messages: Vec<_> =
-                        (0..count).map(|of| Some(json(&format!("[{at},{of}]")))).collect();
+                    let mut messages: Vec<_> = (0..count)
+                        .map(|of| Some(json(&format!("[{at},{of}]"))))
+                        .collect();
                     if at % 3 == 0 {
                         messages.push(None);
                     }
-                    session.append_all(&name, None, messages).await.expect("appended");
+                    session
+                        .append_all(&name, None, messages)
+                        .await
+                        .expect("appended");
                     total.fetch_add(count, Ordering::Relaxed);
                 }
             })
@@ -232,7 +282,9 @@ pub(crate) async fn followed_without_loss_or_repetition<B: Backend>(backend: B) 
                 0 => vec![Cursor::Number(0)],
                 _ => names.iter().map(|name| start_of(name)).collect(),
             };
-            tokio::spawn(async move { follow(&session, cursors, expected, 1 + 20 * reader as u32).await })
+            tokio::spawn(async move {
+                follow(&session, cursors, expected, 1 + 20 * reader as u32).await
+            })
         })
         .collect();
     for writer in writers {
@@ -248,15 +300,27 @@ pub(crate) async fn followed_without_loss_or_repetition<B: Backend>(backend: B) 
     }
 }
 
-/// Replays what is there and waits for the rest, until there is as much as expected; in order within every stream.
-async fn follow(session: &Visit, mut cursors: Vec<Cursor>, expected: usize, most: u32) -> Vec<Event> {
+/// Replays what is there and waits for the rest, until there is as much as expected; in order
+/// within every stream.
+async fn follow(
+    session: &Visit,
+    mut cursors: Vec<Cursor>,
+    expected: usize,
+    most: u32,
+) -> Vec<Event> {
     let (mut found, mut last) = (Vec::new(), BTreeMap::new());
     while found.len() < expected {
-        let page = session.wait_for(&cursors, LONG_MS, Some(most)).await.expect("waited");
+        let page = session
+            .wait_for(&cursors, LONG_MS, Some(most))
+            .await
+            .expect("waited");
         assert!(!page.events.is_empty() && page.gaps.is_empty());
         for event in &page.events {
             let former = last.insert(event.stream.clone(), event.position);
-            assert!(former.is_none_or(|former| former < event.position), "in order within its stream");
+            assert!(
+                former.is_none_or(|former| former < event.position),
+                "in order within its stream"
+            );
         }
         found.extend(page.events);
         cursors = page.next;

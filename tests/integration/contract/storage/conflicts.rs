@@ -5,7 +5,8 @@ use std::sync::Arc;
 use mcp_sessiond_daemon::storage::{Change, Head, Item, Storage, StorageError, Version};
 
 use super::{
-    bytes, commit, create, delete, drawn, everything, item, items, only, pairs, place, puts, read, try_commit,
+    bytes, commit, create, delete, drawn, everything, item, items, only, pairs, place, puts, read,
+    try_commit,
 };
 use crate::contract::backends::Backend;
 
@@ -15,7 +16,10 @@ pub(crate) async fn create_twice<B: Backend>(backend: B) {
     let second = try_commit(&*store, &place, None, puts(&[("a", "second")])).await;
     assert_eq!(second, Err(StorageError::Conflict));
     let found = read(&*store, &place, &["a"]).await;
-    assert_eq!((found.version, &found.items), (first, &vec![Some(item("a", "first"))]));
+    assert_eq!(
+        (found.version, &found.items),
+        (first, &vec![Some(item("a", "first"))])
+    );
 }
 
 pub(crate) async fn update_of_the_missing<B: Backend>(backend: B) {
@@ -29,7 +33,10 @@ pub(crate) async fn update_of_the_stale<B: Backend>(backend: B) {
     let (store, place) = (backend.store(), place("stale"));
     let first = create(&*store, &place, only("1")).await;
     let second = commit(&*store, &place, Some(first), only("2")).await;
-    assert_eq!(try_commit(&*store, &place, Some(first), only("3")).await, Err(StorageError::Conflict));
+    assert_eq!(
+        try_commit(&*store, &place, Some(first), only("3")).await,
+        Err(StorageError::Conflict)
+    );
     let found = read(&*store, &place, &[]).await;
     assert_eq!((found.version, found.head), (second, bytes("2")));
 }
@@ -39,7 +46,10 @@ pub(crate) async fn update_after_a_delete<B: Backend>(backend: B) {
     let first = create(&*store, &place, only("1")).await;
     delete(&*store, &place, first).await;
     assert_eq!(store.read(&place, &[]).await, Ok(None));
-    assert_eq!(try_commit(&*store, &place, Some(first), only("2")).await, Err(StorageError::Conflict));
+    assert_eq!(
+        try_commit(&*store, &place, Some(first), only("2")).await,
+        Err(StorageError::Conflict)
+    );
     assert_eq!(store.read(&place, &[]).await, Ok(None));
 }
 
@@ -63,13 +73,27 @@ pub(crate) async fn delete_of_the_missing<B: Backend>(backend: B) {
 
 pub(crate) async fn a_conflict_changes_nothing<B: Backend>(backend: B) {
     let (store, place) = (backend.store(), place("unchanged"));
-    let change =
-        Change { head: Some(Head { bytes: bytes("before"), due_ms: 5 }), ..puts(&[("a", "1"), ("b", "2")]) };
+    let change = Change {
+        head: Some(Head {
+            bytes: bytes("before"),
+            due_ms: 5,
+        }),
+        ..puts(&[("a", "1"), ("b", "2")])
+    };
     let version = create(&*store, &place, change).await;
     let refused = [
-        Change { clear: true, ..only("after") },
-        Change { removes: vec![bytes("a")], ..only("after") },
-        Change { forget: vec![everything()], ..only("after") },
+        Change {
+            clear: true,
+            ..only("after")
+        },
+        Change {
+            removes: vec![bytes("a")],
+            ..only("after")
+        },
+        Change {
+            forget: vec![everything()],
+            ..only("after")
+        },
         puts(&[("a", "new"), ("c", "new")]),
         only("after"),
         Change::default(),
@@ -82,7 +106,10 @@ pub(crate) async fn a_conflict_changes_nothing<B: Backend>(backend: B) {
     }
     let found = read(&*store, &place, &[]).await;
     assert_eq!((found.version, found.head), (version, bytes("before")));
-    assert_eq!(items(&*store, &place).await, pairs(&[("a", "1"), ("b", "2")]));
+    assert_eq!(
+        items(&*store, &place).await,
+        pairs(&[("a", "1"), ("b", "2")])
+    );
     let due = store.due(5, 10).await.expect("readable");
     assert_eq!(due.len(), 1, "it is due as before");
 }
@@ -103,12 +130,17 @@ async fn write_at_once(count: usize, stores: &[Arc<dyn Storage>]) {
         .map(|writer| {
             let (store, place) = (stores[writer % stores.len()].clone(), place.clone());
             tokio::spawn(async move {
-                let mine =
-                    Item { value: bytes(&writer.to_string()), ..item(&format!("writer-{writer:03}"), "") };
+                let mine = Item {
+                    value: bytes(&writer.to_string()),
+                    ..item(&format!("writer-{writer:03}"), "")
+                };
                 loop {
                     let found = read(&*store, &place, &[]).await;
                     let count: usize = super::text(&found.head).parse().expect("a number");
-                    let change = Change { puts: vec![mine.clone()], ..only(&(count + 1).to_string()) };
+                    let change = Change {
+                        puts: vec![mine.clone()],
+                        ..only(&(count + 1).to_string())
+                    };
                     match try_commit(&*store, &place, Some(found.version), change).await {
                         Ok(_) => return,
                         Err(error) => assert_eq!(error, StorageError::Conflict),
@@ -121,9 +153,13 @@ async fn write_at_once(count: usize, stores: &[Arc<dyn Storage>]) {
         writer.await.expect("a writer that ends well");
     }
     for store in stores {
-        assert_eq!(read(&**store, &place, &[]).await.head, bytes(&count.to_string()));
-        let expected: Vec<_> =
-            (0..count).map(|writer| (format!("writer-{writer:03}"), writer.to_string())).collect();
+        assert_eq!(
+            read(&**store, &place, &[]).await.head,
+            bytes(&count.to_string())
+        );
+        let expected: Vec<_> = (0..count)
+            .map(|writer| (format!("writer-{writer:03}"), writer.to_string()))
+            .collect();
         assert_eq!(items(&**store, &place).await, expected);
     }
 }
@@ -133,10 +169,16 @@ pub(crate) async fn the_version_is_the_one_that_was_drawn<B: Backend>(backend: B
     let mut expected = None;
     for next in [0, u64::MAX, 1, i64::MAX as u64, 1 << 63] {
         let next = Version(next);
-        let kept = store.commit(&place, expected, next, only("head")).await.expect("committed");
+        let kept = store
+            .commit(&place, expected, next, only("head"))
+            .await
+            .expect("committed");
         kept.kept().await.expect("kept");
         assert_eq!(read(&*store, &place, &[]).await.version, next);
-        assert_eq!(store.list("owner", "", 1).await.expect("readable")[0].version, next);
+        assert_eq!(
+            store.list("owner", "", 1).await.expect("readable")[0].version,
+            next
+        );
         expected = Some(next);
     }
 }

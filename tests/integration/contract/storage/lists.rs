@@ -6,7 +6,11 @@ use super::{bytes, commit, create, delete, due, only, place, puts};
 use crate::contract::backends::Backend;
 
 fn names(listed: &[Listed]) -> String {
-    listed.iter().map(|record| record.place.name.as_str()).collect::<Vec<_>>().join(" ")
+    listed
+        .iter()
+        .map(|record| record.place.name.as_str())
+        .collect::<Vec<_>>()
+        .join(" ")
 }
 
 pub(crate) async fn list_in_pages<B: Backend>(backend: B) {
@@ -15,7 +19,15 @@ pub(crate) async fn list_in_pages<B: Backend>(backend: B) {
     for name in ["c", "a", "e", "B", "d"] {
         versions.push(create(&*store, &place(name), puts(&[("key", "value")])).await);
     }
-    create(&*store, &Place { owner: "other".into(), name: "a".into() }, only("other's")).await;
+    create(
+        &*store,
+        &Place {
+            owner: "other".into(),
+            name: "a".into(),
+        },
+        only("other's"),
+    )
+    .await;
     let page = |after: &'static str, most| {
         let store = store.clone();
         async move { names(&store.list("owner", after, most).await.expect("readable")) }
@@ -27,7 +39,14 @@ pub(crate) async fn list_in_pages<B: Backend>(backend: B) {
     assert_eq!(page("", 100).await, "B a c d e");
     assert_eq!(page("", 0).await, "");
     let first = store.list("owner", "B", 1).await.expect("readable");
-    assert_eq!(first, [Listed { place: place("a"), version: versions[1], head: bytes("head") }]);
+    assert_eq!(
+        first,
+        [Listed {
+            place: place("a"),
+            version: versions[1],
+            head: bytes("head")
+        }]
+    );
 }
 
 pub(crate) async fn list_after_a_name_that_is_not_there<B: Backend>(backend: B) {
@@ -35,20 +54,49 @@ pub(crate) async fn list_after_a_name_that_is_not_there<B: Backend>(backend: B) 
     for name in ["a", "c"] {
         create(&*store, &place(name), only("head")).await;
     }
-    assert_eq!(names(&store.list("owner", "b", 10).await.expect("readable")), "c");
-    assert_eq!(names(&store.list("owner", "a ", 10).await.expect("readable")), "c");
-    let after = Place { owner: "owned".into(), name: "z".into() };
-    assert_eq!(names(&store.list_all(Some(&after), 10).await.expect("readable")), "a c");
-    assert_eq!(names(&store.list_all(Some(&place("b")), 10).await.expect("readable")), "c");
+    assert_eq!(
+        names(&store.list("owner", "b", 10).await.expect("readable")),
+        "c"
+    );
+    assert_eq!(
+        names(&store.list("owner", "a ", 10).await.expect("readable")),
+        "c"
+    );
+    let after = Place {
+        owner: "owned".into(),
+        name: "z".into(),
+    };
+    assert_eq!(
+        names(&store.list_all(Some(&after), 10).await.expect("readable")),
+        "a c"
+    );
+    assert_eq!(
+        names(
+            &store
+                .list_all(Some(&place("b")), 10)
+                .await
+                .expect("readable")
+        ),
+        "c"
+    );
 }
 
 pub(crate) async fn list_all_in_pages<B: Backend>(backend: B) {
     let store = backend.store();
     let mut places = Vec::new();
-    for (owner, name) in
-        [("b", "1"), ("a", "2"), ("a", "1"), ("B", "9"), ("b", "0"), ("a b", "1"), ("c", "~")]
-    {
-        places.push(Place { owner: owner.into(), name: name.into() });
+    for (owner, name) in [
+        ("b", "1"),
+        ("a", "2"),
+        ("a", "1"),
+        ("B", "9"),
+        ("b", "0"),
+        ("a b", "1"),
+        ("c", "~"),
+    ] {
+        places.push(Place {
+            owner: owner.into(),
+            name: name.into(),
+        });
     }
     for place in &places {
         create(&*store, place, puts(&[("key", "value")])).await;
@@ -71,15 +119,32 @@ pub(crate) async fn list_all_in_pages<B: Backend>(backend: B) {
 
 pub(crate) async fn due_in_order<B: Backend>(backend: B) {
     let store = backend.store();
-    for (name, due_ms) in [("c", 30), ("a", 20), ("d", 10), ("b", 20), ("e", 40), ("now", 0)] {
+    for (name, due_ms) in [
+        ("c", 30),
+        ("a", 20),
+        ("d", 10),
+        ("b", 20),
+        ("e", 40),
+        ("now", 0),
+    ] {
         create(&*store, &place(name), due(due_ms)).await;
     }
-    let other = Place { owner: "other".into(), name: "d".into() };
+    let other = Place {
+        owner: "other".into(),
+        name: "d".into(),
+    };
     create(&*store, &other, due(15)).await;
     let due = store.due(30, 100).await.expect("readable");
-    assert_eq!(names(&due), "now d d a b c", "those that are longest due first");
+    assert_eq!(
+        names(&due),
+        "now d d a b c",
+        "those that are longest due first"
+    );
     assert_eq!((&due[2].place, &due[2].head), (&other, &bytes("due")));
-    assert_eq!(names(&store.due(29, 100).await.expect("readable")), "now d d a b");
+    assert_eq!(
+        names(&store.due(29, 100).await.expect("readable")),
+        "now d d a b"
+    );
     assert_eq!(names(&store.due(0, 100).await.expect("readable")), "now");
 }
 
@@ -130,7 +195,11 @@ pub(crate) async fn never_due<B: Backend>(backend: B) {
     create(&*store, &place("never"), due(u64::MAX)).await;
     create(&*store, &place("in an age"), due(1 << 60)).await;
     for now_ms in [u64::MAX - 1, u64::MAX] {
-        assert_eq!(names(&store.due(now_ms, 10).await.expect("readable")), "in an age", "at {now_ms}");
+        assert_eq!(
+            names(&store.due(now_ms, 10).await.expect("readable")),
+            "in an age",
+            "at {now_ms}"
+        );
     }
     assert_eq!(store.due((1 << 60) - 1, 10).await, Ok(Vec::new()));
 }
@@ -141,10 +210,25 @@ pub(crate) async fn count_up_to_most<B: Backend>(backend: B) {
     let mut last = None;
     for n in 0..5 {
         last = Some(
-            create(&*store, &place(&format!("{n}")), Change { ..puts(&[("a", "1"), ("b", "2")]) }).await,
+            create(
+                &*store,
+                &place(&format!("{n}")),
+                Change {
+                    ..puts(&[("a", "1"), ("b", "2")])
+                },
+            )
+            .await,
         );
     }
-    create(&*store, &Place { owner: "other".into(), name: "0".into() }, only("head")).await;
+    create(
+        &*store,
+        &Place {
+            owner: "other".into(),
+            name: "0".into(),
+        },
+        only("head"),
+    )
+    .await;
     assert_eq!(store.count("owner", 10).await, Ok(5));
     assert_eq!(store.count("owner", 5).await, Ok(5));
     assert_eq!(store.count("owner", 3).await, Ok(3));

@@ -15,7 +15,11 @@ fn changed(stream: &mut Reply) {
 
 /// Whether a session can be begun there.
 fn is_there(client: &HttpClient, path: &str) -> bool {
-    let mut client = HttpClient { path: path.to_owned(), headers: Vec::new(), ..client.clone() };
+    let mut client = HttpClient {
+        path: path.to_owned(),
+        headers: Vec::new(),
+        ..client.clone()
+    };
     client.begin("2025-11-25", &[]).status == 200
 }
 
@@ -25,7 +29,18 @@ fn a_server_is_added_changed_and_removed_and_the_others_are_not_touched() {
     let _daemon = world.daemon();
     let mut other = small(&world);
     write_down(&world, &[("a", small(&world))]);
-    let serve = world.serve(&["--name", "test", "--all", "--without", "echo", "--without", "*_echo"], &[]);
+    let serve = world.serve(
+        &[
+            "--name",
+            "test",
+            "--all",
+            "--without",
+            "echo",
+            "--without",
+            "*_echo",
+        ],
+        &[],
+    );
     let mut client = serve.connected("2025-11-25");
     let mut stream = client.listen();
     assert_eq!(count(&mut client, "increment"), 1);
@@ -38,7 +53,9 @@ fn a_server_is_added_changed_and_removed_and_the_others_are_not_touched() {
     }
     assert_eq!(count(&mut client, "b_increment"), 1);
     let former = backend(&world, "b").pid();
-    until("b is served", || is_there(&client, "/servers/b").then_some(()));
+    until("b is served", || {
+        is_there(&client, "/servers/b").then_some(())
+    });
 
     // It is another one from now on, and the former one ends.
     other["env"] = json!({"X": "1"});
@@ -56,14 +73,19 @@ fn a_server_is_added_changed_and_removed_and_the_others_are_not_touched() {
     while listed(&mut client) != ["increment", "get", "parent"] {
         changed(&mut stream);
     }
-    until("b is not served", || (!is_there(&client, "/servers/b")).then_some(()));
+    until("b is not served", || {
+        (!is_there(&client, "/servers/b")).then_some(())
+    });
     let answer: Value = client.call("b_increment", &json!({})).answer();
     assert_eq!(answer["error"]["message"], "Unknown tool: b_increment");
-    assert_eq!((count(&mut client, "increment"), backend(&world, "a").pid()), (2, pid));
+    assert_eq!(
+        (count(&mut client, "increment"), backend(&world, "a").pid()),
+        (2, pid)
+    );
 }
 
-/// The client answers what a server has asked whose URL was written down before: the one whose URL is written there now has asked
-/// something under the same id.
+/// The client answers what a server has asked whose URL was written down before: the one whose URL
+/// is written there now has asked something under the same id.
 #[test]
 fn an_answer_to_a_remote_server_is_not_for_the_one_that_replaces_it() {
     let world = world("");

@@ -1,4 +1,5 @@
-//! What a client has said to the servers, and what they have asked it, while `serve` and servers are killed.
+//! What a client has said to the servers, and what they have asked it, while `serve` and servers
+//! are killed.
 
 use mcp_sessiond_tests::{HttpClient, World};
 use serde_json::{Value, json};
@@ -24,7 +25,11 @@ fn tools(world: &World, client: &mut HttpClient) -> [String; 2] {
     assert_eq!(world.listed("list_backends").len(), 2);
     ["a", "b"].map(|name| {
         let prefixed = format!("{name}_told");
-        if listed.contains(&prefixed) { prefixed } else { "told".to_owned() }
+        if listed.contains(&prefixed) {
+            prefixed
+        } else {
+            "told".to_owned()
+        }
     })
 }
 
@@ -42,19 +47,28 @@ fn a_fresh_server_is_told_what_the_client_had_said_to_a_former_serve() {
     };
     say("logging/setLevel", &json!({"level": "warning"}));
     for name in ["a", "b"] {
-        say("resources/subscribe", &json!({"uri": format!("told://{name}")}));
+        say(
+            "resources/subscribe",
+            &json!({"uri": format!("told://{name}")}),
+        );
     }
     say("resources/unsubscribe", &json!({"uri": "told://b"}));
     let of_a = json!({"level": "warning", "subscribed": ["told://a"]});
     let of_b = json!({"level": "warning", "subscribed": []});
-    assert_eq!((told(&mut client, &a), told(&mut client, &b)), (of_a.clone(), of_b.clone()));
+    assert_eq!(
+        (told(&mut client, &a), told(&mut client, &b)),
+        (of_a.clone(), of_b.clone())
+    );
 
     // While serve is there.
     let former = backend(&world, "a");
     former.kill_keeper();
     // A call that is sent before serve knows of it would be lost with it.
     next_backend(&world, "a", &former);
-    assert_eq!((told(&mut client, &a), told(&mut client, &b)), (of_a.clone(), of_b.clone()));
+    assert_eq!(
+        (told(&mut client, &a), told(&mut client, &b)),
+        (of_a.clone(), of_b.clone())
+    );
 
     // While it is away.
     let all = ["a", "b"].map(|name| backend(&world, name));
@@ -88,11 +102,19 @@ fn what_a_server_has_asked_before_a_kill_is_answered_after_it() {
     calls.reverse();
     for (id, asked) in calls {
         let mut back = client.resume(asked.id.as_deref().expect("an id"));
-        let text = format!("for {}", asked.message()["params"]["messages"][0]["content"]["text"]);
+        let text = format!(
+            "for {}",
+            asked.message()["params"]["messages"][0]["content"]["text"]
+        );
         let result = json!({"role": "assistant", "content": {"type": "text", "text": text}, "model": "none"});
-        client.post(&json!({"jsonrpc": "2.0", "id": asked.message()["id"], "result": result})).must_be(202);
+        client
+            .post(&json!({"jsonrpc": "2.0", "id": asked.message()["id"], "result": result}))
+            .must_be(202);
         let answer = back.answer();
-        assert_eq!((&answer["id"], super::text(&answer)), (&json!(id), text.as_str()));
+        assert_eq!(
+            (&answer["id"], super::text(&answer)),
+            (&json!(id), text.as_str())
+        );
     }
 }
 
@@ -105,7 +127,10 @@ fn the_official_client_keeps_its_sessions_when_serve_is_killed() {
     host.order(json!({"do": "connect", "as": "alone", "url": alone}));
     assert_eq!((host.count("all"), host.count("alone")), (1, 1));
     let gates = ["all", "alone"].map(|name| gate(&world, name));
-    let slow = [host.begin_slow("all", &gates[0]), host.begin_slow("alone", &gates[1])];
+    let slow = [
+        host.begin_slow("all", &gates[0]),
+        host.begin_slow("alone", &gates[1]),
+    ];
     serve.kill();
     serve.start_again();
     gates.iter().for_each(|gate| open(gate));
@@ -114,7 +139,10 @@ fn the_official_client_keeps_its_sessions_when_serve_is_killed() {
     }
     assert_eq!((host.count("all"), host.count("alone")), (3, 3));
     for service in ["serve.test", "serve.test/c"] {
-        let sessions = world.peer().call("list_own_sessions", json!({"service": service})).expect("a list");
+        let sessions = world
+            .peer()
+            .call("list_own_sessions", json!({"service": service}))
+            .expect("a list");
         assert_eq!(sessions.as_array().map(Vec::len), Some(1), "{service}");
     }
 }

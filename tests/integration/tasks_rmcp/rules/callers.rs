@@ -13,8 +13,15 @@ fn assert_nothing(client: &mut Client, task: &str, key: &str) {
     let nowhere = format!("{}.{}", "_".repeat(22), "_".repeat(43));
     for method in METHODS {
         let about = |id: &str| json!({"taskId": id, "inputResponses": {key: named("Eve")}});
-        let (told, none) = (client.ask(method, about(task)), client.ask(method, about(&nowhere)));
-        assert_eq!((&told["error"], &told["http"]), (&none["error"], &none["http"]), "{method}: {told}");
+        let (told, none) = (
+            client.ask(method, about(task)),
+            client.ask(method, about(&nowhere)),
+        );
+        assert_eq!(
+            (&told["error"], &told["http"]),
+            (&none["error"], &none["http"]),
+            "{method}: {told}"
+        );
         assert_eq!(told["error"]["code"], -32602);
     }
 }
@@ -29,7 +36,12 @@ fn a_task_is_its_callers() {
         let key = keys(&alice.asked(&hers, 1)).remove(0);
         let nobodys = nobody.begin("pair", json!({}));
         let elsewhere = Client::of(&other);
-        for client in [&mut bob, &mut nobody, &mut elsewhere.clone(), &mut elsewhere.bearing("bob")] {
+        for client in [
+            &mut bob,
+            &mut nobody,
+            &mut elsewhere.clone(),
+            &mut elsewhere.bearing("bob"),
+        ] {
             assert_nothing(client, &hers, &key);
         }
         assert_nothing(&mut alice, &nobodys, &key);
@@ -52,7 +64,10 @@ fn a_task_is_that_of_the_user_whatever_token_he_shows() {
         let call = json!({"name": "work", "arguments": {}});
         assert_error(&nobody.ask("tools/call", call), -32600);
         for method in METHODS {
-            assert_error(&nobody.ask(method, json!({"taskId": task, "inputResponses": {}})), -32600);
+            assert_error(
+                &nobody.ask(method, json!({"taskId": task, "inputResponses": {}})),
+                -32600,
+            );
         }
         client.bearing("alice.3").cancel(&task);
     }

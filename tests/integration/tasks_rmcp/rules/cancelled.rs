@@ -5,7 +5,8 @@ use serde_json::{Value, json};
 use crate::tasks_rmcp::client::Client;
 use crate::tasks_rmcp::{each, keys, named};
 
-/// "The server MUST acknowledge the request with an empty result." The work is dropped, whichever worker heard of it.
+/// "The server MUST acknowledge the request with an empty result." The work is dropped, whichever
+/// worker heard of it.
 #[test]
 fn cancelling_ends_the_work() {
     each(|place| {
@@ -19,7 +20,10 @@ fn cancelling_ends_the_work() {
             through.cancel(&task);
             place.server.errors.wait_from(before, &["dropped"]);
             let now = client.get(&task);
-            assert_eq!((&now["status"], &now["result"]), (&json!("cancelled"), &Value::Null));
+            assert_eq!(
+                (&now["status"], &now["result"]),
+                (&json!("cancelled"), &Value::Null)
+            );
             through.cancel(&task);
             assert_eq!(client.get(&task), now, "it is acknowledged again");
         }
@@ -48,8 +52,14 @@ fn what_a_cancelled_task_has_asked_is_asked_no_more() {
         let asked = keys(&client.asked(&task, 2));
         client.cancel(&task);
         let now = client.get(&task);
-        assert_eq!((&now["status"], now.get("inputRequests")), (&json!("cancelled"), None));
-        client.update(&task, &json!({&asked[0]: named("Ann"), &asked[1]: named("Bob")}));
+        assert_eq!(
+            (&now["status"], now.get("inputRequests")),
+            (&json!("cancelled"), None)
+        );
+        client.update(
+            &task,
+            &json!({&asked[0]: named("Ann"), &asked[1]: named("Bob")}),
+        );
         assert_eq!(client.get(&task), now);
     });
 }

@@ -11,12 +11,16 @@ use crate::tasks_rmcp::{INVALID, assert_error, each, keys, named, text};
 #[track_caller]
 fn assert_moment(text: &Value) {
     let text = text.as_str().expect("a moment");
-    let shape: String = text.chars().map(|c| if c.is_ascii_digit() { '9' } else { c }).collect();
+    let shape: String = text
+        .chars()
+        .map(|c| if c.is_ascii_digit() { '9' } else { c })
+        .collect();
     assert_eq!(shape, "9999-99-99T99:99:99.999Z", "{text}");
     assert!(text > "2026" && text < "2200", "{text}");
 }
 
-/// "Servers MUST set `resultType` to `task` when returning a `CreateTaskResult`." The task is the seed.
+/// "Servers MUST set `resultType` to `task` when returning a `CreateTaskResult`." The task is the
+/// seed.
 #[test]
 fn the_result_says_that_it_is_a_task() {
     each(|place| {
@@ -47,7 +51,8 @@ fn nothing_else_says_so() {
     });
 }
 
-/// "A server MUST NOT return `CreateTaskResult` until a `tasks/get` for the returned `taskId` would resolve." At another worker, too.
+/// "A server MUST NOT return `CreateTaskResult` until a `tasks/get` for the returned `taskId` would
+/// resolve." At another worker, too.
 #[test]
 fn a_task_is_there_before_its_id_is_told() {
     each(|place| {
@@ -60,40 +65,60 @@ fn a_task_is_there_before_its_id_is_told() {
     });
 }
 
-/// "Servers MUST generate task IDs with sufficient entropy that a third party cannot enumerate or guess them."
+/// "Servers MUST generate task IDs with sufficient entropy that a third party cannot enumerate or
+/// guess them."
 #[test]
 fn ids_can_not_be_guessed() {
     each(|place| {
         let mut client = place.client();
         let ids: Vec<_> = (0..10).map(|_| client.begin("work", json!({}))).collect();
-        let parts: Vec<_> = ids.iter().map(|id| id.split_once('.').expect("two parts")).collect();
+        let parts: Vec<_> = ids
+            .iter()
+            .map(|id| id.split_once('.').expect("two parts"))
+            .collect();
         let sessions: HashSet<_> = parts.iter().map(|(session, _)| session).collect();
         let own: HashSet<_> = parts.iter().map(|(_, own)| own).collect();
         assert_eq!((sessions.len(), own.len()), (10, 10));
         // Unpadded base64: six bits each.
-        assert!(parts.iter().all(|(session, own)| session.len() == 22 && own.len() * 6 >= 256), "{ids:?}");
+        assert!(
+            parts
+                .iter()
+                .all(|(session, own)| session.len() == 22 && own.len() * 6 >= 256),
+            "{ids:?}"
+        );
         let ((session, secret), (_, another)) = (parts[0], parts[1]);
         let cut = &secret[..secret.len() - 1];
-        for id in [format!("{session}.{another}"), format!("{session}.{cut}"), session.to_owned()] {
+        for id in [
+            format!("{session}.{another}"),
+            format!("{session}.{cut}"),
+            session.to_owned(),
+        ] {
             assert_error(&client.ask("tasks/get", json!({"taskId": id})), INVALID);
         }
     });
 }
 
-/// "Server implementations that use multi round-trip requests in conjunction with task creation SHOULD resolve all MRTR exchanges synchronously
-/// before responding with a `CreateTaskResult`."
+/// "Server implementations that use multi round-trip requests in conjunction with task creation
+/// SHOULD resolve all MRTR exchanges synchronously before responding with a `CreateTaskResult`."
 #[test]
 fn multi_round_trips_come_first() {
     each(|place| {
         let mut client = place.client();
         let asked = client.call("guarded", json!({}));
-        assert_eq!((&asked["resultType"], keys(&asked)), (&json!("input_required"), vec!["name".to_owned()]));
-        let again = json!({"name": "guarded", "arguments": {}, "inputResponses": {"name": named("Ann")}});
+        assert_eq!(
+            (&asked["resultType"], keys(&asked)),
+            (&json!("input_required"), vec!["name".to_owned()])
+        );
+        let again =
+            json!({"name": "guarded", "arguments": {}, "inputResponses": {"name": named("Ann")}});
         let created = client.result("tools/call", again);
         assert_eq!(created["resultType"], "task");
         let task = created["taskId"].as_str().expect("an id");
         let now = client.asked(task, 1);
         client.update(task, &json!({&keys(&now)[0]: named("Bob")}));
-        assert_eq!(text(&client.status(task, "completed")["result"]), "Ann and Bob");
+        assert_eq!(
+            text(&client.status(task, "completed")["result"]),
+            "Ann and Bob"
+        );
     });
 }

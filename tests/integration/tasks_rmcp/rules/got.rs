@@ -10,7 +10,10 @@ const OF_A_STATUS: [&str; 3] = ["inputRequests", "result", "error"];
 
 #[track_caller]
 fn assert_only(task: &Value, told: &[&str]) {
-    let there: Vec<_> = OF_A_STATUS.into_iter().filter(|field| task.get(field).is_some()).collect();
+    let there: Vec<_> = OF_A_STATUS
+        .into_iter()
+        .filter(|field| task.get(field).is_some())
+        .collect();
     assert_eq!(there, told, "{task}");
 }
 
@@ -22,7 +25,10 @@ fn working() {
         let mut client = place.client();
         let task = client.begin("work", gate.named());
         let now = client.until(&task, |task| task["statusMessage"] == "half of it is done");
-        assert_eq!((&now["taskId"], &now["status"]), (&json!(task), &json!("working")));
+        assert_eq!(
+            (&now["taskId"], &now["status"]),
+            (&json!(task), &json!("working"))
+        );
         assert_only(&now, &[]);
         gate.open();
         assert_only(&client.status(&task, "completed"), &["result"]);
@@ -43,14 +49,20 @@ fn input_required() {
             let asked = &now["inputRequests"][key];
             assert_eq!(asked["method"], "elicitation/create", "{asked}");
             assert!(asked["params"]["requestedSchema"].is_object(), "{asked}");
-            messages.push(asked["params"]["message"].as_str().expect("a message").to_owned());
+            messages.push(
+                asked["params"]["message"]
+                    .as_str()
+                    .expect("a message")
+                    .to_owned(),
+            );
         }
         messages.sort();
         assert_eq!(messages, ["first", "second"]);
     });
 }
 
-/// "If the status is `completed`, the server MUST return a `result` field": "exactly what the underlying request would have returned".
+/// "If the status is `completed`, the server MUST return a `result` field": "exactly what the
+/// underlying request would have returned".
 #[test]
 fn completed() {
     each(|place| {
@@ -63,18 +75,24 @@ fn completed() {
             assert_eq!(told(&now["result"]), told(&direct), "{tool}");
         }
         let task = client.begin("structured", json!({}));
-        assert_eq!(client.status(&task, "completed")["result"]["structuredContent"], json!({"n": 7}));
+        assert_eq!(
+            client.status(&task, "completed")["result"]["structuredContent"],
+            json!({"n": 7})
+        );
     });
 }
 
 /// A result without what says of which kind it is, which the task's own says.
 fn told(result: &Value) -> Value {
     let mut told = without_meta(result);
-    told.as_object_mut().expect("an object").remove("resultType");
+    told.as_object_mut()
+        .expect("an object")
+        .remove("resultType");
     told
 }
 
-/// "The `failed` status MUST NOT be used for non-JSON-RPC errors": a result that `isError` is completed.
+/// "The `failed` status MUST NOT be used for non-JSON-RPC errors": a result that `isError` is
+/// completed.
 #[test]
 fn an_error_of_the_tool_is_a_result() {
     each(|place| {
@@ -82,11 +100,15 @@ fn an_error_of_the_tool_is_a_result() {
         let task = client.begin("wrong", json!({}));
         let result = client.status(&task, "completed")["result"].clone();
         assert_eq!(result["isError"], true);
-        assert_eq!(told(&result), told(&client.plain().call("wrong", json!({}))));
+        assert_eq!(
+            told(&result),
+            told(&client.plain().call("wrong", json!({})))
+        );
     });
 }
 
-/// "The task uses `failed` status and the `error` field MUST contain that JSON-RPC error." "SHOULD include a `statusMessage`".
+/// "The task uses `failed` status and the `error` field MUST contain that JSON-RPC error." "SHOULD
+/// include a `statusMessage`".
 #[test]
 fn failed() {
     each(|place| {
@@ -98,7 +120,9 @@ fn failed() {
             now["error"],
             json!({"code": -32050, "message": "API rate limit exceeded", "data": {"after": 5}})
         );
-        let direct = client.plain().ask("tools/call", json!({"name": "fail", "arguments": {}}));
+        let direct = client
+            .plain()
+            .ask("tools/call", json!({"name": "fail", "arguments": {}}));
         assert_eq!(now["error"], direct["error"]);
         assert_eq!(now["statusMessage"], "API rate limit exceeded");
     });
@@ -112,7 +136,10 @@ fn a_tool_that_panics_has_failed_and_ends_no_server() {
         let beside = client.begin("work", gate.named());
         let task = client.begin("panic", json!({}));
         let now = client.status(&task, "failed");
-        assert_eq!(now["error"], json!({"code": -32603, "message": "the tool has panicked"}));
+        assert_eq!(
+            now["error"],
+            json!({"code": -32603, "message": "the tool has panicked"})
+        );
         gate.open();
         client.status(&beside, "completed");
     });
@@ -123,7 +150,10 @@ fn a_result_that_is_too_large_is_an_error_that_says_so() {
     each(|place| {
         let mut client = place.client();
         let whole = client.begin("big", json!({"bytes": 500_000}));
-        assert_eq!(text(&client.status(&whole, "completed")["result"]).len(), 500_000);
+        assert_eq!(
+            text(&client.status(&whole, "completed")["result"]).len(),
+            500_000
+        );
         let task = client.begin("big", json!({"bytes": 1_100_000}));
         let error = client.status(&task, "failed")["error"].clone();
         assert_eq!(
@@ -132,7 +162,9 @@ fn a_result_that_is_too_large_is_an_error_that_says_so() {
             "{error}"
         );
         assert!(
-            error["message"].as_str().is_some_and(|text| text.contains("could not be stored")),
+            error["message"]
+                .as_str()
+                .is_some_and(|text| text.contains("could not be stored")),
             "{error}"
         );
     });
@@ -162,7 +194,10 @@ fn its_times_may_change() {
         given["poll"] = 70.into();
         let task = client.begin("report", given);
         let now = client.until(&task, |task| task["statusMessage"] == "half");
-        assert_eq!((&now["ttlMs"], &now["pollIntervalMs"]), (&json!(100_000), &json!(70)));
+        assert_eq!(
+            (&now["ttlMs"], &now["pollIntervalMs"]),
+            (&json!(100_000), &json!(70))
+        );
         gate.open();
         assert_eq!(client.status(&task, "completed")["ttlMs"], 100_000);
     });
@@ -189,14 +224,14 @@ fn a_task_whose_time_is_over_is_gone() {
     });
 }
 
-/// "`notifications/progress` and `notifications/message` are not supported on tasks." The tool goes on.
+/// "`notifications/progress` and `notifications/message` are not supported on tasks." The tool goes
+/// on.
 #[test]
 fn there_is_no_progress_of_a_task() {
     each(|place| {
         let gate = place.gate();
         let mut client = place.client();
-        let call =
-            json!({"name": "progress", "arguments": gate.named(), "_meta": {"progressToken": "token"}});
+        let call = json!({"name": "progress", "arguments": gate.named(), "_meta": {"progressToken": "token"}});
         // It is the one message that comes, and only then does the tool tell anything.
         let created = client.result("tools/call", call);
         gate.open();
@@ -219,7 +254,10 @@ fn a_client_is_not_asked_what_it_has_not_declared() {
         let content = json!({"type": "text", "text": "an answer"});
         let answer = json!({"role": "assistant", "model": "m", "content": content});
         able.update(&task, &json!({&keys(&now)[0]: answer}));
-        assert_eq!(text(&able.status(&task, "completed")["result"]), "an answer");
+        assert_eq!(
+            text(&able.status(&task, "completed")["result"]),
+            "an answer"
+        );
         // What can't type in a name is not asked for one.
         let task = able.begin("greet", json!({}));
         assert_missing(&able.status(&task, "failed"), &json!({"elicitation": {}}));

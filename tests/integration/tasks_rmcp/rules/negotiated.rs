@@ -2,7 +2,9 @@
 
 use serde_json::{Value, json};
 
-use crate::tasks_rmcp::{NO_METHOD, TASKS, assert_error, assert_missing, assert_undeclared, each, text};
+use crate::tasks_rmcp::{
+    NO_METHOD, TASKS, assert_error, assert_missing, assert_undeclared, each, text,
+};
 
 /// The tools that go on as tasks, and can do without.
 const EITHER: [&str; 4] = ["work", "wrong", "structured", "big"];
@@ -20,8 +22,8 @@ fn the_server_declares_the_extension_and_no_legacy_capability() {
     });
 }
 
-/// "A server MUST NOT return `CreateTaskResult` to a client that did not include the extension capability on its request, regardless of prior
-/// declarations."
+/// "A server MUST NOT return `CreateTaskResult` to a client that did not include the extension
+/// capability on its request, regardless of prior declarations."
 #[test]
 fn a_client_that_has_not_declared_is_given_no_task() {
     each(|place| {
@@ -29,13 +31,17 @@ fn a_client_that_has_not_declared_is_given_no_task() {
         for tool in EITHER {
             assert_eq!(client.call(tool, json!({}))["resultType"], "task", "{tool}");
             let direct = client.plain().call(tool, json!({}));
-            assert_eq!((&direct["resultType"], &direct["taskId"]), (&json!("complete"), &Value::Null));
+            assert_eq!(
+                (&direct["resultType"], &direct["taskId"]),
+                (&json!("complete"), &Value::Null)
+            );
         }
         assert_eq!(text(&client.plain().call("work", json!({}))), "worked");
     });
 }
 
-/// "If a server is unable to service a request without returning `CreateTaskResult`, the server MUST return an error with the code -32021."
+/// "If a server is unable to service a request without returning `CreateTaskResult`, the server
+/// MUST return an error with the code -32021."
 #[test]
 fn a_tool_that_needs_a_task_refuses_a_client_that_has_not_declared() {
     each(|place| {
@@ -66,15 +72,22 @@ fn another_capability_declares_nothing() {
     });
 }
 
-/// "A server MAY return `CreateTaskResult` at its own discretion"; "servers MUST ignore the `task` parameter".
+/// "A server MAY return `CreateTaskResult` at its own discretion"; "servers MUST ignore the `task`
+/// parameter".
 #[test]
 fn the_server_alone_decides() {
     each(|place| {
         let mut client = place.client();
         let with = |name: &str| json!({"name": name, "arguments": {}, "task": {"ttl": 1}});
         assert_eq!(text(&client.result("tools/call", with("plain"))), "plain");
-        assert_eq!(client.result("tools/call", with("work"))["ttlMs"], 3_600_000);
-        assert_eq!(text(&client.plain().result("tools/call", with("work"))), "worked");
+        assert_eq!(
+            client.result("tools/call", with("work"))["ttlMs"],
+            3_600_000
+        );
+        assert_eq!(
+            text(&client.plain().result("tools/call", with("work"))),
+            "worked"
+        );
     });
 }
 
@@ -99,18 +112,29 @@ fn the_extension_is_not_there_before_2026() {
         let gate = place.gate();
         let task = place.client().begin("work", gate.named());
         let mut old = place.server.client();
-        old.headers.push(("MCP-Protocol-Version".into(), "2025-11-25".into()));
+        old.headers
+            .push(("MCP-Protocol-Version".into(), "2025-11-25".into()));
         let capabilities = json!({"extensions": {TASKS: {}}});
         let info = json!({"name": "old", "version": "1"});
-        let hello =
-            json!({"protocolVersion": "2025-11-25", "capabilities": capabilities, "clientInfo": info});
-        assert_eq!(old.request("initialize", &hello).answer()["result"]["protocolVersion"], "2025-11-25");
-        let answer = old.request("tools/call", &json!({"name": "work", "arguments": {}})).answer();
-        assert_eq!((text(&answer["result"]), &answer["result"]["taskId"]), ("worked", &Value::Null));
+        let hello = json!({"protocolVersion": "2025-11-25", "capabilities": capabilities, "clientInfo": info});
+        assert_eq!(
+            old.request("initialize", &hello).answer()["result"]["protocolVersion"],
+            "2025-11-25"
+        );
+        let answer = old
+            .request("tools/call", &json!({"name": "work", "arguments": {}}))
+            .answer();
+        assert_eq!(
+            (text(&answer["result"]), &answer["result"]["taskId"]),
+            ("worked", &Value::Null)
+        );
         for method in ["tasks/get", "tasks/update", "tasks/cancel"] {
             // rmcp knows nothing of what the client has declared in another request.
             let params = json!({"taskId": task, "inputResponses": {}});
-            assert_missing(&old.request(method, &params).answer(), &json!({"extensions": {TASKS: {}}}));
+            assert_missing(
+                &old.request(method, &params).answer(),
+                &json!({"extensions": {TASKS: {}}}),
+            );
             for id in [json!(task), json!(7)] {
                 let meta = json!({"io.modelcontextprotocol/clientCapabilities": capabilities});
                 let params = json!({"taskId": id, "inputResponses": {}, "_meta": meta});

@@ -7,7 +7,8 @@ use crate::tasks_rmcp::{INVALID, NO_METHOD, assert_error, each};
 
 const METHODS: [&str; 3] = ["tasks/get", "tasks/update", "tasks/cancel"];
 
-/// "Invalid or nonexistent `taskId`: -32602. Servers MUST return this error for `tasks/get`", and SHOULD for the others.
+/// "Invalid or nonexistent `taskId`: -32602. Servers MUST return this error for `tasks/get`", and
+/// SHOULD for the others.
 #[test]
 fn a_task_that_is_not_there_is_an_invalid_parameter() {
     each(|place| {
@@ -16,16 +17,32 @@ fn a_task_that_is_not_there_is_an_invalid_parameter() {
         let (session, _) = task.split_once('.').expect("two parts");
         let long = "x".repeat(5_000);
         let nowhere = format!("{}.{}", "_".repeat(22), "_".repeat(43));
-        let ids = ["none", ".", "a.b", "AAAAAAAAAAAAAAAAAAAAAA.b", &nowhere, &long];
+        let ids = [
+            "none",
+            ".",
+            "a.b",
+            "AAAAAAAAAAAAAAAAAAAAAA.b",
+            &nowhere,
+            &long,
+        ];
         let near = ["", ".none", ".", &format!("{}.x", &task[session.len()..])];
         let near = near.map(|end| format!("{session}{end}"));
         // What a header can't hold is written in Base64 (SEP-2243).
-        let other = [String::new(), "\u{fc}.\u{f6}".into(), format!("{task} "), format!(" {task}")];
+        let other = [
+            String::new(),
+            "\u{fc}.\u{f6}".into(),
+            format!("{task} "),
+            format!(" {task}"),
+        ];
         let other = other.map(|id| (format!("=?base64?{}?=", base64(&id)), id));
-        let plain = ids.into_iter().chain(near.iter().map(String::as_str)).map(|id| (id, id));
+        let plain = ids
+            .into_iter()
+            .chain(near.iter().map(String::as_str))
+            .map(|id| (id, id));
         for (name, id) in plain.chain(other.iter().map(|(name, id)| (&**name, &**id))) {
             for method in METHODS {
-                let answer = client.ask_as(name, method, json!({"taskId": id, "inputResponses": {}}));
+                let answer =
+                    client.ask_as(name, method, json!({"taskId": id, "inputResponses": {}}));
                 assert_error(&answer, INVALID);
             }
         }
@@ -39,7 +56,10 @@ fn parameters_that_can_not_be_read_are_invalid() {
         let mut client = place.client();
         for id in [json!(null), json!(7), json!(["a"]), json!({})] {
             for method in METHODS {
-                assert_error(&client.ask(method, json!({"taskId": id, "inputResponses": {}})), INVALID);
+                assert_error(
+                    &client.ask(method, json!({"taskId": id, "inputResponses": {}})),
+                    INVALID,
+                );
             }
         }
         let task = client.begin("work", json!({}));
@@ -47,15 +67,22 @@ fn parameters_that_can_not_be_read_are_invalid() {
             assert_error(&client.ask(method, json!({})), INVALID);
         }
         for answers in [json!(null), json!(7), json!([]), json!("text")] {
-            let answer = client.ask("tasks/update", json!({"taskId": task, "inputResponses": answers}));
+            let answer = client.ask(
+                "tasks/update",
+                json!({"taskId": task, "inputResponses": answers}),
+            );
             assert_error(&answer, INVALID);
         }
-        assert_error(&client.ask("tasks/update", json!({"taskId": task})), INVALID);
+        assert_error(
+            &client.ask("tasks/update", json!({"taskId": task})),
+            INVALID,
+        );
         assert_error(&client.ask("nothing/like/it", json!({})), NO_METHOD);
     });
 }
 
-/// "The server MUST reject a request whose headers are not those of its body" (SEP-2243), and the header of these is the task's id.
+/// "The server MUST reject a request whose headers are not those of its body" (SEP-2243), and the
+/// header of these is the task's id.
 #[test]
 fn a_header_that_names_another_task_is_refused() {
     each(|place| {
@@ -63,7 +90,11 @@ fn a_header_that_names_another_task_is_refused() {
         let mut client = place.client();
         let task = client.begin("work", gate.named());
         for method in METHODS {
-            let answer = client.ask_as("another", method, json!({"taskId": task, "inputResponses": {}}));
+            let answer = client.ask_as(
+                "another",
+                method,
+                json!({"taskId": task, "inputResponses": {}}),
+            );
             assert_eq!(
                 (&answer["http"], &answer["error"]["code"]),
                 (&json!(400), &json!(-32020)),
@@ -74,7 +105,8 @@ fn a_header_that_names_another_task_is_refused() {
     });
 }
 
-/// rmcp has no way to tell that a subscription is about tasks, and a server without subscriptions has none of tasks either.
+/// rmcp has no way to tell that a subscription is about tasks, and a server without subscriptions
+/// has none of tasks either.
 #[test]
 fn there_are_no_notifications_of_tasks() {
     each(|place| {
@@ -82,7 +114,10 @@ fn there_are_no_notifications_of_tasks() {
         let task = client.begin("work", json!({}));
         let listen = json!({"notifications": {"taskIds": [task]}});
         for client in [&mut client.plain(), &mut client] {
-            assert_error(&client.ask("subscriptions/listen", listen.clone()), NO_METHOD);
+            assert_error(
+                &client.ask("subscriptions/listen", listen.clone()),
+                NO_METHOD,
+            );
         }
     });
 }

@@ -14,10 +14,14 @@ fn the_key(client: &mut Client, task: &str) -> String {
 /// The key of the question that a task asks after this one.
 #[track_caller]
 fn the_next(client: &mut Client, task: &str, former: &str) -> String {
-    keys(&client.until(task, |task| keys(task).first().is_some_and(|key| key != former))).remove(0)
+    keys(&client.until(task, |task| {
+        keys(task).first().is_some_and(|key| key != former)
+    }))
+    .remove(0)
 }
 
-/// "Each request key in `inputRequests` MUST be unique over the lifetime of a single task." Any worker takes answers.
+/// "Each request key in `inputRequests` MUST be unique over the lifetime of a single task." Any
+/// worker takes answers.
 #[test]
 fn answers_reach_the_tool_through_any_worker() {
     each(|place| {
@@ -29,19 +33,24 @@ fn answers_reach_the_tool_through_any_worker() {
         let colour = the_next(&mut elsewhere, &task, &name);
         elsewhere.update(&task, &json!({&colour: named("red")}));
         let ended = client.status(&task, "completed");
-        assert_eq!((text(&ended["result"]), keys(&ended).len()), ("Hello, Ann in red!", 0));
+        assert_eq!(
+            (text(&ended["result"]), keys(&ended).len()),
+            ("Hello, Ann in red!", 0)
+        );
     });
 }
 
-/// "A server SHOULD ignore any `inputResponses` mapped to a key that is not currently outstanding - including keys that were never issued, keys
-/// that have already been answered".
+/// "A server SHOULD ignore any `inputResponses` mapped to a key that is not currently outstanding -
+/// including keys that were never issued, keys that have already been answered".
 #[test]
 fn answers_to_what_is_not_open_are_ignored() {
     each(|place| {
         let mut client = place.client();
         let task = client.begin("greet", json!({}));
         let name = the_key(&mut client, &task);
-        let mut never: Map<String, Value> = (0..100).map(|n| (format!("never-{n}"), named("Eve"))).collect();
+        let mut never: Map<String, Value> = (0..100)
+            .map(|n| (format!("never-{n}"), named("Eve")))
+            .collect();
         client.update(&task, &json!({}));
         client.update(&task, &never.clone().into());
         assert_eq!(keys(&client.get(&task)), [&*name]);
@@ -50,7 +59,10 @@ fn answers_to_what_is_not_open_are_ignored() {
         client.update(&task, &json!({&name: named("Eve")}));
         let colour = the_next(&mut client, &task, &name);
         client.update(&task, &json!({&name: named("Eve"), &colour: named("red")}));
-        assert_eq!(text(&client.status(&task, "completed")["result"]), "Hello, Ann in red!");
+        assert_eq!(
+            text(&client.status(&task, "completed")["result"]),
+            "Hello, Ann in red!"
+        );
         client.update(&task, &never.into());
         assert_eq!(text(&client.get(&task)["result"]), "Hello, Ann in red!");
     });
@@ -66,16 +78,24 @@ fn a_part_of_the_answers_may_come_alone() {
         let asked = client.asked(&task, 2)["inputRequests"].clone();
         let by_message = |message: &str| {
             let asked = asked.as_object().expect("requests").iter();
-            let mut keys = asked.filter(|(_, one)| one["params"]["message"] == message).map(|(key, _)| key);
+            let mut keys = asked
+                .filter(|(_, one)| one["params"]["message"] == message)
+                .map(|(key, _)| key);
             keys.next().expect("it is asked").clone()
         };
         client.update(&task, &json!({by_message("second"): named("Bob")}));
         let now = client.get(&task);
-        assert_eq!((&now["status"], keys(&now)), (&json!("input_required"), vec![by_message("first")]));
+        assert_eq!(
+            (&now["status"], keys(&now)),
+            (&json!("input_required"), vec![by_message("first")])
+        );
         client.update(&task, &json!({by_message("first"): named("Ann")}));
         client.status(&task, "working");
         gate.open();
-        assert_eq!(text(&client.status(&task, "completed")["result"]), "Ann and Bob");
+        assert_eq!(
+            text(&client.status(&task, "completed")["result"]),
+            "Ann and Bob"
+        );
     });
 }
 
@@ -84,13 +104,22 @@ fn a_part_of_the_answers_may_come_alone() {
 fn an_answer_is_not_looked_into() {
     each(|place| {
         let mut client = place.client();
-        for answer in [json!({"action": "decline"}), json!({}), json!(null), json!([1]), json!("text")] {
+        for answer in [
+            json!({"action": "decline"}),
+            json!({}),
+            json!(null),
+            json!([1]),
+            json!("text"),
+        ] {
             let task = client.begin("greet", json!({}));
             let name = the_key(&mut client, &task);
             client.update(&task, &json!({&name: answer}));
             let colour = the_next(&mut client, &task, &name);
             client.update(&task, &json!({&colour: named("red")}));
-            assert_eq!(text(&client.status(&task, "completed")["result"]), "Hello, nobody in red!");
+            assert_eq!(
+                text(&client.status(&task, "completed")["result"]),
+                "Hello, nobody in red!"
+            );
         }
     });
 }
@@ -102,7 +131,10 @@ fn a_task_asks_no_more_than_its_limit() {
         let mut client = place.client();
         let task = client.begin("many", json!({}));
         let asked = client.asked(&task, 64);
-        let answers: Map<_, _> = keys(&asked).into_iter().map(|key| (key, named("Ann"))).collect();
+        let answers: Map<_, _> = keys(&asked)
+            .into_iter()
+            .map(|key| (key, named("Ann")))
+            .collect();
         client.update(&task, &answers.into());
         let failed = client.status(&task, "failed");
         assert_eq!(failed["error"]["code"], -32602, "{failed}");
@@ -115,7 +147,10 @@ fn work_that_does_not_wait_for_its_answer_is_done() {
         let mut client = place.client();
         let task = client.begin("impatient", json!({}));
         let ended = client.status(&task, "completed");
-        assert_eq!((text(&ended["result"]), keys(&ended).len()), ("impatient", 0));
+        assert_eq!(
+            (text(&ended["result"]), keys(&ended).len()),
+            ("impatient", 0)
+        );
         assert_eq!(text(&client.call("plain", json!({}))), "plain");
     });
 }

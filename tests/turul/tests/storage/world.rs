@@ -13,7 +13,12 @@ pub(crate) struct World(TempDir);
 impl World {
     pub(crate) fn new() -> Self {
         // A socket's path has 103 bytes, so the name is short.
-        Self(tempfile::Builder::new().prefix("mcps-").tempdir_in("/tmp").expect("a directory"))
+        Self(
+            tempfile::Builder::new()
+                .prefix("mcps-")
+                .tempdir_in("/tmp")
+                .expect("a directory"),
+        )
     }
 
     pub(crate) fn directory(&self) -> PathBuf {
@@ -22,14 +27,17 @@ impl World {
 
     /// A daemon that is ready.
     pub(crate) fn daemon(&self) -> Daemon {
-        let executable =
-            std::env::var_os("MCP_SESSIOND_BIN").expect("MCP_SESSIOND_BIN, the daemon's executable");
+        let executable = std::env::var_os("MCP_SESSIOND_BIN")
+            .expect("MCP_SESSIOND_BIN, the daemon's executable");
         let mut command = Command::new(executable);
         command.arg("run").env("MCP_SESSIOND_DIR", self.directory());
         // No settings of the user's.
         command.env("MCP_SESSIOND_CONFIG", self.0.path().join("config.toml"));
         std::fs::write(self.0.path().join("config.toml"), "").expect("a configuration");
-        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+        command
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped());
         let child = started(&mut command);
         Daemon { child, command }
     }
@@ -57,7 +65,9 @@ impl Daemon {
 
 fn started(command: &mut Command) -> Child {
     let mut child = command.spawn().expect("the daemon");
-    let mut log = BufReader::new(child.stderr.take().expect("piped")).lines().map_while(Result::ok);
+    let mut log = BufReader::new(child.stderr.take().expect("piped"))
+        .lines()
+        .map_while(Result::ok);
     let is_ready = log.any(|line| line.contains(" ready "));
     assert!(is_ready, "the daemon has ended: {:?}", child.wait());
     // It may write more, which nobody reads.

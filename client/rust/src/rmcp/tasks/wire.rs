@@ -4,8 +4,8 @@ use mcp_sessiond_proto::tasks::{Task as View, TaskStatus};
 use mcp_sessiond_proto::{Error, Json};
 use rmcp::ErrorData;
 use rmcp::model::{
-    DetailedTask, ErrorCode, InputRequest, InputRequests, JsonObject, TASKS_EXTENSION_ID, Task, TaskPayload,
-    TaskStatus as Told,
+    DetailedTask, ErrorCode, InputRequest, InputRequests, JsonObject, TASKS_EXTENSION_ID, Task,
+    TaskPayload, TaskStatus as Told,
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -16,7 +16,10 @@ use crate::error::SessionError;
 
 /// What a client gets for every task that is not there for it: also for another caller's.
 pub(super) fn not_found() -> ErrorData {
-    ErrorData::invalid_params("Task not found: it does not exist, or its time is over", None)
+    ErrorData::invalid_params(
+        "Task not found: it does not exist, or its time is over",
+        None,
+    )
 }
 
 /// The client must declare these capabilities for what it asks.
@@ -36,7 +39,11 @@ pub(super) fn undeclared() -> ErrorData {
 
 /// Whether a task is not there, as far as its caller may know.
 pub(super) fn is_gone(error: &SessionError) -> bool {
-    error.is_over() || matches!(error.refusal(), Some(Error::UnknownTask | Error::BindingMismatch))
+    error.is_over()
+        || matches!(
+            error.refusal(),
+            Some(Error::UnknownTask | Error::BindingMismatch)
+        )
 }
 
 /// Whether a task has ended, so that it can't be changed any more.
@@ -65,7 +72,10 @@ pub(super) fn written(value: &impl Serialize) -> Json {
 
 fn read<T: DeserializeOwned>(json: &Json) -> Result<T, ErrorData> {
     serde_json::from_str(json.as_str()).map_err(|_| {
-        ErrorData::internal_error("this task was written by a program that rmcp does not understand", None)
+        ErrorData::internal_error(
+            "this task was written by a program that rmcp does not understand",
+            None,
+        )
     })
 }
 
@@ -78,8 +88,8 @@ pub(super) fn task(id: &str, view: &View) -> Task {
         TaskStatus::Failed => Told::Failed,
         TaskStatus::Cancelled => Told::Cancelled,
     };
-    let mut task =
-        Task::new(id, status, moment(view.created_ms), moment(view.updated_ms)).with_ttl_ms(view.ttl_ms);
+    let mut task = Task::new(id, status, moment(view.created_ms), moment(view.updated_ms))
+        .with_ttl_ms(view.ttl_ms);
     task.poll_interval_ms = view.poll_ms.map(u64::from);
     task.status_message.clone_from(&view.message);
     task
@@ -94,15 +104,19 @@ pub(super) fn detailed(id: &str, view: &View) -> Result<DetailedTask, ErrorData>
         TaskStatus::Cancelled => TaskPayload::Cancelled,
         TaskStatus::InputRequired => {
             let open = view.inputs.iter().filter(|input| input.response.is_none());
-            let read = open.map(|input| Ok((input.key.to_string(), read::<InputRequest>(&input.request)?)));
-            TaskPayload::InputRequired { input_requests: read.collect::<Result<InputRequests, ErrorData>>()? }
+            let read = open
+                .map(|input| Ok((input.key.to_string(), read::<InputRequest>(&input.request)?)));
+            TaskPayload::InputRequired {
+                input_requests: read.collect::<Result<InputRequests, ErrorData>>()?,
+            }
         }
-        TaskStatus::Completed => {
-            TaskPayload::Completed { result: read(view.result.as_ref().unwrap_or(&nothing))? }
-        }
+        TaskStatus::Completed => TaskPayload::Completed {
+            result: read(view.result.as_ref().unwrap_or(&nothing))?,
+        },
         TaskStatus::Failed => {
             let error: JsonObject = read(view.error.as_ref().unwrap_or(&nothing))?;
-            // The daemon has ended the task with an error whose message is news; one that failed here says the same.
+            // The daemon has ended the task with an error whose message is news; one that failed
+            // here says the same.
             if let Some(message) = error.get("message").and_then(Value::as_str) {
                 task.status_message = Some(message.into());
             }

@@ -1,4 +1,5 @@
-//! A task that this process works on: it hears of answers and of the end, and stores what the work comes to.
+//! A task that this process works on: it hears of answers and of the end, and stores what the work
+//! comes to.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -40,7 +41,8 @@ impl Work {
         self.update(TaskUpdate::default().message(message)).await;
     }
 
-    /// Changes the task's message, its ttl, or how often clients should ask. Never fails: what can't be kept is logged.
+    /// Changes the task's message, its ttl, or how often clients should ask. Never fails: what
+    /// can't be kept is logged.
     pub async fn update(&self, change: TaskUpdate) {
         let Ok(live) = &self.0 else { return };
         match live.task.update(change).await {
@@ -49,13 +51,19 @@ impl Work {
         }
     }
 
-    /// Asks the client, and waits for its answer, which may come to any process of the service. The task is `input_required` until then.
+    /// Asks the client, and waits for its answer, which may come to any process of the service. The
+    /// task is `input_required` until then.
     ///
     /// # Errors
-    /// -32021 where the client can't be asked this: it has not declared the capability, or takes no tasks. -32602 where the daemon refuses: a
-    /// task has 64 requests at most. Return the error, and the client gets it.
+    /// -32021 where the client can't be asked this: it has not declared the capability, or takes no
+    /// tasks. -32602 where the daemon refuses: a task has 64 requests at most. Return the error,
+    /// and the client gets it.
     pub async fn ask(&self, request: InputRequest) -> Result<Value, ErrorData> {
-        self.0.as_ref().map_err(ErrorData::clone)?.ask(&request).await
+        self.0
+            .as_ref()
+            .map_err(ErrorData::clone)?
+            .ask(&request)
+            .await
     }
 }
 
@@ -73,7 +81,13 @@ pub(super) struct Live {
 impl Live {
     pub(super) fn new(id: String, task: Task, view: View, capabilities: Value) -> Self {
         let news = watch::Sender::new(view);
-        Self { id, task, capabilities, asked: AtomicU32::new(0), news }
+        Self {
+            id,
+            task,
+            capabilities,
+            asked: AtomicU32::new(0),
+            news,
+        }
     }
 
     /// Hears how the task is.
@@ -89,14 +103,21 @@ impl Live {
 
     async fn ask(&self, request: &InputRequest) -> Result<Value, ErrorData> {
         let request = written(request);
-        let method = serde_json::from_str::<Value>(request.as_str()).unwrap_or_default()["method"].take();
-        let needed = method.as_str().and_then(|method| method.split('/').next()).unwrap_or_default();
+        let method =
+            serde_json::from_str::<Value>(request.as_str()).unwrap_or_default()["method"].take();
+        let needed = method
+            .as_str()
+            .and_then(|method| method.split('/').next())
+            .unwrap_or_default();
         if !self.capabilities[needed].is_object() {
             return Err(missing(&json!({needed: {}})));
         }
         let nth = self.asked.fetch_add(1, Ordering::Relaxed) + 1;
         let key: InputKey = format!("input-{nth}").parse().expect("a key");
-        let ask = TaskUpdate::default().ask(TaskAsk { key: key.clone(), request });
+        let ask = TaskUpdate::default().ask(TaskAsk {
+            key: key.clone(),
+            request,
+        });
         self.hear(self.insist(ask).await.map_err(|error| refused(&error))?);
         let mut news = self.news.subscribe();
         loop {
@@ -111,7 +132,8 @@ impl Live {
         }
     }
 
-    /// Does the work, and stores what it comes to. Work whose task has ended by other means is dropped.
+    /// Does the work, and stores what it comes to. Work whose task has ended by other means is
+    /// dropped.
     pub(super) async fn drive(&self, mut work: JoinHandle<Result<CallToolResponse, ErrorData>>) {
         let done = tokio::select! {
             done = &mut work => done,
@@ -121,12 +143,18 @@ impl Live {
             Err(error) => error,
             Ok(_) => return,
         };
-        if !matches!(error.refusal(), Some(Error::QuotaExceeded { .. } | Error::InvalidArgument { .. })) {
+        if !matches!(
+            error.refusal(),
+            Some(Error::QuotaExceeded { .. } | Error::InvalidArgument { .. })
+        ) {
             return unless_ended(&error);
         }
         let why = format!("the result could not be stored: {error}");
         let failed = ErrorData::internal_error(why, Some(json!({"outcome": "not_kept"})));
-        if let Err(error) = self.insist(TaskUpdate::default().end(TaskEnd::Failed(written(&failed)))).await {
+        if let Err(error) = self
+            .insist(TaskUpdate::default().end(TaskEnd::Failed(written(&failed))))
+            .await
+        {
             unless_ended(&error);
         }
     }

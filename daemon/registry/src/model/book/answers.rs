@@ -3,7 +3,8 @@
 use super::*;
 
 impl Book {
-    /// The entry that the claim gets, or None for a new one. None as a whole: the claim has to wait.
+    /// The entry that the claim gets, or None for a new one. None as a whole: the claim has to
+    /// wait.
     pub(super) fn decide(&self, claim: &Claim) -> Option<(Option<u64>, Outcome)> {
         if claim.host == ProcessId::USER {
             return self.decide_named(claim);
@@ -13,10 +14,17 @@ impl Book {
         // By key, then by age: sessions with a key of the former recipe come last.
         let mut same = same;
         same.sort_by_key(|number| (self.entries[number].key != claim.key, *number));
-        if let Some(mine) = same.iter().find(|number| holder(number) == Some(claim.process)) {
+        if let Some(mine) = same
+            .iter()
+            .find(|number| holder(number) == Some(claim.process))
+        {
             return Some((Some(*mine), Outcome::Held));
         }
-        let free: Vec<u64> = same.iter().copied().filter(|number| holder(number).is_none()).collect();
+        let free: Vec<u64> = same
+            .iter()
+            .copied()
+            .filter(|number| holder(number).is_none())
+            .collect();
         let others = same.len() > free.len();
         match self.siblings(claim.host, claim.siblings) {
             Siblings::Never => Some((None, Outcome::FreshNever)),
@@ -46,7 +54,8 @@ impl Book {
             return self.answer(claim, entry, outcome, None);
         }
         let mut because = None;
-        let free: Vec<u64> = self.numbers(|entry| Self::is_led(claim, entry) && entry.holder.is_none());
+        let free: Vec<u64> =
+            self.numbers(|entry| Self::is_led(claim, entry) && entry.holder.is_none());
         let ends_free = match (outcome, self.siblings(claim.host, claim.siblings)) {
             (Outcome::FreshHeld, Siblings::Fresh) => {
                 because = Some(Loss::Sibling);
@@ -63,7 +72,8 @@ impl Book {
         }
         let host = &self.hosts[&claim.host];
         if outcome == Outcome::FreshNever && claim.siblings.is_none() {
-            let by_choice = host.row == Some(Siblings::Never) || self.policy.siblings == Siblings::Never;
+            let by_choice =
+                host.row == Some(Siblings::Never) || self.policy.siblings == Siblings::Never;
             because = (host.crowded && !by_choice).then_some(Loss::Crowd);
         }
         if outcome == Outcome::FreshFirst
@@ -77,8 +87,11 @@ impl Book {
             if let [only] = of_spot[..] {
                 let old = &self.entries[&only];
                 let left = || old.left.values().filter(|left| left.epoch.0 == old.epoch);
-                let said =
-                    |keeper: &ProcessId| old.left.get(keeper).is_some_and(|left| left.epoch.0 == old.epoch);
+                let said = |keeper: &ProcessId| {
+                    old.left
+                        .get(keeper)
+                        .is_some_and(|left| left.epoch.0 == old.epoch)
+                };
                 let all_said = old.keepers.values().all(|(keeper, _)| said(keeper));
                 let orderly = all_said && left().count() > 0 && left().all(|left| left.orderly);
                 if old.holder.is_none()
@@ -110,7 +123,10 @@ impl Book {
     ) {
         let number = match entry {
             Some(number) => {
-                let entry = self.entries.get_mut(&number).expect("it was found just now");
+                let entry = self
+                    .entries
+                    .get_mut(&number)
+                    .expect("it was found just now");
                 if outcome == Outcome::Resumed {
                     entry.epoch += 1;
                     (entry.key, entry.said) = (claim.key, claim.said.clone());
@@ -121,7 +137,10 @@ impl Book {
             }
             None => self.open(claim).ok_or("quota_exceeded"),
         };
-        self.expected.insert(claim.ticket, number.map(|number| (number, outcome, because)));
+        self.expected.insert(
+            claim.ticket,
+            number.map(|number| (number, outcome, because)),
+        );
         if let Ok(number) = number
             && outcome != Outcome::Held
         {
@@ -136,8 +155,14 @@ impl Book {
         if host == ProcessId::USER {
             return;
         }
-        let held = || self.entries.values().filter(|other| other.owner == host && other.holder.is_some());
-        let of_key = held().filter(|other| other.key.is_some() && other.key == entry.key).count();
+        let held = || {
+            self.entries
+                .values()
+                .filter(|other| other.owner == host && other.holder.is_some())
+        };
+        let of_key = held()
+            .filter(|other| other.key.is_some() && other.key == entry.key)
+            .count();
         let is_crowd = entry.asked.is_none() && of_key >= 3;
         let is_doubtful = entry.key.is_none();
         let mut others = held().filter(|other| other.key.is_some() && other.key != entry.key);

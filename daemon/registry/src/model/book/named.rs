@@ -26,7 +26,10 @@ impl Book {
             }
         } else if take && is_others {
             self.taken = entry.id.clone();
-            self.entries.get_mut(&number).expect("it was found just now").holder = None;
+            self.entries
+                .get_mut(&number)
+                .expect("it was found just now")
+                .holder = None;
             self.answer_named(claim, Some(number), Outcome::Resumed);
         } else if let Some((entry, outcome)) = self.decide_named(claim) {
             self.answer_named(claim, entry, outcome);
@@ -38,11 +41,16 @@ impl Book {
     }
 
     pub(super) fn decide_named(&self, claim: &Claim) -> Option<(Option<u64>, Outcome)> {
-        let found = self.entries.iter().find(|(_, entry)| Self::is_led(claim, entry));
+        let found = self
+            .entries
+            .iter()
+            .find(|(_, entry)| Self::is_led(claim, entry));
         match found {
             None => Some((None, Outcome::FreshFirst)),
             Some((_, entry)) if entry.spot != claim.spot => None,
-            Some((number, entry)) if entry.holder.is_none() => Some((Some(*number), Outcome::Resumed)),
+            Some((number, entry)) if entry.holder.is_none() => {
+                Some((Some(*number), Outcome::Resumed))
+            }
             Some((number, entry)) => {
                 (entry.holder == Some(claim.process)).then_some((Some(*number), Outcome::Held))
             }
@@ -51,23 +59,31 @@ impl Book {
 
     pub(super) fn answer_named(&mut self, claim: &Claim, entry: Option<u64>, outcome: Outcome) {
         let losses = &mut self.hosts.entry(claim.host).or_default().losses;
-        let loss =
-            if outcome == Outcome::Held { None } else { claim.key.and_then(|key| losses.remove(&key)) };
-        let because =
-            loss.filter(|_| entry.is_none_or(|number| !self.entries[&number].keepers.contains_key(&None)));
+        let loss = if outcome == Outcome::Held {
+            None
+        } else {
+            claim.key.and_then(|key| losses.remove(&key))
+        };
+        let because = loss.filter(|_| {
+            entry.is_none_or(|number| !self.entries[&number].keepers.contains_key(&None))
+        });
         self.answer(claim, entry, outcome, because);
     }
 
     /// Ends the sessions that the user has named.
     pub(in crate::model) fn end_named(&mut self) {
-        self.entries.retain(|_, entry| entry.owner != ProcessId::USER);
+        self.entries
+            .retain(|_, entry| entry.owner != ProcessId::USER);
         self.drop_idle_user();
     }
 
     /// The user is no host and never exits: its record goes with its last session.
     pub(super) fn drop_idle_user(&mut self) {
         let owns = |entry: &Entry| entry.owner == ProcessId::USER;
-        let waits = self.waiting.iter().any(|claim| claim.host == ProcessId::USER);
+        let waits = self
+            .waiting
+            .iter()
+            .any(|claim| claim.host == ProcessId::USER);
         if !waits && !self.entries.values().any(owns) {
             self.hosts.remove(&ProcessId::USER);
         }

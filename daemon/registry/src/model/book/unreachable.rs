@@ -13,14 +13,20 @@ impl Book {
     /// The free sessions of a key that no claim can resume, and what is lost with each.
     pub(super) fn doomed(&self, owner: ProcessId, key: Key) -> Vec<(u64, Option<Loss>)> {
         let of_key = |entry: &Entry| entry.owner == owner && entry.key == Some(key);
-        let is_held = self.entries.values().any(|entry| of_key(entry) && entry.holder.is_some());
+        let is_held = self
+            .entries
+            .values()
+            .any(|entry| of_key(entry) && entry.holder.is_some());
         let mut doomed = Vec::new();
         let mut rest = Vec::new();
         for number in self.numbers(|entry| of_key(entry) && entry.holder.is_none()) {
             let entry = &self.entries[&number];
             let siblings = self.siblings(owner, entry.asked);
-            let newer =
-                self.entries.range(number + 1..).map(|(_, other)| other).filter(|other| other.owner == owner);
+            let newer = self
+                .entries
+                .range(number + 1..)
+                .map(|(_, other)| other)
+                .filter(|other| other.owner == owner);
             let superseded = newer
                 .filter_map(|other| supersedes(&other.key?, &other.said, entry))
                 .min_by_key(|loss| *loss != Loss::Conversation);
@@ -34,8 +40,10 @@ impl Book {
                 rest.push(number);
             }
         }
-        let used: Vec<Option<bool>> =
-            rest.iter().map(|number| self.was_used(&self.entries[number])).collect();
+        let used: Vec<Option<bool>> = rest
+            .iter()
+            .map(|number| self.was_used(&self.entries[number]))
+            .collect();
         if rest.len() > 1 && !used.contains(&None) {
             let is_only = used.iter().filter(|used| **used == Some(true)).count() == 1;
             for (number, used) in rest.into_iter().zip(used) {
@@ -55,8 +63,17 @@ impl Book {
         if entry.keepers.is_empty() || has_token || entry.touched {
             return Some(true);
         }
-        let said = |keeper: &ProcessId| entry.left.get(keeper).filter(|left| left.epoch.0 == entry.epoch);
-        let said: Vec<Option<&Left>> = entry.keepers.values().map(|(keeper, _)| said(keeper)).collect();
+        let said = |keeper: &ProcessId| {
+            entry
+                .left
+                .get(keeper)
+                .filter(|left| left.epoch.0 == entry.epoch)
+        };
+        let said: Vec<Option<&Left>> = entry
+            .keepers
+            .values()
+            .map(|(keeper, _)| said(keeper))
+            .collect();
         let all: Option<Vec<&Left>> = said.into_iter().collect();
         all.map(|all| all.iter().any(|left| left.used))
     }
@@ -67,7 +84,10 @@ pub(super) fn supersedes(newer: &Key, said: &Said, entry: &Entry) -> Option<Loss
     let key = entry.key?;
     if newer.is_another_conversation_of(&key) {
         Some(Loss::Conversation)
-    } else if said.entry.is_some() && said.entry == entry.said.entry && newer.is_another_program_for(&key) {
+    } else if said.entry.is_some()
+        && said.entry == entry.said.entry
+        && newer.is_another_program_for(&key)
+    {
         Some(Loss::Edited)
     } else {
         None

@@ -8,35 +8,67 @@ impl World {
         self.shelf.check(&self.registry, &self.recorded);
 
         let waiting: BTreeSet<Ticket> = self.claims.keys().copied().collect();
-        assert_eq!(waiting, self.book.waiting(), "claims that are neither answered nor waiting");
+        assert_eq!(
+            waiting,
+            self.book.waiting(),
+            "claims that are neither answered nor waiting"
+        );
         assert_eq!(self.registry.waiting(), waiting.len());
 
         // What is on record is what is so. A former digest is left on record until the next start.
         let mut records = self.recorded.clone();
         for (id, record) in &mut records.sessions {
-            record.former = record
-                .former
-                .filter(|_| self.registry.sessions.get(id).is_some_and(|now| now.former.is_some()));
+            record.former = record.former.filter(|_| {
+                self.registry
+                    .sessions
+                    .get(id)
+                    .is_some_and(|now| now.former.is_some())
+            });
         }
-        let alone = |record: &SessionRecord| SessionRecord { keepers: Keepers::default(), ..record.clone() };
+        let alone = |record: &SessionRecord| SessionRecord {
+            keepers: Keepers::default(),
+            ..record.clone()
+        };
         let sessions = self.registry.sessions.values().map(alone);
-        assert!(records.sessions.into_values().eq(sessions), "sessions on record");
-        let claimants: BTreeMap<_, _> =
-            self.registry.claimants.iter().map(|(process, claimant)| (*process, claimant.clone())).collect();
+        assert!(
+            records.sessions.into_values().eq(sessions),
+            "sessions on record"
+        );
+        let claimants: BTreeMap<_, _> = self
+            .registry
+            .claimants
+            .iter()
+            .map(|(process, claimant)| (*process, claimant.clone()))
+            .collect();
         assert_eq!(records.claimants, claimants, "claimants on record");
-        let owners: BTreeMap<_, _> =
-            self.registry.owners.iter().map(|(host, owner)| (*host, owner.record(*host))).collect();
+        let owners: BTreeMap<_, _> = self
+            .registry
+            .owners
+            .iter()
+            .map(|(host, owner)| (*host, owner.record(*host)))
+            .collect();
         assert_eq!(records.owners, owners, "owners on record");
 
         // The book has the same sessions, and the same holders.
         let mut entries: Vec<_> = self.book.entries.values().collect();
         entries.sort_by_key(|entry| entry.id.clone());
-        let entries = entries.iter().map(|entry| (entry.id.as_ref(), entry.epoch, entry.holder));
-        let sessions =
-            self.registry.sessions().map(|record| (Some(&record.id), record.epoch.0, record.holder));
-        assert!(sessions.eq(entries), "the sessions are not those of the book");
+        let entries = entries
+            .iter()
+            .map(|entry| (entry.id.as_ref(), entry.epoch, entry.holder));
+        let sessions = self
+            .registry
+            .sessions()
+            .map(|record| (Some(&record.id), record.epoch.0, record.holder));
+        assert!(
+            sessions.eq(entries),
+            "the sessions are not those of the book"
+        );
 
-        assert_eq!(self.book.unreachable(), Vec::<u64>::new(), "sessions are kept that nobody can resume");
+        assert_eq!(
+            self.book.unreachable(),
+            Vec::<u64>::new(),
+            "sessions are kept that nobody can resume"
+        );
 
         for (id, known) in &self.known {
             self.check_known(cast, id, known);
@@ -63,14 +95,22 @@ impl World {
         }
         if cast.is_alive(&known.holder) && cast.is_alive(&known.owner) && !known.released {
             let record = record.expect("a live lease's session");
-            assert_eq!((record.holder, record.epoch), (Some(known.holder), known.epoch), "a live lease");
+            assert_eq!(
+                (record.holder, record.epoch),
+                (Some(known.holder), known.epoch),
+                "a live lease"
+            );
         }
     }
 
     /// Everybody has exited: nothing is left.
     pub(in crate::model) fn check_over(&self) {
         assert!(self.registry.is_idle(), "not idle");
-        assert_eq!(self.recorded, Records::default(), "something is left on record");
+        assert_eq!(
+            self.recorded,
+            Records::default(),
+            "something is left on record"
+        );
         assert!(self.registry.sessions.is_empty() && self.registry.claimants.is_empty());
         assert!(self.files.is_empty(), "token files are left");
         assert!(

@@ -8,7 +8,11 @@ impl World {
             self.carry_out_one(cast, effect);
         }
         self.shelf.settle(&self.registry);
-        assert!(self.book.expected.is_empty(), "not answered: {:?}", self.book.expected);
+        assert!(
+            self.book.expected.is_empty(),
+            "not answered: {:?}",
+            self.book.expected
+        );
     }
 
     fn carry_out_one(&mut self, cast: &Cast, effect: Effect) {
@@ -25,17 +29,25 @@ impl World {
                 self.files.remove(&file.to_string());
             }
             Effect::Unreachable(id, _) => {
-                let holder = self.registry.session(&id).and_then(|session| session.holder);
-                assert_eq!(holder, None, "somebody holds a session that is said to be unreachable");
+                let holder = self
+                    .registry
+                    .session(&id)
+                    .and_then(|session| session.holder);
+                assert_eq!(
+                    holder, None,
+                    "somebody holds a session that is said to be unreachable"
+                );
             }
             recorded => {
                 if let Effect::DropSession(id) = &recorded {
                     let session = &self.recorded.sessions[id];
                     let lives = |process: &ProcessId| cast.is_alive(process);
-                    let released =
-                        self.known.get(id).is_some_and(|known| known.released) || self.taken.contains(id);
+                    let released = self.known.get(id).is_some_and(|known| known.released)
+                        || self.taken.contains(id);
                     assert!(
-                        session.holder.filter(lives).is_none() || released || !lives(&session.owner),
+                        session.holder.filter(lives).is_none()
+                            || released
+                            || !lives(&session.owner),
                         "a session that is held ends"
                     );
                 }
@@ -58,8 +70,15 @@ impl World {
 
     /// An answer must be the one that the book expects, once.
     fn compare(&mut self, ticket: Ticket, answer: Result<Lease, Error>) {
-        let claim = self.claims.remove(&ticket).expect("an answer to a claim that waits for one");
-        let expected = self.book.expected.remove(&ticket).expect("an answer that the book expects");
+        let claim = self
+            .claims
+            .remove(&ticket)
+            .expect("an answer to a claim that waits for one");
+        let expected = self
+            .book
+            .expected
+            .remove(&ticket)
+            .expect("an answer that the book expects");
         let (lease, number) = match (answer, expected) {
             (Ok(lease), Ok((number, outcome, because))) => {
                 assert_eq!((lease.outcome, lease.because), (outcome, because));
@@ -68,8 +87,15 @@ impl World {
             (Err(error), Err(code)) => return assert_eq!(error.code(), code),
             (answer, expected) => panic!("{answer:?} instead of {expected:?}"),
         };
-        let entry = self.book.entries.get_mut(&number).expect("an entry that was answered");
-        let opener = self.facts.remove(&ticket).expect("what the claim was about");
+        let entry = self
+            .book
+            .entries
+            .get_mut(&number)
+            .expect("an entry that was answered");
+        let opener = self
+            .facts
+            .remove(&ticket)
+            .expect("what the claim was about");
         if lease.outcome.is_fresh() {
             assert_eq!(lease.epoch, Epoch(1));
             let former = self.openers.insert(lease.session.clone(), opener.clone());
@@ -79,22 +105,48 @@ impl World {
             }
             entry.id = Some(lease.session.clone());
         }
-        assert_eq!(entry.id.as_ref(), Some(&lease.session), "{:?}", lease.outcome);
+        assert_eq!(
+            entry.id.as_ref(),
+            Some(&lease.session),
+            "{:?}",
+            lease.outcome
+        );
         if lease.outcome == Outcome::Resumed && self.downgraded.remove(&lease.session) {
-            let about = self.openers.get_mut(&lease.session).expect("a session that somebody opened");
-            about.said = Said { label: about.said.label.take(), ..opener.said.clone() };
+            let about = self
+                .openers
+                .get_mut(&lease.session)
+                .expect("a session that somebody opened");
+            about.said = Said {
+                label: about.said.label.take(),
+                ..opener.said.clone()
+            };
         }
         let mut about = self.openers.get(&lease.session).cloned();
-        // The process that opened it by the former recipe has it still, whatever it says of itself now.
-        if let Some(about) = about.as_mut().filter(|_| self.downgraded.contains(&lease.session)) {
-            about.said = Said { label: about.said.label.take(), ..opener.said.clone() };
+        // The process that opened it by the former recipe has it still, whatever it says of itself
+        // now.
+        if let Some(about) = about
+            .as_mut()
+            .filter(|_| self.downgraded.contains(&lease.session))
+        {
+            about.said = Said {
+                label: about.said.label.take(),
+                ..opener.said.clone()
+            };
         }
         assert_eq!(about.as_ref(), Some(&opener), "somebody else's session");
-        assert!(lease.outcome != Outcome::Resumed || claim.key.is_some(), "a doubtful session was resumed");
+        assert!(
+            lease.outcome != Outcome::Resumed || claim.key.is_some(),
+            "a doubtful session was resumed"
+        );
         assert_eq!(lease.file.host, claim.host);
-        let offered =
-            self.registry.session(&lease.session).map(|record| record.offered == record.digest.is_some());
-        assert!(lease.outcome != Outcome::Resumed || offered == Some(true), "whether its token is offered");
+        let offered = self
+            .registry
+            .session(&lease.session)
+            .map(|record| record.offered == record.digest.is_some());
+        assert!(
+            lease.outcome != Outcome::Resumed || offered == Some(true),
+            "whether its token is offered"
+        );
         self.queue.push_back(Item::Answer(claim, lease));
     }
 }

@@ -5,7 +5,11 @@ use super::*;
 impl World {
     /// The ledger keeps this many more items.
     pub(super) fn keep(&mut self, cast: &Cast, items: usize) {
-        for item in self.queue.drain(..items.min(self.queue.len())).collect::<Vec<_>>() {
+        for item in self
+            .queue
+            .drain(..items.min(self.queue.len()))
+            .collect::<Vec<_>>()
+        {
             match item {
                 Item::Record(effect) => self.kept.apply(effect),
                 Item::Answer(claim, lease) => self.hand_over(cast, &claim, lease),
@@ -28,31 +32,54 @@ impl World {
 
     /// The claimer gets its lease, unless the lease has ended already.
     fn hand_over(&mut self, cast: &Cast, claim: &Claim, lease: Lease) {
-        let Lease { session: id, epoch, outcome, .. } = lease;
+        let Lease {
+            session: id,
+            epoch,
+            outcome,
+            ..
+        } = lease;
         let current = |record: &SessionRecord| record.epoch == epoch && record.holder.is_some();
         if !cast.is_alive(&claim.process) || !self.registry.session(&id).is_some_and(current) {
             return;
         }
-        let holder = *self.leases.entry((id.clone(), epoch)).or_insert(claim.process);
+        let holder = *self
+            .leases
+            .entry((id.clone(), epoch))
+            .or_insert(claim.process);
         assert_eq!(holder, claim.process, "one lease, two holders");
         match self.known.get_mut(&id) {
             None => {
-                assert!(outcome.is_fresh() || outcome == Outcome::Held || epoch.0 > 1, "{outcome:?} {epoch}");
+                assert!(
+                    outcome.is_fresh() || outcome == Outcome::Held || epoch.0 > 1,
+                    "{outcome:?} {epoch}"
+                );
                 self.told.push(id.clone());
-                let known = Known { owner: claim.host, epoch, holder, released: false, tokens: vec![None] };
+                let known = Known {
+                    owner: claim.host,
+                    epoch,
+                    holder,
+                    released: false,
+                    tokens: vec![None],
+                };
                 self.known.insert(id, known);
             }
             Some(known) => {
-                assert!(epoch >= known.epoch, "the epoch went from {} to {epoch}", known.epoch);
+                assert!(
+                    epoch >= known.epoch,
+                    "the epoch went from {} to {epoch}",
+                    known.epoch
+                );
                 known.released &= epoch == known.epoch;
                 (known.epoch, known.holder) = (epoch, holder);
             }
         }
     }
 
-    /// Turns the records into those of a daemon of the former recipe, which knew neither clients nor entries.
+    /// Turns the records into those of a daemon of the former recipe, which knew neither clients
+    /// nor entries.
     fn downgrade(&mut self) {
-        let says_more = |record: &SessionRecord| record.said.client.is_some() || record.said.entry.is_some();
+        let says_more =
+            |record: &SessionRecord| record.said.client.is_some() || record.said.entry.is_some();
         if self.kept.sessions.values().any(says_more) {
             return;
         }
@@ -61,10 +88,17 @@ impl World {
             record.key = record.key.map(former);
         }
         for owner in self.kept.owners.values_mut() {
-            owner.losses = owner.losses.iter().map(|(key, loss)| (former(*key), *loss)).collect();
+            owner.losses = owner
+                .losses
+                .iter()
+                .map(|(key, loss)| (former(*key), *loss))
+                .collect();
         }
-        for claimant in
-            self.kept.claimants.values_mut().filter(|claimant| claimant.traits.former.base.is_some())
+        for claimant in self
+            .kept
+            .claimants
+            .values_mut()
+            .filter(|claimant| claimant.traits.former.base.is_some())
         {
             (claimant.traits.core, claimant.traits.place) = (None, None);
             claimant.keys.clear();
@@ -78,9 +112,12 @@ impl World {
             assert_eq!(self.kept, self.recorded);
         }
         for (id, writing) in std::mem::take(&mut self.writing) {
-            // The deletion of a rejected token, and of one whose session has ended, comes after its record.
+            // The deletion of a rejected token, and of one whose session has ended, comes after its
+            // record.
             let lives = self.registry.session(&id).is_some();
-            if let (true, true, true, Some(digest)) = (writing.ready, renamed, lives, writing.digest) {
+            if let (true, true, true, Some(digest)) =
+                (writing.ready, renamed, lives, writing.digest)
+            {
                 self.files.insert(writing.file.to_string(), digest);
             }
         }
@@ -95,14 +132,22 @@ impl World {
         self.registry = Registry::restore(self.policy, self.kept.snapshot());
         self.registry.at(self.now);
         // A resumption that was lost in the crash has given no session the newer key.
-        let is_former = |record: &&SessionRecord| record.key.is_some_and(|key| key.recipe == FORMER_RECIPE);
-        self.downgraded =
-            self.registry.sessions().filter(is_former).map(|record| record.id.clone()).collect();
+        let is_former =
+            |record: &&SessionRecord| record.key.is_some_and(|key| key.recipe == FORMER_RECIPE);
+        self.downgraded = self
+            .registry
+            .sessions()
+            .filter(is_former)
+            .map(|record| record.id.clone())
+            .collect();
         self.book = Book::new(self.policy, self.now, &self.kept);
         self.book.tokens = self.tokens_on_record();
         self.shelf.restart(&self.kept);
-        let (alive, dead): (Vec<_>, Vec<_>) =
-            self.registry.processes().into_iter().partition(|process| cast.is_alive(process));
+        let (alive, dead): (Vec<_>, Vec<_>) = self
+            .registry
+            .processes()
+            .into_iter()
+            .partition(|process| cast.is_alive(process));
         self.watched = alive.into_iter().collect();
         self.registry.exited(&dead);
         self.book.exited(&dead);

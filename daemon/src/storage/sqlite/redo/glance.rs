@@ -1,4 +1,5 @@
-//! Whether files are where they were, by one look at their directory instead of one at each of them.
+//! Whether files are where they were, by one look at their directory instead of one at each of
+//! them.
 
 use std::io;
 use std::path::Path;
@@ -6,7 +7,8 @@ use std::path::Path;
 /// A moment, in ns since the Unix epoch.
 type Moment = i128;
 
-/// A directory, as it was when all files were seen in place. Since then no name in it was made, deleted or renamed.
+/// A directory, as it was when all files were seen in place. Since then no name in it was made,
+/// deleted or renamed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Directory {
     device: u64,
@@ -21,8 +23,8 @@ pub(super) struct Glance {
 }
 
 impl Glance {
-    /// Whether all files are in place. `look` looks at each of them, and is called only if the directory may have changed since
-    /// it was called last.
+    /// Whether all files are in place. `look` looks at each of them, and is called only if the
+    /// directory may have changed since it was called last.
     pub(super) fn finds(&mut self, directory: &Path, look: impl FnOnce() -> bool) -> bool {
         let now = file_clock();
         let found = of(directory).ok();
@@ -33,8 +35,8 @@ impl Glance {
         if !look() {
             return false;
         }
-        // The file system's clock stands still for some ms at a time. Only if it has gone on since the last change, the next
-        // one will show.
+        // The file system's clock stands still for some ms at a time. Only if it has gone on since
+        // the last change, the next one will show.
         self.seen = found.filter(|found| now.is_some_and(|now| found.changed < now));
         true
     }
@@ -44,7 +46,11 @@ fn of(directory: &Path) -> io::Result<Directory> {
     use std::os::unix::fs::MetadataExt as _;
     let found = std::fs::metadata(directory)?;
     let changed = moment(found.ctime(), found.ctime_nsec());
-    Ok(Directory { device: found.dev(), inode: found.ino(), changed })
+    Ok(Directory {
+        device: found.dev(),
+        inode: found.ino(),
+        changed,
+    })
 }
 
 fn moment(seconds: i64, nanoseconds: i64) -> Moment {
@@ -96,7 +102,9 @@ mod tests {
             ("made", &|| std::fs::write(&other, "")),
             ("replaced", &|| std::fs::rename(&other, &file)),
             ("deleted", &|| std::fs::remove_file(&file)),
-            ("moved", &|| std::fs::rename(&directory, home.path().join("away"))),
+            ("moved", &|| {
+                std::fs::rename(&directory, home.path().join("away"))
+            }),
         ];
         for (what, change) in changes {
             rely(&mut glance, &directory);
@@ -104,7 +112,10 @@ mod tests {
             assert!(!glance.finds(&directory, || false), "{what}");
         }
         std::fs::create_dir(&directory).expect("made");
-        assert!(looks(&mut glance, &directory), "another one is in its place");
+        assert!(
+            looks(&mut glance, &directory),
+            "another one is in its place"
+        );
     }
 
     #[test]

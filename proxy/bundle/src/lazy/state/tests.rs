@@ -22,14 +22,28 @@ fn outcome(value: &serde_json::Value) -> Outcome {
 fn known() -> Known {
     let mut state = State::new(None, Known::default(), true);
     assert!(state.watch(INITIALIZE.as_bytes()));
-    let introduction = json!({"protocolVersion": "2025-06-18", "capabilities": {"tools": {}, "logging": {}}});
-    assert!(state.hear(&Id::number(0), &outcome(&introduction)).1.is_some());
+    let introduction =
+        json!({"protocolVersion": "2025-06-18", "capabilities": {"tools": {}, "logging": {}}});
+    assert!(
+        state
+            .hear(&Id::number(0), &outcome(&introduction))
+            .1
+            .is_some()
+    );
     assert!(state.watch(&request(1, "tools/list", &json!({}))));
     let first = json!({"tools": [{"name": "a"}], "nextCursor": "x"});
-    assert!(state.hear(&Id::number(1), &outcome(&first)).1.is_none(), "it is not whole");
+    assert!(
+        state.hear(&Id::number(1), &outcome(&first)).1.is_none(),
+        "it is not whole"
+    );
     // Of another listing.
     assert!(state.watch(&request(2, "tools/list", &json!({"cursor": "y"}))));
-    assert!(state.hear(&Id::number(2), &outcome(&json!({"tools": []}))).1.is_none());
+    assert!(
+        state
+            .hear(&Id::number(2), &outcome(&json!({"tools": []})))
+            .1
+            .is_none()
+    );
     assert!(state.watch(&request(3, "tools/list", &json!({"cursor": "x"}))));
     let (was_ours, news) = state.hear(&Id::number(3), &outcome(&json!({"tools": [{"name": "b"}]})));
     let (words, known) = news.expect("it is whole");
@@ -52,21 +66,36 @@ fn answer(state: &mut State, line: &[u8]) -> serde_json::Value {
 fn what_is_known_is_answered_and_all_else_wakes_the_server() {
     let mut state = State::new(None, known(), false);
     assert!(
-        matches!(state.asleep(&request(9, "tools/list", &json!({}))), Asleep::Wake),
+        matches!(
+            state.asleep(&request(9, "tools/list", &json!({}))),
+            Asleep::Wake
+        ),
         "before `initialize`"
     );
     let introduced = answer(&mut state, INITIALIZE.as_bytes());
-    assert_eq!(introduced["result"]["capabilities"]["tools"]["listChanged"], true);
+    assert_eq!(
+        introduced["result"]["capabilities"]["tools"]["listChanged"],
+        true
+    );
     let initialized = line(&json!({"jsonrpc": "2.0", "method": "notifications/initialized"}));
     assert!(matches!(state.asleep(&initialized), Asleep::Drop));
-    assert_eq!(answer(&mut state, &request(1, "ping", &json!({})))["result"], json!({}));
+    assert_eq!(
+        answer(&mut state, &request(1, "ping", &json!({})))["result"],
+        json!({})
+    );
     let tools = answer(&mut state, &request(2, "tools/list", &json!({})));
     assert_eq!(
         tools,
         json!({"jsonrpc": "2.0", "id": 2, "result": {"tools": [{"name": "a"}, {"name": "b"}]}})
     );
-    answer(&mut state, &request(3, "logging/setLevel", &json!({"level": "error"})));
-    assert_eq!(state.level.as_deref().map(RawValue::get), Some(r#"{"level":"error"}"#));
+    answer(
+        &mut state,
+        &request(3, "logging/setLevel", &json!({"level": "error"})),
+    );
+    assert_eq!(
+        state.level.as_deref().map(RawValue::get),
+        Some(r#"{"level":"error"}"#)
+    );
     assert_eq!(state.told, [List::Tools]);
     for waking in [
         request(4, "tools/call", &json!({"name": "a"})),
@@ -78,12 +107,19 @@ fn what_is_known_is_answered_and_all_else_wakes_the_server() {
         line(&json!({"jsonrpc": "2.0", "method": "notifications/of_a_vendor"})),
         b"no JSON".to_vec(),
     ] {
-        assert!(matches!(state.asleep(&waking), Asleep::Wake), "{}", String::from_utf8_lossy(&waking));
+        assert!(
+            matches!(state.asleep(&waking), Asleep::Wake),
+            "{}",
+            String::from_utf8_lossy(&waking)
+        );
     }
     let cancelled =
         json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 4}});
     assert!(matches!(state.asleep(&line(&cancelled)), Asleep::Wait));
-    assert!(matches!(state.asleep(br#"{"jsonrpc":"2.0","id":7,"result":{}}"#), Asleep::Drop));
+    assert!(matches!(
+        state.asleep(br#"{"jsonrpc":"2.0","id":7,"result":{}}"#),
+        Asleep::Drop
+    ));
 }
 
 #[test]
@@ -108,10 +144,16 @@ fn what_fails_is_not_remembered_and_a_missing_method_is() {
     assert!(state.watch(&request(2, "prompts/list", &json!({}))));
     let missing = Err(RpcError::new(code::NO_METHOD, "no"));
     let (_, news) = state.hear(&Id::number(2), &missing);
-    assert!(matches!(news.expect("news").1.list(List::Prompts), Some(Err(_))));
+    assert!(matches!(
+        news.expect("news").1.list(List::Prompts),
+        Some(Err(_))
+    ));
     assert!(state.watch(&request(3, "server/discover", &json!({}))));
     let (words, known) = state.hear(&Id::number(3), &missing).1.expect("news");
-    assert_eq!((words, known.no_discover().is_some()), (words_of_discover(Some(&raw(&json!({})))), true));
+    assert_eq!(
+        (words, known.no_discover().is_some()),
+        (words_of_discover(Some(&raw(&json!({})))), true)
+    );
 }
 
 #[test]
@@ -123,7 +165,14 @@ fn two_listings_at_once_do_not_make_one_list() {
         }
         state
     };
-    let names = |known: &Known| known.list(List::Tools).expect("a list").expect("no error").get().to_owned();
+    let names = |known: &Known| {
+        known
+            .list(List::Tools)
+            .expect("a list")
+            .expect("no error")
+            .get()
+            .to_owned()
+    };
     let all = json!({"tools": [{"name": "c"}, {"name": "d"}]});
     // All on one page: that of the later request counts.
     for order in [[1, 2], [2, 1]] {
@@ -144,7 +193,9 @@ fn two_listings_at_once_do_not_make_one_list() {
     }
     let last = outcome(&json!({"tools": [{"name": "d"}]}));
     let heard = [3, 4].map(|id| state.hear(&Id::number(id), &last).1);
-    let [Some((_, known)), None] = heard else { panic!("it is whole once") };
+    let [Some((_, known)), None] = heard else {
+        panic!("it is whole once")
+    };
     assert_eq!(names(&known), all.to_string());
 }
 
@@ -154,8 +205,17 @@ fn a_refusal_says_that_nothing_was_sent() {
     let refused = refusals(batch.as_bytes(), "it is not there");
     let last: serde_json::Value = serde_json::from_slice(&refused[1]).expect("JSON");
     assert_eq!(
-        (refused.len(), &last["id"], &last["error"]["data"]["outcome"]),
+        (
+            refused.len(),
+            &last["id"],
+            &last["error"]["data"]["outcome"]
+        ),
         (2, &json!("x"), &json!("not_sent"))
     );
-    assert!(last["error"]["message"].as_str().expect("text").contains("it is not there"));
+    assert!(
+        last["error"]["message"]
+            .as_str()
+            .expect("text")
+            .contains("it is not there")
+    );
 }

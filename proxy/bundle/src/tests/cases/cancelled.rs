@@ -21,11 +21,19 @@ impl Talk {
         let (to, from) = mpsc::channel(WAITING);
         let sources = sources(fakes);
         let speaker = Speaker::new(to, move |handshake, host| {
-            Arc::new(Backends::start("s".into(), sources, handshake, host, memory, settings))
+            Arc::new(Backends::start(
+                "s".into(),
+                sources,
+                handshake,
+                host,
+                memory,
+                settings,
+            ))
         });
         let mut talk = Self { speaker, from };
         let params = json!({"protocolVersion": "2025-11-25", "capabilities": {}});
-        talk.says(&json!({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params})).await;
+        talk.says(&json!({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params}))
+            .await;
         assert_eq!(talk.hears().await["id"], 0);
         talk
     }
@@ -35,8 +43,10 @@ impl Talk {
     }
 
     async fn calls(&self, id: u64, tool: &str) {
-        self.says(&json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": {"name": tool}}))
-            .await;
+        self.says(
+            &json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": {"name": tool}}),
+        )
+        .await;
     }
 
     async fn cancels(&self, id: u64) {
@@ -51,7 +61,10 @@ impl Talk {
         loop {
             let line = self.from.recv().await.expect("a message").line;
             let line: Value = serde_json::from_slice(&line).expect("JSON");
-            if !line["method"].as_str().is_some_and(|method| method.ends_with("/list_changed")) {
+            if !line["method"]
+                .as_str()
+                .is_some_and(|method| method.ends_with("/list_changed"))
+            {
                 return line;
             }
         }
@@ -64,7 +77,8 @@ async fn a_cancelled_call_does_not_keep_close_waiting() {
     let (a, b) = (Fake::new("a"), Fake::new("b"));
     let permission = Arc::new(Notify::new());
     a.tools(&["silent"]).reply("silent", Reply::Never);
-    b.tools(&["slow"]).reply("slow", Reply::When(permission.clone()));
+    b.tools(&["slow"])
+        .reply("slow", Reply::When(permission.clone()));
     let mut talk = Talk::begin(&[&a, &b], settings(), Arc::new(())).await;
     talk.calls(1, "silent").await;
     talk.calls(2, "slow").await;
@@ -86,10 +100,16 @@ async fn a_call_that_is_cancelled_while_its_backend_starts_is_not_made() {
     let memory = Arc::new(Remembered::default());
     let a = Fake::new("a");
     a.tools(&["pays", "asks"]);
-    World::start(&[&a], settings(), memory.clone()).bundle.ready().await;
+    World::start(&[&a], settings(), memory.clone())
+        .bundle
+        .ready()
+        .await;
     let until = Arc::new(Notify::new());
     a.opening(Opening::Hangs(until.clone()));
-    let settings = Settings { ready_wait: Duration::from_secs(1), ..settings() };
+    let settings = Settings {
+        ready_wait: Duration::from_secs(1),
+        ..settings()
+    };
     let mut talk = Talk::begin(&[&a], settings, memory).await;
     talk.calls(1, "pays").await;
     talk.calls(2, "asks").await;
@@ -98,5 +118,8 @@ async fn a_call_that_is_cancelled_while_its_backend_starts_is_not_made() {
     until.notify_one();
     assert_eq!(talk.hears().await["id"], 2);
     let asked = a.hears("tools/call", 1).await;
-    assert_eq!((asked["name"].as_str(), a.count("tools/call")), (Some("asks"), 1));
+    assert_eq!(
+        (asked["name"].as_str(), a.count("tools/call")),
+        (Some("asks"), 1)
+    );
 }

@@ -13,19 +13,28 @@ use crate::*;
 #[tokio::test(start_paused = true)]
 async fn a_call_after_close_is_an_error() {
     let a = Fake::new("a");
-    a.tools(&["search"]).resources(&["file:///x"]).prompts(&["review"]);
+    a.tools(&["search"])
+        .resources(&["file:///x"])
+        .prompts(&["review"]);
     let world = World::of(&[&a]).await;
     world.bundle.close().await;
     for (method, params) in [
         ("tools/call", json!({"name": "search"})),
         ("resources/read", json!({"uri": "file:///x"})),
         ("prompts/get", json!({"name": "review"})),
-        ("completion/complete", json!({"ref": {"type": "ref/prompt", "name": "review"}})),
+        (
+            "completion/complete",
+            json!({"ref": {"type": "ref/prompt", "name": "review"}}),
+        ),
         ("logging/setLevel", json!({"level": "info"})),
         ("tools/call", json!({"name": "nobody has this"})),
     ] {
         let error = world.ask("1", method, params).await.expect_err("closed");
-        assert_eq!((error.code, &*error.message), (code::CONNECTION, "the session was closed"), "{method}");
+        assert_eq!(
+            (error.code, &*error.message),
+            (code::CONNECTION, "the session was closed"),
+            "{method}"
+        );
         assert_eq!(a.count(method), 0);
     }
     for list in List::ALL {
@@ -34,10 +43,15 @@ async fn a_call_after_close_is_an_error() {
     let is_closed = || {
         let status = world.bundle.status();
         status.status == Whole::Closed
-            && status.backends.iter().all(|(_, state)| matches!(state, State::Failed(_)))
+            && status
+                .backends
+                .iter()
+                .all(|(_, state)| matches!(state, State::Failed(_)))
     };
     assert!(is_closed());
-    world.bundle.set_sources(vec![Arc::new(Fake::new("late"))], |_| true);
+    world
+        .bundle
+        .set_sources(vec![Arc::new(Fake::new("late"))], |_| true);
     assert!(is_closed() && world.bundle.status().backends.len() == 1);
 }
 
@@ -45,9 +59,12 @@ async fn a_call_after_close_is_an_error() {
 async fn close_waits_for_every_call_that_runs() {
     let a = Fake::new("a");
     let permission = Arc::new(Notify::new());
-    a.tools(&["slow"]).reply("slow", Reply::When(permission.clone()));
+    a.tools(&["slow"])
+        .reply("slow", Reply::When(permission.clone()));
     let world = Arc::new(World::of(&[&a]).await);
-    let calls: Vec<_> = (0..10).map(|id| world.spawn_tool(&id.to_string(), "slow")).collect();
+    let calls: Vec<_> = (0..10)
+        .map(|id| world.spawn_tool(&id.to_string(), "slow"))
+        .collect();
     a.hears("tools/call", 10).await;
     let mut close = world.bundle.close();
     for _ in 0..10 {
@@ -56,7 +73,10 @@ async fn close_waits_for_every_call_that_runs() {
     }
     close.await;
     for call in calls {
-        assert_eq!(call.await.expect("a call").expect("an answer"), "a has run slow");
+        assert_eq!(
+            call.await.expect("a call").expect("an answer"),
+            "a has run slow"
+        );
     }
     // None runs any more.
     world.bundle.close().await;
@@ -66,7 +86,8 @@ async fn close_waits_for_every_call_that_runs() {
 async fn a_second_close_waits_for_the_same_and_does_nothing() {
     let a = Fake::new("a");
     let permission = Arc::new(Notify::new());
-    a.tools(&["slow"]).reply("slow", Reply::When(permission.clone()));
+    a.tools(&["slow"])
+        .reply("slow", Reply::When(permission.clone()));
     let world = Arc::new(World::of(&[&a]).await);
     let call = world.spawn_tool("1", "slow");
     a.hears("tools/call", 1).await;
@@ -82,16 +103,30 @@ async fn a_second_close_waits_for_the_same_and_does_nothing() {
 /// What lives on finds the next process as it was: a keeper, or a server elsewhere.
 #[tokio::test(start_paused = true)]
 async fn close_hangs_up_on_every_backend_and_ends_none() {
-    let (a, b, c, d) = (Fake::new("a"), Fake::new("b"), Fake::new("c"), Fake::new("d"));
+    let (a, b, c, d) = (
+        Fake::new("a"),
+        Fake::new("b"),
+        Fake::new("c"),
+        Fake::new("d"),
+    );
     b.reply("initialize", Reply::Never);
     c.opening(Opening::Hangs(Arc::default()));
-    let world = World::start(&[&a, &b, &c, &d], Settings { init_concurrency: 4, ..settings() }, Arc::new(()));
+    let world = World::start(
+        &[&a, &b, &c, &d],
+        Settings {
+            init_concurrency: 4,
+            ..settings()
+        },
+        Arc::new(()),
+    );
     b.hears("initialize", 1).await;
     a.hears("prompts/list", 1).await;
     d.hears("prompts/list", 1).await;
     world.settle().await;
     // One that is being asked for its list again.
-    d.reply("tools/list", Reply::Never).changes(List::Tools, &["x"]).await;
+    d.reply("tools/list", Reply::Never)
+        .changes(List::Tools, &["x"])
+        .await;
     d.hears("tools/list", 2).await;
     world.bundle.close().await;
     for backend in [&a, &b, &d] {
@@ -100,7 +135,11 @@ async fn close_hangs_up_on_every_backend_and_ends_none() {
     assert_eq!([a.ends(), b.ends(), c.ends(), d.ends()], [0; 4]);
     assert_eq!([&a, &b, &c, &d].map(Fake::starts), [1; 4]);
     world.hears_nothing().await;
-    assert_eq!([&a, &b, &c, &d].map(Fake::starts), [1; 4], "none is started again");
+    assert_eq!(
+        [&a, &b, &c, &d].map(Fake::starts),
+        [1; 4],
+        "none is started again"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
@@ -136,10 +175,17 @@ async fn of_calls_and_a_close_at_once_each_is_answered_or_refused() {
 async fn what_becomes_ready_in_the_moment_of_a_close_is_hung_up_on() {
     for round in 0..400 {
         let all = ["a", "b", "c", "d"].map(Fake::new);
-        let world =
-            World::start(&all.each_ref(), Settings { init_concurrency: 4, ..settings() }, Arc::new(()));
+        let world = World::start(
+            &all.each_ref(),
+            Settings {
+                init_concurrency: 4,
+                ..settings()
+            },
+            Arc::new(()),
+        );
         // Somewhere between the first message and the last.
-        let (method, count) = [("initialize", 1), ("tools/list", 1), ("prompts/list", 1)][round % 3];
+        let (method, count) =
+            [("initialize", 1), ("tools/list", 1), ("prompts/list", 1)][round % 3];
         all[round % 4].hears(method, count).await;
         world.bundle.close().await;
         for backend in &all {

@@ -187,23 +187,42 @@ impl Fake {
 
     /// How many messages of a method it has got.
     pub(super) fn count(&self, method: &str) -> usize {
-        self.heard().iter().filter(|message| message_method(message) == method).count()
+        self.heard()
+            .iter()
+            .filter(|message| message_method(message) == method)
+            .count()
     }
 
     /// Waits until it has got as many messages of a method. Returns the parameters of the last.
     pub(super) async fn hears(&self, method: &str, count: usize) -> Value {
         let mut heard = self.0.heard.subscribe();
-        let count_in =
-            |heard: &Vec<Message>| heard.iter().filter(|one| message_method(one) == method).count();
-        let heard = heard.wait_for(|heard| count_in(heard) >= count).await.expect("the backend").clone();
-        let last =
-            heard.into_iter().rfind(|message| message_method(message) == method).expect("it was heard");
-        last.params().map_or(Value::Null, |params| parsed(&params.write()))
+        let count_in = |heard: &Vec<Message>| {
+            heard
+                .iter()
+                .filter(|one| message_method(one) == method)
+                .count()
+        };
+        let heard = heard
+            .wait_for(|heard| count_in(heard) >= count)
+            .await
+            .expect("the backend")
+            .clone();
+        let last = heard
+            .into_iter()
+            .rfind(|message| message_method(message) == method)
+            .expect("it was heard");
+        last.params()
+            .map_or(Value::Null, |params| parsed(&params.write()))
     }
 
     /// Waits until the bundle has ended it as many times.
     pub(super) async fn is_ended(&self, times: usize) {
-        self.0.ends.subscribe().wait_for(|ends| *ends >= times).await.expect("the backend");
+        self.0
+            .ends
+            .subscribe()
+            .wait_for(|ends| *ends >= times)
+            .await
+            .expect("the backend");
     }
 
     pub(super) fn ends(&self) -> usize {
@@ -212,12 +231,19 @@ impl Fake {
 
     /// Waits until the bundle has hung up.
     pub(super) async fn is_alone(&self) {
-        self.0.open.subscribe().wait_for(|open| *open == 0).await.expect("the backend");
+        self.0
+            .open
+            .subscribe()
+            .wait_for(|open| *open == 0)
+            .await
+            .expect("the backend");
     }
 
     pub(super) async fn says(&self, line: &Value) {
         let to = lock(&self.0.is).to_bundle.clone().expect("a connection");
-        to.send(Said::once(line.to_string().into())).await.expect("a bundle that hears");
+        to.send(Said::once(line.to_string().into()))
+            .await
+            .expect("a bundle that hears");
     }
 
     /// It dies.
@@ -228,17 +254,25 @@ impl Fake {
     /// It has another list, and says so.
     pub(super) async fn changes(&self, list: List, names: &[&str]) {
         self.named(list, names);
-        self.says(&json!({"jsonrpc": "2.0", "method": list.changed()})).await;
+        self.says(&json!({"jsonrpc": "2.0", "method": list.changed()}))
+            .await;
     }
 
     async fn serve(self, mut from_bundle: mpsc::Receiver<Bytes>) {
         self.0.open.send_modify(|open| *open += 1);
         while let Some(line) = from_bundle.recv().await {
             for message in Message::read(&line) {
-                self.0.heard.send_modify(|heard| heard.push(message.clone()));
+                self.0
+                    .heard
+                    .send_modify(|heard| heard.push(message.clone()));
                 if let Message::Request { id, method, .. } = &message {
-                    let params = message.params().map_or(Value::Null, |params| parsed(&params.write()));
-                    tokio::spawn(self.clone().answer(parsed(&id.raw()), method.clone(), params));
+                    let params = message
+                        .params()
+                        .map_or(Value::Null, |params| parsed(&params.write()));
+                    tokio::spawn(
+                        self.clone()
+                            .answer(parsed(&id.raw()), method.clone(), params),
+                    );
                 }
             }
         }
@@ -249,7 +283,10 @@ impl Fake {
         let tool = params["name"].as_str().unwrap_or_default().to_owned();
         let reply = {
             let is = lock(&self.0.is);
-            is.replies.get(&tool).or_else(|| is.replies.get(&method)).cloned()
+            is.replies
+                .get(&tool)
+                .or_else(|| is.replies.get(&method))
+                .cloned()
         };
         let line = match reply.unwrap_or_else(|| Reply::Result(self.usual(&method, &params))) {
             Reply::Result(result) => json!({"jsonrpc": "2.0", "id": id, "result": result}),
@@ -283,7 +320,10 @@ impl Fake {
                 result
             }
             "tools/call" => {
-                let text = format!("{name} has run {}", params["name"].as_str().unwrap_or_default());
+                let text = format!(
+                    "{name} has run {}",
+                    params["name"].as_str().unwrap_or_default()
+                );
                 json!({"content": [{"type": "text", "text": text}]})
             }
             "resources/read" => json!({"contents": [{"uri": params["uri"], "text": name}]}),
@@ -295,10 +335,12 @@ impl Fake {
             _ => match List::of(method) {
                 None => json!({}),
                 Some(list) => {
-                    let at: usize =
-                        params["cursor"].as_str().map_or(0, |cursor| cursor.parse().expect("a cursor"));
+                    let at: usize = params["cursor"]
+                        .as_str()
+                        .map_or(0, |cursor| cursor.parse().expect("a cursor"));
                     let pages = is.lists.get(list.key()).cloned().unwrap_or_default();
-                    let mut result = json!({list.key(): pages.get(at).cloned().unwrap_or_default()});
+                    let mut result =
+                        json!({list.key(): pages.get(at).cloned().unwrap_or_default()});
                     if at + 1 < pages.len() {
                         result["nextCursor"] = json!((at + 1).to_string());
                     }
@@ -337,7 +379,11 @@ impl Source for Fake {
                     it.0.ends.send_modify(|ends| *ends += 1);
                 })
             });
-            Ok(Pipe { to: to_backend, from, end })
+            Ok(Pipe {
+                to: to_backend,
+                from,
+                end,
+            })
         })
     }
 }

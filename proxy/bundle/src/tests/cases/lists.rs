@@ -18,8 +18,10 @@ async fn what_a_bundle_lists_is_what_its_backends_list() {
     });
     let prompt = json!({"name": "review", "arguments": [{"name": "x", "required": true}]});
     let resource = json!({"uri": "file:///x", "name": "x", "mimeType": "text/plain", "size": 3});
-    let template = json!({"uriTemplate": "file:///{y}", "name": "y", "annotations": {"priority": 0.5}});
-    a.items(List::Tools, std::slice::from_ref(&tool)).items(List::Prompts, std::slice::from_ref(&prompt));
+    let template =
+        json!({"uriTemplate": "file:///{y}", "name": "y", "annotations": {"priority": 0.5}});
+    a.items(List::Tools, std::slice::from_ref(&tool))
+        .items(List::Prompts, std::slice::from_ref(&prompt));
     b.items(List::Resources, std::slice::from_ref(&resource))
         .items(List::Templates, std::slice::from_ref(&template));
     let mut second = tool.clone();
@@ -33,7 +35,10 @@ async fn what_a_bundle_lists_is_what_its_backends_list() {
         (List::Templates, vec![template]),
     ] {
         let items = world.bundle.list(list).await.expect("a list");
-        let items: Vec<_> = items.iter().map(|item| parsed(&item.members.write())).collect();
+        let items: Vec<_> = items
+            .iter()
+            .map(|item| parsed(&item.members.write()))
+            .collect();
         assert_eq!(items, expected);
     }
 }
@@ -48,16 +53,28 @@ async fn returned_lists_are_copies() {
     items[0].members.set_text("description", "other");
     items.truncate(1);
     let again = world.bundle.list(List::Tools).await.expect("a list");
-    assert_eq!((again.len(), &*again[0].name, again[0].members.text("description")), (2, "search", None));
+    assert_eq!(
+        (
+            again.len(),
+            &*again[0].name,
+            again[0].members.text("description")
+        ),
+        (2, "search", None)
+    );
 }
 
 #[tokio::test(start_paused = true)]
 async fn all_pages_of_a_list_are_fetched() {
     let (a, b) = (Fake::new("a"), Fake::new("b"));
     let tools = |numbers: std::ops::Range<usize>| {
-        numbers.map(|number| json!({"name": format!("t{number}")})).collect::<Vec<_>>()
+        numbers
+            .map(|number| json!({"name": format!("t{number}")}))
+            .collect::<Vec<_>>()
     };
-    a.pages(List::Tools, vec![tools(0..100), vec![], tools(100..200), tools(200..250)]);
+    a.pages(
+        List::Tools,
+        vec![tools(0..100), vec![], tools(100..200), tools(200..250)],
+    );
     // What is there twice at the end of a page takes nothing with it.
     b.pages(
         List::Resources,
@@ -82,9 +99,14 @@ async fn a_list_that_a_backend_declares_and_does_not_have_is_empty() {
         .reply("resources/templates/list", no_method())
         .reply("prompts/list", no_method());
     b.resources(&["file:///x"]).reply("tools/list", no_method());
-    c.tools(&["not declared"]).capabilities(json!({"prompts": {}})).prompts(&["review"]);
+    c.tools(&["not declared"])
+        .capabilities(json!({"prompts": {}}))
+        .prompts(&["review"]);
     let world = World::of(&[&a, &b, &c]).await;
-    assert_eq!(["a", "b", "c"].map(|name| world.state(name)), [State::Ready, State::Ready, State::Ready]);
+    assert_eq!(
+        ["a", "b", "c"].map(|name| world.state(name)),
+        [State::Ready, State::Ready, State::Ready]
+    );
     assert_eq!(world.names(List::Tools).await, ["search"]);
     assert_eq!(world.names(List::Resources).await, ["file:///x"]);
     assert_eq!(world.names(List::Prompts).await, ["review"]);
@@ -98,19 +120,29 @@ async fn a_list_that_a_backend_declares_and_does_not_have_is_empty() {
 #[tokio::test(start_paused = true)]
 async fn an_error_of_a_list_leaves_that_list_out_until_it_is_there() {
     let (a, b) = (Fake::new("a"), Fake::new("b"));
-    a.tools(&["search"])
-        .reply("resources/list", Reply::Error(json!({"code": -32603, "message": "no database"})));
-    b.tools(&["find"]).reply("prompts/list", Reply::Result(json!({"prompts": 7})));
+    a.tools(&["search"]).reply(
+        "resources/list",
+        Reply::Error(json!({"code": -32603, "message": "no database"})),
+    );
+    b.tools(&["find"])
+        .reply("prompts/list", Reply::Result(json!({"prompts": 7})));
     let world = World::of(&[&a, &b]).await;
     assert_eq!(world.names(List::Tools).await, ["search", "find"]);
     let instructions = world.bundle.instructions();
-    for says in
-        [r#""a" did not give one of its lists: resources/list: no database."#, r#""b" did not give one"#]
-    {
+    for says in [
+        r#""a" did not give one of its lists: resources/list: no database."#,
+        r#""b" did not give one"#,
+    ] {
         assert!(instructions.contains(says), "{instructions}");
     }
-    a.reply("resources/list", Reply::Result(json!({"resources": [{"uri": "file:///x", "name": "x"}]})));
-    assert_eq!(world.told().await["method"], "notifications/resources/list_changed");
+    a.reply(
+        "resources/list",
+        Reply::Result(json!({"resources": [{"uri": "file:///x", "name": "x"}]})),
+    );
+    assert_eq!(
+        world.told().await["method"],
+        "notifications/resources/list_changed"
+    );
     assert_eq!(world.names(List::Resources).await, ["file:///x"]);
     assert!(!world.bundle.instructions().contains("no database"));
 }
@@ -118,20 +150,37 @@ async fn an_error_of_a_list_leaves_that_list_out_until_it_is_there() {
 #[tokio::test(start_paused = true)]
 async fn an_error_of_all_that_a_backend_lists_leaves_it_out() {
     let a = Fake::new("a");
-    a.reply("tools/list", Reply::Error(json!({"code": -32603, "message": "no database"})));
+    a.reply(
+        "tools/list",
+        Reply::Error(json!({"code": -32603, "message": "no database"})),
+    );
     let world = World::of(&[&a]).await;
-    let State::Failed(failure) = world.state("a") else { panic!("it is used") };
-    assert_eq!((failure.code, &*failure.message), (FailureCode::Refused, "tools/list: no database"));
+    let State::Failed(failure) = world.state("a") else {
+        panic!("it is used")
+    };
+    assert_eq!(
+        (failure.code, &*failure.message),
+        (FailureCode::Refused, "tools/list: no database")
+    );
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_list_without_end_leaves_the_backend_out() {
     let (a, b) = (Fake::new("a"), Fake::new("b"));
-    a.reply("tools/list", Reply::Result(json!({"tools": [{"name": "x"}], "nextCursor": "0"})));
+    a.reply(
+        "tools/list",
+        Reply::Result(json!({"tools": [{"name": "x"}], "nextCursor": "0"})),
+    );
     b.tools(&["search"]);
     let world = World::of(&[&a, &b]).await;
     assert!(
-        matches!(world.state("a"), State::Failed(Failure { code: FailureCode::Refused, .. })),
+        matches!(
+            world.state("a"),
+            State::Failed(Failure {
+                code: FailureCode::Refused,
+                ..
+            })
+        ),
         "{:?}",
         world.state("a")
     );
@@ -151,10 +200,18 @@ async fn what_a_backend_lists_twice_is_listed_once() {
             json!(7),
         ],
     );
-    b.resources(&["x:1", "x:1"]).templates(&["x:{y}", "x:{y}"]).prompts(&["p", "p"]);
+    b.resources(&["x:1", "x:1"])
+        .templates(&["x:{y}", "x:{y}"])
+        .prompts(&["p", "p"]);
     let world = World::of(&[&a, &b]).await;
     let tools = world.bundle.list(List::Tools).await.expect("a list");
-    assert_eq!(tools.iter().map(|tool| parsed(&tool.members.write())).collect::<Vec<_>>(), [first]);
+    assert_eq!(
+        tools
+            .iter()
+            .map(|tool| parsed(&tool.members.write()))
+            .collect::<Vec<_>>(),
+        [first]
+    );
     for list in [List::Resources, List::Templates, List::Prompts] {
         assert_eq!(world.names(list).await.len(), 1, "{list:?}");
     }
@@ -164,14 +221,25 @@ async fn what_a_backend_lists_twice_is_listed_once() {
 async fn lists_have_the_order_of_the_file_and_then_that_of_the_backend() {
     let (z, a) = (Fake::new("z"), Fake::new("a"));
     let until = Arc::new(Notify::new());
-    z.tools(&["second", "first"]).opening(Opening::Hangs(until.clone()));
+    z.tools(&["second", "first"])
+        .opening(Opening::Hangs(until.clone()));
     a.tools(&["open", "close", "again"]);
-    let world = World::start(&[&z, &a], Settings { init_concurrency: 2, ..settings() }, Arc::new(()));
+    let world = World::start(
+        &[&z, &a],
+        Settings {
+            init_concurrency: 2,
+            ..settings()
+        },
+        Arc::new(()),
+    );
     a.hears("prompts/list", 1).await;
     world.settle().await;
     until.notify_one();
     world.bundle.ready().await;
-    assert_eq!(world.names(List::Tools).await, ["second", "first", "open", "close", "again"]);
+    assert_eq!(
+        world.names(List::Tools).await,
+        ["second", "first", "open", "close", "again"]
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -190,12 +258,23 @@ async fn a_change_of_one_backends_list_is_one_change_of_the_whole() {
         let changed = world.told().await;
         assert_eq!(changed, json!({"jsonrpc": "2.0", "method": list.changed()}));
         // The host may ask at once.
-        let names = if list == List::Tools { ["b_search", "add"] } else { names };
-        assert!(world.names(list).await.ends_with(&names.map(str::to_owned)), "{list:?}");
+        let names = if list == List::Tools {
+            ["b_search", "add"]
+        } else {
+            names
+        };
+        assert!(
+            world.names(list).await.ends_with(&names.map(str::to_owned)),
+            "{list:?}"
+        );
         world.hears_nothing().await;
     }
     assert_eq!(a.count("tools/list"), 1, "the other is not asked again");
-    assert_eq!((b.count("tools/list"), b.count("prompts/list")), (2, 2), "one list is fetched, and no other");
+    assert_eq!(
+        (b.count("tools/list"), b.count("prompts/list")),
+        (2, 2),
+        "one list is fetched, and no other"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -231,7 +310,10 @@ async fn many_changes_are_fetched_as_few() {
         world.told().await;
     }
     world.hears_nothing().await;
-    assert_eq!((a.count("tools/list"), world.names(List::Tools).await), (3, vec!["t49".into()]));
+    assert_eq!(
+        (a.count("tools/list"), world.names(List::Tools).await),
+        (3, vec!["t49".into()])
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -242,13 +324,20 @@ async fn while_a_changed_list_is_being_fetched_calls_go_on() {
     a.reply("tools/list", Reply::Never);
     a.changes(List::Tools, &["search", "add"]).await;
     a.hears("tools/list", 2).await;
-    assert_eq!(world.tool("1", "search").await.expect("an answer"), "a has run search");
+    assert_eq!(
+        world.tool("1", "search").await.expect("an answer"),
+        "a has run search"
+    );
     assert_eq!(world.names(List::Tools).await, ["search"]);
     // A list that never comes is no reason to look away for ever.
     tokio::time::sleep(Duration::from_secs(600)).await;
     world.settle().await;
-    a.reply("tools/list", Reply::Result(json!({"tools": [{"name": "add"}]})));
-    a.says(&json!({"jsonrpc": "2.0", "method": List::Tools.changed()})).await;
+    a.reply(
+        "tools/list",
+        Reply::Result(json!({"tools": [{"name": "add"}]})),
+    );
+    a.says(&json!({"jsonrpc": "2.0", "method": List::Tools.changed()}))
+        .await;
     while world.told().await["method"] != List::Tools.changed() {}
     assert_eq!(world.names(List::Tools).await, ["add"]);
 }
@@ -258,7 +347,8 @@ async fn while_a_changed_list_is_being_fetched_calls_go_on() {
 async fn a_change_before_a_backend_is_ready_is_not_lost() {
     let a = Fake::new("a");
     let permission = Arc::new(Notify::new());
-    a.tools(&["search"]).reply("prompts/list", Reply::When(permission.clone()));
+    a.tools(&["search"])
+        .reply("prompts/list", Reply::When(permission.clone()));
     let world = World::start(&[&a], settings(), Arc::new(()));
     a.hears("prompts/list", 1).await;
     a.changes(List::Tools, &["search", "add"]).await;
@@ -277,14 +367,23 @@ async fn a_backend_that_always_says_its_list_has_changed_is_asked_now_and_then()
     let telling = tokio::spawn(async move {
         for count in 2.. {
             backend.hears("tools/list", count).await;
-            backend.says(&json!({"jsonrpc": "2.0", "method": List::Tools.changed()})).await;
+            backend
+                .says(&json!({"jsonrpc": "2.0", "method": List::Tools.changed()}))
+                .await;
             again.settle().await;
         }
     });
     a.changes(List::Tools, &["search"]).await;
     tokio::time::sleep(Duration::from_secs(600)).await;
-    assert!((300..320).contains(&a.count("tools/list")), "{}", a.count("tools/list"));
-    assert_eq!(world.tool("1", "search").await.expect("an answer"), "a has run search");
+    assert!(
+        (300..320).contains(&a.count("tools/list")),
+        "{}",
+        a.count("tools/list")
+    );
+    assert_eq!(
+        world.tool("1", "search").await.expect("an answer"),
+        "a has run search"
+    );
     // When it is quiet again, a change is fetched at once.
     telling.abort();
     tokio::time::sleep(Duration::from_secs(600)).await;
@@ -292,7 +391,10 @@ async fn a_backend_that_always_says_its_list_has_changed_is_asked_now_and_then()
     let began = tokio::time::Instant::now();
     a.changes(List::Tools, &["add"]).await;
     world.told().await;
-    assert_eq!((began.elapsed(), world.names(List::Tools).await), (Duration::ZERO, vec!["add".into()]));
+    assert_eq!(
+        (began.elapsed(), world.names(List::Tools).await),
+        (Duration::ZERO, vec!["add".into()])
+    );
 }
 
 /// Names that are made up for each session, as servers do that put an id into them.
@@ -303,8 +405,9 @@ async fn names_without_end_do_not_keep_a_change_from_being_heard() {
     let world = World::start(&[&a], settings(), memory);
     world.bundle.ready().await;
     for round in 0..4 {
-        let names: Vec<String> =
-            (0..names::REMEMBERED_MAX).map(|number| format!("t{round}_{number}")).collect();
+        let names: Vec<String> = (0..names::REMEMBERED_MAX)
+            .map(|number| format!("t{round}_{number}"))
+            .collect();
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
         a.changes(List::Tools, &names).await;
         let heard = tokio::time::timeout(Duration::from_secs(60), world.told()).await;

@@ -15,15 +15,33 @@ async fn calls_of_one_name_reach_the_backend_that_it_is_listed_for() {
     }
     let world = World::start(&[&a, &b, &c], settings(), Arc::new(()));
     world.bundle.ready().await;
-    assert_eq!(world.names(List::Tools).await, ["search", "b_search", "c_search"]);
-    assert_eq!(world.names(List::Prompts).await, ["review", "b_review", "c_review"]);
+    assert_eq!(
+        world.names(List::Tools).await,
+        ["search", "b_search", "c_search"]
+    );
+    assert_eq!(
+        world.names(List::Prompts).await,
+        ["review", "b_review", "c_review"]
+    );
     for (prefix, backend) in [("", &a), ("b_", &b), ("c_", &c)] {
-        let text = world.tool("1", &format!("{prefix}search")).await.expect("an answer");
+        let text = world
+            .tool("1", &format!("{prefix}search"))
+            .await
+            .expect("an answer");
         assert_eq!(text, format!("{} has run search", backend.name()));
         let prompt = json!({"name": format!("{prefix}review")});
-        let prompt = world.ask("2", "prompts/get", prompt).await.expect("a prompt");
-        assert_eq!(prompt["messages"][0]["content"]["text"], format!("{}: review", backend.name()));
-        assert_eq!((backend.count("tools/call"), backend.count("prompts/get")), (1, 1));
+        let prompt = world
+            .ask("2", "prompts/get", prompt)
+            .await
+            .expect("a prompt");
+        assert_eq!(
+            prompt["messages"][0]["content"]["text"],
+            format!("{}: review", backend.name())
+        );
+        assert_eq!(
+            (backend.count("tools/call"), backend.count("prompts/get")),
+            (1, 1)
+        );
     }
 }
 
@@ -44,7 +62,10 @@ async fn names_that_compose_to_the_same_text_stay_apart() {
                 fake
             })
             .collect();
-        let settings = Settings { names: style, ..settings() };
+        let settings = Settings {
+            names: style,
+            ..settings()
+        };
         let world = World::start(&fakes.iter().collect::<Vec<_>>(), settings, Arc::new(()));
         world.bundle.ready().await;
         let names = world.names(List::Tools).await;
@@ -62,25 +83,41 @@ async fn names_that_compose_to_the_same_text_stay_apart() {
 async fn of_two_backends_with_one_uri_the_first_in_the_file_has_it() {
     let (b, a) = (Fake::new("b"), Fake::new("a"));
     for backend in [&b, &a] {
-        backend.resources(&["file:///README.md"]).templates(&["log:{day}"]);
+        backend
+            .resources(&["file:///README.md"])
+            .templates(&["log:{day}"]);
     }
     let world = World::of(&[&b, &a]).await;
-    assert_eq!((world.names(List::Resources).await.len(), world.names(List::Templates).await.len()), (1, 1));
+    assert_eq!(
+        (
+            world.names(List::Resources).await.len(),
+            world.names(List::Templates).await.len()
+        ),
+        (1, 1)
+    );
     for _ in 0..5 {
-        assert_eq!(world.read("file:///README.md").await.expect("a resource"), "b");
+        assert_eq!(
+            world.read("file:///README.md").await.expect("a resource"),
+            "b"
+        );
         assert_eq!(world.read("log:monday").await.expect("a resource"), "b");
     }
     // While that one is away the other's is listed.
-    b.opening(Opening::Fails(Failure::new(FailureCode::NotFound, "gone"))).dies();
+    b.opening(Opening::Fails(Failure::new(FailureCode::NotFound, "gone")))
+        .dies();
     b.is_ended(1).await;
-    assert_eq!(world.read("file:///README.md").await.expect("a resource"), "a");
+    assert_eq!(
+        world.read("file:///README.md").await.expect("a resource"),
+        "a"
+    );
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_uri_of_a_template_goes_to_who_listed_the_template() {
     let (a, b, c) = (Fake::new("a"), Fake::new("b"), Fake::new("c"));
     a.templates(&["file:///logs/{date}.txt", "://{bad", "{"]);
-    b.templates(&["db:///users/{id}", "file:///{+path}"]).resources(&["file:///logs/exact.txt"]);
+    b.templates(&["db:///users/{id}", "file:///{+path}"])
+        .resources(&["file:///logs/exact.txt"]);
     c.templates(&["file:///logs/{date}.txt"]);
     let world = World::of(&[&a, &b, &c]).await;
     for (uri, backend) in [
@@ -89,11 +126,22 @@ async fn a_uri_of_a_template_goes_to_who_listed_the_template() {
         ("file:///logs/2025/01.txt", &b),
         ("file:///logs/exact.txt", &b),
     ] {
-        assert_eq!(world.read(uri).await.expect("a resource"), backend.name(), "{uri}");
-        assert_eq!(backend.hears("resources/read", 1).await["uri"], uri, "as it was written");
+        assert_eq!(
+            world.read(uri).await.expect("a resource"),
+            backend.name(),
+            "{uri}"
+        );
+        assert_eq!(
+            backend.hears("resources/read", 1).await["uri"],
+            uri,
+            "as it was written"
+        );
     }
     for method in ["resources/subscribe", "resources/unsubscribe"] {
-        world.ask("1", method, json!({"uri": "db:///users/42"})).await.expect("a result");
+        world
+            .ask("1", method, json!({"uri": "db:///users/42"}))
+            .await
+            .expect("a result");
         assert_eq!((a.count(method), b.count(method)), (0, 1));
     }
 }
@@ -106,8 +154,14 @@ async fn of_two_templates_that_fit_the_closer_one_counts() {
         b.templates(&["file:///{a}/{b}"]);
         let both = if turned { [&b, &a] } else { [&a, &b] };
         let world = World::of(&both).await;
-        assert_eq!(world.read("file:///logs/foo").await.expect("a resource"), "b");
-        assert_eq!(world.read("file:///logs/foo/x").await.expect("a resource"), "a");
+        assert_eq!(
+            world.read("file:///logs/foo").await.expect("a resource"),
+            "b"
+        );
+        assert_eq!(
+            world.read("file:///logs/foo/x").await.expect("a resource"),
+            "a"
+        );
     }
 }
 
@@ -115,7 +169,9 @@ async fn of_two_templates_that_fit_the_closer_one_counts() {
 async fn a_completion_goes_to_who_listed_the_prompt_or_the_template() {
     let (a, b) = (Fake::new("a"), Fake::new("b"));
     a.prompts(&["review"]).templates(&["x:{y}"]);
-    b.prompts(&["review"]).templates(&["file:///logs/{date}.txt"]).resources(&["file:///x"]);
+    b.prompts(&["review"])
+        .templates(&["file:///logs/{date}.txt"])
+        .resources(&["file:///x"]);
     let world = World::of(&[&a, &b]).await;
     for (of, backend, own) in [
         (
@@ -146,7 +202,11 @@ async fn a_completion_goes_to_who_listed_the_prompt_or_the_template() {
     ] {
         let argument = json!({"name": "x", "value": "v"});
         let result = world
-            .ask("1", "completion/complete", json!({"ref": of, "argument": argument}))
+            .ask(
+                "1",
+                "completion/complete",
+                json!({"ref": of, "argument": argument}),
+            )
             .await
             .expect("a result");
         assert_eq!(result["completion"]["values"][0], backend.name());
@@ -161,7 +221,14 @@ async fn a_resource_that_is_listed_is_read_while_another_backend_starts() {
     let (a, b) = (Fake::new("a"), Fake::new("b"));
     a.opening(Opening::Hangs(Arc::default()));
     b.resources(&["file:///x"]).templates(&["log:{day}"]);
-    let world = World::start(&[&a, &b], Settings { init_concurrency: 2, ..settings() }, Arc::new(()));
+    let world = World::start(
+        &[&a, &b],
+        Settings {
+            init_concurrency: 2,
+            ..settings()
+        },
+        Arc::new(()),
+    );
     b.hears("prompts/list", 1).await;
     world.settle().await;
     let began = tokio::time::Instant::now();

@@ -60,7 +60,10 @@ pub(super) fn settings() -> Settings {
 }
 
 pub(super) fn sources(fakes: &[&Fake]) -> Vec<Arc<dyn Source>> {
-    fakes.iter().map(|fake| Arc::new((*fake).clone()) as Arc<dyn Source>).collect()
+    fakes
+        .iter()
+        .map(|fake| Arc::new((*fake).clone()) as Arc<dyn Source>)
+        .collect()
 }
 
 impl World {
@@ -69,9 +72,18 @@ impl World {
         let (to, told) = mpsc::unbounded_channel();
         let capabilities = raw_of(&json!({"roots": {"listChanged": true}, "elicitation": {}}));
         let handshake = Handshake::new("host", "1", capabilities);
-        let bundle =
-            Backends::start("s".into(), sources(fakes), handshake, Arc::new(Ears(to)), memory, settings);
-        Self { bundle: Arc::new(bundle), told: tokio::sync::Mutex::new(told) }
+        let bundle = Backends::start(
+            "s".into(),
+            sources(fakes),
+            handshake,
+            Arc::new(Ears(to)),
+            memory,
+            settings,
+        );
+        Self {
+            bundle: Arc::new(bundle),
+            told: tokio::sync::Mutex::new(told),
+        }
     }
 
     /// A bundle of which each backend was tried; the changes by which they came are heard.
@@ -106,7 +118,12 @@ impl World {
     }
 
     /// Makes a request, as the host does.
-    pub(super) async fn ask(&self, id: &str, method: &str, params: Value) -> Result<Value, RpcError> {
+    pub(super) async fn ask(
+        &self,
+        id: &str,
+        method: &str,
+        params: Value,
+    ) -> Result<Value, RpcError> {
         let call = Call::read(Id::text(id), method, Some(&raw_of(&params)))?;
         let answer = self.bundle.call(call).await.map_err(RpcError::from)?;
         answer.receipt.confirm();
@@ -115,14 +132,24 @@ impl World {
 
     /// Calls a tool. The text of its result.
     pub(super) async fn tool(&self, id: &str, name: &str) -> Result<String, RpcError> {
-        let result = self.ask(id, "tools/call", json!({"name": name, "arguments": {}})).await?;
-        Ok(result["content"][0]["text"].as_str().unwrap_or_default().to_owned())
+        let result = self
+            .ask(id, "tools/call", json!({"name": name, "arguments": {}}))
+            .await?;
+        Ok(result["content"][0]["text"]
+            .as_str()
+            .unwrap_or_default()
+            .to_owned())
     }
 
     /// Who has read a resource.
     pub(super) async fn read(&self, uri: &str) -> Result<String, RpcError> {
-        let result = self.ask("read", "resources/read", json!({"uri": uri})).await?;
-        Ok(result["contents"][0]["text"].as_str().unwrap_or_default().to_owned())
+        let result = self
+            .ask("read", "resources/read", json!({"uri": uri}))
+            .await?;
+        Ok(result["contents"][0]["text"]
+            .as_str()
+            .unwrap_or_default()
+            .to_owned())
     }
 
     pub(super) async fn tell(&self, line: &Value) {
@@ -133,7 +160,12 @@ impl World {
 
     pub(super) fn state(&self, name: &str) -> State {
         let status = self.bundle.status();
-        status.backends.into_iter().find(|(one, _)| one == name).expect("a backend").1
+        status
+            .backends
+            .into_iter()
+            .find(|(one, _)| one == name)
+            .expect("a backend")
+            .1
     }
 
     /// The same bundle in a task of its own.
@@ -147,7 +179,8 @@ impl World {
     }
 }
 
-/// Whether a future is not over, however long one waits: the time is paused, so it passes when nothing else can happen.
+/// Whether a future is not over, however long one waits: the time is paused, so it passes when
+/// nothing else can happen.
 pub(super) async fn is_pending<F: Future + Unpin>(future: &mut F) -> bool {
     timeout(Duration::from_secs(3600), future).await.is_err()
 }

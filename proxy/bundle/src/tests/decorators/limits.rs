@@ -35,17 +35,37 @@ async fn calls_above_a_limit_wait_and_can_be_cancelled() {
         assert_eq!(world.server("a").hears().await["id"], id);
     }
     // The other server is not concerned.
-    assert_eq!(two.calls(10, "b_search").await.expect("an answer"), "b search 1");
+    assert_eq!(
+        two.calls(10, "b_search").await.expect("an answer"),
+        "b search 1"
+    );
     let twice = two.calls(3, "a_add").await.expect_err("twice");
-    assert_eq!((twice.code, &*twice.message), (-32600, "a request with the id 3 is not answered yet"));
+    assert_eq!(
+        (twice.code, &*twice.message),
+        (-32600, "a request with the id 3 is not answered yet")
+    );
 
     two.cancels(3).await;
-    let error = calls.remove(2).await.expect("a task").expect_err("cancelled");
-    assert_eq!(error.message, "the call was cancelled before a server had got it");
+    let error = calls
+        .remove(2)
+        .await
+        .expect("a task")
+        .expect_err("cancelled");
+    assert_eq!(
+        error.message,
+        "the call was cancelled before a server had got it"
+    );
     assert_eq!(error.data.expect("data").get(), r#"{"outcome":"not_sent"}"#);
-    world.server("a").says(r#"{"jsonrpc":"2.0","id":1,"result":{"content":[{"text":"done"}]}}"#).await;
-    assert_eq!(calls.remove(0).await.expect("a task").expect("an answer"), "done");
-    // Neither call nor cancellation of the one that waited has reached a server, and the next has its turn.
+    world
+        .server("a")
+        .says(r#"{"jsonrpc":"2.0","id":1,"result":{"content":[{"text":"done"}]}}"#)
+        .await;
+    assert_eq!(
+        calls.remove(0).await.expect("a task").expect("an answer"),
+        "done"
+    );
+    // Neither call nor cancellation of the one that waited has reached a server, and the next has
+    // its turn.
     assert_eq!(world.server("a").hears().await["id"], 4);
     two.cancels(2).await;
     assert_eq!(world.server("a").hears().await["params"]["requestId"], 2);
@@ -59,9 +79,15 @@ async fn calls_above_a_limit_wait_and_can_be_cancelled() {
 async fn so_many_calls_may_wait() {
     let (world, two) = decorated(two(), json!([{"calls": {"most": 1}}])).await;
     world.server("a").answers("tools/call", Value::Null);
-    let mut calls: Vec<_> = (0..1001).map(|id| Box::pin(two.calls(id, "a_add"))).collect();
+    let mut calls: Vec<_> = (0..1001)
+        .map(|id| Box::pin(two.calls(id, "a_add")))
+        .collect();
     for call in &mut calls {
-        assert!(call.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+        assert!(
+            call.as_mut()
+                .poll(&mut Context::from_waker(Waker::noop()))
+                .is_pending()
+        );
     }
     let error = two.calls(2000, "a_add").await.expect_err("too many");
     assert_eq!(
@@ -71,7 +97,11 @@ async fn so_many_calls_may_wait() {
     // Whoever is dropped makes room.
     calls.pop();
     let mut call = Box::pin(two.calls(2000, "a_add"));
-    assert!(call.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+    assert!(
+        call.as_mut()
+            .poll(&mut Context::from_waker(Waker::noop()))
+            .is_pending()
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -82,7 +112,11 @@ async fn a_call_that_takes_too_long_is_cancelled_and_never_answered_twice() {
     world.server("a").answers("tools/call", Value::Null);
     let began = tokio::time::Instant::now();
     let error = two.calls(7, "a_add").await.expect_err("too long");
-    assert!((5..6).contains(&began.elapsed().as_secs()), "{:?}", began.elapsed());
+    assert!(
+        (5..6).contains(&began.elapsed().as_secs()),
+        "{:?}",
+        began.elapsed()
+    );
     let why = "the setting \"time.timeout_ms\" of the server \"a\"";
     assert_eq!(
         error.message,
@@ -90,7 +124,10 @@ async fn a_call_that_takes_too_long_is_cancelled_and_never_answered_twice() {
             "the call took more than 5000 ms, the limit in {why}; the server was told to cancel it, and it is not known what it has done"
         )
     );
-    assert_eq!((error.code, error.data.expect("data").get()), (-32001, r#"{"outcome":"unknown"}"#));
+    assert_eq!(
+        (error.code, error.data.expect("data").get()),
+        (-32001, r#"{"outcome":"unknown"}"#)
+    );
     assert_eq!(world.server("a").hears().await["id"], 7);
     let cancelled = world.server("a").hears().await;
     assert_eq!(
@@ -102,8 +139,14 @@ async fn a_call_that_takes_too_long_is_cancelled_and_never_answered_twice() {
     );
     assert_eq!(lock(&two.notes.0)[0].ended, Ended::TooLong);
     // It answers nevertheless: the host hears what comes next, and not that.
-    world.server("a").says(r#"{"jsonrpc":"2.0","id":7,"result":{}}"#).await;
-    world.server("a").says(r#"{"jsonrpc":"2.0","method":"next"}"#).await;
+    world
+        .server("a")
+        .says(r#"{"jsonrpc":"2.0","id":7,"result":{}}"#)
+        .await;
+    world
+        .server("a")
+        .says(r#"{"jsonrpc":"2.0","method":"next"}"#)
+        .await;
     assert_eq!(two.made.hears().await["method"], "next");
     // Who closes does not wait for it.
     two.bundle.close().await;
@@ -112,8 +155,10 @@ async fn a_call_that_takes_too_long_is_cancelled_and_never_answered_twice() {
 #[tokio::test(start_paused = true)]
 async fn time_counts_while_a_call_waits_where_its_limit_is_the_outer_one() {
     let outcome = |error: RpcError| error.data.expect("data").get().to_owned();
-    let (time, calls) =
-        (json!({"time": {"server": "a", "timeout_ms": 5_000}}), json!({"calls": {"most": 1}}));
+    let (time, calls) = (
+        json!({"time": {"server": "a", "timeout_ms": 5_000}}),
+        json!({"calls": {"most": 1}}),
+    );
     for with in [json!([time, calls]), json!([calls, time])] {
         let is_outer = with[1] == time;
         let (world, two) = decorated(two(), with).await;
@@ -131,18 +176,34 @@ async fn time_counts_while_a_call_waits_where_its_limit_is_the_outer_one() {
         let second = async {
             settle().await;
             let began = tokio::time::Instant::now();
-            (two.calls(2, "a_add").await.expect_err("too long"), began.elapsed().as_secs())
+            (
+                two.calls(2, "a_add").await.expect_err("too long"),
+                began.elapsed().as_secs(),
+            )
         };
         let (answer, (), (error, took)) = tokio::join!(two.calls(1, "b_search"), first, second);
         assert_eq!(answer.expect("an answer"), "done");
         if is_outer {
-            assert!(error.message.ends_with("; it had to wait, and no server has got it"), "{error}");
-            assert_eq!((outcome(error), took), (r#"{"outcome":"not_sent"}"#.to_owned(), 5));
+            assert!(
+                error
+                    .message
+                    .ends_with("; it had to wait, and no server has got it"),
+                "{error}"
+            );
+            assert_eq!(
+                (outcome(error), took),
+                (r#"{"outcome":"not_sent"}"#.to_owned(), 5)
+            );
         } else {
-            assert_eq!((outcome(error), took), (r#"{"outcome":"unknown"}"#.to_owned(), 12));
+            assert_eq!(
+                (outcome(error), took),
+                (r#"{"outcome":"unknown"}"#.to_owned(), 12)
+            );
         }
         // No slot is lost.
-        world.server("b").answers("tools/call", json!({"content": [{"text": "again"}]}));
+        world
+            .server("b")
+            .answers("tools/call", json!({"content": [{"text": "again"}]}));
         assert_eq!(two.calls(3, "b_search").await.expect("an answer"), "again");
     }
 }
@@ -155,7 +216,14 @@ async fn a_host_that_cancels_a_waiting_call_gets_no_answer_to_it() {
     let (out, mut said) = tokio::sync::mpsc::channel(WAITING);
     let speaker = Speaker::new(out, move |handshake, host| {
         let with = serde_json::from_value(json!([{"calls": {"most": 1}}])).expect("decorations");
-        let bundle = Backends::start("s".into(), sources, handshake, host, Arc::new(()), Settings::default());
+        let bundle = Backends::start(
+            "s".into(),
+            sources,
+            handshake,
+            host,
+            Arc::new(()),
+            Settings::default(),
+        );
         let log: Arc<dyn CallLog> = Arc::new(());
         decorate(Arc::new(bundle), &with, &log)
     });
@@ -164,16 +232,26 @@ async fn a_host_that_cancels_a_waiting_call_gets_no_answer_to_it() {
     let answer = said.recv().await.expect("an answer");
     assert!(answer.line.starts_with(br#"{"jsonrpc":"2.0","id":0"#));
     for id in [1, 2] {
-        says(json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": {"name": "add"}})).await;
+        says(
+            json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": {"name": "add"}}),
+        )
+        .await;
         settle().await;
     }
-    says(json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 2}})).await;
+    says(
+        json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 2}}),
+    )
+    .await;
     settle().await;
-    world.server("a").says(r#"{"jsonrpc":"2.0","id":1,"result":{}}"#).await;
+    world
+        .server("a")
+        .says(r#"{"jsonrpc":"2.0","id":1,"result":{}}"#)
+        .await;
     says(json!({"jsonrpc": "2.0", "id": 3, "method": "tools/list"})).await;
     let mut ids = Vec::new();
     while ids.len() < 2 {
-        let line: Value = serde_json::from_slice(&said.recv().await.expect("a message").line).expect("JSON");
+        let line: Value =
+            serde_json::from_slice(&said.recv().await.expect("a message").line).expect("JSON");
         ids.extend(line["id"].as_u64());
     }
     ids.sort_unstable();
