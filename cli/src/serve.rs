@@ -31,6 +31,10 @@ const NOT_NOW: u8 = 75;
 /// What is written down can't be used (EX_DATAERR of sysexits.h).
 const BAD_DATA: u8 = 65;
 
+/// Why `--unkept` is refused, which served without a daemon.
+const UNKEPT: &str = "--unkept is no longer supported: set `storage.url = \"memory:\"` in the configuration, which keeps sessions \
+    in the daemon's memory and writes no contents to disk";
+
 /// Bytes of the digest that stands for a name.
 const DIGEST_LEN: usize = 6;
 
@@ -50,9 +54,6 @@ clients come back, `serve` starts new servers and sends them the recorded handsh
 `serve NAME…` and `serve --all` serve servers of servers.json: all of them as one at /mcp, and each for itself at /servers/NAME. `serve` takes the \
 words behind it for names if the first one is in servers.json; `--` makes them a command.
 
-With `--unkept`, `serve` also serves where no daemon runs and none can be started. It keeps nothing then, says so on standard error, and \
-does not look for a daemon later.
-
 SIGTERM ends `serve`, and the sessions stay. SIGINT (Ctrl-C) ends the sessions, too, unless `--keep` is given. A session that no client reads or calls for \
 half an hour (`http.idle_ms`) ends.
 
@@ -62,7 +63,7 @@ signed in again keeps its session.
 With `--inspect` there is a page for a browser at /inspect. It shows sessions, streams, servers and events, and never a message; it has \
 buttons that end a session and restart its server, and a client that calls tools.
 
-Exit codes: 0 after SIGTERM or SIGINT; 64 bad usage or configuration; 65 servers.json can't be read; 66 there is none, or no such server in it; 70 `serve` has failed; 75 no daemon (without `--unkept`), or another process serves \
+Exit codes: 0 after SIGTERM or SIGINT; 64 bad usage or configuration; 65 servers.json can't be read; 66 there is none, or no such server in it; 70 `serve` has failed; 75 no daemon, or another process serves \
 the name or listens there.
 
 `mcp-sessiond install --serve NAME` makes it a service. `mcp-sessiond demo http` shows what it does.
@@ -101,9 +102,8 @@ pub(super) struct Arguments {
     /// Do not start a daemon where none runs
     #[arg(long)]
     no_start: bool,
-    /// If no daemon can be started, serve all the same, and keep nothing: no stream can be resumed,
-    /// and sessions end with `serve`
-    #[arg(long)]
+    /// Refused: see [`UNKEPT`]
+    #[arg(long, hide = true)]
     unkept: bool,
     /// In place of a command: the http:// URL of a server that speaks Streamable HTTP itself
     #[arg(long, value_name = "URL", conflicts_with = "command")]
@@ -120,7 +120,7 @@ pub(super) struct Arguments {
     without: Vec<Glob>,
     /// Names of servers of servers.json; or the command of one server and its arguments, with `--`
     /// before it where it is such a name
-    #[arg(trailing_var_arg = true, required_unless_present_any = ["upstream", "all"], value_name = "NAME|CMD")]
+    #[arg(trailing_var_arg = true, required_unless_present_any = ["upstream", "all", "unkept"], value_name = "NAME|CMD")]
     command: Vec<OsString>,
 }
 
@@ -165,8 +165,12 @@ pub(super) fn check(words: &[OsString]) -> Result<(String, usize), String> {
     let Arguments {
         listen: At(listen),
         command,
+        unkept,
         ..
     } = parsed.arguments;
+    if unkept {
+        return Err(UNKEPT.to_owned());
+    }
     let at = match listen {
         Listen::Tcp(at) => format!("http://{at}/mcp"),
         Listen::Unix(path) => format!("unix:{}", path.display()),
@@ -288,6 +292,9 @@ fn behind(arguments: &mut Arguments, config: &Config) -> Result<(Behind, String)
 }
 
 fn settings(mut arguments: Arguments, config: &Config) -> Result<Settings, NoSettings> {
+    if arguments.unkept {
+        return Err(NoSettings::Usage(UNKEPT.to_owned()));
+    }
     let At(listen) = &arguments.listen;
     let (proof, identity) = (
         arguments.who.proof(listen)?,
@@ -309,7 +316,6 @@ fn settings(mut arguments: Arguments, config: &Config) -> Result<Settings, NoSet
         cookie,
         inspect,
         keep,
-        unkept,
         ..
     } = arguments;
     if let Listen::Tcp(at) = &listen {
@@ -330,7 +336,6 @@ fn settings(mut arguments: Arguments, config: &Config) -> Result<Settings, NoSet
             .parse()
             .map_err(|error| NoSettings::Usage(format!("--name: {error}")))?,
         start,
-        unkept,
         // systemd gives a service up that exits with 75.
         waits: std::env::var_os("NOTIFY_SOCKET").is_some(),
         keep,

@@ -32,12 +32,12 @@ def added(world, *options, wrap=()):
     return env
 
 
-def added_url(world, url, token=None, transport="http"):
+def added_url(world, url, token=None):
     """After `claude mcp add --transport http`."""
     env = environment(world)
     options = ["--header", f"Authorization: Bearer {token}"] if token else []
-    code, said = world.finish([CLAUDE, "mcp", "add", "--transport", transport, "counter", url, *options], env=env)
-    world.check(f"`claude mcp add --transport {transport} NAME URL` takes the address", code == 0, said)
+    code, said = world.finish([CLAUDE, "mcp", "add", "--transport", "http", "counter", url, *options], env=env)
+    world.check("`claude mcp add --transport http NAME URL` takes the address", code == 0, said)
     return env
 
 
@@ -273,4 +273,4 @@ def observed(world):
 OVER_HTTP = served.Host(added_url, Session, deletes=False, is_modern=True)
 SCENARIOS = [print_mode, lazy, killed("front"), killed("daemon"), killed("front", "daemon"), interactive_reconnect, interactive_kills,
              clear, keeper_lost, two_hosts, project_scope, set_up, *served.scenarios(OVER_HTTP)]
-OBSERVED = [observed, served.observed(OVER_HTTP), served.observed(OVER_HTTP, "sse")]
+OBSERVED = [observed, served.observed(OVER_HTTP)]

@@ -41,7 +41,7 @@ def added(world, *server):
     return env
 
 
-def added_url(world, url, token=None, transport="http"):
+def added_url(world, url, token=None):
     """After `codex mcp add --url`. A token comes from a variable."""
     env = {**environment(world), **({"COUNTER_TOKEN": token} if token else {})}
     options = ["--bearer-token-env-var", "COUNTER_TOKEN"] if token else []

@@ -31,12 +31,12 @@ def added(world, *server):
     return env
 
 
-def added_url(world, url, token=None, transport="http"):
+def added_url(world, url, token=None):
     """After `gemini mcp add --transport http`."""
     env = environment(world)
     options = ["--header", f"Authorization: Bearer {token}"] if token else []
-    code, said = world.finish([GEMINI, "mcp", "add", "--trust", "--scope", "user", "--transport", transport, *options, "counter", url], env=env)
-    world.check(f"`gemini mcp add --transport {transport} NAME URL` takes the address", code == 0, said)
+    code, said = world.finish([GEMINI, "mcp", "add", "--trust", "--scope", "user", "--transport", "http", *options, "counter", url], env=env)
+    world.check("`gemini mcp add --transport http NAME URL` takes the address", code == 0, said)
     return env
 
 
@@ -149,4 +149,4 @@ def end(world):
 
 OVER_HTTP = served.Host(added_url, Session, deletes=False, renewed=(None, None))
 SCENARIOS = [print_mode, killed("front"), killed("daemon"), killed("front", "daemon"), interactive, *served.scenarios(OVER_HTTP)]
-OBSERVED = [observed, served.observed(OVER_HTTP), served.observed(OVER_HTTP, "sse")]
+OBSERVED = [observed, served.observed(OVER_HTTP)]

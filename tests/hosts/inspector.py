@@ -15,9 +15,9 @@ def call(world, command):
     return world.finish([INSPECTOR, "--cli", *command, "--method", "tools/call", "--tool-name", "count"])
 
 
-def url_call(world, url, token=None, transport="http"):
+def url_call(world, url, token=None):
     header = ["--header", f"Authorization: Bearer {token}"] if token else []
-    return call(world, ["--transport", transport, "--server-url", url, *header])
+    return call(world, ["--transport", "http", "--server-url", url, *header])
 
 
 def one_call(world):

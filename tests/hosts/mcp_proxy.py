@@ -22,11 +22,10 @@ def gateway(world, *command):
     return process, f"http://127.0.0.1:{port}"
 
 
-def added_url(world, url, token=None, transport="http"):
+def added_url(world, url, token=None):
     """The command that makes a server on stdio of a served one."""
-    kinds = {"http": "streamablehttp", "sse": "sse"}
     options = ["--headers", "Authorization", f"Bearer {token}"] if token else []
-    return [PROXY, "--transport", kinds[transport], *options, url]
+    return [PROXY, "--transport", "streamablehttp", *options, url]
 
 
 class OnStdio(Peer):
@@ -102,4 +101,4 @@ def observed(world):
 
 OVER_HTTP = served.Host(added_url, OnStdio, deletes=True, goes_on=False, renewed=(None, None))
 SCENARIOS = [one_server("/mcp"), one_server("/sse"), without_dashes, named, *served.scenarios(OVER_HTTP)]
-OBSERVED = [observed, served.observed(OVER_HTTP), served.observed(OVER_HTTP, "sse")]
+OBSERVED = [observed, served.observed(OVER_HTTP)]

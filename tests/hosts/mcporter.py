@@ -11,12 +11,12 @@ NEEDS = several.NEEDS
 MCPORTER = INSTALLED / "mcporter" / "node_modules" / ".bin" / "mcporter"
 
 
-def url_call(world, url, token=None, transport="http"):
+def url_call(world, url, token=None):
     """`mcporter config add`, then `mcporter call`."""
     config = world.project / "config" / "mcporter.json"
     config.unlink(missing_ok=True)
     header = ["--header", f"Authorization=Bearer {token}"] if token else []
-    code, said = world.finish([MCPORTER, "config", "add", "counter", url, "--transport", transport, *header])
+    code, said = world.finish([MCPORTER, "config", "add", "counter", url, "--transport", "http", *header])
     world.check("`mcporter config add NAME URL` takes the address", code == 0, said)
     return world.finish([MCPORTER, "call", "counter.count", "--no-oauth", "--timeout", "30000"])
 

@@ -26,7 +26,7 @@ def environment(world, server=None):
     return world.environment(OPENCODE_DISABLE_AUTOUPDATE="1", OPENCODE_DISABLE_MODELS_FETCH="1", OPENCODE_DISABLE_LSP_DOWNLOAD="1")
 
 
-def added_url(world, url, token=None, transport="http"):
+def added_url(world, url, token=None):
     """After `opencode mcp add --url`."""
     env = environment(world)
     config = world.project / "opencode.json"

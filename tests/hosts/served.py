@@ -109,7 +109,7 @@ def told(wire, since=0):
 
 @dataclass(frozen=True)
 class Host:
-    """A host: `add(world, url, token, transport)` adds a served endpoint to it, and returns what `begin` starts it with.
+    """A host: `add(world, url, token)` adds a served endpoint to it, and returns what `begin` starts it with.
     `begin(world, added)` begins a session, which has `ask(name, steps)` and `end()`."""
 
     add: object
@@ -242,7 +242,7 @@ def scenarios(host):
 
 
 def single_calls(call):
-    """What holds for a command that makes one call: `call(world, url, token, transport)` runs it, and returns its code and what it said."""
+    """What holds for a command that makes one call: `call(world, url, token)` runs it, and returns its code and what it said."""
     def http_one_call(world):
         served = Served(world)
         for which in ("one", "another"):
@@ -273,19 +273,14 @@ def single_calls(call):
         world.check("a call is answered in the middle of which there was a kill", code == 0 and number(said) == 1, (code, said))
         handshakes(world, served)
 
-    def sse_one_call(world):
-        code, said = call(world, Served(world).url("/sse"), transport="sse")
-        world.check("the call is answered", code == 0 and number(said) == 1, (code, said))
-        world.lives(0, "after the end of the command")
-
-    return [http_one_call, http_many_calls, http_token, http_SIGKILL_in_a_call, sse_one_call]
+    return [http_one_call, http_many_calls, http_token, http_SIGKILL_in_a_call]
 
 
-def observed(host, transport="http"):
+def observed(host):
     """What a host does over HTTP."""
     def scenario(world):
         served = Served(world)
-        added = host.add(world, served.url({"http": "/mcp", "sse": "/sse"}[transport]), transport=transport)
+        added = host.add(world, served.url())
         session = None
 
         def begin():
@@ -320,5 +315,5 @@ def observed(host, transport="http"):
         watched("serve is back", served.start, 8)
         watched("a call", lambda: session.ask("eight"), 2)
         print(json.dumps(world.api.told))
-    scenario.__name__ = f"{transport}_observed"
+    scenario.__name__ = "http_observed"
     return scenario

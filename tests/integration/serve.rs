@@ -16,7 +16,6 @@ mod modern;
 mod page;
 mod streams;
 mod thin;
-mod unkept;
 mod upstream;
 mod who;
 

@@ -6,8 +6,8 @@
 //
 //   {"do": "connect", "command": [program, …], "env": {}, "cwd", "mute": [method, …], "timeout_ms"}
 //                                       answers pid, server, protocol and capabilities. What is mute is never answered
-//   {"do": "connect", "url", "timeout_ms"}   the same over HTTP, where the address ends in /sse as of 2024-11-05; answers
-//                                       session, server, protocol and capabilities
+//   {"do": "connect", "url", "timeout_ms"}   the same over HTTP; answers session, server, protocol and
+//                                       capabilities
 //   {"do": "call", "tool", "arguments", "timeout_ms"}      answers the whole result
 //   {"do": "cancel", "call": id}                           cancels a call, which is answered by an error then
 //   {"do": "request", "method", "params", "timeout_ms"}    any other request; answers its result
@@ -24,7 +24,6 @@
 import readline from 'node:readline';
 import { Client } from '@modelcontextprotocol/sdk/client/index.js';
 import { StdioClientTransport } from '@modelcontextprotocol/sdk/client/stdio.js';
-import { SSEClientTransport } from '@modelcontextprotocol/sdk/client/sse.js';
 import { StreamableHTTPClientTransport } from '@modelcontextprotocol/sdk/client/streamableHttp.js';
 import {
   CreateMessageRequestSchema, ElicitRequestSchema, ListRootsRequestSchema, ResultSchema,
@@ -57,9 +56,8 @@ const reconnectionOptions = {
 
 async function connect({ as, command: words = [], url, env, cwd, mute = [], timeout_ms: timeout }) {
   const [command, ...args] = words;
-  const transport = url?.endsWith('/sse')
-    ? new SSEClientTransport(new URL(url))
-    : url ? new StreamableHTTPClientTransport(new URL(url), { reconnectionOptions })
+  const transport = url
+    ? new StreamableHTTPClientTransport(new URL(url), { reconnectionOptions })
     : new StdioClientTransport({ command, args, cwd, env: { ...inherited, ...env } });
   const capabilities = { sampling: {}, elicitation: {}, roots: { listChanged: true } };
   const client = new Client({ name: 'reconnect.mjs', version: '1.0.0' }, { capabilities });

@@ -24,12 +24,6 @@ pub trait Backend: Send + Sync {
     /// after that, the server gets the line all the same, as long as the server lives.
     fn send(&self, line: Bytes) -> BoxFuture<'_, Result<(), Ended>>;
 
-    /// As [`Backend::send`], and returns only when the line waits in this process no more: to be
-    /// called while somebody else takes what the server says.
-    fn deliver(&self, line: Bytes) -> BoxFuture<'_, Result<(), Ended>> {
-        self.send(line)
-    }
-
     /// The next line of the server, with its number, which no other line of this incarnation has.
     /// None: the server is gone. There may be one caller at a time.
     fn next(&self) -> BoxFuture<'_, Option<(u64, Bytes)>>;
@@ -78,14 +72,13 @@ pub trait Backend: Send + Sync {
 
 /// Where backends come from.
 pub trait Backends: Send + Sync {
-    /// The backend of a session: the one that runs, or else a new one. None: the daemon does not
-    /// keep the session, so each call starts a new backend.
+    /// The backend of a session: the one that runs, or else a new one.
     ///
     /// # Errors
     /// When there is no such session any more, or no server can be started or reached.
     fn backend<'a>(
         &'a self,
-        session: Option<&'a Session>,
+        session: &'a Session,
     ) -> BoxFuture<'a, Result<Arc<dyn Backend>, Refusal>>;
 
     /// Makes sure that this machine may have the backend of a session that another process has

@@ -5,14 +5,12 @@
 //!   [`Backend`].
 //! - `source`: one of its servers. `order`: in which order its lines are confirmed. `kept`: what
 //!   the next process has to know; `eras`: what is no longer so of that.
-//! - `untaken`: what waits for a server that nobody keeps.
 
 mod eras;
 mod kept;
 mod order;
 mod session;
 mod source;
-mod untaken;
 
 use std::collections::HashMap;
 use std::fmt;
@@ -26,7 +24,6 @@ use mcp_sessiond_bundle::{Decorations, Memory, Style};
 use mcp_sessiond_client::{Options, Session, SessionError, SessionId, SessionStatus};
 use mcp_sessiond_proxy::service::{self, NotLeased, Service};
 use mcp_sessiond_proxy::several::{self, Server};
-use mcp_sessiond_proxy::signals::GivenMask;
 use tokio::sync::watch;
 use tokio::time::sleep;
 
@@ -79,9 +76,7 @@ pub struct Bundles(Arc<Common>);
 
 /// What the bundles of a service have in common.
 struct Common {
-    /// None: there is no daemon, and servers are children of this process.
-    service: Option<Service>,
-    mask: GivenMask,
+    service: Service,
     listing: watch::Receiver<Arc<Listing>>,
     /// The only server of the list that is served. None: all of them.
     only: Option<String>,
@@ -134,34 +129,17 @@ impl Bundles {
             ..service::Options::default()
         };
         let service = Service::lease(service, options).await?;
-        Ok(Self::of(settings, Some(service), names, making, only))
-    }
-
-    /// Bundles of servers that are children of this process.
-    pub(crate) fn unkept(settings: &Settings, making: &Making, only: Option<String>) -> Self {
-        Self::of(settings, None, None, making, only)
-    }
-
-    fn of(
-        settings: &Settings,
-        service: Option<Service>,
-        names: Option<Arc<dyn Memory>>,
-        making: &Making,
-        only: Option<String>,
-    ) -> Self {
         // As with one server, whose next call starts it again.
-        let has_former = service.is_some();
         let mut bundle = several::Settings {
             again_at_once: true,
-            has_former,
+            has_former: true,
             ..making.settings.clone()
         };
         if only.is_some() {
             bundle.names = Style::Bare;
         }
-        Self(Arc::new(Common {
+        Ok(Self(Arc::new(Common {
             service,
-            mask: GivenMask::block(&[]),
             listing: making.listing.clone(),
             only,
             names,
@@ -169,7 +147,7 @@ impl Bundles {
             hold: settings.hold,
             is_leaving: Arc::default(),
             ended: Eras::default(),
-        }))
+        })))
     }
 }
 
@@ -212,7 +190,6 @@ impl Common {
     /// from the others.
     async fn found(
         &self,
-        service: &Service,
         session: &Session,
         servers: &[Server],
     ) -> Result<HashMap<String, Found<Vec<Id>>>, Refusal> {
@@ -220,7 +197,8 @@ impl Common {
             .iter()
             .filter_map(|server| Some((server, server.keeper_name()?)));
         let found = found.map(|(server, name)| async move {
-            let running = service
+            let running = self
+                .service
                 .running(session.id(), Some(&name), REACH)
                 .await
                 .map_err(refused)?;
@@ -239,22 +217,8 @@ impl Common {
         Ok(try_join_all(found).await?.into_iter().flatten().collect())
     }
 
-    async fn bundle(
-        self: &Arc<Self>,
-        session: Option<&Session>,
-    ) -> Result<Arc<dyn Backend>, Refusal> {
+    async fn bundle(self: &Arc<Self>, session: &Session) -> Result<Arc<dyn Backend>, Refusal> {
         let listing = self.listing();
-        let (Some(service), Some(session)) = (&self.service, session) else {
-            let memory = Arc::new(());
-            return Ok(Bundled::new(
-                self.clone(),
-                None,
-                kept::era(),
-                memory,
-                listing,
-                HashMap::new(),
-            ));
-        };
         let (record, kept) = crate::live::held(self.hold, async {
             let view = session.view().await?;
             Ok((
@@ -263,14 +227,14 @@ impl Common {
             ))
         })
         .await?;
-        let found = self.found(service, session, &listing.servers).await?;
+        let found = self.found(session, &listing.servers).await?;
         let (era, memory) = (
             kept.era().to_owned(),
             kept::Remembered::new(session.clone(), kept, self.names.clone()),
         );
         let bundled = Bundled::new(
             self.clone(),
-            Some(session.clone()),
+            session.clone(),
             era,
             Arc::new(memory),
             listing,
@@ -286,19 +250,13 @@ impl Common {
 impl Backends for Bundles {
     fn backend<'a>(
         &'a self,
-        session: Option<&'a Session>,
+        session: &'a Session,
     ) -> BoxFuture<'a, Result<Arc<dyn Backend>, Refusal>> {
         self.0.bundle(session).boxed()
     }
 
     fn claim<'a>(&'a self, session: &'a Session) -> BoxFuture<'a, Result<(), Refusal>> {
-        async {
-            match &self.0.service {
-                Some(service) => claim(service, session).await,
-                None => Ok(()),
-            }
-        }
-        .boxed()
+        claim(&self.0.service, session).boxed()
     }
 
     fn forget(&self, session: &SessionId) {

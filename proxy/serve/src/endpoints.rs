@@ -17,7 +17,6 @@ use hyper_util::service::TowerToHyperService;
 use mcp_sessiond_client::{Options, ServiceName, Sessions};
 use mcp_sessiond_process::digest;
 
-use crate::backend::Backends;
 use crate::bundled::{Bundles, Making};
 use crate::complain;
 use crate::counts::Counts;
@@ -47,18 +46,15 @@ pub(crate) struct Endpoints(Arc<Inner>);
 struct Inner {
     settings: Arc<Settings>,
     making: Option<Making>,
-    /// Whether there is a daemon.
-    is_kept: bool,
     all: RwLock<BTreeMap<String, Endpoint>>,
 }
 
 impl Endpoints {
     /// With no server yet.
-    pub(crate) fn new(settings: Arc<Settings>, making: Option<Making>, is_kept: bool) -> Self {
+    pub(crate) fn new(settings: Arc<Settings>, making: Option<Making>) -> Self {
         Self(Arc::new(Inner {
             settings,
             making,
-            is_kept,
             all: RwLock::default(),
         }))
     }
@@ -118,28 +114,17 @@ impl Endpoints {
 
     async fn endpoint(&self, making: &Making, name: &str) -> Result<Endpoint, NotServed> {
         let settings = &self.0.settings;
-        let (sessions, backends) = if self.0.is_kept {
-            let service = service(&settings.service, name)?;
-            let options = Options::default()
-                .start(settings.start.clone())
-                .timeout(settings.hold);
-            let leased =
-                Bundles::lease(settings, service.clone(), making, Some(name.to_owned())).await;
-            let backends = leased.map_err(|error| not_leased(error, &service))?;
-            (Some(Sessions::of_service(service, options)), backends)
-        } else {
-            (
-                None,
-                Bundles::unkept(settings, making, Some(name.to_owned())),
-            )
-        };
-        let backends: Arc<dyn Backends> = Arc::new(backends);
-        let (settings, counts) = (settings.clone(), Counts::default());
+        let service = service(&settings.service, name)?;
+        let leased = Bundles::lease(settings, service.clone(), making, Some(name.to_owned())).await;
+        let backends = leased.map_err(|error| not_leased(error, &service))?;
+        let options = Options::default()
+            .start(settings.start.clone())
+            .timeout(settings.hold);
         let table = Arc::new(Table::new(Shared {
-            settings,
-            sessions,
-            backends,
-            counts,
+            settings: settings.clone(),
+            sessions: Sessions::of_service(service, options),
+            backends: Arc::new(backends),
+            counts: Counts::default(),
         }));
         Ok(Endpoint {
             router: single(&table),

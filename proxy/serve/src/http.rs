@@ -2,7 +2,6 @@
 
 mod accept;
 mod get;
-mod legacy;
 mod post;
 
 use std::sync::Arc;
@@ -22,13 +21,14 @@ use mcp_sessiond_client::{Caller, SessionId};
 use tower_http::cors::{AllowHeaders, AllowOrigin, CorsLayer};
 
 use crate::inspect;
+use crate::live::Live;
 use crate::modern;
 use crate::record::{ASSUMED, VERSIONS};
 use crate::refusal::Refusal;
 use crate::response::event_stream;
-use crate::served::{Parts, Served};
 use crate::settings::Settings;
 use crate::table::Table;
+use crate::tail::Parts;
 use crate::who;
 
 /// Where it is served.
@@ -64,7 +64,6 @@ pub fn router(table: &Server) -> Router {
             admitted,
         ))
         .with_state(table.clone())
-        .merge(legacy::router(table))
         .layer(cors)
         .merge(inspect::router(table))
         .layer(middleware::map_response_with_state(table.clone(), counted))
@@ -162,32 +161,31 @@ async fn delete(
     headers: HeaderMap,
 ) -> Result<Response<Body>, Refusal> {
     modern::only_posts(&headers)?;
-    if let Some(through) = table.through() {
-        return through
-            .pass(Method::DELETE, &caller, &headers, Bytes::new())
-            .await;
-    }
-    let served = session(&table, &caller, &headers).await?;
+    let live = session(&table, &caller, &headers).await?;
     // In a task of its own, which goes on when the client hangs up.
-    let ended = tokio::spawn(async move { served.end().await });
+    let ended = tokio::spawn(async move { live.end().await });
     ended.await.unwrap_or(Ok(()))?;
     Ok(StatusCode::NO_CONTENT.into_response())
 }
 
 /// The session that a request names.
-async fn session(table: &Server, caller: &Caller, headers: &HeaderMap) -> Result<Served, Refusal> {
-    let served = match named(headers, &SESSION) {
+async fn session(
+    table: &Server,
+    caller: &Caller,
+    headers: &HeaderMap,
+) -> Result<Arc<Live>, Refusal> {
+    let live = match named(headers, &SESSION) {
         Some(named) => found(table, caller, named).await?,
         None => by_cookie(table, caller, headers)
             .await?
             .ok_or_else(Refusal::no_session)?,
     };
-    speaks(&served, headers)?;
-    Ok(served)
+    speaks(&live, headers)?;
+    Ok(live)
 }
 
 /// The session of this id.
-async fn found(table: &Server, caller: &Caller, id: &str) -> Result<Served, Refusal> {
+async fn found(table: &Server, caller: &Caller, id: &str) -> Result<Arc<Live>, Refusal> {
     let id: SessionId = id.parse().map_err(|_| Refusal::unknown_session())?;
     table.find(&id, caller).await
 }
@@ -197,11 +195,11 @@ async fn by_cookie(
     table: &Server,
     caller: &Caller,
     headers: &HeaderMap,
-) -> Result<Option<Served>, Refusal> {
+) -> Result<Option<Arc<Live>>, Refusal> {
     let mut refused = None;
     for named in named_by_cookies(headers).filter(|_| table.shared().settings.cookie) {
         match found(table, caller, named).await {
-            Ok(served) => return Ok(Some(served)),
+            Ok(live) => return Ok(Some(live)),
             Err(refusal) => refused = Some(refusal),
         }
     }
@@ -209,9 +207,9 @@ async fn by_cookie(
 }
 
 /// Checks the version of MCP that a request names.
-fn speaks(served: &Served, headers: &HeaderMap) -> Result<(), Refusal> {
+fn speaks(live: &Live, headers: &HeaderMap) -> Result<(), Refusal> {
     let version = named(headers, &VERSION).unwrap_or(ASSUMED);
-    if version == served.record().version || VERSIONS.contains(&version) {
+    if version == live.record().version || VERSIONS.contains(&version) {
         return Ok(());
     }
     let known = VERSIONS.join(", ");

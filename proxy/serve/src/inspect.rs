@@ -65,18 +65,18 @@ struct Inspector {
     watchers: Arc<Semaphore>,
 }
 
-/// The routes; none without `--inspect`, or where nothing is kept.
+/// The routes; none without `--inspect`.
 pub fn router(table: &Arc<Table>) -> Router {
     let settings = &table.shared().settings;
-    let Some(sessions) = table.shared().sessions.clone().filter(|_| settings.inspect) else {
+    if !settings.inspect {
         return Router::new();
-    };
+    }
     let options = Options::default()
         .start(settings.start.clone())
         .timeout(settings.hold);
     let inspector = Arc::new(Inspector {
         table: table.clone(),
-        sessions,
+        sessions: table.shared().sessions.clone(),
         control: Control::new(options),
         known: Mutex::default(),
         watchers: Arc::new(Semaphore::new(WATCHERS_MAX)),

@@ -52,10 +52,9 @@ impl Keepers {
 impl Backends for Keepers {
     fn backend<'a>(
         &'a self,
-        session: Option<&'a Session>,
+        session: &'a Session,
     ) -> BoxFuture<'a, Result<Arc<dyn Backend>, Refusal>> {
         async move {
-            let session = session.ok_or_else(Refusal::unknown_session)?;
             let backend = self.service.backend(session.id(), &self.command).await;
             let backend = backend.map_err(refused)?;
             let incarnation = format!("{}-{:x}", backend.keeper(), backend.incarnation());

@@ -8,14 +8,13 @@
 //!   they are refused. [`response`]: messages and streams.
 //! - [`live`]: a session, its server and its readers. [`which`]: the stream that a message goes to.
 //!   [`tail`]: the events that a reader is sent. [`said`]: the messages themselves.
-//! - [`unkept`]: sessions without a daemon. [`served`]: a session of either kind.
 //! - [`modern`]: MCP 2026-07-28, which has no sessions.
 //! - [`backend`]: the trait between HTTP and a server. [`kept`]: a server that a keeper holds,
 //!   which survives this process. [`upstream`]: a server that speaks HTTP itself.
 //! - [`inspect`]: a page about the sessions. [`run`]: the listener. [`counts`]: metrics.
 //!
-//! **Architecture Invariant:** except with `--unkept`, `serve` sends the client of a session
-//! nothing that the daemon has not stored, other than comments and errors that refuse a request.
+//! **Architecture Invariant:** `serve` sends the client of a session nothing that the daemon has
+//! not stored, other than comments and errors that refuse a request.
 #![forbid(unsafe_code)]
 
 pub mod backend;
@@ -34,12 +33,10 @@ pub mod refusal;
 pub mod response;
 pub mod run;
 pub mod said;
-pub mod served;
 pub mod settings;
 pub mod table;
 pub mod tail;
 pub mod token;
-pub mod unkept;
 mod unsent;
 pub mod upstream;
 pub mod which;

@@ -39,8 +39,8 @@ const WAITING_MAX: usize = 64;
 pub struct Shared {
     /// The settings of this process.
     pub settings: Arc<Settings>,
-    /// The daemon's sessions of this service. None: there is no daemon, and nothing is kept.
-    pub sessions: Option<mcp_sessiond_client::Sessions>,
+    /// The daemon's sessions of this service.
+    pub sessions: mcp_sessiond_client::Sessions,
     /// Starts servers, and finds those that run.
     pub backends: Arc<dyn Backends>,
     /// What was answered and refused.

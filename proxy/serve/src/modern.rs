@@ -12,9 +12,8 @@
 //! - `envelope.rs`: what a POST says of itself. `params.rs`: arguments that are repeated in
 //!   headers.
 //! - `callers.rs`: the servers of all callers. `discover.rs`: what a server speaks.
-//! - `session.rs`: where the next process finds a server. `server.rs`: one of them. `asking.rs`:
-//!   requests that it was sent. `open.rs`: to which of them a message of the server belongs.
-//!   `uses.rs`: whether it is in use.
+//! - `server.rs`: one of them. `asking.rs`: requests that it was sent. `open.rs`: to which of them a
+//!   message of the server belongs. `uses.rs`: whether it is in use.
 //! - `reply.rs`: the response.
 //!
 //! A server that speaks HTTP itself gets the requests as they came.
@@ -27,7 +26,6 @@ mod open;
 mod params;
 mod reply;
 mod server;
-mod session;
 mod uses;
 
 use std::sync::Arc;

@@ -14,10 +14,9 @@ use hyper::service::Service as _;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
 use hyper_util::service::TowerToHyperService;
-use mcp_sessiond_client::{Options, SessionError, Sessions};
+use mcp_sessiond_client::{Options, Sessions};
 use mcp_sessiond_process::{Pinned, descriptors, tcp};
 use mcp_sessiond_proto::paths;
-use mcp_sessiond_proxy::service::NotLeased;
 use mcp_sessiond_proxy::several::{Edit, List};
 use mcp_sessiond_proxy::unkept::{self, Unkept};
 use sd_notify::NotifyState;
@@ -38,10 +37,8 @@ use crate::kept::Keepers;
 use crate::live::Shared;
 pub use crate::not_served::NotServed;
 use crate::not_served::not_leased;
-use crate::settings::{Behind, Listen, Proof, Settings};
+use crate::settings::{Behind, Listen, Proof, Servers, Settings};
 use crate::table::Table;
-use crate::unkept::child::Children;
-use crate::unkept::through::NoBackends;
 use crate::upstream::Upstreams;
 
 /// How often a client of HTTP/2 gets a ping, and how long it may take to answer.
@@ -58,9 +55,6 @@ const CONNECTIONS_MAX: usize = 1_024;
 const PAUSE: Duration = Duration::from_millis(100);
 /// The pause before a daemon is looked for again.
 const DAEMON_PAUSE: Duration = Duration::from_secs(1);
-/// What `--unkept` means, where there is no daemon.
-const UNKEPT: &str = "Nothing is kept (--unkept): clients can't resume anything, and their sessions end with this process. \
-    To keep sessions, start a daemon (`mcp-sessiond install`), and then restart `serve`";
 /// The answer to a connection of another user's.
 const NOT_OURS: &[u8] =
     b"HTTP/1.1 403 Forbidden\r\nConnection: close\r\nContent-Length: 76\r\n\r\n\
@@ -86,29 +80,15 @@ pub async fn run(settings: Settings) -> Result<(), NotServed> {
         signal(SignalKind::terminate())?,
         signal(SignalKind::interrupt())?,
     );
-    let found = tokio::select! {
-        found = find_daemon(&sessions, settings.waits && !settings.unkept) => found,
+    tokio::select! {
+        found = find_daemon(&sessions, settings.waits) => found?,
         _ = term.recv() => return Ok(()),
         _ = int.recv() => return Ok(()),
     };
-    let sessions = match found {
-        // A daemon that refuses is there.
-        Err(error @ NotServed::NoDaemon(SessionError::Connect(_))) if settings.unkept => {
-            complain(format_args!("{error}. {UNKEPT}"));
-            None
-        }
-        found => Some(found.map(|()| sessions)?),
-    };
-    let making = making(&settings, sessions.is_some())?;
-    let backends = match sessions {
-        Some(_) => backends(&settings, making.as_ref())
-            .await
-            .map_err(|error| not_leased(error, &settings.service))?,
-        None => without_daemon(&settings, making.as_ref()),
-    };
+    let (backends, making) = backends(&settings).await?;
     let (listener, at) = bind(&settings.listen).await?;
     let settings = Arc::new(settings);
-    let endpoints = Endpoints::new(settings.clone(), making, sessions.is_some());
+    let endpoints = Endpoints::new(settings.clone(), making);
     endpoints.update().await?;
     let table = Arc::new(Table::new(Shared {
         settings,
@@ -116,8 +96,7 @@ pub async fn run(settings: Settings) -> Result<(), NotServed> {
         backends,
         counts: Counts::default(),
     }));
-    let is_kept = table.shared().sessions.is_some();
-    announce(&at, is_kept && table.shared().settings.inspect);
+    announce(&at, table.shared().settings.inspect);
     note(table.shared());
     let _ = sd_notify::notify(&[NotifyState::Ready]);
     let serving = accept(&listener, endpoints.beside(router(&table)), table.shared());
@@ -125,8 +104,8 @@ pub async fn run(settings: Settings) -> Result<(), NotServed> {
         () = serving => false,
         () = table.look_after() => false,
         () = endpoints.look_after() => false,
-        _ = term.recv() => !is_kept,
-        _ = int.recv() => !is_kept || !table.shared().settings.keep,
+        _ = term.recv() => false,
+        _ = int.recv() => !table.shared().settings.keep,
     };
     if let Listener::Unix(_, path) = &listener {
         let _ = std::fs::remove_file(path);
@@ -140,12 +119,8 @@ pub async fn run(settings: Settings) -> Result<(), NotServed> {
     Ok(())
 }
 
-/// Reads the servers that are written down, and follows the edits of that. None: there is one
-/// server.
-fn making(settings: &Settings, is_kept: bool) -> Result<Option<Making>, NotServed> {
-    let Behind::Servers(servers) = &settings.behind else {
-        return Ok(None);
-    };
+/// Reads the servers of servers.json, and follows the edits of that file.
+fn making(servers: &Servers, descriptors: Option<u64>) -> Result<Making, NotServed> {
     let mut list = (servers.list)();
     let listing = |list: &dyn List| {
         Ok(Listing {
@@ -159,8 +134,7 @@ fn making(settings: &Settings, is_kept: bool) -> Result<Option<Making>, NotServe
         listing: current,
         place: list.place(),
         settings: servers.settings.clone(),
-        // One for each client's connection, and two for each server's keeper.
-        descriptors: if is_kept { descriptors::raise() } else { None },
+        descriptors,
     };
     tokio::spawn(async move {
         loop {
@@ -173,7 +147,7 @@ fn making(settings: &Settings, is_kept: bool) -> Result<Option<Making>, NotServe
             }
         }
     });
-    Ok(Some(making))
+    Ok(making)
 }
 
 /// Makes sure that there is a daemon.
@@ -196,54 +170,42 @@ async fn find_daemon(sessions: &Sessions, waits: bool) -> Result<(), NotServed> 
 /// Notes a server that no keeper holds, where `mcp-sessiond status` finds it.
 fn note(shared: &Shared) {
     let settings = &shared.settings;
-    let is_kept = shared.sessions.is_some();
-    let (server, service) = match &settings.behind {
-        Behind::Program(_) | Behind::Servers(_) if is_kept => return,
-        Behind::Servers(_) => ("servers of servers.json".to_owned(), None),
-        Behind::Program(program) => (program.shown(), None),
-        Behind::Upstream(url) => (url.to_string(), is_kept.then(|| settings.service.clone())),
-    };
-    let why = if is_kept {
-        "it speaks HTTP itself"
-    } else {
-        "`serve --unkept` has found no daemon"
+    let Behind::Upstream(url) = &settings.behind else {
+        return;
     };
     if let (Ok(directory), Ok(own)) = (paths::directory(), Pinned::own()) {
+        let note = Unkept::now(&own, url.to_string(), &"it speaks HTTP itself");
         unkept::note(
             &directory,
             &Unkept {
-                service,
-                ..Unkept::now(&own, server, &why)
+                service: Some(settings.service.clone()),
+                ..note
             },
         );
     }
 }
 
-/// Servers without a daemon.
-fn without_daemon(settings: &Settings, making: Option<&Making>) -> Arc<dyn Backends> {
-    match (&settings.behind, making) {
-        (_, Some(making)) => Arc::new(Bundles::unkept(settings, making, None)),
-        (Behind::Program(program), None) => Arc::new(Children::of(program.clone())),
-        (Behind::Servers(_) | Behind::Upstream(_), None) => Arc::new(NoBackends),
-    }
-}
-
-async fn backends(
-    settings: &Settings,
-    making: Option<&Making>,
-) -> Result<Arc<dyn Backends>, NotLeased> {
-    if let Some(making) = making {
-        let service = settings.service.clone();
-        return Ok(Arc::new(
-            Bundles::lease(settings, service, making, None).await?,
-        ));
-    }
+/// Leases the service. Returns where the backends of its sessions come from; and, of several
+/// servers, what a bundle of them is made of.
+async fn backends(settings: &Settings) -> Result<(Arc<dyn Backends>, Option<Making>), NotServed> {
     // One for each client's connection, and two for each server's keeper.
     let descriptors = descriptors::raise();
-    Ok(match settings.behind.clone() {
-        Behind::Servers(_) => Arc::new(NoBackends),
-        Behind::Program(program) => Arc::new(Keepers::of(settings, program, descriptors).await?),
-        Behind::Upstream(url) => Arc::new(Upstreams::of(settings, url).await?),
+    let refused = |error| not_leased(error, &settings.service);
+    Ok(match &settings.behind {
+        Behind::Program(program) => {
+            let keepers = Keepers::of(settings, program.clone(), descriptors).await;
+            (Arc::new(keepers.map_err(refused)?), None)
+        }
+        Behind::Upstream(url) => {
+            let upstreams = Upstreams::of(settings, url.clone()).await;
+            (Arc::new(upstreams.map_err(refused)?), None)
+        }
+        Behind::Servers(servers) => {
+            let making = making(servers, descriptors)?;
+            let service = settings.service.clone();
+            let bundles = Bundles::lease(settings, service, &making, None).await;
+            (Arc::new(bundles.map_err(refused)?), Some(making))
+        }
     })
 }
 

@@ -59,8 +59,6 @@ pub struct Settings {
     pub service: ServiceName,
     /// Whether to start a daemon if none runs.
     pub start: Start,
-    /// Whether it serves, and keeps nothing, where no daemon can be had.
-    pub unkept: bool,
     /// Whether it waits where no daemon can be had, instead of giving up.
     pub waits: bool,
     /// Whether the sessions stay after SIGINT, as they do after SIGTERM.

@@ -14,14 +14,11 @@ use tokio::time::sleep;
 use crate::live::{Began, Live, Shared};
 use crate::modern::{self, Callers};
 use crate::refusal::Refusal;
-use crate::served::Served;
-use crate::unkept::Unkept;
-use crate::unkept::through::Through;
 
 /// So many times within `http.idle_ms` each session is checked for whether it is in use.
 const LOOKS: u32 = 4;
 
-type Slot = Arc<OnceCell<Served>>;
+type Slot = Arc<OnceCell<Arc<Live>>>;
 
 /// The sessions that this process has begun, or has taken up from a former one.
 pub struct Table {
@@ -30,7 +27,6 @@ pub struct Table {
     /// One reference for each session that is about to begin, and one for the table.
     beginning: Arc<()>,
     modern: Arc<Callers>,
-    through: Option<Through>,
 }
 
 impl std::fmt::Debug for Table {
@@ -43,13 +39,11 @@ impl Table {
     /// A table with no sessions.
     #[must_use]
     pub fn new(shared: Shared) -> Self {
-        let through = Through::of(&shared);
         Self {
             shared: Arc::new(shared),
             slots: Mutex::default(),
             beginning: Arc::default(),
             modern: Arc::default(),
-            through,
         }
     }
 
@@ -61,7 +55,7 @@ impl Table {
 
     fn slots(&self) -> MutexGuard<'_, HashMap<SessionId, Slot>> {
         let mut slots = self.slots.lock().unwrap_or_else(PoisonError::into_inner);
-        slots.retain(|_, slot| slot.get().is_none_or(|served| !served.has_ended()));
+        slots.retain(|_, slot| slot.get().is_none_or(|live| !live.has_ended()));
         slots
     }
 
@@ -70,11 +64,7 @@ impl Table {
     /// # Errors
     /// When there are as many sessions as there may be and all are in use, no daemon, or no server
     /// can be started.
-    pub async fn begin(
-        &self,
-        caller: Caller,
-        params: Box<RawValue>,
-    ) -> Result<Began<Served>, Refusal> {
+    pub async fn begin(&self, caller: Caller, params: Box<RawValue>) -> Result<Began, Refusal> {
         let beginning = loop {
             match self.reserve() {
                 Ok(beginning) => break beginning,
@@ -82,33 +72,13 @@ impl Table {
                 Err(_) => {}
             }
         };
-        let began = match self.keeps() {
-            true => began(
-                Live::begin(&self.shared, caller, params).await?,
-                Served::Kept,
-            ),
-            false => began(
-                Unkept::begin(&self.shared, caller, params).await?,
-                Served::Unkept,
-            ),
-        };
-        if let Began::Session(served) = &began {
-            let slot = Arc::new(OnceCell::new_with(Some(served.clone())));
-            self.slots().insert(served.id().clone(), slot);
+        let began = Live::begin(&self.shared, caller, params).await?;
+        if let Began::Session(live) = &began {
+            let slot = Arc::new(OnceCell::new_with(Some(live.clone())));
+            self.slots().insert(live.id().clone(), slot);
         }
         drop(beginning);
         Ok(began)
-    }
-
-    /// Whether there is a daemon that keeps sessions.
-    fn keeps(&self) -> bool {
-        self.shared.sessions.is_some()
-    }
-
-    /// What passes HTTP on, where nothing is kept and the server speaks HTTP itself.
-    #[must_use]
-    pub fn through(&self) -> Option<&Through> {
-        self.through.as_ref()
     }
 
     /// Counts one more session, which is about to begin, for as long as what this returns is there.
@@ -134,15 +104,15 @@ impl Table {
             .collect();
         let unused = all
             .iter()
-            .filter_map(|served| Some((served.unused_for(caller)?, served)));
+            .filter_map(|live| Some((live.unused_for(caller)?, live)));
         match unused.max_by_key(|(time, _)| *time) {
-            Some((time, served)) if time >= least => {
+            Some((time, live)) if time >= least => {
                 let seconds = time.as_secs();
                 crate::complain(format_args!(
                     "session {} ends, to make room for a new one: nobody has used it for {seconds} s",
-                    served.id()
+                    live.id()
                 ));
-                served.end().await.is_ok()
+                live.end().await.is_ok()
             }
             _ => false,
         }
@@ -162,8 +132,7 @@ impl Table {
     /// How many sessions are served.
     #[must_use]
     pub fn count(&self) -> usize {
-        let passed_on = self.through.as_ref().map_or(0, Through::count);
-        count(&self.slots()) + self.modern.count() + passed_on
+        count(&self.slots()) + self.modern.count()
     }
 
     fn room(&self, sessions: usize) -> Result<(), Refusal> {
@@ -182,7 +151,7 @@ impl Table {
     ///
     /// # Errors
     /// When there is no such session, it was made for another caller, or there is no daemon.
-    pub async fn find(&self, id: &SessionId, caller: &Caller) -> Result<Served, Refusal> {
+    pub async fn find(&self, id: &SessionId, caller: &Caller) -> Result<Arc<Live>, Refusal> {
         let slot = loop {
             match self.slot(id) {
                 Ok(slot) => break slot,
@@ -195,14 +164,7 @@ impl Table {
                 }
             }
         };
-        let restored = || async {
-            match self.keeps() {
-                true => Live::restore(&self.shared, caller.clone(), id)
-                    .await
-                    .map(Served::Kept),
-                false => Err(Refusal::unknown_session()),
-            }
-        };
+        let restored = || Live::restore(&self.shared, caller.clone(), id);
         let found = slot.get_or_try_init(restored).await;
         if found.is_err() {
             let mut slots = self.slots();
@@ -213,9 +175,9 @@ impl Table {
                 slots.remove(id);
             }
         }
-        let served = found?;
-        served.admit(caller)?;
-        Ok(served.clone())
+        let live = found?;
+        live.admit(caller)?;
+        Ok(live.clone())
     }
 
     /// Where the session of an id is, or will be.
@@ -231,10 +193,7 @@ impl Table {
     /// The session of an id, if this process serves it already. That does not count as use.
     #[must_use]
     pub fn served(&self, id: &SessionId) -> Option<Arc<Live>> {
-        match self.slots().get(id)?.get()? {
-            Served::Kept(live) => Some(live.clone()),
-            Served::Unkept(_) => None,
-        }
+        self.slots().get(id)?.get().cloned()
     }
 
     /// How many requests of MCP 2026-07-28 are open at the server of this session. None: this
@@ -257,7 +216,7 @@ impl Table {
                 .values()
                 .filter_map(|slot| slot.get().cloned())
                 .collect();
-            let looks = futures::future::join_all(all.iter().map(Served::look));
+            let looks = futures::future::join_all(all.iter().map(|live| live.look()));
             futures::future::join(looks, self.modern.look()).await;
         }
     }
@@ -268,7 +227,7 @@ impl Table {
         self.shared.backends.leave();
         self.modern.close();
         for (_, slot) in self.slots().drain() {
-            if let Some(Served::Kept(live)) = slot.get() {
+            if let Some(live) = slot.get() {
                 live.close();
             }
         }
@@ -282,17 +241,10 @@ impl Table {
             .drain()
             .filter_map(|(_, slot)| slot.get().cloned())
             .collect();
-        futures::future::join_all(all.iter().map(|served| async {
-            drop(served.end().await);
+        futures::future::join_all(all.iter().map(|live| async {
+            drop(live.end().await);
         }))
         .await;
-    }
-}
-
-fn began<S>(began: Began<S>, served: impl FnOnce(S) -> Served) -> Began<Served> {
-    match began {
-        Began::Session(session) => Began::Session(served(session)),
-        Began::Refused(error) => Began::Refused(error),
     }
 }
 

@@ -5,12 +5,17 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use futures::StreamExt as _;
+use futures::stream::{BoxStream, unfold};
 use mcp_sessiond_client::{Cursor, EventId, StreamId};
 use tokio::time::sleep;
 
 use crate::live::{Live, Over, Reading};
 use crate::refusal::Refusal;
 use crate::said::gap;
+
+/// The body of a response that is a stream of events, part by part.
+pub type Parts = BoxStream<'static, Bytes>;
 
 /// A comment, so that proxies and clients see that the connection is alive.
 pub const COMMENT: &str = ": still here\n\n";
@@ -82,6 +87,16 @@ impl Tail {
             "event: priming\n"
         };
         self.wait(format!("{name}id: {}\nretry: {retry}\ndata: \n\n", id.0));
+    }
+
+    /// The parts of the body.
+    #[must_use]
+    pub fn parts(self) -> Parts {
+        let parts = unfold(self, async |mut tail| {
+            let part = tail.next().await?;
+            Some((part, tail))
+        });
+        parts.boxed()
     }
 
     /// The next part of the body. None: the body ends.

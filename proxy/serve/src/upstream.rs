@@ -91,10 +91,9 @@ impl Upstreams {
 impl Backends for Upstreams {
     fn backend<'a>(
         &'a self,
-        session: Option<&'a Session>,
+        session: &'a Session,
     ) -> BoxFuture<'a, Result<Arc<dyn Backend>, Refusal>> {
         async move {
-            let session = session.ok_or_else(Refusal::unknown_session)?;
             // The name is leased again, too, if the daemon has lost its records.
             claim(&self.service, session).await?;
             let ledger = Ledger::of(session.clone());

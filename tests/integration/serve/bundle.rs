@@ -5,7 +5,6 @@ mod kills;
 mod told;
 
 use mcp_sessiond_tests::{Daemon, HttpClient, Raw, Reply, Serve, World};
-use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
 use crate::several::{able, entry, small, write_down};
@@ -66,15 +65,16 @@ fn text(answer: &Value) -> &str {
         .unwrap_or_else(|| panic!("{answer}"))
 }
 
-/// A server that says what the test tells it, which nobody keeps.
-fn raw() -> (World, Serve, Raw) {
+/// A server that says what the test tells it.
+fn raw() -> (World, Daemon, Serve, Raw) {
     let world = world("");
+    let daemon = world.daemon();
     let mut raw = world.raw("server");
     // It has a tool then.
     raw.command.push("modern".to_owned());
     write_down(&world, &[("a", entry(&raw.command))]);
-    let serve = world.serve(&["--unkept", "--all"], &[]);
-    (world, serve, raw)
+    let serve = world.serve(&["--name", "test", "--all"], &[]);
+    (world, daemon, serve, raw)
 }
 
 /// The id of what a server asks its client next.
@@ -284,10 +284,8 @@ fn who_has_no_token_learns_no_names() {
 /// The client answers what a server has asked that is gone: the one that was started instead has
 /// asked something under the same id.
 #[test]
-fn an_answer_to_an_unkept_server_is_not_for_its_successor() {
-    let world = world("");
-    write_down(&world, &["a", "b"].map(|name| (name, able(&world))));
-    let serve = world.serve(&["--unkept", "--all"], &[]);
+fn an_answer_to_a_server_that_is_gone_is_not_for_its_successor() {
+    let (_world, _daemon, serve) = serving("");
     let mut client = serve.connected_at("/servers/a");
     let mut lost = client.call("ask", &json!({"prompt": "first"}));
     let former = asked(&mut lost);
@@ -307,8 +305,8 @@ fn an_answer_to_an_unkept_server_is_not_for_its_successor() {
 }
 
 #[test]
-fn what_an_unkept_server_asks_in_a_batch_is_answered() {
-    let (_world, serve, raw) = raw();
+fn what_a_server_asks_in_a_batch_is_answered() {
+    let (_world, _daemon, serve, raw) = raw();
     let client = serve.connected("2025-11-25");
     let mut stream = client.listen();
     let ask =
@@ -318,69 +316,4 @@ fn what_an_unkept_server_asks_in_a_batch_is_answered() {
     answer(&client, &id, "for the batch");
     let heard = raw.wait_heard("for the batch");
     assert!(heard.contains(r#""id":"q""#), "{heard}");
-}
-
-#[test]
-fn an_unkept_server_that_closes_its_input_is_ended_and_no_call_waits_for_ever() {
-    let (_world, serve, raw) = raw();
-    let mut client = serve.connected("2025-11-25");
-    let mut deaf = client.request("deaf", &json!({}));
-    raw.wait_heard("closed");
-    let mut unheard = client.request("x", &json!({}));
-    for call in [&mut deaf, &mut unheard] {
-        assert_eq!(call.answer()["error"]["data"]["outcome"], "unknown");
-    }
-    let answer = client.request("y", &json!({})).answer();
-    assert_eq!(answer["result"], json!({}), "a fresh one answers");
-}
-
-#[test]
-fn what_waits_for_an_unkept_server_that_does_not_read_is_bounded() {
-    let (world, serve, _raw) = raw();
-    let mut client = serve.connected("2025-11-25");
-    client.request("x", &json!({})).answer();
-    let pid = world
-        .processes()
-        .into_iter()
-        .find(|pid| *pid != serve.pid())
-        .expect("a server");
-    let signal =
-        |signal| nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid.cast_signed()), signal);
-    signal(Signal::SIGSTOP).expect("ours");
-    let large = json!({"large": "x".repeat(3 << 20)});
-    let mut calls: Vec<Reply> = (0..16).map(|_| client.request("x", &large)).collect();
-    let last = calls.pop().expect("a call").answer();
-    assert_eq!(last["error"]["data"]["outcome"], "not_sent", "{last}");
-    let message = last["error"]["message"].to_string();
-    assert!(message.contains("the server does not read"), "{message}");
-    signal(Signal::SIGCONT).expect("ours");
-    let answers: Vec<Value> = calls.iter_mut().map(Reply::answer).collect();
-    assert!(
-        answers
-            .iter()
-            .filter(|answer| answer["result"].is_object())
-            .count()
-            >= 10
-    );
-    // What was taken makes room.
-    assert_eq!(client.request("x", &large).answer()["result"], json!({}));
-    client.notify("notifications/roots/list_changed", &json!({}));
-}
-
-#[test]
-fn without_a_daemon_they_are_served_and_not_kept() {
-    let world = world("");
-    write_down(&world, &["a", "b"].map(|name| (name, able(&world))));
-    let serve = world.serve(&["--unkept", "--all"], &[]);
-    let mut all = serve.connected("2025-11-25");
-    let mut alone = serve.connected_at("/servers/b");
-    let counting: Vec<String> = listed(&mut all)
-        .into_iter()
-        .filter(|tool| tool.ends_with("increment"))
-        .collect();
-    assert_eq!(counting.len(), 2);
-    for tool in &counting {
-        assert_eq!((count(&mut all, tool), count(&mut all, tool)), (1, 2));
-    }
-    assert_eq!(count(&mut alone, "increment"), 1);
 }

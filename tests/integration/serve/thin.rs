@@ -1,7 +1,7 @@
 //! The basic path: a client begins a session, makes calls, reads the standalone stream and ends the
 //! session.
 
-use mcp_sessiond_tests::{gone, until};
+use mcp_sessiond_tests::gone;
 use nix::sys::signal::Signal;
 use serde_json::json;
 
@@ -12,7 +12,7 @@ use crate::wrap::{counter, gate, open, tiny};
 #[test]
 fn a_session_begins_calls_and_ends_in_each_version() {
     let (world, _daemon, serve) = serving("", tiny);
-    for version in ["2025-03-26", "2025-06-18", "2025-11-25"] {
+    for version in ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"] {
         let mut client = serve.client();
         assert_eq!(client.initialize(version)["protocolVersion"], version);
         let listed = client.request("tools/list", &json!({})).answer();
@@ -161,31 +161,35 @@ fn the_official_client_lists_tools_calls_one_and_answers_the_server() {
 }
 
 #[test]
-fn the_official_client_of_the_former_transport_calls_and_its_session_ends_with_its_stream() {
-    let (world, _daemon, serve) = serving("", counter);
-    let mut host = world.node_host();
-    let connected = host
-        .order(json!({"do": "connect", "as": "main", "url": format!("http://{}/sse", serve.at)}));
-    assert_eq!(connected["server"]["name"], "counter", "{connected}");
-    assert_eq!(host.count("main"), 1);
-    assert_eq!(
-        host.call("main", "ask", json!({"prompt": "Well?"})),
-        "a fixed answer"
-    );
-    let gate = gate(&world, "gate");
-    assert_eq!(
-        host.call("main", "notify", json!({"n": 1, "gate": gate})),
-        "1"
-    );
-    open(&gate);
-    host.told.wait("\"data\":1");
-    host.close("main");
-    // Nothing tells of the end of a session at which nobody waits for an event.
-    until("the session ends", || {
-        let listed = world
-            .peer()
-            .call("list_own_sessions", json!({"service": "serve.test"}))
-            .expect("a list");
-        (listed[0]["status"]["is"] == "terminated").then_some(())
-    });
+fn a_client_of_the_transport_of_2024_11_05_finds_no_such_path() {
+    let (_world, _daemon, serve) = serving("", tiny);
+    let client = serve.client();
+    let events = [("Accept", "text/event-stream")];
+    for (method, path) in [("GET", "/sse"), ("POST", "/sse"), ("POST", "/message")] {
+        assert_eq!(client.ask_at(method, path, &events, "{}").status, 404);
+    }
+}
+
+#[test]
+fn unkept_is_refused_with_what_there_is_instead() {
+    let world = world("");
+    for arguments in [
+        &["serve", "--unkept"][..],
+        &["serve", "--unkept", "--all"],
+        &["serve", "--name", "x", "--unkept", "--", "true"],
+        &[
+            "install", "--serve", "x", "--print", "--unkept", "--", "true",
+        ],
+    ] {
+        let output = world.sessiond(arguments).output().expect("the executable");
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(64), "{arguments:?}: {said}");
+        assert!(
+            said.contains("--unkept is no longer supported: set `storage.url = \"memory:\"`")
+                && said.lines().count() == 1,
+            "{arguments:?}: {said}"
+        );
+    }
+    let help = world.sessiond(&["serve", "--help"]).output().expect("help");
+    assert!(!String::from_utf8_lossy(&help.stdout).contains("--unkept"));
 }

@@ -28,7 +28,7 @@ pub(super) struct Kept {
 }
 
 /// An era that there has never been.
-pub(super) fn era() -> String {
+fn era() -> String {
     RequestId::mint().to_string()
 }
 

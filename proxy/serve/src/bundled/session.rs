@@ -16,12 +16,11 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::timeout;
 
 use super::source::{Found, Kept, Known, Links};
-use super::untaken::{Came, Untaken};
 use super::{Common, Listing};
 use crate::backend::{Backend, Ended};
 use crate::complain;
 use crate::record::Record;
-use crate::said::{answered, answers};
+use crate::said::answers;
 use crate::which::Id;
 
 /// The id of the `initialize` that a former process had sent, and that the bundle of this one gets
@@ -34,8 +33,7 @@ const LAST_WORDS: Duration = Duration::from_secs(5);
 /// A bundle that serves one session.
 pub(super) struct Bundled {
     common: Arc<Common>,
-    /// None: nobody keeps it.
-    session: Option<Session>,
+    session: Session,
     era: String,
     speaker: Speaker,
     spoken: tokio::sync::Mutex<mpsc::Receiver<Spoken>>,
@@ -44,8 +42,6 @@ pub(super) struct Bundled {
     number: AtomicU64,
     bundle: Arc<OnceLock<Arc<Backends>>>,
     links: Arc<Links>,
-    /// The calls that no server has taken. None: keepers take them.
-    untaken: Option<Arc<Untaken>>,
     /// The calls that a former process has sent.
     known: Vec<Id>,
     continues: AtomicBool,
@@ -58,7 +54,7 @@ impl Bundled {
     /// run.
     pub(super) fn new(
         common: Arc<Common>,
-        session: Option<Session>,
+        session: Session,
         era: String,
         memory: Arc<dyn Memory>,
         listing: Arc<Listing>,
@@ -73,11 +69,9 @@ impl Bundled {
             .map(|(name, found)| (name, known_to(found)))
             .collect();
         let links: Arc<Links> = Arc::default();
-        let untaken: Option<Arc<Untaken>> = session.is_none().then(Arc::default);
-        let id = session.as_ref().map(|session| session.id().clone());
+        let id = session.id().clone();
         let sources = {
             let (common, links, found) = (common.clone(), links.clone(), Mutex::new(found));
-            let untaken = untaken.clone();
             move |servers: &[Server]| {
                 let source = |server: &Server| -> Arc<dyn Source> {
                     let mut found = found.lock().unwrap_or_else(PoisonError::into_inner);
@@ -87,7 +81,6 @@ impl Bundled {
                         session: id.clone(),
                         common: common.clone(),
                         links: links.clone(),
-                        untaken: untaken.clone(),
                         said: Mutex::default(),
                     })
                 };
@@ -131,7 +124,6 @@ impl Bundled {
             number: AtomicU64::new(0),
             bundle,
             links,
-            untaken,
             known,
             continues: AtomicBool::new(false),
             is_ending: AtomicBool::new(false),
@@ -179,40 +171,10 @@ impl Backend for Bundled {
             }
             let messages = Message::read(&line);
             self.speaker.hear(&line).await;
-            if let Some(untaken) = &self.untaken {
-                let cancelled = messages.iter().filter_map(cancelled);
-                cancelled.for_each(|id| untaken.came(id.as_json(), Came::Cancelled));
-            }
             // A call that no keeper knows has an unknown outcome. What has no answer has to be
             // safe.
-            if self.untaken.is_none() && !messages.iter().any(is_call) {
+            if !messages.iter().any(is_call) {
                 let _ = timeout(self.common.hold, self.links.taken()).await;
-            }
-            Ok(())
-        }
-        .boxed()
-    }
-
-    fn deliver(&self, line: Bytes) -> BoxFuture<'_, Result<(), Ended>> {
-        let Some(untaken) = &self.untaken else {
-            return self.send(line);
-        };
-        async move {
-            let waiting = untaken.add(&line);
-            self.send(line).await?;
-            let mut is_over = self.is_over.subscribe();
-            let taken = async {
-                let mut has_passed = waiting.is_empty();
-                for mut call in waiting {
-                    has_passed |= call.wait().await == Came::Cancelled;
-                }
-                if has_passed {
-                    self.links.taken().await;
-                }
-            };
-            tokio::select! {
-                () = taken => {}
-                _ = is_over.wait_for(|is_over| *is_over) => {}
             }
             Ok(())
         }
@@ -229,11 +191,6 @@ impl Backend for Bundled {
                 };
                 if self.continues() && is_own().is_some_and(|id| *id == *ID) {
                     continue;
-                }
-                if let Some(untaken) = self.untaken.as_ref().filter(|untaken| !untaken.is_empty()) {
-                    answered(&line)
-                        .iter()
-                        .for_each(|id| untaken.came(id, Came::Taken));
                 }
                 let number = self.number.fetch_add(1, Ordering::SeqCst) + 1;
                 self.unconfirmed().push_back((number, receipt));
@@ -275,9 +232,7 @@ impl Backend for Bundled {
             if self.is_ending.swap(true, Ordering::SeqCst) {
                 return;
             }
-            if let Some(session) = &self.session {
-                self.common.end(session, &self.era);
-            }
+            self.common.end(&self.session, &self.era);
             if let Some(bundle) = self.bundle.get() {
                 bundle.end().await;
             }
@@ -306,16 +261,6 @@ impl Backend for Bundled {
 
 fn is_call(message: &Message) -> bool {
     matches!(message, Message::Request { .. })
-}
-
-/// The id of the call that a message cancels.
-fn cancelled(message: &Message) -> Option<mcp_sessiond_bundle::Id> {
-    match message {
-        Message::Notification { method, .. } if method == "notifications/cancelled" => {
-            mcp_sessiond_bundle::Id::read(message.params()?.get("requestId")?)
-        }
-        _ => None,
-    }
 }
 
 /// Notes calls on standard error, where a decoration asks for it.

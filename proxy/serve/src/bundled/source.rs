@@ -15,7 +15,7 @@ use mcp_sessiond_client::SessionId;
 use mcp_sessiond_proxy::elsewhere::Shelf;
 use mcp_sessiond_proxy::service::{Backend, Command, NoBackend, Running};
 use mcp_sessiond_proxy::several::apart::told_apart;
-use mcp_sessiond_proxy::several::{Launch, Server, plain};
+use mcp_sessiond_proxy::several::{Launch, Server};
 use serde_json::value::RawValue;
 use tokio::runtime::Handle;
 use tokio::sync::{mpsc, oneshot};
@@ -23,7 +23,6 @@ use tokio::time::timeout;
 
 use super::Common;
 use super::order::{Order, Unconfirmed};
-use super::untaken::{Came, Untaken};
 use crate::complain;
 use crate::said::{from_asked, tagged, unknown};
 use crate::which::Id;
@@ -31,13 +30,10 @@ use crate::which::Id;
 /// A server of the list, for one session.
 pub(super) struct Kept {
     pub(super) server: Server,
-    /// None: nobody keeps the session.
-    pub(super) session: Option<SessionId>,
+    pub(super) session: SessionId,
     pub(super) common: Arc<Common>,
     /// The connections of the session.
     pub(super) links: Arc<Links>,
-    /// The calls that no server has taken. None: keepers take them.
-    pub(super) untaken: Option<Arc<Untaken>>,
     /// It runs already.
     pub(super) found: Mutex<Option<Found<Known>>>,
     /// Why it could not be started, as was said last: it is tried again and again.
@@ -153,7 +149,7 @@ pub(super) struct Links(Mutex<Vec<Weak<Link>>>);
 /// A connection to a server.
 #[derive(Debug)]
 pub(super) struct Link {
-    /// None: nobody keeps it.
+    /// None: it is a remote server, which no keeper holds.
     backend: Option<Arc<Backend>>,
     to: mpsc::WeakSender<Bytes>,
     /// Who waits until all lines so far were taken.
@@ -171,8 +167,7 @@ impl Links {
         links.iter().filter_map(Weak::upgrade).collect()
     }
 
-    /// Waits until the keepers have taken all lines so far; where nobody keeps the servers, until
-    /// those have.
+    /// Waits until the keepers, and the connections to remote servers, have taken all lines so far.
     pub(super) async fn taken(&self) {
         join_all(
             self.all()
@@ -254,9 +249,8 @@ impl Kept {
         link
     }
 
-    /// A server that nobody keeps. Of one that is far away it is not known what it has taken until
-    /// it answers.
-    fn unkept(&self, pipe: Pipe, is_far: bool) -> Pipe {
+    /// A remote server.
+    fn remote(&self, pipe: Pipe) -> Pipe {
         let Pipe {
             to: input,
             from,
@@ -265,8 +259,7 @@ impl Kept {
         let (to, wanted) = mpsc::channel(1);
         let pipe = told_apart(Pipe { to, from, end });
         let link = self.link(None, &pipe.to);
-        let untaken = self.untaken.clone().filter(|_| !is_far);
-        tokio::spawn(pass(link, wanted, input, untaken));
+        tokio::spawn(pass(link, wanted, input));
         pipe
     }
 
@@ -324,15 +317,10 @@ impl Source for Kept {
                     Launch::Elsewhere(connecting) => {
                         let shelf = Shelf::empty(&self.server.name, |what| complain(what));
                         let pipe = connecting.connect(shelf.anew()).await?;
-                        return Ok(self.unkept(pipe, true));
+                        return Ok(self.remote(pipe));
                     }
                 };
-            let (Some(service), Some(session)) =
-                (self.common.service.clone(), self.session.clone())
-            else {
-                let pipe = plain::start(&program, &environment, home, &self.common.mask)?;
-                return Ok(self.unkept(pipe, false));
-            };
+            let (service, session) = (self.common.service.clone(), self.session.clone());
             let name = self.server.keeper_name().ok_or_else(|| {
                 let why = "its name has more than 119 bytes, or control characters";
                 Failure::new(FailureCode::BadEntry, why)
@@ -379,13 +367,8 @@ async fn write(link: Arc<Link>, backend: Arc<Backend>, mut wanted: mpsc::Receive
     }
 }
 
-/// Carries lines to a server that nobody keeps, and notes which calls it has taken.
-async fn pass(
-    link: Arc<Link>,
-    mut wanted: mpsc::Receiver<Bytes>,
-    input: mpsc::Sender<Bytes>,
-    untaken: Option<Arc<Untaken>>,
-) {
+/// Carries lines to a remote server.
+async fn pass(link: Arc<Link>, mut wanted: mpsc::Receiver<Bytes>, input: mpsc::Sender<Bytes>) {
     loop {
         let line = tokio::select! {
             line = wanted.recv() => line,
@@ -396,15 +379,8 @@ async fn pass(
         if link.is_mark(&line) {
             continue;
         }
-        let calls = untaken
-            .as_ref()
-            .map(|untaken| untaken.among(&line))
-            .unwrap_or_default();
         if input.send(line).await.is_err() {
             return;
-        }
-        if let Some(untaken) = &untaken {
-            calls.iter().for_each(|id| untaken.came(id, Came::Taken));
         }
     }
 }

@@ -1,5 +1,7 @@
 //! POST: messages of the client.
 
+use std::sync::Arc;
+
 use axum::Extension;
 use axum::body::Body;
 use axum::extract::State;
@@ -15,12 +17,12 @@ use super::{
     At, PATH, RECONNECT, SESSION, Server, body, by_cookie, events, found, name_session, named,
     session,
 };
-use crate::live::Began;
+use crate::live::{Began, Live};
 use crate::refusal::Refusal;
 use crate::response::json;
 use crate::said::{self, Posted, PostedKind, posted};
-use crate::served::Served;
 use crate::settings::Settings;
+use crate::tail::Tail;
 use crate::which::Id;
 
 pub(super) async fn post(
@@ -37,9 +39,6 @@ pub(super) async fn post(
         return Ok(answered);
     }
     let (messages, is_batch) = posted(&sent)?;
-    if let Some(through) = table.through() {
-        return through.post(&caller, &headers, &messages, sent).await;
-    }
     if messages
         .iter()
         .any(|message| matches!(message.kind, PostedKind::Initialize(..)))
@@ -59,14 +58,14 @@ pub(super) async fn post(
             _ => Err(Refusal::invalid("`initialize` comes alone")),
         };
     }
-    let served = session(&table, &caller, &headers).await?;
-    if is_batch && !served.record().batches() {
+    let live = session(&table, &caller, &headers).await?;
+    if is_batch && !live.record().batches() {
         return Err(Refusal::invalid(format!(
             "MCP {} has no batches",
-            served.record().version
+            live.record().version
         )));
     }
-    let session = served.id().clone();
+    let session = live.id().clone();
     let calls: Vec<Id> = messages
         .iter()
         .filter_map(|message| message.kind.call().cloned())
@@ -74,12 +73,12 @@ pub(super) async fn post(
     // In tasks of their own: when the client hangs up, that cancels nothing (MCP 2025-11-25,
     // Sending Messages to the Server).
     if calls.is_empty() {
-        tokio::spawn(async move { served.post(messages).await })
+        tokio::spawn(async move { live.post(messages).await })
             .await
             .map_err(|_| broken())??;
         return Ok(StatusCode::ACCEPTED.into_response());
     }
-    let called = tokio::spawn(async move { served.call(messages, is_batch).await });
+    let called = tokio::spawn(async move { live.call(messages, is_batch).await.map(Tail::parts) });
     let Ok(called) = called.await else {
         let unknown: Vec<_> = calls.iter().map(|id| said::unknown(id)).collect();
         return Ok(json(errors(&unknown, is_batch)));
@@ -128,8 +127,8 @@ async fn initialize(
     params: Box<RawValue>,
 ) -> Result<Response<Body>, Refusal> {
     let settings = &table.shared().settings;
-    if let Some(served) = known(table, &caller, headers).await? {
-        let mut response = handshaken(settings, path, &served, id);
+    if let Some(live) = known(table, &caller, headers).await? {
+        let mut response = handshaken(settings, path, &live, id);
         // As for streams: what a cookie has named, scripts don't get to know.
         if !headers.contains_key(SESSION) && !headers.contains_key(RECONNECT) {
             response.headers_mut().remove(SESSION);
@@ -143,13 +142,13 @@ async fn initialize(
         let table = table.clone();
         async move {
             let began = table.begin(caller, params).await;
-            if let Err(Ok(Began::Session(served))) = told.send(began) {
-                drop(served.end().await);
+            if let Err(Ok(Began::Session(live))) = told.send(began) {
+                drop(live.end().await);
             }
         }
     });
     match began.await.map_err(|_| broken())?? {
-        Began::Session(served) => Ok(handshaken(settings, path, &served, id)),
+        Began::Session(live) => Ok(handshaken(settings, path, &live, id)),
         Began::Refused(error) => Ok(json(said::error(id, &error))),
     }
 }
@@ -159,7 +158,7 @@ async fn known(
     table: &Server,
     caller: &Caller,
     headers: &HeaderMap,
-) -> Result<Option<Served>, Refusal> {
+) -> Result<Option<Arc<Live>>, Refusal> {
     if let Some(own) = named(headers, &SESSION) {
         return found(table, caller, own).await.map(Some);
     }
@@ -177,10 +176,10 @@ async fn known(
 }
 
 /// The answer to `initialize` that is on record.
-fn handshaken(settings: &Settings, path: &str, served: &Served, id: &Id) -> Response<Body> {
-    let mut response = json(said::result(id, &served.record().result));
+fn handshaken(settings: &Settings, path: &str, live: &Live, id: &Id) -> Response<Body> {
+    let mut response = json(said::result(id, &live.record().result));
     let headers = response.headers_mut();
-    name_session(headers, served.id());
+    name_session(headers, live.id());
     if settings.cookie {
         let secure = settings
             .origins
@@ -189,7 +188,7 @@ fn handshaken(settings: &Settings, path: &str, served: &Served, id: &Id) -> Resp
         SessionCookie::default()
             .path(path)
             .secure(secure)
-            .name_session(headers, served.id());
+            .name_session(headers, live.id());
     }
     response
 }

@@ -26,9 +26,9 @@ const ID: &str = r#""mcp-sessiond-serve""#;
 
 /// How a session has begun.
 #[derive(Debug)]
-pub enum Began<S> {
+pub enum Began {
     /// The server has answered `initialize`.
-    Session(S),
+    Session(Arc<Live>),
     /// The server has refused `initialize`, with this error.
     Refused(Box<RawValue>),
 }
@@ -45,14 +45,11 @@ impl Live {
         shared: &Arc<Shared>,
         caller: Caller,
         params: Box<RawValue>,
-    ) -> Result<Began<Arc<Self>>, Refusal> {
+    ) -> Result<Began, Refusal> {
         let hold = shared.settings.hold;
-        let session = shared
-            .create(SessionId::mint(), &caller)
-            .await?
-            .ok_or_else(Refusal::unknown_session)?;
+        let session = shared.create(SessionId::mint(), &caller).await?;
         let made = async {
-            let backend = shared.backends.backend(Some(&session)).await?;
+            let backend = shared.backends.backend(&session).await?;
             let (handshaken, early) = shake(&*backend, &params).await?;
             Ok((backend, handshaken, early))
         };
@@ -91,7 +88,7 @@ impl Live {
         if self.has_ended() {
             return Err(Refusal::unknown_session());
         }
-        let backend = self.shared.backends.backend(Some(&self.session)).await;
+        let backend = self.shared.backends.backend(&self.session).await;
         let backend = backend.map_err(|refusal| self.notice(refusal))?;
         self.settle_left(&*backend).await;
         let early = self
@@ -153,18 +150,11 @@ impl Shared {
         self.backends.forget(session.id());
     }
 
-    /// A new session of this service, bound to its caller. None: the daemon keeps none.
+    /// A new session of this service, bound to its caller.
     ///
     /// # Errors
     /// When the daemon does not make it in time.
-    pub(crate) async fn create(
-        &self,
-        id: SessionId,
-        caller: &Caller,
-    ) -> Result<Option<Session>, Refusal> {
-        let Some(sessions) = &self.sessions else {
-            return Ok(None);
-        };
+    pub(crate) async fn create(&self, id: SessionId, caller: &Caller) -> Result<Session, Refusal> {
         // This process ends an idle session, as it knows whether a client reads. If nobody serves
         // the name any more, the daemon ends it.
         let idle_ms = u64::try_from(self.settings.idle.as_millis())
@@ -181,9 +171,7 @@ impl Shared {
                 absolute_ms: Some(0),
                 grace_ms: Some(0),
             });
-        held(self.settings.hold, sessions.create(options))
-            .await
-            .map(Some)
+        held(self.settings.hold, self.sessions.create(options)).await
     }
 }
 
@@ -202,16 +190,13 @@ pub(crate) async fn held<T>(
 ///
 /// # Errors
 /// None.
-pub(crate) fn refused(handshaken: Handshaken) -> Result<Box<RawValue>, Refusal> {
+fn refused(handshaken: Handshaken) -> Result<Box<RawValue>, Refusal> {
     let null = || RawValue::from_string("null".into()).map_err(|_| mute());
     handshaken.error.map_or_else(null, Ok)
 }
 
 /// Sends `initialize`, and waits for the answer.
-pub(crate) async fn shake(
-    backend: &dyn Backend,
-    params: &RawValue,
-) -> Result<(Handshaken, Early), Refusal> {
+async fn shake(backend: &dyn Backend, params: &RawValue) -> Result<(Handshaken, Early), Refusal> {
     match asked(backend, "initialize", params, HANDSHAKE_WAIT).await {
         Ok(Some(answered)) => Ok(answered),
         Ok(None) => {

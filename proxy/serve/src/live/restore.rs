@@ -36,11 +36,7 @@ impl Live {
         caller: Caller,
         id: &SessionId,
     ) -> Result<Arc<Self>, Refusal> {
-        let sessions = shared
-            .sessions
-            .as_ref()
-            .ok_or_else(Refusal::unknown_session)?;
-        let sessions = sessions.on_behalf_of(caller.clone());
+        let sessions = shared.sessions.on_behalf_of(caller.clone());
         let (session, view, streams, record) = held(shared.settings.hold, async {
             let session = sessions.open(id).await?;
             let view = session.view().await?;
@@ -102,11 +98,7 @@ impl Live {
         caller: &Caller,
         id: &SessionId,
     ) -> Result<(), Refusal> {
-        let sessions = shared
-            .sessions
-            .as_ref()
-            .ok_or_else(Refusal::unknown_session)?;
-        let sessions = sessions.on_behalf_of(caller.clone());
+        let sessions = shared.sessions.on_behalf_of(caller.clone());
         let seen = held(shared.settings.hold, async {
             sessions.open(id).await?.view().await
         });

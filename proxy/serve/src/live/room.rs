@@ -27,10 +27,7 @@ impl Live {
     }
 
     async fn prune_others(&self, keep: u64) -> bool {
-        let Some(sessions) = &self.shared.sessions else {
-            return false;
-        };
-        let sessions = sessions.on_behalf_of(self.caller.clone());
+        let sessions = self.shared.sessions.on_behalf_of(self.caller.clone());
         let listed = sessions.list().await.unwrap_or_default();
         // To open a session is to use it, so those that have nothing to delete are left alone.
         let others = listed.iter().filter(|view| {

@@ -9,17 +9,16 @@ use std::time::Duration;
 use axum::http::{HeaderMap, StatusCode};
 use futures::FutureExt as _;
 use futures::future::{BoxFuture, Shared, join_all};
-use mcp_sessiond_client::{Caller, SessionId, SessionStatus};
+use mcp_sessiond_client::{Caller, Session, SessionId, SessionStatus, Update};
 use tokio::time::{Instant, timeout};
 
 use super::asking::{Waiting, ask};
 use super::discover::{Speaks, discover};
 use super::envelope::{self, VERSION, unsupported};
 use super::server::{Server, Using};
-use super::session::Session;
 use crate::backend::Backend;
 use crate::live::handshake::{Early, held};
-use crate::live::{self, same};
+use crate::live::{self, same, terminated};
 use crate::record::VERSIONS;
 use crate::refusal::Refusal;
 
@@ -226,7 +225,7 @@ impl Callers {
         self.has_ended.store(true, Ordering::Relaxed);
         let asked: Vec<_> = self.asked().drain().map(|(_, asked)| asked).collect();
         let asked = asked.iter().map(|(session, backend)| async {
-            drop(session.terminate().await);
+            drop(terminated(session).await);
             backend.end().await;
         });
         let all = self.all();
@@ -248,7 +247,7 @@ impl Callers {
         }
         let id = format!("{PREFIX}{}", SessionId::mint());
         let id: SessionId = id.parse().map_err(|_| Refusal::unknown_session())?;
-        let session = Session::new(id.clone(), shared.create(id, caller).await?);
+        let session = shared.create(id, caller).await?;
         match self.begin_in(shared, &session).await {
             Ok((backend, early)) => {
                 let server = Server::new(shared.clone(), session);
@@ -256,7 +255,7 @@ impl Callers {
                 Ok(server)
             }
             Err(unfit) => {
-                drop(session.terminate().await);
+                drop(terminated(&session).await);
                 Err(unfit)
             }
         }
@@ -267,7 +266,7 @@ impl Callers {
         shared: &Arc<live::Shared>,
         session: &Session,
     ) -> Result<(Arc<dyn Backend>, Early), Unfit> {
-        let backend = shared.backends.backend(session.kept()).await?;
+        let backend = shared.backends.backend(session).await?;
         self.asked()
             .insert(session.id().clone(), (session.clone(), backend.clone()));
         let (speaks, early) = match self.has_ended.load(Ordering::Relaxed) {
@@ -277,7 +276,8 @@ impl Callers {
         self.asked().remove(session.id());
         *self.older() = match speaks {
             Speaks::Modern => {
-                session.ready(shared.settings.hold).await?;
+                let ready = Update::default().status(SessionStatus::Ready);
+                held(shared.settings.hold, session.update(ready)).await?;
                 return Ok((backend, early));
             }
             Speaks::Older => Older::Yes,
@@ -317,10 +317,7 @@ impl From<Refusal> for Unfit {
 /// made.
 async fn former(shared: &Arc<live::Shared>, caller: &Caller) -> Result<Option<Session>, Refusal> {
     let hold = shared.settings.hold;
-    let Some(sessions) = &shared.sessions else {
-        return Ok(None);
-    };
-    let sessions = sessions.on_behalf_of(caller.clone());
+    let sessions = shared.sessions.on_behalf_of(caller.clone());
     let listed = held(hold, sessions.list()).await?;
     let of_this_era = listed
         .iter()
@@ -333,9 +330,9 @@ async fn former(shared: &Arc<live::Shared>, caller: &Caller) -> Result<Option<Se
         };
         match opened {
             Ok(session) if view.status == SessionStatus::Ready && found.is_none() => {
-                found = Some(Session::new(view.session.clone(), Some(session)));
+                found = Some(session);
             }
-            Ok(session) => drop(session.terminate().await),
+            Ok(session) => drop(terminated(&session).await),
             // It is another caller's or another machine's, or has ended.
             Err(refusal)
                 if [StatusCode::FORBIDDEN, StatusCode::NOT_FOUND].contains(&refusal.status) => {}

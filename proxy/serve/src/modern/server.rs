@@ -8,18 +8,17 @@ use std::time::Duration;
 
 use axum::http::HeaderMap;
 use bytes::Bytes;
-use mcp_sessiond_client::{RequestId, SessionId};
+use mcp_sessiond_client::{RequestId, Session, SessionId};
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
 
 use super::open::{Asked, Cancelled, Key, Messages, Open, Todo};
 use super::params::Tools;
-use super::session::Session;
 use super::uses::{Met, Uses};
 use crate::backend::{Backend, Ended, Slot};
-use crate::live::Shared;
 use crate::live::handshake::Early;
+use crate::live::{Shared, terminated};
 use crate::refusal::Refusal;
 use crate::said::to_server;
 use crate::unsent::Unsent;
@@ -161,7 +160,7 @@ impl Server {
         if self.has_ended() {
             return Err(Refusal::unknown_session());
         }
-        let backend = self.shared.backends.backend(self.session.kept()).await;
+        let backend = self.shared.backends.backend(&self.session).await;
         let backend = backend.inspect_err(|refusal| {
             if *refusal == Refusal::unknown_session() {
                 self.close();
@@ -330,7 +329,7 @@ impl Server {
         {
             // Without the daemon it goes on: the session would be found again, and with it the
             // server.
-            if self.session.terminate().await.is_err() {
+            if terminated(&self.session).await.is_err() {
                 return self.state().uses.goes_on();
             }
             self.close();
@@ -352,7 +351,7 @@ impl Server {
     /// # Errors
     /// When the daemon could not be told. Then the session goes on.
     pub(super) async fn end(&self) -> Result<(), Refusal> {
-        self.session.terminate().await?;
+        terminated(&self.session).await?;
         self.close();
         self.backend.end().await;
         self.shared.backends.forget(self.session.id());
