@@ -15,9 +15,12 @@ use std::time::Duration;
 use anstream::adapter::strip_str;
 use clap::Args;
 use clap::builder::NonEmptyStringValueParser;
+use futures::StreamExt as _;
 use mcp_sessiond_client::Directory;
+use mcp_sessiond_process::signals::not_ignored;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use tokio::signal::unix::{Signal, SignalKind, signal};
+use nix::sys::signal::Signal;
+use signal_hook_tokio::Signals;
 use tokio::time::{Instant, interval, timeout_at};
 
 use self::file::Tail;
@@ -344,7 +347,8 @@ async fn follow(
     mut second: Source,
     show: impl Fn(Vec<Line>) -> Result<(), Unread>,
 ) -> Option<u8> {
-    let mut ends = match Ends::new() {
+    let ending = not_ignored(&[Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP]);
+    let mut ends = match Signals::new(ending) {
         Ok(ends) => ends,
         Err(error) => {
             complain(error);
@@ -355,7 +359,7 @@ async fn follow(
     loop {
         let lines = tokio::select! {
             biased;
-            () = ends.next() => return Some(0),
+            Some(_) = ends.next() => return Some(0),
             _ = looks.tick() => if is_read() { continue } else { return Some(0) },
             lines = first.next() => match lines {
                 Some(lines) => lines,
@@ -378,30 +382,6 @@ async fn follow(
         }
     }
     None
-}
-
-/// The signals that end what goes on.
-struct Ends([Signal; 3]);
-
-impl Ends {
-    fn new() -> io::Result<Self> {
-        let [interrupt, terminate, hangup] = [
-            SignalKind::interrupt(),
-            SignalKind::terminate(),
-            SignalKind::hangup(),
-        ]
-        .map(signal);
-        Ok(Self([interrupt?, terminate?, hangup?]))
-    }
-
-    async fn next(&mut self) {
-        let Self([interrupt, terminate, hangup]) = self;
-        tokio::select! {
-            _ = interrupt.recv() => {}
-            _ = terminate.recv() => {}
-            _ = hangup.recv() => {}
-        }
-    }
 }
 
 /// Whether somebody may still read standard output: a pipe or a terminal tells when it is closed.

@@ -9,6 +9,7 @@
 //! - [`Scarce`]: why any of it may not be known for the moment.
 //! - [`tcp`]: which user is at the other end of a connection over loopback.
 //! - [`changes`]: watches directories and files for changes.
+//! - [`signals`]: which of them may be waited for.
 //! - [`rank`]: how the system ranks this process.
 //! - [`ExitWatch`]: which of many processes have exited.
 //! - [`child_of`], [`is_taken`], [`leads_session`], [`session_of`], [`session_members`],
@@ -38,6 +39,7 @@ mod pinned;
 pub mod rank;
 mod scarce;
 mod session;
+pub mod signals;
 pub mod socket;
 pub mod sys;
 pub mod tcp;

@@ -372,6 +372,25 @@ pub fn listen(socket: std::os::fd::BorrowedFd<'_>, backlog: i32) -> std::io::Res
     }
 }
 
+/// Whether this process ignores a signal.
+pub(crate) fn is_ignored(signal: nix::sys::signal::Signal) -> bool {
+    let mut action = std::mem::MaybeUninit::<libc::sigaction>::zeroed();
+    // SAFETY: without a new action the call changes nothing, and the old one goes into a variable
+    // of ours.
+    let result =
+        unsafe { libc::sigaction(signal as libc::c_int, std::ptr::null(), action.as_mut_ptr()) };
+    // SAFETY: zeros are a value of it, too, and the call has left zeros or a value.
+    result == 0 && unsafe { action.assume_init() }.sa_sigaction == libc::SIG_IGN
+}
+
+/// Has a signal its default action again if this process ignores it.
+pub fn stop_ignoring(signal: nix::sys::signal::Signal) {
+    if is_ignored(signal) {
+        // SAFETY: no handler is set, neither ours nor anybody's.
+        let _ = unsafe { nix::sys::signal::signal(signal, nix::sys::signal::SigHandler::SigDfl) };
+    }
+}
+
 /// Unblocks all signals and resets their handlers, except for SIGPIPE, which stays ignored as Rust
 /// has it. Call it before there is another thread, and before anything handles a signal.
 pub fn forget_given_signals() {

@@ -101,6 +101,8 @@ fn speak(
     waits: Waits,
     mask: GivenMask,
 ) -> io::Result<ExitCode> {
+    let (leave, leaving) = watch::channel(false);
+    signals(leave.clone())?;
     let mut input: File = io::stdin().as_fd().try_clone_to_owned()?.into();
     let mut lines = LineBuffer::default();
     match first::read(&mut input, &mut lines, waits.first_line) {
@@ -143,7 +145,6 @@ fn speak(
     };
     // Not before the session was claimed: the daemon reads our environment then, and never again.
     keeper::keep_to_ourselves();
-    let (leave, leaving) = watch::channel(false);
     let shelf = Shelf::new(options, lease.as_ref(), shown, voice, leaving);
     let output: File = io::stdout().as_fd().try_clone_to_owned()?.into();
     let until_unread = output.try_clone()?;
@@ -156,7 +157,6 @@ fn speak(
     std::thread::Builder::new()
         .name("from-host".into())
         .spawn(move || read(input, lines, &heard, &too_large))?;
-    signals(leave.clone())?;
     runtime.block_on(async {
         let pipe = match connecting.connect(shelf.anew()).await {
             Ok(pipe) => pipe,

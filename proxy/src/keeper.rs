@@ -37,6 +37,7 @@ use std::time::Duration;
 
 use mcp_sessiond_client::{Control, Options, SessionError, Start};
 use mcp_sessiond_process::executable;
+use mcp_sessiond_process::signals::not_ignored;
 use mcp_sessiond_process::socket::Listener;
 use mcp_sessiond_process::{Pinned, ProcessId, StartTime};
 use mcp_sessiond_proto::backends::{KeepRequest, Kept};
@@ -45,8 +46,8 @@ use mcp_sessiond_proto::{
     BackendName, Epoch, Error, KeeperName, PROTOCOL_VERSION, ServiceName, SessionId, paths,
 };
 use nix::sys::signal::Signal;
+use signal_hook_tokio::Signals;
 use tokio::net::UnixListener;
-use tokio::signal::unix::{SignalKind, signal};
 
 use backend::Program;
 use hold::Keeper;
@@ -168,8 +169,12 @@ async fn live(errand: Errand, mask: GivenMask) -> Result<(), Report> {
     let kept = register(&control, request).await?;
     adopt_orphans();
     let owner = watch(&kept).map_err(|error| failed(&error))?;
-    // Before the backend is started, so that its end can't be missed.
-    let sigchld = signal(SignalKind::child()).map_err(|error| failed(&error))?;
+    // Before the backend is started, so that its end can't be missed. SIGCHLD even if the host
+    // ignores it, and of those that end a program SIGTERM only: a backend inherits the signals that
+    // the host has ignored, and a keeper dies of the others.
+    let mut awaited = not_ignored(&[Signal::SIGTERM]);
+    awaited.push(Signal::SIGCHLD as i32);
+    let signals = Signals::new(awaited).map_err(|error| failed(&error))?;
     let check = Options::default()
         .start(Start::Never)
         .timeout(CHECK_PATIENCE);
@@ -193,7 +198,7 @@ async fn live(errand: Errand, mask: GivenMask) -> Result<(), Report> {
     Report::Ready(keeper).write();
     launch::let_go().map_err(|error| failed(&error))?;
     // The report is sent; later failures show when the front's connection ends.
-    let _ = holder.hold(listener, &placed, owner, sigchld).await;
+    holder.hold(listener, &placed, owner, signals).await;
     Ok(())
 }
 

@@ -198,6 +198,8 @@ fn speak(
     waits: Waits,
     mask: GivenMask,
 ) -> io::Result<ExitCode> {
+    let (leave, leaving) = watch::channel(false);
+    signals(leave.clone())?;
     let mut input: File = io::stdin().as_fd().try_clone_to_owned()?.into();
     let mut lines = LineBuffer::default();
     match first::read(&mut input, &mut lines, waits.first_line) {
@@ -246,7 +248,6 @@ fn speak(
             },
         )
         .unzip();
-    let (leave, leaving) = watch::channel(false);
     let common = Arc::new(Common {
         options: options.clone(),
         claim,
@@ -270,7 +271,6 @@ fn speak(
     std::thread::Builder::new()
         .name("from-host".into())
         .spawn(move || read(input, lines, &heard, &too_large))?;
-    signals(leave.clone())?;
     let carrying = Carrying {
         common,
         out,

@@ -1,10 +1,16 @@
-//! Signals: which of them are blocked, for whom.
+//! Signals: which of them are blocked, for whom; waiting for those that end a front, and death by
+//! one.
 //!
 //! A host may have blocked signals that we need, and what we block must not be blocked in the
 //! server that we start. So each of our programs sets its own mask first, and gives the host's to
 //! whatever it starts.
 
+use std::io;
+
+use mcp_sessiond_process::signals::not_ignored;
 use nix::sys::signal::{SigSet, SigmaskHow, Signal};
+use signal_hook::iterator::Signals;
+use signal_hook::low_level::emulate_default_handler;
 
 /// The signals by which somebody asks a program to end.
 pub const ENDING: [Signal; 3] = [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP];
@@ -46,11 +52,33 @@ impl GivenMask {
     }
 }
 
+/// Calls this, in a thread of its own, whenever a signal comes that asks this process to end. All
+/// other threads have [blocked](GivenMask::block) these signals, so that none of their calls is
+/// interrupted, and a signal that has come before this is called waits for it.
+///
+/// # Errors
+/// When there can be no more threads or descriptors.
+pub(crate) fn when_told_to_end(mut act: impl FnMut(Signal) + Send + 'static) -> io::Result<()> {
+    let mut signals = Signals::new(not_ignored(&ENDING))?;
+    let waiting = move || {
+        let _ = GivenMask::unblock(&ENDING);
+        for signal in &mut signals {
+            if let Ok(signal) = Signal::try_from(signal) {
+                act(signal);
+            }
+        }
+    };
+    std::thread::Builder::new()
+        .name("signals".into())
+        .spawn(waiting)
+        .map(drop)
+}
+
 /// Ends this process by this signal, as if it had not been caught.
 pub fn die_of(signal: Signal) -> ! {
-    let set: SigSet = [signal].into_iter().collect();
-    let _ = nix::sys::signal::raise(signal);
-    let _ = set.thread_unblock();
-    // It was ignored.
+    // A signal of its own does not end the first process of a container.
+    if std::process::id() != 1 {
+        let _ = emulate_default_handler(signal as i32);
+    }
     std::process::exit(128 + signal as i32)
 }

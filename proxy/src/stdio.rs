@@ -8,13 +8,12 @@ use bytes::Bytes;
 use mcp_sessiond_bundle::{Receipt, Spoken};
 use mcp_sessiond_relay::Oversized;
 use nix::poll::PollFlags;
-use nix::sys::signal::{SigSet, Signal};
 use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::front::carry::{is_passing, take_in};
 use crate::front::leave::LAST_WORDS;
 use crate::keeper::lines::{CHUNK, Line, LineBuffer};
-use crate::signals::{ENDING, die_of};
+use crate::signals::{die_of, when_told_to_end};
 
 /// Waits until everything so far was written to the host.
 pub(crate) async fn written(out: &mpsc::Sender<Spoken>) {
@@ -97,18 +96,12 @@ pub(crate) fn write(mut output: File, mut spoken: mpsc::Receiver<Spoken>) {
 
 /// Ends this process by a signal that asks it to, once the keepers were told that this is orderly.
 pub(crate) fn signals(leave: watch::Sender<bool>) -> io::Result<()> {
-    let waiting = move || {
-        let ending: SigSet = ENDING.into_iter().collect();
-        let signal = ending.wait().unwrap_or(Signal::SIGTERM);
+    when_told_to_end(move |signal| {
         leave.send_replace(true);
         // Long enough for a byte to each of them; the host may have no patience for more.
         std::thread::sleep(LAST_WORDS);
         die_of(signal)
-    };
-    std::thread::Builder::new()
-        .name("signals".into())
-        .spawn(waiting)
-        .map(drop)
+    })
 }
 
 #[cfg(test)]

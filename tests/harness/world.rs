@@ -111,6 +111,10 @@ impl World {
             .permissions(mode)
             .tempdir_in(parent);
         let root = root.expect("a directory");
+        // Whoever runs the tests below `nohup`, or in the background of a script, has ignored them.
+        for signal in [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP] {
+            mcp_sessiond_process::sys::stop_ignoring(signal);
+        }
         Self {
             root,
             binaries,

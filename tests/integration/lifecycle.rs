@@ -78,6 +78,21 @@ fn it_does_not_wait_for_ever_for_a_call_under_way() {
 }
 
 #[test]
+fn below_nohup_it_does_not_reload() {
+    let world = world("claim_wait_ms = 5000");
+    let mut nohup = world.command("nohup");
+    nohup.args([world.binaries.daemon, "run"]);
+    let mut daemon = world.spawn(nohup);
+    daemon.ready();
+    world.configure("claim_wait_ms = 5");
+    daemon.signal(Signal::SIGHUP);
+    // What comes later is answered later.
+    assert_eq!(daemon.stop().code(), Some(0));
+    let text = world.log.text();
+    assert!(!text.contains("claim_wait_ms: 5000 -> 5"), "{text}");
+}
+
+#[test]
 fn sighup_reloads_and_says_what_changed() {
     let world = world("claim_wait_ms = 5000");
     let daemon = world.daemon();

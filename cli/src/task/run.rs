@@ -8,14 +8,16 @@ use std::process::{ExitCode, ExitStatus, Stdio};
 use std::time::Duration;
 
 use clap::Args;
+use futures::StreamExt as _;
 use mcp_sessiond_client::{Json, SessionError, Task, TaskEnd, TaskOptions, TaskUpdate, TaskView};
 use mcp_sessiond_process::fault;
+use mcp_sessiond_process::signals::not_ignored;
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
 use serde_json::{Value, json};
+use signal_hook_tokio::Signals;
 use tokio::io::AsyncReadExt as _;
 use tokio::process::{Child, Command};
-use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::{Instant, sleep, timeout};
 
 use super::super::whose::{Missing, Whose, report};
@@ -214,18 +216,10 @@ async fn ended(task: &Task, mut view: TaskView) -> Option<SessionError> {
 
 /// Waits until this process is to end.
 async fn told_to_end() {
-    let kinds = [
-        SignalKind::interrupt(),
-        SignalKind::terminate(),
-        SignalKind::hangup(),
-    ];
-    let [Ok(mut interrupt), Ok(mut terminate), Ok(mut hang_up)] = kinds.map(signal) else {
-        return pending().await;
-    };
-    tokio::select! {
-        _ = interrupt.recv() => {}
-        _ = terminate.recv() => {}
-        _ = hang_up.recv() => {}
+    let ending = not_ignored(&[Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP]);
+    match Signals::new(ending) {
+        Ok(mut signals) => drop(signals.next().await),
+        Err(_) => pending().await,
     }
 }
 

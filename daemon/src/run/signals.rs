@@ -1,8 +1,11 @@
 //! The signals that the daemon answers.
 
+use std::future::pending;
 use std::io;
 
-use tokio::signal::unix::{self, SignalKind};
+use futures::StreamExt as _;
+use mcp_sessiond_process::signals::not_ignored;
+use nix::sys::signal::{SigSet, Signal as Number};
 
 /// What a signal asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -13,18 +16,12 @@ pub(super) enum Signal {
     Reload,
 }
 
-/// The signals that have come, in order.
-#[derive(Debug)]
-pub(super) struct Signals {
-    terminate: unix::Signal,
-    interrupt: unix::Signal,
-    hangup: unix::Signal,
-}
+/// The signals that have come.
+pub(super) struct Signals(signal_hook_tokio::Signals);
 
 /// Unblocks the signals that the daemon handles: the program that started it may have blocked them.
 /// Call it before there is another thread.
 pub(super) fn let_in() {
-    use nix::sys::signal::{SigSet, Signal as Number};
     let answered: SigSet = [
         Number::SIGTERM,
         Number::SIGINT,
@@ -40,19 +37,17 @@ pub(super) fn let_in() {
 impl Signals {
     /// Takes the signals over from their default actions.
     pub(super) fn listen() -> io::Result<Self> {
-        Ok(Self {
-            terminate: unix::signal(SignalKind::terminate())?,
-            interrupt: unix::signal(SignalKind::interrupt())?,
-            hangup: unix::signal(SignalKind::hangup())?,
-        })
+        let answered = not_ignored(&[Number::SIGTERM, Number::SIGINT, Number::SIGHUP]);
+        Ok(Self(signal_hook_tokio::Signals::new(answered)?))
     }
 
     /// The next one.
     pub(super) async fn next(&mut self) -> Signal {
-        tokio::select! {
-            _ = self.terminate.recv() => Signal::Stop,
-            _ = self.interrupt.recv() => Signal::Stop,
-            _ = self.hangup.recv() => Signal::Reload,
+        match self.0.next().await {
+            Some(number) if number == Number::SIGHUP as i32 => Signal::Reload,
+            Some(_) => Signal::Stop,
+            // Only what was closed has an end.
+            None => pending().await,
         }
     }
 

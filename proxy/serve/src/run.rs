@@ -10,19 +10,22 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use axum::Router;
+use futures::StreamExt as _;
 use hyper::service::Service as _;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
 use hyper_util::service::TowerToHyperService;
 use mcp_sessiond_client::{Options, Sessions};
+use mcp_sessiond_process::signals::not_ignored;
 use mcp_sessiond_process::{Pinned, descriptors, tcp};
 use mcp_sessiond_proto::paths;
 use mcp_sessiond_proxy::several::{Edit, List};
 use mcp_sessiond_proxy::unkept::{self, Unkept};
+use nix::sys::signal::Signal;
 use sd_notify::NotifyState;
+use signal_hook_tokio::Signals;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream, UnixListener};
-use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 use tokio::time::sleep;
 
@@ -76,14 +79,10 @@ pub async fn run(settings: Settings) -> Result<(), NotServed> {
         .start(settings.start.clone())
         .timeout(settings.hold);
     let sessions = Sessions::of_service(settings.service.clone(), options);
-    let (mut term, mut int) = (
-        signal(SignalKind::terminate())?,
-        signal(SignalKind::interrupt())?,
-    );
+    let mut signals = Signals::new(not_ignored(&[Signal::SIGTERM, Signal::SIGINT]))?;
     tokio::select! {
         found = find_daemon(&sessions, settings.waits) => found?,
-        _ = term.recv() => return Ok(()),
-        _ = int.recv() => return Ok(()),
+        _ = signals.next() => return Ok(()),
     };
     let (backends, making) = backends(&settings).await?;
     let (listener, at) = bind(&settings.listen).await?;
@@ -104,8 +103,7 @@ pub async fn run(settings: Settings) -> Result<(), NotServed> {
         () = serving => false,
         () = table.look_after() => false,
         () = endpoints.look_after() => false,
-        _ = term.recv() => false,
-        _ = int.recv() => !table.shared().settings.keep,
+        signal = signals.next() => signal == Some(Signal::SIGINT as i32) && !table.shared().settings.keep,
     };
     if let Listener::Unix(_, path) = &listener {
         let _ = std::fs::remove_file(path);

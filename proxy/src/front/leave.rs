@@ -5,19 +5,19 @@ use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use nix::sys::signal::{SigSet, Signal};
+use nix::sys::signal::Signal;
 use nix::unistd::Pid;
 use tokio::sync::watch;
 
 use super::carry::Carrier;
 use super::plain::hand_on;
-use crate::signals::{ENDING, die_of};
+use crate::signals::{die_of, when_told_to_end};
 
 /// How long a signal waits until whoever carries lines has told the keepers: long enough for a byte
 /// to each of them. The host may have no patience for more.
 pub(crate) const LAST_WORDS: Duration = Duration::from_millis(50);
 
-/// Waits for signals that ask this process to end. They are blocked in every thread.
+/// Waits for signals that ask this process to end.
 #[derive(Debug, Clone)]
 pub struct Leaver(Arc<Mutex<Way>>);
 
@@ -39,19 +39,11 @@ impl Leaver {
     /// Begins to wait.
     ///
     /// # Errors
-    /// When there can be no more threads.
+    /// When there can be no more threads or descriptors.
     pub fn listen(carrier: &Arc<Carrier>) -> io::Result<Self> {
         let leaver = Self(Arc::default());
         let (this, carrier) = (leaver.clone(), carrier.clone());
-        let waiting = move || {
-            let ending: SigSet = ENDING.into_iter().collect();
-            while let Ok(signal) = ending.wait() {
-                this.leave(&carrier, signal);
-            }
-        };
-        std::thread::Builder::new()
-            .name("signals".into())
-            .spawn(waiting)?;
+        when_told_to_end(move |signal| this.leave(&carrier, signal))?;
         Ok(leaver)
     }
 

@@ -10,14 +10,16 @@ use std::io;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use futures::StreamExt as _;
 use mcp_sessiond_client::Control;
 use mcp_sessiond_process::socket::Listener;
 use mcp_sessiond_process::{Pinned, ProcessId};
 use mcp_sessiond_proto::Epoch;
 use mcp_sessiond_proto::backends::{Counts, Kept};
 use mcp_sessiond_relay::{Limits, Order, Relay};
+use nix::sys::signal::Signal;
+use signal_hook_tokio::Signals;
 use tokio::net::UnixListener;
-use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until};
@@ -218,21 +220,16 @@ impl Keeper {
 
     /// Keeps the backend until its owner is gone, no front has attached for the linger time, or the
     /// keeper is told to end; then takes the backend down. `listener` and `placed` are the same
-    /// socket; `sigchld` has been registered since before the backend was started.
-    ///
-    /// # Errors
-    /// When the signal handler can't be set.
+    /// socket; `signals` are SIGCHLD and SIGTERM, waited for since before the backend was started.
     pub async fn hold(
         mut self,
         listener: UnixListener,
         placed: &Listener,
         mut watch: Watch,
-        mut sigchld: Signal,
-    ) -> io::Result<()> {
+        mut signals: Signals,
+    ) {
         let (sender, mut visits) = mpsc::channel(VISITS);
         let receiving = tokio::spawn(receive(listener, self.house.clone(), sender));
-        // Only this signal: a restarted backend must inherit the signals that the host had ignored.
-        let mut terminate = signal(SignalKind::terminate())?;
         let why = loop {
             self.hand_out();
             let deadline = self.deadline();
@@ -261,8 +258,10 @@ impl Keeper {
                 };
                 tokio::select! {
                     biased;
-                    Some(()) = sigchld.recv() => Event::Children,
-                    Some(()) = terminate.recv() => Event::End(End::Told),
+                    Some(signal) = signals.next() => match signal == Signal::SIGCHLD as i32 {
+                        true => Event::Children,
+                        false => Event::End(End::Told),
+                    },
                     exited = watch.exited() => match exited {
                         Exited::Owner => Event::End(End::HostGone),
                         // Read what the front has written before, unless the relay takes no lines
@@ -308,8 +307,7 @@ impl Keeper {
         } else {
             End::HostGone
         };
-        self.end(why, &mut sigchld).await;
-        Ok(())
+        self.end(why, &mut signals).await;
     }
 
     /// Gives the front and the backend their next lines, if they can take one. Most lines are taken

@@ -9,17 +9,19 @@ use std::process::{Command, ExitCode, Stdio};
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures::StreamExt as _;
 use mcp_sessiond_client::{ClaimRequest, Label, Named, Options, SessionId, Start};
 use mcp_sessiond_process::executable;
+use mcp_sessiond_process::signals::not_ignored;
 use mcp_sessiond_process::socket::{self, Listener};
 use mcp_sessiond_proto::paths;
 use mcp_sessiond_relay::many::{Deed, Many};
 use nix::sys::signal::Signal;
 use nix::sys::socket::{MsgFlags, send};
+use signal_hook_tokio::Signals;
 use tokio::io::AsyncReadExt as _;
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{UnixListener, UnixStream};
-use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until, timeout};
 
@@ -287,7 +289,7 @@ impl Sharer {
         mut writer: OwnedWriteHalf,
         mut events: mpsc::Receiver<Event>,
     ) -> io::Result<Over> {
-        let mut terminate = signal(SignalKind::terminate())?;
+        let mut terminate = Signals::new(not_ignored(&[Signal::SIGTERM]))?;
         loop {
             if self.do_deeds().is_break() {
                 return Ok(Over::Lost);
@@ -302,7 +304,7 @@ impl Sharer {
             let lonely = self.lonely.unwrap_or_else(|| Instant::now() + QUIET);
             tokio::select! {
                 biased;
-                Some(()) = terminate.recv() => return Ok(Over::Told),
+                Some(_) = terminate.next() => return Ok(Over::Told),
                 line = reader.next() => match line {
                     // It says that it ends on purpose, which its end follows. A stopped server
                     // stays stopped until it is used.

@@ -2,9 +2,10 @@
 
 use std::io;
 
-use nix::sys::signal::{Signal as Number, kill};
+use futures::StreamExt as _;
+use mcp_sessiond_process::signals::not_ignored;
+use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use tokio::signal::unix::{Signal, SignalKind, signal};
 
 /// What a signal asks for.
 pub(super) enum Signalled {
@@ -15,38 +16,26 @@ pub(super) enum Signalled {
     Continued,
 }
 
-pub(super) struct Signals {
-    ends: [Signal; 4],
-    stop: Signal,
-    continued: Signal,
-}
+pub(super) struct Signals(signal_hook_tokio::Signals);
 
 impl Signals {
     pub(super) fn new() -> io::Result<Self> {
-        let [interrupt, terminate, hangup, quit] = [
-            SignalKind::interrupt(),
-            SignalKind::terminate(),
-            SignalKind::hangup(),
-            SignalKind::quit(),
-        ]
-        .map(signal);
-        let kind = |number: Number| SignalKind::from_raw(number as i32);
-        Ok(Self {
-            ends: [interrupt?, terminate?, hangup?, quit?],
-            stop: signal(kind(Number::SIGTSTP))?,
-            continued: signal(kind(Number::SIGCONT))?,
-        })
+        let answered = not_ignored(&[
+            Signal::SIGINT,
+            Signal::SIGTERM,
+            Signal::SIGHUP,
+            Signal::SIGQUIT,
+            Signal::SIGTSTP,
+            Signal::SIGCONT,
+        ]);
+        Ok(Self(signal_hook_tokio::Signals::new(answered)?))
     }
 
     pub(super) async fn next(&mut self) -> Signalled {
-        let [interrupt, terminate, hangup, quit] = &mut self.ends;
-        tokio::select! {
-            _ = interrupt.recv() => Signalled::End,
-            _ = terminate.recv() => Signalled::End,
-            _ = hangup.recv() => Signalled::End,
-            _ = quit.recv() => Signalled::End,
-            _ = self.stop.recv() => Signalled::Stop,
-            _ = self.continued.recv() => Signalled::Continued,
+        match self.0.next().await.map(Signal::try_from) {
+            Some(Ok(Signal::SIGTSTP)) => Signalled::Stop,
+            Some(Ok(Signal::SIGCONT)) => Signalled::Continued,
+            _ => Signalled::End,
         }
     }
 }
@@ -54,10 +43,10 @@ impl Signals {
 /// Does what the terminal does at Ctrl-Z where it is not in raw mode: it stops everybody of this
 /// job, us among them.
 pub(super) fn suspend_group() {
-    let _ = kill(Pid::from_raw(0), Number::SIGTSTP);
+    let _ = kill(Pid::from_raw(0), Signal::SIGTSTP);
 }
 
 /// Stops this process, and returns when it was continued.
 pub(super) fn stop_here() {
-    let _ = kill(Pid::this(), Number::SIGSTOP);
+    let _ = kill(Pid::this(), Signal::SIGSTOP);
 }

@@ -4,10 +4,11 @@ use std::io;
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures::StreamExt as _;
 use mcp_sessiond_client::{CallError, Connection};
 use mcp_sessiond_proto::backends::{EndingRequest, StartedRequest};
 use mcp_sessiond_proto::{Error, Loss};
-use tokio::signal::unix::Signal;
+use signal_hook_tokio::Signals;
 use tokio::time::{Instant, timeout};
 
 use super::{End, FAREWELL, Keeper};
@@ -196,7 +197,7 @@ impl Keeper {
     }
 
     /// Tells the front, and takes the backend down.
-    pub(super) async fn end(mut self, why: End, sigchld: &mut Signal) {
+    pub(super) async fn end(mut self, why: End, signals: &mut Signals) {
         let now = self.now();
         let manner = self.last_manner(why);
         // At the same time as the rest: a daemon that does not answer must not delay the end of the
@@ -240,7 +241,7 @@ impl Keeper {
         loop {
             tokio::select! {
                 () = &mut down => return drop(left),
-                Some(()) = sigchld.recv() => children.reap(),
+                Some(_) = signals.next() => children.reap(),
             }
         }
     }
