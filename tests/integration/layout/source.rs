@@ -1,8 +1,10 @@
-//! The packages' sources: their modules, and the paths that each mentions.
+//! The Rust packages' sources: their modules, and the paths that each mentions.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
+
+use super::circles::File;
 
 /// A package, without what is only for its tests.
 pub(super) struct Package {
@@ -19,9 +21,11 @@ pub(super) struct Module {
     /// The paths that begin with `crate`, `self`, `super` or a package of ours, or that lead
     /// through a type.
     pub(super) mentions: Vec<Vec<String>>,
-    /// What it imports, and so gives on to those below it and perhaps to others: names, and paths
+    /// What it imports, and so passes on to those below it and perhaps to others: names, and paths
     /// from the package's root.
     imports: BTreeMap<String, Vec<String>>,
+    /// Its words, where it takes all that another file has.
+    words: BTreeSet<String>,
 }
 
 impl Package {
@@ -30,7 +34,7 @@ impl Package {
         let manifest = fs::read_to_string(directory.join("Cargo.toml")).expect("a manifest");
         let source = directory.join(lib_folder(&manifest));
         let mut files = Vec::new();
-        list(&source, &mut files);
+        list(&source, "rs", &mut files);
         let all: Vec<Module> = files
             .iter()
             .map(|file| Module::read(&source, file))
@@ -68,7 +72,7 @@ impl Package {
             .collect()
     }
 
-    /// The file that is the package's door.
+    /// The package's `lib.rs`.
     pub(super) fn root(&self) -> &Module {
         self.modules
             .iter()
@@ -94,7 +98,8 @@ fn lib_folder(manifest: &str) -> &Path {
         .expect("a folder")
 }
 
-fn list(directory: &Path, into: &mut Vec<PathBuf>) {
+/// The files below a folder that end so.
+pub(super) fn list(directory: &Path, extension: &str, into: &mut Vec<PathBuf>) {
     let mut entries: Vec<PathBuf> = fs::read_dir(directory)
         .expect("a directory")
         .map(|entry| entry.expect("an entry").path())
@@ -102,8 +107,8 @@ fn list(directory: &Path, into: &mut Vec<PathBuf>) {
     entries.sort();
     for path in entries {
         if path.is_dir() {
-            list(&path, into);
-        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            list(&path, extension, into);
+        } else if path.extension().is_some_and(|found| found == extension) {
             into.push(path);
         }
     }
@@ -126,21 +131,35 @@ impl Module {
     }
 
     fn new(path: Vec<String>, file: PathBuf, text: String) -> Self {
-        let code = bare(&text);
+        let code = without_tests(&bare(&text));
+        let mentions = mentions(&code);
+        let takes_all = |path: &Vec<String>| path.last().is_some_and(|last| last == "*");
+        let words = mentions.iter().any(takes_all).then(|| words(&code));
         let mut module = Self {
-            mentions: mentions(&code),
+            mentions,
             path,
             file,
             text,
             imports: BTreeMap::new(),
+            words: words.unwrap_or_default(),
         };
-        for path in imports(&code) {
+        for (name, path) in imports(&code) {
             let below = || module.path.iter().chain(&path).cloned().collect();
-            let name = path.iter().rev().find(|part| *part != "self").cloned();
             let from = module.absolute(&path).unwrap_or_else(below);
-            module.imports.extend(name.map(|name| (name, from)));
+            module.imports.insert(name, from);
         }
         module
+    }
+
+    /// What it is in the search for circles.
+    pub(super) fn as_file(&self) -> File {
+        let mentions = self.mentions.iter();
+        File {
+            path: self.path.clone(),
+            names: mentions.filter_map(|path| self.absolute(path)).collect(),
+            imports: self.imports.clone(),
+            words: self.words.clone(),
+        }
     }
 
     /// A made-up one.
@@ -154,13 +173,13 @@ impl Module {
         Self::new(parts, file, text.into())
     }
 
-    /// The room that the file is in; None for the package's root, and for what only starts a
-    /// program.
-    pub(super) fn room(&self) -> Option<&str> {
+    /// The top module that the file is in; None for the package's root, and for what only starts
+    /// a program.
+    pub(super) fn top(&self) -> Option<&str> {
         self.path
             .first()
             .map(String::as_str)
-            .filter(|room| *room != "main")
+            .filter(|module| *module != "main")
     }
 
     /// The modules in it that are for tests.
@@ -180,7 +199,7 @@ impl Module {
         found
     }
 
-    /// The rooms of its package, and the packages of ours, that it names.
+    /// The top modules of its package, and the packages of ours, that it names.
     pub(super) fn named(&self) -> impl Iterator<Item = String> {
         self.mentions.iter().filter_map(|path| {
             if let Some(package) = path.first()?.strip_prefix("mcp_sessiond_") {
@@ -210,75 +229,6 @@ impl Module {
     }
 }
 
-/// Files that lead back to themselves, each circle once and in order of their names. A file and
-/// those below it are of one room, and may name each other.
-pub(super) fn circles(modules: &[Module]) -> Vec<Vec<String>> {
-    let known: BTreeMap<&[String], &Module> = modules
-        .iter()
-        .map(|module| (&module.path[..], module))
-        .collect();
-    let mut leads: BTreeMap<&[String], BTreeSet<&[String]>> = BTreeMap::new();
-    for module in modules {
-        for path in module
-            .mentions
-            .iter()
-            .filter_map(|path| module.absolute(path))
-        {
-            let Some(target) = leads_to(&known, path) else {
-                continue;
-            };
-            if !target.starts_with(&module.path) && !module.path.starts_with(target) {
-                leads.entry(&module.path).or_default().insert(target);
-            }
-        }
-    }
-    let reached = |from: &[String]| {
-        let mut seen: BTreeSet<&[String]> = BTreeSet::new();
-        let mut next: Vec<&[String]> = leads.get(from).into_iter().flatten().copied().collect();
-        while let Some(at) = next.pop() {
-            if seen.insert(at) {
-                next.extend(leads.get(at).into_iter().flatten());
-            }
-        }
-        seen
-    };
-    let all: BTreeMap<&[String], BTreeSet<&[String]>> = known
-        .keys()
-        .map(|module| (*module, reached(module)))
-        .collect();
-    let mut found = BTreeSet::new();
-    for (module, reached) in all
-        .iter()
-        .filter(|(module, reached)| reached.contains(*module))
-    {
-        let circle = reached
-            .iter()
-            .filter(|other| all[**other].contains(module))
-            .map(|other| other.join("::"));
-        found.insert(circle.collect::<Vec<_>>());
-    }
-    found.into_iter().collect()
-}
-
-/// The file that a path leads to, by way of what files on the way import.
-fn leads_to<'a>(
-    known: &BTreeMap<&'a [String], &Module>,
-    path: Vec<String>,
-) -> Option<&'a [String]> {
-    let mut path = path;
-    // Nothing is handed on more often than that.
-    for _ in 0..8 {
-        let (end, file) = (0..=path.len())
-            .rev()
-            .find_map(|end| Some((end, known.get_key_value(&path[..end])?)))?;
-        let Some(from) = path.get(end).and_then(|name| file.1.imports.get(name)) else {
-            return Some(file.0);
-        };
-        path = from.iter().chain(&path[end + 1..]).cloned().collect();
-    }
-    None
-}
-
 /// Code without its comments, and without what is in quotation marks.
 fn bare(text: &str) -> String {
     let mut bare = String::with_capacity(text.len());
@@ -290,8 +240,8 @@ fn bare(text: &str) -> String {
             rest.find("\"#").map_or(rest.len(), |end| end + 2)
         } else if first == '"' {
             quoted(rest)
-        } else if rest.starts_with("'\"'") || rest.starts_with("'\\\"'") {
-            rest[1..].find("'").map_or(rest.len(), |end| end + 2)
+        } else if let Some(length) = letter(rest) {
+            length
         } else {
             bare.push(first);
             rest = &rest[first.len_utf8()..];
@@ -301,6 +251,16 @@ fn bare(text: &str) -> String {
         rest = &rest[skipped..];
     }
     bare
+}
+
+/// How many bytes the literal of a single character has; None for anything else, a lifetime too.
+fn letter(text: &str) -> Option<usize> {
+    let inside = text.strip_prefix('\'')?;
+    let first = inside.chars().next()?;
+    // What is escaped may itself be such a mark.
+    let skipped = if first == '\\' { 2 } else { first.len_utf8() };
+    let length = inside.get(skipped..)?.find('\'')?;
+    (first == '\\' || length == 0).then_some(1 + skipped + length + 1)
 }
 
 /// How many bytes a string literal has, its quotation marks included.
@@ -317,26 +277,87 @@ fn quoted(text: &str) -> usize {
     text.len()
 }
 
+/// Code without the modules in it that are for tests.
+fn without_tests(code: &str) -> String {
+    let mut kept = String::with_capacity(code.len());
+    let mut rest = code;
+    while let Some(at) = rest.find("#[cfg(") {
+        let (before, from) = rest.split_at(at);
+        kept.push_str(before);
+        let mut words = Words { rest: from };
+        // The attributes, up to what they belong to.
+        let mut is_test = false;
+        while words.rest.trim_start().starts_with('#') {
+            let attribute = words.rest;
+            words.next();
+            words.skip_block('[', ']');
+            let attribute = &attribute[..attribute.len() - words.rest.len()];
+            is_test |= attribute.contains("test") && !attribute.contains("not(test");
+        }
+        let is_module = words.skip("mod ") && words.next().is_some();
+        if is_test && is_module && words.rest.trim_start().starts_with('{') {
+            words.skip_block('{', '}');
+            rest = words.rest;
+        } else {
+            kept.push_str("#[cfg(");
+            rest = &from["#[cfg(".len()..];
+        }
+    }
+    kept + rest
+}
+
 /// Every path in the code that begins with `crate`, `self`, `super` or a package of ours, those in
 /// braces one by one; and those of functions that belong to a type.
 fn mentions(code: &str) -> Vec<Vec<String>> {
     let mut found = Vec::new();
     let mut words = Words { rest: code };
     let mut former = String::new();
+    // How deep in braces each module in the file begins, and where the code is.
+    let (mut modules, mut depth) = (Vec::new(), 0);
     while let Some(word) = words.next() {
         let is_root = ["crate", "self", "super"].contains(&word.as_str())
             || word.starts_with("mcp_sessiond_");
         let is_type = word.starts_with(|first: char| first.is_ascii_uppercase());
+        match word.as_str() {
+            "{" => depth += 1,
+            "}" => {
+                depth -= 1;
+                modules.retain(|begun| *begun < depth);
+            }
+            "mod" => {
+                let rest = words.rest.trim_start();
+                let name = rest.find(|letter: char| !(letter.is_alphanumeric() || letter == '_'));
+                let behind = name.map_or("", |end| rest[end..].trim_start());
+                modules.extend(behind.starts_with('{').then_some(depth));
+            }
+            _ => {}
+        }
         if former != "::" && (is_root || is_type) {
-            words.path(vec![word.clone()], &mut found);
+            let mut paths = Vec::new();
+            words.path(vec![word.clone()], &mut paths);
+            let paths = paths.into_iter();
+            found.extend(paths.map(|(_, path)| from_file(path, modules.len())));
         }
         former = word;
     }
     found
 }
 
-/// The paths behind `use`.
-fn imports(code: &str) -> Vec<Vec<String>> {
+/// A path as the file would write it, of one that stands in a module in the file, which is so many
+/// levels down.
+fn from_file(path: Vec<String>, levels: usize) -> Vec<String> {
+    let ups = path.iter().take_while(|part| *part == "super").count();
+    if ups == 0 || levels == 0 {
+        return path;
+    }
+    let root = (ups <= levels).then(|| "self".to_owned());
+    root.into_iter()
+        .chain(path.into_iter().skip(ups.min(levels)))
+        .collect()
+}
+
+/// The names behind `use`, and the path of each.
+fn imports(code: &str) -> Vec<(String, Vec<String>)> {
     let mut found = Vec::new();
     let mut words = Words { rest: code };
     while let Some(word) = words.next() {
@@ -347,6 +368,11 @@ fn imports(code: &str) -> Vec<Vec<String>> {
         }
     }
     found
+}
+
+fn words(code: &str) -> BTreeSet<String> {
+    let mut words = Words { rest: code };
+    std::iter::from_fn(|| words.next()).collect()
 }
 
 /// Names, `::` and single characters.
@@ -376,8 +402,23 @@ impl Words<'_> {
         is_next
     }
 
-    /// Reads on behind the beginning of a path.
-    fn path(&mut self, mut so_far: Vec<String>, found: &mut Vec<Vec<String>>) {
+    /// Skips what stands between these two, and them.
+    fn skip_block(&mut self, open: char, close: char) {
+        let mut depth = 0;
+        while let Some(word) = self.next() {
+            if word.starts_with(open) {
+                depth += 1;
+            } else if word.starts_with(close) {
+                depth -= 1;
+                if depth == 0 {
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Reads on behind the beginning of a path: each path, and the name that it gives.
+    fn path(&mut self, mut so_far: Vec<String>, found: &mut Vec<(String, Vec<String>)>) {
         while self.skip("::") {
             if self.skip("{") {
                 while !self.skip("}") {
@@ -388,15 +429,18 @@ impl Words<'_> {
                 }
                 return;
             }
-            let name = self
-                .rest
-                .trim_start()
-                .starts_with(|letter: char| letter.is_alphanumeric() || letter == '_');
-            match self.next().filter(|_| name) {
+            let first = self.rest.trim_start().chars().next();
+            let is_name =
+                first.is_some_and(|first| first.is_alphanumeric() || "_*".contains(first));
+            match self.next().filter(|_| is_name) {
                 Some(word) => so_far.push(word),
                 None => break,
             }
         }
-        found.push(so_far);
+        let named = so_far.iter().rev().find(|part| *part != "self").cloned();
+        let renamed = self.skip("as ").then(|| self.next()).flatten();
+        if let Some(name) = renamed.or(named) {
+            found.push((name, so_far));
+        }
     }
 }
