@@ -1,7 +1,7 @@
-// Appends to a stream, in the order of the calls: the daemon carries out calls of one connection beside each
-// other.
+// Appends to a stream, in the order of the calls: the daemon carries out the calls of one connection
+// concurrently.
 import { isCode, isOfMemory } from './errors.js';
-import type { Stream } from './stream.js';
+import { pruneEvents, type Stream } from './stream.js';
 import type { Appended } from './types.js';
 
 /** What goes into one append, fewer than the daemon takes: messages, and UTF-16 units of them. */
@@ -73,7 +73,7 @@ export class Appender {
       for (const keep of KEPT_EVENTS) {
         made = made.catch(async (error: unknown) => {
           if (!isOfMemory(error)) throw error;
-          await this.#stream().session.prune(keep);
+          await pruneEvents(this.#stream().session, keep);
           return append();
         });
       }

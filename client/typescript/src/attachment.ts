@@ -1,8 +1,8 @@
 // A client of a session: there until it is detached, whatever becomes of connections and daemons.
 import type { Connection } from './connection.js';
 import { SessiondError } from './errors.js';
-import type { Line } from './line.js';
-import type { Named } from './session-calls.js';
+import type { Connections } from './connections.js';
+import type { SessionRef } from './session-calls.js';
 
 /**
  * The pauses before a client is attached again, in ms: after a broken connection, and while the daemon is
@@ -16,45 +16,45 @@ const RETRY_MS = 5_000;
  * was lost.
  */
 export class Attachment {
-  #left = false;
+  #detached = false;
   #connection: Connection | undefined;
 
   private constructor(
-    readonly line: Line,
-    readonly named: () => Promise<Named>,
+    readonly connections: Connections,
+    readonly ref: () => Promise<SessionRef>,
   ) {}
 
   /** Attaches. @internal */
-  static async make(line: Line, named: () => Promise<Named>): Promise<Attachment> {
-    const attachment = new Attachment(line, named);
+  static async make(connections: Connections, ref: () => Promise<SessionRef>): Promise<Attachment> {
+    const attachment = new Attachment(connections, ref);
     await attachment.#attach();
     return attachment;
   }
 
   /** The client goes, and the daemon knows of it when this returns, if it is there. */
   async detach(): Promise<void> {
-    if (this.#left) return;
-    this.#left = true;
+    if (this.#detached) return;
+    this.#detached = true;
     // Where the connection has broken, the client has gone with it.
     if (this.#connection?.isEnded !== false) return;
-    await this.#connection.call('detach_session', await this.named()).catch(() => undefined);
+    await this.#connection.call('detach_session', await this.ref()).catch(() => undefined);
   }
 
   async #attach(): Promise<void> {
     const params = async (connection: Connection) => {
       this.#connection = connection;
-      return this.named();
+      return this.ref();
     };
-    await this.line.call({ method: 'attach_session', params });
-    void this.#connection?.ended.then(() => this.#again(BROKEN_PAUSE_MS));
+    await this.connections.call({ method: 'attach_session', params });
+    void this.#connection?.ended.then(() => this.#reattach(BROKEN_PAUSE_MS));
   }
 
-  #again(ms: number): void {
+  #reattach(ms: number): void {
     const timer = setTimeout(() => {
-      if (this.#left) return;
+      if (this.#detached) return;
       this.#attach().catch((error: unknown) => {
         // A session that has ended has no clients any more.
-        if (error instanceof SessiondError && error.passes) this.#again(RETRY_MS);
+        if (error instanceof SessiondError && error.passes) this.#reattach(RETRY_MS);
       });
     }, ms);
     timer.unref();

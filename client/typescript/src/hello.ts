@@ -14,14 +14,6 @@ const JSON_RPC = 2;
 export interface Hello {
   /** The largest frame that it takes, in bytes. */
   frameMax: number;
-  /** Whether `write_state` and `reset_session` take a `request`. */
-  takesRequests: boolean;
-  /** Whether `open_stream` takes a `will`. */
-  takesWills: boolean;
-  /** Whether `write_state` takes `expires_ms`. */
-  takesExpiry: boolean;
-  /** Whether `append` takes `close`. */
-  takesClose: boolean;
 }
 
 /** What a client says. */
@@ -46,12 +38,12 @@ const ANSWERS: Record<number, [passes: boolean, sentence: string]> = {
 
 /** A refusal of the daemon's hello. */
 export class HelloRefused extends SessiondError {
-  /** Whether the next attempt may go better. */
-  readonly again: boolean;
+  /** Whether the next attempt may succeed. */
+  readonly isTransient: boolean;
 
-  constructor(again: boolean, sentence: string) {
+  constructor(isTransient: boolean, sentence: string) {
     super('not_connected', sentence);
-    this.again = again;
+    this.isTransient = isTransient;
   }
 }
 
@@ -67,15 +59,11 @@ export function readHello(bytes: Buffer): Hello {
     throw new HelloRefused(false, `${spoken}; upgrade ${older}`);
   }
   if (answer !== 0) {
-    const [again, sentence] = ANSWERS[answer] ?? [false, `the daemon refused the connection (${answer})`];
-    throw new HelloRefused(again, sentence);
+    const [isTransient, sentence] = ANSWERS[answer] ?? [
+      false,
+      `the daemon refused the connection (${answer})`,
+    ];
+    throw new HelloRefused(isTransient, sentence);
   }
-  const features = bytes.readUInt32BE(28);
-  return {
-    frameMax: bytes.readUInt32BE(16),
-    takesRequests: (features & 1) !== 0,
-    takesWills: (features & 4) !== 0,
-    takesExpiry: (features & 8) !== 0,
-    takesClose: (features & 32) !== 0,
-  };
+  return { frameMax: bytes.readUInt32BE(16) };
 }

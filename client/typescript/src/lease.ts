@@ -1,10 +1,10 @@
 // The lease of an instance: claimed, and claimed again on every new connection.
 import type { Connection } from './connection.js';
 import { isCode, SessiondError } from './errors.js';
-import type { Line } from './line.js';
-import type { Lines } from './log.js';
+import type { Connections } from './connections.js';
+import type { TokenLog } from './log.js';
 import type { ClaimOptions } from './options.js';
-import { Patience } from './patience.js';
+import { Deadline } from './deadline.js';
 import { present, type Wire } from './wire.js';
 
 /** How an instance came to its session (proto/PROTOCOL.md, "Claimed"). */
@@ -44,9 +44,9 @@ export class Leases {
   #claiming: Promise<Lease> | undefined;
 
   constructor(
-    readonly line: Line,
+    readonly connections: Connections,
     options: ClaimOptions,
-    readonly lines: Lines,
+    readonly log: TokenLog,
   ) {
     const { label, client, entry, siblings, instance } = options;
     this.#request = present({ label, client, entry, siblings, instance });
@@ -54,15 +54,15 @@ export class Leases {
 
   /** Claims, and takes down what was got. `fresh`: in place of what would be got. */
   async claim(fresh = false): Promise<Claimed> {
-    const patience = new Patience(this.line.timeoutMs);
+    const deadline = new Deadline(this.connections.timeoutMs);
     let on: Connection | undefined;
     const params = (connection: Connection) => {
       on = connection;
       // A daemon that was suspended must not grant a lease later, when nobody waits for it any more.
-      return present({ ...this.#request, fresh: fresh || undefined, until_ms: patience.monotonic });
+      return present({ ...this.#request, fresh: fresh || undefined, until_ms: deadline.monotonic });
     };
-    const claimed = (await this.line.calls.callFirst({ method: 'claim', params }, patience)) as Wire;
-    if (claimed['token_status'] === 'corrupted') this.lines.corrupted();
+    const claimed = (await this.connections.calls.callFirst({ method: 'claim', params }, deadline)) as Wire;
+    if (claimed['token_status'] === 'corrupted') this.log.corrupted();
     const { session, epoch, outcome } = claimed as { session: string; epoch: string; outcome: Outcome };
     // How the process came to its session says more than that it still has it.
     const known = this.lease?.session === session && outcome === 'held' ? this.lease.outcome : outcome;
@@ -81,10 +81,10 @@ export class Leases {
    * Claims what this instance had, or, if it had nothing, what there is. A session that is neither the former
    * one nor a fresh one is a sibling's, with a token that must not be overwritten: `no_session`.
    */
-  async claimAgain(): Promise<Lease> {
+  async reclaim(): Promise<Lease> {
     const former = this.lease;
     const claimed = await this.claim();
-    if (!former || former.session === claimed.session || !hasAPast(claimed)) return this.lease!;
+    if (!former || former.session === claimed.session || !isFormer(claimed)) return this.lease!;
     this.lease = former;
     former.connection = undefined;
     await this.#releaseOf(claimed).catch(() => undefined);
@@ -97,16 +97,16 @@ export class Leases {
   /** Stores a token, in base64. Whether that resumed the session. */
   async store(token: string): Promise<boolean> {
     const params = async (connection: Connection) => {
-      const { session, epoch } = await this.#on(connection);
+      const { session, epoch } = await this.#leaseOn(connection);
       return { session, epoch, token };
     };
     const call = async () =>
-      ((await this.line.call({ method: 'store_token', params })) as Wire)['resumed'] as boolean;
+      ((await this.connections.call({ method: 'store_token', params })) as Wire)['resumed'] as boolean;
     try {
       return await call();
     } catch (error) {
       if (!isCode(error, 'stale_epoch', 'lease_ended', 'unknown_session')) throw error;
-      await this.claimAgain();
+      await this.reclaim();
       return await call();
     }
   }
@@ -115,13 +115,13 @@ export class Leases {
   async reject(): Promise<void> {
     const refused = this.lease!;
     const params = async (connection: Connection) => {
-      const { session, epoch } = await this.#on(connection);
+      const { session, epoch } = await this.#leaseOn(connection);
       // Under a lease that is not the one that the token came with, there may be a token that nobody refused.
       if (session !== refused.session || epoch !== refused.epoch) throw new AnotherLease();
       return { session, epoch };
     };
     try {
-      await this.line.call({ method: 'reject_token', params });
+      await this.connections.call({ method: 'reject_token', params });
     } catch (error) {
       if (error instanceof AnotherLease) return;
       if (!isCode(error, 'stale_epoch', 'lease_ended', 'unknown_session')) throw error;
@@ -141,17 +141,19 @@ export class Leases {
   async epochOf(session: string): Promise<string> {
     if (!this.lease)
       throw new SessiondError('lease_ended', 'this process does not hold the session any more');
-    const lease = await this.#on(await this.line.calls.connect(new Patience(this.line.timeoutMs)));
+    const lease = await this.#leaseOn(
+      await this.connections.calls.connect(new Deadline(this.connections.timeoutMs)),
+    );
     if (lease.session !== session)
       throw new SessiondError('unknown_session', 'another session has taken its place');
     return lease.epoch;
   }
 
   /** The lease, claimed on this connection: whoever speaks for an ancestor has to say so on each. */
-  async #on(connection: Connection): Promise<Lease> {
+  async #leaseOn(connection: Connection): Promise<Lease> {
     if (this.lease?.connection === connection) return this.lease;
     // Of many calls on a new connection one claims, for all.
-    this.#claiming ??= this.claimAgain().finally(() => {
+    this.#claiming ??= this.reclaim().finally(() => {
       this.#claiming = undefined;
     });
     return this.#claiming;
@@ -159,7 +161,7 @@ export class Leases {
 
   async #releaseOf({ session, epoch }: Lease): Promise<void> {
     const release = { method: 'release', params: () => ({ session, epoch }) };
-    await this.line.calls.callFirst(release, new Patience(this.line.timeoutMs));
+    await this.connections.calls.callFirst(release, new Deadline(this.connections.timeoutMs));
   }
 }
 
@@ -169,6 +171,6 @@ class AnotherLease extends Error {}
 /**
  * Whether the session was a former instance's. `held` may be the repetition of a claim whose answer was lost.
  */
-function hasAPast({ outcome, tokenStatus }: Claimed): boolean {
+function isFormer({ outcome, tokenStatus }: Claimed): boolean {
   return outcome === 'resumed' || (outcome === 'held' && tokenStatus !== 'absent');
 }

@@ -27,7 +27,7 @@ const LOST: Record<string, string> = {
 };
 
 /** The lines, on a logger. A logger that throws is no trouble of the server's. */
-export class Lines {
+export class TokenLog {
   readonly #log: Logger;
 
   constructor(log: Logger) {

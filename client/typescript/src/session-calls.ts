@@ -1,7 +1,6 @@
 // The calls of one session: by what right they are made, and on whose behalf.
-import type { Call } from './calls.js';
-import type { Connection } from './connection.js';
-import type { Line } from './line.js';
+import type { Call } from './retrying-client.js';
+import type { Connections } from './connections.js';
 import type { Caller } from './types.js';
 import type { Wire } from './wire.js';
 
@@ -9,10 +8,10 @@ import type { Wire } from './wire.js';
 const PAGE_MAX = 100;
 
 /** By what right a session is changed: as a service's, or under the lease of a host's. */
-export type Hold = { service: string } | { epoch: () => Promise<string> };
+export type Access = { service: string } | { epoch: () => Promise<string> };
 
 /** The fields of a SessionRef. */
-export interface Named {
+export interface SessionRef {
   session: string;
   service?: string;
   epoch?: string;
@@ -24,26 +23,26 @@ export class SessionCalls {
   /** Its id. */
   readonly id: string;
   // Not shown where somebody prints a session.
-  readonly #line: Line;
-  readonly #hold: Hold;
+  readonly #connections: Connections;
+  readonly #access: Access;
   #caller: Caller | undefined;
 
   /** @internal */
-  constructor(line: Line, id: string, hold: Hold, caller?: Caller) {
+  constructor(connections: Connections, id: string, access: Access, caller?: Caller) {
     this.id = id;
-    this.#line = line;
-    this.#hold = hold;
+    this.#connections = connections;
+    this.#access = access;
     this.#caller = caller;
   }
 
   /** @internal */
-  protected get line(): Line {
-    return this.#line;
+  protected get connections(): Connections {
+    return this.#connections;
   }
 
   /** @internal */
-  protected get hold(): Hold {
-    return this.#hold;
+  protected get access(): Access {
+    return this.#access;
   }
 
   /** Who asks from now on. @internal */
@@ -52,25 +51,20 @@ export class SessionCalls {
   }
 
   /** A call that changes the session. @internal */
-  change(method: string, fields: Wire = {}, daemon?: (connection: Connection) => Wire): Promise<unknown> {
-    const params = async (connection: Connection) => ({
-      of: await this.named(),
-      ...fields,
-      ...daemon?.(connection),
-    });
-    return this.call({ method, params });
+  change(method: string, fields: Wire = {}): Promise<unknown> {
+    return this.call({ method, params: async () => ({ of: await this.changeRef(), ...fields }) });
   }
 
   /** A call that changes nothing. @internal */
   read(method: string, fields?: Wire): Promise<unknown> {
-    const of = this.reading();
+    const of = this.readRef();
     return this.call({ method, params: () => (fields ? { of, ...fields } : of) });
   }
 
   /** A call that changes nothing and may wait for `ms`. `fields` are asked for at each attempt. @internal */
   waiting(method: string, fields: () => Wire, ms: number, signal?: AbortSignal): Promise<unknown> {
-    const params = () => ({ of: this.reading(), ...fields() });
-    return this.line.wait({ method, params, signal }, ms);
+    const params = () => ({ of: this.readRef(), ...fields() });
+    return this.connections.wait({ method, params, signal }, ms);
   }
 
   /** All pages of a list. @internal */
@@ -86,21 +80,21 @@ export class SessionCalls {
 
   /** @internal */
   protected call(call: Call): Promise<unknown> {
-    return this.line.call(call);
+    return this.connections.call(call);
   }
 
   /** How a call that changes nothing names the session. @internal */
-  protected reading(): Named {
+  protected readRef(): SessionRef {
     return {
       session: this.id,
-      ...('service' in this.hold ? { service: this.hold.service } : {}),
+      ...('service' in this.access ? { service: this.access.service } : {}),
       ...(this.#caller ? { caller: this.#caller } : {}),
     };
   }
 
   /** How a call that changes the session names it. @internal */
-  protected async named(): Promise<Named> {
-    const named = this.reading();
-    return 'epoch' in this.hold ? { ...named, epoch: await this.hold.epoch() } : named;
+  protected async changeRef(): Promise<SessionRef> {
+    const ref = this.readRef();
+    return 'epoch' in this.access ? { ...ref, epoch: await this.access.epoch() } : ref;
   }
 }

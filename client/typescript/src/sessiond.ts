@@ -1,8 +1,8 @@
 // Version 1's three calls. They carry out what a server means, and swallow what it must not have to handle.
 import { isCode, SessiondError } from './errors.js';
 import { Leases, type Outcome } from './lease.js';
-import { Line } from './line.js';
-import { Lines } from './log.js';
+import { Connections } from './connections.js';
+import { TokenLog } from './log.js';
 import { toStandardError, type ClaimOptions } from './options.js';
 import { Session } from './session.js';
 
@@ -41,8 +41,8 @@ export type Status =
  */
 export class Sessiond {
   readonly #leases: Leases;
-  readonly #line: Line;
-  readonly #lines: Lines;
+  readonly #connections: Connections;
+  readonly #log: TokenLog;
   readonly #forAnother: boolean;
   /** A token was loaded, and since then neither stored nor rejected. */
   #offered = false;
@@ -52,9 +52,9 @@ export class Sessiond {
   #last: Promise<unknown> = Promise.resolve();
 
   private constructor(options: ClaimOptions) {
-    this.#line = new Line(options);
-    this.#lines = new Lines(options.log ?? toStandardError);
-    this.#leases = new Leases(this.#line, options, this.#lines);
+    this.#connections = new Connections(options);
+    this.#log = new TokenLog(options.log ?? toStandardError);
+    this.#leases = new Leases(this.#connections, options, this.#log);
     this.#forAnother = options.instance !== undefined;
   }
 
@@ -68,7 +68,7 @@ export class Sessiond {
     return this.#inTurn(undefined, async () => {
       const claimed = await this.#leases.claim();
       this.#disabled = undefined;
-      if (claimed.tokenStatus === 'absent') this.#tellAbsence(claimed.outcome, claimed.because);
+      if (claimed.tokenStatus === 'absent') this.#logAbsence(claimed.outcome, claimed.because);
       this.#offered = claimed.token !== undefined;
       return claimed.token;
     });
@@ -83,7 +83,7 @@ export class Sessiond {
     return this.#inTurn(false, async () => {
       const bytes = Buffer.from(token as Uint8Array);
       if (bytes.length < 1 || bytes.length > TOKEN_MAX) {
-        this.#lines.notKept(
+        this.#log.notKept(
           bytes.length === 0
             ? 'a resume token has at least 1 byte; this one is empty'
             : `a resume token has at most ${TOKEN_MAX} bytes; this one has ${bytes.length}`,
@@ -100,16 +100,16 @@ export class Sessiond {
   reject(): Promise<boolean> {
     return this.#inTurn(false, async () => {
       // For an ancestor, another command has loaded the token, and the lease is the same.
-      if (!this.#leases.lease && this.#forAnother) await this.#leases.claimAgain();
+      if (!this.#leases.lease && this.#forAnother) await this.#leases.reclaim();
       if (!this.#leases.lease) return true;
       this.#offered = false;
-      this.#lines.rejected();
+      this.#log.rejected();
       try {
         await this.#leases.reject();
         return true;
       } catch (error) {
         if (!(error instanceof SessiondError) || error.passes) throw error;
-        this.#lines.notDeleted(error.message);
+        this.#log.notDeleted(error.message);
         return false;
       }
     });
@@ -132,7 +132,7 @@ export class Sessiond {
    * not work here.
    */
   session(): Promise<Session | undefined> {
-    return this.#inTurn(undefined, async () => this.#sessionOf((await this.#leases.claimAgain()).session));
+    return this.#inTurn(undefined, async () => this.#sessionOf((await this.#leases.reclaim()).session));
   }
 
   /**
@@ -157,7 +157,7 @@ export class Sessiond {
 
   #sessionOf(id: string): Session {
     this.#disabled = undefined;
-    return new Session(this.#line, id, { epoch: () => this.#leases.epochOf(id) });
+    return new Session(this.#connections, id, { epoch: () => this.#leases.epochOf(id) });
   }
 
   async #store(bytes: Buffer): Promise<boolean> {
@@ -166,29 +166,29 @@ export class Sessiond {
       this.#disabled = undefined;
       // Only what this very process was offered can have been accepted; for an ancestor, another command may
       // have been.
-      if (resumed && (this.#offered || this.#forAnother)) this.#lines.resumed();
+      if (resumed && (this.#offered || this.#forAnother)) this.#log.resumed();
       this.#offered = false;
       return true;
     } catch (error) {
       if (!(error instanceof SessiondError) || error.isFinal) throw error;
       if (isCode(error, 'unavailable')) {
         // The daemon is there, and could not: its disk is full, as a rule. One line is enough.
-        this.#lines.writeFailed(error.message);
+        this.#log.writeFailed(error.message);
         this.#announced = true;
       }
       if (error.passes) throw error;
-      if (isCode(error, 'write_failed')) this.#lines.writeFailed(error.message);
-      else this.#lines.notKept(error.message);
+      if (isCode(error, 'write_failed')) this.#log.writeFailed(error.message);
+      else this.#log.notKept(error.message);
       return false;
     }
   }
 
-  #tellAbsence(outcome: Outcome, because: string | undefined): void {
-    if (because !== undefined) this.#lines.lost(because);
-    else if (outcome === 'fresh_held' || outcome === 'fresh_plural') this.#lines.lost('sibling');
-    else if (outcome === 'fresh_never') this.#lines.never();
-    else if (outcome === 'fresh_doubtful') this.#lines.doubtful();
-    else this.#lines.absent();
+  #logAbsence(outcome: Outcome, because: string | undefined): void {
+    if (because !== undefined) this.#log.lost(because);
+    else if (outcome === 'fresh_held' || outcome === 'fresh_plural') this.#log.lost('sibling');
+    else if (outcome === 'fresh_never') this.#log.never();
+    else if (outcome === 'fresh_doubtful') this.#log.doubtful();
+    else this.#log.absent();
   }
 
   /** Carries a call out after those before it. `without`: its answer where resume does not work. */
@@ -212,15 +212,15 @@ export class Sessiond {
 
   #disable(reason: SessiondError): void {
     if (isCode(reason, 'no_verified_host')) {
-      this.#lines.unverified();
+      this.#log.unverified();
     } else if (!this.#announced) {
       this.#announced = true;
-      this.#lines.disabled(reason);
+      this.#log.disabled(reason);
     }
     this.#offered = false;
     if (reason.isFinal) {
       this.#leases.lease = undefined;
-      this.#line.hangUp();
+      this.#connections.hangUp();
     }
     this.#disabled = { reason, since: performance.now() };
   }

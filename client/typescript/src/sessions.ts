@@ -1,10 +1,10 @@
 // The sessions of one owner: made, opened, listed.
 import { randomUUID } from 'node:crypto';
 import { SessiondError } from './errors.js';
-import { Line } from './line.js';
+import { Connections } from './connections.js';
 import type { Options } from './options.js';
 import { Session } from './session.js';
-import type { Hold } from './session-calls.js';
+import type { Access } from './session-calls.js';
 import type { Caller, CreateOptions, Secret, SessionView } from './types.js';
 import {
   fromView,
@@ -22,12 +22,12 @@ import {
  * restarting or busy, an answer that was lost. Every call rejects with a {@link SessiondError}.
  */
 export class Sessions {
-  readonly #line: Line;
+  readonly #connections: Connections;
   readonly #service: string | undefined;
   readonly #caller: Caller | undefined;
 
-  private constructor(line: Line, service: string | undefined, caller?: Caller) {
-    this.#line = line;
+  private constructor(connections: Connections, service: string | undefined, caller?: Caller) {
+    this.#connections = connections;
     this.#service = service;
     this.#caller = caller;
   }
@@ -37,17 +37,17 @@ export class Sessions {
    * characters. Nothing is sent before the first call.
    */
   static ofService(service: string, options: Options = {}): Sessions {
-    return new Sessions(new Line(options), service);
+    return new Sessions(new Connections(options), service);
   }
 
   /** The sessions of the host that started this process, as far as they are this server's. */
   static ofHost(options: Options = {}): Sessions {
-    return new Sessions(new Line(options), undefined);
+    return new Sessions(new Connections(options), undefined);
   }
 
   /** The same, asked for by this caller of the server: sessions that are bound to it can be opened. */
   onBehalfOf(caller: Caller | undefined): Sessions {
-    return new Sessions(this.#line, this.#service, caller);
+    return new Sessions(this.#connections, this.#service, caller);
   }
 
   /**
@@ -133,14 +133,14 @@ export class Sessions {
 
   /** Ends the connections to the daemon. The next call makes others. */
   hangUp(): void {
-    this.#line.hangUp();
+    this.#connections.hangUp();
   }
 
   #had(view: Wire, caller: Caller | undefined): Session {
-    return new Session(this.#line, view['session'], this.#holdOf(view), caller);
+    return new Session(this.#connections, view['session'], this.#accessOf(view), caller);
   }
 
-  #holdOf(view: Wire): Hold {
+  #accessOf(view: Wire): Access {
     if (this.#service !== undefined) return { service: this.#service };
     const epoch = view['epoch'] as string | undefined;
     if (epoch === undefined) throw new SessiondError('unknown', 'the daemon gave no lease');
@@ -154,6 +154,6 @@ export class Sessions {
   }
 
   #call(method: string, params: Wire): Promise<unknown> {
-    return this.#line.call({ method, params: () => params });
+    return this.#connections.call({ method, params: () => params });
   }
 }

@@ -6,7 +6,7 @@ import path from 'node:path';
 import { derivedDirectory, runtimeDirectory } from './directory.js';
 import { SessiondError } from './errors.js';
 import type { Options } from './options.js';
-import type { Patience } from './patience.js';
+import type { Deadline } from './deadline.js';
 
 const BINARY = 'mcp-sessiond';
 /**
@@ -18,12 +18,12 @@ const ANOTHER_RUNS = 75;
 const BAD_CONFIGURATION = 64;
 
 /** Starts a daemon for `directory`, and returns when it is ready, or when another one is about to be. */
-export async function startDaemon(directory: string, options: Options, patience: Patience): Promise<void> {
-  if (directory === derivedDirectory() && (await byServiceManager(patience))) return;
+export async function startDaemon(directory: string, options: Options, deadline: Deadline): Promise<void> {
+  if (directory === derivedDirectory() && (await byServiceManager(deadline))) return;
   const binary = options.binary ?? findBinary();
   const env =
     directory === runtimeDirectory() ? process.env : { ...process.env, MCP_SESSIOND_DIR: directory };
-  const ended = await run(binary, ['run', '--on-demand'], env, patience);
+  const ended = await run(binary, ['run', '--on-demand'], env, deadline);
   if (ended instanceof Error) {
     const { message } = ended;
     throw new SessiondError(
@@ -55,11 +55,11 @@ function run(
   command: string,
   args: string[],
   env: NodeJS.ProcessEnv,
-  patience: Patience,
+  deadline: Deadline,
 ): Promise<number | Error | undefined> {
   return new Promise((resolve) => {
     const child = spawn(command, args, { env, stdio: 'ignore' });
-    const timer = setTimeout(() => resolve(undefined), patience.left);
+    const timer = setTimeout(() => resolve(undefined), deadline.left);
     const end = (how: number | Error) => {
       clearTimeout(timer);
       resolve(how);
@@ -70,12 +70,12 @@ function run(
 }
 
 /** Whether the service manager has the daemon's socket, and started it. */
-async function byServiceManager(patience: Patience): Promise<boolean> {
+async function byServiceManager(deadline: Deadline): Promise<boolean> {
   const uid = process.getuid?.();
   if (process.platform === 'darwin') {
     const label = 'io.github.mcp-sessiond';
     if (!existsSync(path.join(homedir(), `Library/LaunchAgents/${label}.plist`))) return false;
-    return (await run('/bin/launchctl', ['kickstart', `gui/${uid}/${label}`], process.env, patience)) === 0;
+    return (await run('/bin/launchctl', ['kickstart', `gui/${uid}/${label}`], process.env, deadline)) === 0;
   }
   const runtime = `/run/user/${uid}`;
   if (!derivedDirectory().startsWith(runtime)) return false;
@@ -83,7 +83,7 @@ async function byServiceManager(patience: Patience): Promise<boolean> {
   // Not the socket: that may be listening already, on a path that was taken away. Hosts don't pass
   // XDG_RUNTIME_DIR on.
   const env = { ...process.env, XDG_RUNTIME_DIR: runtime };
-  return (await run('systemctl', ['--user', 'start', 'mcp-sessiond.service'], env, patience)) === 0;
+  return (await run('systemctl', ['--user', 'start', 'mcp-sessiond.service'], env, deadline)) === 0;
 }
 
 /** Whether systemd has this unit: the first that it finds counts, also if it is masked, by a link to /dev/null. */

@@ -1,7 +1,5 @@
 // The streams of a session, and what is appended to them.
-import { isCode } from './errors.js';
 import type { SessionCalls } from './session-calls.js';
-import type { Session } from './session.js';
 import type { Appended, StreamView } from './types.js';
 import { fromAppended, fromStream, jsonText, only, present, requestId, type Wire } from './wire.js';
 
@@ -12,7 +10,7 @@ export const STANDALONE = '_GET_stream';
 export class Stream {
   /** @internal */
   constructor(
-    readonly session: Session,
+    readonly session: SessionCalls,
     /** Its id. */ readonly id: string,
   ) {}
 
@@ -29,8 +27,7 @@ export class Stream {
    * is not replayed.
    * `request`: an idempotency key. Repeating the call with the same one, also in another process, appends
    * nothing and returns the first answer, as long as the events can still be replayed.
-   * `close`: the stream is closed with the messages. A repeated call closes it, too. An older daemon takes two
-   * steps: where the second one fails, the messages are kept, and the stream is left to its will.
+   * `close`: the stream is closed with the messages. A repeated call closes it, too.
    */
   appendAll(messages: unknown[], request = requestId(), options?: { close?: boolean }): Promise<Appended[]> {
     return this.appendTexts(
@@ -46,17 +43,8 @@ export class Stream {
     request = requestId(),
     { close = false }: { close?: boolean } = {},
   ): Promise<Appended[]> {
-    let isClosed = false;
-    const appended = await this.session.change(
-      'append',
-      { stream: this.id, request, messages },
-      ({ hello }) => ((isClosed = close && hello.takesClose) ? { close } : {}),
-    );
-    if (close && !isClosed)
-      await this.close().catch((error: unknown) => {
-        // The caller's own mistake: the standalone stream is never closed.
-        if (isCode(error, 'invalid_argument')) throw error;
-      });
+    const fields = { stream: this.id, request, messages, ...(close ? { close } : {}) };
+    const appended = await this.session.change('append', fields);
     return (appended as Wire[]).map(fromAppended);
   }
 
@@ -97,10 +85,11 @@ export async function openStream(
   { openedBy, will }: { openedBy?: unknown; will?: unknown },
 ): Promise<StreamView> {
   const text = (value: unknown) => (value === undefined ? undefined : jsonText(value));
-  const fields = present({ stream: id, opened_by: text(openedBy) });
-  const testament = text(will);
-  const opened = await session.change('open_stream', fields, ({ hello }) =>
-    testament !== undefined && hello.takesWills ? { will: testament } : {},
-  );
-  return fromStream(opened as Wire);
+  const fields = present({ stream: id, opened_by: text(openedBy), will: text(will) });
+  return fromStream((await session.change('open_stream', fields)) as Wire);
+}
+
+/** Deletes the oldest events of a session, so that at most `keep` stay. How many were deleted. */
+export async function pruneEvents(session: SessionCalls, keep: number): Promise<bigint> {
+  return BigInt(((await session.change('prune_events', { keep: String(keep) })) as Wire)['events']);
 }

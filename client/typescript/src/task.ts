@@ -1,7 +1,6 @@
 // The tasks of a session: work that goes on after the request that began it was answered.
 import { Cancelled } from './connection.js';
-import { pause } from './patience.js';
-import type { Session } from './session.js';
+import { pause } from './deadline.js';
 import type { SessionCalls } from './session-calls.js';
 import type { TaskChange, TaskOptions, TaskView } from './types.js';
 import { jsonText, present, requestId, type Wire } from './wire.js';
@@ -27,10 +26,10 @@ export function isFinal(status: string): boolean {
 export class Task {
   /** Its id, for the client. */
   readonly id: string;
-  readonly #session: Session;
+  readonly #session: SessionCalls;
 
   /** @internal */
-  constructor(session: Session, id: string) {
+  constructor(session: SessionCalls, id: string) {
     this.#session = session;
     this.id = id;
   }

@@ -22,7 +22,7 @@ export type Wire = Record<string, any>;
 export const requestId = (): string => randomUUID();
 
 /** What a log may show of a session's id: whoever knows all of it may have the session. */
-export function shown(id: string): string {
+export function redacted(id: string): string {
   return `${id.slice(0, 8)}…`;
 }
 

@@ -8,7 +8,7 @@ import { binary } from './lib/daemon.mjs';
 
 const folder = path.join(import.meta.dirname, 'runtimes');
 const bin = (name) => path.join(folder, 'node_modules/.bin', name);
-const FILES = ['client', 'tasks', 'three_calls', 'eventbus', 'extension'];
+const FILES = ['client', 'tasks', 'three-calls', 'event-bus', 'extension'];
 /** How each runs a file, and what it says of so many tests that have passed. */
 const RUNTIMES = {
   bun: { args: ['test', '--timeout', '60000'], passed: /^ *([1-9]\d*) pass$/m, failed: /^ *0 fail$/m },

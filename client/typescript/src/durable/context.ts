@@ -12,16 +12,16 @@ export interface Context {
   /** The request's stream. Absent where it has none. */
   post?: Post;
   /** A message that is being sent, as the client is told it, and whether it was kept. */
-  sent?: { told: Message; kept: boolean };
+  sent?: { forClient: Message; stored: boolean };
   /** A handshake is repeated to a new server: what it answers is nobody's. */
-  repeated?: boolean;
+  isReplay?: boolean;
 }
 
 /** The context of the code that runs. */
 export const context = new AsyncLocalStorage<Context>();
 
 /** Sessions that this process serves, by their ids. */
-export const served = new Map<string, { session: Session }>();
+export const servedSessions = new Map<string, { session: Session }>();
 
 /**
  * The session that a handler of a server works for, with its state and streams. `extra`: what the SDK gives
@@ -40,7 +40,7 @@ export function session(extra?: { sessionId?: string | undefined }): Session {
   const here = context.getStore()?.session;
   const id = extra?.sessionId;
   if (here && (id === undefined || here.id === id)) return here;
-  const found = id === undefined ? undefined : served.get(id)?.session;
+  const found = id === undefined ? undefined : servedSessions.get(id)?.session;
   if (!found)
     throw new SessiondError(
       'no_session',

@@ -63,7 +63,7 @@ export class Cookie {
  * A request whose session a cookie alone has named. The SDK takes the id from the header. The response does not
  * have it there: scripts of a page can read a header, and not the cookie.
  */
-export function named(request: HttpRequest, response: ServerResponse, id: string): void {
+export function useCookieId(request: HttpRequest, response: ServerResponse, id: string): void {
   request.headers[HEADER] = id;
   request.rawHeaders.push(HEADER, id);
   beforeHead(response, (_, headers) => {

@@ -5,11 +5,11 @@ import { warner } from '../options.js';
 import type { Session } from '../session.js';
 import { Sessions } from '../sessions.js';
 import type { Caller } from '../types.js';
-import { Cookie, named } from './cookie.js';
+import { Cookie, useCookieId } from './cookie.js';
 import { begin, Reader } from './get.js';
-import { Live, type Making } from './live.js';
-import type { DurableOptions } from './handler.js';
-import { recorded } from './record.js';
+import { ServedSession, type ServerFactory } from './served-session.js';
+import type { DurableOptions } from './options.js';
+import { storedHandshake } from './handshake.js';
 import { Refusal } from './refusal.js';
 import { bearer, header, messagesOf, type HttpRequest } from './request.js';
 import { restore } from './restore.js';
@@ -18,12 +18,12 @@ import { isInitialize, isRequest, type Message } from './sdk.js';
 /** After what time a client comes back, in ms. */
 const RETRY_MS = 5_000;
 /**
- * After how long without a request a server is let go, in ms. Its session stays, and gets another one when it
+ * After how long without a request a server is closed, in ms. Its session stays, and gets another one when it
  * is used.
  */
 const IDLE_MS = 30 * 60_000;
-/** How often that is looked at, in ms. */
-const LOOK_MS = 60_000;
+/** How often servers are checked for that, in ms. */
+const IDLE_CHECK_MS = 60_000;
 /** How long the daemon is waited for, in ms, before a request is refused with 503. */
 const TIMEOUT_MS = 5_000;
 
@@ -31,40 +31,40 @@ const TIMEOUT_MS = 5_000;
 export class Durable {
   readonly #options: DurableOptions;
   readonly #sessions: Sessions;
-  readonly #making: Making;
+  readonly #factory: ServerFactory;
   readonly #cookie: Cookie | undefined;
-  readonly #lives = new Map<string, Promise<Live>>();
+  readonly #served = new Map<string, Promise<ServedSession>>();
   readonly #readers = new Map<string, Reader>();
   readonly #timer: NodeJS.Timeout;
 
-  constructor(createServer: Making['createServer'], options: DurableOptions) {
+  constructor(createServer: ServerFactory['createServer'], options: DurableOptions) {
     this.#options = options;
     this.#sessions = Sessions.ofService(options.service, { timeoutMs: TIMEOUT_MS, ...options });
     this.#cookie = options.cookie === undefined ? undefined : new Cookie(options.cookie);
     const { transport, retryMs = RETRY_MS, log } = options;
-    this.#making = { createServer, transport, retryMs, warn: warner(log) };
-    this.#timer = setInterval(() => void this.#look(), LOOK_MS);
+    this.#factory = { createServer, transport, retryMs, warn: warner(log) };
+    this.#timer = setInterval(() => void this.#closeIdle(), IDLE_CHECK_MS);
     this.#timer.unref();
   }
 
   async answer(request: HttpRequest, response: ServerResponse): Promise<void> {
     try {
-      const useless = await this.#namedByCookie(request, response);
+      const cookieRefusal = await this.#openByCookie(request, response);
       switch (request.method) {
         case 'POST':
-          return await this.#post(request, response, useless);
+          return await this.#post(request, response, cookieRefusal);
         case 'GET':
-          if (useless) throw useless;
+          if (cookieRefusal) throw cookieRefusal;
           return await this.#get(request, response);
         case 'DELETE':
-          if (useless) throw useless;
+          if (cookieRefusal) throw cookieRefusal;
           return await this.#delete(request, response);
         default:
           throw Refusal.notAllowed();
       }
     } catch (error) {
       const refusal = Refusal.of(error);
-      if (refusal.status === 500) this.#making.warn(`a request has failed: ${String(error)}`);
+      if (refusal.status === 500) this.#factory.warn(`a request has failed: ${String(error)}`);
       refusal.answer(response);
     }
   }
@@ -72,18 +72,18 @@ export class Durable {
   async close(): Promise<void> {
     clearInterval(this.#timer);
     for (const reader of this.#readers.values()) reader.end();
-    await Promise.all([...this.#lives.keys()].map((id) => this.#letGo(id)));
+    await Promise.all([...this.#served.keys()].map((id) => this.#closeServer(id)));
     this.#sessions.hangUp();
   }
 
   /**
-   * Opens the session that a cookie names, where the header names none. What a cookie of no use comes to: a
-   * browser sends its cookie to the end, also that of a session which has ended, or of somebody who has logged
-   * out.
+   * Opens the session that a cookie names, where the header names none. Returns the refusal for a cookie that
+   * names no session of this caller: a browser keeps sending the cookie of a session that has ended, or of a user
+   * who has logged out.
    */
-  async #namedByCookie(request: HttpRequest, response: ServerResponse): Promise<Refusal | undefined> {
-    let useless: Refusal | undefined;
-    if (!this.#cookie || header(request, 'mcp-session-id') !== undefined) return useless;
+  async #openByCookie(request: HttpRequest, response: ServerResponse): Promise<Refusal | undefined> {
+    let found: Refusal | undefined;
+    if (!this.#cookie || header(request, 'mcp-session-id') !== undefined) return found;
     for (const id of this.#cookie.idsOf(request)) {
       try {
         const caller = this.#caller(request);
@@ -91,20 +91,20 @@ export class Durable {
         // What nobody in particular has begun, and anybody may know, is not for a caller that has a name.
         if (caller && !view.bound) throw Refusal.unknownSession();
         // Its `initialize` was never answered.
-        if (!(await recorded(session, view))) throw Refusal.unknownSession();
-        named(request, response, id);
+        if (!(await storedHandshake(session, view))) throw Refusal.unknownSession();
+        useCookieId(request, response, id);
         return undefined;
       } catch (error) {
         // A cookie may be anything.
         const refusal = isCode(error, 'invalid_argument') ? Refusal.unknownSession() : Refusal.of(error);
         if (![403, 404].includes(refusal.status)) throw error;
-        useless = refusal;
+        found = refusal;
       }
     }
-    return useless;
+    return found;
   }
 
-  async #post(request: HttpRequest, response: ServerResponse, useless: Refusal | undefined): Promise<void> {
+  async #post(request: HttpRequest, response: ServerResponse, refusal: Refusal | undefined): Promise<void> {
     const { body, messages } = await messagesOf(request);
     const initialize = messages.find(isInitialize);
     const id = header(request, 'mcp-session-id');
@@ -113,15 +113,15 @@ export class Durable {
         ? this.#repeat(id, initialize, request, response)
         : this.#begin(initialize, request, response, body);
     if (messages.some(({ method }) => method === 'server/discover')) throw Refusal.noDiscover();
-    if (useless) throw useless;
-    const live = await this.#live(this.#id(request), request);
-    const session = live.session.onBehalfOf(this.#caller(request));
+    if (refusal) throw refusal;
+    const served = await this.#servedSession(this.#id(request), request);
+    const session = served.session.onBehalfOf(this.#caller(request));
     try {
       if (!messages.some(isRequest)) await session.touch();
-      await live.carryOut(session, messages, body, request, response);
+      await served.handle(session, messages, body, request, response);
     } catch (error) {
       // Another process has ended it, or its time.
-      if (isCode(error, 'unknown_session', 'session_terminated')) await this.#letGo(session.id);
+      if (isCode(error, 'unknown_session', 'session_terminated')) await this.#closeServer(session.id);
       throw error;
     }
   }
@@ -139,16 +139,16 @@ export class Durable {
       ...(lifetimes ? { lifetimes } : {}),
       ...(caller ? { binding: { caller } } : {}),
     });
-    const made = Live.make(this.#making, session);
-    this.#lives.set(session.id, made);
+    const made = ServedSession.make(this.#factory, session);
+    this.#served.set(session.id, made);
     let begun = false;
     this.#cookie?.set(response, session.id);
     try {
-      await (await made).carryOut(session, [initialize], body, request, response);
+      await (await made).handle(session, [initialize], body, request, response);
       begun = response.statusCode < 400;
     } finally {
       // Where the daemon is away by now, the session ends by its lifetimes.
-      if (!begun) await this.#end(session).catch(() => this.#letGo(session.id));
+      if (!begun) await this.#end(session).catch(() => this.#closeServer(session.id));
     }
   }
 
@@ -160,7 +160,7 @@ export class Durable {
     response: ServerResponse,
   ): Promise<void> {
     const { session, view } = await this.#sessions.onBehalfOf(this.#caller(request)).openWithView(id);
-    const handshake = await recorded(session, view);
+    const handshake = await storedHandshake(session, view);
     if (!handshake) throw Refusal.unknownSession();
     const answer = JSON.stringify({ jsonrpc: '2.0', id: asked, result: handshake.result });
     response.writeHead(200, { 'Content-Type': 'application/json', 'Mcp-Session-Id': id }).end(answer);
@@ -181,7 +181,7 @@ export class Durable {
     this.#readers.get(name)?.end();
     this.#readers.set(name, reader);
     try {
-      await reader.read(header(request, 'mcp-protocol-version'), this.#making.retryMs);
+      await reader.read(header(request, 'mcp-protocol-version'), this.#factory.retryMs);
     } finally {
       if (this.#readers.get(name) === reader) this.#readers.delete(name);
     }
@@ -193,50 +193,50 @@ export class Durable {
   }
 
   /** The server of a session: that of this process, or a new one. */
-  async #live(id: string, request: HttpRequest): Promise<Live> {
-    const known = await this.#lives.get(id);
+  async #servedSession(id: string, request: HttpRequest): Promise<ServedSession> {
+    const known = await this.#served.get(id);
     if (known && !known.isClosed) return known;
-    if (known) this.#lives.delete(id);
-    return this.#lives.get(id) ?? this.#restore(id, request);
+    if (known) this.#served.delete(id);
+    return this.#served.get(id) ?? this.#restore(id, request);
   }
 
-  #restore(id: string, request: HttpRequest): Promise<Live> {
+  #restore(id: string, request: HttpRequest): Promise<ServedSession> {
     const restored = this.#restored(id, request);
-    this.#lives.set(id, restored);
-    restored.catch(() => this.#lives.delete(id));
+    this.#served.set(id, restored);
+    restored.catch(() => this.#served.delete(id));
     return restored;
   }
 
-  async #restored(id: string, request: HttpRequest): Promise<Live> {
+  async #restored(id: string, request: HttpRequest): Promise<ServedSession> {
     const { session, view } = await this.#sessions.onBehalfOf(this.#caller(request)).openWithView(id);
-    const handshake = await recorded(session, view);
+    const handshake = await storedHandshake(session, view);
     // Its `initialize` was never answered.
     if (!handshake) throw Refusal.unknownSession();
-    return restore(this.#making, session, handshake, header(request, 'host'));
+    return restore(this.#factory, session, handshake, header(request, 'host'));
   }
 
   async #end(session: Session): Promise<void> {
     await session.terminate();
-    await this.#letGo(session.id);
+    await this.#closeServer(session.id);
     for (const [name, reader] of this.#readers) if (name.startsWith(`${session.id} `)) reader.end();
   }
 
-  async #letGo(id: string): Promise<void> {
-    const live = this.#lives.get(id);
-    this.#lives.delete(id);
-    await (await live?.catch(() => undefined))?.close();
+  async #closeServer(id: string): Promise<void> {
+    const served = this.#served.get(id);
+    this.#served.delete(id);
+    await (await served?.catch(() => undefined))?.close();
   }
 
   /**
-   * Says of sessions that are worked on that they are in use, and lets servers go that nobody has used for
+   * Touches the sessions whose servers are at work, and closes the servers of sessions that were not used for
    * long.
    */
-  async #look(): Promise<void> {
+  async #closeIdle(): Promise<void> {
     const idle = this.#options.idleMs ?? IDLE_MS;
-    for (const [id, made] of [...this.#lives]) {
-      const live = await made.catch(() => undefined);
-      if (live?.isBusy) await live.session.touch().catch(() => undefined);
-      else if (live && performance.now() - live.usedAt > idle) await this.#letGo(id);
+    for (const [id, made] of [...this.#served]) {
+      const served = await made.catch(() => undefined);
+      if (served?.isBusy) await served.session.touch().catch(() => undefined);
+      else if (served && performance.now() - served.usedAt > idle) await this.#closeServer(id);
     }
   }
 

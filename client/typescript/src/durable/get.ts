@@ -6,7 +6,7 @@ import { STANDALONE } from '../stream.js';
 import type { Cursor, Gap, Replayed, StreamView } from '../types.js';
 
 /** The key of the state that tells how much of the standalone stream was sent: an event id. */
-const SENT = 'mcp.standalone';
+const DELIVERED_KEY = 'mcp.standalone';
 /** The first version of MCP whose clients take an event without data. */
 const PRIMES = '2025-11-25';
 /** How long a wait lasts before a comment shows whether the client is there, in ms. */
@@ -31,7 +31,7 @@ export async function begin(session: Session, lastEventId: string | undefined): 
     const answered = openedBy !== undefined && (await isAnswered(session, lastEventId, number, openedBy));
     return { stream: id, after: { event: lastEventId }, openedBy, answered };
   }
-  const sent = await session.get<string>(SENT);
+  const sent = await session.get<string>(DELIVERED_KEY);
   const known = sent === undefined ? undefined : await session.findEvent(sent).catch(unlessUnknown);
   return {
     stream: STANDALONE,
@@ -129,7 +129,7 @@ export class Reader {
           ? await this.#session.replay(after)
           : await this.#session.wait([after], wait, this.#gone.signal);
       if (this.#gone.signal.aborted) return;
-      await this.#tell(page);
+      await this.#deliver(page);
       if (page.ended.length > 0) return;
       after = page.next[0] ?? after;
       if (page.events.length === 0 && wait > 0) await this.#write(': waiting\n\n');
@@ -137,20 +137,20 @@ export class Reader {
     }
   }
 
-  async #tell({ events, gaps }: Replayed): Promise<void> {
-    for (const gap of gaps) await this.#write(`event: message\ndata: ${JSON.stringify(lost(gap))}\n\n`);
+  async #deliver({ events, gaps }: Replayed): Promise<void> {
+    for (const gap of gaps) await this.#write(`event: message\ndata: ${JSON.stringify(gapNotice(gap))}\n\n`);
     // A line of JSON text that another client has stored may be broken.
     for (const { id, json } of events) {
       if (this.#isAnswer(json)) {
-        // With a daemon that is older than `close` of `append`, a process that was killed between its answer
-        // and the end of the stream has left a will, which says that the outcome is unknown.
+        // Of a batch, the first request may be answered, and the process killed before the others are: its
+        // will answers the first one again, that the outcome is unknown.
         if (this.#answered) continue;
         this.#answered = true;
       }
       await this.#write(`event: message\nid: ${id}\ndata: ${json.replace(/[\r\n]+/g, ' ')}\n\n`);
     }
     const last = events.at(-1);
-    if (last && this.#reading.stream === STANDALONE) await this.#session.set(SENT, last.id);
+    if (last && this.#reading.stream === STANDALONE) await this.#session.set(DELIVERED_KEY, last.id);
   }
 
   /** Whether a message is the answer to the request that has opened the stream. */
@@ -169,7 +169,7 @@ export class Reader {
 }
 
 /** What a client is told of events that were deleted before it fetched them. */
-function lost({ first, last }: Gap): object {
+function gapNotice({ first, last }: Gap): object {
   const count = last - first + 1n;
   const were = count === 1n ? 'message of this stream was' : 'messages of this stream were';
   const data = `${count} ${were} deleted before the client fetched them`;

@@ -1,43 +1,10 @@
 // Sessions of an HTTP server on the official SDK that survive the server: what an author calls.
 import type { IncomingMessage, ServerResponse } from 'node:http';
-import type { Options } from '../options.js';
 import type { Session } from '../session.js';
-import type { Caller, Lifetimes } from '../types.js';
-import type { SessionCookie } from './cookie.js';
 import { Durable } from './durable.js';
 import type { HttpRequest } from './request.js';
-import type { McpServerLike, TransportClass } from './sdk.js';
-
-/** How `durable` works. */
-export interface DurableOptions extends Options {
-  /**
-   * The service whose sessions they are: every process that says this name serves them. 1 to 128 visible
-   * ASCII characters.
-   */
-  service: string;
-  /** `StreamableHTTPServerTransport` of the SDK's v1, `NodeStreamableHTTPServerTransport` of v2. */
-  transport: TransportClass;
-  /**
-   * Who sends a request: a session takes part in requests of the caller that began it, and of nobody else. By
-   * default that is whoever has the same bearer token; without a token, whoever knows the session's id. Check
-   * tokens before.
-   */
-  caller?: (request: IncomingMessage) => Caller | undefined;
-  /**
-   * Names sessions in a cookie of this name, too, and reads it where the header `Mcp-Session-Id` is missing: for
-   * pages. By default there is none.
-   */
-  cookie?: string | SessionCookie;
-  /** How long a session lives. By default as the daemon's settings have it. */
-  lifetimes?: Lifetimes;
-  /** After what time a client comes back whose connection has ended, in ms: 5,000. */
-  retryMs?: number;
-  /**
-   * After how long without a request this process lets a session's server go, in ms: 30 minutes. The session
-   * stays.
-   */
-  idleMs?: number;
-}
+import type { DurableOptions } from './options.js';
+import type { McpServerLike } from './sdk.js';
 
 /**
  * Answers requests of MCP. For Express and Node's `http` it is a handler; for others it has one of theirs.

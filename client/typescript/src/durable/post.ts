@@ -2,7 +2,7 @@
 // answer.
 import { randomUUID } from 'node:crypto';
 import { Appender } from '../appender.js';
-import { isAnswer, isPriming } from '../eventstore.js';
+import { isAnswer, isPriming } from '../event-store.js';
 import type { Session } from '../session.js';
 import type { Stream } from '../stream.js';
 import { jsonText } from '../wire.js';
@@ -37,7 +37,7 @@ export class Post {
   }
 
   /** Keeps a message. Its event id. Rejects with a `SessiondError`. */
-  async keep(message: unknown): Promise<string> {
+  async store(message: unknown): Promise<string> {
     const answered = isAnswer(message) ? (message as Message).id : undefined;
     const isLast = answered !== undefined && this.#open.size === 1 && this.#open.has(answered);
     let isClosed = isLast;

@@ -4,8 +4,8 @@ import { Socket } from 'node:net';
 import { Writable } from 'node:stream';
 import type { Session } from '../session.js';
 import { context } from './context.js';
-import { Live, type Making } from './live.js';
-import type { Handshake } from './record.js';
+import { ServedSession, type ServerFactory } from './served-session.js';
+import type { Handshake } from './handshake.js';
 import type { HttpTransport, Message } from './sdk.js';
 
 /** The id of the repeated `initialize`, which no client sees. */
@@ -15,12 +15,12 @@ const ID = 'mcp-sessiond';
  * Makes a server that is initialised as the former one was. `host`: the header of the request that needs it.
  */
 export async function restore(
-  making: Making,
+  factory: ServerFactory,
   session: Session,
   { initialize, version }: Handshake,
   host: string | undefined,
-): Promise<Live> {
-  const live = await Live.make(making, session);
+): Promise<ServedSession> {
+  const served = await ServedSession.make(factory, session);
   const headers = {
     host: host ?? 'localhost',
     accept: 'application/json, text/event-stream',
@@ -35,14 +35,14 @@ export async function restore(
   const initialized: Message = { jsonrpc: '2.0', method: 'notifications/initialized' };
   const named = { ...headers, 'mcp-session-id': session.id, 'mcp-protocol-version': version };
   try {
-    await context.run({ session, repeated: true }, () => exchange(live.transport, headers, again));
+    await context.run({ session, isReplay: true }, () => exchange(served.transport, headers, again));
     // What the server does now that it is initialised is meant for the client.
-    await context.run({ session }, () => exchange(live.transport, named, initialized));
+    await context.run({ session }, () => exchange(served.transport, named, initialized));
   } catch (error) {
-    await live.close();
+    await served.close();
     throw error;
   }
-  return live;
+  return served;
 }
 
 /**

@@ -1,6 +1,6 @@
 // What is used of the official SDK, v1 and v2: its public interface, and no more of it than this.
 import type { IncomingMessage, ServerResponse } from 'node:http';
-import type { EventStore } from '../eventstore.js';
+import type { EventStore } from '../event-store.js';
 
 /** A message of JSON-RPC. */
 export interface Message {

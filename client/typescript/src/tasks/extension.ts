@@ -3,11 +3,11 @@ import { isCode, SessiondError } from '../errors.js';
 import { warner, type Options, type Warn } from '../options.js';
 import type { Caller, TaskView } from '../types.js';
 import { credential } from '../wire.js';
-import { Keep } from './kept.js';
-import { Listening } from './listen.js';
-import { clipped } from './persist.js';
-import { created, inline, rectified, refused } from './results.js';
-import { declares, demand, detailed, EXTENSION, required, RpcError } from './rpc.js';
+import { TaskStore } from './task-store.js';
+import { ListenHandler } from './listen-handler.js';
+import { truncated } from './persist.js';
+import { createdResult, inlineResult, unwrapped, errorResult } from './results.js';
+import { declares, requireDeclared, detailedTask, EXTENSION, required, RpcError } from './rpc.js';
 import {
   ANYTHING,
   capabilitiesIn,
@@ -18,7 +18,7 @@ import {
   type RequestContext,
   type ServerLike,
 } from './sdk.js';
-import { Working, type Work } from './work.js';
+import { RunningTask, type Work } from './running-task.js';
 
 /** How long a task is kept after its creation, in ms, unless its work says otherwise: an hour. */
 const TTL_MS = 3600_000;
@@ -81,16 +81,16 @@ export function taskExtension(options: TaskExtensionOptions): TaskExtension {
 }
 
 class Extension implements TaskExtension {
-  readonly #keep: Keep;
+  readonly #store: TaskStore;
   readonly #caller: (asking: Asking) => Caller | undefined;
   readonly #warn: Warn;
   /** What this process works on: it need not wait to hear what it has been told itself. */
-  readonly #working = new Map<string, Working>();
+  readonly #running = new Map<string, RunningTask>();
   #attached = false;
   #failing = false;
 
   constructor({ service, caller = bearer, ...options }: TaskExtensionOptions) {
-    this.#keep = new Keep(service, options);
+    this.#store = new TaskStore(service, options);
     this.#caller = caller;
     this.#warn = warner(options.log);
   }
@@ -105,7 +105,7 @@ class Extension implements TaskExtension {
         async (params: object, context: RequestContext) => {
           // Before 2026-07-28 there is no such extension.
           if (!context.mcpReq.envelope) throw RpcError.noMethod();
-          demand(capabilitiesIn(context.mcpReq.envelope));
+          requireDeclared(capabilitiesIn(context.mcpReq.envelope));
           try {
             return await answer(params, context);
           } catch (error) {
@@ -119,7 +119,7 @@ class Extension implements TaskExtension {
     const connect = inner.connect.bind(inner);
     inner.connect = (transport: { send(message: unknown, options?: unknown): Promise<void> }) => {
       const send = transport.send.bind(transport);
-      transport.send = (message, sending) => send(rectified(message), sending);
+      transport.send = (message, sending) => send(unwrapped(message), sending);
       return connect(transport);
     };
     this.#attached = true;
@@ -133,18 +133,18 @@ class Extension implements TaskExtension {
   ): Promise<R> {
     if (!this.#attached)
       throw new SessiondError('invalid_argument', 'call `attach(server)` before a tool returns a task');
-    const untasked = (why: RpcError) => (must ? refused<R>(why) : inline(context, work, why));
+    const untasked = (why: RpcError) => (must ? errorResult<R>(why) : inlineResult(context, work, why));
     const capabilities = capabilitiesIn(context.mcpReq.envelope);
     if (!declares(capabilities)) return untasked(RpcError.missing(required));
     const caller = this.#callerOf(context);
     const begin = {
       ttlMs: Math.round(ttlMs),
       pollMs: Math.round(pollMs),
-      ...(message === undefined ? {} : { message: clipped(message) }),
+      ...(message === undefined ? {} : { message: truncated(message) }),
     };
     let made;
     try {
-      made = await this.#keep.create(caller, begin);
+      made = await this.#store.create(caller, begin);
       this.#failing = false;
     } catch (error) {
       // The author's options are wrong, which waiting would hide.
@@ -157,16 +157,16 @@ class Extension implements TaskExtension {
     // Who has gone by now never hears of the task.
     if (context.mcpReq.signal.aborted) void task.cancel().catch(() => undefined);
     else {
-      const working = new Working(id, task, capabilities, this.#warn);
-      this.#working.set(id, working);
-      void working.done(work, view).finally(() => this.#working.delete(id));
+      const running = new RunningTask(id, task, capabilities, this.#warn);
+      this.#running.set(id, running);
+      void running.done(work, view).finally(() => this.#running.delete(id));
     }
-    return created(id, view);
+    return createdResult(id, view);
   }
 
   listening<H extends HandlerLike>(handler: H): H {
-    const find = (asking: Asking, id: string) => this.#keep.find(this.#caller(asking), id);
-    const open = new Listening(handler, find);
+    const find = (asking: Asking, id: string) => this.#store.find(this.#caller(asking), id);
+    const open = new ListenHandler(handler, find);
     return {
       ...handler,
       fetch: (request: Request, options?: any) => open.fetch(request, options),
@@ -179,12 +179,12 @@ class Extension implements TaskExtension {
   }
 
   async #get(caller: Caller | undefined, taskId: unknown): Promise<object> {
-    const { id, task } = await this.#keep.find(caller, taskId);
-    return detailed(id, await task.view());
+    const { id, task } = await this.#store.find(caller, taskId);
+    return detailedTask(id, await task.view());
   }
 
   async #update(context: RequestContext, taskId: unknown): Promise<object> {
-    const { id, task } = await this.#keep.find(this.#callerOf(context), taskId);
+    const { id, task } = await this.#store.find(this.#callerOf(context), taskId);
     const { inputResponses } = context.mcpReq;
     if (!isObject(inputResponses))
       throw RpcError.invalid(
@@ -196,21 +196,21 @@ class Extension implements TaskExtension {
       ({ key, response }) => response === undefined && Object.hasOwn(inputResponses, key),
     );
     const answer = Object.fromEntries(open.map(({ key }) => [key, inputResponses[key]]));
-    if (open.length > 0) await this.#told(id, task.update({ answer }));
+    if (open.length > 0) await this.#apply(id, task.update({ answer }));
     return {};
   }
 
   async #cancel(context: RequestContext, taskId: unknown): Promise<object> {
-    const { id, task } = await this.#keep.find(this.#callerOf(context), taskId);
-    await this.#told(id, task.cancel());
+    const { id, task } = await this.#store.find(this.#callerOf(context), taskId);
+    await this.#apply(id, task.cancel());
     return {};
   }
 
   /** A client has changed a task, unless it has ended. */
-  async #told(id: string, change: Promise<TaskView>): Promise<void> {
+  async #apply(id: string, change: Promise<TaskView>): Promise<void> {
     try {
       const view = await change;
-      this.#working.get(id)?.hear(view);
+      this.#running.get(id)?.observe(view);
     } catch (error) {
       if (!isCode(error, 'task_ended')) throw error;
     }

@@ -1,7 +1,7 @@
 // What has become of a task is stored, as soon as the daemon is there, and as far as it takes it.
 import { isCode, SessiondError } from '../errors.js';
 import type { Warn } from '../options.js';
-import { pause } from '../patience.js';
+import { pause } from '../deadline.js';
 import type { Task } from '../task.js';
 import { isGone, RpcError } from './rpc.js';
 
@@ -34,7 +34,7 @@ export function warnUnlessEnded(error: unknown, warn: Warn): void {
  * Ends a task: `how`, or where the daemon does not take that, by an error that says so. Never rejects.
  * `signal`: nobody waits for a daemon that is away any more.
  */
-export async function ended(
+export async function endTask(
   task: Task,
   how: () => Promise<unknown>,
   warn: Warn,
@@ -53,7 +53,7 @@ export async function ended(
 }
 
 /** As much of a text as a task's message may have. */
-export function clipped(text: string): string {
+export function truncated(text: string): string {
   const bytes = new TextEncoder().encode(text);
   const whole = bytes.length <= MESSAGE_MAX;
   const read = new TextDecoder('utf-8', { ignoreBOM: true }).decode(bytes.subarray(0, MESSAGE_MAX));

@@ -3,13 +3,13 @@ import { randomUUID } from 'node:crypto';
 import type { TaskView } from '../types.js';
 import { fieldsOf, type RpcError } from './rpc.js';
 import { isObject, type RequestContext } from './sdk.js';
-import type { Work } from './work.js';
+import type { Work } from './running-task.js';
 
 /** What such a result has, and no other: nobody else knows the name. */
 const OURS = `mcp-sessiond/${randomUUID()}`;
 
 /** The work of a call that is no task. Its client can't be asked anything: `why` there is no task. */
-export async function inline<R>(
+export async function inlineResult<R>(
   context: RequestContext,
   work: (work: Work) => R | Promise<R>,
   why: RpcError,
@@ -22,18 +22,18 @@ export async function inline<R>(
   try {
     return await work({ signal: context.mcpReq.signal, update: async () => undefined, ask });
   } catch (error) {
-    if (error === why) return refused(why);
+    if (error === why) return errorResult(why);
     throw error;
   }
 }
 
 /** A result that is sent as an error of JSON-RPC: the SDK makes text of what a tool throws. */
-export function refused<R>(error: RpcError): R {
+export function errorResult<R>(error: RpcError): R {
   return checked({ error: error.json }, error.message);
 }
 
 /** A CreateTaskResult. */
-export function created<R>(id: string, view: TaskView): R {
+export function createdResult<R>(id: string, view: TaskView): R {
   return checked({ result: { resultType: 'task', ...fieldsOf(id, view) } });
 }
 
@@ -43,7 +43,7 @@ function checked<R>(answer: object, text = ''): R {
 }
 
 /** A message as it is sent. What the SDK has added to a result, such as `_meta`, stays. */
-export function rectified(message: unknown): unknown {
+export function unwrapped(message: unknown): unknown {
   if (!isObject(message) || !isObject(message['result'])) return message;
   const { [OURS]: ours, content: _, isError: __, ...added } = message['result'];
   if (!isObject(ours)) return message;

@@ -69,7 +69,7 @@ export function isGone(error: unknown): boolean {
 export const required = { extensions: { [EXTENSION]: {} } };
 
 /** Throws -32021 unless the client has declared the extension in its request. */
-export function demand(capabilities: Record<string, unknown>): void {
+export function requireDeclared(capabilities: Record<string, unknown>): void {
   if (!declares(capabilities)) throw RpcError.missing(required);
 }
 
@@ -116,7 +116,7 @@ export function fieldsOf(id: string, view: TaskView): TaskFields {
   };
 }
 
-export function detailed(id: string, view: TaskView): DetailedTask {
+export function detailedTask(id: string, view: TaskView): DetailedTask {
   const open = view.inputs.filter(({ response }) => response === undefined);
   return {
     ...fieldsOf(id, view),

@@ -1,10 +1,10 @@
 // Notifications of tasks: what the SDK tells a client that listens, with those of tasks in between.
 import { setMaxListeners } from 'node:events';
-import { pause } from '../patience.js';
+import { pause } from '../deadline.js';
 import { isFinal } from '../task.js';
-import type { Kept } from './kept.js';
+import type { FoundTask } from './task-store.js';
 import { RETRY_MS } from './persist.js';
-import { detailed, isGone } from './rpc.js';
+import { detailedTask, isGone } from './rpc.js';
 import { isObject } from './sdk.js';
 
 /** The longest wait for a change, in ms. */
@@ -21,7 +21,7 @@ export class Subscription {
   readonly stream: ReadableStream<Uint8Array>;
   readonly #sdk: ReadableStreamDefaultReader<Uint8Array>;
   readonly #id: unknown;
-  readonly #tasks: Kept[];
+  readonly #tasks: FoundTask[];
   readonly #gone: () => void;
   readonly #stop = new AbortController();
   readonly #encoder = new TextEncoder();
@@ -31,7 +31,7 @@ export class Subscription {
   /** How the SDK has ended its part. */
   #last: string | undefined;
 
-  constructor(sdk: ReadableStream<Uint8Array>, id: unknown, tasks: Kept[], gone: () => void) {
+  constructor(sdk: ReadableStream<Uint8Array>, id: unknown, tasks: FoundTask[], gone: () => void) {
     this.#sdk = sdk.getReader();
     this.#id = id;
     this.#tasks = tasks;
@@ -77,7 +77,7 @@ export class Subscription {
       const passed = this.#pass(acknowledged).finally(acknowledged);
       // Nothing comes before the acknowledgement.
       await told;
-      await Promise.all([passed, ...this.#tasks.map((kept) => this.#follow(kept))]);
+      await Promise.all([passed, ...this.#tasks.map((found) => this.#follow(found))]);
       if (this.#last) this.#write(this.#last);
     } catch {
       // The SDK's stream has broken: this one ends, and the client may come again.
@@ -122,7 +122,7 @@ export class Subscription {
    * Tells how a task is, and when it has changed, until it has ended. A client that reads slowly is told the
    * newest.
    */
-  async #follow({ id, task }: Kept): Promise<void> {
+  async #follow({ id, task }: FoundTask): Promise<void> {
     let known: bigint | undefined;
     for (;;) {
       await this.#room();
@@ -133,7 +133,10 @@ export class Subscription {
           : task.changed(known, WAIT_MS, this.#stop.signal));
         if (this.#stop.signal.aborted) return;
         if (view.version !== known)
-          this.#say('notifications/tasks', { ...detailed(id, view), _meta: { [SUBSCRIPTION]: this.#id } });
+          this.#say('notifications/tasks', {
+            ...detailedTask(id, view),
+            _meta: { [SUBSCRIPTION]: this.#id },
+          });
         known = view.version;
         if (isFinal(view.status)) return;
       } catch (error) {

@@ -5,7 +5,7 @@ import { warner, type Logger, type Warn } from '../options.js';
 import type { Session } from '../session.js';
 import type { Task } from '../task.js';
 import type { TaskStatus, TaskView } from '../types.js';
-import { clipped, ended, persist, warnUnlessEnded } from './persist.js';
+import { truncated, endTask, persist, warnUnlessEnded } from './persist.js';
 import { isGone, messageOf, RpcError } from './rpc.js';
 import { isObject } from './sdk.js';
 
@@ -88,7 +88,7 @@ export class SessionTaskStore {
       const task = this.#task(taskId, sessionId);
       // A failed tool call has a result, too.
       const how = () => (status === 'failed' ? task.fail({ result }) : task.complete(result));
-      await ended(task, how, this.#warn);
+      await endTask(task, how, this.#warn);
     } catch (error) {
       warnUnlessEnded(error, this.#warn);
     }
@@ -113,7 +113,7 @@ export class SessionTaskStore {
     statusMessage?: string,
     sessionId?: string,
   ): Promise<void> {
-    const message = statusMessage === undefined ? undefined : clipped(statusMessage);
+    const message = statusMessage === undefined ? undefined : truncated(statusMessage);
     try {
       const task = this.#task(taskId, sessionId);
       await persist(() => this.#become(task, status, message), this.#warn);

@@ -1,9 +1,9 @@
-// The calls on a connection that may break at any moment, each within the patience of its caller.
+// Calls on a connection that may break at any moment: each is repeated until its deadline.
 import { type Connection, Disconnected } from './connection.js';
 import { isCode, SessiondError } from './errors.js';
 import type { Options } from './options.js';
-import { pause, type Patience } from './patience.js';
-import { reach } from './reach.js';
+import { pause, type Deadline } from './deadline.js';
+import { connect } from './connect.js';
 
 /**
  * The pause after a broken connection, in ms, so that a daemon that breaks each one does not cause a busy
@@ -16,9 +16,9 @@ const AWAY_MS = 1_000;
  * Calls under way on one connection: somewhat fewer than a daemon takes by default, so that it need not
  * refuse any.
  */
-const PLACES = 24;
+const REQUESTS_MAX = 24;
 
-/** What a call needs to know on the connection that it is made on. */
+/** One call. */
 export interface Call {
   method: string;
   /** The parameters. Asked for again at each attempt, since a lease or a daemon may be another by then. */
@@ -28,38 +28,38 @@ export interface Call {
 }
 
 /** A connection that is made anew when it breaks. */
-export class Calls {
+export class RetryingClient {
   readonly #options: Options;
   /** Whether a daemon has answered before, on whichever connection. */
-  readonly #known: { yet: boolean };
+  readonly #daemon: { seen: boolean };
   #connection: Connection | undefined;
   #connecting: Promise<Connection> | undefined;
-  #free = PLACES;
+  #free = REQUESTS_MAX;
   readonly #queue: (() => void)[] = [];
 
-  constructor(options: Options, known = { yet: false }) {
+  constructor(options: Options, daemon = { seen: false }) {
     this.#options = options;
-    this.#known = known;
+    this.#daemon = daemon;
   }
 
   /** Another connection to the same daemon. */
-  beside(): Calls {
-    return new Calls(this.#options, this.#known);
+  another(): RetryingClient {
+    return new RetryingClient(this.#options, this.#daemon);
   }
 
   /** The current connection, or a new one. */
-  async connect(patience: Patience): Promise<Connection> {
+  async connect(deadline: Deadline): Promise<Connection> {
     if (this.#connection && !this.#connection.isEnded) return this.#connection;
-    this.#connecting ??= reach(this.#options, this.#known.yet, patience)
+    this.#connecting ??= connect(this.#options, this.#daemon.seen, deadline)
       .then((connection) => {
-        this.#known.yet = true;
+        this.#daemon.seen = true;
         this.#connection = connection;
         return connection;
       })
       .finally(() => {
         this.#connecting = undefined;
       });
-    return await patience.bound(this.#connecting);
+    return await deadline.bound(this.#connecting);
   }
 
   /** Ends the connection. The next call makes another. */
@@ -68,8 +68,8 @@ export class Calls {
     this.#connection = undefined;
   }
 
-  /** Whether a call would begin at once. */
-  get hasPlace(): boolean {
+  /** Whether a call would be sent at once. */
+  get hasRoom(): boolean {
     return this.#free > 0;
   }
 
@@ -77,30 +77,30 @@ export class Calls {
    * One call, over as many connections as it takes, and as often as the daemon asks to be asked again.
    * Rejects with a {@link SessiondError}.
    */
-  async call(call: Call, patience: Patience): Promise<unknown> {
-    await this.#enter(patience);
+  async call(call: Call, deadline: Deadline): Promise<unknown> {
+    await this.#acquire(deadline);
     try {
-      return await this.#repeat(call, patience);
+      return await this.#repeat(call, deadline);
     } finally {
-      this.#leave();
+      this.#release();
     }
   }
 
-  /** The same for a call that others wait for, which may have taken all places. */
-  callFirst(call: Call, patience: Patience): Promise<unknown> {
-    return this.#repeat(call, patience);
+  /** The same for a call that others wait for, which may have taken all of the room. */
+  callFirst(call: Call, deadline: Deadline): Promise<unknown> {
+    return this.#repeat(call, deadline);
   }
 
-  async #repeat({ method, params, signal }: Call, patience: Patience): Promise<unknown> {
+  async #repeat({ method, params, signal }: Call, deadline: Deadline): Promise<unknown> {
     // Whether a connection broke while the call was under way, or the daemon could not tell.
     let doubt: SessiondError | undefined;
     for (;;) {
       let connection: Connection | undefined;
       let wait: number;
       try {
-        connection = await this.connect(patience);
+        connection = await this.connect(deadline);
         const given = await params(connection);
-        return await patience.bound(connection.call(method, given, signal));
+        return await deadline.bound(connection.call(method, given, signal));
       } catch (error) {
         if (error instanceof Disconnected) {
           doubt ??= new SessiondError('outcome_unknown', 'the daemon went away before it had answered', {
@@ -115,7 +115,7 @@ export class Calls {
           if (isCode(error, 'no_answer') && connection) this.#forget(connection);
           throw isCode(error, 'not_connected') && doubt ? doubt : error;
         }
-        if (wait >= patience.left) throw doubt ?? error;
+        if (wait >= deadline.left) throw doubt ?? error;
       }
       await pause(wait);
     }
@@ -127,28 +127,28 @@ export class Calls {
     connection.retire();
   }
 
-  async #enter(patience: Patience): Promise<void> {
+  async #acquire(deadline: Deadline): Promise<void> {
     if (this.#free > 0) {
       this.#free--;
       return;
     }
-    let enter = (): void => undefined;
-    const entered = new Promise<void>((resolve) => {
-      enter = resolve;
+    let admit = (): void => undefined;
+    const admitted = new Promise<void>((resolve) => {
+      admit = resolve;
     });
-    this.#queue.push(enter);
+    this.#queue.push(admit);
     try {
-      await patience.bound(entered);
+      await deadline.bound(admitted);
     } catch (error) {
-      const at = this.#queue.indexOf(enter);
+      const at = this.#queue.indexOf(admit);
       // Whoever was let in just now makes room for the next one.
       if (at >= 0) this.#queue.splice(at, 1);
-      else this.#leave();
+      else this.#release();
       throw error;
     }
   }
 
-  #leave(): void {
+  #release(): void {
     const next = this.#queue.shift();
     if (next) next();
     else this.#free++;

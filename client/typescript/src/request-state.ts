@@ -2,7 +2,7 @@
 // signed, every other one verifies, also after a restart.
 import { randomBytes } from 'node:crypto';
 import { warner, type Options, type Warn } from './options.js';
-import { pause } from './patience.js';
+import { pause } from './deadline.js';
 import { Sessions } from './sessions.js';
 import type { Secret } from './types.js';
 

@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import { writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { after, before, test } from 'node:test';
-import { Names } from '../dist/durable/names.js';
+import { RequestIds } from '../dist/durable/request-ids.js';
 import { Sessions } from '../dist/index.js';
 import { between } from './lib/between.mjs';
 import { kill, World } from './lib/daemon.mjs';
@@ -18,7 +18,7 @@ after(() => world.end());
 const request = (id) => ({ jsonrpc: '2.0', id, method: 'tools/call', params: {} });
 
 test('a request keeps its id, unless that is taken', () => {
-  const names = new Names();
+  const names = new RequestIds();
   const first = request(1);
   assert.equal(names.take(first), first);
   const again = names.take(request(1));
@@ -26,8 +26,8 @@ test('a request keeps its id, unless that is taken', () => {
   // A client may have used such a name itself.
   const guessed = names.take(request(again.id));
   assert.notEqual(guessed.id, again.id);
-  assert.equal(names.told({ jsonrpc: '2.0', id: guessed.id, result: {} }).id, again.id);
-  assert.equal(names.told({ jsonrpc: '2.0', id: again.id, result: {} }).id, 1);
+  assert.equal(names.forClient({ jsonrpc: '2.0', id: guessed.id, result: {} }).id, again.id);
+  assert.equal(names.forClient({ jsonrpc: '2.0', id: again.id, result: {} }).id, 1);
   names.answered(1);
   assert.notEqual(names.take(first).id, 1, 'the answer is on its way');
   names.done(1);
@@ -35,7 +35,7 @@ test('a request keeps its id, unless that is taken', () => {
 });
 
 test('a cancellation that may mean one of several requests means none', () => {
-  const names = new Names();
+  const names = new RequestIds();
   const cancel = { method: 'notifications/cancelled', params: { requestId: 1 } };
   assert.equal(names.cancelledBy(cancel), undefined);
   names.take(request(1));
@@ -51,7 +51,7 @@ test('a cancellation that may mean one of several requests means none', () => {
 });
 
 test('after very many requests that were cancelled every later one has a name of its own', () => {
-  const names = new Names();
+  const names = new RequestIds();
   for (let id = 0; id <= 1_000; id++) names.cancel(names.take(request(id)).id);
   const [one, two] = [names.take(request(7)), names.take(request(8))];
   for (const { id } of [one, two]) assert.match(id, /^mcp-sessiond-/);

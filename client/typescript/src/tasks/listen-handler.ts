@@ -1,5 +1,5 @@
 // Who hears of tasks: requests of `subscriptions/listen` that name some. The SDK answers them, and all others.
-import type { Kept } from './kept.js';
+import type { FoundTask } from './task-store.js';
 import { declares, isGone, required, RpcError } from './rpc.js';
 import { capabilitiesIn, isObject, type Asking, type HandlerLike } from './sdk.js';
 import { filterOf, Subscription } from './subscription.js';
@@ -11,11 +11,11 @@ const FOLLOWED_MAX = 400;
 /** The largest body that is looked at, in bytes: that of the SDK. */
 const BODY_MAX = 4 * 1024 * 1024;
 
-type Find = (asking: Asking, id: string) => Promise<Kept>;
+type Find = (asking: Asking, id: string) => Promise<FoundTask>;
 type Fields = Record<string, unknown>;
 
 /** A handler of the SDK's, and the subscriptions that hear of tasks. */
-export class Listening {
+export class ListenHandler {
   readonly #handler: HandlerLike;
   readonly #find: Find;
   readonly #open = new Set<Subscription>();
@@ -36,11 +36,11 @@ export class Listening {
     const answer = await this.#handler.fetch(request, { ...options, parsedBody: { ...body, params } });
     if (!answer.body || !answer.headers.get('content-type')?.startsWith('text/event-stream')) return answer;
     try {
-      const told = await this.#told({ authInfo: options.authInfo, req: request }, body, taskIds);
-      const followed = [...this.#open].reduce((sum, { size }) => sum + size, told.length);
+      const tasks = await this.#tasksOf({ authInfo: options.authInfo, req: request }, body, taskIds);
+      const followed = [...this.#open].reduce((sum, { size }) => sum + size, tasks.length);
       if (followed > FOLLOWED_MAX) throw RpcError.internal('Subscription limit reached');
       const { headers } = answer;
-      const subscription = new Subscription(answer.body, body['id'], told, () =>
+      const subscription = new Subscription(answer.body, body['id'], tasks, () =>
         this.#open.delete(subscription),
       );
       this.#open.add(subscription);
@@ -62,21 +62,21 @@ export class Listening {
   }
 
   /** The tasks that a client is told of: those that are there, and its own. */
-  async #told(asking: Asking, body: Fields, taskIds: unknown): Promise<Kept[]> {
+  async #tasksOf(asking: Asking, body: Fields, taskIds: unknown): Promise<FoundTask[]> {
     const meta = (body['params'] as Fields)['_meta'] as object | undefined;
     if (!declares(capabilitiesIn(meta))) throw RpcError.missing(required);
     if (!Array.isArray(taskIds) || !taskIds.every((id) => typeof id === 'string'))
       throw RpcError.invalid('`taskIds` is an array of ids of tasks');
     const ids = [...new Set(taskIds as string[])].slice(0, TASKS_MAX);
     const found = await Promise.all(ids.map((id) => this.#found(asking, id)));
-    return found.filter((kept) => kept !== undefined);
+    return found.filter((one) => one !== undefined);
   }
 
-  async #found(asking: Asking, id: string): Promise<Kept | undefined> {
+  async #found(asking: Asking, id: string): Promise<FoundTask | undefined> {
     try {
-      const kept = await this.#find(asking, id);
-      await kept.task.view();
-      return kept;
+      const found = await this.#find(asking, id);
+      await found.task.view();
+      return found;
     } catch (error) {
       if (!isGone(error) && !(error instanceof RpcError)) throw error;
       return undefined;

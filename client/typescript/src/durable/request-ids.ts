@@ -11,7 +11,7 @@ export type Id = string | number;
 const CANCELLED_MAX = 1_000;
 
 /** The names in one session. */
-export class Names {
+export class RequestIds {
   /** Of requests that the server works on, or may: their ids, as the client knows them. */
   readonly #ids = new Map<Id, Id>();
   /** The names of requests that the client can mean, by its ids. */
@@ -56,7 +56,7 @@ export class Names {
   }
 
   /** A message of the server's, as the client knows what it is about. */
-  told(message: Message): Message {
+  forClient(message: Message): Message {
     const { id, method } = message;
     return method !== undefined || id === this.idOf(id!) ? message : { ...message, id: this.idOf(id!) };
   }
@@ -105,9 +105,9 @@ export function bodyOf(body: unknown, messages: Message[]): unknown {
   return Array.isArray(body) ? messages : messages[0];
 }
 
-/** A message that the SDK knows by its own id, and writes as `told`. */
-export function spoken(message: Message, told: Message): Message {
-  if (isRequest(message) || message.id === told.id) return told;
+/** A message that the SDK knows by its own id, and writes to the client as `forClient`. */
+export function asSent(message: Message, forClient: Message): Message {
+  if (isRequest(message) || message.id === forClient.id) return forClient;
   // Not among the keys of the message, which the SDK checks.
-  return Object.defineProperty({ ...message }, 'toJSON', { value: () => told });
+  return Object.defineProperty({ ...message }, 'toJSON', { value: () => forClient });
 }

@@ -1,25 +1,25 @@
-// How long somebody waits for a call, with all its attempts.
+// The deadline of a call, with all its attempts.
 import { SessiondError } from './errors.js';
 
 /** A deadline. */
-export class Patience {
+export class Deadline {
   readonly #until: number;
 
-  /** `whole`: how long, in ms. */
-  constructor(readonly whole: number) {
-    this.#until = performance.now() + whole;
+  /** `totalMs`: from now, in ms. */
+  constructor(readonly totalMs: number) {
+    this.#until = performance.now() + totalMs;
   }
 
-  /** What is left, in ms; 0 where it is over. */
+  /** The time left, in ms; 0 after the deadline. */
   get left(): number {
     return Math.max(0, this.#until - performance.now());
   }
 
   /** The error of a call that took too long. */
-  out(): SessiondError {
+  error(): SessiondError {
     return new SessiondError(
       'no_answer',
-      `the daemon did not answer within ${Math.round(this.whole)} ms; see \`mcp-sessiond doctor\``,
+      `the daemon did not answer within ${Math.round(this.totalMs)} ms; see \`mcp-sessiond doctor\``,
     );
   }
 
@@ -27,7 +27,7 @@ export class Patience {
   async bound<T>(work: Promise<T>): Promise<T> {
     let timer: NodeJS.Timeout | undefined;
     const late = new Promise<never>((_, reject) => {
-      timer = setTimeout(() => reject(this.out()), this.left);
+      timer = setTimeout(() => reject(this.error()), this.left);
     });
     try {
       return await Promise.race([work, late]);
@@ -48,7 +48,7 @@ export class Patience {
 }
 
 /** Waits, at most as long as is left. */
-export function pause(ms: number, patience?: Patience): Promise<void> {
-  const bounded = Math.min(ms, patience?.left ?? ms);
+export function pause(ms: number, deadline?: Deadline): Promise<void> {
+  const bounded = Math.min(ms, deadline?.left ?? ms);
   return new Promise((resolve) => void setTimeout(resolve, bounded));
 }

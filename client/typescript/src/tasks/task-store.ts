@@ -11,16 +11,16 @@ import { RpcError } from './rpc.js';
 const ID_BYTES = 16;
 /** How long a session lives beside its task, in ms: until the task is created. */
 const IDLE_MS = 60_000;
-const TOLD = /^([\w-]{22})\.([\w-]{1,128})$/;
+const TASK_ID = /^([\w-]{22})\.([\w-]{1,128})$/;
 
 /** A task, and the id by which clients know it. */
-export interface Kept {
+export interface FoundTask {
   id: string;
   task: Task;
 }
 
 /** The tasks of a service. */
-export class Keep {
+export class TaskStore {
   readonly #sessions: Sessions;
 
   constructor(service: string, options: Options) {
@@ -28,7 +28,7 @@ export class Keep {
   }
 
   /** Creates a task of a caller's. It is kept when this resolves. Rejects with a `SessiondError`. */
-  async create(caller: Caller | undefined, options: TaskOptions): Promise<Kept & { view: TaskView }> {
+  async create(caller: Caller | undefined, options: TaskOptions): Promise<FoundTask & { view: TaskView }> {
     const session = await this.#sessions.create({
       id: randomBytes(ID_BYTES).toString('base64url'),
       status: { is: 'ready' },
@@ -43,9 +43,9 @@ export class Keep {
    * The task that a caller means by an id. That there is none of this caller's may show only at the task's
    * first call. Rejects with a {@link RpcError} or a `SessiondError`.
    */
-  async find(caller: Caller | undefined, id: unknown): Promise<Kept> {
+  async find(caller: Caller | undefined, id: unknown): Promise<FoundTask> {
     if (typeof id !== 'string') throw RpcError.invalid('`taskId` is missing: it is text');
-    const [, session, task] = TOLD.exec(id) ?? [];
+    const [, session, task] = TASK_ID.exec(id) ?? [];
     if (!session || !task) throw RpcError.notFound();
     const found = this.#sessions.onBehalfOf(caller).at(session);
     // What nobody in particular has begun is not for those that have a name: it may have been foisted on them.

@@ -1,10 +1,10 @@
-// How a daemon is reached: connected to, and started where none runs.
+// Connects to the daemon, and starts one where none runs.
 import { Connection } from './connection.js';
 import { NotRunning, runtimeDirectory, socketOf } from './directory.js';
 import { SessiondError } from './errors.js';
 import { HelloRefused } from './hello.js';
 import type { Options } from './options.js';
-import { pause, type Patience } from './patience.js';
+import { pause, type Deadline } from './deadline.js';
 import { startDaemon } from './start.js';
 
 /** The first and the longest pause between two attempts, in ms; each is twice the one before. */
@@ -21,32 +21,32 @@ const START_AGAIN_MS = 500;
  * by who may not start one. Rejects with a {@link SessiondError}: nothing was sent to anybody but a daemon of
  * this user's.
  */
-export async function reach(options: Options, known: boolean, patience: Patience): Promise<Connection> {
+export async function connect(options: Options, known: boolean, deadline: Deadline): Promise<Connection> {
   const directory = runtimeDirectory(options.directory);
   let wait = PAUSE_MIN_MS;
   let last: Error = new SessiondError('not_connected', 'it did not finish its hello');
   let startedAt: number | undefined;
   for (;;) {
     try {
-      return await patience.bound(Connection.open(directory));
+      return await deadline.bound(Connection.open(directory));
     } catch (error) {
-      if (!(error instanceof Error) || !mayPass(error)) throw asSessiondError(error, directory);
+      if (!(error instanceof Error) || !isTransient(error)) throw asSessiondError(error, directory);
       last = error;
     }
     if (last instanceof NotRunning) {
       if (options.start === false) {
         if (!known) throw last;
       } else if (startedAt === undefined || performance.now() - startedAt >= START_AGAIN_MS) {
-        await startDaemon(directory, options, patience);
+        await startDaemon(directory, options, deadline);
         startedAt = performance.now();
         wait = PAUSE_MIN_MS;
       }
     }
-    if (wait >= patience.left) {
+    if (wait >= deadline.left) {
       throw new SessiondError(
         'not_connected',
         `the daemon at ${socketOf(directory)} was not reached within ` +
-          `${Math.round(patience.whole)} ms (${last.message}); see \`mcp-sessiond doctor\``,
+          `${Math.round(deadline.totalMs)} ms (${last.message}); see \`mcp-sessiond doctor\``,
       );
     }
     await pause(wait);
@@ -54,9 +54,9 @@ export async function reach(options: Options, known: boolean, patience: Patience
   }
 }
 
-/** Whether the next attempt may go better. */
-function mayPass(error: NodeJS.ErrnoException): boolean {
-  if (error instanceof HelloRefused) return error.again;
+/** Whether the next attempt may succeed. */
+function isTransient(error: NodeJS.ErrnoException): boolean {
+  if (error instanceof HelloRefused) return error.isTransient;
   if (error instanceof NotRunning) return true;
   if (error instanceof SessiondError) return error.code === 'no_answer';
   // EAGAIN: so many connect at once that the backlog is full. ECONNRESET, EPIPE: the daemon was killed

@@ -2,7 +2,7 @@
 // service hear.
 import { isCode } from './errors.js';
 import { warner, type Options, type Warn } from './options.js';
-import { pause } from './patience.js';
+import { pause } from './deadline.js';
 import type { Session } from './session.js';
 import { Sessions } from './sessions.js';
 

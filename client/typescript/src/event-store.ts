@@ -4,7 +4,7 @@ import { isCode } from './errors.js';
 import { warner, type Logger, type Warn } from './options.js';
 import type { Session } from './session.js';
 import { STANDALONE, type Stream } from './stream.js';
-import { jsonText, shown } from './wire.js';
+import { jsonText, redacted } from './wire.js';
 
 /** Streams that are kept open after an answer: a batch has several. */
 const ANSWERED_MAX = 16;
@@ -72,7 +72,7 @@ export class SessionEventStore implements EventStore {
       return id;
     } catch (error) {
       if (!this.#failing)
-        this.#warn(`messages of session ${shown(this.#session.id)} are not kept: ${String(error)}`);
+        this.#warn(`messages of session ${redacted(this.#session.id)} are not kept: ${String(error)}`);
       this.#failing = true;
       return '';
     }

@@ -4,7 +4,7 @@ import type { Session } from '../session.js';
 import { isFinal } from '../task.js';
 import { requestId } from '../wire.js';
 import { RpcError } from './rpc.js';
-import { sessionOf } from './store.js';
+import { sessionOf } from './session-task-store.js';
 
 /** How long a queue is kept after its last message, in ms: as long as a task may live by default. */
 const KEPT_MS = 24 * 3600_000;

@@ -1,9 +1,9 @@
 // A task that this process works on: it hears of answers and of the end, and stores what the work came to.
 import type { Warn } from '../options.js';
-import { pause } from '../patience.js';
+import { pause } from '../deadline.js';
 import { isFinal, type Task } from '../task.js';
 import type { TaskChange, TaskView } from '../types.js';
-import { clipped, ended, persist, RETRY_MS, warnUnlessEnded } from './persist.js';
+import { truncated, endTask, persist, RETRY_MS, warnUnlessEnded } from './persist.js';
 import { isGone, RpcError } from './rpc.js';
 import { isObject } from './sdk.js';
 
@@ -42,7 +42,7 @@ interface Waiting {
 }
 
 /** The work of one task. */
-export class Working implements Work {
+export class RunningTask implements Work {
   readonly id: string;
   readonly #task: Task;
   readonly #capabilities: Record<string, unknown>;
@@ -65,7 +65,7 @@ export class Working implements Work {
 
   async update({ message, ttlMs, pollMs }: Pick<TaskChange, 'message' | 'ttlMs' | 'pollMs'>): Promise<void> {
     const change = {
-      ...(message === undefined ? {} : { message: clipped(message) }),
+      ...(message === undefined ? {} : { message: truncated(message) }),
       ...(ttlMs === undefined ? {} : { ttlMs: Math.round(ttlMs) }),
       ...(pollMs === undefined ? {} : { pollMs: Math.round(pollMs) }),
     };
@@ -116,11 +116,11 @@ export class Working implements Work {
   }
 
   #end(how: () => Promise<TaskView>): Promise<void> {
-    return ended(this.#task, how, this.#warn, this.signal);
+    return endTask(this.#task, how, this.#warn, this.signal);
   }
 
   /** Hears how the task is. Tells whether it goes on. */
-  hear({ inputs, status }: TaskView): boolean {
+  observe({ inputs, status }: TaskView): boolean {
     for (const { key, response } of inputs) {
       if (response === undefined) continue;
       this.#waiting.get(key)?.resolve(response);
@@ -137,7 +137,7 @@ export class Working implements Work {
         const view = await this.#task.changed(known, WAIT_MS, this.#over.signal);
         if (this.#over.signal.aborted) return;
         known = view.version;
-        if (!this.hear(view)) return;
+        if (!this.observe(view)) return;
       } catch (error) {
         if (this.#over.signal.aborted) return;
         if (isGone(error)) return this.#leave("the task's time is over");

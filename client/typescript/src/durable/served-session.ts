@@ -2,13 +2,13 @@
 import type { ServerResponse } from 'node:http';
 import { Appender } from '../appender.js';
 import { isCode } from '../errors.js';
-import type { EventStore } from '../eventstore.js';
+import type { EventStore } from '../event-store.js';
 import type { Session } from '../session.js';
-import { jsonText, shown } from '../wire.js';
-import { context, served } from './context.js';
+import { jsonText, redacted } from '../wire.js';
+import { context, servedSessions } from './context.js';
 import { Post } from './post.js';
-import { bodyOf, Names, spoken, type Id } from './names.js';
-import { handshake, record } from './record.js';
+import { bodyOf, RequestIds, asSent, type Id } from './request-ids.js';
+import { handshakeOf, storeHandshake } from './handshake.js';
 import { outcomeUnknown } from './refusal.js';
 import type { HttpRequest } from './request.js';
 import {
@@ -21,7 +21,7 @@ import {
 } from './sdk.js';
 
 /** What all sessions of one `durable` share. */
-export interface Making {
+export interface ServerFactory {
   createServer: (session: Session) => McpServerLike | Promise<McpServerLike>;
   transport: TransportClass;
   retryMs: number;
@@ -36,15 +36,15 @@ interface Cancelled {
 }
 
 /** A server, its transport, and the POSTs that they work on. */
-export class Live {
+export class ServedSession {
   /** On behalf of whoever used it last. */
   session: Session;
   readonly transport: HttpTransport;
   usedAt = performance.now();
   /** Whether the server was closed, by whomever. */
   isClosed = false;
-  readonly #making: Making;
-  readonly #names = new Names();
+  readonly #factory: ServerFactory;
+  readonly #ids = new RequestIds();
   /** By the names of their requests. */
   readonly #posts = new Map<Id, Post>();
   readonly #standalone: Appender;
@@ -53,12 +53,12 @@ export class Live {
   #initialize: { id: string | number; params: unknown } | undefined;
   #failing = false;
 
-  private constructor(making: Making, session: Session) {
-    this.#making = making;
+  private constructor(factory: ServerFactory, session: Session) {
+    this.#factory = factory;
     this.session = session;
     this.#standalone = new Appender(() => this.session.standalone);
-    const { retryMs: retryInterval } = making;
-    this.transport = new making.transport({
+    const { retryMs: retryInterval } = factory;
+    this.transport = new factory.transport({
       sessionIdGenerator: () => session.id,
       eventStore: this.#eventStore(),
       retryInterval,
@@ -68,17 +68,17 @@ export class Live {
   }
 
   /** Makes a server for a session, which gets its `initialize` next. */
-  static async make(making: Making, session: Session): Promise<Live> {
-    const live = new Live(making, session);
-    live.#server = await making.createServer(session);
-    await live.#server.connect(live.transport);
-    const { onclose } = live.transport;
-    live.transport.onclose = () => {
-      live.#closed();
+  static async make(factory: ServerFactory, session: Session): Promise<ServedSession> {
+    const served = new ServedSession(factory, session);
+    served.#server = await factory.createServer(session);
+    await served.#server.connect(served.transport);
+    const { onclose } = served.transport;
+    served.transport.onclose = () => {
+      served.#onClosed();
       onclose?.();
     };
-    served.set(session.id, live);
-    return live;
+    servedSessions.set(session.id, served);
+    return served;
   }
 
   /** Whether the server works on something. */
@@ -87,7 +87,7 @@ export class Live {
   }
 
   /** Opens the stream of a POST, and gives it to the SDK. Rejects with a `SessiondError`. */
-  async carryOut(
+  async handle(
     session: Session,
     messages: Message[],
     body: unknown,
@@ -99,11 +99,11 @@ export class Live {
     this.session = session;
     this.usedAt = performance.now();
     const cancelled: Cancelled[] = [];
-    const named = messages.map((message) => this.#named(message, post, cancelled));
+    const named = messages.map((message) => this.#forServer(message, post, cancelled));
     await context.run({ session, ...(post ? { post } : {}) }, () =>
       this.transport.handleRequest(request, response, bodyOf(body, named)),
     );
-    if (post && response.statusCode >= 400) this.#refused(post);
+    if (post && response.statusCode >= 400) this.#onRefused(post);
     for (const { name, id, post } of cancelled) {
       post?.answered(id);
       this.transport.closeSSEStream?.(name);
@@ -111,48 +111,48 @@ export class Live {
   }
 
   /** A message of the client's, by the names that the server knows. */
-  #named(message: Message, post: Post | undefined, cancelled: Cancelled[]): Message {
+  #forServer(message: Message, post: Post | undefined, cancelled: Cancelled[]): Message {
     if (post && isRequest(message)) {
-      const named = this.#names.take(message);
+      const named = this.#ids.take(message);
       this.#posts.set(named.id!, post);
       if (message.method === 'initialize') this.#initialize = { id: named.id!, params: message.params };
       return named;
     }
-    const requestId = this.#names.cancelledBy(message);
-    if (requestId === undefined) return this.#names.cancellingNone(message);
+    const requestId = this.#ids.cancelledBy(message);
+    if (requestId === undefined) return this.#ids.cancellingNone(message);
     // From now on: the client may send another request with this id before the SDK has the message.
     cancelled.push({
       name: requestId,
-      id: this.#names.idOf(requestId),
+      id: this.#ids.idOf(requestId),
       post: this.#posts.get(requestId),
     });
     this.#posts.delete(requestId);
-    this.#names.cancel(requestId);
+    this.#ids.cancel(requestId);
     return { ...message, params: { ...message.params, requestId } };
   }
 
   /** The SDK has refused a POST: the server gets none of its requests. */
-  #refused(refused: Post): void {
+  #onRefused(refused: Post): void {
     for (const [name, post] of this.#posts) if (post === refused) this.#forget(name);
     refused.close();
   }
 
   #forget(name: Id): void {
     this.#posts.delete(name);
-    this.#names.done(name);
+    this.#ids.done(name);
   }
 
   /** Ends the server. The session stays. */
   async close(): Promise<void> {
-    if (served.get(this.session.id) === this) served.delete(this.session.id);
+    if (servedSessions.get(this.session.id) === this) servedSessions.delete(this.session.id);
     await this.#server?.close().catch(() => undefined);
   }
 
   /** What the server has not answered it never will. */
-  #closed(): void {
+  #onClosed(): void {
     this.isClosed = true;
     for (const [name, post] of this.#posts)
-      void this.#kept(() => post.keep(outcomeUnknown(this.#names.idOf(name))));
+      void this.#store(() => post.store(outcomeUnknown(this.#ids.idOf(name))));
     this.#posts.clear();
   }
 
@@ -166,52 +166,54 @@ export class Live {
     send: HttpTransport['send'],
   ): Promise<void> {
     const here = context.getStore();
-    if (here?.repeated) return send(message, options);
+    if (here?.isReplay) return send(message, options);
     const isAnswer = message.method === undefined;
-    const told = this.#names.told(message);
+    const forClient = this.#ids.forClient(message);
     const id = isAnswer ? message.id : options?.relatedRequestId;
     if (id === undefined) {
-      await this.#kept(() => this.#standalone.append(jsonText(told)).then(({ id }) => id));
+      await this.#store(() => this.#standalone.append(jsonText(forClient)).then(({ id }) => id));
       return;
     }
     const post = this.#posts.get(id);
     // Nobody wants what is said for a request that was cancelled.
-    if (this.#names.isCancelled(id)) return;
+    if (this.#ids.isCancelled(id)) return;
     // The SDK knows no such request either, and says so.
     if (!post) return send(message, options);
     try {
-      if (isAnswer) await this.#answering(message);
-      await this.#write(told, post, () => send(spoken(message, told), options));
+      if (isAnswer) await this.#onAnswer(message);
+      await this.#write(forClient, post, () => send(asSent(message, forClient), options));
     } finally {
       // Not before: the SDK knows the request by its name while this waits for the daemon, and deletes what it
       // knows by that in the microtasks that follow.
-      if (isAnswer) setImmediate(() => this.#names.done(message.id!));
+      if (isAnswer) setImmediate(() => this.#ids.done(message.id!));
     }
   }
 
   /** Has the SDK send a message on a POST, and keeps it where the SDK has not. */
-  async #write(told: Message, post: Post, send: () => Promise<void>): Promise<void> {
+  async #write(forClient: Message, post: Post, send: () => Promise<void>): Promise<void> {
     const here = context.getStore();
-    const sent = { kept: false, told };
+    const sent = { stored: false, forClient };
     try {
       await context.run({ session: this.session, ...here, post, sent }, send);
     } catch (error) {
       // Nobody reads it now. Who comes back for it finds it.
-      if (!sent.kept && !(await this.#kept(() => post.keep(told)))) throw error;
+      if (!sent.stored && !(await this.#store(() => post.store(forClient)))) throw error;
       return;
     }
-    if (!sent.kept) await this.#kept(() => post.keep(told));
+    if (!sent.stored) await this.#store(() => post.store(forClient));
   }
 
-  async #answering(message: Message): Promise<void> {
+  async #onAnswer(message: Message): Promise<void> {
     this.usedAt = performance.now();
     this.#posts.delete(message.id!);
-    this.#names.answered(message.id!);
+    this.#ids.answered(message.id!);
     const asked = this.#initialize;
     if (asked?.id !== message.id || message.result === undefined) return;
     this.#initialize = undefined;
     // Stored before the client knows its session.
-    await this.#kept(() => record(this.session, handshake(asked?.params, message.result)).then(() => ''));
+    await this.#store(() =>
+      storeHandshake(this.session, handshakeOf(asked?.params, message.result)).then(() => ''),
+    );
   }
 
   /**
@@ -223,9 +225,9 @@ export class Live {
       storeEvent: async (_, message) => {
         const here = context.getStore();
         const { post, sent } = here ?? {};
-        if (!post || here?.repeated) return '';
-        const id = await this.#kept(() => post.keep(sent?.told ?? message));
-        if (sent) sent.kept = true;
+        if (!post || here?.isReplay) return '';
+        const id = await this.#store(() => post.store(sent?.forClient ?? message));
+        if (sent) sent.stored = true;
         return id ?? '';
       },
       getStreamIdForEventId: async () => undefined,
@@ -237,16 +239,16 @@ export class Live {
    * Never rejects, since the SDK would not send the message then: undefined where it can't be kept, which is
    * logged once.
    */
-  async #kept(keep: () => Promise<string>): Promise<string | undefined> {
+  async #store(store: () => Promise<string>): Promise<string | undefined> {
     try {
-      const id = await keep();
+      const id = await store();
       this.#failing = false;
       return id;
     } catch (error) {
       // Nobody misses what was to be said in a session that was ended.
       if (isCode(error, 'unknown_session', 'session_terminated')) return undefined;
       if (!this.#failing)
-        this.#making.warn(`messages of session ${shown(this.session.id)} are not kept: ${String(error)}`);
+        this.#factory.warn(`messages of session ${redacted(this.session.id)} are not kept: ${String(error)}`);
       this.#failing = true;
       return undefined;
     }

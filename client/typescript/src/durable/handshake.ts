@@ -21,7 +21,7 @@ export interface Handshake {
 }
 
 /** The handshake with these parameters of the client's, and this result of the server's. */
-export function handshake(initialize: unknown, result: unknown): Handshake {
+export function handshakeOf(initialize: unknown, result: unknown): Handshake {
   const chosen = (result as { protocolVersion?: unknown }).protocolVersion;
   return {
     initialize: initialize as Json,
@@ -31,7 +31,7 @@ export function handshake(initialize: unknown, result: unknown): Handshake {
 }
 
 /** Stores a handshake. With that the session is ready. */
-export async function record(session: Session, made: Handshake): Promise<void> {
+export async function storeHandshake(session: Session, made: Handshake): Promise<void> {
   const status = { is: 'ready' } as const;
   if (Buffer.byteLength(jsonText(made)) <= METADATA_MAX) {
     await session.update({ status, metadata: made as unknown as Json });
@@ -42,6 +42,9 @@ export async function record(session: Session, made: Handshake): Promise<void> {
 }
 
 /** The handshake that is stored with a session. Undefined: its `initialize` was never answered. */
-export async function recorded(session: Session, { metadata }: SessionView): Promise<Handshake | undefined> {
+export async function storedHandshake(
+  session: Session,
+  { metadata }: SessionView,
+): Promise<Handshake | undefined> {
   return (metadata as Handshake | undefined) ?? (await session.get<Handshake>(STATE));
 }

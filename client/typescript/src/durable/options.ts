@@ -1,0 +1,37 @@
+// What an author may say to `durable`.
+import type { IncomingMessage } from 'node:http';
+import type { Options } from '../options.js';
+import type { Caller, Lifetimes } from '../types.js';
+import type { SessionCookie } from './cookie.js';
+import type { TransportClass } from './sdk.js';
+
+/** How `durable` works. */
+export interface DurableOptions extends Options {
+  /**
+   * The service whose sessions they are: every process that says this name serves them. 1 to 128 visible
+   * ASCII characters.
+   */
+  service: string;
+  /** `StreamableHTTPServerTransport` of the SDK's v1, `NodeStreamableHTTPServerTransport` of v2. */
+  transport: TransportClass;
+  /**
+   * Who sends a request: a session takes part in requests of the caller that began it, and of nobody else. By
+   * default that is whoever has the same bearer token; without a token, whoever knows the session's id. Check
+   * tokens before.
+   */
+  caller?: (request: IncomingMessage) => Caller | undefined;
+  /**
+   * RequestIds sessions in a cookie of this name, too, and reads it where the header `Mcp-Session-Id` is missing: for
+   * pages. By default there is none.
+   */
+  cookie?: string | SessionCookie;
+  /** How long a session lives. By default as the daemon's settings have it. */
+  lifetimes?: Lifetimes;
+  /** After what time a client comes back whose connection has ended, in ms: 5,000. */
+  retryMs?: number;
+  /**
+   * After how long without a request this process lets a session's server go, in ms: 30 minutes. The session
+   * stays.
+   */
+  idleMs?: number;
+}
