@@ -6,7 +6,7 @@
  *
  * @packageDocumentation
  */
-// The modules, from the socket up; none imports one above it.
+// The modules, from the socket up: none imports one that is listed after it.
 //
 // - errors: every error and its code. types: what calls take and return. wire: from both to JSON and back.
 // - hello, directory, connection: one connection to a daemon of this user. start: starts a daemon.

@@ -12,8 +12,8 @@ from typing import Any
 
 from . import directory, wire
 from .errors import Disconnected, SessiondError
-from .exchange import Exchange, Io, Link
-from .options import Patience
+from .exchange import Exchange, Io, Connection
+from .deadline import Deadline
 
 
 class _Hello(asyncio.Protocol):
@@ -70,7 +70,7 @@ class _Hello(asyncio.Protocol):
             self.transport.abort()
 
 
-class AsyncioLink(Link):
+class AsyncioConnection(Connection):
     """A connection. Requests of several tasks are under way at once."""
 
     def __init__(
@@ -89,7 +89,7 @@ class AsyncioLink(Link):
     def in_flight(self) -> int:
         return len(self._exchange.waiting)
 
-    async def request(self, method: str, params: dict[str, Any], patience: Patience) -> Any:
+    async def request(self, method: str, params: dict[str, Any], deadline: Deadline) -> Any:
         answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         number, data = self._exchange.begin(method, params, answer)
         if self.is_ended:
@@ -97,7 +97,7 @@ class AsyncioLink(Link):
         else:
             self._transport.write(data)
         # A timer of its own: `wait_for` would make a task of it.
-        timer = asyncio.get_running_loop().call_later(patience.left, _late, answer, patience)
+        timer = asyncio.get_running_loop().call_later(deadline.left, _late, answer, deadline)
         try:
             await self._protocol.drained.wait()
             return await answer
@@ -115,9 +115,9 @@ class AsyncioLink(Link):
         self._transport.close()
 
 
-def _late(answer: asyncio.Future[Any], patience: Patience) -> None:
+def _late(answer: asyncio.Future[Any], deadline: Deadline) -> None:
     if not answer.done():
-        answer.set_exception(patience.out())
+        answer.set_exception(deadline.error())
 
 
 def _tell(done: asyncio.Future[int], status: int) -> None:
@@ -128,31 +128,31 @@ def _tell(done: asyncio.Future[int], status: int) -> None:
 class AsyncioIo(Io):
     """The world of the event loop that runs."""
 
-    async def connect(self, path: Path, patience: Patience) -> Link:
+    async def connect(self, path: Path, deadline: Deadline) -> Connection:
         stream = socket.socket(socket.AF_UNIX)
         try:
             stream.setblocking(False)
-            await self._bound(asyncio.get_running_loop().sock_connect(stream, str(path)), patience)
+            await self._bound(asyncio.get_running_loop().sock_connect(stream, str(path)), deadline)
             directory.check_daemon(stream)
             transport, protocol = await asyncio.get_running_loop().create_unix_connection(_Hello, sock=stream)
         except BaseException:
             stream.close()
             raise
         try:
-            await self._bound(asyncio.shield(protocol.greeted), patience)
+            await self._bound(asyncio.shield(protocol.greeted), deadline)
         except BaseException:
             transport.abort()
             raise
         assert protocol.exchange
-        return AsyncioLink(protocol, protocol.exchange, transport)
+        return AsyncioConnection(protocol, protocol.exchange, transport)
 
-    async def _bound(self, work: Coroutine[Any, Any, Any] | asyncio.Future[Any], patience: Patience) -> None:
+    async def _bound(self, work: Coroutine[Any, Any, Any] | asyncio.Future[Any], deadline: Deadline) -> None:
         try:
-            await asyncio.wait_for(work, patience.left)
+            await asyncio.wait_for(work, deadline.left)
         except asyncio.TimeoutError:
-            raise patience.out() from None
+            raise deadline.error() from None
 
-    async def run(self, arguments: list[str], environment: dict[str, str], patience: Patience) -> int | None:
+    async def run(self, arguments: list[str], environment: dict[str, str], deadline: Deadline) -> int | None:
         # Not by asyncio's own means: those need a watcher of children, which is the server's.
         null = subprocess.DEVNULL
         child = subprocess.Popen(arguments, env=environment, stdin=null, stdout=null, stderr=null)
@@ -168,7 +168,7 @@ class AsyncioIo(Io):
 
         threading.Thread(target=wait, daemon=True).start()
         try:
-            return await asyncio.wait_for(done, patience.left)
+            return await asyncio.wait_for(done, deadline.left)
         except asyncio.TimeoutError:
             return None
 
@@ -181,5 +181,5 @@ class AsyncioIo(Io):
     def spawn(self, work: Coroutine[Any, Any, None]) -> object:
         return asyncio.get_running_loop().create_task(work)
 
-    def home(self) -> object:
+    def owner(self) -> object:
         return asyncio.get_running_loop()

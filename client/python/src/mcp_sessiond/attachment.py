@@ -6,9 +6,9 @@ from collections.abc import Awaitable, Callable
 from types import TracebackType
 
 from .errors import SessiondError
-from .exchange import Link
-from .line import Line, Params
-from .options import Patience
+from .exchange import Connection
+from .connections import Connections, Params
+from .deadline import Deadline
 
 _PAUSE = 0.005
 _RETRY_AFTER = 5.0
@@ -21,38 +21,38 @@ class Attachment:
     Until then it is attached again whenever the connection was lost.
     """
 
-    def __init__(self, line: Line, of: Callable[[Patience], Awaitable[Params]]) -> None:
-        self._line = line
+    def __init__(self, connections: Connections, of: Callable[[Deadline], Awaitable[Params]]) -> None:
+        self._connections = connections
         self._of = of
-        self._link: Link | None = None
-        self._has_left = False
-        self._keeping: object = None
+        self._connection: Connection | None = None
+        self._is_detached = False
+        self._reattaching: object = None
 
     @classmethod
-    async def of(cls, line: Line, of: Callable[[Patience], Awaitable[Params]]) -> Attachment:
+    async def of(cls, connections: Connections, of: Callable[[Deadline], Awaitable[Params]]) -> Attachment:
         """A client of the session that `of` names."""
-        attachment = cls(line, of)
+        attachment = cls(connections, of)
         await attachment._attach()
-        attachment._keeping = line.io.spawn(attachment._keep())
+        attachment._reattaching = connections.io.spawn(attachment._reattach())
         return attachment
 
     async def _attach(self) -> None:
-        patience = self._line.patience()
-        of = await self._of(patience)
+        deadline = self._connections.deadline()
+        of = await self._of(deadline)
 
-        def params(link: Link) -> Params:
+        def params(connection: Connection) -> Params:
             # It belongs to the connection that it was sent on.
-            self._link = link
+            self._connection = connection
             return of
 
-        await self._line.call("attach_session", params, patience)
+        await self._connections.call("attach_session", params, deadline)
 
-    async def _keep(self) -> None:
-        while self._link and not self._has_left:
-            await self._link.ended()
+    async def _reattach(self) -> None:
+        while self._connection and not self._is_detached:
+            await self._connection.ended()
             pause = _PAUSE
-            while not self._has_left:
-                await self._line.io.sleep(pause)
+            while not self._is_detached:
+                await self._connections.io.sleep(pause)
                 try:
                     await self._attach()
                     break
@@ -63,16 +63,16 @@ class Attachment:
 
     async def detach(self) -> None:
         """The client goes. The daemon knows when this returns, if it is there."""
-        if self._has_left:
+        if self._is_detached:
             return
-        self._has_left = True
-        if self._link and not self._link.is_ended:
-            patience = self._line.patience()
+        self._is_detached = True
+        if self._connection and not self._connection.is_ended:
+            deadline = self._connections.deadline()
             try:
-                await self._link.request("detach_session", await self._of(patience), patience)
+                await self._connection.request("detach_session", await self._of(deadline), deadline)
             except SessiondError:
                 pass  # Where the connection breaks, the client has gone with it.
-        cancel = getattr(self._keeping, "cancel", None)
+        cancel = getattr(self._reattaching, "cancel", None)
         if cancel:
             cancel()
 

@@ -59,12 +59,12 @@ class DurableBus:
     def __init__(self, service: str, options: Options | None = None) -> None:
         self._sessions = Sessions(service, options)
         self._listeners: dict[object, Callable[[ServerEvent], None]] = {}
-        self._hearing: asyncio.Task[None] | None = None
+        self._listening: asyncio.Task[None] | None = None
         self._session: Session | None = None
         self._is_alone = False
-        self._heard = asyncio.Event()
+        self._is_listening = asyncio.Event()
         # Why no listener hears the other processes, before any has.
-        self._why_deaf: SessiondError | None = None
+        self._listen_error: SessiondError | None = None
 
     async def publish(self, event: ServerEvent) -> None:
         """Tells an event to every listener."""
@@ -72,10 +72,10 @@ class DurableBus:
         if isinstance(event, ResourceUpdated):
             told["uri"] = event.uri
         try:
-            if self._hearing:
-                await asyncio.wait_for(self._heard.wait(), self._sessions.timeout)
-            if self._why_deaf:
-                raise self._why_deaf
+            if self._listening:
+                await asyncio.wait_for(self._is_listening.wait(), self._sessions.timeout)
+            if self._listen_error:
+                raise self._listen_error
             await self._append(told)
             self._is_alone = False
         except (SessiondError, asyncio.TimeoutError) as error:
@@ -83,7 +83,7 @@ class DurableBus:
                 why = str(error) or "the daemon is away"
                 logger.warning("Events reach the listeners of this process alone: %s", why)
             self._is_alone = True
-            self._tell(event)
+            self._deliver(event)
         # Lets listeners run between the events of a burst.
         await asyncio.sleep(0)
 
@@ -98,32 +98,32 @@ class DurableBus:
         """Registers a listener. What it returns ends that, and may be called twice."""
         token = object()
         self._listeners[token] = listener
-        if self._hearing is None or self._hearing.done():
-            self._hearing = asyncio.get_running_loop().create_task(self._hear())
+        if self._listening is None or self._listening.done():
+            self._listening = asyncio.get_running_loop().create_task(self._listen())
 
         def unsubscribe() -> None:
             self._listeners.pop(token, None)
 
         return unsubscribe
 
-    async def _hear(self) -> None:
+    async def _listen(self) -> None:
         after: Cursor | None = None
         while True:
             try:
                 session = await self._opened()
                 if after is None:
                     after = AfterNumber((await session.view()).last_number)
-                    self._why_deaf = None
-                    self._heard.set()
+                    self._listen_error = None
+                    self._is_listening.set()
                 said = await session.wait([after])
                 after = said.next[0]
                 for event in said.events:
                     if read := _read(event.message):
-                        self._tell(read)
+                        self._deliver(read)
             except SessiondError as error:
                 if after is None and not error.passes:
-                    self._why_deaf = error
-                    self._heard.set()
+                    self._listen_error = error
+                    self._is_listening.set()
                 if isinstance(error, _ENDED):
                     self._session = None
                     if after:
@@ -131,7 +131,7 @@ class DurableBus:
                         after = AfterNumber(0)
                 await asyncio.sleep(_AWAY)
 
-    def _tell(self, event: ServerEvent) -> None:
+    def _deliver(self, event: ServerEvent) -> None:
         for listener in list(self._listeners.values()):
             try:
                 listener(event)

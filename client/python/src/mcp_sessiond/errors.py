@@ -192,7 +192,7 @@ class OutcomeUnknown(Refused):
 
 
 class Uncertain(SessiondError):
-    """The answer to a conditional write was lost. When the write was repeated, the condition did not hold:
+    """The answer to a conditional write was lost. When the write was repeated, the condition did not access:
     by somebody else's doing, or by its own. Read the value, and decide again.
     """
 

@@ -1,6 +1,6 @@
 """The requests under way on one connection, by number. Nothing here does I/O.
 
-`Link` is what the rest of the client sees of a connection, and `Io` of the world. `asynchronous.py` and
+`Connection` is what the rest of the client sees of a connection, and `Io` of the world. `asynchronous.py` and
 `blocking/` have both: under asyncio, and with threads. In the latter no coroutine ever suspends, so that
 the same code is used.
 """
@@ -15,7 +15,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from . import wire
 from .errors import Disconnected, SessiondError
-from .options import Patience
+from .deadline import Deadline
 
 
 class Answer(Protocol):
@@ -78,7 +78,7 @@ class Exchange(Generic[A]):
                 answer.set_exception(Disconnected("the connection to the daemon broke"))
 
 
-class Link(ABC):
+class Connection(ABC):
     """A connection to a daemon that has said welcome."""
 
     hello: wire.Hello
@@ -94,7 +94,7 @@ class Link(ABC):
         """How many requests are under way on it."""
 
     @abstractmethod
-    async def request(self, method: str, params: dict[str, Any], patience: Patience) -> Any:
+    async def request(self, method: str, params: dict[str, Any], deadline: Deadline) -> Any:
         """One request. Raises `Refused`, `Disconnected`, `NoAnswer`."""
 
     @abstractmethod
@@ -110,14 +110,14 @@ class Io(ABC):
     """The world, as the client needs it."""
 
     @abstractmethod
-    async def connect(self, path: Path, patience: Patience) -> Link:
+    async def connect(self, path: Path, deadline: Deadline) -> Connection:
         """Connects to the socket, checks who listens, and says hello.
 
         Raises `OSError`, `ConnectError`, `NoAnswer`.
         """
 
     @abstractmethod
-    async def run(self, arguments: list[str], environment: dict[str, str], patience: Patience) -> int | None:
+    async def run(self, arguments: list[str], environment: dict[str, str], deadline: Deadline) -> int | None:
         """Runs a command without input and output. Its exit code; None: it still runs. Raises `OSError`."""
 
     @abstractmethod
@@ -133,7 +133,7 @@ class Io(ABC):
         """Does this beside everything else. What it returns is kept by whoever wants the work to go on."""
 
     @abstractmethod
-    def home(self) -> object:
+    def owner(self) -> object:
         """Whose connections these are: the event loop that runs, or the process. Can be referred to weakly."""
 
 

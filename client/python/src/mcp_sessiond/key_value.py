@@ -1,8 +1,7 @@
 """An `AsyncKeyValue` of py-key-value-aio: FastMCP keeps its state, its OAuth data and its cache in one.
 
 A collection is a session of the service, and each key one of its state. The daemon deletes a value that has
-expired. One that is older than that deletes nothing by itself: then the value is deleted by the next read of
-it, or by `cull`.
+expired, and no read returns it.
 """
 
 from __future__ import annotations

@@ -7,9 +7,9 @@ from typing import Any, Literal
 
 from . import log
 from .errors import FINAL, Disconnected, LeaseLost, NoAnswer, Refused, SessiondError, UnknownSession, refusal
-from .exchange import Link
-from .line import Line, Params
-from .options import Patience
+from .exchange import Connection
+from .connections import Connections, Params
+from .deadline import Deadline
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class Lease:
     session: str
     epoch: str
     outcome: str
-    link: Link | None
+    connection: Connection | None
 
     def ref(self) -> Params:
         """As calls name it."""
@@ -51,49 +51,49 @@ class Lease:
 class Leases:
     """Claims, for one instance."""
 
-    def __init__(self, line: Line) -> None:
-        self._line = line
+    def __init__(self, connections: Connections) -> None:
+        self._connections = connections
         self.held: Lease | None = None
         """The lease that the instance has, or had."""
         self.status = Status()
         """Whether resume works."""
 
-    async def claim(self, patience: Patience, *, fresh: bool = False) -> dict[str, Any]:
+    async def claim(self, deadline: Deadline, *, fresh: bool = False) -> dict[str, Any]:
         """Claims, and takes down what was got. `fresh`: a new session in the place of the one that would be
         resumed.
         """
-        options, used = self._line.options, self.held
-        link: Link | None = None
+        options, used = self._connections.options, self.held
+        connection: Connection | None = None
 
-        def params(on: Link) -> Params:
-            nonlocal link
-            link = on
+        def params(on: Connection) -> Params:
+            nonlocal connection
+            connection = on
             return {
                 "instance": options.instance,
                 "label": options.label,
                 "entry": options.entry,
                 "client": options.client,
                 "siblings": options.siblings,
-                "until_ms": patience.until_ms,
+                "until_ms": deadline.until_ms,
                 "fresh": True if fresh else None,
             }
 
-        claimed: dict[str, Any] = await self._line.call("claim", params, patience)
+        claimed: dict[str, Any] = await self._connections.call("claim", params, deadline)
         if claimed["token_status"] == "corrupted":
             log.logger.warning(log.CORRUPTED)
         # How the process came to its session says more than that it still has it.
         was_held = claimed["outcome"] == "held" and used is not None and used.session == claimed["session"]
         outcome = used.outcome if was_held and used else claimed["outcome"]
-        self.held = Lease(claimed["session"], claimed["epoch"], outcome, link)
+        self.held = Lease(claimed["session"], claimed["epoch"], outcome, connection)
         self.status = Status("active", claimed["session"], int(claimed["epoch"]), outcome)
         return claimed
 
-    async def claim_again(self, patience: Patience) -> Lease:
+    async def claim_again(self, deadline: Deadline) -> Lease:
         """Claims what this instance had. Another session that has a history is a sibling's, and is given
         back.
         """
         former = self.held
-        claimed = await self.claim(patience)
+        claimed = await self.claim(deadline)
         lease = self.held
         assert lease
         has_a_past = claimed["outcome"] == "resumed" or (
@@ -102,45 +102,45 @@ class Leases:
         if former and former.session != lease.session and has_a_past:
             self.held = Lease(former.session, former.epoch, former.outcome, None)
             try:
-                await on(lease.link, "release", lease.ref(), patience)
+                await on(lease.connection, "release", lease.ref(), deadline)
             except SessiondError:
                 pass
             sentence = "this instance's session was lost; the next instance starts afresh"
             raise refusal({"code": "session_lost"}, sentence)
         return lease
 
-    async def here(self, patience: Patience) -> Lease:
+    async def here(self, deadline: Deadline) -> Lease:
         """The lease, claimed on the connection that there is now."""
-        link = await self._line.link(patience)
-        if self.held and self.held.link is link:
+        connection = await self._connections.connection(deadline)
+        if self.held and self.held.connection is connection:
             return self.held
-        return await self.claim_again(patience)
+        return await self.claim_again(deadline)
 
-    async def call(self, method: str, params: Params, patience: Patience) -> Any:
+    async def call(self, method: str, params: Params, deadline: Deadline) -> Any:
         """A call under the lease: once more under another one where it was lost."""
         has_claimed_again = False
         while True:
-            lease = await self.here(patience)
+            lease = await self.here(deadline)
             try:
-                return await on(lease.link, method, {**lease.ref(), **params}, patience)
+                return await on(lease.connection, method, {**lease.ref(), **params}, deadline)
             except Disconnected:
-                if not patience.left:
-                    raise NoAnswer(patience.seconds) from None
-                await self._line.io.sleep(min(0.005, patience.left))
+                if not deadline.left:
+                    raise NoAnswer(deadline.seconds) from None
+                await self._connections.io.sleep(min(0.005, deadline.left))
             except (LeaseLost, UnknownSession):
                 if has_claimed_again:
                     raise
                 has_claimed_again = True
-                await self.claim_again(patience)
+                await self.claim_again(deadline)
             except Refused as error:
                 after = error.retry_after
-                if not error.passes or after is None or after >= patience.left:
+                if not error.passes or after is None or after >= deadline.left:
                     raise
-                await self._line.io.sleep(after)
+                await self._connections.io.sleep(after)
 
 
-async def on(link: Link | None, method: str, params: Params, patience: Patience) -> Any:
+async def on(connection: Connection | None, method: str, params: Params, deadline: Deadline) -> Any:
     """One request on this connection. Raises `Disconnected` where there is none."""
-    if link is None:
+    if connection is None:
         raise Disconnected("the connection to the daemon broke")
-    return await link.request(method, params, patience)
+    return await connection.request(method, params, deadline)

@@ -1,13 +1,10 @@
-"""What a client may be told. Every default is right for a server that its host starts once."""
+"""What an author may say to the client. Every default is right for a server that its host starts once."""
 
 from __future__ import annotations
 
 import os
-import time
 from dataclasses import dataclass
 from typing import Literal
-
-from .errors import NoAnswer
 
 Siblings = Literal["fresh", "successor", "oldest", "never"]
 """What an instance gets where its host has, or had, several servers that are alike."""
@@ -35,26 +32,3 @@ class Options:
     """What to get where several servers are alike. By default as the daemon is configured."""
     instance: int | None = None
     """The pid of an ancestor that the claim is for. By default it is for the process itself."""
-
-
-class Patience:
-    """How long one call may take with all that it takes, in seconds."""
-
-    def __init__(self, seconds: float) -> None:
-        self.seconds = min(seconds, 24 * 3600.0)
-        self._until = time.monotonic() + self.seconds
-
-    @property
-    def left(self) -> float:
-        """Seconds that are left, not below 0."""
-        return max(0.0, self._until - time.monotonic())
-
-    @property
-    def until_ms(self) -> str:
-        """The end, in ms of `CLOCK_MONOTONIC`, as the daemon reads a deadline."""
-        clock = time.clock_gettime(time.CLOCK_MONOTONIC)
-        return str(int((clock + self.left) * 1000))
-
-    def out(self) -> NoAnswer:
-        """The error where the time is over."""
-        return NoAnswer(self.seconds)

@@ -1,50 +1,48 @@
-"""One session: its life. `state.py`, `streams.py` and `tasks.py` have what it contains."""
+"""A session: its life. `state.py`, `streams.py` and `tasks.py` have what it contains."""
 
 from __future__ import annotations
 
-import secrets
 from abc import ABC, abstractmethod
 from typing import Any
 
-from . import wire
 from .attachment import Attachment
 from .errors import UnknownSession
-from .exchange import Link
-from .line import Line, Params
-from .options import Patience
+from .exchange import Connection
+from .connections import Connections, Params
+from .deadline import Deadline
 from .state import State
 from .streams import Streams
 from .tasks import Tasks
-from .values import Caller, Credential, Failed, Lifetimes, Minted, SessionView, Settable, as_json, status_wire
+from .values import Caller, Credential, Failed, Lifetimes, Minted, SessionView, Settable, as_json, request_id, status_wire
 
 _GRACE_MS = 60_000
 
 
-class Hold(ABC):
-    """By what right a session is changed."""
+class Access(ABC):
+    """By what right a session is changed: as a service's, or under a lease."""
 
     @abstractmethod
-    async def ready(self, session: str, patience: Patience) -> dict[str, str]:
+    async def fields(self, session: str, deadline: Deadline) -> dict[str, str]:
         """What a call says of the session's owner."""
 
 
-class ServiceHold(Hold):
+class ServiceAccess(Access):
     """The session is a service's."""
 
     def __init__(self, service: str) -> None:
         self.service = service
 
-    async def ready(self, session: str, patience: Patience) -> dict[str, str]:
+    async def fields(self, session: str, deadline: Deadline) -> dict[str, str]:
         return {"service": self.service}
 
 
-class LeaseHold(Hold):
+class LeaseAccess(Access):
     """The session is a host's, and leased to this process."""
 
     def __init__(self, epoch: str) -> None:
         self.epoch = epoch
 
-    async def ready(self, session: str, patience: Patience) -> dict[str, str]:
+    async def fields(self, session: str, deadline: Deadline) -> dict[str, str]:
         return {"epoch": self.epoch}
 
 
@@ -57,11 +55,11 @@ class Session(State, Streams, Tasks):
     `NoAnswer` without the daemon.
     """
 
-    def __init__(self, line: Line, id: str, hold: Hold, caller: Caller | None = None) -> None:
+    def __init__(self, connections: Connections, id: str, access: Access, caller: Caller | None = None) -> None:
         self.id = id
         """Its id, which is the `Mcp-Session-Id`."""
-        self._line = line
-        self._hold = hold
+        self._connections = connections
+        self._access = hold
         self._caller = caller
 
     def __repr__(self) -> str:
@@ -74,7 +72,7 @@ class Session(State, Streams, Tasks):
 
     def on_behalf_of(self, caller: Caller | None) -> Session:
         """The same session, asked for by this caller of the server."""
-        return Session(self._line, self.id, self._hold, caller)
+        return Session(self._connections, self.id, self._access, caller)
 
     async def view(self) -> SessionView:
         """The session as it is now, also when it was terminated."""
@@ -101,30 +99,25 @@ class Session(State, Streams, Tasks):
 
     async def attach(self) -> Attachment:
         """A client has come: the timer of the grace period stops. It starts when the last one has gone."""
-        return await Attachment.of(self._line, self._of)
+        return await Attachment.of(self._connections, self._of)
 
     async def reset(self) -> SessionView:
         """Empties the session: state, streams and events go, and former event ids are unknown."""
-        request = mint()
-
-        def params(link: Link) -> Params:
-            return {"request": request if link.hello.has(wire.TAKES_REQUESTS) else None}
-
-        return SessionView.read(await self._ask("reset_session", params))
+        return SessionView.read(await self._ask("reset_session", {"request": request_id()}))
 
     async def terminate(self) -> None:
         """Ends the session. For a while, calls about it raise `SessionTerminated`."""
-        patience = self._line.patience()
-        params = await self._of(patience)
-        line, tries = self._line, 0
+        deadline = self._connections.deadline()
+        params = await self._of(deadline)
+        connections, tries = self._connections, 0
 
-        def counted(_: Link) -> Params:
+        def counted(_: Connection) -> Params:
             nonlocal tries
             tries += 1
             return params
 
         try:
-            await line.call("terminate_session", counted, patience)
+            await connections.call("terminate_session", counted, deadline)
         except UnknownSession:
             # A host's session that has ended is unknown: the first answer was lost.
             if tries < 2:
@@ -135,7 +128,7 @@ class Session(State, Streams, Tasks):
         minute at least.
         """
         fresh = Credential.of(credential)
-        grace = max(_GRACE_MS, int(2_000 * self._line.options.timeout))
+        grace = max(_GRACE_MS, int(2_000 * self._connections.options.timeout))
         await self._change("rotate_credential", {"hash": fresh.hash, "grace_ms": str(grace)})
         self._caller = fresh
 
@@ -146,27 +139,18 @@ class Session(State, Streams, Tasks):
         made = await self._change("mint_handle", {"life_ms": None if life_ms is None else str(life_ms)})
         return Minted(made["handle"], int(made["expires_ms"]))
 
-    async def _of(self, patience: Patience) -> Params:
-        of: Params = {"session": self.id, **await self._hold.ready(self.id, patience)}
+    async def _of(self, deadline: Deadline) -> Params:
+        of: Params = {"session": self.id, **await self._access.fields(self.id, deadline)}
         if self._caller:
             of["caller"] = self._caller.wire()
         return of
 
-    async def _change(self, method: str, params: Params, more: Any = None) -> Any:
-        patience = self._line.patience()
-        told = {"of": await self._of(patience), **params}
-        return await self._line.call(
-            method, told if more is None else (lambda link: {**told, **more(link)}), patience
-        )
+    async def _change(self, method: str, params: Params) -> Any:
+        deadline = self._connections.deadline()
+        of = await self._of(deadline)
+        return await self._connections.call(method, {"of": of, **params}, deadline)
 
-    async def _ask(self, method: str, more: Any = None) -> Any:
-        patience = self._line.patience()
-        of = await self._of(patience)
-        return await self._line.call(
-            method, of if more is None else (lambda link: {**of, **more(link)}), patience
-        )
-
-
-def mint() -> str:
-    """A request id: by this the daemon knows a call that is repeated."""
-    return secrets.token_hex(16)
+    async def _ask(self, method: str, params: Params | None = None) -> Any:
+        deadline = self._connections.deadline()
+        of = await self._of(deadline)
+        return await self._connections.call(method, {**of, **(params or {})}, deadline)

@@ -14,9 +14,10 @@ from .asynchronous import AsyncioIo
 from .errors import FINAL, Disconnected, LeaseLost, Refused, SessiondError, UnknownSession, refusal
 from .exchange import Io
 from .lease import Lease, Leases, Status, on
-from .line import Line
-from .options import Options, Patience
-from .session import Hold, Session
+from .connections import Connections
+from .deadline import Deadline
+from .options import Options
+from .session import Access, Session
 
 _TOKEN_MAX = 65_536
 _RETRY_AFTER = 5.0
@@ -54,8 +55,8 @@ class Sessiond:
     """An MCP server's session with the daemon. Nothing is sent before the first call."""
 
     def __init__(self, options: Options | None = None, *, io: Io | None = None) -> None:
-        self._line = Line(options or Options(), io or AsyncioIo())
-        self._leases = Leases(self._line)
+        self._connections = Connections(options or Options(), io or AsyncioIo())
+        self._leases = Leases(self._connections)
         self._mutexes: dict[tuple[int, int], Any] = {}
         self._is_offered = False
         self._disabled_at = 0.0
@@ -74,10 +75,10 @@ class Sessiond:
     @_swallowing(None)
     async def load(self) -> bytes | None:
         """The token that a former instance stored, to be offered to the broker. None: start afresh."""
-        patience = self._patience()
-        if patience is None:
+        deadline = self._deadline()
+        if deadline is None:
             return None
-        claimed = await self._leases.claim(patience)
+        claimed = await self._leases.claim(deadline)
         if claimed["token_status"] == "absent":
             log.absent(claimed["outcome"], claimed.get("because"))
         token = claimed.get("token")
@@ -95,12 +96,12 @@ class Sessiond:
                 "Resume token not stored: a token has 1 to %d bytes, not %d", _TOKEN_MAX, len(token)
             )
             return False
-        patience = self._patience()
-        if patience is None:
+        deadline = self._deadline()
+        if deadline is None:
             return False
         try:
             stored = await self._leases.call(
-                "store_token", {"token": base64.b64encode(token).decode()}, patience
+                "store_token", {"token": base64.b64encode(token).decode()}, deadline
             )
         except Refused as error:
             if error.code == "write_failed":
@@ -116,7 +117,7 @@ class Sessiond:
             return False
         # Only what this process was offered can have been accepted; for an ancestor, another
         # command may have been offered it.
-        if stored["resumed"] and (self._is_offered or self._line.options.instance is not None):
+        if stored["resumed"] and (self._is_offered or self._connections.options.instance is not None):
             log.logger.info(log.RESUMED)
         self._is_offered = False
         return True
@@ -126,27 +127,27 @@ class Sessiond:
         """The broker has refused the token, which is deleted. True once no later load gives it. The session
         stays.
         """
-        patience = self._patience()
-        if patience is None:
+        deadline = self._deadline()
+        if deadline is None:
             return False
-        if self._leases.held is None and self._line.options.instance is None:
+        if self._leases.held is None and self._connections.options.instance is None:
             return True
         refused = self._leases.held
         if refused is None:
-            await self._leases.claim_again(patience)
+            await self._leases.claim_again(deadline)
             refused = self._leases.held
         self._is_offered = False
         log.logger.warning(log.REJECTED)
         while True:
-            lease = await self._leases.here(patience)
+            lease = await self._leases.here(deadline)
             # Under another lease there may be a token that nobody has refused.
             if refused is None or (lease.session, lease.epoch) != (refused.session, refused.epoch):
                 return True
             try:
-                await on(lease.link, "reject_token", lease.ref(), patience)
+                await on(lease.connection, "reject_token", lease.ref(), deadline)
                 return True
             except Disconnected:
-                await self._line.io.sleep(min(0.005, patience.left))
+                await self._connections.io.sleep(min(0.005, deadline.left))
             except (LeaseLost, UnknownSession):
                 self._leases.held = Lease(lease.session, lease.epoch, lease.outcome, None)
                 return True
@@ -156,20 +157,20 @@ class Sessiond:
         """Gives the session up for the next instance with the same key. A process that exits need not."""
         lease, self._leases.held = self._leases.held, None
         self._is_offered = False
-        if lease and lease.link and not lease.link.is_ended:
+        if lease and lease.connection and not lease.connection.is_ended:
             self._leases.status = Status()
             try:
-                await lease.link.request("release", lease.ref(), self._line.patience())
+                await lease.connection.request("release", lease.ref(), self._connections.deadline())
             except SessiondError:
                 pass  # Where the daemon is gone, so is the lease soon: with this process.
 
     @_swallowing(None)
     async def session(self) -> Session | None:
         """The session of this instance with what it contains. None: resume does not work for this instance."""
-        patience = self._patience()
-        if patience is None:
+        deadline = self._deadline()
+        if deadline is None:
             return None
-        await self._leases.claim_again(patience)
+        await self._leases.claim_again(deadline)
         return self._session()
 
     @_swallowing(None)
@@ -177,28 +178,28 @@ class Sessiond:
         """Ends the session that this instance has or would resume, and gives a fresh one: for stdio's
         `initialize`.
         """
-        patience = self._patience()
-        if patience is None:
+        deadline = self._deadline()
+        if deadline is None:
             return None
-        await self._leases.claim(patience, fresh=True)
+        await self._leases.claim(deadline, fresh=True)
         self._is_offered = False
         return self._session()
 
     def _session(self) -> Session | None:
-        return Session(self._line, self._leases.held.session, _ClaimHold(self)) if self._leases.held else None
+        return Session(self._connections, self._leases.held.session, _ClaimedAccess(self)) if self._leases.held else None
 
     def _turn(self) -> Any:
         # In a child after `fork` nobody gives the parent's locks back.
-        key = (os.getpid(), id(self._line.io.home()))
-        return self._mutexes.setdefault(key, self._line.io.mutex())
+        key = (os.getpid(), id(self._connections.io.owner()))
+        return self._mutexes.setdefault(key, self._connections.io.mutex())
 
-    def _patience(self) -> Patience | None:
-        timeout = self._line.options.timeout
+    def _deadline(self) -> Deadline | None:
+        timeout = self._connections.options.timeout
         if self.status.state != "disabled":
-            return Patience(timeout)
+            return Deadline(timeout)
         if self.status.is_final or time.monotonic() - self._disabled_at < _RETRY_AFTER:
             return None
-        return Patience(min(timeout, _RETRY_TIMEOUT))
+        return Deadline(min(timeout, _RETRY_TIMEOUT))
 
     def _disable(self, error: SessiondError) -> None:
         if error.code == "no_verified_host":
@@ -213,19 +214,19 @@ class Sessiond:
             self._leases.held = None
 
 
-class _ClaimHold(Hold):
+class _ClaimedAccess(Access):
     """The session is the one that an instance has claimed."""
 
     def __init__(self, sessiond: Sessiond) -> None:
         self._sessiond = sessiond
 
-    async def ready(self, session: str, patience: Patience) -> dict[str, str]:
+    async def fields(self, session: str, deadline: Deadline) -> dict[str, str]:
         async with self._sessiond._turn():
             held = self._sessiond._leases.held
             if held is None:
                 raise refusal({"code": "lease_ended"}, "nobody holds the session")
             if held.session == session:
-                lease = await self._sessiond._leases.here(patience)
+                lease = await self._sessiond._leases.here(deadline)
                 if lease.session == session:
                     return {"epoch": lease.epoch}
             raise refusal({"code": "unknown_session"}, "there is no such session, or no longer")

@@ -11,10 +11,10 @@ from typing import Literal
 from .asynchronous import AsyncioIo
 from .errors import AlreadyExists, UnknownSession
 from .exchange import Io
-from .line import Line, Params
+from .connections import Connections, Params
 from .options import Options
-from .session import Hold, LeaseHold, ServiceHold, Session, mint
-from .values import Caller, Failed, Lifetimes, Raw, Secret, SessionView, Settable, as_json, status_wire
+from .session import Access, LeaseAccess, ServiceAccess, Session
+from .values import Caller, Failed, Lifetimes, Raw, Secret, SessionView, Settable, as_json, request_id, status_wire
 
 Views = list[SessionView]
 
@@ -31,18 +31,18 @@ class Sessions:
         process's host.
         """
         self.service = service
-        self._line = Line(options or Options(), io or AsyncioIo())
+        self._connections = Connections(options or Options(), io or AsyncioIo())
         self._caller: Caller | None = None
 
     @property
     def timeout(self) -> float:
         """Seconds that one call may take in all."""
-        return self._line.options.timeout
+        return self._connections.options.timeout
 
     def on_behalf_of(self, caller: Caller | None) -> Sessions:
         """The same, asked for by this caller of the server: sessions that are bound to it can be opened."""
         same = Sessions.__new__(Sessions)
-        same.service, same._line, same._caller = self.service, self._line, caller
+        same.service, same._connections, same._caller = self.service, self._connections, caller
         return same
 
     async def create(
@@ -61,12 +61,12 @@ class Sessions:
         A host's session is leased to this process. Raises `AlreadyExists`, `SessionTerminated`,
         `QuotaExceeded`.
         """
-        made = await self._line.call(
+        made = await self._connections.call(
             "create_session",
             {
                 "session": id or (_session_id() if self.service else None),
                 "service": self.service,
-                "request": mint(),
+                "request": request_id(),
                 "binding": None
                 if binding is None
                 else {"caller": binding.wire(), "on_mismatch": on_mismatch},
@@ -86,7 +86,7 @@ class Sessions:
     async def open_viewed(self, id: str) -> tuple[Session, SessionView]:
         """As `open`. Tells also how the session is now."""
         caller = self._caller.wire() if self._caller else None
-        raw = await self._line.call(
+        raw = await self._connections.call(
             "open_session", {"session": id, "service": self.service, "caller": caller}
         )
         return self._had(raw, self._caller), SessionView.read(raw)
@@ -108,13 +108,13 @@ class Sessions:
     async def get(self, id: str) -> SessionView:
         """A session as it is now, also one that was terminated. Raises `UnknownSession`, `BindingMismatch`."""
         caller = self._caller.wire() if self._caller else None
-        raw = await self._line.call("get_session", {"session": id, "service": self.service, "caller": caller})
+        raw = await self._connections.call("get_session", {"session": id, "service": self.service, "caller": caller})
         return SessionView.read(raw)
 
     async def open_handle(self, handle: str) -> Session:
         """Takes up the session of a handle. Raises `Refused` with `unknown_handle` or `handle_expired`."""
         caller = self._caller.wire() if self._caller else None
-        raw = await self._line.call(
+        raw = await self._connections.call(
             "open_handle", {"handle": handle, "service": self.service, "caller": caller}
         )
         # A handle leads to a host's session, and gives no lease.
@@ -125,7 +125,7 @@ class Sessions:
         found: Views = []
         while True:
             after = found[-1].id if found else None
-            page = await self._line.call("list_own_sessions", {"service": self.service, "after": after})
+            page = await self._connections.call("list_own_sessions", {"service": self.service, "after": after})
             if not page:
                 return found
             found += [SessionView.read(raw) for raw in page]
@@ -140,19 +140,19 @@ class Sessions:
         """Puts a new key in the place of the current one, which still counts for 24 hours. Raises
         `QuotaExceeded` where eight of them do.
         """
-        return await self._secret({"rotate": True, "request": mint()})
+        return await self._secret({"rotate": True, "request": request_id()})
 
     async def _secret(self, more: Params) -> Secret:
-        raw = await self._line.call("service_secret", {"service": self.service, **more})
+        raw = await self._connections.call("service_secret", {"service": self.service, **more})
         return Secret(_bytes(raw["current"]), [_bytes(one) for one in raw.get("former") or []])
 
     async def close(self) -> None:
         """Hangs up the connections of this event loop. Sessions stay; a later call makes new connections."""
-        self._line.close()
+        self._connections.close()
 
     def _had(self, raw: Raw, caller: Caller | None) -> Session:
-        hold: Hold = ServiceHold(self.service) if self.service else LeaseHold(raw["epoch"])
-        return Session(self._line, raw["session"], hold, caller)
+        access: Access = ServiceAccess(self.service) if self.service else LeaseAccess(raw["epoch"])
+        return Session(self._connections, raw["session"], access, caller)
 
 
 def _bytes(text: str) -> bytes:

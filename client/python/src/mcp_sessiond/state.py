@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from . import wire
 from .errors import Uncertain, VersionConflict
-from .exchange import Link
-from .line import Line, Params
-from .options import Patience
-from .values import StateEntry, StateKey, Write
+from .exchange import Connection
+from .connections import Connections, Params
+from .deadline import Deadline
+from .values import StateEntry, StateKey, Write, request_id
 
 _PAGE = 100
 
@@ -19,9 +18,9 @@ class State:
     """What a `Session` does with its state. A key has 1 to 240 bytes of UTF-8 without control characters."""
 
     if TYPE_CHECKING:
-        _line: Line
+        _connections: Line
 
-        async def _of(self, patience: Patience) -> Params: ...
+        async def _of(self, deadline: Deadline) -> Params: ...
 
         async def _change(self, method: str, params: Params) -> Any: ...
 
@@ -52,8 +51,7 @@ class State:
     async def set(self, key: str, value: object, *, expires_ms: int | None = None) -> int:
         """Writes a value, whatever was there. Returns its version. Raises `QuotaExceeded`.
 
-        With `expires_ms` it goes by itself after so many ms, at least 1; a daemon that is older than that
-        keeps it.
+        With `expires_ms` it goes by itself after so many ms, at least 1.
         """
         return (await self.write([Write(key, value, expires_ms=expires_ms)]))[0].version
 
@@ -74,23 +72,20 @@ class State:
 
         Raises as `compare_and_set`.
         """
-        from .session import mint
+        deadline, tries = self._connections.deadline(), 0
+        params = {
+            "of": await self._of(deadline),
+            "writes": [write.wire() for write in writes],
+            "request": request_id(),
+        }
 
-        patience, request, tries = self._line.patience(), mint(), 0
-        of, told = await self._of(patience), [write.wire() for write in writes]
-        lasting = [{name: said for name, said in one.items() if name != "expires_ms"} for one in told]
-
-        def params(link: Link) -> Params:
+        def counted(_: Connection) -> Params:
             nonlocal tries
             tries += 1
-            return {
-                "of": of,
-                "writes": told if link.hello.has(wire.TAKES_EXPIRY) else lasting,
-                "request": request if link.hello.has(wire.TAKES_REQUESTS) else None,
-            }
+            return params
 
         try:
-            return [StateEntry.read(raw) for raw in await self._line.call("write_state", params, patience)]
+            return [StateEntry.read(raw) for raw in await self._connections.call("write_state", counted, deadline)]
         except VersionConflict as error:
             if tries > 1:
                 raise Uncertain(f"the answer to a write was lost, and then: {error}") from error

@@ -6,13 +6,11 @@ import time
 from collections.abc import AsyncIterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from . import wire
-from .errors import InvalidArgument, SessiondError
 from .events import STANDALONE, AfterEvent, Appended, Cursor, FoundEvent, Replayed, StreamStart, StreamView
-from .exchange import Link
-from .line import Line, Params
-from .options import Patience
-from .values import as_json
+from .exchange import Connection
+from .connections import Connections, Params
+from .deadline import Deadline
+from .values import as_json, request_id
 
 _PAGE = 100
 _WAIT_MAX = 25.0
@@ -23,11 +21,11 @@ class Streams:
     """What a `Session` does with its streams. A stream id has 1 to 128 visible ASCII characters."""
 
     if TYPE_CHECKING:
-        _line: Line
+        _connections: Line
 
-        async def _of(self, patience: Patience) -> Params: ...
+        async def _of(self, deadline: Deadline) -> Params: ...
 
-        async def _change(self, method: str, params: Params, more: Any = None) -> Any: ...
+        async def _change(self, method: str, params: Params) -> Any: ...
 
     async def open_stream(self, id: str, *, opened_by: object = None, will: object = None) -> Stream:
         """Opens a stream, unless it is open. `opened_by` is the id of the request that it answers.
@@ -36,20 +34,12 @@ class Streams:
         within a second and closes the stream. A later call puts another will in its place. Raises
         `StreamClosed`.
         """
-        patience = self._line.patience()
-        of = await self._of(patience)
-        by = None if opened_by is None else as_json(opened_by)
-        last = None if will is None else as_json(will)
-
-        def params(link: Link) -> Params:
-            return {
-                "of": of,
-                "stream": id,
-                "opened_by": by,
-                "will": last if link.hello.has(wire.TAKES_WILLS) else None,
-            }
-
-        await self._line.call("open_stream", params, patience)
+        params = {
+            "stream": id,
+            "opened_by": None if opened_by is None else as_json(opened_by),
+            "will": None if will is None else as_json(will),
+        }
+        await self._change("open_stream", params)
         return Stream(self, id)
 
     def stream(self, id: str) -> Stream:
@@ -102,21 +92,21 @@ class Streams:
             cursors = list(said.next)
             # The daemon is about to exit.
             if time.monotonic() - began < min(left, _WAIT_MAX):
-                await self._line.io.sleep(min(_ENDED_EARLY_PAUSE, left))
+                await self._connections.io.sleep(min(_ENDED_EARLY_PAUSE, left))
 
     async def _wait_once(self, after: Sequence[Cursor], seconds: float) -> Replayed:
-        patience = Patience(seconds + self._line.options.timeout)
+        deadline = Deadline(seconds + self._connections.options.timeout)
         until = time.monotonic() + seconds
-        of = await self._of(patience)
+        of = await self._of(deadline)
         of.pop("epoch", None)
         cursors = [cursor.wire() for cursor in after]
 
-        def params(_: Link) -> Params:
+        def params(_: Connection) -> Params:
             # What was waited before a connection broke counts.
             left = max(0, int((until - time.monotonic()) * 1000))
             return {"of": of, "after": cursors, "timeout_ms": left}
 
-        return Replayed.read(await self._line.wait("wait", params, patience))
+        return Replayed.read(await self._connections.wait("wait", params, deadline))
 
     async def follow(self, after: Cursor, seconds: float = _WAIT_MAX) -> AsyncIterator[Replayed]:
         """All that was said after a place in one stream, then all that is said, until the stream has ended.
@@ -162,29 +152,11 @@ class Stream:
 
         `request` is an idempotency key of 1 to 64 visible ASCII characters: a repeated call with the same
         one, also in another process, appends nothing and returns the first answer. With `close` the stream
-        is closed with the messages, by a repeated call, too. An older daemon takes two steps: where the second
-        one fails, the messages are kept, and the stream is left to its will.
+        is closed with the messages, by a repeated call, too.
         """
-        from .session import mint
-
-        told = [None if message is None else as_json(message) for message in messages]
-        params = {"stream": self.id, "request": request or mint(), "messages": told}
-        is_closed = False
-
-        def closing(link: Link) -> Params:
-            nonlocal is_closed
-            is_closed = close and link.hello.has(wire.TAKES_CLOSE)
-            return {"close": True} if is_closed else {}
-
-        appended = await self._session._change("append", params, closing)
-        if close and not is_closed:
-            try:
-                await self.close()
-            except InvalidArgument:
-                # The caller's own mistake: the standalone stream is never closed.
-                raise
-            except SessiondError:
-                pass
+        texts = [None if message is None else as_json(message) for message in messages]
+        params = {"stream": self.id, "request": request or request_id(), "messages": texts}
+        appended = await self._session._change("append", {**params, "close": close or None})
         return [Appended.read(raw) for raw in appended]
 
     async def prime(self) -> Appended:

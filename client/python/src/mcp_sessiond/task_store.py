@@ -25,10 +25,10 @@ from mcp.types import (
 
 from .asgi import session_of
 from .errors import SessiondError, SessionTerminated, TaskEnded, UnknownSession, UnknownTask
-from .insisting import insisting
+from .retry import retry_while_away
 from .session import Session
 from .tasks import Task as DaemonsTask
-from .tasks import FINAL, TaskView, clipped
+from .tasks import FINAL, TaskView, truncated
 from .values import Json
 
 logger = logging.getLogger("mcp_sessiond")
@@ -52,7 +52,7 @@ class DurableTaskStore(TaskStore):
     def __init__(self, server: Server[Any, Any]) -> None:
         self._server = server
         # What was said last of a task that has not ended: `wait_for_update` waits for what comes after.
-        self._told: dict[str, TaskView] = {}
+        self._last_seen: dict[str, TaskView] = {}
         self._results: dict[str, str] = {}
 
     @property
@@ -69,7 +69,7 @@ class DurableTaskStore(TaskStore):
         try:
             return self._seen(await self._session.task(task_id).view())
         except UnknownTask:
-            self._told.pop(task_id, None)
+            self._last_seen.pop(task_id, None)
             return None
 
     async def update_task(
@@ -80,13 +80,13 @@ class DurableTaskStore(TaskStore):
 
         The SDK has no use for an error of `failed`, which would end the session: so that is never raised.
         """
-        task, message = self._session.task(task_id), clipped(status_message or "")
+        task, message = self._session.task(task_id), truncated(status_message or "")
         try:
             return self._seen(await self._changed(task, status, message))
         except SessiondError as error:
-            told = self._told.get(task_id)
+            told = self._last_seen.get(task_id)
             if isinstance(error, (UnknownTask, UnknownSession, SessionTerminated)):
-                self._told.pop(task_id, None)
+                self._last_seen.pop(task_id, None)
             if isinstance(error, UnknownTask) and told:
                 return _task(told)
             if status == "failed":
@@ -101,9 +101,9 @@ class DurableTaskStore(TaskStore):
 
     async def _changed(self, task: DaemonsTask, status: TaskStatus | None, message: str) -> TaskView:
         try:
-            return await insisting(lambda: self._update(task, status, message), "A change of a task waits")
+            return await retry_while_away(lambda: self._update(task, status, message), "A change of a task waits")
         except TaskEnded:
-            return await insisting(task.view)
+            return await retry_while_away(task.view)
 
     async def _update(self, task: DaemonsTask, status: TaskStatus | None, message: str) -> TaskView:
         view = await task.update(message=message) if message else await task.view()
@@ -144,7 +144,7 @@ class DurableTaskStore(TaskStore):
 
     async def wait_for_update(self, task_id: str) -> None:
         """Waits until the task has changed since `get_task` told it."""
-        task, told = self._session.task(task_id), self._told.get(task_id)
+        task, told = self._session.task(task_id), self._last_seen.get(task_id)
         version = told.version if told else 0
         try:
             while (await task.changed(version)).version == version:
@@ -157,9 +157,9 @@ class DurableTaskStore(TaskStore):
 
     def _seen(self, view: TaskView) -> Task:
         if view.is_final:
-            self._told.pop(view.id, None)
+            self._last_seen.pop(view.id, None)
         else:
-            self._told[view.id] = view
+            self._last_seen[view.id] = view
         return _task(view)
 
 

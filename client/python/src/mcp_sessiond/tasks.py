@@ -9,9 +9,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
-from .line import Line, Params
-from .options import Patience
-from .values import Json, Raw, as_json
+from .connections import Connections, Params
+from .deadline import Deadline
+from .values import Json, Raw, as_json, request_id
 
 MESSAGE_MAX = 4_096
 """Bytes of a task's message: the daemon takes no more."""
@@ -90,9 +90,9 @@ class Tasks:
     """What a `Session` does with its tasks."""
 
     if TYPE_CHECKING:
-        _line: Line
+        _connections: Line
 
-        async def _of(self, patience: Patience) -> Params: ...
+        async def _of(self, deadline: Deadline) -> Params: ...
 
         async def _change(self, method: str, params: Params) -> Any: ...
 
@@ -112,10 +112,8 @@ class Tasks:
         `request` is an idempotency key: repeating a call with it gives the same task. Raises `QuotaExceeded`
         where all of the session's tasks are under way.
         """
-        from .session import mint
-
         params = {
-            "request": request or mint(),
+            "request": request or request_id(),
             "ttl_ms": None if ttl_ms is None else str(ttl_ms),
             "poll_ms": poll_ms,
             "message": message,
@@ -201,20 +199,20 @@ class Task:
                 return view
             # The daemon is about to exit.
             if time.monotonic() - began < min(left, _WAIT_MAX):
-                await self._session._line.io.sleep(min(_ENDED_EARLY_PAUSE, left))
+                await self._session._connections.io.sleep(min(_ENDED_EARLY_PAUSE, left))
 
     async def _wait_once(self, version: int, seconds: float) -> TaskView:
-        line = self._session._line
-        patience = Patience(seconds + line.options.timeout)
+        line = self._session._connections
+        deadline = Deadline(seconds + connections.options.timeout)
         until = time.monotonic() + seconds
-        of = await self._session._of(patience)
+        of = await self._session._of(deadline)
         of.pop("epoch", None)
 
         def params(_: object) -> Params:
             left = max(0, int((until - time.monotonic()) * 1000))
             return {"of": of, "task": self.id, "version": str(version), "timeout_ms": left}
 
-        return TaskView.read(await line.wait("wait_task", params, patience))
+        return TaskView.read(await connections.wait("wait_task", params, deadline))
 
     async def _update(self, **params: Any) -> TaskView:
         return TaskView.read(await self._session._change("update_task", {"task": self.id, **params}))
@@ -224,6 +222,6 @@ def _texts(given: Mapping[str, object] | None, name: str) -> list[dict[str, str]
     return [{"key": key, name: as_json(value)} for key, value in given.items()] if given else None
 
 
-def clipped(message: str) -> str:
+def truncated(message: str) -> str:
     """As much of a message as the daemon takes."""
     return message.encode(errors="replace")[:MESSAGE_MAX].decode(errors="ignore")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -40,6 +41,11 @@ def as_json(value: object) -> str:
         return json.dumps(value, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
     except (TypeError, ValueError, RecursionError):
         raise NotJson(f"a value of type {type(value).__name__} can't be written as JSON") from None
+
+
+def request_id() -> str:
+    """A new idempotency key: by it the daemon knows a call that is repeated."""
+    return secrets.token_hex(16)
 
 
 @dataclass(frozen=True)

@@ -22,29 +22,13 @@ _JSON_RPC = 2
 _FRAME_MAX = 4 << 20
 _LENGTH = struct.Struct(">I")
 
-TAKES_REQUESTS = 1
-"""Feature bit of a daemon whose `write_state` and `reset_session` take a `request`."""
-TAKES_WILLS = 4
-"""Feature bit of a daemon whose `open_stream` takes a `will`."""
-TAKES_EXPIRY = 8
-"""Feature bit of a daemon whose `write_state` takes `expires_ms`."""
-TAKES_CLOSE = 32
-"""Feature bit of a daemon whose `append` takes `close`."""
-
 
 @dataclass(frozen=True)
 class Hello:
-    """What the daemon says of itself: its version, the largest frame that it takes in bytes, and its
-    feature bits.
-    """
+    """What the daemon says of itself: its version, and the largest frame that it takes in bytes."""
 
     version: int
     frame_max: int
-    features: int
-
-    def has(self, feature: int) -> bool:
-        """Whether the daemon has this feature."""
-        return bool(self.features & feature)
 
 
 def hello() -> bytes:
@@ -58,12 +42,12 @@ def read_hello(said: bytes) -> Hello:
     Raises `HelloRefused` where the daemon does not welcome the client, `ProtocolError` where it is no such
     daemon.
     """
-    magic, version, _, _, answer, _, frame_max, _, features = _HELLO.unpack(said)
+    magic, version, _, _, answer, _, frame_max, _, _ = _HELLO.unpack(said)
     if magic != _MAGIC:
-        raise ProtocolError("whatever listens at the daemon's socket is no mcp-sessiond")
+        raise ProtocolError("what listens at the daemon's socket is not mcp-sessiond")
     if answer:
         raise HelloRefused(answer, ours=_VERSION, theirs=version)
-    return Hello(version, frame_max, features)
+    return Hello(version, frame_max)
 
 
 def frame(body: bytes, frame_max: int) -> bytes:
@@ -114,7 +98,7 @@ def cancellation(number: int) -> bytes:
 def answer(body: bytes) -> tuple[object, Any, SessiondError | None]:
     """The id of an answer, and its result or its error.
 
-    Raises `ProtocolError` where it is no JSON-RPC. The error quotes nothing of what was said.
+    Raises `ProtocolError` where it is not JSON-RPC. The error quotes nothing of what was said.
     """
     try:
         said = json.loads(body)
@@ -125,4 +109,4 @@ def answer(body: bytes) -> tuple[object, Any, SessiondError | None]:
         told = error.get("data") or {"code": "invalid_argument", "sentence": error["message"]}
         return said["id"], None, refusal(told, error["message"])
     except (ValueError, KeyError, TypeError, AttributeError):
-        raise ProtocolError("the daemon has sent something that is no answer") from None
+        raise ProtocolError("the daemon has sent something that is not an answer") from None

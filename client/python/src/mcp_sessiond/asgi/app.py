@@ -19,10 +19,10 @@ from .http import (
     respond,
     respond_json,
 )
-from .inner import CURRENT, KEY, Call, Inner
-from .live import AppRefuses, Live
+from .inner_app import CURRENT, KEY, Call, InnerApp
+from .served_session import AppRefuses, ServedSession
 from .settings import PRIMES, App, Receive, Scope, Send, Settings, header
-from .table import Table, parse
+from .sessions import ServedSessions, parse
 
 VERSIONS = ["2025-11-25", "2025-06-18", "2025-03-26"]
 
@@ -33,15 +33,15 @@ class Durable:
     def __init__(self, app: App, settings: Settings) -> None:
         self._app = app
         self._settings = settings
-        self._inner = Inner(app)
-        self._table: Table | None = None
+        self._inner = InnerApp(app)
+        self._sessions: ServedSessions | None = None
 
     @property
-    def table(self) -> Table:
+    def sessions(self) -> ServedSessions:
         """The sessions of this process."""
-        if self._table is None:
-            self._table = Table(self._settings, self._inner)
-        return self._table
+        if self._sessions is None:
+            self._sessions = ServedSessions(self._settings, self._inner)
+        return self._sessions
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         path = scope.get("path", "").rstrip("/") or "/"
@@ -66,7 +66,7 @@ class Durable:
             return
         missing = Refusal(400, INVALID, "the header `Mcp-Session-Id` is missing: send `initialize` first")
         if session is None and self._settings.cookie:
-            session, refusal = await cookie.find(self.table, self._settings.caller(scope), scope)
+            session, refusal = await cookie.find(self.sessions, self._settings.caller(scope), scope)
             missing = refusal or missing
             if session is not None:
                 scope, send = cookie.with_header(scope, session), cookie.without_header(send)
@@ -80,11 +80,11 @@ class Durable:
         elif session is None:
             raise missing
         elif method == "DELETE":
-            live = await self.table.live(session, scope)
-            if refused := await live.refused(scope):
+            served = await self.sessions.served(session, scope)
+            if refused := await served.refused(scope):
                 await post.pass_on(refused, session, send)
                 return
-            await self.table.end(session, scope)
+            await self.sessions.end(session, scope)
             await respond(send, 204)
         else:
             await self._get(session, scope, receive, send)
@@ -94,19 +94,19 @@ class Durable:
             raise Refusal(406, INVALID, "`Accept` must have text/event-stream")
         # The app is heard as soon as its client is back; and it says whether the client may read.
         for _ in range(2):
-            live = await self.table.live(id, scope)
-            live.use(scope)
-            refused = await live.refused(scope)
+            served = await self.sessions.served(id, scope)
+            served.use(scope)
+            refused = await served.refused(scope)
             if refused is None:
                 break
             if await refused.status != 404:
                 await post.pass_on(refused, id, send)
                 return
-            await live.end()
+            await served.end()
         else:
             raise Refusal(502, -32000, "the server does not know its own session")
-        session, record, readers = live.session, live.record, live.readers
-        await get.serve(self._settings, session, record, readers, scope, receive, send)
+        session, handshake, readers = served.session, served.handshake, served.readers
+        await get.serve(self._settings, session, handshake, readers, scope, receive, send)
 
     async def _post(
         self, message: Any, body: bytes, id: str | Refusal, scope: Scope, receive: Receive, send: Send
@@ -138,36 +138,36 @@ class Durable:
         """A message of a session's: once more where the app inside has forgotten the session, in a new one."""
         own = message.get("id")
         for attempt in range(2):
-            live = await self.table.live(id, scope)
-            live.use(scope)
-            live.working += 1
+            served = await self.sessions.served(id, scope)
+            served.use(scope)
+            served.working += 1
             try:
                 if "id" in message:
                     message["id"] = own
-                if await self._passed(live, message, scope, receive, send):
+                if await self._passed(served, message, scope, receive, send):
                     return
             finally:
-                live.working -= 1
+                served.working -= 1
             if attempt == 0:
-                await live.end()
+                await served.end()
         raise Refusal(502, -32000, "the server does not know its own session")
 
-    async def _passed(self, live: Live, message: Any, scope: Scope, receive: Receive, send: Send) -> bool:
+    async def _passed(self, served: ServedSession, message: Any, scope: Scope, receive: Receive, send: Send) -> bool:
         """Whether the app inside knows the session. Else nothing was done."""
-        inside = {**scope, KEY: live.session}
+        inside = {**scope, KEY: served.session}
         if "method" in message and "id" in message:
-            request = post.Request(self._settings, self._inner, live, message)
+            request = post.Request(self._settings, self._inner, served, message)
             return await request.serve(inside, receive, send)
-        if not live.ids.to_app(message):
+        if not served.ids.to_app(message):
             await respond(send, 202)
             return True
-        return await post.answer(self._inner, live, inside, json.dumps(message).encode(), send) != 404
+        return await post.answer(self._inner, served, inside, json.dumps(message).encode(), send) != 404
 
     async def _initialize(self, message: Any, body: bytes, id: str | None, scope: Scope, send: Send) -> None:
         if id is not None:
             # A client that was restarted and still has its session gets the recorded answer.
-            session, record = await self.table.session(id, scope)
-            said = {"jsonrpc": "2.0", "id": message["id"], "result": record.result}
+            session, handshake = await self.sessions.session(id, scope)
+            said = {"jsonrpc": "2.0", "id": message["id"], "result": handshake.result}
             await respond_json(send, 200, said, [(SESSION, session.id.encode())])
             return
         call = Call(self._app, scope, body)
@@ -178,11 +178,11 @@ class Durable:
         result = next((said["result"] for said in answers if "result" in said), None)
         if result is None:
             raise Refusal(502, -32000, "the server did not answer `initialize`")
-        live = await self.table.begin(scope, message.get("params", {}), call, result)
+        served = await self.sessions.begin(scope, message.get("params", {}), call, result)
         said = {"jsonrpc": "2.0", "id": message["id"], "result": result}
-        named = [(SESSION, live.session.id.encode())]
+        named = [(SESSION, served.session.id.encode())]
         if self._settings.cookie:
-            named.append(self._settings.cookie.naming(live.session.id))
+            named.append(self._settings.cookie.naming(served.session.id))
         await respond_json(send, 200, said, named)
 
 

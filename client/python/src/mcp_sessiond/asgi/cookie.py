@@ -6,23 +6,23 @@ from ..errors import BindingMismatch, InvalidArgument, SessionTerminated, Unknow
 from ..values import Caller
 from .http import SESSION, Refusal
 from .settings import COOKIE, Message, Scope, Send
-from .table import Table
+from .sessions import ServedSessions
 
 # Another server on the same host can set one, too, and the browser does not tell whose each is.
 _COOKIES_MAX = 4
 
 
-async def find(table: Table, caller: Caller | None, scope: Scope) -> tuple[str | None, Refusal | None]:
+async def find(served: ServedSessions, caller: Caller | None, scope: Scope) -> tuple[str | None, Refusal | None]:
     """The session of the request's caller that a cookie names; else the refusal for a request that needs one,
     where a cookie names another. Raises `SessiondError`.
     """
     refusal = None
     for id in _named(scope):
         try:
-            _, view = await table.sessions.on_behalf_of(caller).open_viewed(id)
+            _, view = await served.daemon.on_behalf_of(caller).open_viewed(id)
             # What nobody in particular has begun, and anybody may know, is not for a caller that has a name.
             if view.bound == (caller is not None):
-                await table.session(id, scope)
+                await served.session(id, scope)
                 return id, None
             refusal = Refusal.unknown_session()
         except (UnknownSession, SessionTerminated, InvalidArgument):

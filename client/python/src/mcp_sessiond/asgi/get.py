@@ -1,21 +1,19 @@
-"""GET: what the client has missed, then what is said next. The app inside never sees one of the client's."""
+"""GET: the events that the client has missed, then each new one. The app inside sees no GET of a client."""
 
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import AsyncIterator
 
 from ..errors import SessiondError
 from ..events import STANDALONE, AfterEvent, Cursor, Replayed, StreamStart
 from ..session import Session
-from ..values import Json
 from .http import COMMENT, begin_events, disconnected, event, priming, respond, send_part
 from .readers import Reader, Readers
-from .record import Record, gap
+from .handshake import Handshake, gap_notice
 from .settings import PRIMES, Receive, Scope, Send, Settings, header
 
-TOLD = "mcp.standalone"
+DELIVERED_KEY = "mcp.standalone"
 """The key of the session's state that has the id of the last event of the standalone stream that a client
 was sent.
 """
@@ -26,7 +24,7 @@ _AWAY = 1.0
 async def serve(
     settings: Settings,
     session: Session,
-    record: Record,
+    handshake: Handshake,
     readers: Readers,
     scope: Scope,
     receive: Receive,
@@ -34,7 +32,6 @@ async def serve(
 ) -> None:
     """Answers a GET. Raises `SessiondError` before the response has begun."""
     after: Cursor
-    asked: Json | None = None
     last = header(scope, b"last-event-id")
     if last:
         found = await session.find_event(last)
@@ -42,23 +39,23 @@ async def serve(
             # To any other status clients would come back for ever.
             await respond(send, 204)
             return
-        stream, after, asked = found.stream.id, AfterEvent(last), found.stream.opened_by
+        stream, after = found.stream.id, AfterEvent(last)
     else:
-        told = await session.get(TOLD)
+        delivered = await session.get(DELIVERED_KEY)
         stream = STANDALONE
-        after = AfterEvent(told) if isinstance(told, str) else StreamStart(STANDALONE)
-    reader = readers.come(stream)
-    tail = Tail(settings, session, stream, after, asked)
+        after = AfterEvent(delivered) if isinstance(delivered, str) else StreamStart(STANDALONE)
+    reader = readers.add(stream)
+    events = EventReader(settings, session, stream, after)
     try:
         await begin_events(send, session.id)
-        if record.version >= PRIMES and isinstance(after, AfterEvent):
+        if handshake.version >= PRIMES and isinstance(after, AfterEvent):
             # Else the client has no id to come back with, if the connection breaks before there is an event.
             await send_part(send, priming(after.event, settings.retry_ms))
         else:
             await send_part(send, COMMENT)
-        await _until(tail.parts(), reader, receive, send)
+        await _until(events.parts(), reader, receive, send)
     finally:
-        readers.leave(stream, reader)
+        readers.remove(stream, reader)
 
 
 async def _until(parts: AsyncIterator[bytes], reader: Reader, receive: Receive, send: Send) -> None:
@@ -79,17 +76,14 @@ async def _until(parts: AsyncIterator[bytes], reader: Reader, receive: Receive, 
         await send_part(send, b"", is_last=True)
 
 
-class Tail:
-    """Reads a stream in the daemon, from a place on, up to the answer to the request `asked` of this id."""
+class EventReader:
+    """Reads a stream in the daemon, from a cursor on, up to the stream's end."""
 
-    def __init__(
-        self, settings: Settings, session: Session, stream: str, after: Cursor, asked: Json | None
-    ) -> None:
+    def __init__(self, settings: Settings, session: Session, stream: str, after: Cursor) -> None:
         self._settings = settings
         self._session = session
         self._stream = stream
         self._after = after
-        self._asked = asked
 
     async def parts(self) -> AsyncIterator[bytes]:
         """The events, as parts of a body, until the stream ends."""
@@ -104,17 +98,13 @@ class Tail:
                 continue
             async for part in self._page(said):
                 yield part
-            # With a daemon that is older than `close` of `append`, a will may come after the answer: that of a
-            # process that was killed before it closed the stream.
-            if self._stream in said.ended or any(
-                is_answer(one.json.text, self._asked) for one in said.events
-            ):
+            if self._stream in said.ended:
                 return
 
     async def _page(self, said: Replayed) -> AsyncIterator[bytes]:
         lost = sum(gap.last + 1 - gap.first for gap in said.gaps)
         if lost:
-            yield event(None, gap(lost))
+            yield event(None, gap_notice(lost))
         if said.events:
             yield b"".join(event(one.id, one.json.text) for one in said.events)
         elif not lost:
@@ -122,14 +112,6 @@ class Tail:
         self._after = said.next[0]
         if said.events and self._stream == STANDALONE:
             try:
-                await self._session.set(TOLD, said.events[-1].id)
+                await self._session.set(DELIVERED_KEY, said.events[-1].id)
             except SessiondError:
                 pass  # The next reader may get these again.
-
-
-def is_answer(text: str, asked: Json | None) -> bool:
-    """Whether a message is the answer to the request of this id."""
-    if asked is None:
-        return False
-    message = json.loads(text)
-    return isinstance(message, dict) and "method" not in message and message.get("id") == asked.value()

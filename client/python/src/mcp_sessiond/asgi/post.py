@@ -9,23 +9,22 @@ from typing import Any
 
 from ..events import AfterEvent, Cursor, StreamStart
 from ..streams import Stream
-from ..values import Json, as_json
-from .get import Tail
+from .get import EventReader
 from .http import COMMENT, SESSION, Headers, begin_events, disconnected, event, priming, send_part
-from .inner import Call, Inner
-from .live import Live
+from .inner_app import Call, InnerApp
+from .served_session import ServedSession
 from .readers import Reader
 from .settings import Receive, Scope, Send, Settings
 
 
-async def answer(inner: Inner, live: Live, scope: Scope, body: bytes, send: Send) -> int:
+async def answer(inner: InnerApp, served: ServedSession, scope: Scope, body: bytes, send: Send) -> int:
     """Passes on what wants no answer. Returns the app's status, without a response where it does not know
     the session.
     """
-    call = inner.passed(scope, body, live.inner_id)
+    call = inner.passed(scope, body, served.inner_id)
     status = await call.status
     if status != 404:
-        await pass_on(call, live.session.id, send)
+        await pass_on(call, served.session.id, send)
     return status
 
 
@@ -42,10 +41,10 @@ async def pass_on(call: Call, session: str | None, send: Send) -> None:
 class Request:
     """A request of the client's, with its stream."""
 
-    def __init__(self, settings: Settings, inner: Inner, live: Live, message: dict[str, Any]) -> None:
+    def __init__(self, settings: Settings, inner: InnerApp, served: ServedSession, message: dict[str, Any]) -> None:
         self._settings = settings
         self._inner = inner
-        self._live = live
+        self._served = served
         self._message = message
         self._own = message["id"]
 
@@ -54,28 +53,28 @@ class Request:
 
         Raises `SessiondError` before the app has got it.
         """
-        live = self._live
-        stream, primed = await live.open(self._own)
-        key = live.ids.begin(self._message, stream.id)
-        reader = live.readers.come(stream.id)
-        call = self._inner.passed(scope, json.dumps(self._message).encode(), live.inner_id)
+        served = self._served
+        stream, primed = await served.open(self._own)
+        key = served.ids.begin(self._message, stream.id)
+        reader = served.readers.add(stream.id)
+        call = self._inner.passed(scope, json.dumps(self._message).encode(), served.inner_id)
         try:
             status = await self._status(call)
             if status not in (200, None):
-                live.ids.answered(key)
-                live.spawn(live.close(stream))
+                served.ids.answered(key)
+                served.spawn(served.close(stream))
                 if status == 404:
                     return False
                 try:
-                    await pass_on(call, live.session.id, send)
+                    await pass_on(call, served.session.id, send)
                 finally:
-                    live.ids.end(key)
+                    served.ids.end(key)
                 return True
-            live.spawn(live.carry(call, stream, key, self._own))
+            served.spawn(served.forward(call, stream, key, self._own))
             await self._send(stream, primed, reader, receive, send)
             return True
         finally:
-            live.readers.leave(stream.id, reader)
+            served.readers.remove(stream.id, reader)
 
     async def _status(self, call: Call) -> int | None:
         """The status of the app's response; None where it lets the client wait: that has to get an id to
@@ -97,7 +96,7 @@ class Request:
             await asyncio.gather(gone, sending, return_exceptions=True)
 
     async def _send_all(self, stream: Stream, primed: str | None, reader: Reader, send: Send) -> None:
-        await begin_events(send, self._live.session.id)
+        await begin_events(send, self._served.session.id)
         if primed:
             await send_part(send, priming(primed, self._settings.retry_ms))
         after: Cursor = AfterEvent(primed) if primed else StreamStart(stream.id)
@@ -113,8 +112,7 @@ class Request:
                 yield event(id, text)
             if reader.is_behind:
                 # It was too slow: the daemon has the rest.
-                asked = Json(as_json(self._own))
-                async for part in Tail(self._settings, self._live.session, stream.id, after, asked).parts():
+                async for part in EventReader(self._settings, self._served.session, stream.id, after).parts():
                     yield part
                 return
             if reader.is_over:

@@ -9,13 +9,12 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 from ..errors import InvalidArgument, QuotaExceeded, SessiondError
-from ..insisting import insisting
-from ..session import mint
+from ..retry import retry_while_away
 from ..streams import Stream
-from ..values import Json
-from .ids import Ids
+from ..values import Json, request_id
+from .request_ids import RequestIds
 from .readers import Readers
-from .record import not_kept
+from .handshake import not_kept
 
 logger = logging.getLogger("mcp_sessiond")
 
@@ -28,7 +27,7 @@ _KEEP_EVENTS = (256, 16)
 class Pump:
     """Stores what is said on one stream, in batches, and gives it to the stream's reader."""
 
-    def __init__(self, stream: Stream, ids: Ids, readers: Readers, key: str | None = None) -> None:
+    def __init__(self, stream: Stream, ids: RequestIds, readers: Readers, key: str | None = None) -> None:
         self.answered = False
         """Whether the app has answered the stream's request."""
         self.closed = False
@@ -102,10 +101,10 @@ class Pump:
             await self._make_room(texts[0], error, close)
 
     async def _append(self, texts: list[str], close: bool) -> None:
-        # By this a repetition is known.
-        request = mint()
+        # The daemon knows a repeated call by it.
+        request = request_id()
         messages = [Json(text) for text in texts]
-        appended = await insisting(
+        appended = await retry_while_away(
             lambda: self._stream.append_all(messages, request, close=close), "Messages wait to be stored"
         )
         self.closed = self.closed or close

@@ -56,14 +56,14 @@ class Readers:
     def __init__(self) -> None:
         self._readers: dict[str, Reader] = {}
 
-    def come(self, stream: str) -> Reader:
+    def add(self, stream: str) -> Reader:
         """A reader has come: the former one goes."""
         if former := self._readers.get(stream):
             former.end()
         reader = self._readers[stream] = Reader()
         return reader
 
-    def leave(self, stream: str, reader: Reader) -> None:
+    def remove(self, stream: str, reader: Reader) -> None:
         """A reader has gone."""
         reader.end()
         if self._readers.get(stream) is reader:

@@ -16,7 +16,7 @@ from ..lease import Status
 from ..options import Options
 from ..tasks import TaskView
 from ..values import Caller, Failed, Lifetimes, SessionView, Settable
-from .world import ThreadIo, blocking, run
+from .threads import ThreadIo, blocking, run
 
 __all__ = ["Attachment", "Session", "Sessiond", "Sessions", "Stream", "Task"]
 

@@ -13,15 +13,15 @@ from mcp.server.extension import Extension, MethodBinding
 from mcp_types import CallToolRequestParams, InputRequiredResult
 
 from .call import begin_task
-from .listening import Listening
-from .methods import Serving, caller_of
+from .listen import ListenMiddleware
+from .methods import TaskMethods, caller_of
 from .running import RunningTask
 from .wire import IDENTIFIER, no_input_required
 
 __all__ = ["DurableTasks", "RunningTask", "begin_task", "caller_of"]
 
 
-class DurableTasks(Serving, Extension):
+class DurableTasks(TaskMethods, Extension):
     """`MCPServer("notes", extensions=[DurableTasks("notes", tools=["report"])])`.
 
     A call of one of `tools` is answered by a task at once, where its client takes tasks. In any other tool
@@ -35,11 +35,11 @@ class DurableTasks(Serving, Extension):
     identifier = IDENTIFIER
 
     @property
-    def listening(self) -> Listening:
+    def listening(self) -> ListenMiddleware:
         """Middleware, `MCPServer(…, middleware=[tasks.listening])`: tells clients that listen how their tasks
         change, by `notifications/tasks`. Without it they ask.
         """
-        return Listening(self._kept, self._caller)
+        return ListenMiddleware(self._store, self._caller)
 
     def methods(self) -> Sequence[MethodBinding]:
         """`tasks/get`, `tasks/update` and `tasks/cancel`."""

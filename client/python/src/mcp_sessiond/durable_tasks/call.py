@@ -12,7 +12,7 @@ import anyio
 
 from ..errors import SessiondError
 from ..values import Caller
-from .kept import KeptTasks
+from .task_store import TaskStore
 from .running import Outcome, RunningTask
 from .wire import CreateTaskResult, not_declared, not_kept
 
@@ -29,7 +29,7 @@ _TOO_LATE = "the call was answered before it could go on as a task"
 
 _CURRENT: ContextVar[Call | None] = ContextVar("mcp_sessiond_call", default=None)
 # The event loop itself holds tasks weakly.
-_HELD: set[asyncio.Task[Any]] = set()
+_ALIVE: set[asyncio.Task[Any]] = set()
 
 T = TypeVar("T")
 
@@ -39,7 +39,7 @@ class Call:
 
     def __init__(
         self,
-        kept: KeptTasks,
+        store: TaskStore,
         caller: Caller | None,
         declared: bool,
         *,
@@ -47,7 +47,7 @@ class Call:
         poll_ms: int,
     ) -> None:
         self.declared = declared
-        self._kept = kept
+        self._store = store
         self._caller = caller
         self._ttl_ms = ttl_ms
         self._poll_ms = poll_ms
@@ -95,7 +95,7 @@ class Call:
 
     def _go_on(self, work: asyncio.Task[Any], outcome: Outcome) -> None:
         assert self._running
-        _held(asyncio.create_task(self._running.run(work, outcome)))
+        _keep_alive(asyncio.create_task(self._running.run(work, outcome)))
 
     async def begin(
         self, message: str | None = None, ttl_ms: int | None = None, poll_ms: int | None = None
@@ -103,7 +103,7 @@ class Call:
         """The task of this call, which is kept when this returns."""
         if self._running is None:
             if self._creating is None and not self._is_over:
-                self._creating = _held(asyncio.create_task(self._create(message, ttl_ms, poll_ms)))
+                self._creating = _keep_alive(asyncio.create_task(self._create(message, ttl_ms, poll_ms)))
             if self._creating:
                 # It goes on where its caller is cancelled meanwhile: the daemon may have made the task already.
                 await asyncio.shield(self._creating)
@@ -118,7 +118,7 @@ class Call:
         ttl = self._ttl_ms if ttl_ms is None else ttl_ms
         poll = self._poll_ms if poll_ms is None else poll_ms
         try:
-            id, task, view = await self._kept.create(self._caller, message, ttl, poll)
+            id, task, view = await self._store.create(self._caller, message, ttl, poll)
         except SessiondError as error:
             self._running = RunningTask(why_not=not_kept(error))
             return
@@ -155,7 +155,7 @@ async def begin_task(
     return running
 
 
-def _held(task: asyncio.Task[T]) -> asyncio.Task[T]:
-    _HELD.add(task)
-    task.add_done_callback(_HELD.discard)
+def _keep_alive(task: asyncio.Task[T]) -> asyncio.Task[T]:
+    _ALIVE.add(task)
+    task.add_done_callback(_ALIVE.discard)
     return task

@@ -17,8 +17,8 @@ from ..options import Options
 from ..tasks import Task
 from ..values import Caller, Credential
 from .call import POLL_MS, TTL_MS, Call
-from .kept import KeptTasks
-from .wire import IDENTIFIER, TaskParams, UpdateParams, detailed, not_declared, refusal
+from .task_store import TaskStore
+from .wire import IDENTIFIER, TaskParams, UpdateParams, detailed_task, not_declared, refusal
 
 
 class Context(Protocol):
@@ -69,7 +69,7 @@ def has_declared(ctx: Context) -> bool:
     return ctx.protocol_version in VERSIONS and IDENTIFIER in extensions
 
 
-class Serving:
+class TaskMethods:
     """What the extensions for both SDKs have in common: their options, and the methods that they serve."""
 
     def __init__(
@@ -82,14 +82,14 @@ class Serving:
         poll_ms: int = POLL_MS,
         options: Options | None = None,
     ) -> None:
-        self._kept = KeptTasks(service, options)
+        self._store = TaskStore(service, options)
         self._tools = frozenset(tools)
         self._caller = caller
         self._ttl_ms = ttl_ms
         self._poll_ms = poll_ms
 
     def _bound(self, binding: Callable[..., Binding]) -> list[Binding]:
-        does = TaskMethods(self._kept, self._caller)
+        does = TaskMethods(self._store, self._caller)
         return [
             binding("tasks/get", TaskParams, does.get, VERSIONS),
             binding("tasks/update", UpdateParams, does.update, VERSIONS),
@@ -98,21 +98,21 @@ class Serving:
 
     def _call(self, ctx: Context) -> Call:
         caller, declared = self._caller(ctx), has_declared(ctx)
-        return Call(self._kept, caller, declared, ttl_ms=self._ttl_ms, poll_ms=self._poll_ms)
+        return Call(self._store, caller, declared, ttl_ms=self._ttl_ms, poll_ms=self._poll_ms)
 
 
 class TaskMethods:
     """What a client does with its tasks."""
 
-    def __init__(self, kept: KeptTasks, caller: CallerOf) -> None:
-        self._kept = kept
+    def __init__(self, store: TaskStore, caller: CallerOf) -> None:
+        self._store = store
         self._caller = caller
 
     async def get(self, ctx: Context, params: TaskParams) -> dict[str, Any]:
         """The task as it is now."""
         try:
             task = await self._found(ctx, params)
-            return detailed(params.task_id, await task.view())
+            return detailed_task(params.task_id, await task.view())
         except SessiondError as error:
             raise refusal(error) from None
 
@@ -145,4 +145,4 @@ class TaskMethods:
     async def _found(self, ctx: Context, params: TaskParams) -> Task:
         if not has_declared(ctx):
             raise not_declared()
-        return await self._kept.find(params.task_id, self._caller(ctx))
+        return await self._store.find(params.task_id, self._caller(ctx))

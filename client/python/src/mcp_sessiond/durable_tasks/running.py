@@ -13,8 +13,8 @@ from mcp_types import INTERNAL_ERROR
 from pydantic import BaseModel
 
 from ..errors import SessiondError, SessionTerminated, TaskEnded, UnknownSession, UnknownTask
-from ..insisting import AWAY, insisting
-from ..tasks import Task, TaskView, clipped
+from ..retry import RETRY_SECONDS, retry_while_away
+from ..tasks import Task, TaskView, truncated
 
 logger = logging.getLogger("mcp_sessiond")
 
@@ -51,7 +51,7 @@ class RunningTask:
         if self._task is None:
             return
         try:
-            self._see(await self._task.update(message=clipped(message), poll_ms=poll_ms))
+            self._see(await self._task.update(message=truncated(message), poll_ms=poll_ms))
         except (TaskEnded, UnknownTask):
             pass  # The work is about to be cancelled.
         except SessiondError as error:
@@ -72,7 +72,7 @@ class RunningTask:
         self._names.add(name)
         request = {name: {"method": method, "params": dict(params)}}
         task = self._task
-        self._see(await insisting(lambda: task.update(ask=request)))
+        self._see(await retry_while_away(lambda: task.update(ask=request)))
         while True:
             assert self._view
             if self._view.is_final:
@@ -125,7 +125,7 @@ class RunningTask:
             except SessiondError as lost:
                 if not lost.passes:
                     break
-                await asyncio.sleep(AWAY)
+                await asyncio.sleep(RETRY_SECONDS)
         work.cancel()
 
     async def _fail(self, error: MCPError) -> None:
@@ -145,7 +145,7 @@ class RunningTask:
         assert self._task
         task = self._task
         try:
-            await insisting(lambda: end(task), "The end of a task waits to be kept")
+            await retry_while_away(lambda: end(task), "The end of a task waits to be kept")
         except (TaskEnded, UnknownTask, UnknownSession, SessionTerminated):
             pass  # Its client has cancelled it, or its time is over.
         except SessiondError as error:

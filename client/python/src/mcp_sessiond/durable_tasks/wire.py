@@ -51,7 +51,7 @@ class CreateTaskResult(Result):
         return cls.model_validate({**_task(id, view), "resultType": "task"})
 
 
-def detailed(id: str, view: TaskView) -> dict[str, Any]:
+def detailed_task(id: str, view: TaskView) -> dict[str, Any]:
     """A task with all that `tasks/get` tells of it."""
     told = _task(id, view)
     if view.status == "input_required":

@@ -14,8 +14,8 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from .. import directory, wire
 from ..errors import Disconnected, SessiondError
-from ..exchange import Exchange, Io, Link
-from ..options import Patience
+from ..exchange import Exchange, Io, Connection
+from ..deadline import Deadline
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -33,7 +33,7 @@ def run(work: Coroutine[Any, Any, T]) -> T:
     raise RuntimeError("a call of the blocking client has waited for an event loop")
 
 
-class ThreadLink(Link):
+class ThreadConnection(Connection):
     """A connection, and the thread that reads it. Requests of several threads are under way at once."""
 
     def __init__(self, stream: socket.socket, hello: wire.Hello) -> None:
@@ -65,7 +65,7 @@ class ThreadLink(Link):
     def in_flight(self) -> int:
         return len(self._exchange.waiting)
 
-    async def request(self, method: str, params: dict[str, Any], patience: Patience) -> Any:
+    async def request(self, method: str, params: dict[str, Any], deadline: Deadline) -> Any:
         answer: Future = Future()
         with self._lock:
             if self.is_ended:
@@ -73,9 +73,9 @@ class ThreadLink(Link):
             number, data = self._exchange.begin(method, params, answer)
         try:
             self._send(data)
-            return answer.result(patience.left)
+            return answer.result(deadline.left)
         except concurrent.futures.TimeoutError:
-            raise patience.out() from None
+            raise deadline.error() from None
         finally:
             with self._lock:
                 cancelled = self._exchange.forget(number)
@@ -116,34 +116,34 @@ class _Mutex:
 class ThreadIo(Io):
     """The world of a process that blocks."""
 
-    async def connect(self, path: Path, patience: Patience) -> Link:
+    async def connect(self, path: Path, deadline: Deadline) -> Connection:
         stream = socket.socket(socket.AF_UNIX)
         try:
-            stream.settimeout(patience.left or 0.001)
+            stream.settimeout(deadline.left or 0.001)
             stream.connect(str(path))
             directory.check_daemon(stream)
             stream.sendall(wire.hello())
             said = b""
             while len(said) < wire.HELLO_BYTES:
-                stream.settimeout(patience.left or 0.001)
+                stream.settimeout(deadline.left or 0.001)
                 more = stream.recv(wire.HELLO_BYTES - len(said))
                 if not more:
                     raise Disconnected("the daemon hung up before it said hello")
                 said += more
             stream.settimeout(None)
-            return ThreadLink(stream, wire.read_hello(said))
+            return ThreadConnection(stream, wire.read_hello(said))
         except TimeoutError:
             stream.close()
-            raise patience.out() from None
+            raise deadline.error() from None
         except BaseException:
             stream.close()
             raise
 
-    async def run(self, arguments: list[str], environment: dict[str, str], patience: Patience) -> int | None:
+    async def run(self, arguments: list[str], environment: dict[str, str], deadline: Deadline) -> int | None:
         null = subprocess.DEVNULL
         child = subprocess.Popen(arguments, env=environment, stdin=null, stdout=null, stderr=null)
         try:
-            return child.wait(patience.left)
+            return child.wait(deadline.left)
         except subprocess.TimeoutExpired:
             return None
 
@@ -158,7 +158,7 @@ class ThreadIo(Io):
         thread.start()
         return thread
 
-    def home(self) -> object:
+    def owner(self) -> object:
         return self
 
 

@@ -15,25 +15,25 @@ from mcp.shared.exceptions import MCPError
 from mcp_types import INVALID_PARAMS, Notification, RequestId
 
 from ..errors import SessiondError, SessionTerminated, UnknownSession, UnknownTask
-from ..insisting import AWAY
+from ..retry import RETRY_SECONDS
 from ..tasks import Task
-from .kept import KeptTasks
+from .task_store import TaskStore
 from .methods import CallerOf, has_declared
-from .wire import detailed, not_declared, refusal
+from .wire import detailed_task, not_declared, refusal
 
 # Tasks that one subscription hears of: for each of them a call of the daemon's waits.
 _TASKS_MAX = 64
 
 
-class Told(Notification[dict[str, Any], str]):
+class TaskNotification(Notification[dict[str, Any], str]):
     """A notification, as it is written."""
 
 
-class Listening:
+class ListenMiddleware:
     """Middleware of the SDK's: tells a client that listens to tasks how they change."""
 
-    def __init__(self, kept: KeptTasks, caller: CallerOf) -> None:
-        self._kept = kept
+    def __init__(self, store: TaskStore, caller: CallerOf) -> None:
+        self._store = store
         self._caller = caller
 
     async def __call__(self, ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
@@ -62,7 +62,7 @@ class Listening:
         found = {}
         for id in ids:
             try:
-                found[id] = await self._kept.find(id, self._caller(ctx))
+                found[id] = await self._store.find(id, self._caller(ctx))
                 await found[id].view()
             except (UnknownTask, UnknownSession, SessionTerminated):
                 found.pop(id, None)
@@ -91,7 +91,7 @@ class _Session:
         params = notification.params.model_dump(by_alias=True, mode="json", exclude_none=True)
         if self._ids:
             params["notifications"]["taskIds"] = self._ids
-        await send(Told(method=notification.method, params=params), related_request_id)
+        await send(TaskNotification(method=notification.method, params=params), related_request_id)
         self.acknowledged.set()
 
 
@@ -105,13 +105,13 @@ async def _tell(session: _Session, request: RequestId, id: str, task: Task) -> N
         except SessiondError as error:
             if not error.passes:
                 return
-            await asyncio.sleep(AWAY)
+            await asyncio.sleep(RETRY_SECONDS)
             continue
         if view.version == version:
             continue
         version = view.version
-        params = {**detailed(id, view), "_meta": {SUBSCRIPTION_ID_META_KEY: request}}
+        params = {**detailed_task(id, view), "_meta": {SUBSCRIPTION_ID_META_KEY: request}}
         del params["resultType"]
-        await session.send_notification(Told(method="notifications/tasks", params=params), request)
+        await session.send_notification(TaskNotification(method="notifications/tasks", params=params), request)
         if view.is_final:
             return

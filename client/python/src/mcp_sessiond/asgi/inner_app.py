@@ -102,7 +102,7 @@ class Call:
             self._task.cancel()
 
 
-class Inner:
+class InnerApp:
     """The app inside."""
 
     def __init__(self, app: App) -> None:

@@ -11,13 +11,13 @@ from .errors import SessiondError
 
 logger = logging.getLogger("mcp_sessiond")
 
-AWAY = 0.5
+RETRY_SECONDS = 0.5
 """How long to wait before a daemon that is away is asked again, in seconds."""
 
 T = TypeVar("T")
 
 
-async def insisting(change: Callable[[], Awaitable[T]], waits: str | None = None) -> T:
+async def retry_while_away(change: Callable[[], Awaitable[T]], waits: str | None = None) -> T:
     """Makes a change, again and again while the daemon is away: one that has no further effect when it is
     repeated. Raises what does not pass. `waits` is said once in the log, with the reason.
     """
@@ -30,4 +30,4 @@ async def insisting(change: Callable[[], Awaitable[T]], waits: str | None = None
             if waits:
                 logger.warning("%s: %s", waits, error)
                 waits = None
-        await asyncio.sleep(AWAY)
+        await asyncio.sleep(RETRY_SECONDS)

@@ -16,7 +16,7 @@ from ..errors import (
 )
 from ..options import Options
 from ..sessions import Sessions
-from ..tasks import Task, TaskView, clipped
+from ..tasks import Task, TaskView, truncated
 from ..values import Caller, Lifetimes
 
 logger = logging.getLogger("mcp_sessiond")
@@ -30,7 +30,7 @@ _TTL_MAX, _POLL_MAX = 2**64 - 1, 2**32 - 1
 _NO_TASK = "there is no such task, or its time is over"
 
 
-class KeptTasks:
+class TaskStore:
     """The tasks that the processes of a service keep for their callers.
 
     A task's id, as its client knows it, is that of the session, a dot, and that of the task in it.
@@ -55,7 +55,7 @@ class KeptTasks:
                 lifetimes=Lifetimes(_IDLE_MS, 0, 0),
                 status="ready",
             )
-            told = None if message is None else clipped(message)
+            told = None if message is None else truncated(message)
             task, view = await session.create_task(message=told, ttl_ms=ttl_ms, poll_ms=poll_ms)
         except SessiondError as error:
             if not self._has_warned:

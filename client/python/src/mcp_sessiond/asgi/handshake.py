@@ -20,7 +20,7 @@ ASSUMED = "2025-03-26"
 
 
 @dataclass(frozen=True)
-class Record:
+class Handshake:
     """The parameters of the client's `initialize`, the app's result, and the version of MCP that it has
     chosen.
     """
@@ -30,7 +30,7 @@ class Record:
     version: str
 
     @classmethod
-    def new(cls, initialize: Any, result: Any) -> Record:
+    def new(cls, initialize: Any, result: Any) -> Handshake:
         """Out of both."""
         chosen = result.get("protocolVersion") if isinstance(result, dict) else None
         return cls(initialize, result, chosen if isinstance(chosen, str) else ASSUMED)
@@ -45,7 +45,7 @@ class Record:
         return len(self.text().encode()) <= METADATA_MAX
 
     @classmethod
-    async def of(cls, session: Session, view: SessionView) -> Record | None:
+    async def of(cls, session: Session, view: SessionView) -> Handshake | None:
         """The handshake that is stored with a session."""
         stored = view.metadata or (await session.entry(STATE)).json
         try:
@@ -55,7 +55,7 @@ class Record:
             return None
 
 
-def unknown(id: object) -> dict[str, Any]:
+def outcome_unknown(id: object) -> dict[str, Any]:
     """What a call gets that the server has not answered."""
     message = "the server ended before it had answered: the outcome of this call is unknown"
     return _lost(id, message, "unknown")
@@ -75,7 +75,7 @@ def _lost(id: object, message: str, outcome: str) -> dict[str, Any]:
     }
 
 
-def gap(count: int) -> str:
+def gap_notice(count: int) -> str:
     """What a client gets in the place of so many messages that were pruned."""
     data = f"{count} earlier messages of this stream were pruned, and are lost"
     params = {"level": "error", "logger": "mcp-sessiond", "data": data}

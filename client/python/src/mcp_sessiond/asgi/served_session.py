@@ -13,11 +13,11 @@ from ..session import Session
 from ..streams import Stream
 from ..values import as_json
 from .http import Refusal
-from .ids import Ids
-from .inner import Call, Inner
+from .request_ids import RequestIds
+from .inner_app import Call, InnerApp
 from .pump import Pump
 from .readers import Readers
-from .record import Record, unknown
+from .handshake import Handshake, outcome_unknown
 from .settings import PRIMES, Scope, Settings
 
 logger = logging.getLogger("mcp_sessiond")
@@ -33,16 +33,16 @@ class AppRefuses(Exception):
         self.call = call
 
 
-class Live:
+class ServedSession:
     """A session that the app inside knows under an id of its own."""
 
     def __init__(
-        self, settings: Settings, inner: Inner, session: Session, record: Record, inner_id: str
+        self, settings: Settings, inner: InnerApp, session: Session, handshake: Handshake, inner_id: str
     ) -> None:
         self.session = session
-        self.record = record
+        self.handshake = handshake
         self.inner_id = inner_id
-        self.ids = Ids()
+        self.ids = RequestIds()
         self.readers = Readers()
         self.is_over = False
         """Whether the app inside does not know the session any more."""
@@ -58,7 +58,7 @@ class Live:
     @property
     def primes(self) -> bool:
         """Whether streams begin with an event without data."""
-        return self.record.version >= PRIMES
+        return self.handshake.version >= PRIMES
 
     def use(self, scope: Scope | None = None) -> None:
         """The client has sent a request, or got an answer."""
@@ -81,7 +81,7 @@ class Live:
         request.
         """
         self._scope = scope
-        call = self._standalone = self._inner.sent(scope, "GET", self.inner_id, self.record.version)
+        call = self._standalone = self._inner.sent(scope, "GET", self.inner_id, self.handshake.version)
         if await call.status == 200:
             self.spawn(self._hear(call))
 
@@ -92,7 +92,7 @@ class Live:
         The app may look at tokens, hosts and origins, and does not see what the adapter serves itself.
         """
         ping = {"jsonrpc": "2.0", "id": f"ping-{secrets.token_hex(8)}", "method": "ping"}
-        call = self._inner.sent(scope, "POST", self.inner_id, self.record.version, ping)
+        call = self._inner.sent(scope, "POST", self.inner_id, self.handshake.version, ping)
         if await call.status >= 400:
             return call
         await call.whole()
@@ -111,16 +111,16 @@ class Live:
     async def open(self, request: Any) -> tuple[Stream, str | None]:
         """A stream for the answer to this request, and the id of its priming event. Raises `SessiondError`."""
         name = f"post-{secrets.token_hex(8)}"
-        stream = await self.session.open_stream(name, opened_by=request, will=unknown(request))
+        stream = await self.session.open_stream(name, opened_by=request, will=outcome_unknown(request))
         return stream, (await stream.prime()).id if self.primes else None
 
-    async def carry(self, call: Call, stream: Stream, key: str, request: Any) -> None:
+    async def forward(self, call: Call, stream: Stream, key: str, request: Any) -> None:
         """Stores what the app says to a request; the answer closes the stream."""
         pump = Pump(stream, self.ids, self.readers, key)
         try:
             await pump.run(call.messages())
             if not pump.answered:
-                await pump.store([as_json(unknown(request))], close=True)
+                await pump.store([as_json(outcome_unknown(request))], close=True)
         except StreamClosed:
             pass  # The daemon has carried out the stream's will.
         except SessiondError as error:
@@ -152,10 +152,10 @@ class Live:
         if self._standalone:
             self._standalone.hang_up()
         if self._scope:
-            await self._inner.sent(self._scope, "DELETE", self.inner_id, self.record.version).whole()
+            await self._inner.sent(self._scope, "DELETE", self.inner_id, self.handshake.version).whole()
 
 
-async def shake(inner: Inner, scope: Scope, params: Any) -> tuple[str, Any]:
+async def initialize(inner: InnerApp, scope: Scope, params: Any) -> tuple[str, Any]:
     """Initialises the app inside with these parameters: its id of the session, and its result.
 
     Raises `AppRefuses`, or `Refusal` where it does not answer.

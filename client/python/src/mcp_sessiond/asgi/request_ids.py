@@ -1,4 +1,4 @@
-"""Ids between client and app.
+"""Ids of requests between client and app.
 
 A client may use an id again while a former call of that id is open: the app gets another one for it. And an
 app that was started again counts its own requests from 0 again: the client gets them with a prefix that
@@ -12,7 +12,7 @@ import secrets
 from typing import Any
 
 
-class Ids:
+class RequestIds:
     """The ids of one session, as long as one app inside serves it."""
 
     def __init__(self) -> None:
