@@ -13,6 +13,7 @@ mod doctor;
 mod durable;
 #[cfg(feature = "dynamodb")]
 mod dynamodb;
+mod error_codes;
 mod errors;
 #[cfg(any(feature = "postgres", feature = "dynamodb"))]
 mod fleet;

@@ -200,7 +200,7 @@ class Uncertain(SessiondError):
     http_status = 409
 
 
-_TYPES: dict[str, tuple[type[Refused], int]] = {
+REFUSALS: dict[str, tuple[type[Refused], int]] = {
     "no_verified_host": (Refused, 403),
     "not_an_ancestor": (Refused, 403),
     "names_host": (Refused, 403),
@@ -209,18 +209,26 @@ _TYPES: dict[str, tuple[type[Refused], int]] = {
     "unknown_session": (UnknownSession, 404),
     "already_exists": (AlreadyExists, 409),
     "session_terminated": (SessionTerminated, 404),
+    "name_taken": (Refused, 409),
+    "service_taken": (Refused, 409),
+    "session_held": (Refused, 409),
     "version_conflict": (VersionConflict, 409),
     "binding_mismatch": (BindingMismatch, 403),
+    "unknown_handle": (Refused, 404),
+    "handle_expired": (Refused, 410),
     "unknown_stream": (UnknownStream, 400),
     "stream_closed": (StreamClosed, 409),
     "unknown_task": (UnknownTask, 400),
     "task_ended": (TaskEnded, 409),
     "unknown_cursor": (UnknownCursor, 400),
+    "unknown_backend": (Refused, 400),
     "invalid_argument": (InvalidArgument, 400),
     "quota_exceeded": (QuotaExceeded, 429),
+    "write_failed": (Refused, 507),
     "unavailable": (Unavailable, 503),
     "outcome_unknown": (OutcomeUnknown, 504),
 }
+"""The codes with which the daemon refuses (`proto/PROTOCOL.md`, "Errors"): the class of each, and its HTTP status."""
 
 FINAL = frozenset({"no_verified_host", "not_an_ancestor", "names_host", "invalid_argument", "session_lost"})
 """Codes after which resume stays disabled for this process."""
@@ -229,6 +237,6 @@ FINAL = frozenset({"no_verified_host", "not_an_ancestor", "names_host", "invalid
 def refusal(data: Mapping[str, Any], sentence: str) -> Refused:
     """The error of this `data`, which a refusal of the daemon has. A code that is not known is final."""
     code = str(data["code"])
-    kind, status = _TYPES.get(code, (Refused, 500))
+    kind, status = REFUSALS.get(code, (Refused, 500))
     fields = {name: value for name, value in data.items() if name not in ("code", "http_status")}
     return kind(sentence, code, int(data.get("http_status", status)), fields)
