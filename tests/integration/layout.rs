@@ -61,7 +61,7 @@ const PURE: [(&str, &[&str]); 3] = [
 ];
 
 /// Packages with `unsafe` code, and the one file of each that has it.
-const UNSAFE: [(&str, &str); 2] = [("process", "sys"), ("client/c", "border")];
+const UNSAFE: [(&str, &str); 2] = [("process", "sys"), ("client/c", "ffi")];
 
 /// The top modules of one package, each with those that it may name, all of which stand above it,
 /// and with the packages of ours. Every package may name `proto`.

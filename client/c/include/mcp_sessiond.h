@@ -18,7 +18,7 @@
 // Pointers are valid for the length of the call, unless it says otherwise. Texts are UTF-8 with a NUL at the end. All functions
 // may be called from any thread; not from a signal handler. The environment must not be changed (setenv) during a call.
 //
-// Made from the code by cbindgen: edit src/values.rs and src/border.rs, then `make header`.
+// Made from the code by cbindgen: edit src/values.rs and src/ffi.rs, then `make header`.
 
 #ifndef MCP_SESSIOND_H
 #define MCP_SESSIOND_H
@@ -75,15 +75,15 @@ typedef enum {
     MCP_SESSIOND_WARN = 2,
 } mcp_sessiond_level;
 
-// Whether resume works for this instance: `mcp_sessiond_status.standing`.
+// Whether resume works for this instance: `mcp_sessiond_status.state`.
 typedef enum {
     // Nothing was asked yet, or the lease was released.
-    MCP_SESSIOND_STANDING_UNCLAIMED = 0,
+    MCP_SESSIOND_STATE_UNCLAIMED = 0,
     // The instance holds a session.
-    MCP_SESSIOND_STANDING_ACTIVE = 1,
+    MCP_SESSIOND_STATE_ACTIVE = 1,
     // Resume does not work.
-    MCP_SESSIOND_STANDING_DISABLED = 2,
-} mcp_sessiond_standing;
+    MCP_SESSIOND_STATE_DISABLED = 2,
+} mcp_sessiond_state;
 
 // How an instance came to its session: `mcp_sessiond_status.outcome`.
 typedef enum {
@@ -180,15 +180,15 @@ typedef struct {
 typedef struct {
     // `sizeof(mcp_sessiond_status)`: set it before the call.
     size_t size;
-    // The number of the lease, which only grows; 0 unless the standing is `MCP_SESSIOND_STANDING_ACTIVE`.
+    // The number of the lease, which only grows; 0 unless the state is `MCP_SESSIOND_STATE_ACTIVE`.
     uint64_t epoch;
-    // A `mcp_sessiond_standing`.
-    uint32_t standing;
+    // A `mcp_sessiond_state`.
+    uint32_t state;
     // A `mcp_sessiond_outcome`.
     uint32_t outcome;
     // 1 where resume is disabled and no later call tries again; else 0.
     uint32_t is_final;
-    // The id of the session, with a NUL; empty unless the standing is `MCP_SESSIOND_STANDING_ACTIVE`.
+    // The id of the session, with a NUL; empty unless the state is `MCP_SESSIOND_STATE_ACTIVE`.
     char session[MCP_SESSIOND_SESSION_SIZE];
     // The same in words, for people: UTF-8 with a NUL. Where resume is disabled it says why, and what to do.
     char text[MCP_SESSIOND_TEXT_SIZE];

@@ -1,4 +1,5 @@
-//! The client's log lines: noted by our thread, and given out by the thread that has made the call.
+//! The client's log lines: recorded by the handle's thread, and passed to the program by the thread
+//! that has made the call.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;

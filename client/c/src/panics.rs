@@ -1,5 +1,5 @@
-//! A panic of ours neither leaves this library nor writes to standard error, which belongs to the
-//! server.
+//! Catches panics of the library: none crosses into C, and none writes to standard error, which
+//! belongs to the server.
 
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind, set_hook, take_hook};

@@ -1,4 +1,4 @@
-//! The values that cross the border, by the names that C knows them by. Numbers never change their
+//! The values of the interface, by their names in C. Numbers never change their
 //! meaning, and fields are added at the end alone.
 #![allow(non_camel_case_types, reason = "these are the names in the header")]
 
@@ -48,16 +48,16 @@ pub enum mcp_sessiond_result {
     MCP_SESSIOND_FAULT = 8,
 }
 
-/// Whether resume works for this instance: `mcp_sessiond_status.standing`.
+/// Whether resume works for this instance: `mcp_sessiond_status.state`.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum mcp_sessiond_standing {
+pub enum mcp_sessiond_state {
     /// Nothing was asked yet, or the lease was released.
-    MCP_SESSIOND_STANDING_UNCLAIMED = 0,
+    MCP_SESSIOND_STATE_UNCLAIMED = 0,
     /// The instance holds a session.
-    MCP_SESSIOND_STANDING_ACTIVE = 1,
+    MCP_SESSIOND_STATE_ACTIVE = 1,
     /// Resume does not work.
-    MCP_SESSIOND_STANDING_DISABLED = 2,
+    MCP_SESSIOND_STATE_DISABLED = 2,
 }
 
 /// How an instance came to its session: `mcp_sessiond_status.outcome`.
@@ -173,17 +173,17 @@ pub struct mcp_sessiond_options {
 pub struct mcp_sessiond_status {
     /// `sizeof(mcp_sessiond_status)`: set it before the call.
     pub size: usize,
-    /// The number of the lease, which only grows; 0 unless the standing is
-    /// `MCP_SESSIOND_STANDING_ACTIVE`.
+    /// The number of the lease, which only grows; 0 unless the state is
+    /// `MCP_SESSIOND_STATE_ACTIVE`.
     pub epoch: u64,
-    /// A `mcp_sessiond_standing`.
-    pub standing: u32,
+    /// A `mcp_sessiond_state`.
+    pub state: u32,
     /// A `mcp_sessiond_outcome`.
     pub outcome: u32,
     /// 1 where resume is disabled and no later call tries again; else 0.
     pub is_final: u32,
-    /// The id of the session, with a NUL; empty unless the standing is
-    /// `MCP_SESSIOND_STANDING_ACTIVE`.
+    /// The id of the session, with a NUL; empty unless the state is
+    /// `MCP_SESSIOND_STATE_ACTIVE`.
     pub session: [c_char; MCP_SESSIOND_SESSION_SIZE],
     /// The same in words, for people: UTF-8 with a NUL. Where resume is disabled it says why, and
     /// what to do.

@@ -1,5 +1,4 @@
-//! The thread behind a handle: it drives the calls, and whoever makes one waits for it until a
-//! deadline.
+//! The thread of a handle: it runs the calls, and each caller waits for it until a deadline.
 
 use std::io;
 use std::sync::mpsc::{RecvTimeoutError, sync_channel};

@@ -14,7 +14,7 @@ fn the_header_is_what_the_code_says() {
     let made = cbindgen::Builder::new()
         .with_config(settings)
         .with_src(package.join("src/values.rs"))
-        .with_src(package.join("src/border.rs"))
+        .with_src(package.join("src/ffi.rs"))
         .generate()
         .expect("a header");
     let mut text = Vec::new();

@@ -31,7 +31,7 @@ class Values(Case):
 
     def test_log_lines_and_status(self) -> None:
         first, *said, last = self.scenario("lines")
-        self.assertEqual(first, "standing 0 outcome 0 epoch 0 session 0: no session is claimed")
+        self.assertEqual(first, "state 0 outcome 0 epoch 0 session 0: no session is claimed")
         self.assertEqual(
             said[:5],
             [
@@ -43,7 +43,7 @@ class Values(Case):
             ],
         )
         self.assertRegex(
-            said[5], r"^standing 1 outcome 3 epoch 1 session 36 final 0: session \S+ is held .*begun afresh$"
+            said[5], r"^state 1 outcome 3 epoch 1 session 36 final 0: session \S+ is held .*begun afresh$"
         )
         self.assertEqual([*said[6:], last], ["release: 0", "strange 0"])
 
@@ -54,7 +54,7 @@ class Values(Case):
         why = "session resume is disabled: no daemon listens at "
         self.assertEqual(line[:46], "log 2 Session resume disabled: no daemon liste")
         self.assertEqual([call.split(why)[0] for call in calls], ["load: 2 ", "store: 2 ", "reject: 2 "])
-        self.assertRegex(status, f"^standing 2 outcome 0 epoch 0 session 0 final 0: {why}")
+        self.assertRegex(status, f"^state 2 outcome 0 epoch 0 session 0 final 0: {why}")
         self.assertEqual((release, strange), ("release: 0", "strange 0"))
 
     def test_no_descriptor_is_left(self) -> None:

@@ -185,14 +185,14 @@ static void lines(uint32_t start)
     memset(&status, 0xff, sizeof status);
     status.size = sizeof status;
     mcp_sessiond_get_status(log.sessiond, &status);
-    printf("standing %u outcome %u epoch %d session %zu: %s\n", status.standing, status.outcome, (int)status.epoch,
+    printf("state %u outcome %u epoch %d session %zu: %s\n", status.state, status.outcome, (int)status.epoch,
         strlen(status.session), status.text);
     tell("load", mcp_sessiond_load(log.sessiond, &token));
     mcp_sessiond_token_free(token);
     tell("store", mcp_sessiond_store(log.sessiond, "one", 3));
     tell("reject", mcp_sessiond_reject(log.sessiond));
     mcp_sessiond_get_status(log.sessiond, &status);
-    printf("standing %u outcome %u epoch %d session %zu final %u: %s\n", status.standing, status.outcome,
+    printf("state %u outcome %u epoch %d session %zu final %u: %s\n", status.state, status.outcome,
         (int)status.epoch, strlen(status.session), status.is_final, status.text);
     tell("release", mcp_sessiond_release(log.sessiond));
     mcp_sessiond_free(log.sessiond);

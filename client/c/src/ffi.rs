@@ -19,7 +19,7 @@ use mcp_sessiond_client::{Options, Status, Token};
 use crate::failure::{self, Failure};
 use crate::panics;
 use crate::settings::Settings;
-use crate::standing::told;
+use crate::status::to_c;
 use crate::values::mcp_sessiond_result::{self, *};
 use crate::values::{
     MCP_SESSIOND_TEXT_SIZE, MCP_SESSIOND_VERSION_MAJOR, MCP_SESSIOND_VERSION_MINOR,
@@ -225,7 +225,9 @@ pub extern "C" fn mcp_sessiond_store(
             ));
         }
         if size > isize::MAX as usize {
-            return Err(Failure::argument("`size` is no size of anything in memory"));
+            return Err(Failure::argument(
+                "`size` is larger than anything in memory",
+            ));
         }
         // SAFETY: by the header, there are so many bytes, which nobody changes during this call.
         let bytes = unsafe { slice::from_raw_parts(token.cast::<u8>(), size) };
@@ -290,9 +292,9 @@ pub extern "C" fn mcp_sessiond_get_status(
         }
         // SAFETY: by the header.
         let handle = unsafe { handle(sessiond) }?;
-        let told = told(&handle.worker.status()?, size);
+        let status_now = to_c(&handle.worker.status()?, size);
         // SAFETY: by the header, `size` bytes may be written.
-        unsafe { give(&told, status, size) };
+        unsafe { give(&status_now, status, size) };
         Ok(MCP_SESSIOND_OK)
     })
 }

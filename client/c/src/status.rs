@@ -6,15 +6,15 @@ use std::ffi::c_char;
 use mcp_sessiond_client::{Outcome, Status};
 
 use crate::values::mcp_sessiond_outcome::{self, *};
-use crate::values::mcp_sessiond_standing::*;
+use crate::values::mcp_sessiond_state::*;
 use crate::values::{MCP_SESSIOND_SESSION_SIZE, MCP_SESSIOND_TEXT_SIZE, mcp_sessiond_status};
 
 /// The status in a struct that the caller has said to be of this size.
-pub(crate) fn told(status: &Status, size: usize) -> mcp_sessiond_status {
-    let mut told = mcp_sessiond_status {
+pub(crate) fn to_c(status: &Status, size: usize) -> mcp_sessiond_status {
+    let mut to = mcp_sessiond_status {
         size,
         epoch: 0,
-        standing: MCP_SESSIOND_STANDING_UNCLAIMED as u32,
+        state: MCP_SESSIOND_STATE_UNCLAIMED as u32,
         outcome: MCP_SESSIOND_OUTCOME_NONE as u32,
         is_final: 0,
         session: [0; MCP_SESSIOND_SESSION_SIZE],
@@ -26,19 +26,19 @@ pub(crate) fn told(status: &Status, size: usize) -> mcp_sessiond_status {
             epoch,
             outcome,
         } => {
-            told.standing = MCP_SESSIOND_STANDING_ACTIVE as u32;
-            told.epoch = epoch.0;
-            told.outcome = number(*outcome) as u32;
-            copy(session.as_str(), &mut told.session);
+            to.state = MCP_SESSIOND_STATE_ACTIVE as u32;
+            to.epoch = epoch.0;
+            to.outcome = number(*outcome) as u32;
+            copy(session.as_str(), &mut to.session);
         }
         Status::Disabled { reason } => {
-            told.standing = MCP_SESSIOND_STANDING_DISABLED as u32;
-            told.is_final = reason.is_final().into();
+            to.state = MCP_SESSIOND_STATE_DISABLED as u32;
+            to.is_final = reason.is_final().into();
         }
         _ => {}
     }
-    copy(&status.to_string(), &mut told.text);
-    told
+    copy(&status.to_string(), &mut to.text);
+    to
 }
 
 fn number(outcome: Outcome) -> mcp_sessiond_outcome {
