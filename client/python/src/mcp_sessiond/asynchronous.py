@@ -1,4 +1,4 @@
-"""The world under asyncio."""
+"""Sockets, timers and processes under asyncio."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from . import directory, wire
-from .errors import Disconnected, SessiondError
-from .exchange import Exchange, Io, Connection
 from .deadline import Deadline
+from .errors import Disconnected, SessiondError
+from .exchange import Connection, Exchange, Io
 
 
 class _Hello(asyncio.Protocol):
@@ -126,7 +126,7 @@ def _tell(done: asyncio.Future[int], status: int) -> None:
 
 
 class AsyncioIo(Io):
-    """The world of the event loop that runs."""
+    """Those of the event loop that runs."""
 
     async def connect(self, path: Path, deadline: Deadline) -> Connection:
         stream = socket.socket(socket.AF_UNIX)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from types import TracebackType
 
-from .errors import SessiondError
-from .exchange import Connection
 from .connections import Connections, Params
 from .deadline import Deadline
+from .errors import SessiondError
+from .exchange import Connection
 
 _PAUSE = 0.005
 _RETRY_AFTER = 5.0

@@ -8,6 +8,7 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from . import directory, start
+from .deadline import Deadline
 from .errors import (
     ConnectError,
     Disconnected,
@@ -18,8 +19,7 @@ from .errors import (
     SessiondError,
     refusal,
 )
-from .exchange import Io, Connection, is_absent, may_pass
-from .deadline import Deadline
+from .exchange import Connection, Io, is_absent, may_pass
 from .options import Options
 
 _PAUSE_MIN = 0.002

@@ -1,8 +1,8 @@
 """The requests under way on one connection, by number. Nothing here does I/O.
 
-`Connection` is what the rest of the client sees of a connection, and `Io` of the world. `asynchronous.py` and
-`blocking/` have both: under asyncio, and with threads. In the latter no coroutine ever suspends, so that
-the same code is used.
+`Connection` and `Io` are interfaces: of a connection, and of sockets, timers and processes. `asynchronous.py`
+implements both under asyncio, `blocking/` with threads. There no coroutine ever suspends, so both share the
+rest of the client.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar
 
 from . import wire
-from .errors import Disconnected, SessiondError
 from .deadline import Deadline
+from .errors import Disconnected, SessiondError
 
 
 class Answer(Protocol):
@@ -107,7 +107,7 @@ class Connection(ABC):
 
 
 class Io(ABC):
-    """The world, as the client needs it."""
+    """Sockets, timers and processes, as the client needs them."""
 
     @abstractmethod
     async def connect(self, path: Path, deadline: Deadline) -> Connection:

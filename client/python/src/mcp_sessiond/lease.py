@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from . import log
-from .errors import FINAL, Disconnected, LeaseLost, NoAnswer, Refused, SessiondError, UnknownSession, refusal
-from .exchange import Connection
 from .connections import Connections, Params
 from .deadline import Deadline
+from .errors import FINAL, Disconnected, LeaseLost, NoAnswer, Refused, SessiondError, UnknownSession, refusal
+from .exchange import Connection
 
 
 @dataclass(frozen=True)

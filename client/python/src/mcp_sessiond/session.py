@@ -6,14 +6,25 @@ from abc import ABC, abstractmethod
 from typing import Any
 
 from .attachment import Attachment
-from .errors import UnknownSession
-from .exchange import Connection
 from .connections import Connections, Params
 from .deadline import Deadline
+from .errors import UnknownSession
+from .exchange import Connection
 from .state import State
 from .streams import Streams
 from .tasks import Tasks
-from .values import Caller, Credential, Failed, Lifetimes, Minted, SessionView, Settable, as_json, request_id, status_wire
+from .values import (
+    Caller,
+    Credential,
+    Failed,
+    Lifetimes,
+    Minted,
+    SessionView,
+    Settable,
+    as_json,
+    request_id,
+    status_wire,
+)
 
 _GRACE_MS = 60_000
 
@@ -55,11 +66,13 @@ class Session(State, Streams, Tasks):
     `NoAnswer` without the daemon.
     """
 
-    def __init__(self, connections: Connections, id: str, access: Access, caller: Caller | None = None) -> None:
+    def __init__(
+        self, connections: Connections, id: str, access: Access, caller: Caller | None = None
+    ) -> None:
         self.id = id
         """Its id, which is the `Mcp-Session-Id`."""
         self._connections = connections
-        self._access = hold
+        self._access = access
         self._caller = caller
 
     def __repr__(self) -> str:

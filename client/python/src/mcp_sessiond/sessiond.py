@@ -11,11 +11,11 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from . import log
 from .asynchronous import AsyncioIo
+from .connections import Connections
+from .deadline import Deadline
 from .errors import FINAL, Disconnected, LeaseLost, Refused, SessiondError, UnknownSession, refusal
 from .exchange import Io
 from .lease import Lease, Leases, Status, on
-from .connections import Connections
-from .deadline import Deadline
 from .options import Options
 from .session import Access, Session
 
@@ -186,7 +186,11 @@ class Sessiond:
         return self._session()
 
     def _session(self) -> Session | None:
-        return Session(self._connections, self._leases.held.session, _ClaimedAccess(self)) if self._leases.held else None
+        return (
+            Session(self._connections, self._leases.held.session, _ClaimedAccess(self))
+            if self._leases.held
+            else None
+        )
 
     def _turn(self) -> Any:
         # In a child after `fork` nobody gives the parent's locks back.

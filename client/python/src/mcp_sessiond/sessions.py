@@ -9,12 +9,23 @@ import uuid
 from typing import Literal
 
 from .asynchronous import AsyncioIo
+from .connections import Connections, Params
 from .errors import AlreadyExists, UnknownSession
 from .exchange import Io
-from .connections import Connections, Params
 from .options import Options
 from .session import Access, LeaseAccess, ServiceAccess, Session
-from .values import Caller, Failed, Lifetimes, Raw, Secret, SessionView, Settable, as_json, request_id, status_wire
+from .values import (
+    Caller,
+    Failed,
+    Lifetimes,
+    Raw,
+    Secret,
+    SessionView,
+    Settable,
+    as_json,
+    request_id,
+    status_wire,
+)
 
 Views = list[SessionView]
 
@@ -108,7 +119,9 @@ class Sessions:
     async def get(self, id: str) -> SessionView:
         """A session as it is now, also one that was terminated. Raises `UnknownSession`, `BindingMismatch`."""
         caller = self._caller.wire() if self._caller else None
-        raw = await self._connections.call("get_session", {"session": id, "service": self.service, "caller": caller})
+        raw = await self._connections.call(
+            "get_session", {"session": id, "service": self.service, "caller": caller}
+        )
         return SessionView.read(raw)
 
     async def open_handle(self, handle: str) -> Session:
@@ -125,7 +138,9 @@ class Sessions:
         found: Views = []
         while True:
             after = found[-1].id if found else None
-            page = await self._connections.call("list_own_sessions", {"service": self.service, "after": after})
+            page = await self._connections.call(
+                "list_own_sessions", {"service": self.service, "after": after}
+            )
             if not page:
                 return found
             found += [SessionView.read(raw) for raw in page]

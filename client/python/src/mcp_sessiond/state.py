@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from .errors import Uncertain, VersionConflict
-from .exchange import Connection
 from .connections import Connections, Params
 from .deadline import Deadline
+from .errors import Uncertain, VersionConflict
+from .exchange import Connection
 from .values import StateEntry, StateKey, Write, request_id
 
 _PAGE = 100
@@ -18,7 +18,7 @@ class State:
     """What a `Session` does with its state. A key has 1 to 240 bytes of UTF-8 without control characters."""
 
     if TYPE_CHECKING:
-        _connections: Line
+        _connections: Connections
 
         async def _of(self, deadline: Deadline) -> Params: ...
 
@@ -85,7 +85,9 @@ class State:
             return params
 
         try:
-            return [StateEntry.read(raw) for raw in await self._connections.call("write_state", counted, deadline)]
+            return [
+                StateEntry.read(raw) for raw in await self._connections.call("write_state", counted, deadline)
+            ]
         except VersionConflict as error:
             if tries > 1:
                 raise Uncertain(f"the answer to a write was lost, and then: {error}") from error

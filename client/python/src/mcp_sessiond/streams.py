@@ -6,10 +6,10 @@ import time
 from collections.abc import AsyncIterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from .events import STANDALONE, AfterEvent, Appended, Cursor, FoundEvent, Replayed, StreamStart, StreamView
-from .exchange import Connection
 from .connections import Connections, Params
 from .deadline import Deadline
+from .events import STANDALONE, AfterEvent, Appended, Cursor, FoundEvent, Replayed, StreamStart, StreamView
+from .exchange import Connection
 from .values import as_json, request_id
 
 _PAGE = 100
@@ -21,7 +21,7 @@ class Streams:
     """What a `Session` does with its streams. A stream id has 1 to 128 visible ASCII characters."""
 
     if TYPE_CHECKING:
-        _connections: Line
+        _connections: Connections
 
         async def _of(self, deadline: Deadline) -> Params: ...
 

@@ -27,8 +27,8 @@ from .asgi import session_of
 from .errors import SessiondError, SessionTerminated, TaskEnded, UnknownSession, UnknownTask
 from .retry import retry_while_away
 from .session import Session
-from .tasks import Task as DaemonsTask
 from .tasks import FINAL, TaskView, truncated
+from .tasks import Task as DaemonsTask
 from .values import Json
 
 logger = logging.getLogger("mcp_sessiond")

@@ -90,7 +90,7 @@ class Tasks:
     """What a `Session` does with its tasks."""
 
     if TYPE_CHECKING:
-        _connections: Line
+        _connections: Connections
 
         async def _of(self, deadline: Deadline) -> Params: ...
 
@@ -202,7 +202,7 @@ class Task:
                 await self._session._connections.io.sleep(min(_ENDED_EARLY_PAUSE, left))
 
     async def _wait_once(self, version: int, seconds: float) -> TaskView:
-        line = self._session._connections
+        connections = self._session._connections
         deadline = Deadline(seconds + connections.options.timeout)
         until = time.monotonic() + seconds
         of = await self._session._of(deadline)

@@ -21,8 +21,8 @@ from .http import (
 )
 from .inner_app import CURRENT, KEY, Call, InnerApp
 from .served_session import AppRefuses, ServedSession
-from .settings import PRIMES, App, Receive, Scope, Send, Settings, header
 from .sessions import ServedSessions, parse
+from .settings import PRIMES, App, Receive, Scope, Send, Settings, header
 
 VERSIONS = ["2025-11-25", "2025-06-18", "2025-03-26"]
 
@@ -152,7 +152,9 @@ class Durable:
                 await served.end()
         raise Refusal(502, -32000, "the server does not know its own session")
 
-    async def _passed(self, served: ServedSession, message: Any, scope: Scope, receive: Receive, send: Send) -> bool:
+    async def _passed(
+        self, served: ServedSession, message: Any, scope: Scope, receive: Receive, send: Send
+    ) -> bool:
         """Whether the app inside knows the session. Else nothing was done."""
         inside = {**scope, KEY: served.session}
         if "method" in message and "id" in message:

@@ -5,14 +5,16 @@ from __future__ import annotations
 from ..errors import BindingMismatch, InvalidArgument, SessionTerminated, UnknownSession
 from ..values import Caller
 from .http import SESSION, Refusal
-from .settings import COOKIE, Message, Scope, Send
 from .sessions import ServedSessions
+from .settings import COOKIE, Message, Scope, Send
 
 # Another server on the same host can set one, too, and the browser does not tell whose each is.
 _COOKIES_MAX = 4
 
 
-async def find(served: ServedSessions, caller: Caller | None, scope: Scope) -> tuple[str | None, Refusal | None]:
+async def find(
+    served: ServedSessions, caller: Caller | None, scope: Scope
+) -> tuple[str | None, Refusal | None]:
     """The session of the request's caller that a cookie names; else the refusal for a request that needs one,
     where a cookie names another. Raises `SessiondError`.
     """

@@ -8,9 +8,9 @@ from collections.abc import AsyncIterator
 from ..errors import SessiondError
 from ..events import STANDALONE, AfterEvent, Cursor, Replayed, StreamStart
 from ..session import Session
+from .handshake import Handshake, gap_notice
 from .http import COMMENT, begin_events, disconnected, event, priming, respond, send_part
 from .readers import Reader, Readers
-from .handshake import Handshake, gap_notice
 from .settings import PRIMES, Receive, Scope, Send, Settings, header
 
 DELIVERED_KEY = "mcp.standalone"

@@ -12,8 +12,8 @@ from ..streams import Stream
 from .get import EventReader
 from .http import COMMENT, SESSION, Headers, begin_events, disconnected, event, priming, send_part
 from .inner_app import Call, InnerApp
-from .served_session import ServedSession
 from .readers import Reader
+from .served_session import ServedSession
 from .settings import Receive, Scope, Send, Settings
 
 
@@ -41,7 +41,9 @@ async def pass_on(call: Call, session: str | None, send: Send) -> None:
 class Request:
     """A request of the client's, with its stream."""
 
-    def __init__(self, settings: Settings, inner: InnerApp, served: ServedSession, message: dict[str, Any]) -> None:
+    def __init__(
+        self, settings: Settings, inner: InnerApp, served: ServedSession, message: dict[str, Any]
+    ) -> None:
         self._settings = settings
         self._inner = inner
         self._served = served

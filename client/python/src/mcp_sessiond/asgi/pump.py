@@ -12,9 +12,9 @@ from ..errors import InvalidArgument, QuotaExceeded, SessiondError
 from ..retry import retry_while_away
 from ..streams import Stream
 from ..values import Json, request_id
-from .request_ids import RequestIds
-from .readers import Readers
 from .handshake import not_kept
+from .readers import Readers
+from .request_ids import RequestIds
 
 logger = logging.getLogger("mcp_sessiond")
 

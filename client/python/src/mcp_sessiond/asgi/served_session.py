@@ -12,12 +12,12 @@ from ..errors import SessiondError, StreamClosed
 from ..session import Session
 from ..streams import Stream
 from ..values import as_json
+from .handshake import Handshake, outcome_unknown
 from .http import Refusal
-from .request_ids import RequestIds
 from .inner_app import Call, InnerApp
 from .pump import Pump
 from .readers import Readers
-from .handshake import Handshake, outcome_unknown
+from .request_ids import RequestIds
 from .settings import PRIMES, Scope, Settings
 
 logger = logging.getLogger("mcp_sessiond")

@@ -12,10 +12,10 @@ from ..options import Options
 from ..session import Session
 from ..sessions import Sessions
 from ..values import Json
+from .handshake import STATE, Handshake
 from .http import SESSION, Refusal
 from .inner_app import Call, InnerApp
 from .served_session import ServedSession, initialize
-from .handshake import STATE, Handshake
 from .settings import Scope, Settings
 
 logger = logging.getLogger("mcp_sessiond")

@@ -1,4 +1,4 @@
-"""The world with threads. No coroutine that uses it ever suspends, so that `run` needs no event loop."""
+"""Sockets, timers and processes with threads. No coroutine here ever suspends, so that `run` needs no event loop."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from .. import directory, wire
-from ..errors import Disconnected, SessiondError
-from ..exchange import Exchange, Io, Connection
 from ..deadline import Deadline
+from ..errors import Disconnected, SessiondError
+from ..exchange import Connection, Exchange, Io
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -114,7 +114,7 @@ class _Mutex:
 
 
 class ThreadIo(Io):
-    """The world of a process that blocks."""
+    """Those of a process that blocks."""
 
     async def connect(self, path: Path, deadline: Deadline) -> Connection:
         stream = socket.socket(socket.AF_UNIX)

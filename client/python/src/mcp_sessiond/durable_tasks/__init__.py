@@ -14,14 +14,14 @@ from mcp_types import CallToolRequestParams, InputRequiredResult
 
 from .call import begin_task
 from .listen import ListenMiddleware
-from .methods import TaskMethods, caller_of
+from .methods import TasksExtension, caller_of
 from .running import RunningTask
 from .wire import IDENTIFIER, no_input_required
 
 __all__ = ["DurableTasks", "RunningTask", "begin_task", "caller_of"]
 
 
-class DurableTasks(TaskMethods, Extension):
+class DurableTasks(TasksExtension, Extension):
     """`MCPServer("notes", extensions=[DurableTasks("notes", tools=["report"])])`.
 
     A call of one of `tools` is answered by a task at once, where its client takes tasks. In any other tool

@@ -12,8 +12,8 @@ import anyio
 
 from ..errors import SessiondError
 from ..values import Caller
-from .task_store import TaskStore
 from .running import Outcome, RunningTask
+from .task_store import TaskStore
 from .wire import CreateTaskResult, not_declared, not_kept
 
 TTL_MS = 3_600_000

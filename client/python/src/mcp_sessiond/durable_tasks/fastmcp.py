@@ -14,7 +14,7 @@ from fastmcp.tools.base import InputRequiredToolResult, ToolResult
 from mcp_types import CallToolRequestParams, CallToolResult, TextContent
 
 from .call import begin_task
-from .methods import TaskMethods, caller_of
+from .methods import TasksExtension, caller_of
 from .running import RunningTask
 from .wire import IDENTIFIER, no_input_required
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["DurableTasks", "RunningTask", "begin_task", "caller_of"]
 
 
-class DurableTasks(TaskMethods, ServerExtension):
+class DurableTasks(TasksExtension, ServerExtension):
     """`server.add_extension(DurableTasks("notes"))`. A tool with `task=True` goes on as a task from its
     beginning on, where its client takes tasks; any other one by `begin_task`. The options are those of
     `mcp_sessiond.durable_tasks.DurableTasks`.

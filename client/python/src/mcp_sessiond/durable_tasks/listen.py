@@ -17,8 +17,8 @@ from mcp_types import INVALID_PARAMS, Notification, RequestId
 from ..errors import SessiondError, SessionTerminated, UnknownSession, UnknownTask
 from ..retry import RETRY_SECONDS
 from ..tasks import Task
-from .task_store import TaskStore
 from .methods import CallerOf, has_declared
+from .task_store import TaskStore
 from .wire import detailed_task, not_declared, refusal
 
 # Tasks that one subscription hears of: for each of them a call of the daemon's waits.

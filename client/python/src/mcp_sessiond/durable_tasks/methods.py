@@ -69,7 +69,7 @@ def has_declared(ctx: Context) -> bool:
     return ctx.protocol_version in VERSIONS and IDENTIFIER in extensions
 
 
-class TaskMethods:
+class TasksExtension:
     """What the extensions for both SDKs have in common: their options, and the methods that they serve."""
 
     def __init__(
