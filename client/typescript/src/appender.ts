@@ -26,7 +26,7 @@ export class Appender {
   #waiting: Entry[] = [];
   #busy = false;
 
-  /** `stream`: the stream, on behalf of whoever is known to have it now. */
+  /** `stream`: the stream, on behalf of the caller that used it last. */
   constructor(stream: () => Stream) {
     this.#stream = stream;
   }

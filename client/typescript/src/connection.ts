@@ -7,7 +7,7 @@ import { FRAME_MAX, hello, HELLO_BYTES, HelloRefused, readHello, type Hello } fr
 /** The connection has ended. Whether the call was carried out is not known. */
 export class Disconnected extends Error {}
 
-/** Whoever has called does not wait for the answer any more. */
+/** The caller does not wait for the answer any more. */
 export class Cancelled extends Error {}
 
 /** How long a daemon works on a call, in ms. */

@@ -165,7 +165,7 @@ class Kept {
   }
 }
 
-/** Whoever knows a session id of express-session has the session, so the daemon does not get it. */
+/** A session id of express-session gives access to the session, so the daemon does not get it. */
 function hashed(sid: string): string {
   return createHash('sha256').update(sid).digest('hex');
 }

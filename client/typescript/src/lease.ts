@@ -149,7 +149,7 @@ export class Leases {
     return lease.epoch;
   }
 
-  /** The lease, claimed on this connection: whoever speaks for an ancestor has to say so on each. */
+  /** The lease, claimed on this connection: a claim for an ancestor has to be repeated on each connection. */
   async #leaseOn(connection: Connection): Promise<Lease> {
     if (this.lease?.connection === connection) return this.lease;
     // Of many calls on a new connection one claims, for all.

@@ -7,8 +7,8 @@ const LABELS = 'give each entry a label of its own';
 
 const LOST: Record<string, string> = {
   sibling:
-    "another server with the same command, directory and environment runs under this host, so it can't " +
-    `be told whose state the former one's is; ${LABELS}, or say \`siblings: 'successor'\` where the host ` +
+    'another server with the same command, directory and environment runs under this host, so mcp-sessiond ' +
+    `can't tell which of them the earlier session belonged to; ${LABELS}, or say \`siblings: 'successor'\` where the host ` +
     'closes a server before it starts the next',
   several:
     'several former servers with the same command, directory and environment were left, and ' +
@@ -26,7 +26,7 @@ const LOST: Record<string, string> = {
   quota: 'the host has as many sessions as it may (`sessions_per_owner`), and this one was free the longest',
 };
 
-/** The lines, on a logger. A logger that throws is no trouble of the server's. */
+/** The lines, on a logger. The server is not affected by a logger that throws. */
 export class TokenLog {
   readonly #log: Logger;
 
@@ -35,7 +35,7 @@ export class TokenLog {
       try {
         log(level, line);
       } catch {
-        // Nobody is there to be told.
+        // There is nowhere to report it.
       }
     };
   }

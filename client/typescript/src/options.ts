@@ -54,13 +54,13 @@ export const toStandardError: Logger = (_, line) => {
 /** Logs a warning. */
 export type Warn = (line: string) => void;
 
-/** Warnings on a logger. One that throws is no trouble of the server's. */
+/** Warnings on a logger. The server is not affected by a logger that throws. */
 export function warner(log: Logger = toStandardError): Warn {
   return (line) => {
     try {
       log('warn', `mcp-sessiond: ${line}`);
     } catch {
-      // Nobody is there to be told.
+      // There is nowhere to report it.
     }
   };
 }

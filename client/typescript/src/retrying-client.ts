@@ -141,7 +141,7 @@ export class RetryingClient {
       await deadline.bound(admitted);
     } catch (error) {
       const at = this.#queue.indexOf(admit);
-      // Whoever was let in just now makes room for the next one.
+      // It was admitted in the meantime: it makes room for the next one.
       if (at >= 0) this.#queue.splice(at, 1);
       else this.#release();
       throw error;

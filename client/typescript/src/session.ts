@@ -98,7 +98,7 @@ export class Session extends SessionCalls {
     try {
       await this.call({ method: 'terminate_session', params });
     } catch (error) {
-      // A host's session that has ended is none of its sessions, to whoever would change it.
+      // A host's session that has ended is unknown: the answer to the first attempt was lost.
       if (!(tries > 1 && isCode(error, 'unknown_session'))) throw error;
     }
   }
@@ -250,7 +250,7 @@ export class Session extends SessionCalls {
   }
 
   /**
-   * Deletes the oldest events, so that at most `keep` stay. Whoever comes for one is told of the gap. Returns
+   * Deletes the oldest events, so that at most `keep` stay. A client that asks for one gets a gap. Returns
    * how many.
    */
   async prune(keep: number): Promise<bigint> {

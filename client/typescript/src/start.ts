@@ -32,7 +32,7 @@ export async function startDaemon(directory: string, options: Options, deadline:
         'install it, or set MCP_SESSIOND_BIN to its path',
     );
   }
-  // Where the time is over, whoever connects next finds out.
+  // At the deadline, the next attempt to connect shows whether it runs.
   if (ended === undefined || ended === 0 || ended === ANOTHER_RUNS) return;
   const hint = ended === BAD_CONFIGURATION ? ': its configuration has an error' : '';
   throw new SessiondError(

@@ -62,7 +62,7 @@ export class Stream {
   }
 
   /**
-   * The stream's reader is gone: what is appended and is no answer goes to the standalone stream from now on.
+   * The stream's reader is gone: from now on, messages other than answers go to the standalone stream.
    */
   orphan(): Promise<StreamView> {
     return this.#change('orphan_stream');

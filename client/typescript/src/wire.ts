@@ -21,7 +21,7 @@ export type Wire = Record<string, any>;
 /** A new idempotency key. */
 export const requestId = (): string => randomUUID();
 
-/** What a log may show of a session's id: whoever knows all of it may have the session. */
+/** A session's id as a log may show it: the whole id gives access to the session. */
 export function redacted(id: string): string {
   return `${id.slice(0, 8)}…`;
 }

@@ -53,7 +53,7 @@ class Exchange(Generic[A]):
         return self._number, data
 
     def forget(self, number: int) -> bytes:
-        """Nobody waits for this request any more: the bytes that say so, none where it was answered."""
+        """Drops a request. Returns the bytes of its cancellation; none where it was answered."""
         if self.waiting.pop(number, None) is None:
             return b""
         return wire.frame(wire.cancellation(number), self.hello.frame_max)
@@ -130,7 +130,7 @@ class Io(ABC):
 
     @abstractmethod
     def spawn(self, work: Coroutine[Any, Any, None]) -> object:
-        """Does this beside everything else. What it returns is kept by whoever wants the work to go on."""
+        """Runs this concurrently. The caller has to keep the result for as long as the work is to go on."""
 
     @abstractmethod
     def owner(self) -> object:

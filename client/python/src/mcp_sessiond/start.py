@@ -30,8 +30,8 @@ class Command:
     """Whether nothing else is tried where it fails."""
 
     def judge(self, status: int | None) -> bool:
-        """Whether a daemon is there, or about to be. None: the command still runs, and whoever connects
-        next finds out.
+        """Whether a daemon is there, or about to be. None: the command still runs, and the next
+        attempt to connect shows it.
 
         Raises `NotStarted` where it has failed and nothing else is tried.
         """

@@ -18,7 +18,7 @@ export function header(request: IncomingMessage, name: string): string | undefin
 }
 
 /**
- * Whoever has sent the bearer token of a request (RFC 6750, section 2.1), of which the daemon gets the hash.
+ * The caller with the bearer token of a request (RFC 6750, section 2.1), of which the daemon gets the hash.
  * Undefined: none.
  */
 export function bearer(request: IncomingMessage): Caller | undefined {
@@ -30,7 +30,7 @@ export function bearer(request: IncomingMessage): Caller | undefined {
 export async function messagesOf(request: HttpRequest): Promise<{ body: unknown; messages: Message[] }> {
   const body = request.body === undefined ? await parsed(request) : request.body;
   const messages = (Array.isArray(body) ? body : [body]) as unknown[];
-  if (!messages.every(isMessage)) throw Refusal.invalid('the body is no message of JSON-RPC');
+  if (!messages.every(isMessage)) throw Refusal.invalid('the body is not a JSON-RPC message');
   return { body, messages };
 }
 

@@ -37,7 +37,7 @@ interface Cancelled {
 
 /** A server, its transport, and the POSTs that they work on. */
 export class ServedSession {
-  /** On behalf of whoever used it last. */
+  /** On behalf of the caller that used it last. */
   session: Session;
   readonly transport: HttpTransport;
   usedAt = performance.now();
@@ -175,7 +175,7 @@ export class ServedSession {
       return;
     }
     const post = this.#posts.get(id);
-    // Nobody wants what is said for a request that was cancelled.
+    // A message for a cancelled request is dropped.
     if (this.#ids.isCancelled(id)) return;
     // The SDK knows no such request either, and says so.
     if (!post) return send(message, options);
@@ -196,7 +196,7 @@ export class ServedSession {
     try {
       await context.run({ session: this.session, ...here, post, sent }, send);
     } catch (error) {
-      // Nobody reads it now. Who comes back for it finds it.
+      // The client is gone. It gets the message when it reconnects.
       if (!sent.stored && !(await this.#store(() => post.store(forClient)))) throw error;
       return;
     }
@@ -245,7 +245,7 @@ export class ServedSession {
       this.#failing = false;
       return id;
     } catch (error) {
-      // Nobody misses what was to be said in a session that was ended.
+      // A session that has ended needs no messages.
       if (isCode(error, 'unknown_session', 'session_terminated')) return undefined;
       if (!this.#failing)
         this.#factory.warn(`messages of session ${redacted(this.session.id)} are not kept: ${String(error)}`);

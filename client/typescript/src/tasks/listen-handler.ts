@@ -44,7 +44,7 @@ export class ListenHandler {
         this.#open.delete(subscription),
       );
       this.#open.add(subscription);
-      // Whoever reads the stream for the client may see that it has gone only with the next message.
+      // The reader of the stream may notice only at the next message that the client has gone.
       request.signal.addEventListener('abort', () => subscription.leave(), { once: true });
       if (request.signal.aborted) subscription.leave();
       return new Response(subscription.stream, { headers });
@@ -84,7 +84,7 @@ export class ListenHandler {
   }
 }
 
-/** The body of a request. Undefined: it is no JSON, or too large, which the SDK says then. */
+/** The body of a request. Undefined: it is not JSON, or too large; the SDK reports that. */
 async function parsed(request: Request): Promise<unknown> {
   const parts: Uint8Array[] = [];
   let bytes = 0;

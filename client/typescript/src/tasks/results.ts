@@ -8,7 +8,7 @@ import type { Work } from './running-task.js';
 /** What such a result has, and no other: nobody else knows the name. */
 const OURS = `mcp-sessiond/${randomUUID()}`;
 
-/** The work of a call that is no task. Its client can't be asked anything: `why` there is no task. */
+/** The work of a call without a task. Its client can't be asked anything; `why` says why there is no task. */
 export async function inlineResult<R>(
   context: RequestContext,
   work: (work: Work) => R | Promise<R>,

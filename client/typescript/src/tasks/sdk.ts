@@ -13,7 +13,7 @@ export interface RequestContext {
 
 /** Who asks, as an HTTP request tells it. */
 export interface Asking {
-  /** What was found out about the bearer token, by whoever has checked it. */
+  /** The result of checking the bearer token. */
   authInfo?: { token: string; clientId?: string; extra?: Record<string, unknown> } | undefined;
   req?: Request | undefined;
 }

@@ -51,7 +51,7 @@ export class SessionTaskQueue {
         return items.slice(1);
       });
       if (!taken) return undefined;
-      // Nobody waits any more for what a client is asked by a task that has ended.
+      // A request of a task that has ended needs no answer any more.
       if (taken.type !== 'request' || !(await this.#isOver(taskId, sessionId))) return taken;
     }
   }

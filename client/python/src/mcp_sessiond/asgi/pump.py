@@ -87,7 +87,7 @@ class Pump:
         return json.dumps(message, separators=(",", ":"), ensure_ascii=False) if changed else text
 
     async def store(self, texts: list[str], *, close: bool = False) -> None:
-        """Stores messages, and closes the stream with the last of them. Nobody is given what is not stored.
+        """Stores messages, and closes the stream with the last of them. A message reaches no reader before it is stored.
         Raises `SessiondError`.
         """
         try:

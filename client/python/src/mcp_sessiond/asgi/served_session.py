@@ -26,7 +26,7 @@ INITIALIZED = {"jsonrpc": "2.0", "method": "notifications/initialized"}
 
 
 class AppRefuses(Exception):
-    """The app inside refuses the recorded handshake on behalf of whoever sends a request: its response."""
+    """The app inside refuses the recorded handshake on behalf of a request's caller: its response."""
 
     def __init__(self, call: Call) -> None:
         super().__init__("the server refuses the recorded handshake")
@@ -86,7 +86,7 @@ class ServedSession:
             self.spawn(self._hear(call))
 
     async def refused(self, scope: Scope) -> Call | None:
-        """The app's refusal of a `ping` on behalf of whoever sends this request; None: it may use the
+        """The app's refusal of a `ping` on behalf of this request's caller; None: it may use the
         session.
 
         The app may look at tokens, hosts and origins, and does not see what the adapter serves itself.
@@ -146,7 +146,7 @@ class ServedSession:
             reader.end()
 
     async def end(self) -> None:
-        """The app inside forgets the session, on behalf of whoever has used it last."""
+        """The app inside forgets the session, on behalf of the caller that used it last."""
         self.is_over = True
         self.readers.end_all()
         if self._standalone:

@@ -57,7 +57,7 @@ class ServedSessions:
         return served
 
     async def session(self, id: str, scope: Scope) -> tuple[Session, Handshake]:
-        """The session of this id, for whoever sends this request. Raises `SessiondError`, `Refusal`."""
+        """The session of this id, on behalf of the request's caller. Raises `SessiondError`, `Refusal`."""
         served = self._served.get(id)
         if served and served.session.caller == self._settings.caller(scope):
             return served.session, served.handshake
@@ -125,4 +125,4 @@ def parse(body: bytes) -> Any:
     try:
         return json.loads(body)
     except ValueError:
-        raise Refusal(400, -32700, "the body is no message of JSON-RPC 2.0") from None
+        raise Refusal(400, -32700, "the body is not a JSON-RPC 2.0 message") from None
