@@ -5,8 +5,6 @@ use std::os::unix::process::ExitStatusExt as _;
 
 use mcp_sessiond_tests::{Client, Front, gone, signal, until};
 use nix::sys::signal::Signal;
-use nix::sys::wait::{WaitStatus, waitpid};
-use nix::unistd::Pid;
 
 use super::{connect, keeping, tiny, wrapped};
 use crate::several::{all, small, write_down};
@@ -152,6 +150,9 @@ fn a_signal_that_comes_before_the_first_line_ends_a_front() {
 #[test]
 #[cfg(target_os = "linux")]
 fn a_keeper_ends_in_order_at_sigterm_and_dies_of_the_others() {
+    use nix::sys::wait::{WaitStatus, waitpid};
+    use nix::unistd::Pid;
+
     nix::sys::prctl::set_child_subreaper(true).expect("Linux");
     for ending in ENDING {
         let world = keeping("");
