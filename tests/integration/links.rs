@@ -251,3 +251,46 @@ fn the_readme_has_at_most_150_lines() {
         "README.md has {lines} lines; what a newcomer does not need belongs in docs/"
     );
 }
+
+/// The paths that ARCHITECTURE.md names: those in its prose and its tables, and the packages of its
+/// tree.
+fn named_paths(text: &str) -> Vec<String> {
+    let prose = pieces(text);
+    let in_prose = prose.iter().flat_map(|piece| piece.split('`').skip(1).step_by(2));
+    let in_tree = text.lines().filter(|line| line.starts_with("    "));
+    let in_tree = in_tree.filter_map(|line| {
+        line.split_whitespace()
+            .find(|word| word.starts_with(char::is_alphabetic))
+    });
+    in_prose
+        .chain(in_tree)
+        .filter(|code| code.contains('/') && !code.contains([' ', '{', ':']))
+        .map(|code| code.trim_end_matches('/').to_owned())
+        .collect()
+}
+
+#[test]
+fn every_path_in_the_architecture_page_exists() {
+    let text = read(&root().join("ARCHITECTURE.md"));
+    let named = named_paths(&text);
+    for known in ["daemon/registry", "process/src/sys.rs"] {
+        assert!(
+            named.iter().any(|path| path == known),
+            "{known} is not found in {named:?}"
+        );
+    }
+    let gone: Vec<&String> = named
+        .iter()
+        .filter(|path| !root().join(path).exists())
+        .collect();
+    assert!(gone.is_empty(), "ARCHITECTURE.md names {gone:?}");
+}
+
+#[test]
+fn the_architecture_page_is_read_in_ten_minutes() {
+    let bytes = read(&root().join("ARCHITECTURE.md")).len();
+    assert!(
+        bytes <= 9_000,
+        "ARCHITECTURE.md has {bytes} bytes; the map of a crate is the `//!` page of its lib.rs"
+    );
+}
