@@ -32,6 +32,7 @@ class Direct:
 
 class Wrap:
     name = "wrap"
+    binary = BINARY
     labels = itertools.count()
 
     def __init__(self, server):
@@ -46,10 +47,10 @@ class Wrap:
         self.label = f"bench {next(self.labels)}"
 
     def spawn(self):
-        return Host([BINARY, "wrap", "--instance", self.label, "--", *self.server], self.env)
+        return Host([self.binary, "wrap", "--instance", self.label, "--", *self.server], self.env)
 
     def debug(self, *topic):
-        command = [BINARY, "debug", "--json", *topic]
+        command = [self.binary, "debug", "--json", *topic]
         asked = subprocess.run(command, env=os.environ | self.env, capture_output=True, text=True)
         return json.loads(asked.stdout) if asked.returncode == 0 else None
 
