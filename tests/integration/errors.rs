@@ -6,7 +6,7 @@ mod refusals;
 use std::collections::BTreeSet;
 use std::fs::read_to_string;
 
-use crate::cases::named;
+use crate::pages::named;
 use crate::fixture;
 
 /// A row that another test provokes: the beginning of the row, the file, the test, and what that

@@ -4,7 +4,6 @@
 //! it, and say so.
 
 mod broken;
-mod cases;
 mod cli;
 mod contents_kill;
 mod contract;

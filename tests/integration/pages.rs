@@ -14,7 +14,6 @@ use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
 use serde_json::{Value, json};
 
-use crate::cases::named;
 use crate::sessions::create;
 use crate::wrap::tiny;
 use crate::{fixture, world};
@@ -606,4 +605,22 @@ fn those_that_wrap_speak_mcp() {
         command.env("EXAMPLE_KEY", "a key");
         Client::connected(Front::spawn(command)).ping();
     }
+}
+
+/// The names of the tests in a file.
+pub(crate) fn named(text: &str) -> Vec<String> {
+    let mut names = Vec::new();
+    let mut is_test = false;
+    for line in text.lines().map(str::trim) {
+        if line.starts_with("#[test]") || line.starts_with("#[tokio::test") {
+            is_test = true;
+        } else if let Some((_, after)) = line
+            .split_once("fn ")
+            .filter(|_| is_test && !line.starts_with("//"))
+        {
+            names.extend(after.split(['(', '<']).next().map(str::to_owned));
+            is_test = false;
+        }
+    }
+    names
 }

@@ -20,7 +20,7 @@ const FOLDERS = ['docs', 'client'];
 
 const words = { rulePaths: [join(here, 'words.yml')], checkLink: true, checkBlockQuote: true, checkEmphasis: true };
 // What the code calls a front, users know as a wrapper; the glossary says so. These pages are about the code.
-const CODE = ['ARCHITECTURE.md', 'CHANGELOG.md', 'proto/PROTOCOL.md', 'docs/glossary.md', 'docs/benchmarks.md', 'docs/bundle-cases.md'];
+const CODE = ['ARCHITECTURE.md', 'CHANGELOG.md', 'proto/PROTOCOL.md', 'docs/glossary.md', 'docs/benchmarks.md'];
 const userWords = { ...words, rulePaths: [join(here, 'user-words.yml')] };
 const names = {
   // Spellings that this rule wants otherwise. We write "id" as MCP does, curl, VS Code and README as their own pages do, and
