@@ -8,7 +8,7 @@ use std::io::{self, Write as _};
 use std::time::{Duration, Instant};
 
 use mcp_sessiond_tests::Binaries;
-use mcp_sessiond_tests::crowd::{Crowd, SESSIONS, Session};
+use mcp_sessiond_tests::many_sessions::{ManySessions, SESSIONS, Session};
 
 static BINARIES: Binaries = mcp_sessiond_tests::binaries!();
 
@@ -19,9 +19,9 @@ const WORKERS: u32 = 10;
 const CALLS: u32 = 60 * RATE / WORKERS;
 
 fn main() -> io::Result<()> {
-    let mut crowd = Crowd::begin(&BINARIES);
+    let mut many = ManySessions::begin(&BINARIES);
     let start = Instant::now();
-    let workers = crowd
+    let workers = many
         .sessions
         .chunks_mut(SESSIONS / WORKERS as usize)
         .zip(0..);
@@ -49,9 +49,9 @@ fn main() -> io::Result<()> {
         part(&mut all, 100),
         part(&mut medians, 0),
         part(&mut medians, 100),
-        crowd.more_kib(),
+        many.more_kib(),
     )?;
-    crowd.ends_whole();
+    many.ends_whole();
     Ok(())
 }
 

@@ -91,6 +91,14 @@ def node():
     return found if int(version[1:].split(".")[0]) >= 22 else str(harness.NODE / "node")
 
 
+def missing():
+    """The lines of `tests/run --list`."""
+    lines = [harness.missing(suite.installed, suite.package) for suite in (OLDER, MODERN)]
+    if node() == str(harness.NODE / "node"):
+        lines.append(harness.missing(harness.INSTALLED / "node", harness.NODE_PACKAGE))
+    return lines
+
+
 def install(is_allowed):
     for suite in (OLDER, MODERN):
         suite.install(is_allowed)

@@ -160,6 +160,25 @@ impl Daemon {
         self.kib("VmRSS:")
     }
 
+    /// How much of that it has allocated (RssAnon), in KiB: without the program's text and
+    /// constants, which the kernel reads from the file again after the daemon has let go of them.
+    ///
+    /// # Panics
+    /// When it does not run.
+    #[must_use]
+    pub fn allocated_kib(&self) -> u64 {
+        self.kib("RssAnon:")
+    }
+
+    /// How much of that are pages of files (RssFile), in KiB: the program's text and constants.
+    ///
+    /// # Panics
+    /// When it does not run.
+    #[must_use]
+    pub fn mapped_kib(&self) -> u64 {
+        self.kib("RssFile:")
+    }
+
     /// The most that it has held in memory (VmHWM), in KiB.
     ///
     /// # Panics

@@ -6,6 +6,7 @@ use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
@@ -119,6 +120,7 @@ impl Host {
             pid: None,
             link: Arc::clone(&self.link),
             reports,
+            patience: PATIENCE,
         }
     }
 
@@ -211,9 +213,16 @@ pub struct Server {
     pid: Option<u32>,
     link: Arc<Link>,
     reports: Receiver<Value>,
+    patience: Duration,
 }
 
 impl Server {
+    /// It may take this long for whatever it is waited for, instead of [`PATIENCE`].
+    #[must_use]
+    pub fn within(self, patience: Duration) -> Self {
+        Self { patience, ..self }
+    }
+
     /// Its pid.
     ///
     /// # Panics
@@ -231,7 +240,7 @@ impl Server {
 
     fn report(&self) -> Value {
         self.reports
-            .recv_timeout(PATIENCE)
+            .recv_timeout(self.patience)
             .expect("a report of the host")
     }
 

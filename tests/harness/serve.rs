@@ -2,7 +2,7 @@
 //! like it.
 
 mod client;
-pub mod crowd;
+pub mod many_sessions;
 mod reply;
 
 use std::io::{BufRead as _, BufReader, Write as _};

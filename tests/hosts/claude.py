@@ -7,7 +7,7 @@ import time
 
 from drivers import Terminal
 from harness import INSTALLED, PROGRAM, number, start_of, until
-import served
+import over_http
 
 NAME, PACKAGE = "Claude Code", ("npm", "@anthropic-ai/claude-code", "2.1.330")
 CLAUDE = INSTALLED / "claude" / "node_modules" / ".bin" / "claude"
@@ -270,7 +270,7 @@ def observed(world):
     world.watch("SIGKILL of the host", lambda: os.kill(session.pid, signal.SIGKILL))
 
 
-OVER_HTTP = served.Host(added_url, Session, deletes=False, is_modern=True)
+OVER_HTTP = over_http.Host(added_url, Session, deletes=False, is_modern=True)
 SCENARIOS = [print_mode, lazy, killed("front"), killed("daemon"), killed("front", "daemon"), interactive_reconnect, interactive_kills,
-             clear, keeper_lost, two_hosts, project_scope, set_up, *served.scenarios(OVER_HTTP)]
-OBSERVED = [observed, served.observed(OVER_HTTP)]
+             clear, keeper_lost, two_hosts, project_scope, set_up, *over_http.scenarios(OVER_HTTP)]
+OBSERVED = [observed, over_http.observed(OVER_HTTP)]

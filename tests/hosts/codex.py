@@ -4,7 +4,7 @@ import os
 import signal
 
 from drivers import Peer
-import served
+import over_http
 from harness import INSTALLED, number, until
 
 NAME, PACKAGE = "Codex", ("npm", "@openai/codex", "0.169.0")
@@ -228,7 +228,7 @@ def observed(world):
     world.watch("SIGKILL of app-server", app.process.kill, 10)
 
 
-OVER_HTTP = served.Host(added_url, Thread, deletes=True)
+OVER_HTTP = over_http.Host(added_url, Thread, deletes=True)
 SCENARIOS = [threads_overlap, threads_in_turn, threads_begun_at_once, fork, reload, killed("front"), killed("daemon"),
-             killed("front", "daemon"), exec_mode, *served.scenarios(OVER_HTTP)]
-OBSERVED = [observed, served.observed(OVER_HTTP)]
+             killed("front", "daemon"), exec_mode, *over_http.scenarios(OVER_HTTP)]
+OBSERVED = [observed, over_http.observed(OVER_HTTP)]

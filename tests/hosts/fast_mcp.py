@@ -2,11 +2,11 @@
 
 import json
 
-import several
+import bundle_view
 from harness import HERE
 
-NAME, PACKAGE = "FastMCP", several.FASTMCP_PACKAGE
-NEEDS = several.NEEDS
+NAME, PACKAGE = "FastMCP", bundle_view.FASTMCP_PACKAGE
+NEEDS = bundle_view.NEEDS
 
 
 def ask(world, target, asks, is_direct):
@@ -16,11 +16,11 @@ def ask(world, target, asks, is_direct):
     path = world.root / "plan.json"
     path.write_text(json.dumps(plan))
     with open(path, "rb") as stdin:
-        code, said = world.finish([several.FASTMCP_PYTHON, HERE / "fast_mcp_client.py"], stdin=stdin)
+        code, said = world.finish([bundle_view.FASTMCP_PYTHON, HERE / "fast_mcp_client.py"], stdin=stdin)
     if code:
         raise RuntimeError(f"the client has ended with {code}: {(world.root / 'host.log').read_text()[-3000:]}")
-    return [answer.get("result", {}) if one.method in several.FIRST else answer for answer, one in zip(json.loads(said), asks)]
+    return [answer.get("result", {}) if one.method in bundle_view.FIRST else answer for answer, one in zip(json.loads(said), asks)]
 
 
-SCENARIOS = several.scenarios(ask, is_rich=True)
+SCENARIOS = bundle_view.scenarios(ask, is_rich=True)
 OBSERVED = []

@@ -6,7 +6,7 @@ import signal
 import time
 
 from drivers import Terminal
-import served
+import over_http
 from harness import INSTALLED, number, start_of, until
 
 NAME, PACKAGE = "Gemini CLI", ("npm", "@google/gemini-cli", "0.61.0")
@@ -147,6 +147,6 @@ def end(world):
         os.kill(pid, signal.SIGKILL)
 
 
-OVER_HTTP = served.Host(added_url, Session, deletes=False, renewed=(None, None))
-SCENARIOS = [print_mode, killed("front"), killed("daemon"), killed("front", "daemon"), interactive, *served.scenarios(OVER_HTTP)]
-OBSERVED = [observed, served.observed(OVER_HTTP)]
+OVER_HTTP = over_http.Host(added_url, Session, deletes=False, renewed=(None, None))
+SCENARIOS = [print_mode, killed("front"), killed("daemon"), killed("front", "daemon"), interactive, *over_http.scenarios(OVER_HTTP)]
+OBSERVED = [observed, over_http.observed(OVER_HTTP)]

@@ -58,12 +58,23 @@ def processes():
                     yield int(entry.name), arguments, environment
 
 
+def missing(directory, package):
+    """What `install` would install there, as a line of `tests/run --list`; none where this version is there."""
+    kind, *packages = package
+    version = directory / "installed"
+    if version.exists() and version.read_text() == " ".join(packages):
+        return None
+    pairs = zip(packages[::2], packages[1::2])
+    command, sign = ("npm install", "@") if kind == "npm" else ("pip install", "==")
+    return f"{command:16}  {' '.join(f'{one}{sign}{number}' for one, number in pairs)}  (in {os.path.relpath(directory, ROOT)})"
+
+
 def install(directory, package):
     """Installs a package in a directory of its own, unless this version is there."""
     kind, *packages = package
     version = directory / "installed"
     wanted = " ".join(packages)
-    if version.exists() and version.read_text() == wanted:
+    if not missing(directory, package):
         return
     print(f"installing {wanted}", flush=True)
     directory.mkdir(parents=True, exist_ok=True)

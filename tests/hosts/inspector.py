@@ -2,12 +2,12 @@
 
 import json
 
-import served
-import several
+import over_http
+import bundle_view
 from harness import INSTALLED, number, until
 
 NAME, PACKAGE = "MCP Inspector", ("npm", "@modelcontextprotocol/inspector", "2.12.0")
-NEEDS = several.NEEDS
+NEEDS = bundle_view.NEEDS
 INSPECTOR = INSTALLED / "inspector" / "node_modules" / ".bin" / "mcp-inspector"
 
 
@@ -61,10 +61,10 @@ def ask(world, target, asks, is_direct):
         # Its option for arguments takes all that follows: the command is first.
         code, out = world.finish([INSPECTOR, "--cli", *to, "--format", "json", "--connect-timeout", "60000", "--method", asked.method, *options], log=log)
         said = [line for line in (world.root / f"{log}.log").read_text().splitlines() if line.startswith('{"error"')]
-        if asked.method in several.FIRST:
+        if asked.method in bundle_view.FIRST:
             return json.loads(out)["result"] if out else {}
         return {"code": code, "said": json.loads(out) if out else None, "error": said}
-    return several.each(one, asks)
+    return bundle_view.each(one, asks)
 
 
 def observed(world):
@@ -81,7 +81,7 @@ SCENARIOS = [
     one_call,
     lazy,
     with_dashes,
-    *several.scenarios(ask, is_slow=True),
-    *served.single_calls(url_call),
+    *bundle_view.scenarios(ask, is_slow=True),
+    *over_http.single_calls(url_call),
 ]
 OBSERVED = [observed]

@@ -4,7 +4,7 @@ import json
 import shlex
 import signal
 
-import served
+import over_http
 from drivers import Client, Peer, free_port
 from harness import INSTALLED, until
 
@@ -99,6 +99,6 @@ def observed(world):
     world.watch("SIGTERM of the gateway", lambda: process.send_signal(signal.SIGTERM))
 
 
-OVER_HTTP = served.Host(added_url, OnStdio, deletes=True, goes_on=False, renewed=(None, None))
-SCENARIOS = [one_server("/mcp"), one_server("/sse"), without_dashes, named, *served.scenarios(OVER_HTTP)]
-OBSERVED = [observed, served.observed(OVER_HTTP)]
+OVER_HTTP = over_http.Host(added_url, OnStdio, deletes=True, goes_on=False, renewed=(None, None))
+SCENARIOS = [one_server("/mcp"), one_server("/sse"), without_dashes, named, *over_http.scenarios(OVER_HTTP)]
+OBSERVED = [observed, over_http.observed(OVER_HTTP)]

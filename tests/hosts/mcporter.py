@@ -2,12 +2,12 @@
 
 import json
 
-import served
-import several
+import over_http
+import bundle_view
 from harness import INSTALLED
 
 NAME, PACKAGE = "mcporter", ("npm", "mcporter", "0.12.3")
-NEEDS = several.NEEDS
+NEEDS = bundle_view.NEEDS
 MCPORTER = INSTALLED / "mcporter" / "node_modules" / ".bin" / "mcporter"
 
 
@@ -39,12 +39,12 @@ def ask(world, target, asks, is_direct):
         if options is None:
             return None
         code, out = world.finish([MCPORTER, "--config", config, *options], log=f"{which}-{number}")
-        if asked.method in several.FIRST:
+        if asked.method in bundle_view.FIRST:
             listed = json.loads(out) if out else {}
-            return {key: listed[key] for key in several.LISTS.values() if key in listed}
+            return {key: listed[key] for key in bundle_view.LISTS.values() if key in listed}
         return {"code": code, "said": out}
-    return several.each(one, asks)
+    return bundle_view.each(one, asks)
 
 
-SCENARIOS = [*several.scenarios(ask, is_slow=True), *served.single_calls(url_call)]
+SCENARIOS = [*bundle_view.scenarios(ask, is_slow=True), *over_http.single_calls(url_call)]
 OBSERVED = []

@@ -8,7 +8,7 @@ import urllib.error
 import urllib.request
 
 from drivers import free_port
-import served
+import over_http
 from harness import INSTALLED, until
 
 NAME, PACKAGE = "opencode", ("npm", "opencode-ai", "1.18.33")
@@ -188,6 +188,6 @@ def observed(world):
     world.watch("the end of `run`", run.wait)
 
 
-OVER_HTTP = served.Host(added_url, Session, deletes=False)
-SCENARIOS = [run_mode, run_mode_killed("front"), run_mode_killed("daemon"), run_mode_killed("front", "daemon"), serve, two_directories, *served.scenarios(OVER_HTTP)]
-OBSERVED = [observed, served.observed(OVER_HTTP)]
+OVER_HTTP = over_http.Host(added_url, Session, deletes=False)
+SCENARIOS = [run_mode, run_mode_killed("front"), run_mode_killed("daemon"), run_mode_killed("front", "daemon"), serve, two_directories, *over_http.scenarios(OVER_HTTP)]
+OBSERVED = [observed, over_http.observed(OVER_HTTP)]

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use mcp_sessiond_process::fault::{CONTENTS_COMMIT, REDO_COMMITTED, REDO_WRITTEN, VARIABLE};
-use mcp_sessiond_tests::{Daemon, Steady, World, gone, random, until};
+use mcp_sessiond_tests::{Daemon, RetryingPeer, World, gone, random, until};
 use serde_json::json;
 
 use crate::writers::{check, some_progress, write_under};
@@ -133,7 +133,7 @@ fn nothing_acknowledged_is_lost_when_the_power_goes() {
 fn without_that_durability_the_power_takes_what_was_not_synced() {
     let world = power_world("process");
     let mut daemon = start_synced(&world);
-    let mut caller = Steady::new(world.socket());
+    let mut caller = RetryingPeer::new(world.socket());
     caller.done("create_session", json!({"service": "web", "session": "s"}));
     daemon.restart();
     caller.done("get_session", json!({"service": "web", "session": "s"}));

@@ -13,7 +13,9 @@ use crate::fixture;
 pub(crate) fn told(world: &World) -> Vec<String> {
     let root = world.root().to_str().expect("UTF-8").to_owned();
     let words = ["python3", "-I", "-S"].map(String::from).into_iter();
-    words.chain([fixture("python/told.py"), root]).collect()
+    words
+        .chain([fixture("python/scripted_lists.py"), root])
+        .collect()
 }
 
 /// What it says from now on.

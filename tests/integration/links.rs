@@ -1,5 +1,5 @@
 //! The project's pages: every link leads to a file that exists and to a heading of it, and
-//! README.md leads to every page.
+//! README.md leads to every page; and all name the same Rust.
 
 use std::collections::HashMap;
 use std::fs::{read_dir, read_to_string};
@@ -293,4 +293,44 @@ fn the_architecture_page_is_read_in_ten_minutes() {
         bytes <= 9_000,
         "ARCHITECTURE.md has {bytes} bytes; the map of a crate is the `//!` page of its lib.rs"
     );
+
+/// The version of Rust that builds all of the workspace stands in one place. Every package inherits
+/// it, and the pages name no other.
+#[test]
+fn one_version_of_rust_is_named() {
+    let manifest =
+        |folder: &Path| -> toml::Table { read(&folder.join("Cargo.toml")).parse().expect("TOML") };
+    let workspace = manifest(&root());
+    let version = workspace["workspace"]["package"]["rust-version"]
+        .as_str()
+        .expect("a version");
+    let members = workspace["workspace"]["members"]
+        .as_array()
+        .expect("a list");
+    let folders = members
+        .iter()
+        .map(|member| root().join(member.as_str().expect("a path")));
+    for folder in folders.chain([root()]) {
+        let inherited = manifest(&folder)["package"]["rust-version"]
+            .get("workspace")
+            .and_then(toml::Value::as_bool);
+        assert_eq!(inherited, Some(true), "{}", folder.display());
+    }
+    for page in pages(&root()) {
+        let text = read(&page);
+        for (at, _) in text.match_indices("Rust 1.") {
+            let named = text[at + "Rust ".len()..]
+                .split(|character: char| !character.is_ascii_digit() && character != '.')
+                .next()
+                .map(|named| named.trim_end_matches('.'));
+            assert_eq!(named, Some(version), "{}", page.display());
+        }
+    }
+    for page in ["README.md", "CONTRIBUTING.md"] {
+        let sentence = format!("Rust {version} or newer");
+        assert!(
+            read(&root().join(page)).contains(&sentence),
+            "{page} does not say {sentence:?}"
+        );
+    }
 }

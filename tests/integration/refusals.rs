@@ -370,7 +370,7 @@ fn before_others() {
 const PRIZE_BASE64: &str = "cHJpemU=";
 
 struct Reuse {
-    /// The host of those who go: `tests/python/reborn.py`.
+    /// The host of those who go: `tests/python/short_lived_host.py`.
     former: Child,
     answers: BufReader<ChildStdout>,
     /// The host of those who come after.
@@ -386,7 +386,7 @@ struct Hit {
 
 impl Reuse {
     fn new(world: &World) -> Self {
-        let script = fixture("python/reborn.py");
+        let script = fixture("python/short_lived_host.py");
         let mut former = world.command("python3");
         former
             .args(["-I", "-S", &script])

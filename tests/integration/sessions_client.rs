@@ -11,7 +11,7 @@ use mcp_sessiond_client::{
     Caller, CreateOptions, Cursor, Error, Json, Lifetimes, Sessiond, Sessions, StateVersion,
     StateWrite, credential,
 };
-use mcp_sessiond_tests::{PATIENCE, Steady, random, until};
+use mcp_sessiond_tests::{PATIENCE, RetryingPeer, random, until};
 use serde_json::json;
 
 use self::work::{
@@ -238,7 +238,7 @@ async fn a_client_is_attached_again_by_itself() {
     let two = session.attach().await.expect("attached");
     let of = json!({"session": session.id(), "service": "web"});
     let attached = async |expected: u32| {
-        let (mut caller, of) = (Steady::new(world.socket()), of.clone());
+        let (mut caller, of) = (RetryingPeer::new(world.socket()), of.clone());
         // Nothing tells of it; and elsewhere, so that the client can do what is waited for.
         let looks = tokio::task::spawn_blocking(move || {
             let mut seen = || caller.done("get_session", of.clone())["attached"] == expected;

@@ -1,8 +1,8 @@
 //! A server of `servers.json` with `"shared": true`: one for all hosts, each of which is a process
 //! of its own here.
 
-mod crowd;
 mod kills;
+mod many_hosts;
 mod own;
 mod surroundings;
 
@@ -18,8 +18,8 @@ fn entry(world: &World) -> Value {
     let handshakes = world.root().join("handshakes");
     json!({
         "command": "python3",
-        "args": ["-I", "-S", fixture("python/crowd.py"), world.root()],
-        "env": {"CROWD_HANDSHAKES": handshakes},
+        "args": ["-I", "-S", fixture("python/shared_server.py"), world.root()],
+        "env": {"SHARED_HANDSHAKES": handshakes},
         "shared": true,
     })
 }
@@ -35,7 +35,7 @@ fn write_down(world: &World, servers: &Value) {
     fs::rename(path.with_extension("new"), path).expect("a file");
 }
 
-/// A file that tells the server something: see crowd.py.
+/// A file that tells the server something: see shared_server.py.
 fn mark(world: &World, name: &str) -> std::path::PathBuf {
     let path = world.root().join(name);
     fs::write(&path, "").expect("a file");

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Condvar, Mutex};
 
-use mcp_sessiond_tests::{PATIENCE, Steady, World};
+use mcp_sessiond_tests::{PATIENCE, RetryingPeer, World};
 use serde_json::{Value, json};
 
 pub(crate) const WRITERS: usize = 16;
@@ -62,7 +62,7 @@ pub(crate) fn write_under(
     random: &mut fastrand::Rng,
     trouble: impl FnOnce(&mut fastrand::Rng, &Progress),
 ) -> Vec<Written> {
-    let mut caller = Steady::new(worlds[0].socket());
+    let mut caller = RetryingPeer::new(worlds[0].socket());
     for number in 0..SESSIONS {
         let create = json!({"service": "web", "session": session(number), "request": format!("create-{number}")});
         caller.done("create_session", create);
@@ -76,7 +76,7 @@ pub(crate) fn write_under(
                 let (socket, random, done, enough) =
                     (world.socket(), random.fork(), &done, &enough);
                 scope.spawn(move || {
-                    let mut writer = Writer::new(number, Steady::new(socket), random);
+                    let mut writer = Writer::new(number, RetryingPeer::new(socket), random);
                     while !enough.load(Ordering::Relaxed) {
                         writer.write();
                         done.one_more();
@@ -100,14 +100,14 @@ fn session(number: usize) -> String {
 
 struct Writer {
     number: usize,
-    caller: Steady,
+    caller: RetryingPeer,
     random: fastrand::Rng,
     turn: u64,
     written: Written,
 }
 
 impl Writer {
-    fn new(number: usize, mut caller: Steady, random: fastrand::Rng) -> Self {
+    fn new(number: usize, mut caller: RetryingPeer, random: fastrand::Rng) -> Self {
         let session = session(number);
         let of = json!({"service": "web", "session": session});
         caller.done(
@@ -181,7 +181,7 @@ impl Writer {
 
 /// Compares what is there with what was acknowledged.
 pub(crate) fn check(world: &World, written: &[Written]) {
-    let mut caller = Steady::new(world.socket());
+    let mut caller = RetryingPeer::new(world.socket());
     let (mut events, mut values) = (0, 0);
     for number in 0..SESSIONS {
         let session = session(number);
@@ -246,7 +246,7 @@ pub(crate) fn check(world: &World, written: &[Written]) {
     );
 }
 
-fn replay_all(caller: &mut Steady, of: &Value) -> Vec<Value> {
+fn replay_all(caller: &mut RetryingPeer, of: &Value) -> Vec<Value> {
     let mut found = Vec::new();
     let mut after = json!({"number": "0"});
     loop {

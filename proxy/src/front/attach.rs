@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use mcp_sessiond_client::{Control, Error, Loss, Options, Outcome, SessionError};
+use mcp_sessiond_client::{CALL_TIMEOUT, Control, Error, Loss, Options, Outcome, SessionError};
 use mcp_sessiond_process::{self as process, executable};
 use mcp_sessiond_proto::backends::{
     Attach, Attached, Backend, KeeperReply, KeeperRequest, RELAYED_MAX,
@@ -262,7 +262,10 @@ impl Door {
         if let Some(named) = &mut self.claim.named {
             named.take = false;
         }
-        self.control = Control::new(self.options.clone());
+        // The first attempt to get a keeper may go on for as long as the host waits for us, and the
+        // daemon may answer that late.
+        let timeout = self.wait.max(CALL_TIMEOUT);
+        self.control = Control::new(self.options.clone().timeout(timeout));
     }
 
     /// Claims the session, and attaches to the keeper of its backend, which is started if there is

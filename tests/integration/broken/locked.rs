@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use mcp_sessiond_tests::{Daemon, Peer, Steady, World, assert_refused};
+use mcp_sessiond_tests::{Daemon, Peer, RetryingPeer, World, assert_refused};
 use serde_json::{Value, json};
 
 use super::Curious;
@@ -34,7 +34,7 @@ fn append(text: &str) -> Value {
 
 /// What has been appended.
 fn said(world: &World) -> Vec<String> {
-    let mut caller = Steady::new(world.socket());
+    let mut caller = RetryingPeer::new(world.socket());
     let page = caller.done("replay", json!({"of": of(), "after": {"number": "0"}}));
     let events = page["events"].as_array().expect("events").iter();
     events
@@ -76,7 +76,7 @@ fn what_may_be_done_later_is_not_told_as_refused_and_is_done_once() {
     // Now it is known that it would not be kept: nothing has begun.
     assert_refused(peer.call("append", append("too late")), "unavailable");
     drop(curious);
-    Steady::new(world.socket()).done("append", twice);
+    RetryingPeer::new(world.socket()).done("append", twice);
     let mut said = said(&world);
     said.sort();
     assert_eq!(said, ["\"with a request\"", "\"without one\""]);
@@ -103,7 +103,7 @@ fn what_another_program_holds_up_is_kept_in_the_redo_log_and_then_not_known() {
     }
     assert_eq!(refused.expect("refused")["code"], "outcome_unknown");
     drop(curious);
-    let after = Steady::new(world.socket()).done("append", append("after"));
+    let after = RetryingPeer::new(world.socket()).done("append", append("after"));
     // That whose outcome was unknown was done later, once.
     assert_eq!(after[0]["number"], (kept + 1).to_string());
 }

@@ -19,7 +19,7 @@ fn pinged(world: &World) -> Upstream {
     let program = ["python3", "-I", "-S"]
         .map(String::from)
         .into_iter()
-        .chain([fixture("python/pinged.py")]);
+        .chain([fixture("python/ping_on_demand.py")]);
     world.upstream(
         &program.collect::<Vec<_>>(),
         &[world.root().to_str().expect("UTF-8")],

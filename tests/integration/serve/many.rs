@@ -1,6 +1,6 @@
 //! A thousand open streams over a hundred sessions.
 
-use mcp_sessiond_tests::crowd::{Crowd, SESSIONS, Session};
+use mcp_sessiond_tests::many_sessions::{ManySessions, SESSIONS, Session};
 use serde_json::json;
 
 use crate::{BINARIES, world};
@@ -12,20 +12,20 @@ const WORKERS: usize = 10;
 
 #[test]
 fn a_thousand_streams_stay_open_and_lose_nothing() {
-    let mut crowd = Crowd::begin(&BINARIES);
+    let mut many = ManySessions::begin(&BINARIES);
     // No session keeps another one waiting.
     for _ in 0..PINGS {
-        crowd.sessions.iter_mut().for_each(Session::ping);
+        many.sessions.iter_mut().for_each(Session::ping);
     }
-    crowd.ends_whole();
+    many.ends_whole();
 }
 
 /// At fifty calls a second: `tests/campaign streams`.
 #[test]
 fn ten_calls_at_once_pass_while_a_thousand_streams_are_open() {
-    let mut crowd = Crowd::begin(&BINARIES);
+    let mut many = ManySessions::begin(&BINARIES);
     std::thread::scope(|scope| {
-        for sessions in crowd.sessions.chunks_mut(SESSIONS / WORKERS) {
+        for sessions in many.sessions.chunks_mut(SESSIONS / WORKERS) {
             scope.spawn(|| {
                 for _ in 0..PINGS {
                     sessions.iter_mut().for_each(Session::ping);
@@ -33,7 +33,7 @@ fn ten_calls_at_once_pass_while_a_thousand_streams_are_open() {
             });
         }
     });
-    crowd.ends_whole();
+    many.ends_whole();
 }
 
 /// `serve` raises its own limit of descriptors: it needs one for each connection.

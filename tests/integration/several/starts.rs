@@ -32,7 +32,10 @@ fn twelve_servers_of_which_four_do_not_come_up() {
         noted(
             &log,
             name,
-            &format!("exec python3 -I -S {} {log}", fixture("python/noted.py")),
+            &format!(
+                "exec python3 -I -S {} {log}",
+                fixture("python/counted_starts.py")
+            ),
         )
     };
     let mut servers: Vec<(String, Value)> = (0..8)

@@ -42,7 +42,7 @@ fn no_variable_of_a_host_reaches_it_nor_its_directory() {
         "TERM",
         "USER",
         "MCP_SESSIOND_DIR",
-        "CROWD_HANDSHAKES",
+        "SHARED_HANDSHAKES",
     ]
     .map(String::from)
     .into();
@@ -58,7 +58,7 @@ fn no_variable_of_a_host_reaches_it_nor_its_directory() {
     };
     assert_eq!(found.iter().find(is_a_hosts), None);
     assert!(
-        found.contains("CROWD_HANDSHAKES") && found.contains("PATH"),
+        found.contains("SHARED_HANDSHAKES") && found.contains("PATH"),
         "{found:?}"
     );
     let home = std::env::home_dir().expect("a home directory");

@@ -12,7 +12,7 @@ use crate::wrap::{gate, open};
 
 /// A server that says what it was told.
 fn telling(name: &str) -> Value {
-    json!({"command": "python3", "args": ["-I", "-S", fixture("python/remembering.py"), name]})
+    json!({"command": "python3", "args": ["-I", "-S", fixture("python/recording.py"), name]})
 }
 
 fn told(client: &mut HttpClient, tool: &str) -> Value {

@@ -1,4 +1,4 @@
-"""A server that says of itself what a file says: python3 -I -S told.py DIRECTORY
+"""A server that says of itself what a file says: python3 -I -S scripted_lists.py DIRECTORY
 
 `told.json` has its result of `initialize` and its answers to what asks for lists: {"initialize": {…}, "tools/list": [page, …], …}, where
 a page is the result, and a page that is a number the code of an error. Each line that it gets is appended to `heard`, the first one

@@ -1,4 +1,4 @@
-"""An MCP server on stdio that says what it was told: python3 -I -S remembering.py NAME
+"""An MCP server on stdio that says what it was told: python3 -I -S recording.py NAME
 
 It has one resource, `told://NAME`, which can be subscribed to, and logs of a level. Its tool `told` answers both, as JSON.
 """

@@ -1,4 +1,4 @@
-"""A server over HTTP that answers a ping as it is told to: python3 -I -S pinged.py PORT DIRECTORY
+"""A server over HTTP that answers a ping as it is told to: python3 -I -S ping_on_demand.py PORT DIRECTORY
 
 It prints where it listens, and a line for each message that it reads: its session and its method. Each `initialize` begins a session, and
 all else is answered with `{}`, but a ping as the file `ping` in the directory says:

@@ -1,4 +1,4 @@
-"""A server on FastMCP that has one of each kind, for clients to see: shown.py
+"""A server on FastMCP that has one of each kind, for clients to see: every_kind.py
 
 Its tool `echo` is in server-everything, too. `dotted.name/x` is a name that some models' interfaces refuse.
 """

@@ -1,7 +1,7 @@
 //! Twenty hosts at once do at random what hosts do, and are killed. Every message of the server has
 //! in it whose it is.
 //!
-//! `CROWD_SEED` repeats a run; `CROWD_DEEDS` is how much each host does. `tests/campaign shared`
+//! `SHARED_SEED` repeats a run; `SHARED_ACTIONS` is how much each host does. `tests/campaign shared`
 //! has long runs.
 
 use std::collections::BTreeSet;
@@ -135,8 +135,8 @@ impl Host<'_> {
 
 #[test]
 fn twenty_hosts_at_random_and_nothing_reaches_the_wrong_one() {
-    let seed = number("CROWD_SEED").unwrap_or_else(|| u64::from(std::process::id()) << 20 | 1);
-    let deeds = number("CROWD_DEEDS").unwrap_or(DEEDS);
+    let seed = number("SHARED_SEED").unwrap_or_else(|| u64::from(std::process::id()) << 20 | 1);
+    let deeds = number("SHARED_ACTIONS").unwrap_or(DEEDS);
     let world = sharing();
     let _daemon = world.daemon();
     // All at once: one of them starts the server.
@@ -185,13 +185,13 @@ fn twenty_hosts_at_random_and_nothing_reaches_the_wrong_one() {
         let acting: Vec<_> = acting.collect();
         acting
             .into_iter()
-            .map(|host| host.join().unwrap_or_else(|_| panic!("CROWD_SEED={seed}")))
+            .map(|host| host.join().unwrap_or_else(|_| panic!("SHARED_SEED={seed}")))
             .sum()
     });
     assert_eq!(
         pid(&mut crowd[0].client),
         server,
-        "CROWD_SEED={seed}; asked at random: {handed}"
+        "SHARED_SEED={seed}; asked at random: {handed}"
     );
     assert_eq!(world.backends().len(), 1);
     drop(crowd);

@@ -1,4 +1,4 @@
-"""A server on stdio for tests of many hosts at once: python3 -I -S crowd.py [DIRECTORY] [ANYTHING]
+"""A server on stdio for tests of many hosts at once: python3 -I -S shared_server.py [DIRECTORY] [ANYTHING]
 
 Every tool is called with a `tag`, which says whose the call is, and nothing is ever answered or sent about a call without it:
 
@@ -16,7 +16,7 @@ Every tool is called with a `tag`, which says whose the call is, and nothing is 
   pid         answers its pid
   die         exits at once
 
-It remembers subscriptions, and answers `resources/read` of `subscribed:` with them. It asks nobody for roots. CROWD_HANDSHAKES names a
+It remembers subscriptions, and answers `resources/read` of `subscribed:` with them. It asks nobody for roots. SHARED_HANDSHAKES names a
 file to which it appends each `initialize`, COUNTER_PIDS one for its pid. While there is a file `hold` in DIRECTORY, `initialize` waits, and
 there is a file `held`; a file `refuse` is taken away, and `initialize` refused once.
 """
@@ -126,8 +126,8 @@ def may_begin():
 
 def answer(number, method, params):
     if method == "initialize":
-        if "CROWD_HANDSHAKES" in os.environ:
-            with open(os.environ["CROWD_HANDSHAKES"], "a") as file:
+        if "SHARED_HANDSHAKES" in os.environ:
+            with open(os.environ["SHARED_HANDSHAKES"], "a") as file:
                 file.write(json.dumps(params) + "\n")
         if not may_begin():
             return None

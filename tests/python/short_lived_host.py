@@ -1,4 +1,4 @@
-"""A host whose instances live for less than a clock tick: python3 -I -S reborn.py, with MCP_SESSIOND_DIR set.
+"""A host whose instances live for less than a clock tick: python3 -I -S short_lived_host.py, with MCP_SESSIOND_DIR set.
 
 It forks them, because to execute a program takes longer. Each line of standard input is answered with one line of JSON:
 

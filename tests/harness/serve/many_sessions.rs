@@ -6,7 +6,7 @@ use serde_json::json;
 use super::{HttpClient, Reply, Serve};
 use crate::{Binaries, Daemon, World};
 
-/// How many sessions a crowd has.
+/// How many sessions there are.
 pub const SESSIONS: usize = 100;
 /// Open calls of each session, beside its standalone stream.
 const CALLS: usize = 9;
@@ -15,7 +15,7 @@ const SESSION_KIB: u64 = 1_024;
 
 /// `serve` in front of a server, and clients that have opened a thousand streams.
 #[derive(Debug)]
-pub struct Crowd {
+pub struct ManySessions {
     /// The sessions: [`SESSIONS`].
     pub sessions: Vec<Session>,
     /// What `serve` held in memory before that, in KiB.
@@ -33,7 +33,7 @@ pub struct Session {
     held: Vec<Reply>,
 }
 
-impl Crowd {
+impl ManySessions {
     /// Starts all of it, and returns when all streams are open.
     ///
     /// # Panics

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 from harness import HERE, INSTALLED, NODE, PROGRAM, until
 
-# The real servers behind it, and what runs `shown.py`.
+# The real servers behind it, and what runs `every_kind.py`.
 SERVERS_PACKAGE = ("npm", "@modelcontextprotocol/server-everything", "2026.8.31", "@modelcontextprotocol/server-memory", "2026.8.31")
 FASTMCP_PACKAGE = ("pypi", "fastmcp", "4.1.2")
 NEEDS = {"servers": SERVERS_PACKAGE, "fast_mcp": FASTMCP_PACKAGE}
@@ -104,7 +104,7 @@ def entries(world, which):
     memory = str(world.root / f"memory-{which}.jsonl")
     return {
         "everything": {"command": str(NODE / "node"), "args": [str(SERVERS / "server-everything/dist/index.js"), "stdio"]},
-        "shown": {"command": str(FASTMCP_PYTHON), "args": [str(HERE / "shown.py")], "env": {"FASTMCP_LOG_LEVEL": "CRITICAL"}},
+        "shown": {"command": str(FASTMCP_PYTHON), "args": [str(HERE / "every_kind.py")], "env": {"FASTMCP_LOG_LEVEL": "CRITICAL"}},
         "memory": {"command": str(NODE / "node"), "args": [str(SERVERS / "server-memory/dist/index.js")], "env": {"MEMORY_FILE_PATH": memory}},
     }
 

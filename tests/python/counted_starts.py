@@ -1,4 +1,4 @@
-"""tiny.py, of which it can be seen how many are starting at once: python3 -I -S noted.py LOG
+"""tiny.py, of which it can be seen how many are starting at once: python3 -I -S counted_starts.py LOG
 
 Whoever starts it has written `+ PID` into LOG. It adds `= NUMBER`, how many of those live that have not answered `tools/list` yet, and `- PID` when it
 is about to answer it.

@@ -10,12 +10,12 @@ use crate::{Peer, until};
 
 /// Connects again, and repeats what was not answered, until it is: what a client library does.
 #[derive(Debug)]
-pub struct Steady {
+pub struct RetryingPeer {
     socket: PathBuf,
     peer: Option<Peer>,
 }
 
-impl Steady {
+impl RetryingPeer {
     /// Calls whatever daemon listens there at the time.
     #[must_use]
     pub fn new(socket: PathBuf) -> Self {
