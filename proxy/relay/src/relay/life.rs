@@ -1,0 +1,606 @@
+//! The lives of backends: one starts, ends, and is started again; and the running one is ended in
+//! favour of a fresh one. What becomes of its calls then.
+
+use alloc::borrow::ToOwned;
+use alloc::boxed::Box;
+use alloc::collections::VecDeque;
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::cell::OnceCell;
+
+use bytes::Bytes;
+
+use super::queue::{ToBackend, ToFront};
+use super::{Call, Effect, Purpose, Relay};
+use crate::entry::Entry;
+use crate::message::{Kind, Line};
+use crate::numbers::Open;
+use crate::{Millis, own_messages};
+
+/// A backend that has run for this long, in ms, did not fail at its start.
+const STABLE_MS: u64 = 10_000;
+
+/// How long to wait after the first failed start, in ms; doubled for each further one.
+const BACKOFF_MS: u64 = 100;
+
+/// The longest such wait, in ms.
+const BACKOFF_MAX_MS: u64 = 30_000;
+
+/// A start that is further ahead than this, in ms, is not waited for: calls fail at once.
+const START_WAIT_MAX_MS: u64 = 2_000;
+
+/// Why a call is refused when the backend is taken down for good.
+const STOPPED: &str = "the server was stopped; this call was not sent";
+
+/// So many backends in a row get an `initialize` before its host gets an error.
+const INITIALIZE_TRIES: u32 = 3;
+
+/// How a backend is lost.
+pub(super) enum Ending {
+    /// It has exited.
+    Exited,
+    /// It refuses to be initialised.
+    Refused,
+    /// It is ended on purpose, and why.
+    Replaced(String),
+}
+
+/// Whether the backend runs.
+pub(super) enum Life {
+    /// It was not started yet. The first start is the driver's.
+    New,
+    /// It runs.
+    Running {
+        /// Since when.
+        since: Millis,
+    },
+    /// It has ended, or refuses to be initialised.
+    Down {
+        /// Not to be started before.
+        at: Millis,
+        /// Whether it is to be started then, or only when it is needed.
+        wanted: bool,
+        /// Whether calls are refused, since the start is too far ahead.
+        refusing: bool,
+        /// Why it is to be replaced, if it still runs.
+        replaces: Option<Box<str>>,
+    },
+    /// The driver was told to start it.
+    Ordered,
+    /// It is being taken down for good.
+    Stopping,
+}
+
+/// How fronts have left.
+#[derive(Default)]
+pub(super) struct CloseHistory {
+    /// The last one had said so before.
+    pub orderly: bool,
+    /// Answers have come since then that no front got.
+    pub parked: bool,
+    /// When fronts have left in an orderly way, the latest last: as many as
+    /// [`Limits::closes`](super::Limits::closes).
+    times: VecDeque<Millis>,
+}
+
+/// What a fresh backend is asked first.
+pub(super) enum FirstRequest {
+    /// Whatever the host that has just attached will say.
+    OfHost,
+    /// The latest host's `initialize`.
+    Initialize,
+    /// The same, sent by the relay itself: the host was answered before.
+    Revive,
+    /// The host's `server/discover`: this line.
+    Discover(Bytes),
+}
+
+/// The backend is ended once the calls that it was handed are answered.
+pub(super) struct Draining {
+    until: Millis,
+    /// Whether a fresh one is started then.
+    restarts: bool,
+}
+
+impl Relay {
+    /// The backend was started.
+    pub fn backend_started(&mut self, now: Millis) {
+        if matches!(self.life, Life::Stopping) {
+            return;
+        }
+        if self.incarnation > 0 {
+            self.counts.restarts += 1;
+        }
+        self.incarnation += 1;
+        self.life = Life::Running { since: now };
+        self.revive(now);
+    }
+
+    /// The backend has exited, or could not be started. `why` is for people: "exit status: 1".
+    /// `last_words` is the last line of its standard error: the host is shown it where the backend
+    /// has said nothing else.
+    pub fn backend_exited(&mut self, why: &str, last_words: Option<&str>, now: Millis) {
+        self.last_error = Some(why.to_owned());
+        if matches!(self.life, Life::Stopping) {
+            return;
+        }
+        self.exited_alone |= self.front.is_none() && self.connections > 0;
+        let told = match last_words {
+            Some(words) if !self.heard => format!("{why}: {words}"),
+            _ => why.to_owned(),
+        };
+        if !self.heard && self.handshake.pending.is_none() && !self.handshake.revive {
+            self.died_silent = Some(told.clone());
+        }
+        self.end_liveness_wait(now);
+        self.liveness_ends(true);
+        let again = self.end_initialize(Some(&told));
+        self.end_calls(&format!(
+            "the server ended ({why}) before it answered; the outcome is unknown"
+        ));
+        if again {
+            self.send_initialize(true, now);
+        }
+        self.on_backend_lost(Ending::Exited, now);
+    }
+
+    /// The backend has ended before it had answered the `initialize` that the attached
+    /// front waits for. The next backend gets it, unless several in a row have ended so, or
+    /// none has ever written anything: then the command is wrong, and the host gets an
+    /// error as soon as it would from a child process. True if it has to be sent again.
+    /// Without a reason it was ended by us, and there is nothing wrong with the command.
+    pub(super) fn end_initialize(&mut self, why: Option<&str>) -> bool {
+        let Some(number) = self.handshake.pending else {
+            return false;
+        };
+        let (Some(call), Some(host)) = (self.calls.open.get(&number), &self.handshake.host) else {
+            return false;
+        };
+        let alone = host.connection == call.asker && host.id == call.id && call.cancelled.is_none();
+        if call.kind.purpose != Purpose::Initialize || !self.is_current(call.asker) || !alone {
+            return false;
+        }
+        self.handshake.deaths += u32::from(why.is_some());
+        let failed = why.filter(|_| self.handshake.deaths >= INITIALIZE_TRIES || !self.heard);
+        let sent = call.kind.sent;
+        if failed.is_some() || sent {
+            self.to_backend
+                .retain(|part| !matches!(part, ToBackend::Call(call) if *call == number));
+            self.handshake.pending = None;
+            let call = self.calls.open.remove(&number);
+            if let (Some(call), Some(why)) = (call, failed) {
+                self.handshake.deaths = 0;
+                self.tell_front(own_messages::failed(
+                    &call.id,
+                    &own_messages::ended_uninitialized(why),
+                ));
+            }
+        }
+        sent && failed.is_none()
+    }
+
+    /// The backend refuses to be initialised by us: it is replaced, after a while.
+    pub(super) fn on_revival_refused(&mut self, now: Millis) {
+        self.say("the server refused to be initialised again, and is replaced");
+        self.last_error = Some("it refused to be initialised again".to_owned());
+        self.end_calls(
+            "the server refused to be initialised again before it answered; the outcome is unknown",
+        );
+        self.handshake.revive = true;
+        self.on_backend_lost(Ending::Refused, now);
+    }
+
+    /// The backend is gone, or as good as gone.
+    pub(super) fn on_backend_lost(&mut self, how: Ending, now: Millis) {
+        // The waiting host gets what it would have got a moment later.
+        self.end_liveness_wait(now);
+        if !self.winds_down() {
+            self.draining = None;
+        }
+        let lived = if let Life::Running { since } = self.life {
+            now.saturating_sub(since)
+        } else {
+            0
+        };
+        if lived >= STABLE_MS {
+            self.failures = 0;
+        }
+        let wait = if matches!(how, Ending::Replaced(_))
+            || lived >= STABLE_MS && matches!(how, Ending::Exited)
+        {
+            0
+        } else {
+            let doubled = BACKOFF_MS << self.failures.min(16);
+            self.failures = self.failures.saturating_add(1);
+            doubled.min(BACKOFF_MAX_MS)
+        };
+        self.forget_backend();
+        let calls = &self.calls.open;
+        self.to_backend.retain(|part| match part {
+            ToBackend::Call(_) | ToBackend::Notice | ToBackend::Other => true,
+            ToBackend::Cancel(call) => calls.contains_key(call),
+            ToBackend::Initialized | ToBackend::Answer => false,
+        });
+        self.handshake.revive |= self.handshake.answer.is_some();
+        let is_replaced = matches!(how, Ending::Replaced(_));
+        let replaces: Option<Box<str>> = match how {
+            Ending::Exited => None,
+            Ending::Refused => Some("it refused to be initialised again".into()),
+            Ending::Replaced(why) => Some(why.into()),
+        };
+        self.life = Life::Down {
+            at: now + wait,
+            wanted: false,
+            refusing: wait > START_WAIT_MAX_MS,
+            replaces,
+        };
+        if self.handshake.pending.is_none() && !self.handshake.revive {
+            self.requeue_waiter(now);
+        }
+        if is_replaced || self.handshake.revive || !self.to_backend.entries.is_empty() {
+            self.wake(now);
+        }
+        if wait > START_WAIT_MAX_MS {
+            self.refuse_queued(now);
+        }
+    }
+
+    /// The backend is being taken down for good.
+    pub fn stopping(&mut self, why: &str, now: Millis) {
+        if matches!(self.life, Life::Stopping) {
+            return;
+        }
+        self.draining = None;
+        self.last_error = Some(why.to_owned());
+        self.end_calls("the server was stopped before it answered; the outcome is unknown");
+        self.life = Life::Stopping;
+        self.refuse_queued(now);
+        self.to_backend.retain(|_| false);
+        self.effects.retain(|order| matches!(order, Effect::Say(_)));
+    }
+
+    /// Every call that the backend was handed ends: the attached front is told so, former ones
+    /// can't be.
+    pub(super) fn end_calls(&mut self, message: &str) {
+        let (sent, kept) = core::mem::take(&mut self.calls.open)
+            .into_iter()
+            .partition(|(_, call)| call.kind.sent);
+        self.calls.open = kept;
+        for call in sent.into_values() {
+            if self.is_current(call.asker) && !call.kind.ours() {
+                self.tell_front(own_messages::unknown(&call.id, message));
+            }
+        }
+        let calls = &self.calls.open;
+        self.handshake.pending = self
+            .handshake
+            .pending
+            .filter(|call| calls.contains_key(call));
+    }
+
+    /// Forgets what the backend has asked, and how far it was initialised. Gives back the
+    /// asks that nobody was handed.
+    pub(super) fn forget_backend(&mut self) -> Vec<ToFront> {
+        self.lane.clear();
+        self.handshake.initialized = false;
+        self.liveness_ends(false);
+        self.forget_era();
+        self.asks.tokens.clear();
+        for (number, ask) in core::mem::take(&mut self.asks.open) {
+            if ask
+                .kind
+                .handed
+                .is_some_and(|connection| self.is_current(connection))
+                && ask.cancelled.is_none()
+            {
+                self.tell_front(own_messages::cancelled(number, "the server ended"));
+            }
+        }
+        self.to_front
+            .retain(|part| !matches!(part, ToFront::Ask(..)))
+    }
+
+    /// Calls that still wait for the backend are not made.
+    pub(super) fn refuse_queued(&mut self, now: Millis) {
+        let Some(why) = self.refusal(now) else { return };
+        for part in self
+            .to_backend
+            .retain(|part| !matches!(part, ToBackend::Call(_) | ToBackend::Cancel(_)))
+        {
+            if let ToBackend::Call(number) = part
+                && let Some(call) = self.calls.open.remove(&number)
+                && self.is_current(call.asker)
+            {
+                self.tell_front(own_messages::not_sent(&call.id, &why));
+            }
+        }
+        let calls = &self.calls.open;
+        self.handshake.pending = self
+            .handshake
+            .pending
+            .filter(|call| calls.contains_key(call));
+    }
+
+    /// Why no call can be made now, if none can.
+    pub(super) fn refusal(&mut self, now: Millis) -> Option<String> {
+        self.wake(now);
+        match self.life {
+            _ if self.winds_down() => Some(STOPPED.to_owned()),
+            Life::Stopping => Some(STOPPED.to_owned()),
+            Life::Down { at, .. } if at > now.saturating_add(START_WAIT_MAX_MS) => {
+                let why = self.last_error.as_deref().unwrap_or_default();
+                let wait = at - now;
+                Some(format!(
+                    "the server has ended ({why}) and is started again in {wait} ms; this call was not sent"
+                ))
+            }
+            _ => None,
+        }
+    }
+
+    /// The backend is needed: if it has ended, it is started as soon as may be.
+    pub(super) fn wake(&mut self, now: Millis) {
+        if let Life::Down { wanted, .. } = &mut self.life {
+            *wanted = true;
+        }
+        self.start_if_due(now);
+    }
+
+    /// When the next start is due, or calls begin to wait for it.
+    pub(super) fn start_due(&self) -> Option<Millis> {
+        match self.life {
+            Life::Down {
+                at, refusing: true, ..
+            } => Some(at.saturating_sub(START_WAIT_MAX_MS)),
+            Life::Down {
+                at, wanted: true, ..
+            } => Some(at),
+            _ => None,
+        }
+    }
+
+    /// Orders the start that is due.
+    pub(super) fn start_if_due(&mut self, now: Millis) {
+        let Life::Down {
+            at,
+            wanted,
+            refusing,
+            replaces,
+        } = &mut self.life
+        else {
+            return;
+        };
+        *refusing = *at > now.saturating_add(START_WAIT_MAX_MS);
+        if !*wanted || *at > now || self.draining.is_some() {
+            return;
+        }
+        let order = match replaces.take() {
+            Some(why) => Effect::Replace {
+                why: why.into(),
+                kills: false,
+            },
+            None => Effect::Start,
+        };
+        self.life = Life::Ordered;
+        self.effects.push(order);
+    }
+}
+
+/// A fresh backend in place of the running one.
+impl Relay {
+    /// A front has left.
+    pub(super) fn note_close(&mut self, orderly: bool, tried: bool, now: Millis) {
+        self.closes.orderly = orderly;
+        self.closes.parked = false;
+        // A host that has only asked for the protocol version has not used the server.
+        if orderly && tried {
+            self.closes.times.push_back(now);
+            if self.closes.times.len() > self.limits.closes as usize {
+                self.closes.times.pop_front();
+            }
+        }
+    }
+
+    /// Why a front that attaches now begins with a fresh backend, if it does. `changed` is what has
+    /// changed of the program since the backend was started.
+    pub(super) fn reason_to_replace(
+        &mut self,
+        changed: Option<&str>,
+        now: Millis,
+    ) -> Option<String> {
+        if !matches!(self.life, Life::Running { .. }) || self.handshake.revive {
+            return None;
+        }
+        let (closes, within) = (self.limits.closes as usize, self.limits.closes_ms);
+        let closed = &mut self.closes.times;
+        closed.retain(|at| at.saturating_add(within) > now);
+        if closed.len() >= closes {
+            closed.clear();
+            return Some(format!(
+                "the server was closed {closes} times within {} s",
+                within.div_ceil(1000)
+            ));
+        }
+        let changed = changed?;
+        let is_free = self.is_idle() && self.asks.open.is_empty() && !self.closes.parked;
+        if self.closes.orderly && is_free {
+            return Some(format!(
+                "{changed} has changed since the server was started"
+            ));
+        }
+        let because = if self.closes.orderly {
+            "it has calls that were not answered"
+        } else {
+            "its host was cut off"
+        };
+        self.say(format!(
+            "{changed} has changed since the server was started, which goes on as it is, since {because}; \
+             `mcp-sessiond restart` gives a fresh one"
+        ));
+        None
+    }
+
+    /// The backend has answered pings, and does not any more.
+    pub(super) fn replace_hung(&mut self, now: Millis) {
+        let why = format!(
+            "the running server did not answer a ping within {} ms",
+            self.limits.ping_wait_ms
+        );
+        self.replace(why, FirstRequest::Initialize, true, now);
+    }
+
+    /// Ends the running backend in favour of a fresh one. `kills` says that there is no use in
+    /// waiting for it.
+    pub(super) fn replace(&mut self, why: String, next: FirstRequest, kills: bool, now: Millis) {
+        self.end_calls("the server was replaced before it answered; the outcome is unknown");
+        let mut dropped = self.forget_backend().len();
+        let calls = &self.calls.open;
+        let current = self.connections;
+        let queued = self.to_backend.retain(
+            |part| matches!(part, ToBackend::Call(call) if calls.get(call).is_some_and(|call| call.asker == current)),
+        );
+        dropped += queued.len();
+        for part in queued {
+            if let ToBackend::Call(call) = part {
+                self.calls.open.remove(&call);
+            }
+        }
+        dropped += self
+            .to_front
+            .retain(|part| matches!(part, ToFront::Answer(_) | ToFront::Ours))
+            .len();
+        self.counts.dropped += dropped as u64;
+        let calls = &self.calls.open;
+        self.handshake.pending = self
+            .handshake
+            .pending
+            .filter(|call| calls.contains_key(call));
+        self.handshake.answer = None;
+        self.handshake.forget_waiter();
+        self.handshake.revive = matches!(next, FirstRequest::Revive);
+        if matches!(next, FirstRequest::OfHost | FirstRequest::Discover(_)) {
+            self.handshake.host = None;
+        }
+        if let Some(front) = &mut self.front {
+            front.ready = true;
+        }
+        if dropped > 0 {
+            self.say(format!(
+                "{dropped} messages of the server that is replaced are dropped"
+            ));
+        }
+        if matches!(self.life, Life::Running { .. }) {
+            self.life = Life::Ordered;
+            self.last_error = Some(why.clone());
+            self.effects.push(Effect::Replace { why, kills });
+        }
+        match next {
+            FirstRequest::OfHost | FirstRequest::Revive => {}
+            FirstRequest::Initialize => self.send_initialize(true, now),
+            FirstRequest::Discover(line) => self.send_first(&line, now),
+        }
+        self.wake(now);
+    }
+
+    /// Sends the host's request to a fresh backend, before everything else.
+    fn send_first(&mut self, line: &Bytes, now: Millis) {
+        let copy = OnceCell::new();
+        let Some(message) = Line::of(line, &copy).message() else {
+            return;
+        };
+        let Kind::Request { id, method } = &message.kind else {
+            return;
+        };
+        let (edits, number) = self.take_call(&message, id, method, Purpose::Plain, now);
+        self.to_backend.push_front(Entry::one(
+            edits.spliced(&message).into(),
+            ToBackend::Call(number),
+        ));
+    }
+
+    /// The user wants a fresh backend. A running one is ended when the attached host has
+    /// the answers that it waits for, or has waited for long enough, and no line of it is
+    /// fed from then on, nor its exit: what the host calls meanwhile is the next one's. One
+    /// that was due later is started now. Hosts notice what they notice when it dies, but
+    /// that no `initialize` fails of it.
+    pub fn restart(&mut self, now: Millis) {
+        self.failures = 0;
+        match &mut self.life {
+            Life::New | Life::Stopping | Life::Ordered => {}
+            Life::Down { at, .. } => {
+                *at = now;
+                self.wake(now);
+            }
+            Life::Running { .. } if self.draining.is_none() => {
+                self.draining = Some(Draining {
+                    until: now + self.limits.stop_wait_ms,
+                    restarts: true,
+                });
+                self.drain(now);
+            }
+            Life::Running { .. } => {}
+        }
+    }
+
+    /// The backend is to be taken down for good when the attached host has the answers that it
+    /// waits for, or has waited for long enough. What it calls meanwhile is refused.
+    pub fn wind_down(&mut self, now: Millis) {
+        if !matches!(self.life, Life::Stopping) {
+            self.draining = Some(Draining {
+                until: now + self.limits.stop_wait_ms,
+                restarts: false,
+            });
+            self.refuse_queued(now);
+        }
+    }
+
+    /// Whether there is nothing left to wait for before [`Relay::stopping`] is called.
+    #[must_use]
+    pub fn is_drained(&self, now: Millis) -> bool {
+        let runs = matches!(self.life, Life::Running { .. });
+        let late = self
+            .draining
+            .as_ref()
+            .is_none_or(|draining| draining.until <= now);
+        // Its `initialize` is sent again to the next backend.
+        let awaited = |call: &Open<Call>| {
+            let is_plain = call.kind.purpose == Purpose::Plain && call.cancelled.is_none();
+            is_plain && call.kind.sent && self.is_current(call.asker)
+        };
+        late || !runs || self.front.is_none() || !self.calls.open.values().any(awaited)
+    }
+
+    /// Whether calls are refused, since the backend is about to be taken down for good.
+    pub(super) fn winds_down(&self) -> bool {
+        self.draining
+            .as_ref()
+            .is_some_and(|draining| !draining.restarts)
+    }
+
+    /// When the wait is over.
+    pub(super) fn drain_due(&self) -> Option<Millis> {
+        self.draining.as_ref().map(|draining| draining.until)
+    }
+
+    /// Ends the backend that is to be started again, if it is time.
+    pub(super) fn drain(&mut self, now: Millis) {
+        if self.winds_down() || self.draining.is_none() || !self.is_drained(now) {
+            return;
+        }
+        self.draining = None;
+        if !matches!(self.life, Life::Running { .. }) {
+            return;
+        }
+        self.last_error = Some("it was restarted by hand".to_owned());
+        let again = self.end_initialize(None);
+        self.end_calls("the server was restarted before it answered; the outcome is unknown");
+        if again {
+            self.send_initialize(true, now);
+        }
+        self.on_backend_lost(
+            Ending::Replaced("the server is restarted by `mcp-sessiond restart`".to_owned()),
+            now,
+        );
+    }
+}
