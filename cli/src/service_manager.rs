@@ -297,7 +297,7 @@ fn do_install(serve: Option<&(Name, ServeCommand)>, starts: bool) -> Result<(), 
     let socket = service.socket();
     match (serve, starts) {
         (None, false) => {
-            print_line("From the next login on, the first connection starts the daemon.")
+            print_line("From the next login on, the first connection starts the daemon.");
         }
         (None, true) => print_line(format_args!(
             "The first connection to {socket} starts the daemon."
