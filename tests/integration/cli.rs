@@ -134,11 +134,7 @@ fn exit_codes_say_what_happened() {
         );
     }
     assert_eq!(code(&world, &["status"], b""), Some(0), "nothing is kept");
-    for topic in [
-        &["debug"][..],
-        &["debug", "sessions"],
-        &["stats", "--json"],
-    ] {
+    for topic in [&["debug"][..], &["debug", "sessions"], &["stats", "--json"]] {
         assert_eq!(code(&world, topic, b""), Some(69), "{topic:?}");
     }
     let _daemon = world.daemon();
