@@ -4,7 +4,7 @@ use mcp_sessiond_proto::debug::PAGE_MAX;
 use mcp_sessiond_proto::streams::{
     AppendRequest, Appended, ListStreamsRequest, OpenStreamRequest, Stream as View, StreamRef,
 };
-use mcp_sessiond_proto::{Error, Json, RequestId, StreamId};
+use mcp_sessiond_proto::{Json, RequestId, StreamId};
 
 use super::Session;
 use super::state::only;
