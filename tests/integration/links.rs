@@ -256,7 +256,9 @@ fn the_readme_has_at_most_150_lines() {
 /// tree.
 fn named_paths(text: &str) -> Vec<String> {
     let prose = pieces(text);
-    let in_prose = prose.iter().flat_map(|piece| piece.split('`').skip(1).step_by(2));
+    let in_prose = prose
+        .iter()
+        .flat_map(|piece| piece.split('`').skip(1).step_by(2));
     let in_tree = text.lines().filter(|line| line.starts_with("    "));
     let in_tree = in_tree.filter_map(|line| {
         line.split_whitespace()
@@ -293,6 +295,7 @@ fn the_architecture_page_is_read_in_ten_minutes() {
         bytes <= 9_000,
         "ARCHITECTURE.md has {bytes} bytes; the map of a crate is the `//!` page of its lib.rs"
     );
+}
 
 /// The version of Rust that builds all of the workspace stands in one place. Every package inherits
 /// it, and the pages name no other.
