@@ -19,7 +19,7 @@ use mcp_sessiond_client::{Options, Sessions};
 use mcp_sessiond_process::signals::not_ignored;
 use mcp_sessiond_process::{Pinned, descriptors, tcp};
 use mcp_sessiond_proto::paths;
-use mcp_sessiond_proxy::several::{Edit, List};
+use mcp_sessiond_proxy::front::bundle::{Edit, List};
 use mcp_sessiond_proxy::unkept::{self, Unkept};
 use nix::sys::signal::Signal;
 use sd_notify::NotifyState;
@@ -31,11 +31,9 @@ use tokio::time::sleep;
 
 use crate::backend::Backends;
 use crate::bundled::{Bundles, Listing, Making};
-use crate::complain;
 use crate::counts::{Connection, Counts};
 use crate::endpoints::Endpoints;
 use crate::http::{PATH, router};
-use crate::inspect;
 use crate::kept::Keepers;
 use crate::live::Shared;
 pub use crate::not_served::NotServed;
@@ -43,6 +41,7 @@ use crate::not_served::not_leased;
 use crate::settings::{Behind, Listen, Proof, Servers, Settings};
 use crate::table::Table;
 use crate::upstream::Upstreams;
+use crate::{complain, inspect};
 
 /// How often a client of HTTP/2 gets a ping, and how long it may take to answer.
 const PING_WAIT: Duration = Duration::from_secs(15);

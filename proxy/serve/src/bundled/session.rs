@@ -13,7 +13,7 @@ use mcp_sessiond_bundle::{
     Backends, BundleServer, BundleStore, Message, Receipt, Source, TrackedLine, WAITING,
 };
 use mcp_sessiond_client::{RequestId, Session};
-use mcp_sessiond_proxy::several::{Server, identities};
+use mcp_sessiond_proxy::front::bundle::{Server, identities};
 use tokio::sync::{mpsc, watch};
 use tokio::time::timeout;
 

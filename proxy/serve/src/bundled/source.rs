@@ -10,10 +10,10 @@ use bytes::Bytes;
 use futures::future::{BoxFuture, join_all};
 use mcp_sessiond_bundle::{End, Failure, FailureCode, Pipe, Receipt, Source, TrackedLine, WAITING};
 use mcp_sessiond_client::SessionId;
-use mcp_sessiond_proxy::elsewhere::Shelf;
-use mcp_sessiond_proxy::service::{Backend, Command, NoBackend, Running};
-use mcp_sessiond_proxy::several::apart::told_apart;
-use mcp_sessiond_proxy::several::{Launch, Server};
+use mcp_sessiond_proxy::front::bundle::{Launch, Server};
+use mcp_sessiond_proxy::id_prefix::told_apart;
+use mcp_sessiond_proxy::server::remote::Shelf;
+use mcp_sessiond_proxy::server::service::{Backend, Command, NoBackend, Running};
 use serde_json::value::RawValue;
 use tokio::runtime::Handle;
 use tokio::sync::{mpsc, oneshot};
@@ -309,7 +309,7 @@ impl Source for Kept {
                     } => (program, environment, home),
                     // Its hosts are other users' as well, and no host of ours.
                     Launch::Shared(shared) => {
-                        let (environment, home) = shared.surroundings();
+                        let (environment, home) = shared.launch_env();
                         (shared.program(), environment, home)
                     }
                     Launch::Elsewhere(connecting) => {

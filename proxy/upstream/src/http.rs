@@ -1,0 +1,526 @@
+//! Requests to the server, with the user's login, if there is one.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures::StreamExt as _;
+use futures::stream::BoxStream;
+use mcp_sessiond_relay::sse::{EVENT_MAX, Event, Parser};
+use reqwest::header::{
+    ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, LOCATION, WWW_AUTHENTICATE,
+};
+use reqwest::{Method, Response, StatusCode};
+use tokio::time::{Instant, sleep, timeout};
+
+use crate::login::{Bearer, LoginError};
+use crate::messages::Why;
+use crate::remote::{Remote, RemoteError};
+use crate::session_headers::{Loss, Stamp};
+use crate::tls::use_ring;
+use crate::url::without_query;
+
+/// How long one attempt to connect may take: a server may be far away.
+const CONNECT_WAIT: Duration = Duration::from_secs(10);
+/// How long a request waits for a server that can't be reached: a restart of one takes no longer,
+/// as a rule.
+const HOLD: Duration = Duration::from_secs(10);
+/// The pause before another attempt.
+const PAUSE: Duration = Duration::from_millis(100);
+/// How long a connection is kept that nobody uses. Node and uvicorn close it after 5 s, and may do
+/// so while we write.
+const IDLE_MAX: Duration = Duration::from_secs(4);
+/// After how long a silent connection is probed, how often, and how many times before it counts as
+/// broken.
+const PROBE_AFTER: Duration = Duration::from_secs(30);
+const PROBE_EACH: Duration = Duration::from_secs(10);
+const PROBES: u32 = 3;
+/// Bytes of a refusal that are read.
+const REFUSAL_MAX: usize = 64 * 1024;
+/// How long a refusal may take to be read.
+const REFUSAL_WAIT: Duration = Duration::from_secs(5);
+
+const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
+const VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
+const LAST_EVENT: HeaderName = HeaderName::from_static("last-event-id");
+const JSON: &str = "application/json";
+const EVENTS: &str = "text/event-stream";
+
+/// What the server has answered.
+pub(super) enum Reply {
+    /// It was taken, and there is nothing to say.
+    Taken,
+    /// A message, or a batch.
+    Message(Bytes),
+    /// Events.
+    Events(Events),
+    /// The session can't be used any more.
+    Lost(Loss),
+    /// It was not taken, with this status.
+    Refused(StatusCode, Why),
+    /// It was not taken, and the server says so in an error of JSON-RPC: what it speaks is MCP, and
+    /// it does not want this.
+    Denied(Why),
+}
+
+impl Reply {
+    /// Whether the server has taken what was said.
+    pub(super) fn is_taken(&self) -> bool {
+        matches!(self, Self::Taken | Self::Message(_) | Self::Events(_))
+    }
+}
+
+/// A reply, and the id of the session that it has begun, and with which login.
+pub(super) struct Replied {
+    pub(super) reply: Reply,
+    pub(super) session: Option<String>,
+    pub(super) login: Option<String>,
+}
+
+impl Replied {
+    fn lost(loss: Loss) -> Self {
+        Self {
+            reply: Reply::Lost(loss),
+            session: None,
+            login: None,
+        }
+    }
+}
+
+/// What goes to the server.
+#[derive(Clone)]
+pub(super) enum Ask {
+    /// A message, or a batch.
+    Post(Bytes),
+    /// The standalone stream, or what follows on an event.
+    Get(Option<String>),
+    /// The end of the session.
+    Delete,
+}
+
+/// The way to one server.
+#[derive(Debug)]
+pub(super) struct Wire {
+    client: reqwest::Client,
+    remote: Remote,
+}
+
+impl Wire {
+    /// To this server.
+    ///
+    /// # Errors
+    /// [`RemoteError::Client`].
+    pub(super) fn to(remote: Remote) -> Result<Self, RemoteError> {
+        use_ring();
+        // A redirect would carry the entry's headers elsewhere.
+        let client = reqwest::Client::builder()
+            .redirect(reqwest::redirect::Policy::none())
+            .connect_timeout(CONNECT_WAIT)
+            .pool_idle_timeout(IDLE_MAX)
+            .tcp_keepalive(PROBE_AFTER)
+            .tcp_keepalive_interval(PROBE_EACH)
+            .tcp_keepalive_retries(PROBES)
+            .user_agent(concat!("mcp-sessiond/", env!("CARGO_PKG_VERSION")))
+            .build()
+            .map_err(|error| RemoteError::Client(told(&error)))?;
+        Ok(Self { client, remote })
+    }
+
+    pub(super) fn name(&self) -> &str {
+        &self.remote.name
+    }
+
+    /// Whether the user is logged in as when this was stamped.
+    pub(super) fn is_login_of(&self, stamp: &Stamp) -> bool {
+        self.remote
+            .login
+            .as_ref()
+            .is_none_or(|login| stamp.is_of(login.present().as_deref()))
+    }
+
+    /// Says a request, and waits a little for a server that can't be reached.
+    ///
+    /// # Errors
+    /// What a call in it is answered.
+    pub(super) async fn ask(&self, ask: &Ask, stamp: &Stamp) -> Result<Replied, Why> {
+        let until = Instant::now() + HOLD;
+        loop {
+            match self.ask_once(ask, stamp).await {
+                Err(Failed::NotReached(_)) if Instant::now() + PAUSE < until => sleep(PAUSE).await,
+                Err(Failed::NotReached(why)) => {
+                    let url = without_query(&self.remote.url);
+                    return Err(Why::NotSent(format!(
+                        "the server {:?} at {url} can't be reached: {why}",
+                        self.name()
+                    )));
+                }
+                Err(Failed::Login(why)) => return Err(Why::NotSent(why)),
+                Err(Failed::Broken) => return Err(Why::lost(self.name())),
+                Ok(replied) => return Ok(replied),
+            }
+        }
+    }
+
+    /// The same, where nothing waits for the answer.
+    pub(super) async fn try_once(&self, ask: &Ask, stamp: &Stamp) -> Option<Replied> {
+        self.ask_once(ask, stamp).await.ok()
+    }
+
+    async fn ask_once(&self, ask: &Ask, stamp: &Stamp) -> Result<Replied, Failed> {
+        let Some(login) = &self.remote.login else {
+            let response = self.send(ask, stamp, None).await?;
+            return self.read(response, stamp).await;
+        };
+        let mut bearer = login.bearer().await?;
+        if !stamp.is_for(bearer.as_ref()) {
+            return Ok(Replied::lost(Loss::OtherLogin));
+        }
+        let token = |bearer: &Option<Bearer>| bearer.as_ref().map(|bearer| bearer.token.clone());
+        let mut response = self.send(ask, stamp, token(&bearer).as_deref()).await?;
+        let is_refused = |response: &Response| {
+            response.status() == StatusCode::UNAUTHORIZED
+                && (bearer.is_some() || response.headers().contains_key(WWW_AUTHENTICATE))
+        };
+        if is_refused(&response) {
+            // Some servers say so that they have forgotten the session: another token would not
+            // help.
+            if stamp.session.is_some()
+                && is_lost(StatusCode::UNAUTHORIZED, &refusal_of(response).await)
+            {
+                return Ok(Replied::lost(Loss::Forgotten));
+            }
+            let Some(refused) = bearer.take() else {
+                return Err(LoginError::Wanted(login.name().to_owned()).into());
+            };
+            // A server that says so has not begun.
+            bearer = Some(login.bearer_after(&refused.token).await?);
+            if !stamp.is_for(bearer.as_ref()) {
+                return Ok(Replied::lost(Loss::OtherLogin));
+            }
+            response = self.send(ask, stamp, token(&bearer).as_deref()).await?;
+            if response.status() == StatusCode::UNAUTHORIZED {
+                return Err(LoginError::Refused(login.name().to_owned()).into());
+            }
+        }
+        if response.status() == StatusCode::FORBIDDEN
+            && let Some(scope) = wanted_scope(response.headers())
+        {
+            return Err(LoginError::Scope(login.name().to_owned(), scope).into());
+        }
+        let replied = self.read(response, stamp).await?;
+        Ok(Replied {
+            login: bearer.map(|bearer| bearer.login),
+            ..replied
+        })
+    }
+
+    async fn send(
+        &self,
+        ask: &Ask,
+        stamp: &Stamp,
+        token: Option<&str>,
+    ) -> Result<Response, Failed> {
+        let method = match ask {
+            Ask::Post(_) => Method::POST,
+            Ask::Get(_) => Method::GET,
+            Ask::Delete => Method::DELETE,
+        };
+        let mut request = self
+            .client
+            .request(method, self.remote.url.clone())
+            .headers(self.remote.headers.clone());
+        request = match ask {
+            Ask::Post(line) => request
+                .header(ACCEPT, "application/json, text/event-stream")
+                .header(CONTENT_TYPE, JSON)
+                .body(line.clone()),
+            Ask::Get(None) => request.header(ACCEPT, EVENTS),
+            Ask::Get(Some(after)) => {
+                let after =
+                    HeaderValue::from_bytes(after.as_bytes()).map_err(|_| Failed::Broken)?;
+                request.header(ACCEPT, EVENTS).header(LAST_EVENT, after)
+            }
+            Ask::Delete => request,
+        };
+        for (name, value) in [(SESSION, &stamp.session), (VERSION, &stamp.version)] {
+            if let Some(value) = value {
+                request = request.header(name, value.clone());
+            }
+        }
+        if let Some(token) = token {
+            request = request.bearer_auth(token);
+        }
+        request.send().await.map_err(|error| {
+            if error.is_connect() || error.is_builder() {
+                Failed::NotReached(told(&error))
+            } else {
+                Failed::Broken
+            }
+        })
+    }
+
+    async fn read(&self, response: Response, stamp: &Stamp) -> Result<Replied, Failed> {
+        let status = response.status();
+        let header = |name: HeaderName| {
+            response
+                .headers()
+                .get(name)
+                .and_then(|value| value.to_str().ok())
+        };
+        let session = header(SESSION).map(str::to_owned);
+        let kind = header(CONTENT_TYPE)
+            .and_then(|kind| kind.split(';').next())
+            .unwrap_or_default();
+        let kind = kind.trim().to_ascii_lowercase();
+        let location = header(LOCATION).map(str::to_owned);
+        if !status.is_success() {
+            let body = refusal_of(response).await;
+            if stamp.session.is_some() && is_lost(status, &body) {
+                return Ok(Replied {
+                    session,
+                    ..Replied::lost(Loss::Forgotten)
+                });
+            }
+            let said = serde_json::from_slice::<serde_json::Value>(&body).ok();
+            let said = said
+                .as_ref()
+                .and_then(|body| body["error"]["message"].as_str());
+            let why = self.refusal(status, said, location.as_deref());
+            let is_denied = status == StatusCode::BAD_REQUEST && said.is_some();
+            let reply = if is_denied {
+                Reply::Denied(why)
+            } else {
+                Reply::Refused(status, why)
+            };
+            return Ok(Replied {
+                reply,
+                session,
+                login: None,
+            });
+        }
+        let reply = match &*kind {
+            EVENTS => Reply::Events(Events::new(response)),
+            JSON if status == StatusCode::OK => {
+                let body = read_up_to(response, EVENT_MAX)
+                    .await
+                    .ok_or(Failed::Broken)?;
+                if body.trim_ascii().is_empty() {
+                    Reply::Taken
+                } else {
+                    Reply::Message(body)
+                }
+            }
+            _ => Reply::Taken,
+        };
+        Ok(Replied {
+            reply,
+            session,
+            login: None,
+        })
+    }
+
+    /// What a call is answered that the server has refused.
+    fn refusal(&self, status: StatusCode, said: Option<&str>, location: Option<&str>) -> Why {
+        let more = match (location, said) {
+            (Some(_), _) if status.is_redirection() => {
+                ": it has moved, and `url` has to name the new place".to_owned()
+            }
+            (_, Some(said)) => format!(": {said}"),
+            (_, None) => String::new(),
+        };
+        let message = format!(
+            "the server {:?} has refused this with HTTP {status}{more}",
+            self.name()
+        );
+        // A server that fails may have begun.
+        if status.is_server_error() {
+            Why::Unknown(message)
+        } else {
+            Why::NotSent(message)
+        }
+    }
+}
+
+/// Why there is no reply.
+#[derive(Debug)]
+enum Failed {
+    /// Nothing was said.
+    NotReached(String),
+    /// It was said, and the connection broke.
+    Broken,
+    /// The user has to do something first.
+    Login(String),
+}
+
+impl From<LoginError> for Failed {
+    fn from(error: LoginError) -> Self {
+        Self::Login(error.to_string())
+    }
+}
+
+/// An error of the client, and what has caused it, without the URL, which may hold a secret.
+fn told(error: &reqwest::Error) -> String {
+    let mut causes =
+        std::iter::successors(std::error::Error::source(error), |error| error.source());
+    causes.by_ref().last().map_or_else(
+        || "the request can't be made".to_owned(),
+        ToString::to_string,
+    )
+}
+
+/// The scope that a server says is missing (RFC 6750, section 3.1).
+fn wanted_scope(headers: &HeaderMap) -> Option<String> {
+    let challenge = headers.get(WWW_AUTHENTICATE)?.to_str().ok()?;
+    challenge.contains("insufficient_scope").then(|| {
+        let scope = challenge
+            .split("scope=\"")
+            .nth(1)
+            .and_then(|rest| rest.split('"').next());
+        scope.unwrap_or_default().to_owned()
+    })
+}
+
+/// What a refusal says. Nothing, where that is too much or takes too long.
+async fn refusal_of(response: Response) -> Bytes {
+    let body = timeout(REFUSAL_WAIT, read_up_to(response, REFUSAL_MAX)).await;
+    body.ok().flatten().unwrap_or_default()
+}
+
+/// The body, where it is not larger, and whole.
+async fn read_up_to(response: Response, most: usize) -> Option<Bytes> {
+    let mut body = Vec::new();
+    let mut chunks = response.bytes_stream();
+    while let Some(chunk) = chunks.next().await {
+        let chunk = chunk.ok()?;
+        if body.len() + chunk.len() > most {
+            return None;
+        }
+        body.extend_from_slice(&chunk);
+    }
+    Some(body.into())
+}
+
+/// Whether a server says so that it does not know the session: 404, as MCP has it, or what servers
+/// say instead.
+fn is_lost(status: StatusCode, body: &[u8]) -> bool {
+    match status {
+        StatusCode::NOT_FOUND | StatusCode::GONE => true,
+        StatusCode::BAD_REQUEST | StatusCode::UNAUTHORIZED => {
+            names_session(&String::from_utf8_lossy(body))
+        }
+        _ => false,
+    }
+}
+
+/// Whether a refusal is about the session that something was said in.
+pub(super) fn names_session(refusal: &str) -> bool {
+    let said = refusal.to_ascii_lowercase();
+    // The word alone: `session_name` is somebody's argument.
+    let is_part = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    let mut words = said.split(|c| !is_part(c));
+    words.any(|word| ["session", "sessionid"].contains(&word)) || said.contains("not initialized")
+}
+
+/// Events as they come.
+pub(super) struct Events {
+    body: BoxStream<'static, reqwest::Result<Bytes>>,
+    parser: Parser,
+    events: VecDeque<Event>,
+    /// Whether the connection broke, and the server has not ended the stream.
+    pub(super) broke_off: bool,
+    /// Whether an event was too large: the rest of the stream can't be read.
+    pub(super) is_too_large: bool,
+}
+
+impl fmt::Debug for Events {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Events").finish_non_exhaustive()
+    }
+}
+
+impl Events {
+    fn new(response: Response) -> Self {
+        let body = response.bytes_stream().boxed();
+        Self {
+            body,
+            parser: Parser::default(),
+            events: VecDeque::new(),
+            broke_off: false,
+            is_too_large: false,
+        }
+    }
+
+    /// The id of the event that was too large, where that is known.
+    pub(super) fn too_large(&self) -> Option<String> {
+        self.parser.id().map(str::to_owned)
+    }
+
+    /// The next one. None: the stream has ended, or broken off, or can't be read any more.
+    pub(super) async fn next(&mut self) -> Option<Event> {
+        loop {
+            if let Some(event) = self.events.pop_front() {
+                return Some(event);
+            }
+            if self.is_too_large {
+                return None;
+            }
+            let Ok(bytes) = self.body.next().await? else {
+                self.broke_off = true;
+                return None;
+            };
+            self.is_too_large = self
+                .parser
+                .read(&bytes, |event| self.events.push_back(event))
+                .is_err();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_session_is_lost_where_a_server_says_so_in_its_own_words() {
+        let said = |status: u16, body: &str| {
+            is_lost(
+                StatusCode::from_u16(status).expect("a status"),
+                body.as_bytes(),
+            )
+        };
+        assert!(
+            said(404, "")
+                && said(410, "")
+                && said(400, "Bad Request: No valid session ID provided")
+        );
+        assert!(
+            said(400, "Bad Request: Server not initialized")
+                && said(401, "Unauthorized: Session not found")
+        );
+        assert!(
+            !said(400, "`session_name` is missing")
+                && !said(401, "")
+                && !said(403, "session")
+                && !said(500, "session")
+        );
+    }
+
+    #[test]
+    fn a_missing_scope_is_read() {
+        let headers = |text: &'static str| {
+            HeaderMap::from_iter([(WWW_AUTHENTICATE, HeaderValue::from_static(text))])
+        };
+        let challenge = headers(
+            r#"Bearer error="insufficient_scope", scope="files:read files:write", resource_metadata="x""#,
+        );
+        assert_eq!(
+            wanted_scope(&challenge).as_deref(),
+            Some("files:read files:write")
+        );
+        assert_eq!(
+            wanted_scope(&headers(r#"Bearer error="invalid_token""#)),
+            None
+        );
+    }
+}

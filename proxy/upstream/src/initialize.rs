@@ -1,0 +1,325 @@
+//! The handshake with a server, and how it is repeated to one that has forgotten it.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use serde::Deserialize;
+use serde_json::Value;
+use serde_json::value::RawValue;
+use tokio::time::timeout;
+
+use crate::http::{Ask, Replied, Reply, names_session};
+use crate::ledger::Known;
+use crate::link::{Link, NewSession};
+use crate::listen::{PING, PING_ID};
+use crate::messages::{
+    Why, answered, initialize, introduced, messages, normal, notification, one_line,
+};
+use crate::news::News;
+use crate::session_headers::{Loss, Stamp};
+
+/// How long a repeated handshake may take.
+const WAIT: Duration = Duration::from_secs(30);
+
+/// How long a server may take to show that it knows a session, before another one is begun.
+const PING_WAIT: Duration = Duration::from_secs(5);
+
+/// The id of `initialize` where it is repeated.
+const ID: &str = r#""mcp-sessiond-initialize""#;
+
+/// What tells hosts that a server has other things than before.
+const LISTS: [&str; 3] = ["tools", "resources", "prompts"];
+
+impl From<Loss> for News {
+    fn from(loss: Loss) -> Self {
+        match loss {
+            Loss::Forgotten => Self::Forgotten,
+            Loss::OtherLogin => Self::OtherLogin,
+        }
+    }
+}
+
+#[derive(Deserialize)]
+struct Answer {
+    result: Option<Box<RawValue>>,
+}
+
+#[derive(Deserialize)]
+struct Pong {
+    result: Option<Box<RawValue>>,
+    error: Option<Box<RawValue>>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Chosen {
+    protocol_version: Option<String>,
+    #[serde(default)]
+    capabilities: Value,
+}
+
+/// What came of `initialize`.
+struct Shaken {
+    /// All that the server has said up to its answer, and that.
+    said: Vec<Bytes>,
+    /// None: the server has refused.
+    session: Option<NewSession>,
+}
+
+/// Why a handshake could not be repeated.
+enum Unshaken {
+    /// It may be taken later, and why not now.
+    ForNow(String),
+    /// It is refused, with this error.
+    Refused,
+}
+
+impl Link {
+    /// Says the host's `initialize`, and passes on what comes back.
+    pub(super) async fn begin(&self, id: &str, line: Bytes) {
+        let mut numbers = self.numbers();
+        match self.shake(id, line).await {
+            Ok(Shaken { said, session }) => {
+                if let Some(session) = session
+                    && !self.has_session(session, false).await
+                {
+                    let why =
+                        "what a next process needs of the session could not be kept".to_owned();
+                    return self.say(numbers.ours(), Why::Unknown(why).answer(id)).await;
+                }
+                for line in said {
+                    self.say(numbers.next(), line).await;
+                }
+            }
+            Err(why) => self.say(numbers.ours(), why.answer(id)).await,
+        }
+    }
+
+    /// Answers a host's `initialize` in the session of a former process, if the server shows that
+    /// it knows it. False: another one has to be begun, and the user is told why.
+    ///
+    /// # Errors
+    /// Why the server can't be asked.
+    pub(super) async fn resume(&self, former: &Known, id: &str, params: &str) -> Result<bool, Why> {
+        let stamp = former.stamp();
+        let value = |text: &str| serde_json::from_str::<Value>(text).ok();
+        let is_same = former
+            .initialize
+            .as_ref()
+            .is_some_and(|known| value(known.get()) == value(params));
+        let news = if is_same {
+            match timeout(PING_WAIT, self.ping(&stamp)).await {
+                Ok(news) => news?,
+                Err(_) => News::Silent,
+            }
+        } else {
+            News::OtherHost
+        };
+        self.tell(news);
+        match former.result.as_ref().filter(|_| news == News::Resumed) {
+            Some(result) => {
+                self.takes_up(former.clone());
+                self.say(self.numbers().ours(), introduced(id, result))
+                    .await;
+                Ok(true)
+            }
+            None => {
+                if matches!(news, News::OtherHost | News::Silent) {
+                    // Nobody comes back to it. It may be gone, or hang.
+                    drop(timeout(PING_WAIT, self.wire.try_once(&Ask::Delete, &stamp)).await);
+                }
+                Ok(false)
+            }
+        }
+    }
+
+    /// Whether the server shows that it knows a session: only by the result of a `ping` in it.
+    ///
+    /// # Errors
+    /// Why it can't be asked.
+    async fn ping(&self, stamp: &Stamp) -> Result<News, Why> {
+        let reply = match self.wire.ask(&Ask::Post(PING.into()), stamp).await {
+            Ok(replied) => replied.reply,
+            // The connection broke.
+            Err(Why::Unknown(_)) => return Ok(News::Silent),
+            Err(why) => return Err(why),
+        };
+        let text = match reply {
+            Reply::Lost(loss) => return Ok(loss.into()),
+            Reply::Message(text) => Some(text),
+            Reply::Events(mut events) => loop {
+                match events.next().await {
+                    Some(event) if event.is_message && !event.data.is_empty() => {
+                        let text = Bytes::from(event.data);
+                        // What is none belongs to no call, or asks for something that the former
+                        // host can't answer any more.
+                        if messages(&text).iter().any(|line| answered(line).is_some()) {
+                            break Some(text);
+                        }
+                    }
+                    Some(_) => {}
+                    None => break None,
+                }
+            },
+            Reply::Taken | Reply::Refused(..) | Reply::Denied(_) => None,
+        };
+        Ok(text.map_or(News::Silent, |text| pong(&text)))
+    }
+
+    /// The server has forgotten this session of its: repeats the handshake that is on record, and
+    /// tells the host that lists may have changed.
+    ///
+    /// # Errors
+    /// One sentence, where the server does not take it. Where it refuses it, it is gone for good.
+    pub(super) async fn renew(&self, session: u32, loss: Loss) -> Result<(), String> {
+        let _one = self.shaking.lock().await;
+        if self.stamp().1 != session {
+            return Ok(());
+        }
+        // What is still said in it is not for the host, whether or not there will be another one.
+        self.losses.send_replace(());
+        let forgotten = match loss {
+            Loss::Forgotten => format!(
+                "the server {:?} has forgotten the session",
+                self.wire.name()
+            ),
+            Loss::OtherLogin => {
+                format!(
+                    "the session with the server {:?} belongs to another login",
+                    self.wire.name()
+                )
+            }
+        };
+        let capabilities = match timeout(WAIT, self.repeat()).await {
+            Ok(Ok(capabilities)) => capabilities,
+            Ok(Err(Unshaken::ForNow(why))) => return Err(format!("{forgotten}: {why}")),
+            Ok(Err(Unshaken::Refused)) => {
+                self.gone.send_replace(true);
+                return Err(format!(
+                    "{forgotten}, and refuses the handshake that is on record"
+                ));
+            }
+            Err(_) => return Err(format!("{forgotten}, and does not answer `initialize`")),
+        };
+        self.tell(News::from(loss));
+        let mut numbers = self.numbers();
+        for list in LISTS
+            .into_iter()
+            .filter(|list| capabilities[list]["listChanged"] == true)
+        {
+            self.say(
+                numbers.ours(),
+                notification(&format!("notifications/{list}/list_changed")),
+            )
+            .await;
+        }
+        Ok(())
+    }
+
+    /// Repeats the handshake. Returns what the server can do.
+    async fn repeat(&self) -> Result<Value, Unshaken> {
+        let passing = |why: Why| match why {
+            Why::Unknown(why) | Why::NotSent(why) => Unshaken::ForNow(why),
+        };
+        let params = self
+            .initialize()
+            .ok_or_else(|| Unshaken::ForNow("no handshake is on record".to_owned()))?;
+        let shaken = self
+            .shake(ID, initialize(ID, &params))
+            .await
+            .map_err(passing)?;
+        let session = shaken.session.ok_or(Unshaken::Refused)?;
+        let initialized = Ask::Post(notification("notifications/initialized"));
+        let replied = self
+            .wire
+            .ask(&initialized, &session.stamp())
+            .await
+            .map_err(passing)?;
+        match replied.reply {
+            Reply::Refused(_, why) | Reply::Denied(why) => return Err(passing(why)),
+            Reply::Lost(_) => return Err(passing(Why::lost(self.wire.name()))),
+            Reply::Taken | Reply::Message(_) | Reply::Events(_) => {}
+        }
+        let capabilities = session.capabilities.clone();
+        // Only now: a server may refuse what comes before `notifications/initialized`.
+        self.has_session(session, true).await;
+        Ok(capabilities)
+    }
+
+    /// Says `initialize`.
+    async fn shake(&self, id: &str, line: Bytes) -> Result<Shaken, Why> {
+        let Replied {
+            reply,
+            session,
+            login,
+        } = self.wire.ask(&Ask::Post(line), &Stamp::default()).await?;
+        let mut said = Vec::new();
+        match reply {
+            Reply::Message(text) => {
+                said.push(Bytes::from(one_line(&String::from_utf8_lossy(&text))));
+            }
+            Reply::Events(mut events) => {
+                while let Some(event) = events.next().await {
+                    if !event.is_message {
+                        continue;
+                    }
+                    said.extend(messages(&Bytes::from(one_line(&event.data))));
+                    if said.last().is_some_and(|line| is_answer(line, id)) {
+                        break;
+                    }
+                }
+            }
+            Reply::Refused(_, why) => return Err(why),
+            Reply::Denied(why) => {
+                return Ok(Shaken {
+                    said: vec![why.answer(id)],
+                    session: None,
+                });
+            }
+            Reply::Taken | Reply::Lost(_) => {}
+        }
+        let answer = said
+            .last()
+            .filter(|line| is_answer(line, id))
+            .ok_or_else(|| Why::lost(self.wire.name()))?;
+        let result = serde_json::from_slice::<Answer>(answer)
+            .ok()
+            .and_then(|answer| answer.result);
+        let session = result.map(|result| {
+            let Chosen {
+                protocol_version,
+                capabilities,
+            } = serde_json::from_str(result.get()).unwrap_or_default();
+            NewSession {
+                id: session,
+                version: protocol_version,
+                login,
+                capabilities,
+                result,
+            }
+        });
+        Ok(Shaken { said, session })
+    }
+}
+
+/// What the answer to a `ping` shows of the session that it was said in.
+fn pong(text: &Bytes) -> News {
+    let read = |line: &Bytes| serde_json::from_slice::<Pong>(line).ok();
+    match &messages(text)[..] {
+        [line] => match read(line) {
+            Some(Pong {
+                result: Some(_),
+                error: None,
+            }) if is_answer(line, PING_ID) => News::Resumed,
+            Some(Pong {
+                error: Some(error), ..
+            }) if names_session(error.get()) => News::Forgotten,
+            _ => News::Silent,
+        },
+        _ => News::Silent,
+    }
+}
+
+fn is_answer(line: &Bytes, to: &str) -> bool {
+    answered(line).is_some_and(|id| id == normal(to))
+}
