@@ -14,9 +14,9 @@ use clap::{Args, Parser};
 use mcp_sessiond_client::{Label, Start};
 use mcp_sessiond_daemon::config::{self, Config};
 use mcp_sessiond_process::{digest, executable};
-use mcp_sessiond_serve::run::{NotServed, run as serve};
-use mcp_sessiond_serve::settings::{Behind, Listen, Servers, Settings};
-use mcp_sessiond_serve::upstream::url::Url;
+use mcp_sessiond_serve::run::{StartError, run as serve};
+use mcp_sessiond_serve::settings::{Listen, Servers, Settings, Target};
+use mcp_sessiond_serve::url::Url;
 
 use mcp_sessiond_proxy::front::bundle::{Filter, Glob};
 use mcp_sessiond_proxy::signals::GivenMask;
@@ -199,12 +199,12 @@ pub(crate) fn run(arguments: Arguments) -> ExitCode {
         Ok(Err(error)) => {
             warn(&error);
             ExitCode::from(match error {
-                NotServed::NoDaemon(_)
-                | NotServed::Taken { .. }
-                | NotServed::NotLeased(_)
-                | NotServed::NoListener { .. } => TEMPORARY,
-                NotServed::List(_) => DATA_ERROR,
-                NotServed::Io(_) => SOFTWARE,
+                StartError::NoDaemon(_)
+                | StartError::Taken { .. }
+                | StartError::NotLeased(_)
+                | StartError::NoListener { .. } => TEMPORARY,
+                StartError::List(_) => DATA_ERROR,
+                StartError::Io(_) => SOFTWARE,
             })
         }
         Err(error) => {
@@ -243,8 +243,8 @@ fn before(line: Vec<OsString>, words: &[OsString]) -> Option<OsString> {
     line.into_iter().rev().nth(words.len())
 }
 
-/// What is behind, and what that is called where it has no name of its own.
-fn behind(arguments: &mut Arguments, config: &Config) -> Result<(Behind, String), NoSettings> {
+/// What is served, and what that is called where it has no name of its own.
+fn target(arguments: &mut Arguments, config: &Config) -> Result<(Target, String), NoSettings> {
     let (only, without) = (
         std::mem::take(&mut arguments.only),
         std::mem::take(&mut arguments.without),
@@ -252,7 +252,7 @@ fn behind(arguments: &mut Arguments, config: &Config) -> Result<(Behind, String)
     let command = std::mem::take(&mut arguments.command);
     if let Some(url) = arguments.upstream.take() {
         let what = url.to_string();
-        return Ok((Behind::Upstream(url), what));
+        return Ok((Target::Upstream(url), what));
     }
     let names = if arguments.all {
         None
@@ -267,7 +267,7 @@ fn behind(arguments: &mut Arguments, config: &Config) -> Result<(Behind, String)
         }
         let program = wrap::program(command);
         let what = program.digest();
-        return Ok((Behind::Program(program), what));
+        return Ok((Target::Program(program), what));
     }
     let filter = Filter {
         server: None,
@@ -283,7 +283,7 @@ fn behind(arguments: &mut Arguments, config: &Config) -> Result<(Behind, String)
         settings: bundle::settings(config),
     };
     Ok((
-        Behind::Servers(servers),
+        Target::Servers(servers),
         format!("{}\0{named}", path.display()),
     ))
 }
@@ -297,7 +297,7 @@ fn settings(mut arguments: Arguments, config: &Config) -> Result<Settings, NoSet
         arguments.access.proof(listen)?,
         arguments.access.identity(listen)?,
     );
-    let (behind, what) = behind(&mut arguments, config)?;
+    let (target, what) = target(&mut arguments, config)?;
     let start = if arguments.no_start {
         Start::Never
     } else {
@@ -336,7 +336,7 @@ fn settings(mut arguments: Arguments, config: &Config) -> Result<Settings, NoSet
         // systemd gives a service up that exits with 75.
         waits: std::env::var_os("NOTIFY_SOCKET").is_some(),
         keep,
-        behind,
+        target,
         listen,
         hold: Duration::from_millis(http.hold_ms),
         idle: Duration::from_millis(http.idle_ms),
