@@ -18,7 +18,7 @@ use tokio::time::{Instant, sleep};
 
 use self::seen::Seen;
 use crate::contents::{Access, Contents, Keeping, Sign};
-use crate::edge::{Edge, home_of};
+use crate::engine::{Engine, home_of};
 use crate::storage::Version;
 use crate::wills::Wills;
 
@@ -30,7 +30,7 @@ const SILENCE: Duration = Duration::from_secs(60);
 
 /// What one daemon does as a member of a fleet.
 pub struct Fleet {
-    edge: Arc<Edge>,
+    engine: Arc<Engine>,
     contents: Arc<Contents>,
     wills: Arc<Wills>,
     sign: Duration,
@@ -61,13 +61,13 @@ impl fmt::Debug for Fleet {
 impl Fleet {
     /// A member that has given no sign so far.
     #[must_use]
-    pub fn new(edge: Arc<Edge>, contents: Arc<Contents>, wills: Arc<Wills>) -> Self {
+    pub fn new(engine: Arc<Engine>, contents: Arc<Contents>, wills: Arc<Wills>) -> Self {
         let millis =
             |(sign, silence)| (Duration::from_millis(sign), Duration::from_millis(silence));
         let (sign, silence) = fault::fleet_ms().map_or((SIGN, SILENCE), millis);
         let (own, seen, woken) = Default::default();
         Self {
-            edge,
+            engine,
             contents,
             wills,
             sign,
@@ -119,7 +119,7 @@ impl Fleet {
         loop {
             match self
                 .contents
-                .keep_at(access, self.edge.home(), gone.as_deref())
+                .keep_at(access, self.engine.home(), gone.as_deref())
                 .await?
             {
                 Keeping::Here => return Ok(()),
@@ -166,7 +166,7 @@ impl Fleet {
             if let Err(error) = self.round(&mut looked).await {
                 tracing::debug!(%error, "could not give a sign of life, or look for those of other daemons");
             }
-            let sweep_ms = self.edge.settings().loaded.config.sessions.sweep_ms;
+            let sweep_ms = self.engine.settings().loaded.config.sessions.sweep_ms;
             let is_idle = self.own.lock().await.given.is_none() && self.seen().is_empty();
             let pause = if is_idle {
                 Duration::from_millis(sweep_ms)
@@ -194,7 +194,7 @@ impl Fleet {
             // sign.
             seen.look(&signs, looked.elapsed().min(2 * self.sign));
             *looked = Instant::now();
-            seen.forget(self.edge.home());
+            seen.forget(self.engine.home());
             seen.silent(self.silence)
         };
         for (home, version) in silent {
@@ -206,7 +206,7 @@ impl Fleet {
     /// Renews the sign of this daemon, or removes it if nothing has depended on it for a while.
     async fn renew(&self) -> Result<(), Error> {
         let mut own = self.own.lock().await;
-        if !self.wills.is_empty() || self.edge.serves() {
+        if !self.wills.is_empty() || self.engine.serves() {
             own.needed = Some(Instant::now());
         }
         if own.needed.is_some_and(|at| at.elapsed() < self.silence) {
@@ -224,7 +224,7 @@ impl Fleet {
             .given
             .as_ref()
             .is_none_or(|(_, at)| at.elapsed() >= self.silence);
-        let (sign, is_removed) = self.contents.give_sign(self.edge.home(), former).await?;
+        let (sign, is_removed) = self.contents.give_sign(self.engine.home(), former).await?;
         own.given = Some((sign, Instant::now()));
         own.is_checked &= !is_late && !is_removed;
         if !own.is_checked {
@@ -236,7 +236,7 @@ impl Fleet {
 
     /// Ends the servers of sessions that others have taken over while this daemon gave no sign.
     async fn let_go(&self) -> Result<(), Error> {
-        for of in self.edge.served_sessions() {
+        for of in self.engine.served_sessions() {
             let kept_at = match self
                 .contents
                 .kept_at(&Access::service(&of.0, &of.1, None))
@@ -245,9 +245,9 @@ impl Fleet {
                 Err(Error::UnknownSession) => None,
                 kept_at => kept_at?,
             };
-            if kept_at.is_some_and(|home| home != self.edge.home()) {
+            if kept_at.is_some_and(|home| home != self.engine.home()) {
                 tracing::warn!(session = %of.1, "ends the server of a session that another machine has taken over");
-                self.edge.end_served(&of);
+                self.engine.end_served(&of);
             }
         }
         Ok(())

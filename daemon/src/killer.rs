@@ -13,7 +13,7 @@ use nix::sys::signal::Signal;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
-use crate::edge::{Charge, Edge};
+use crate::engine::{Charge, Engine};
 
 pub use strays::end_strays;
 
@@ -37,7 +37,7 @@ struct Ending {
 /// Looks after the keepers of one daemon.
 #[derive(Debug)]
 pub struct Killer {
-    edge: Arc<Edge>,
+    engine: Arc<Engine>,
     /// Keepers that were asked to end.
     ending: BTreeMap<ProcessId, Ending>,
     incoming: mpsc::UnboundedReceiver<Charge>,
@@ -46,9 +46,9 @@ pub struct Killer {
 impl Killer {
     /// Will see to what comes in by `incoming`.
     #[must_use]
-    pub fn new(edge: Arc<Edge>, incoming: mpsc::UnboundedReceiver<Charge>) -> Self {
+    pub fn new(engine: Arc<Engine>, incoming: mpsc::UnboundedReceiver<Charge>) -> Self {
         Self {
-            edge,
+            engine,
             ending: BTreeMap::new(),
             incoming,
         }
@@ -68,7 +68,7 @@ impl Killer {
                     Charge::End { keeper, why } => self.end(keeper, why),
                     Charge::Sweep { keeper, is_seen } => {
                         let told = self.ending.remove(&keeper.process).map(|ending| ending.why);
-                        tokio::spawn(sweep(self.edge.clone(), keeper, is_seen, told));
+                        tokio::spawn(sweep(self.engine.clone(), keeper, is_seen, told));
                     }
                 },
                 () = tokio::time::sleep_until(kill_at.unwrap_or_else(Instant::now)), if kill_at.is_some() => self.kill(),
@@ -79,7 +79,7 @@ impl Killer {
     /// Asks a keeper to end.
     fn end(&mut self, keeper: Pinned, why: &'static str) {
         let stop_wait =
-            Duration::from_millis(self.edge.settings().loaded.config.backends.stop_wait_ms);
+            Duration::from_millis(self.engine.settings().loaded.config.backends.stop_wait_ms);
         // It fails where the keeper has just exited, which is told anyway.
         let _ = keeper.signal(Signal::SIGTERM);
         let kill_at = Some(Instant::now() + stop_wait * 3 + GRACE);
@@ -112,7 +112,7 @@ impl Killer {
 
 /// Kills what is left of a keeper's backend. `told` is why the keeper had to end, if it was told to
 /// by us.
-async fn sweep(edge: Arc<Edge>, keeper: KeeperRecord, is_seen: bool, told: Option<&'static str>) {
+async fn sweep(engine: Arc<Engine>, keeper: KeeperRecord, is_seen: bool, told: Option<&'static str>) {
     loop {
         let of = keeper.clone();
         // Listing all processes takes its time.
@@ -142,7 +142,7 @@ async fn sweep(edge: Arc<Edge>, keeper: KeeperRecord, is_seen: bool, told: Optio
                         "a server has ended"
                     );
                 }
-                return edge.swept(&keeper);
+                return engine.swept(&keeper);
             }
             Err(error) => {
                 tracing::warn!(%error, "could not look for what is left of a backend");

@@ -12,7 +12,7 @@ use mcp_sessiond_proto::Error;
 use tokio::sync::Notify;
 
 use crate::contents::{Contents, Of, Recorded};
-use crate::edge::{Edge, home_of};
+use crate::engine::{Engine, home_of};
 use crate::storage::Place;
 
 /// The pause before the next attempt when the storage did not answer.
@@ -20,7 +20,7 @@ const RETRY: Duration = Duration::from_secs(1);
 
 /// The wills whose authors are watched.
 pub struct Wills {
-    edge: Arc<Edge>,
+    engine: Arc<Engine>,
     contents: Arc<Contents>,
     watched: Mutex<Watched>,
     /// Other daemons of which wills were found at the start.
@@ -45,13 +45,13 @@ impl Wills {
     ///
     /// # Errors
     /// When the kernel does not tell of exits.
-    pub fn new(edge: Arc<Edge>, contents: Arc<Contents>) -> io::Result<Self> {
+    pub fn new(engine: Arc<Engine>, contents: Arc<Contents>) -> io::Result<Self> {
         let watched = Watched {
             exits: ExitWatch::new()?,
             authors: HashMap::new(),
         };
         Ok(Self {
-            edge,
+            engine,
             contents,
             watched: Mutex::new(watched),
             others: Mutex::default(),
@@ -83,7 +83,7 @@ impl Wills {
     /// As whom a process is on record.
     #[must_use]
     pub fn author(&self, process: &Pinned) -> String {
-        self.edge.owner(process.id())
+        self.engine.owner(process.id())
     }
 
     /// A will is on record. This process has made it.
@@ -153,7 +153,7 @@ impl Wills {
         left.map(|((place, of), author)| Recorded {
             place,
             of,
-            author: self.edge.owner(author),
+            author: self.engine.owner(author),
         })
         .collect()
     }
@@ -169,7 +169,7 @@ impl Wills {
         };
         for will in found {
             match self
-                .edge
+                .engine
                 .process_of(&will.author)
                 .map(|process| Pinned::reopen(&process))
             {

@@ -79,34 +79,33 @@ const DAEMON: Layers = &[
     ("ledger", &["writer", "process", "registry"]),
     ("keepers", &["process"]),
     (
-        "edge",
+        "engine",
         &[
             "config", "contents", "counters", "keepers", "ledger", "storage", "tokens", "process",
             "registry",
         ],
     ),
-    ("killer", &["edge", "keepers", "process", "registry"]),
-    ("reaper", &["contents", "edge"]),
-    ("wills", &["contents", "edge", "storage", "process"]),
+    ("killer", &["engine", "keepers", "process", "registry"]),
+    ("reaper", &["contents", "engine"]),
+    ("wills", &["contents", "engine", "storage", "process"]),
     (
         "fleet",
-        &["contents", "edge", "storage", "wills", "process"],
+        &["contents", "engine", "storage", "wills", "process"],
     ),
     (
-        "service",
+        "rpc",
         &[
-            "contents", "counters", "edge", "fleet", "gauge", "storage", "wills", "process",
+            "contents", "counters", "engine", "fleet", "gauge", "storage", "wills", "process",
             "registry",
         ],
     ),
-    ("listener", &["counters", "service", "process"]),
     ("metered", &["counters", "storage"]),
-    ("exporter", &["service"]),
+    ("exporter", &["rpc"]),
     (
         "run",
         &[
-            "config", "contents", "counters", "edge", "exporter", "fleet", "killer", "listener",
-            "logging", "metered", "reaper", "service", "storage", "wills", "process",
+            "config", "contents", "counters", "engine", "exporter", "fleet", "killer", "logging",
+            "metered", "reaper", "rpc", "storage", "wills", "process",
         ],
     ),
 ];

@@ -1,7 +1,7 @@
 //! Sessions, leases and claims: a state machine that does no I/O.
 //!
 //! It is told facts (this process claimed, that one exited, time passed) and answers with
-//! [`Effect`]s, which the edges carry out in order. So every interleaving can be tested without a
+//! [`Effect`]s, which the engine carries out in order. So every interleaving can be tested without a
 //! process in sight.
 //!
 //! **Architecture Invariant:** nothing in here reads a clock, a file, a socket or a process, and

@@ -1,7 +1,7 @@
 //! The registry against its rules, over random interleavings.
 //!
 //! The [`Cast`] says who is alive, and so which steps make sense. The [`World`] takes these steps:
-//! it tells the registry of them as the edge would, keeps what the ledger would, crashes the daemon
+//! it tells the registry of them as the engine would, keeps what the ledger would, crashes the daemon
 //! in between, and compares what comes of it with the [`Book`](book::Book), a second and naive
 //! account of the same rules.
 

@@ -36,7 +36,7 @@ impl Contents {
     ///
     /// # Errors
     /// [`Error::QuotaExceeded`] when the session has as many as it may.
-    pub async fn mint(&self, access: &Access, request: &MintRequest) -> Result<Minted, Error> {
+    pub async fn mint_handle(&self, access: &Access, request: &MintRequest) -> Result<Minted, Error> {
         let longest = self.bounds().sessions.handle_life_ms;
         let life_ms = request.life_ms.unwrap_or(longest);
         if life_ms == 0 || life_ms > longest {

@@ -14,7 +14,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::Signal;
 
 use super::kill_left_over;
-use crate::edge::Edge;
+use crate::engine::Engine;
 use crate::keepers::Listener;
 
 /// How long it may take to end by itself. Hosts are waiting for the daemon.
@@ -26,8 +26,8 @@ const KILL_PAUSE: Duration = Duration::from_millis(5);
 
 /// Ends every keeper that listens in `keepers/` and is not on record, and what is left of its
 /// backend.
-pub async fn end_strays(edge: &Arc<Edge>) {
-    let sockets = edge.unrecorded_keepers();
+pub async fn end_strays(engine: &Arc<Engine>) {
+    let sockets = engine.unrecorded_keepers();
     let ending: Vec<_> = sockets
         .into_iter()
         .map(|socket| {
@@ -45,7 +45,7 @@ pub async fn end_strays(edge: &Arc<Edge>) {
     for one in ending {
         ended += one.await.unwrap_or(0);
     }
-    edge.strays_ended(ended);
+    engine.strays_ended(ended);
 }
 
 /// Ends whoever listens there. False: nobody does any more.

@@ -1,4 +1,4 @@
-//! The registry in its surroundings: the edge, the ledger, the token files and the clients, without
+//! The registry in its surroundings: the engine, the ledger, the token files and the clients, without
 //! any I/O.
 
 mod checks;
@@ -232,7 +232,7 @@ impl World {
             .filter(move |claim| waiting.contains(&claim.ticket))
     }
 
-    /// As the edge does before anything else.
+    /// As the engine does before anything else.
     fn take_in_exits(&mut self, cast: &Cast) {
         self.registry.at(self.now);
         self.book.at(self.now);
@@ -472,7 +472,7 @@ impl World {
         }
     }
 
-    /// As `Edge::settle_file` does.
+    /// As `Engine::settle_file` does.
     fn settle(&mut self, id: &SessionId) {
         let Some(record) = self.registry.session(id) else {
             return;

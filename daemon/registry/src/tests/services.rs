@@ -330,7 +330,7 @@ proptest! {
                     prop_assert_eq!(stopped.is_ok(), known);
                 }
                 Step::Swept(pid) => {
-                    // The edge calls this only after the keeper has exited.
+                    // The engine calls this only after the keeper has exited.
                     if book.gone.contains(&pid) {
                         bench.registry.exited(&[process(pid)]);
                         bench.registry.swept(&process(pid));

@@ -8,14 +8,14 @@ use mcp_sessiond_proto::sessions::SessionRef;
 use mcp_sessiond_proto::{Epoch, Error, Label, SessionId};
 use mcp_sessiond_registry::Claimant;
 
-use super::Edge;
+use super::Engine;
 use super::claim::{Verified, failed, scarce, verify};
 use crate::contents::{Access, Lease, Standing, Writer};
 use crate::storage::Place;
 
 /// A lease as the registry knows it, whenever it is asked.
 struct Leased {
-    edge: Arc<Edge>,
+    engine: Arc<Engine>,
     session: SessionId,
     epoch: Option<Epoch>,
 }
@@ -25,7 +25,7 @@ impl Lease for Leased {
         let epoch = self.epoch.ok_or_else(|| Error::InvalidArgument {
             sentence: "a host's session is changed under a lease: `epoch` says under which".into(),
         })?;
-        self.edge.tell(|registry| {
+        self.engine.tell(|registry| {
             registry.check(&self.session, epoch)?;
             registry.touch(&self.session);
             Ok(())
@@ -33,7 +33,7 @@ impl Lease for Leased {
     }
 
     fn is_held(&self) -> bool {
-        self.edge.look(|registry| {
+        self.engine.look(|registry| {
             registry
                 .session(&self.session)
                 .is_some_and(|session| session.holder.is_some())
@@ -41,7 +41,7 @@ impl Lease for Leased {
     }
 
     fn is_there(&self) -> bool {
-        self.edge
+        self.engine
             .look(|registry| registry.session(&self.session).is_some())
     }
 }
@@ -49,7 +49,7 @@ impl Lease for Leased {
 /// Instances that somebody speaks for: itself, and the ancestors that it has claimed for.
 pub type Instances = BTreeMap<ProcessId, Arc<Claimant>>;
 
-impl Edge {
+impl Engine {
     /// A process as it claims, or would: its host is verified, and its traits are read, where they
     /// are not known yet.
     ///
@@ -72,7 +72,7 @@ impl Edge {
     pub fn access(self: &Arc<Self>, instances: &Instances, of: &SessionRef) -> Access {
         let found = self.find(instances, &of.session);
         let lease = |session| Leased {
-            edge: self.clone(),
+            engine: self.clone(),
             session,
             epoch: of.epoch,
         };
@@ -177,7 +177,7 @@ impl Edge {
         format!("host {} {pid} {}{inode}", self.home, start.0)
     }
 
-    /// The process that [`Edge::owner`] has written so. None: it belongs to another machine, boot
+    /// The process that [`Engine::owner`] has written so. None: it belongs to another machine, boot
     /// or runtime directory.
     #[must_use]
     pub fn process_of(&self, owner: &str) -> Option<ProcessId> {
@@ -259,19 +259,19 @@ impl Edge {
     }
 }
 
-/// The home of the daemon of which [`Edge::owner`] has written this.
+/// The home of the daemon of which [`Engine::owner`] has written this.
 #[must_use]
 pub fn home_of(owner: &str) -> Option<&str> {
     owner.strip_prefix("host ")?.split(' ').next()
 }
 
-/// What [`Edge::owner`] writes behind the home, if that is this daemon's: another's may begin with
+/// What [`Engine::owner`] writes behind the home, if that is this daemon's: another's may begin with
 /// the same digits.
 fn at_home<'a>(host: &'a str, home: &str) -> Option<&'a str> {
     host.strip_prefix(home)?.strip_prefix(' ')
 }
 
-/// What [`Edge::owner`] writes behind the daemon's home.
+/// What [`Engine::owner`] writes behind the daemon's home.
 fn host_of(text: &str) -> Option<ProcessId> {
     let mut parts = text.split(' ').map(|part| part.parse::<u64>().ok());
     let pid = u32::try_from(parts.next()??).ok()?;

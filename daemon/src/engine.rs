@@ -1,4 +1,5 @@
-//! The registry's edge to the world: tells it facts, in one order, and carries out its effects.
+//! The engine of the daemon: feeds the registry with facts, in one order, and carries out its
+//! effects.
 //!
 //! Everything that happens to the registry happens under one lock, in which exits are taken in
 //! first. So an exit that the kernel knows of is known to every decision that comes after it.
@@ -39,16 +40,16 @@ pub use start::StartError;
 
 /// The registry, the ledger, the token files and the processes, as one.
 #[derive(Debug)]
-pub struct Edge {
+pub struct Engine {
     state: Mutex<State>,
     directory: Arc<Directory>,
     tokens: Arc<Tokens>,
     /// One lock a token file: who writes, reads or deletes it has it.
     files: Mutex<HashMap<FileName, Weak<FileLock>>>,
     settings: RwLock<Arc<Settings>>,
-    /// Tells [`Edge::run`] that there may be a new deadline.
+    /// Tells [`Engine::run`] that there may be a new deadline.
     changed: Notify,
-    /// Wakes the task that waits in `Edge::told`: the registry was told something, and may be idle
+    /// Wakes the task that waits in `Engine::told`: the registry was told something, and may be idle
     /// now.
     told: Notify,
     began: Instant,
@@ -97,7 +98,7 @@ impl Settings {
     }
 }
 
-impl Edge {
+impl Engine {
     /// The settings in force.
     #[must_use]
     pub fn settings(&self) -> Arc<Settings> {

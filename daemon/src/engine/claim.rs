@@ -11,7 +11,7 @@ use mcp_sessiond_proto::types::{Outcome, TokenStatus};
 use mcp_sessiond_proto::{ClaimRequest, Claimed, Error, Named, SessionId, Siblings, Token};
 use mcp_sessiond_registry::{Claim, Claimant, Lease, Registry, SessionRecord, Wants};
 
-use super::{Answer, Edge, Settings, State, in_doubt};
+use super::{Answer, Engine, Settings, State, in_doubt};
 use crate::counters::count;
 use crate::tokens::{self, Corruption, Found};
 
@@ -70,7 +70,7 @@ fn said(request: &ClaimRequest) -> Said {
     }
 }
 
-impl Edge {
+impl Engine {
     /// Claims a session for `peer`, or for the ancestor of it that the request names: the one that
     /// `wants` says.
     ///

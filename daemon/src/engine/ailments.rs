@@ -7,7 +7,7 @@ use std::sync::PoisonError;
 use mcp_sessiond_proto::backends::KeeperName;
 use mcp_sessiond_proto::debug::Ailment;
 
-use super::Edge;
+use super::Engine;
 use crate::keepers;
 
 /// What was lost at the start.
@@ -22,7 +22,7 @@ pub(super) struct LostRecords {
     pub(super) ended: usize,
 }
 
-impl Edge {
+impl Engine {
     /// The sockets of keepers that are not on record.
     #[must_use]
     pub fn unrecorded_keepers(&self) -> Vec<PathBuf> {

@@ -7,10 +7,10 @@ use mcp_sessiond_proto::debug::{HostInfo, SessionInfo, TokenInfo};
 use mcp_sessiond_proto::{SessionId, paths};
 use mcp_sessiond_registry::SessionRecord;
 
-use super::Edge;
+use super::Engine;
 use crate::tokens::{self, Corruption, Found};
 
-impl Edge {
+impl Engine {
     /// The hosts, in order of their pids.
     #[must_use]
     pub fn hosts(&self) -> Vec<HostInfo> {

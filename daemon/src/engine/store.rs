@@ -7,14 +7,14 @@ use mcp_sessiond_proto::types::{LeaseRef, StoreRequest, Stored};
 use mcp_sessiond_proto::{Claimed, Epoch, Error, SessionId, Token};
 use mcp_sessiond_registry::{Digest, NO_TOKEN, SessionRecord, TokenFile};
 
-use super::Edge;
+use super::Engine;
 use crate::counters::count;
 use crate::tokens::{self, Found};
 
 /// When to come back to a daemon whose directory was replaced, in ms: another one takes its place.
 const REPLACED_RETRY_MS: u32 = 500;
 
-impl Edge {
+impl Engine {
     /// Puts a new token in place of the former one.
     ///
     /// # Errors

@@ -8,14 +8,14 @@ use mcp_sessiond_proto::services::{ServeRequest, Served, ServiceLease};
 use mcp_sessiond_proto::{BackendName, Epoch, Error, ServiceName, SessionId};
 use mcp_sessiond_registry::{KeeperRecord, ServiceSession};
 
-use super::Edge;
+use super::Engine;
 use super::adopt::ServiceCopy;
 use super::backends::{ending, is_above, of_service};
 use super::claim::failed;
 use crate::counters::count;
 use crate::storage::Place;
 
-impl Edge {
+impl Engine {
     /// Leases a name to the peer, until it exits or releases the lease.
     ///
     /// # Errors

@@ -1,7 +1,5 @@
 //! Connections: which the daemon accepts, how many, and how long they may take for their hello.
 
-mod calls;
-
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -20,8 +18,9 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use crate::counters::{count, us_since};
-use crate::service::{Conversation, Daemon, Service};
-use calls::Calls;
+use super::calls::Calls;
+use super::connection::Connection;
+use super::{Daemon, Handlers};
 
 /// How long a peer may take for its hello.
 const HELLO_TIMEOUT: Duration = Duration::from_secs(5);
@@ -57,7 +56,7 @@ pub async fn serve(
     mut draining: watch::Receiver<bool>,
 ) -> io::Result<()> {
     let socket = tokio::net::UnixListener::from_std(listener.into())?;
-    let budget = Budget::new(daemon.edge.settings().loaded.config.limits.frame_bytes);
+    let budget = Budget::new(daemon.engine.settings().loaded.config.limits.frame_bytes);
     let mut connections = JoinSet::new();
     let told = draining.clone();
     // The most connections since memory was last given back, and when to give it back next.
@@ -115,13 +114,13 @@ async fn converse(
     };
     let id = peer.id();
     let place = {
-        let settings = daemon.edge.settings();
+        let settings = daemon.engine.settings();
         daemon
             .connections
             .enter(peer, &settings.loaded.config.limits, &budget)
     };
     let Some(place) = place else {
-        count(&daemon.edge.meters.counters.connections_over_limit_total);
+        count(&daemon.engine.meters.counters.connections_over_limit_total);
         tracing::warn!(
             pid = id.pid,
             "refused a connection: as many as the limits allow are open"
@@ -140,22 +139,22 @@ async fn converse(
         Ok(Ok(Some(hello))) => hello,
         Ok(Ok(None)) => return,
         Ok(Err(_)) | Err(_) => {
-            count(&daemon.edge.meters.counters.connections_broken_total);
+            count(&daemon.engine.meters.counters.connections_broken_total);
             tracing::debug!(pid = id.pid, "a connection ended at its hello");
             return;
         }
     };
-    count(&daemon.edge.meters.counters.connections_total);
+    count(&daemon.engine.meters.counters.connections_total);
     let Ok(codec) = hello.accept() else { return };
     let transport = codec::server(stream, codec, hello.frame_max, place.frames.clone());
     let most = daemon
-        .edge
+        .engine
         .settings()
         .loaded
         .config
         .limits
         .requests_per_connection;
-    let service = Service(Arc::new(Conversation::new(
+    let handlers = Handlers(Arc::new(Connection::new(
         daemon.clone(),
         place.peer.clone(),
         hello.version,
@@ -164,7 +163,7 @@ async fn converse(
     let calls = Calls::new(transport, most, move |context, request| {
         let began = Instant::now();
         let (meters, method) = (meters.clone(), method(&request));
-        let call = service.clone().serve().serve(context, request);
+        let call = handlers.clone().serve().serve(context, request);
         async move {
             let answer = call.await;
             meters.requested(method, us_since(began));
@@ -172,7 +171,7 @@ async fn converse(
         }
     });
     if let Err(error) = calls.run(drained(&mut draining)).await {
-        count(&daemon.edge.meters.counters.connections_broken_total);
+        count(&daemon.engine.meters.counters.connections_broken_total);
         tracing::debug!(pid = id.pid, %error, "a connection was broken off");
     }
 }
@@ -216,17 +215,17 @@ async fn refuse(stream: UnixStream, daemon: &Daemon, error: &PeerError) {
         PeerError::Gone => tracing::debug!("a process was gone before its connection was accepted"),
         // Another user gets no answer.
         PeerError::OtherUid(_) => {
-            count(&daemon.edge.meters.counters.connections_refused_total);
+            count(&daemon.engine.meters.counters.connections_refused_total);
             tracing::warn!(%error, "refused a connection");
         }
         // A fault of this process, such as too many open files.
         PeerError::Io(_) => {
-            count(&daemon.edge.meters.counters.connections_refused_total);
+            count(&daemon.engine.meters.counters.connections_refused_total);
             tracing::error!(%error, "refused a connection");
             turn_away(stream, daemon, Answer::Busy).await;
         }
         PeerError::OtherNamespace | PeerError::NoPidfd => {
-            count(&daemon.edge.meters.counters.connections_refused_total);
+            count(&daemon.engine.meters.counters.connections_refused_total);
             tracing::warn!(%error, "refused a connection");
             turn_away(stream, daemon, Answer::Unidentified).await;
         }

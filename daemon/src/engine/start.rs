@@ -12,7 +12,7 @@ use mcp_sessiond_proto::paths;
 use mcp_sessiond_registry::{Effect, KeeperRecord, Registry, Snapshot};
 use tokio::sync::{Notify, mpsc};
 
-use super::{Charge, Dropped, Edge, LostRecords, Settings, State};
+use super::{Charge, Dropped, Engine, LostRecords, Settings, State};
 use crate::config::{Config, Loaded};
 use crate::counters::Meters;
 use crate::keepers;
@@ -99,7 +99,7 @@ fn adopt(directory: &Path, config: &Config, snapshot: &mut Snapshot, ledger: &mu
     adopted.len() + of_services
 }
 
-impl Edge {
+impl Engine {
     /// Finds leases and sessions again. Processes that have gone since are taken for exited, tokens
     /// are compared with their digests, and files and sockets that belong to nobody are deleted.
     /// The caller holds the directory's lock.
@@ -131,7 +131,7 @@ impl Edge {
         };
         let registry = Registry::restore(loaded.config.policy(), snapshot);
         let exits = ExitWatch::new().map_err(StartError::Exits)?;
-        let edge = Self {
+        let engine = Self {
             state: Mutex::new(State::new(registry, ledger, exits)),
             directory: directory.clone(),
             tokens: Arc::new(tokens),
@@ -146,10 +146,10 @@ impl Edge {
             loss: Mutex::new(loss),
             meters,
         };
-        edge.find_processes().map_err(StartError::Exits)?;
-        edge.settle_tokens().map_err(StartError::Tokens)?;
-        edge.settle_sockets();
-        Ok(edge)
+        engine.find_processes().map_err(StartError::Exits)?;
+        engine.settle_tokens().map_err(StartError::Tokens)?;
+        engine.settle_sockets();
+        Ok(engine)
     }
 
     /// Watches the processes on record that are still there, and tells the registry of the others.

@@ -9,13 +9,13 @@ use std::time::Instant;
 use futures::FutureExt as _;
 use mcp_sessiond_proto::Error;
 
-use super::Service;
+use super::Handlers;
 use crate::counters::{Histogram, Meters, us_since};
 
 // No `async fn`: the future of one holds its arguments twice, and tarpc's future of a call is as
 // large as that of the largest method. Those are moved for every call, so what is large is on the
 // heap before anything awaits it.
-impl Service {
+impl Handlers {
     /// Runs what changes state to its end, although the caller may hang up. It begins in the
     /// caller's task, where most of it ends at once; what has to wait gets a task of its own.
     pub(super) fn detached<T: Send + 'static>(
@@ -53,7 +53,7 @@ impl Service {
     }
 
     /// Takes down a refusal under its code. How long it took is the caller's to say.
-    pub(super) fn unmeasured<'a, T: Send + 'a>(
+    pub(super) fn counted<'a, T: Send + 'a>(
         &'a self,
         work: impl Future<Output = Result<T, Error>> + Send + 'a,
     ) -> impl Future<Output = Result<T, Error>> + Send + 'a {
@@ -61,14 +61,14 @@ impl Service {
         async move {
             let done = work.await;
             if let Err(error) = &done {
-                self.daemon().meters.counters.refused(error);
+                self.0.daemon.meters.counters.refused(error);
             }
             done
         }
     }
 
     fn count(&self, histogram: fn(&Meters) -> &Histogram, began: Instant, refused: Option<&Error>) {
-        let meters = &self.daemon().meters;
+        let meters = &self.0.daemon.meters;
         histogram(meters).record(us_since(began));
         if let Some(error) = refused {
             meters.counters.refused(error);

@@ -14,7 +14,7 @@ use mcp_sessiond_registry::{KeeperRecord, Left, Registry, ServiceSession, Sessio
 
 use super::adopt::{RecordCopy, reference};
 use super::claim::{failed, scarce};
-use super::{Edge, State};
+use super::{Engine, State};
 use crate::counters::count;
 
 /// The most bytes of a backend's name: as many as a file's name may have.
@@ -40,7 +40,7 @@ pub enum Charge {
         /// Why, for the log.
         why: &'static str,
     },
-    /// It has exited: kill what is left of its backend, then call [`Edge::swept`].
+    /// It has exited: kill what is left of its backend, then call [`Engine::swept`].
     Sweep {
         /// The keeper.
         keeper: KeeperRecord,
@@ -49,7 +49,7 @@ pub enum Charge {
     },
 }
 
-impl Edge {
+impl Engine {
     /// Registers `peer` as a keeper. It must be a descendant of the process that holds the session.
     ///
     /// # Errors

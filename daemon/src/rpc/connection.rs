@@ -7,23 +7,29 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use mcp_sessiond_process::{Pinned, ProcessId};
-use mcp_sessiond_proto::backends::{Backend, KeepRequest, Kept};
-use mcp_sessiond_proto::debug::{InspectRequest, Inspected, PAGE_MAX};
-use mcp_sessiond_proto::services::FindRequest;
-use mcp_sessiond_proto::sessions::{
-    CreateRequest, OpenHandleRequest, OwnSessions, Session, SessionRef,
+use mcp_sessiond_proto::backends::{
+    Backend, CountedRequest, EndingRequest, FrontRequest, KeepRequest, Kept, LeftRequest,
+    ProcessRef, StopRequest,
 };
-use mcp_sessiond_proto::types::Outcome;
-use mcp_sessiond_proto::{ClaimRequest, Claimed, Error, SessionId};
+use mcp_sessiond_proto::debug::{InspectRequest, Inspected, PAGE_MAX};
+use mcp_sessiond_proto::services::{FindRequest, SecretRequest, ServiceSecret};
+use mcp_sessiond_proto::sessions::{
+    CreateRequest, OpenHandleRequest, OwnSessions, ResetRequest, Session, SessionRef,
+};
+use mcp_sessiond_proto::state::{StateEntry, WriteStateRequest};
+use mcp_sessiond_proto::streams::{AppendRequest, Appended, OpenStreamRequest, Stream, StreamRef};
+use mcp_sessiond_proto::tasks::{CreateTaskRequest, Task, UpdateTaskRequest};
+use mcp_sessiond_proto::types::{LeaseRef, Outcome, StoreRequest, Stored};
+use mcp_sessiond_proto::{ClaimRequest, Claimed, Error, Json, SessionId};
 use mcp_sessiond_registry::Wants;
 
 use super::Daemon;
-use crate::contents::{Access, Writer};
-use crate::edge::Instances;
+use crate::contents::{Access, Of, Writer};
+use crate::engine::Instances;
 use crate::storage::Place;
 
 /// A connection, as far as the service is concerned.
-pub struct Conversation {
+pub struct Connection {
     /// What all share.
     pub daemon: Arc<Daemon>,
     /// The process that connected.
@@ -37,9 +43,9 @@ pub struct Conversation {
     attached: Mutex<Vec<Place>>,
 }
 
-impl fmt::Debug for Conversation {
+impl fmt::Debug for Connection {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "Conversation({:?})", self.peer.id())
+        write!(formatter, "Connection({:?})", self.peer.id())
     }
 }
 
@@ -58,7 +64,7 @@ fn hosts_of(instances: &Instances) -> BTreeSet<ProcessId> {
     instances.values().map(|claimant| claimant.host).collect()
 }
 
-impl Conversation {
+impl Connection {
     /// One that has just begun.
     #[must_use]
     pub fn new(daemon: Arc<Daemon>, peer: Pinned, version: u16) -> Self {
@@ -77,7 +83,7 @@ impl Conversation {
         if !known.is_empty() {
             return Ok(known);
         }
-        let claimant = Arc::new(self.daemon.edge.claimant(&self.peer).await?);
+        let claimant = Arc::new(self.daemon.engine.claimant(&self.peer).await?);
         lock(&self.instances).insert(self.peer.id(), claimant.clone());
         Ok([(self.peer.id(), claimant)].into())
     }
@@ -91,7 +97,7 @@ impl Conversation {
             }
             Some(service) => Ok(Access::service(service, &of.session, of.caller.clone())),
             None => {
-                let access = self.daemon.edge.access(&self.instances().await?, of);
+                let access = self.daemon.engine.access(&self.instances().await?, of);
                 self.daemon.contents.fenced(&access.place).await;
                 Ok(access)
             }
@@ -107,10 +113,59 @@ impl Conversation {
             known => known.unwrap_or_default(),
         };
         self.daemon
-            .edge
+            .engine
             .find(&instances, told)
             .map(|(_, session)| session)
             .ok_or(Error::UnknownSession)
+    }
+
+    pub(super) async fn ping(&self) {}
+
+    pub(super) async fn store_token(&self, request: StoreRequest) -> Result<Stored, Error> {
+        let session = self.own(&request.session).await?;
+        let request = StoreRequest { session, ..request };
+        self.daemon.engine.store_token(request).await
+    }
+
+    pub(super) async fn reject_token(&self, request: LeaseRef) -> Result<(), Error> {
+        let session = self.own(&request.session).await?;
+        let request = LeaseRef { session, ..request };
+        self.daemon.engine.reject_token(request).await
+    }
+
+    pub(super) async fn release(&self, request: LeaseRef) -> Result<(), Error> {
+        let session = self.own(&request.session).await?;
+        let request = LeaseRef { session, ..request };
+        self.daemon.engine.release(request).await
+    }
+
+    pub(super) async fn touch_session(&self, of: SessionRef) -> Result<(), Error> {
+        self.daemon.contents.touch(&self.access(&of).await?).await
+    }
+
+    pub(super) async fn reset_session(&self, request: ResetRequest) -> Result<Session, Error> {
+        let repeated = request.request.clone();
+        let access = self.access(&request.of()).await?;
+        self.daemon.contents.reset(&access, repeated.as_ref()).await
+    }
+
+    pub(super) async fn terminate_session(&self, of: SessionRef) -> Result<(), Error> {
+        let access = self.access(&of).await?;
+        self.daemon.contents.terminate(&access).await?;
+        // Its token and its lease have gone with it, and that is to be kept as well.
+        self.daemon.engine.recorded().await
+    }
+
+    pub(super) async fn write_state(
+        &self,
+        request: WriteStateRequest,
+    ) -> Result<Vec<StateEntry>, Error> {
+        let values = request.writes.iter().filter_map(|write| write.value.as_ref());
+        let bytes: usize = values.map(Json::len).sum();
+        let histograms = &self.daemon.meters.histograms;
+        histograms.write_state_bytes.record(bytes as u64);
+        let access = self.access(&request.of).await?;
+        self.daemon.contents.write_state(&access, &request).await
     }
 
     pub(super) async fn claim(&self, request: ClaimRequest) -> Result<Claimed, Error> {
@@ -123,25 +178,25 @@ impl Conversation {
     }
 
     async fn claim_that(&self, request: ClaimRequest, wants: Wants) -> Result<Claimed, Error> {
-        let Daemon { edge, contents, .. } = &*self.daemon;
+        let Daemon { engine, contents, .. } = &*self.daemon;
         let instance = request.instance;
-        let mut claimed = edge.claim(&self.peer, request, wants).await?;
+        let mut claimed = engine.claim(&self.peer, request, wants).await?;
         if self.version < 2 && claimed.outcome == Outcome::FreshNever {
             // Version 1 has no word for it. This one says the same: nobody will resume it.
             claimed.outcome = Outcome::FreshPlural;
         }
-        if let Some((process, claimant)) = edge.instance_of(&self.peer, instance)? {
+        if let Some((process, claimant)) = engine.instance_of(&self.peer, instance)? {
             let host = claimant.host;
             lock(&self.instances).insert(process, Arc::new(claimant));
             if claimed.outcome == Outcome::Resumed {
-                contents.fence(&edge.place(Some(host), &claimed.session));
+                contents.fence(&engine.place(Some(host), &claimed.session));
             }
         }
         Ok(claimed)
     }
 
-    pub(super) async fn create(&self, request: CreateRequest) -> Result<Session, Error> {
-        let Daemon { edge, contents, .. } = &*self.daemon;
+    pub(super) async fn create_session(&self, request: CreateRequest) -> Result<Session, Error> {
+        let Daemon { engine, contents, .. } = &*self.daemon;
         // Whoever repeats the request is whom the session was bound to by it.
         let caller = request
             .binding
@@ -172,14 +227,14 @@ impl Conversation {
             })),
             Err(error) => {
                 if claimed.outcome.is_fresh() {
-                    edge.forget(&access.place);
+                    engine.forget(&access.place);
                 }
                 Err(error)
             }
         }
     }
 
-    pub(super) async fn open(&self, of: SessionRef) -> Result<Session, Error> {
+    pub(super) async fn open_session(&self, of: SessionRef) -> Result<Session, Error> {
         let contents = &self.daemon.contents;
         if of.service.is_some() {
             return contents.open(&self.access(&of).await?).await;
@@ -196,8 +251,8 @@ impl Conversation {
     }
 
     /// A session as it is.
-    pub(super) async fn get(&self, of: &SessionRef) -> Result<Session, Error> {
-        let found = self.daemon.contents.get(&self.access(of).await?).await?;
+    pub(super) async fn get_session(&self, of: SessionRef) -> Result<Session, Error> {
+        let found = self.daemon.contents.get(&self.access(&of).await?).await?;
         Ok(self.described(found))
     }
 
@@ -207,7 +262,7 @@ impl Conversation {
             return session;
         }
         let instances = lock(&self.instances).clone();
-        match self.daemon.edge.made_for(&instances, &session.session) {
+        match self.daemon.engine.made_for(&instances, &session.session) {
             Some((program, label)) => Session {
                 program: Some(program),
                 label,
@@ -220,7 +275,7 @@ impl Conversation {
     /// Takes a session by its id. Its holder may be about to go: hosts start the new server before
     /// the old one has died.
     async fn take(&self, session: &SessionId) -> Result<Claimed, Error> {
-        let wait_ms = self.daemon.edge.settings().loaded.config.claim_wait_ms;
+        let wait_ms = self.daemon.engine.settings().loaded.config.claim_wait_ms;
         let deadline = Instant::now() + Duration::from_millis(wait_ms);
         loop {
             let taken = self
@@ -235,8 +290,8 @@ impl Conversation {
         }
     }
 
-    pub(super) async fn list(&self, request: OwnSessions) -> Result<Vec<Session>, Error> {
-        let Daemon { edge, contents, .. } = &*self.daemon;
+    pub(super) async fn list_own_sessions(&self, request: OwnSessions) -> Result<Vec<Session>, Error> {
+        let Daemon { engine, contents, .. } = &*self.daemon;
         let after = request.after.as_ref();
         if let Some(service) = &request.service {
             let place = Access::service(service, &SessionId::mint(), None).place;
@@ -246,9 +301,9 @@ impl Conversation {
         let mut sessions = Vec::new();
         for host in hosts_of(&instances) {
             // Of some the storage has nothing yet, and of some nothing but a tombstone is left.
-            let shown = |session: &SessionId| !edge.is_hidden(host, &instances, session);
-            let stored = contents.list(&edge.owner(host), after, shown).await?;
-            let known = edge.sessions_of(host, &instances, after, PAGE_MAX);
+            let shown = |session: &SessionId| !engine.is_hidden(host, &instances, session);
+            let stored = contents.list(&engine.owner(host), after, shown).await?;
+            let known = engine.sessions_of(host, &instances, after, PAGE_MAX);
             for session in known
                 .into_iter()
                 .filter(|id| stored.iter().all(|one| one.session != *id))
@@ -259,7 +314,7 @@ impl Conversation {
                     epoch: None,
                     caller: None,
                 };
-                sessions.extend(contents.listed(&edge.access(&instances, &of)).await?);
+                sessions.extend(contents.listed(&engine.access(&instances, &of)).await?);
             }
             sessions.extend(stored);
         }
@@ -274,7 +329,7 @@ impl Conversation {
     /// Registers a keeper. A service's session must exist. If it ends from now on, the daemon ends
     /// its keeper.
     pub(super) async fn keep_backend(&self, request: KeepRequest) -> Result<Kept, Error> {
-        let Daemon { edge, contents, .. } = &*self.daemon;
+        let Daemon { engine, contents, .. } = &*self.daemon;
         let of = request
             .service
             .clone()
@@ -287,16 +342,16 @@ impl Conversation {
         if has_ended().await {
             return Err(Error::UnknownSession);
         }
-        let kept = edge.keep_backend(&self.peer, request).await?;
+        let kept = engine.keep_backend(&self.peer, request).await?;
         if has_ended().await {
-            of.iter().for_each(|of| edge.end_served(of));
+            of.iter().for_each(|of| engine.end_served(of));
             return Err(Error::UnknownSession);
         }
         Ok(kept)
     }
 
-    pub(super) async fn attach(&self, of: &SessionRef) -> Result<(), Error> {
-        let access = self.access(of).await?;
+    pub(super) async fn attach_session(&self, of: SessionRef) -> Result<(), Error> {
+        let access = self.access(&of).await?;
         if lock(&self.attached).len() >= ATTACHED_MAX {
             let what = "the number of clients that are attached through this connection".into();
             return Err(Error::QuotaExceeded {
@@ -309,8 +364,8 @@ impl Conversation {
         Ok(())
     }
 
-    pub(super) async fn detach(&self, of: &SessionRef) -> Result<(), Error> {
-        let access = self.access(of).await?;
+    pub(super) async fn detach_session(&self, of: SessionRef) -> Result<(), Error> {
+        let access = self.access(&of).await?;
         let attached = {
             let mut attached = lock(&self.attached);
             let at = attached.iter().position(|one| *one == access.place);
@@ -325,7 +380,7 @@ impl Conversation {
     }
 
     pub(super) async fn open_handle(&self, request: OpenHandleRequest) -> Result<Session, Error> {
-        let Daemon { edge, contents, .. } = &*self.daemon;
+        let Daemon { engine, contents, .. } = &*self.daemon;
         let instances = match &request.service {
             Some(_) => Instances::new(),
             None => self.instances().await?,
@@ -339,14 +394,14 @@ impl Conversation {
             )],
             None => hosts_of(&instances)
                 .into_iter()
-                .map(|host| (Some(host), edge.owner(host)))
+                .map(|host| (Some(host), engine.owner(host)))
                 .collect(),
         };
         let mut refusal = Error::UnknownHandle;
         for (host, owner) in owners {
             match contents.session_of(&owner, &request.handle).await {
                 Ok(session)
-                    if host.is_some_and(|host| edge.is_hidden(host, &instances, &session)) => {}
+                    if host.is_some_and(|host| engine.is_hidden(host, &instances, &session)) => {}
                 Ok(session) => {
                     let OpenHandleRequest {
                         service, caller, ..
@@ -380,11 +435,11 @@ impl Conversation {
             backend,
         } = request;
         let backend = backend.as_ref();
-        let edge = &self.daemon.edge;
+        let engine = &self.daemon.engine;
         match service {
             Some(service) => {
                 let access = Access::service(&service, &session, None);
-                match edge.find_service_backend(
+                match engine.find_service_backend(
                     self.peer.id(),
                     &(service, session),
                     epoch,
@@ -395,12 +450,12 @@ impl Conversation {
                     None => self.daemon.fleet.keep_here(&access).await.map(|()| None),
                 }
             }
-            None => edge.find_backend(&self.own(&session).await?, epoch, backend),
+            None => engine.find_backend(&self.own(&session).await?, epoch, backend),
         }
     }
 
-    pub(super) async fn inspect(&self, request: InspectRequest) -> Result<Vec<Inspected>, Error> {
-        let Daemon { edge, contents, .. } = &*self.daemon;
+    pub(super) async fn inspect_session(&self, request: InspectRequest) -> Result<Vec<Inspected>, Error> {
+        let Daemon { engine, contents, .. } = &*self.daemon;
         let InspectRequest { session, owner } = &request;
         if let Some(owner) = owner {
             let place = Place {
@@ -414,7 +469,7 @@ impl Conversation {
                     .ok_or(Error::UnknownSession)?,
             ]);
         }
-        let mut known = edge.sessions_named(session);
+        let mut known = engine.sessions_named(session);
         let mut found = Vec::new();
         let mut after: Option<Place> = None;
         loop {
@@ -450,9 +505,114 @@ impl Conversation {
             Ok(found)
         }
     }
+
+    pub(super) async fn service_secret(
+        &self,
+        request: SecretRequest,
+    ) -> Result<ServiceSecret, Error> {
+        self.daemon.contents.service_secret(&request).await
+    }
+
+    pub(super) async fn front_left(&self, request: LeftRequest) -> Result<(), Error> {
+        self.daemon.engine.front_left(&self.peer, &request)
+    }
+
+    pub(super) async fn backend_ending(&self, request: EndingRequest) -> Result<(), Error> {
+        self.daemon.engine.backend_ending(&self.peer, &request)
+    }
+
+    pub(super) async fn backend_counted(&self, request: CountedRequest) -> Result<(), Error> {
+        self.daemon.engine.backend_counted(&self.peer, &request)
+    }
+
+    pub(super) async fn check_front(&self, request: FrontRequest) -> Result<ProcessRef, Error> {
+        self.daemon.engine.check_front(&self.peer, &request)
+    }
+
+    pub(super) async fn stop_backend(&self, request: StopRequest) -> Result<(), Error> {
+        self.daemon.engine.stop_backend(&request).await
+    }
+
+    /// Opens a stream. The author of its will is the peer.
+    pub(super) async fn open_stream(&self, request: OpenStreamRequest) -> Result<Stream, Error> {
+        let access = self.access(&request.of).await?;
+        let wills = &self.daemon.wills;
+        let author = request.will.as_ref().map(|_| wills.author(&self.peer));
+        if author.is_some() {
+            self.daemon.fleet.needed().await?;
+        }
+        let opened = self
+            .daemon
+            .contents
+            .open_stream(&access, &request, author.as_deref())
+            .await?;
+        if author.is_some() {
+            wills.made(self.peer.clone(), access.place, Of::Stream(request.stream))?;
+        }
+        Ok(opened)
+    }
+
+    /// Appends messages, and closes the stream with them if the request says so.
+    pub(super) async fn append(&self, request: AppendRequest) -> Result<Vec<Appended>, Error> {
+        let bytes: usize = request.messages.iter().flatten().map(Json::len).sum();
+        let histograms = &self.daemon.meters.histograms;
+        histograms.append_bytes.record(bytes as u64);
+        let messages = request.messages.len() as u64;
+        histograms.append_messages.record(messages);
+        let access = self.access(&request.of).await?;
+        let appended = self.daemon.contents.append(&access, &request).await?;
+        if request.close {
+            self.daemon
+                .wills
+                .closed(&access.place, &Of::Stream(request.stream));
+        }
+        Ok(appended)
+    }
+
+    pub(super) async fn close_stream(&self, request: StreamRef) -> Result<Stream, Error> {
+        let access = self.access(&request.of).await?;
+        let closed = self.daemon.contents.close_stream(&access, &request).await?;
+        self.daemon
+            .wills
+            .closed(&access.place, &Of::Stream(request.stream));
+        Ok(closed)
+    }
+
+    /// Creates a task. Its writer is the peer.
+    pub(super) async fn create_task(&self, request: CreateTaskRequest) -> Result<Task, Error> {
+        let access = self.access(&request.of).await?;
+        let (contents, wills) = (&self.daemon.contents, &self.daemon.wills);
+        self.daemon.fleet.needed().await?;
+        let (task, is_writer) = contents
+            .create_task(&access, &request, &wills.author(&self.peer))
+            .await?;
+        if is_writer && !task.status.is_final() {
+            wills.made(self.peer.clone(), access.place, Of::Task(task.task.clone()))?;
+        }
+        Ok(task)
+    }
+
+    /// Changes or ends a task.
+    pub(super) async fn update_task(&self, request: UpdateTaskRequest) -> Result<Task, Error> {
+        let access = self.access(&request.of).await?;
+        let (contents, wills) = (&self.daemon.contents, &self.daemon.wills);
+        if request.take {
+            self.daemon.fleet.needed().await?;
+        }
+        let task = contents
+            .update_task(&access, &request, &wills.author(&self.peer))
+            .await?;
+        let of = Of::Task(request.task);
+        if task.status.is_final() {
+            wills.closed(&access.place, &of);
+        } else if request.take {
+            wills.made(self.peer.clone(), access.place, of)?;
+        }
+        Ok(task)
+    }
 }
 
-impl Drop for Conversation {
+impl Drop for Connection {
     fn drop(&mut self) {
         let attached = std::mem::take(&mut *lock(&self.attached));
         let Ok(runtime) = tokio::runtime::Handle::try_current() else {
