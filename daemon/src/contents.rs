@@ -46,6 +46,7 @@ use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, Weak};
 
+use mcp_sessiond_proto::Lock as _;
 use mcp_sessiond_proto::{Error, MEMORY};
 use tokio::sync::Notify;
 
@@ -138,7 +139,7 @@ impl Contents {
     /// The daemon is about to exit: nothing waits any longer.
     pub fn close(&self) {
         self.closing.store(true, Ordering::Relaxed);
-        let news = self.news.lock().unwrap_or_else(PoisonError::into_inner);
+        let news = self.news.locked();
         news.values()
             .filter_map(Weak::upgrade)
             .for_each(|waiting| waiting.notify_waiters());
@@ -212,7 +213,7 @@ impl Contents {
     }
 
     fn fences(&self) -> MutexGuard<'_, HashSet<Place>> {
-        self.fences.lock().unwrap_or_else(PoisonError::into_inner)
+        self.fences.locked()
     }
 
     /// Whether the owner, and all owners together, may have so many bytes more in this process's
@@ -328,7 +329,7 @@ impl Contents {
 
     /// Who waits for news of a session is told of them through this.
     fn news(&self, place: &Place) -> Arc<Notify> {
-        let mut news = self.news.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut news = self.news.locked();
         if let Some(known) = news.get(place).and_then(Weak::upgrade) {
             return known;
         }
@@ -342,7 +343,7 @@ impl Contents {
 
     /// Something was said, or the session has ended: whoever waits looks again.
     fn tell_news(&self, place: &Place) {
-        let news = self.news.lock().unwrap_or_else(PoisonError::into_inner);
+        let news = self.news.locked();
         if let Some(waiting) = news.get(place).and_then(Weak::upgrade) {
             waiting.notify_waiters();
         }

@@ -23,6 +23,7 @@ use std::time::Instant;
 
 use mcp_sessiond_process::directory::Directory;
 use mcp_sessiond_process::{StartTime, Table};
+use mcp_sessiond_proto::Lock as _;
 use mcp_sessiond_proto::{Error, Loss, SessionId};
 use mcp_sessiond_registry::{Effect, Millis, Registry, TokenFile};
 use tokio::sync::{Notify, mpsc};
@@ -234,7 +235,7 @@ impl Engine {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.locked()
     }
 
     fn carry_out(&self, state: &mut State) {
@@ -293,7 +294,7 @@ impl Engine {
 
     fn file(&self, file: TokenFile) -> Arc<FileLock> {
         let name = (file.host.pid, file.host.start, file.number);
-        let mut files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut files = self.files.locked();
         if let Some(lock) = files.get(&name).and_then(Weak::upgrade) {
             return lock;
         }

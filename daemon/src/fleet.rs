@@ -8,11 +8,12 @@
 mod seen;
 
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use mcp_sessiond_process::fault;
 use mcp_sessiond_proto::Error;
+use mcp_sessiond_proto::Lock as _;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep};
 
@@ -79,7 +80,7 @@ impl Fleet {
     }
 
     fn seen(&self) -> MutexGuard<'_, Seen> {
-        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+        self.seen.locked()
     }
 
     fn is_shared(&self) -> bool {

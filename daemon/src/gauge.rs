@@ -2,9 +2,10 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use mcp_sessiond_process::{Pinned, ProcessId};
+use mcp_sessiond_proto::Lock as _;
 use mcp_sessiond_proto::frame::Budget;
 use tokio::sync::Notify;
 
@@ -45,10 +46,7 @@ impl Gauge {
         frames: &Budget,
     ) -> Option<Place> {
         let process = peer.id();
-        let mut by_process = self
-            .by_process
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut by_process = self.by_process.locked();
         let own = by_process.get(&process).map_or(0, |own| own.open);
         if self.open() >= limits.connections || own >= limits.connections_per_process {
             return None;
@@ -89,11 +87,7 @@ impl Drop for Place {
         if self.gauge.open.fetch_sub(1, Ordering::Relaxed) == 1 {
             self.gauge.closed.notify_one();
         }
-        let mut by_process = self
-            .gauge
-            .by_process
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut by_process = self.gauge.by_process.locked();
         if let Some(own) = by_process.get_mut(&self.process) {
             own.open -= 1;
             if own.open == 0 {

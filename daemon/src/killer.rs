@@ -112,7 +112,12 @@ impl Killer {
 
 /// Kills what is left of a keeper's backend. `told` is why the keeper had to end, if it was told to
 /// by us.
-async fn sweep(engine: Arc<Engine>, keeper: KeeperRecord, is_seen: bool, told: Option<&'static str>) {
+async fn sweep(
+    engine: Arc<Engine>,
+    keeper: KeeperRecord,
+    is_seen: bool,
+    told: Option<&'static str>,
+) {
     loop {
         let of = keeper.clone();
         // Listing all processes takes its time.

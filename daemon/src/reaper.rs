@@ -103,7 +103,8 @@ impl Reaper {
     }
 
     fn next_sweep(&self) -> Instant {
-        Instant::now() + Duration::from_millis(self.engine.settings().loaded.config.sessions.sweep_ms)
+        Instant::now()
+            + Duration::from_millis(self.engine.settings().loaded.config.sessions.sweep_ms)
     }
 
     /// What a former daemon could not end before it was killed.

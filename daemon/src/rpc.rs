@@ -13,8 +13,8 @@ use mcp_sessiond_proto::backends::{
     ProcessRef, StartedRequest, StopRequest,
 };
 use mcp_sessiond_proto::debug::{
-    About, ContentInfo, ContentPage, Ended, HostInfo, InspectRequest, Inspected, Page,
-    SessionInfo, Setting, Stats, SweepRequest, TokenInfo, WhoAmI,
+    About, ContentInfo, ContentPage, Ended, HostInfo, InspectRequest, Inspected, Page, SessionInfo,
+    Setting, Stats, SweepRequest, TokenInfo, WhoAmI,
 };
 use mcp_sessiond_proto::service::Sessiond;
 use mcp_sessiond_proto::services::{
@@ -53,14 +53,16 @@ macro_rules! rpc {
         async fn $method(self, _: Context, request: $request) -> Result<$answer, Error> {
             let peer = self.0.clone();
             let work = async move { carry_out!(peer, $by, $method, request) };
-            self.detached(|meters| &meters.histograms.$histogram, work).await
+            self.detached(|meters| &meters.histograms.$histogram, work)
+                .await
         }
     };
     ($method:ident ($request:ty) -> $answer:ty, read $histogram:ident, $by:ident) => {
         async fn $method(self, _: Context, request: $request) -> Result<$answer, Error> {
             let peer = &self.0;
             let work = async { carry_out!(peer, $by, $method, request) };
-            self.measured(|meters| &meters.histograms.$histogram, work).await
+            self.measured(|meters| &meters.histograms.$histogram, work)
+                .await
         }
     };
     ($method:ident ($request:ty) -> $answer:ty, wait -, $by:ident) => {

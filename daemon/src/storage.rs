@@ -11,6 +11,7 @@
 mod awaited;
 #[cfg(feature = "dynamodb")]
 pub mod dynamodb;
+mod layer;
 pub mod memory;
 mod open;
 #[cfg(feature = "postgres")]
@@ -31,6 +32,7 @@ use serde::{Deserialize, Serialize};
 pub use awaited::Opener;
 #[cfg(feature = "dynamodb")]
 pub use dynamodb::DynamoDb;
+pub use layer::Layer;
 pub use memory::Memory;
 pub use open::{OpenError, open};
 #[cfg(feature = "postgres")]

@@ -4,11 +4,12 @@
 use std::collections::{HashMap, HashSet};
 use std::io;
 use std::os::fd::AsFd as _;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use mcp_sessiond_process::{ExitWatch, Pinned, ProcessId, sys};
 use mcp_sessiond_proto::Error;
+use mcp_sessiond_proto::Lock as _;
 use tokio::sync::Notify;
 
 use crate::contents::{Contents, Of, Recorded};
@@ -60,7 +61,7 @@ impl Wills {
     }
 
     fn lock(&self) -> MutexGuard<'_, Watched> {
-        self.watched.lock().unwrap_or_else(PoisonError::into_inner)
+        self.watched.locked()
     }
 
     /// Whether there are any.
@@ -77,7 +78,7 @@ impl Wills {
     /// The homes of other daemons of which wills were found at the start. Each is told once.
     #[must_use]
     pub fn others(&self) -> HashSet<String> {
-        std::mem::take(&mut self.others.lock().unwrap_or_else(PoisonError::into_inner))
+        std::mem::take(&mut self.others.locked())
     }
 
     /// As whom a process is on record.
@@ -185,10 +186,7 @@ impl Wills {
                 None if !self.contents.storage().is_shared() => self.carry_out(will).await,
                 None => {
                     let home = home_of(&will.author).map(str::to_owned);
-                    self.others
-                        .lock()
-                        .unwrap_or_else(PoisonError::into_inner)
-                        .extend(home);
+                    self.others.locked().extend(home);
                 }
             }
         }

@@ -248,7 +248,7 @@ fn is_outside(path: &[String]) -> bool {
         .is_some_and(|root| root == "mcp_sessiond_proto")
         && path
             .iter()
-            .any(|part| ["paths", "frame", "hello"].contains(&part.as_str()))
+            .any(|part| ["paths", "frame", "hello", "time"].contains(&part.as_str()))
         || path.last().is_some_and(|last| last == "mint")
 }
 

@@ -4,6 +4,7 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD as BASE64;
 use mcp_sessiond_proto::sessions::{HANDLE_LEN, Handle, MintRequest, Minted};
+use mcp_sessiond_proto::text::hex;
 use mcp_sessiond_proto::{Error, SessionId};
 use sha2::{Digest as _, Sha256};
 
@@ -24,7 +25,7 @@ pub(super) fn is_handle(place: &Place) -> bool {
 
 fn place(owner: &str, handle: &Handle) -> Place {
     let hash = Sha256::digest(&handle.0);
-    let hex: String = hash.iter().map(|byte| format!("{byte:02x}")).collect();
+    let hex = hex(&hash);
     Place {
         owner: owner.into(),
         name: format!("{PREFIX}{hex}"),
@@ -36,7 +37,11 @@ impl Contents {
     ///
     /// # Errors
     /// [`Error::QuotaExceeded`] when the session has as many as it may.
-    pub async fn mint_handle(&self, access: &Access, request: &MintRequest) -> Result<Minted, Error> {
+    pub async fn mint_handle(
+        &self,
+        access: &Access,
+        request: &MintRequest,
+    ) -> Result<Minted, Error> {
         let longest = self.bounds().sessions.handle_life_ms;
         let life_ms = request.life_ms.unwrap_or(longest);
         if life_ms == 0 || life_ms > longest {

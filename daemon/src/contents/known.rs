@@ -2,9 +2,10 @@
 //! stored yet reads as empty; one that was stored and is gone does not.
 
 use std::collections::HashSet;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 
 use crate::storage::Place;
+use mcp_sessiond_proto::Lock as _;
 
 /// The sessions that existed at the last look.
 #[derive(Debug, Default)]
@@ -12,7 +13,7 @@ pub(super) struct Known(Mutex<HashSet<Place>>);
 
 impl Known {
     fn lock(&self) -> MutexGuard<'_, HashSet<Place>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.locked()
     }
 
     /// Notes that the session exists.

@@ -231,7 +231,11 @@ impl Contents {
     ///
     /// # Errors
     /// Those of a session that is not there, not the caller's, or terminated.
-    pub async fn update_session(&self, access: &Access, request: &UpdateRequest) -> Result<Session, Error> {
+    pub async fn update_session(
+        &self,
+        access: &Access,
+        request: &UpdateRequest,
+    ) -> Result<Session, Error> {
         request.status.as_ref().map_or(Ok(()), check_status)?;
         check_metadata(request.metadata.as_ref())?;
         self.change(access, Admit::Living, |draft| {
@@ -353,7 +357,11 @@ impl Contents {
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] where it is bound to none.
-    pub async fn rotate_credential(&self, access: &Access, request: &RotateRequest) -> Result<(), Error> {
+    pub async fn rotate_credential(
+        &self,
+        access: &Access,
+        request: &RotateRequest,
+    ) -> Result<(), Error> {
         self.change(access, Admit::Living, |draft| {
             let now_ms = draft.now_ms;
             let bound = draft

@@ -1,9 +1,10 @@
 //! Who is using which session through this daemon: attached clients, and calls that wait.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 
 use crate::storage::Place;
+use mcp_sessiond_proto::Lock as _;
 
 /// Uses by session. A session that nobody uses is not in here.
 #[derive(Debug, Default)]
@@ -26,7 +27,7 @@ pub(super) struct Call<'a> {
 
 impl Presence {
     fn lock(&self) -> MutexGuard<'_, HashMap<Place, Uses>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.locked()
     }
 
     fn update<T>(&self, place: &Place, update: impl FnOnce(&mut Uses) -> T) -> T {

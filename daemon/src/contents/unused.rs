@@ -2,8 +2,9 @@
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher as _, RandomState};
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
+use mcp_sessiond_proto::Lock as _;
 use mcp_sessiond_proto::{Error, ServiceName, SessionId};
 
 use super::head::{self, Head, Why};
@@ -30,7 +31,7 @@ pub(super) struct LastUses {
 
 impl LastUses {
     pub(super) fn note(&self, place: &Place, now_ms: u64) {
-        let mut at_ms = self.at_ms.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut at_ms = self.at_ms.locked();
         let is_new = at_ms.insert(self.hasher.hash_one(place), now_ms).is_none();
         // Now and then, so that those that are gone don't pile up.
         if is_new && at_ms.len() >= MANY && at_ms.len().is_power_of_two() {
@@ -39,7 +40,7 @@ impl LastUses {
     }
 
     fn of(&self, place: &Place) -> u64 {
-        let at_ms = self.at_ms.lock().unwrap_or_else(PoisonError::into_inner);
+        let at_ms = self.at_ms.locked();
         at_ms
             .get(&self.hasher.hash_one(place))
             .copied()

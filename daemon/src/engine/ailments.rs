@@ -2,8 +2,8 @@
 //! not have.
 
 use std::path::PathBuf;
-use std::sync::PoisonError;
 
+use mcp_sessiond_proto::Lock as _;
 use mcp_sessiond_proto::backends::KeeperName;
 use mcp_sessiond_proto::debug::Ailment;
 
@@ -37,7 +37,7 @@ impl Engine {
     /// So many keepers that were not on record have been ended, and nobody has claimed anything
     /// yet. Says what was lost.
     pub fn strays_ended(&self, ended: usize) {
-        let mut loss = self.loss.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut loss = self.loss.locked();
         loss.ended = ended;
         match &loss.why {
             Some(why) => tracing::warn!(
@@ -105,7 +105,7 @@ impl Engine {
 
     /// What was lost at the start of this daemon.
     fn lost_records(&self) -> Option<Ailment> {
-        let loss = self.loss.lock().unwrap_or_else(PoisonError::into_inner);
+        let loss = self.loss.locked();
         if (&loss.why, loss.adopted, loss.ended) == (&None, 0, 0) {
             return None;
         }

@@ -1,6 +1,6 @@
 //! A claim, from the peer that sends it to the token in its hands.
 
-use std::time::{SystemTime, UNIX_EPOCH};
+use mcp_sessiond_proto::time::now_ms;
 
 use mcp_sessiond_process::{
     self as process, HostDoubt, Key, KeyDoubt, Misnamed, Pinned, ProcessId, Said, Scarce, Traits,
@@ -144,9 +144,6 @@ impl Engine {
             sentence: "The process or its host has exited".into(),
         };
         let now = self.now();
-        let opened_ms = SystemTime::now()
-            .duration_since(UNIX_EPOCH)
-            .map_or(0, |since| since.as_millis());
         let deadline = self
             .settings()
             .loaded
@@ -253,7 +250,7 @@ impl Engine {
             siblings: request.siblings,
             deadline,
             expires,
-            opened_ms: u64::try_from(opened_ms).unwrap_or(u64::MAX),
+            opened_ms: now_ms(),
             wants,
         };
         state.registry.claim(claim, now);

@@ -1,6 +1,6 @@
 //! Services: leases on names, and the keepers of the services' sessions.
 
-use std::time::{SystemTime, UNIX_EPOCH};
+use mcp_sessiond_proto::time::now_ms;
 
 use mcp_sessiond_process::{self as process, Pinned, ProcessId};
 use mcp_sessiond_proto::backends::{Backend, KeepRequest, Kept};
@@ -26,10 +26,7 @@ impl Engine {
         peer: &Pinned,
         request: ServeRequest,
     ) -> Result<Served, Error> {
-        let since = SystemTime::now()
-            .duration_since(UNIX_EPOCH)
-            .map_or(0, |since| since.as_millis());
-        let since_ms = u64::try_from(since).unwrap_or(u64::MAX);
+        let since_ms = now_ms();
         let (epoch, kept) = {
             let mut state = self.lock();
             state.ledger.check()?;

@@ -3,10 +3,11 @@
 
 use std::collections::BTreeSet;
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use mcp_sessiond_process::{Pinned, ProcessId};
+use mcp_sessiond_proto::Lock as _;
 use mcp_sessiond_proto::backends::{
     Backend, CountedRequest, EndingRequest, FrontRequest, KeepRequest, Kept, LeftRequest,
     ProcessRef, StopRequest,
@@ -29,11 +30,11 @@ use crate::engine::Instances;
 use crate::storage::Place;
 
 /// A connection, as far as the service is concerned.
-pub struct Connection {
+pub(super) struct Connection {
     /// What all share.
-    pub daemon: Arc<Daemon>,
+    pub(super) daemon: Arc<Daemon>,
     /// The process that connected.
-    pub peer: Pinned,
+    pub(super) peer: Pinned,
     /// The version of the protocol that it speaks.
     version: u16,
     /// The instances that it speaks for: itself, once its host was verified, and the ancestors that
@@ -56,10 +57,6 @@ const ATTACHED_MAX: usize = 4_096;
 /// The pause before a session is asked for again that somebody holds.
 const HELD_PAUSE: Duration = Duration::from_millis(20);
 
-fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
-    of.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 fn hosts_of(instances: &Instances) -> BTreeSet<ProcessId> {
     instances.values().map(|claimant| claimant.host).collect()
 }
@@ -67,7 +64,7 @@ fn hosts_of(instances: &Instances) -> BTreeSet<ProcessId> {
 impl Connection {
     /// One that has just begun.
     #[must_use]
-    pub fn new(daemon: Arc<Daemon>, peer: Pinned, version: u16) -> Self {
+    pub(super) fn new(daemon: Arc<Daemon>, peer: Pinned, version: u16) -> Self {
         Self {
             daemon,
             peer,
@@ -79,12 +76,14 @@ impl Connection {
 
     /// The instances that this peer speaks for: at least itself.
     async fn instances(&self) -> Result<Instances, Error> {
-        let known = lock(&self.instances).clone();
+        let known = self.instances.locked().clone();
         if !known.is_empty() {
             return Ok(known);
         }
         let claimant = Arc::new(self.daemon.engine.claimant(&self.peer).await?);
-        lock(&self.instances).insert(self.peer.id(), claimant.clone());
+        self.instances
+            .locked()
+            .insert(self.peer.id(), claimant.clone());
         Ok([(self.peer.id(), claimant)].into())
     }
 
@@ -160,7 +159,10 @@ impl Connection {
         &self,
         request: WriteStateRequest,
     ) -> Result<Vec<StateEntry>, Error> {
-        let values = request.writes.iter().filter_map(|write| write.value.as_ref());
+        let values = request
+            .writes
+            .iter()
+            .filter_map(|write| write.value.as_ref());
         let bytes: usize = values.map(Json::len).sum();
         let histograms = &self.daemon.meters.histograms;
         histograms.write_state_bytes.record(bytes as u64);
@@ -178,7 +180,9 @@ impl Connection {
     }
 
     async fn claim_that(&self, request: ClaimRequest, wants: Wants) -> Result<Claimed, Error> {
-        let Daemon { engine, contents, .. } = &*self.daemon;
+        let Daemon {
+            engine, contents, ..
+        } = &*self.daemon;
         let instance = request.instance;
         let mut claimed = engine.claim(&self.peer, request, wants).await?;
         if self.version < 2 && claimed.outcome == Outcome::FreshNever {
@@ -187,7 +191,7 @@ impl Connection {
         }
         if let Some((process, claimant)) = engine.instance_of(&self.peer, instance)? {
             let host = claimant.host;
-            lock(&self.instances).insert(process, Arc::new(claimant));
+            self.instances.locked().insert(process, Arc::new(claimant));
             if claimed.outcome == Outcome::Resumed {
                 contents.fence(&engine.place(Some(host), &claimed.session));
             }
@@ -196,7 +200,9 @@ impl Connection {
     }
 
     pub(super) async fn create_session(&self, request: CreateRequest) -> Result<Session, Error> {
-        let Daemon { engine, contents, .. } = &*self.daemon;
+        let Daemon {
+            engine, contents, ..
+        } = &*self.daemon;
         // Whoever repeats the request is whom the session was bound to by it.
         let caller = request
             .binding
@@ -261,7 +267,7 @@ impl Connection {
         if session.service.is_some() {
             return session;
         }
-        let instances = lock(&self.instances).clone();
+        let instances = self.instances.locked().clone();
         match self.daemon.engine.made_for(&instances, &session.session) {
             Some((program, label)) => Session {
                 program: Some(program),
@@ -290,8 +296,13 @@ impl Connection {
         }
     }
 
-    pub(super) async fn list_own_sessions(&self, request: OwnSessions) -> Result<Vec<Session>, Error> {
-        let Daemon { engine, contents, .. } = &*self.daemon;
+    pub(super) async fn list_own_sessions(
+        &self,
+        request: OwnSessions,
+    ) -> Result<Vec<Session>, Error> {
+        let Daemon {
+            engine, contents, ..
+        } = &*self.daemon;
         let after = request.after.as_ref();
         if let Some(service) = &request.service {
             let place = Access::service(service, &SessionId::mint(), None).place;
@@ -329,7 +340,9 @@ impl Connection {
     /// Registers a keeper. A service's session must exist. If it ends from now on, the daemon ends
     /// its keeper.
     pub(super) async fn keep_backend(&self, request: KeepRequest) -> Result<Kept, Error> {
-        let Daemon { engine, contents, .. } = &*self.daemon;
+        let Daemon {
+            engine, contents, ..
+        } = &*self.daemon;
         let of = request
             .service
             .clone()
@@ -352,7 +365,7 @@ impl Connection {
 
     pub(super) async fn attach_session(&self, of: SessionRef) -> Result<(), Error> {
         let access = self.access(&of).await?;
-        if lock(&self.attached).len() >= ATTACHED_MAX {
+        if self.attached.locked().len() >= ATTACHED_MAX {
             let what = "the number of clients that are attached through this connection".into();
             return Err(Error::QuotaExceeded {
                 what,
@@ -360,14 +373,14 @@ impl Connection {
             });
         }
         self.daemon.contents.attach(&access).await?;
-        lock(&self.attached).push(access.place);
+        self.attached.locked().push(access.place);
         Ok(())
     }
 
     pub(super) async fn detach_session(&self, of: SessionRef) -> Result<(), Error> {
         let access = self.access(&of).await?;
         let attached = {
-            let mut attached = lock(&self.attached);
+            let mut attached = self.attached.locked();
             let at = attached.iter().position(|one| *one == access.place);
             at.map(|at| attached.swap_remove(at))
         };
@@ -380,7 +393,9 @@ impl Connection {
     }
 
     pub(super) async fn open_handle(&self, request: OpenHandleRequest) -> Result<Session, Error> {
-        let Daemon { engine, contents, .. } = &*self.daemon;
+        let Daemon {
+            engine, contents, ..
+        } = &*self.daemon;
         let instances = match &request.service {
             Some(_) => Instances::new(),
             None => self.instances().await?,
@@ -454,8 +469,13 @@ impl Connection {
         }
     }
 
-    pub(super) async fn inspect_session(&self, request: InspectRequest) -> Result<Vec<Inspected>, Error> {
-        let Daemon { engine, contents, .. } = &*self.daemon;
+    pub(super) async fn inspect_session(
+        &self,
+        request: InspectRequest,
+    ) -> Result<Vec<Inspected>, Error> {
+        let Daemon {
+            engine, contents, ..
+        } = &*self.daemon;
         let InspectRequest { session, owner } = &request;
         if let Some(owner) = owner {
             let place = Place {
@@ -614,7 +634,7 @@ impl Connection {
 
 impl Drop for Connection {
     fn drop(&mut self) {
-        let attached = std::mem::take(&mut *lock(&self.attached));
+        let attached = std::mem::take(&mut *self.attached.locked());
         let Ok(runtime) = tokio::runtime::Handle::try_current() else {
             return;
         };

@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use mcp_sessiond_proto::debug::{
-    About, ContentInfo, ContentPage, Counter, Ended, HostInfo, PAGE_MAX, Page, SessionInfo, Setting,
-    Stats, SweepRequest, TokenInfo,
-};
-use mcp_sessiond_proto::backends::Backend;
 use mcp_sessiond_proto::Error;
+use mcp_sessiond_proto::backends::Backend;
+use mcp_sessiond_proto::debug::{
+    About, ContentInfo, ContentPage, Counter, Ended, HostInfo, PAGE_MAX, Page, SessionInfo,
+    Setting, Stats, SweepRequest, TokenInfo,
+};
 
 use crate::contents::{Contents, SweptSession};
 use crate::counters::{self, Meters};
@@ -203,7 +203,11 @@ impl Daemon {
         }
         if let Some(usage) = contents.storage().usage("") {
             let help = "What the contents take in memory.";
-            gauges.push(counters::Gauge::new("storage_bytes", help, usage.total_bytes as u64));
+            gauges.push(counters::Gauge::new(
+                "storage_bytes",
+                help,
+                usage.total_bytes as u64,
+            ));
         }
         let failing = u64::from(contents.storage().check().is_err());
         gauges.push(counters::Gauge::new(

@@ -17,10 +17,10 @@ use tokio::net::UnixStream;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-use crate::counters::{count, us_since};
 use super::calls::Calls;
 use super::connection::Connection;
 use super::{Daemon, Handlers};
+use crate::counters::{count, us_since};
 
 /// How long a peer may take for its hello.
 const HELLO_TIMEOUT: Duration = Duration::from_secs(5);

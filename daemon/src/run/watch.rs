@@ -109,7 +109,8 @@ pub(super) async fn nothing_needs(daemon: &Daemon) {
             since = None;
         } else {
             let since = *since.get_or_insert_with(Instant::now);
-            let patience = Duration::from_millis(daemon.engine.settings().loaded.config.idle_exit_ms);
+            let patience =
+                Duration::from_millis(daemon.engine.settings().loaded.config.idle_exit_ms);
             // Not at the first look: the client that started the daemon is about to connect.
             if since.elapsed() >= patience.max(LOOK) {
                 return;

@@ -33,11 +33,12 @@ mod read;
 mod row;
 mod table;
 
+use mcp_sessiond_proto::time::now_ms;
 use std::collections::HashMap;
 use std::fmt;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
-use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::sync::Mutex;
+use std::time::Duration;
 
 use aws_config::timeout::TimeoutConfig;
 use aws_config::{BehaviorVersion, Region};
@@ -46,6 +47,7 @@ use aws_sdk_dynamodb::config::retry::RetryConfig;
 use aws_smithy_http_client::tls::Provider;
 use aws_smithy_http_client::tls::rustls_provider::CryptoMode;
 use futures::future::{BoxFuture, FutureExt as _};
+use mcp_sessiond_proto::Lock as _;
 use tokio::sync::Semaphore;
 
 #[cfg(feature = "fault-points")]
@@ -173,12 +175,12 @@ impl DynamoDb {
 
     /// What is known of a record, which another daemon may have changed since.
     fn known(&self, place: &Place) -> Option<Facts> {
-        lock(&self.known).get(place).cloned()
+        self.known.locked().get(place).cloned()
     }
 
     /// Notes what was committed and applied.
     fn know(&self, place: &Place, facts: Facts) {
-        let mut known = lock(&self.known);
+        let mut known = self.known.locked();
         if facts.dead {
             known.remove(place);
             return;
@@ -191,24 +193,15 @@ impl DynamoDb {
 
     /// Notes that nothing is left of the older generations.
     fn know_clean(&self, place: &Place, version: Version) {
-        if let Some(facts) = lock(&self.known)
+        if let Some(facts) = self
+            .known
+            .locked()
             .get_mut(place)
             .filter(|facts| facts.version == version)
         {
             facts.old.clear();
         }
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-fn now_ms() -> u64 {
-    let now = SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .unwrap_or_default();
-    u64::try_from(now.as_millis()).unwrap_or(u64::MAX)
 }
 
 impl Storage for DynamoDb {

@@ -2,11 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 
 use bytes::Bytes;
 use futures::FutureExt as _;
 use futures::future::{self, BoxFuture};
+use mcp_sessiond_proto::Lock as _;
 
 use super::{
     Answer, Change, Durable, Head, ITEM_COST, Item, Key, Listed, Place, RECORD_COST, Record,
@@ -259,7 +260,7 @@ fn listed(owner: &str, name: &str, stored: &Stored) -> Listed {
 
 impl Memory {
     pub(super) fn lock(&self) -> MutexGuard<'_, Tables> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.locked()
     }
 }
 

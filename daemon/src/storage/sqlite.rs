@@ -16,6 +16,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use futures::FutureExt as _;
 use futures::future::{self, BoxFuture};
 use mcp_sessiond_process::fault;
+use mcp_sessiond_proto::Lock as _;
 use nix::fcntl::{Flock, FlockArg};
 use rusqlite::Connection;
 
@@ -116,10 +117,6 @@ struct Journal {
 /// The thread empties it, and everybody else appends to it.
 type SharedRedo = Arc<Mutex<Redo>>;
 
-fn locked(redo: &SharedRedo) -> MutexGuard<'_, Redo> {
-    redo.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 impl Journal {
     /// Whether the last change of a record waits for the file.
     fn waits(&self, place: &Place) -> bool {
@@ -142,7 +139,7 @@ impl Journal {
             .redo
             .as_ref()
             .filter(|_| !self.waits(place) && self.writer.check().is_ok())?;
-        let mut redo = locked(redo);
+        let mut redo = redo.locked();
         // What was deleted or replaced is the thread's to put back, or to refuse.
         if !redo.is_with(|| files.are_in_place()) {
             return None;
@@ -296,7 +293,9 @@ impl Sqlite {
         let commit = move |entries: &[Entry]| -> Result<Rest, Failure> {
             let connection = database.0.ready()?;
             if entries.is_empty() {
-                emptied.iter().for_each(|redo| locked(redo).committed(None));
+                emptied
+                    .iter()
+                    .for_each(|redo| redo.locked().committed(None));
                 may_shrink = may_shrink && database.0.shrink();
                 return Ok(Rest::when(may_shrink));
             }
@@ -307,7 +306,7 @@ impl Sqlite {
             fault::point(fault::CONTENTS_COMMIT);
             emptied
                 .iter()
-                .for_each(|redo| locked(redo).committed(redone));
+                .for_each(|redo| redo.locked().committed(redone));
             may_shrink |= entries.iter().any(|entry| entry.change.frees());
             Ok(Rest::when(may_shrink))
         };
@@ -355,7 +354,7 @@ impl Sqlite {
     }
 
     fn journal(&self) -> MutexGuard<'_, Journal> {
-        self.journal.lock().unwrap_or_else(PoisonError::into_inner)
+        self.journal.locked()
     }
 
     /// The same, for who has it alone.
@@ -406,7 +405,7 @@ impl Storage for Sqlite {
             || journal
                 .redo
                 .as_ref()
-                .is_some_and(|redo| !locked(redo).is_in_place())
+                .is_some_and(|redo| !redo.locked().is_in_place())
         {
             journal.writer.look();
         }

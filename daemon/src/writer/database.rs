@@ -6,8 +6,9 @@ use std::fs::Metadata;
 use std::io::ErrorKind::{QuotaExceeded, StorageFull};
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 
+use mcp_sessiond_proto::Lock as _;
 use nix::fcntl::{Flock, FlockArg};
 use rusqlite::{Connection, OpenFlags};
 
@@ -89,12 +90,12 @@ impl Files {
     }
 
     fn seen(&self) -> Seen {
-        *self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+        *self.seen.locked()
     }
 
     /// Notes which files these are, if not yet known: each is made once.
     fn note(&self) {
-        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut seen = self.seen.locked();
         if seen.database.is_none() {
             seen.database = found(&self.path).as_ref().map(id);
         }
@@ -108,7 +109,7 @@ impl Files {
 
     /// The index has grown.
     fn note_len(&self, len: u64) {
-        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut seen = self.seen.locked();
         seen.index = seen.index.map(|(known, former)| (known, former.max(len)));
     }
 
@@ -308,16 +309,12 @@ impl Database {
         }
         // Before SQLite opens it: closing any descriptor of a file drops SQLite's locks on it.
         match self.lock.upgrade() {
-            Some(held) => *held.lock().unwrap_or_else(PoisonError::into_inner) = lock,
+            Some(held) => *held.locked() = lock,
             None => drop(lock),
         }
         // Closing it deletes log and index, which must not be those of the next one.
         self.connection = None;
-        *self
-            .files
-            .seen
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner) = Seen::default();
+        *self.files.seen.locked() = Seen::default();
         self.open()
     }
 
