@@ -6,16 +6,14 @@
 
 mod access;
 mod adopt;
-mod ailments;
 mod backends;
 mod claim;
-mod hints;
+mod faults;
 mod inspect;
-mod restless;
-mod services;
+mod key_churn;
 mod start;
 mod state;
-mod store;
+mod tokens;
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
@@ -30,9 +28,9 @@ use tokio::sync::{Notify, mpsc};
 
 use crate::config::{Config, Loaded};
 use crate::counters::Meters;
-use crate::storage::Place;
+use crate::storage::RecordId;
 use crate::tokens::Tokens;
-use ailments::LostRecords;
+use faults::LostRecords;
 use state::{Answer, State};
 
 pub use access::{Instances, home_of};
@@ -49,10 +47,10 @@ pub struct Engine {
     files: Mutex<HashMap<FileName, Weak<FileLock>>>,
     settings: RwLock<Arc<Settings>>,
     /// Tells [`Engine::run`] that there may be a new deadline.
-    changed: Notify,
-    /// Wakes the task that waits in `Engine::told`: the registry was told something, and may be idle
+    deadline_changed: Notify,
+    /// Wakes the task that waits in `Engine::changed`: the registry was told something, and may be idle
     /// now.
-    told: Notify,
+    changed: Notify,
     began: Instant,
     /// What tells its hosts from those of other daemons: the boot, and the runtime directory.
     home: String,
@@ -85,7 +83,7 @@ pub struct Settings {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Dropped {
     /// A session of a host that lives.
-    Session(Place),
+    Session(RecordId),
     /// A host, with all that it owned.
     Owner(String),
 }
@@ -145,7 +143,7 @@ impl Engine {
             };
             tokio::select! {
                 readable = exits.readable() => readable?.clear_ready(),
-                () = self.changed.notified() => {}
+                () = self.deadline_changed.notified() => {}
                 () = timer => {}
             }
             let now = self.now();
@@ -203,8 +201,8 @@ impl Engine {
     }
 
     /// Returns once the registry was told something since the last return: it may have become idle.
-    pub async fn told(&self) {
-        self.told.notified().await;
+    pub async fn changed(&self) {
+        self.changed.notified().await;
     }
 
     /// Tells the registry something, after every exit known by now, and carries out the effects.
@@ -212,8 +210,8 @@ impl Engine {
         let mut state = self.lock();
         state.take_in_exits(self.now());
         let told = tell(&mut state.registry);
-        self.carry_out(&mut state);
-        self.told.notify_one();
+        self.apply(&mut state);
+        self.changed.notify_one();
         told
     }
 
@@ -226,7 +224,7 @@ impl Engine {
             let mut state = self.lock();
             state.take_in_exits(self.now());
             let told = tell(&mut state.registry);
-            self.carry_out(&mut state);
+            self.apply(&mut state);
             (told, state.ledger.waiter())
         };
         let told = told?;
@@ -238,7 +236,7 @@ impl Engine {
         self.state.locked()
     }
 
-    fn carry_out(&self, state: &mut State) {
+    fn apply(&self, state: &mut State) {
         let effects = state.registry.take_effects();
         if effects.is_empty() {
             return;
@@ -269,7 +267,7 @@ impl Engine {
                     match &recorded {
                         Effect::DropClaimant(process) => state.unwatch(process),
                         Effect::DropOwner(host) => {
-                            state.restless.forget(*host);
+                            state.key_churn.forget(*host);
                             let _ = self.dropped.send(Dropped::Owner(self.owner(*host)));
                         }
                         _ => {}

@@ -5,7 +5,7 @@
 //! service whose sessions have their servers on its machine. With a storage that is not shared,
 //! nothing in here ever runs.
 
-mod seen;
+mod peers;
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -17,8 +17,8 @@ use mcp_sessiond_proto::Lock as _;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep};
 
-use self::seen::Seen;
-use crate::contents::{Access, Contents, Keeping, Sign};
+use self::peers::Peers;
+use crate::contents::{Access, Contents, Heartbeat, Keeping};
 use crate::engine::{Engine, home_of};
 use crate::storage::Version;
 use crate::wills::Wills;
@@ -37,7 +37,7 @@ pub struct Fleet {
     sign: Duration,
     silence: Duration,
     own: tokio::sync::Mutex<Own>,
-    seen: Mutex<Seen>,
+    peers: Mutex<Peers>,
     /// Something depends on this daemon, or on another that was not known.
     woken: Notify,
 }
@@ -46,7 +46,7 @@ pub struct Fleet {
 #[derive(Default)]
 struct Own {
     /// The one on record, and when it was given.
-    given: Option<(Sign, Instant)>,
+    given: Option<(Heartbeat, Instant)>,
     /// When something depended on it last.
     needed: Option<Instant>,
     /// Whether others may have taken sessions over.
@@ -55,7 +55,7 @@ struct Own {
 
 impl fmt::Debug for Fleet {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "Fleet({:?})", self.seen())
+        write!(formatter, "Fleet({:?})", self.peers())
     }
 }
 
@@ -79,8 +79,8 @@ impl Fleet {
         }
     }
 
-    fn seen(&self) -> MutexGuard<'_, Seen> {
-        self.seen.locked()
+    fn peers(&self) -> MutexGuard<'_, Peers> {
+        self.peers.locked()
     }
 
     fn is_shared(&self) -> bool {
@@ -98,7 +98,7 @@ impl Fleet {
         }
         let mut own = self.own.lock().await;
         own.needed = Some(Instant::now());
-        let is_recent = |(_, at): &(Sign, Instant)| at.elapsed() < 2 * self.sign;
+        let is_recent = |(_, at): &(Heartbeat, Instant)| at.elapsed() < 2 * self.sign;
         if !own.given.as_ref().is_some_and(is_recent) {
             self.give(&mut own).await?;
             self.woken.notify_one();
@@ -146,7 +146,7 @@ impl Fleet {
             return Ok(true);
         };
         let (was_watching, silent) = {
-            let mut seen = self.seen();
+            let mut seen = self.peers();
             (!seen.is_empty(), seen.hear(home, version))
         };
         if !was_watching {
@@ -168,7 +168,7 @@ impl Fleet {
                 tracing::debug!(%error, "could not give a sign of life, or look for those of other daemons");
             }
             let sweep_ms = self.engine.settings().loaded.config.sessions.sweep_ms;
-            let is_idle = self.own.lock().await.given.is_none() && self.seen().is_empty();
+            let is_idle = self.own.lock().await.given.is_none() && self.peers().is_empty();
             let pause = if is_idle {
                 Duration::from_millis(sweep_ms)
             } else {
@@ -186,7 +186,7 @@ impl Fleet {
         self.renew().await?;
         let signs = self.contents.signs().await?;
         let silent = {
-            let mut seen = self.seen();
+            let mut seen = self.peers();
             self.wills
                 .others()
                 .into_iter()
@@ -213,7 +213,7 @@ impl Fleet {
         if own.needed.is_some_and(|at| at.elapsed() < self.silence) {
             self.give(&mut own).await?;
         } else if let Some((sign, _)) = &own.given {
-            self.contents.remove_sign(sign).await?;
+            self.contents.remove_heartbeat(sign).await?;
             own.given = None;
         }
         Ok(())
@@ -225,7 +225,10 @@ impl Fleet {
             .given
             .as_ref()
             .is_none_or(|(_, at)| at.elapsed() >= self.silence);
-        let (sign, is_removed) = self.contents.give_sign(self.engine.home(), former).await?;
+        let (sign, is_removed) = self
+            .contents
+            .send_heartbeat(self.engine.home(), former)
+            .await?;
         own.given = Some((sign, Instant::now()));
         own.is_checked &= !is_late && !is_removed;
         if !own.is_checked {
@@ -273,7 +276,7 @@ impl Fleet {
         let is_over = match version {
             Some(version) => {
                 self.contents
-                    .remove_sign(&Sign {
+                    .remove_heartbeat(&Heartbeat {
                         home: home.clone(),
                         version,
                     })
@@ -282,7 +285,7 @@ impl Fleet {
             None => true,
         };
         if is_over {
-            self.seen().forget(&home);
+            self.peers().forget(&home);
         }
         Ok(())
     }

@@ -44,7 +44,7 @@ impl Gauge {
         peer: Pinned,
         limits: &Limits,
         frames: &Budget,
-    ) -> Option<Place> {
+    ) -> Option<ConnectionSlot> {
         let process = peer.id();
         let mut by_process = self.by_process.locked();
         let own = by_process.get(&process).map_or(0, |own| own.open);
@@ -65,7 +65,7 @@ impl Gauge {
         } else {
             peer
         };
-        Some(Place {
+        Some(ConnectionSlot {
             gauge: self.clone(),
             process,
             peer,
@@ -75,14 +75,14 @@ impl Gauge {
 }
 
 /// A connection's place in the [`Gauge`].
-pub(crate) struct Place {
+pub(crate) struct ConnectionSlot {
     gauge: Arc<Gauge>,
     process: ProcessId,
     pub(crate) peer: Pinned,
     pub(crate) frames: Budget,
 }
 
-impl Drop for Place {
+impl Drop for ConnectionSlot {
     fn drop(&mut self) {
         if self.gauge.open.fetch_sub(1, Ordering::Relaxed) == 1 {
             self.gauge.closed.notify_one();

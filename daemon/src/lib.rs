@@ -9,7 +9,6 @@ pub mod exporter;
 pub mod fleet;
 pub mod gauge;
 pub mod keepers;
-pub mod killer;
 pub mod ledger;
 pub mod logging;
 pub mod metered;
@@ -17,6 +16,7 @@ pub mod reaper;
 pub mod rpc;
 pub mod run;
 pub mod storage;
+pub mod terminator;
 pub mod tokens;
 pub mod wills;
 pub mod writer;
@@ -24,4 +24,4 @@ pub mod writer;
 #[cfg(test)]
 mod fuzz;
 #[cfg(test)]
-mod small_disk;
+mod tmpfs;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use crate::counters::{Meters, us_since};
-use crate::storage::{Answer, Change, Durable, Layer, Place, Storage, StorageError, Version};
+use crate::storage::{Answer, Change, Durable, Layer, RecordId, Storage, StorageError, Version};
 
 /// A storage, and where its times are taken down.
 #[derive(Debug)]
@@ -54,7 +54,7 @@ impl Layer for Metered {
 
     fn commit<'a>(
         &'a self,
-        place: &'a Place,
+        place: &'a RecordId,
         expected: Option<Version>,
         next: Version,
         change: Change,

@@ -9,7 +9,7 @@ use mcp_sessiond_proto::sessions::Status;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
-use crate::contents::{Access, Contents, Standing};
+use crate::contents::{Access, Contents, OwnerStatus};
 use crate::engine::{Dropped, Engine};
 
 /// The pause before the next attempt when the storage did not answer.
@@ -69,7 +69,7 @@ impl Reaper {
                 }
                 () = tokio::time::sleep_until(reap_at.unwrap_or(sweep_at)), if reap_at.is_some() => self.reap().await,
                 () = tokio::time::sleep_until(sweep_at) => {
-                    let swept = self.contents.sweep(|place| self.engine.standing(place)).await;
+                    let swept = self.contents.sweep(|place| self.engine.owner_status(place)).await;
                     self.works(swept, "could not sweep");
                     self.end_served().await;
                     sweep_at = self.next_sweep();
@@ -122,17 +122,17 @@ impl Reaper {
             after = Some(last.clone());
             for (place, info) in page {
                 // The storage is local, so sessions of another boot have no owner any more.
-                match self.engine.standing(&place) {
-                    Standing::Gone | Standing::Elsewhere => {
+                match self.engine.owner_status(&place) {
+                    OwnerStatus::Gone | OwnerStatus::Elsewhere => {
                         self.contents.end_owner(&place.owner).await?;
                     }
-                    Standing::Left => drop(self.contents.end(&place, Standing::Left).await?),
+                    OwnerStatus::Left => drop(self.contents.end(&place, OwnerStatus::Left).await?),
                     // It was terminated, and the daemon killed before that was on record
                     // everywhere.
-                    Standing::Held | Standing::Free if info.status == Status::Terminated => {
+                    OwnerStatus::Held | OwnerStatus::Free if info.status == Status::Terminated => {
                         self.engine.forget(&place);
                     }
-                    Standing::Held | Standing::Free | Standing::Service => {}
+                    OwnerStatus::Held | OwnerStatus::Free | OwnerStatus::Service => {}
                 }
             }
         }
@@ -146,8 +146,10 @@ impl Reaper {
             };
             let ended = match &dropped {
                 // With its host everything goes at once.
-                Dropped::Session(place) => match self.engine.standing(place) {
-                    Standing::Left => self.contents.end(place, Standing::Left).await.map(drop),
+                Dropped::Session(place) => match self.engine.owner_status(place) {
+                    OwnerStatus::Left => {
+                        self.contents.end(place, OwnerStatus::Left).await.map(drop)
+                    }
                     // Or there is another one of that id by now.
                     _ => Ok(()),
                 },

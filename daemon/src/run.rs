@@ -26,16 +26,16 @@ use crate::counters::Meters;
 use crate::engine::{Engine, StartError};
 use crate::exporter;
 use crate::fleet::Fleet;
-use crate::killer::{Killer, end_strays};
 use crate::logging::{self, Logging};
 use crate::metered::Metered;
 use crate::reaper::Reaper;
 use crate::rpc::{self, Daemon};
 use crate::storage;
+use crate::terminator::{Terminator, end_orphans};
 use crate::wills::Wills;
 use signals::{Signal, Signals};
 use socket::Origin;
-use watch::Place;
+use watch::SocketWatch;
 
 pub use detach::launch;
 
@@ -221,12 +221,12 @@ async fn live(options: &Options, loaded: Loaded, logging: &Logging) -> Result<()
         }
     });
     // Before any client gets an answer.
-    end_strays(&engine).await;
+    end_orphans(&engine).await;
     let reaper = tokio::spawn(Reaper::new(engine.clone(), contents.clone(), incoming).run());
     let executor = tokio::spawn(wills.clone().run());
     let fleet = Arc::new(Fleet::new(engine.clone(), contents.clone(), wills.clone()));
     let member = tokio::spawn(fleet.clone().run());
-    let killer = tokio::spawn(Killer::new(engine.clone(), charged).run());
+    let terminator = tokio::spawn(Terminator::new(engine.clone(), charged).run());
     let started_by = origin.name();
     let ours = matches!(origin, Origin::OwnSocket { .. });
     let listener = origin.listener(&path).map_err(|error| Fatal::Socket {
@@ -234,7 +234,7 @@ async fn live(options: &Options, loaded: Loaded, logging: &Logging) -> Result<()
         error,
     })?;
     let placed = listener.try_clone()?;
-    let mut place = Place::new(directory.clone(), listener.try_clone()?);
+    let mut place = SocketWatch::new(directory.clone(), listener.try_clone()?);
     let about = about(&directory, started_by);
     let daemon = Arc::new(Daemon {
         engine,
@@ -279,7 +279,7 @@ async fn live(options: &Options, loaded: Loaded, logging: &Logging) -> Result<()
     }
     exits.abort();
     reaper.abort();
-    killer.abort();
+    terminator.abort();
     executor.abort();
     member.abort();
     let closing = async {
@@ -340,7 +340,7 @@ async fn take(
 async fn until_stopped(
     options: &Options,
     daemon: &Daemon,
-    place: &mut Place,
+    place: &mut SocketWatch,
     signals: &mut Signals,
     logging: &Logging,
 ) -> &'static str {
@@ -411,8 +411,8 @@ fn about(directory: &Directory, started_by: &str) -> About {
         executable: executable.display().to_string(),
         storage: String::new(),
         storage_failure: None,
-        ailments: Vec::new(),
-        hints: Vec::new(),
+        faults: Vec::new(),
+        advice: Vec::new(),
     }
 }
 

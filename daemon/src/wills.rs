@@ -14,7 +14,7 @@ use tokio::sync::Notify;
 
 use crate::contents::{Contents, Of, Recorded};
 use crate::engine::{Engine, home_of};
-use crate::storage::Place;
+use crate::storage::RecordId;
 
 /// The pause before the next attempt when the storage did not answer.
 const RETRY: Duration = Duration::from_secs(1);
@@ -32,7 +32,7 @@ pub struct Wills {
 
 struct Watched {
     exits: ExitWatch,
-    authors: HashMap<(Place, Of), ProcessId>,
+    authors: HashMap<(RecordId, Of), ProcessId>,
 }
 
 impl std::fmt::Debug for Wills {
@@ -92,7 +92,7 @@ impl Wills {
     /// # Errors
     /// [`Error::Unavailable`], if the process can't be watched: the next daemon carries the will
     /// out.
-    pub fn made(&self, author: Pinned, place: Place, of: Of) -> Result<(), Error> {
+    pub fn made(&self, author: Pinned, place: RecordId, of: Of) -> Result<(), Error> {
         let mut watched = self.lock();
         let id = author.id();
         watched.exits.add(author).map_err(|error| {
@@ -107,7 +107,7 @@ impl Wills {
     }
 
     /// A stream was closed, or a task has ended: its will is void.
-    pub fn closed(&self, place: &Place, of: &Of) {
+    pub fn closed(&self, place: &RecordId, of: &Of) {
         let mut watched = self.lock();
         if !watched.authors.is_empty()
             && let Some(author) = watched.authors.remove(&(place.clone(), of.clone()))
@@ -117,9 +117,9 @@ impl Wills {
     }
 
     /// A session has ended, with all its streams.
-    pub fn ended(&self, place: &Place) {
+    pub fn ended(&self, place: &RecordId) {
         let mut watched = self.lock();
-        let of = |(at, _): &(Place, Of)| at == place;
+        let of = |(at, _): &(RecordId, Of)| at == place;
         let authors: Vec<ProcessId> = watched
             .authors
             .extract_if(|key, _| of(key))
@@ -205,7 +205,7 @@ impl Wills {
     /// # Errors
     /// When the storage did not answer: the caller may try again.
     pub async fn carry_out_once(&self, will: &Recorded) -> Result<bool, Error> {
-        match self.contents.carry_out(will).await {
+        match self.contents.apply_will(will).await {
             Err(error @ (Error::Unavailable { .. } | Error::OutcomeUnknown { .. })) => Err(error),
             Err(Error::UnknownSession) => Ok(false),
             Ok(done) => Ok(done),

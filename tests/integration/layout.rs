@@ -85,7 +85,7 @@ const DAEMON: Layers = &[
             "registry",
         ],
     ),
-    ("killer", &["engine", "keepers", "process", "registry"]),
+    ("terminator", &["engine", "keepers", "process", "registry"]),
     ("reaper", &["contents", "engine"]),
     ("wills", &["contents", "engine", "storage", "process"]),
     (
@@ -104,8 +104,20 @@ const DAEMON: Layers = &[
     (
         "run",
         &[
-            "config", "contents", "counters", "engine", "exporter", "fleet", "killer", "logging",
-            "metered", "reaper", "rpc", "storage", "wills", "process",
+            "config",
+            "contents",
+            "counters",
+            "engine",
+            "exporter",
+            "fleet",
+            "logging",
+            "metered",
+            "reaper",
+            "rpc",
+            "storage",
+            "terminator",
+            "wills",
+            "process",
         ],
     ),
 ];

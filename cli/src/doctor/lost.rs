@@ -9,7 +9,7 @@ use super::{Finding, Findings};
 pub(super) async fn look(connection: &Connection, findings: &mut Findings) {
     // That it answers was found before.
     if let Ok(about) = connection.about(PATIENCE).await {
-        for hint in about.hints {
+        for hint in about.advice {
             let check = if hint.what == "records" {
                 "records"
             } else {

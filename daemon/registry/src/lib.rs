@@ -27,7 +27,6 @@ mod services;
 #[cfg(test)]
 mod tests;
 mod unreachable;
-mod users;
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
@@ -36,8 +35,8 @@ pub use claims::{Claim, Wants};
 pub use effects::{Effect, Lease, Ticket};
 pub use ledger::Records;
 pub use records::{
-    CLAIMED_KEYS_MAX, Claimant, Digest, KeeperRecord, Keepers, NO_TOKEN, OwnerRecord,
-    ServiceRecord, SessionRecord, Snapshot, Spot, TokenFile,
+    CLAIMED_KEYS_MAX, Claimant, Digest, KeeperRecord, Keepers, NO_TOKEN, OwnerRecord, ProgramDir,
+    ServiceRecord, SessionRecord, Snapshot, TokenFile,
 };
 pub use services::ServiceSession;
 pub use unreachable::Left;
@@ -206,7 +205,7 @@ impl Registry {
         let id = self.names.get(&(owner, told.clone())).unwrap_or(told);
         self.sessions
             .get(id)
-            .filter(|session| session.owner == owner && session.told() == told)
+            .filter(|session| session.owner == owner && session.public_id() == told)
     }
 
     /// The same, for an instance of that owner's: what is not for it is as if it were not there.
@@ -372,7 +371,7 @@ impl Registry {
             }
         }
         let lost = lost.into_iter().map(|(id, _)| id);
-        self.give_out(&held.into_iter().chain(lost).collect::<Vec<_>>());
+        self.grant_waiting(&held.into_iter().chain(lost).collect::<Vec<_>>());
         self.drop_idle_user();
     }
 
@@ -414,7 +413,7 @@ impl Registry {
     /// Ends the leases of sessions, and then sees who can have them.
     fn vacate(&mut self, ids: &[SessionId]) {
         self.free(ids);
-        self.give_out(ids);
+        self.grant_waiting(ids);
     }
 
     fn free(&mut self, ids: &[SessionId]) {
@@ -434,14 +433,14 @@ impl Registry {
         }
     }
 
-    fn give_out(&mut self, ids: &[SessionId]) {
+    fn grant_waiting(&mut self, ids: &[SessionId]) {
         let of = |id: &SessionId| {
             let session = self.sessions.get(id)?;
             Some((session.owner, session.leading_key()?))
         };
         let free: BTreeSet<(ProcessId, Key)> = ids.iter().filter_map(of).collect();
         for (owner, key) in free {
-            self.look_after(owner, key);
+            self.reconsider(owner, key);
         }
     }
 }

@@ -17,7 +17,7 @@ use proptest::sample::select;
 use proptest_state_machine::{ReferenceStateMachine, StateMachineTest, prop_state_machine};
 
 use super::Policy;
-use super::records::Spot;
+use super::records::ProgramDir;
 use world::World;
 
 prop_state_machine! {
@@ -236,7 +236,7 @@ fn traits(which: usize) -> Traits {
 }
 
 /// Programs go by one name in each place.
-fn spot(which: usize) -> Option<Spot> {
+fn program_dir(which: usize) -> Option<ProgramDir> {
     traits(which).directory
 }
 

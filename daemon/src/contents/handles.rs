@@ -10,7 +10,7 @@ use sha2::{Digest as _, Sha256};
 
 use super::head::{self, HandleHead, Head};
 use super::{Access, Admit, Contents, draw, draw_version};
-use crate::storage::{Change, Head as StoredHead, Place, RECORD_COST};
+use crate::storage::{Change, Head as StoredHead, RECORD_COST, RecordId};
 
 /// The names of handles' records begin with a blank, which no session id has.
 const PREFIX: char = ' ';
@@ -19,14 +19,14 @@ const PREFIX: char = ' ';
 pub(super) const AFTER_ALL: &str = " ~";
 
 /// Whether this is the record of a handle.
-pub(super) fn is_handle(place: &Place) -> bool {
+pub(super) fn is_handle(place: &RecordId) -> bool {
     place.name.starts_with(PREFIX)
 }
 
-fn place(owner: &str, handle: &Handle) -> Place {
+fn place(owner: &str, handle: &Handle) -> RecordId {
     let hash = Sha256::digest(&handle.0);
     let hex = hex(&hash);
-    Place {
+    RecordId {
         owner: owner.into(),
         name: format!("{PREFIX}{hex}"),
     }
@@ -122,7 +122,7 @@ impl Contents {
         if now_ms >= head.expires_ms {
             return Err(Error::HandleExpired);
         }
-        let session = Place {
+        let session = RecordId {
             owner: owner.into(),
             name: head.session,
         };

@@ -10,8 +10,8 @@ use mcp_sessiond_registry::Claimant;
 
 use super::Engine;
 use super::claim::{Verified, failed, scarce, verify};
-use crate::contents::{Access, Lease, Standing, Writer};
-use crate::storage::Place;
+use crate::contents::{Access, Lease, OwnerStatus, Writer};
+use crate::storage::RecordId;
 
 /// A lease as the registry knows it, whenever it is asked.
 struct Leased {
@@ -161,9 +161,9 @@ impl Engine {
 
     /// Where the contents of a host's session are.
     #[must_use]
-    pub fn place(&self, host: Option<ProcessId>, session: &SessionId) -> Place {
+    pub fn place(&self, host: Option<ProcessId>, session: &SessionId) -> RecordId {
         let owner = host.map_or_else(|| "host".to_owned(), |host| self.owner(host));
-        Place {
+        RecordId {
             owner,
             name: session.to_string(),
         }
@@ -192,23 +192,23 @@ impl Engine {
 
     /// What is known of the owner of a record.
     #[must_use]
-    pub fn standing(&self, place: &Place) -> Standing {
+    pub fn owner_status(&self, place: &RecordId) -> OwnerStatus {
         let Some(host) = place.owner.strip_prefix("host ") else {
-            return Standing::Service;
+            return OwnerStatus::Service;
         };
         let Some(host) = at_home(host, &self.home) else {
-            return Standing::Elsewhere;
+            return OwnerStatus::Elsewhere;
         };
         let Some(host) = host_of(host) else {
-            return Standing::Gone;
+            return OwnerStatus::Gone;
         };
         self.look(|registry| {
             let session = place.name.parse::<SessionId>().ok();
             match session.and_then(|told| registry.find(host, &told)) {
-                Some(session) if session.holder.is_some() => Standing::Held,
-                Some(_) => Standing::Free,
-                None if registry.depends_on(&host) => Standing::Left,
-                None => Standing::Gone,
+                Some(session) if session.holder.is_some() => OwnerStatus::Held,
+                Some(_) => OwnerStatus::Free,
+                None if registry.depends_on(&host) => OwnerStatus::Left,
+                None => OwnerStatus::Gone,
             }
         })
     }
@@ -231,7 +231,7 @@ impl Engine {
                     .any(|(process, claimant)| session.is_for(*process, claimant))
             });
             let told = of_host
-                .map(|session| session.told())
+                .map(|session| session.public_id())
                 .filter(|told| after.is_none_or(|after| *told > after));
             let told: BTreeSet<&SessionId> = told.collect();
             told.into_iter().take(most).cloned().collect()
@@ -239,7 +239,7 @@ impl Engine {
     }
 
     /// A session has ended in the storage: nobody is led to it any more. Its token goes with it.
-    pub fn forget(&self, place: &Place) {
+    pub fn forget(&self, place: &RecordId) {
         self.end_service_session(place);
         let host = place
             .owner

@@ -15,7 +15,7 @@ use mcp_sessiond_proto::backends::{
 use mcp_sessiond_proto::types::ClientName;
 use mcp_sessiond_proto::{BackendName, Epoch, Label, ServiceName, SessionId, Siblings};
 use mcp_sessiond_registry::{
-    KeeperRecord, OwnerRecord, ServiceRecord, SessionRecord, Snapshot, Spot, TokenFile,
+    KeeperRecord, OwnerRecord, ProgramDir, ServiceRecord, SessionRecord, Snapshot, TokenFile,
 };
 use serde::{Deserialize, Serialize};
 
@@ -32,7 +32,7 @@ pub(super) struct RecordCopy {
     /// None: the user.
     host: Option<ProcessRef>,
     host_name: String,
-    row: Option<Siblings>,
+    host_rule: Option<Siblings>,
     /// The key of the name, if the session is the user's.
     key: Option<Vec<u8>>,
     program: String,
@@ -42,7 +42,7 @@ pub(super) struct RecordCopy {
     label: Option<Label>,
     entry: Option<Label>,
     client: Option<ClientName>,
-    spot: Option<Spot>,
+    program_dir: Option<ProgramDir>,
     asked: Option<Siblings>,
     opened_ms: u64,
     file: u32,
@@ -61,7 +61,7 @@ impl RecordCopy {
         let SessionRecord {
             id,
             said,
-            spot,
+            program_dir,
             asked,
             opened_ms,
             file,
@@ -72,14 +72,14 @@ impl RecordCopy {
             session: id,
             host: (!is_users).then(|| reference(session.owner)),
             host_name: owner.name.clone(),
-            row: owner.row,
+            host_rule: owner.host_rule,
             key: session.key.filter(|_| is_users).map(|key| key.to_bytes()),
             program,
             backend,
             label: said.label,
             entry: said.entry,
             client: said.client,
-            spot,
+            program_dir,
             asked,
             opened_ms,
             file: file.number,
@@ -98,9 +98,9 @@ impl RecordCopy {
         let owner = OwnerRecord {
             host,
             name: self.host_name,
-            row: self.row,
-            crowded: false,
-            doubles: BTreeSet::new(),
+            host_rule: self.host_rule,
+            multiplexing: false,
+            ambiguous: BTreeSet::new(),
             losses: BTreeMap::new(),
         };
         let session = SessionRecord {
@@ -119,7 +119,7 @@ impl RecordCopy {
                 entry: self.entry,
                 client: self.client,
             },
-            spot: self.spot,
+            program_dir: self.program_dir,
             asked: self.asked,
             opened: 0,
             freed: 0,

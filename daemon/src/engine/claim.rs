@@ -20,7 +20,7 @@ pub(super) struct Verified {
     pub(super) host: Pinned,
     host_name: String,
     /// What the table of hosts says of it.
-    row: Option<Siblings>,
+    host_rule: Option<Siblings>,
     traits: Traits,
 }
 
@@ -165,7 +165,7 @@ impl Engine {
         state.take_in_exits(now);
         let known = state.registry.claimant(&instance.id()).cloned();
         let first = known.is_none();
-        let (claimant, host_name, row) = match (known, read) {
+        let (claimant, host_name, host_rule) = match (known, read) {
             (Some(known), _) if request.named.is_some() != (known.host == ProcessId::USER) => {
                 let sentence =
                     "one process claims sessions by names, or as a host's server, and not both"
@@ -194,7 +194,7 @@ impl Engine {
                 Some(Verified {
                     host,
                     host_name,
-                    row,
+                    host_rule,
                     traits,
                 }),
             ) => {
@@ -207,7 +207,7 @@ impl Engine {
                 }
                 let claimant = Claimant::new(host.id(), traits);
                 state.registry.introduce(instance.id(), claimant.clone());
-                (claimant, host_name, row)
+                (claimant, host_name, host_rule)
             }
             (None, None) => return Err(exited()),
         };
@@ -230,7 +230,7 @@ impl Engine {
                 &[program.as_bytes(), &directory[..]].concat(),
             )
         };
-        let spot = match &request.named {
+        let program_dir = match &request.named {
             Some(named) => Some(digest("mcp-sessiond command", named.command.as_bytes())),
             None => claimant.traits.directory.map(of_place),
         };
@@ -241,11 +241,11 @@ impl Engine {
             process: instance.id(),
             host: claimant.host,
             host_name,
-            row,
+            host_rule,
             key: key.ok(),
             former: claimant.traits.former_key(&said),
             said,
-            spot,
+            program_dir,
             program,
             siblings: request.siblings,
             deadline,
@@ -254,45 +254,45 @@ impl Engine {
             wants,
         };
         state.registry.claim(claim, now);
-        self.carry_out(&mut state);
+        self.apply(&mut state);
         if state.registry.waiting() > 0 {
-            self.changed.notify_one();
+            self.deadline_changed.notify_one();
         }
         Ok(receiver)
     }
 
     /// Says it where the keys of a server don't hold still.
     fn note_start(&self, record: &SessionRecord, outcome: Outcome) {
-        let (Some(spot), Some(holder)) = (record.spot, record.holder) else {
+        let (Some(program_dir), Some(holder)) = (record.program_dir, record.holder) else {
             return;
         };
         let mut state = self.lock();
         let State {
             registry,
-            restless,
-            hints,
+            key_churn,
+            advice,
             ..
         } = &mut *state;
-        let advice = match outcome {
+        let what_to_set = match outcome {
             Outcome::Resumed => {
-                restless.resumes(record.owner, spot);
+                key_churn.resumes(record.owner, program_dir);
                 None
             }
             // Several that run at once are several servers, and no starts of one.
-            Outcome::FreshFirst if record.said.label.is_none() && !registry.has_company(record) => {
-                registry
-                    .claimant(&holder)
-                    .and_then(|claimant| restless.begins(record.owner, spot, &claimant.traits))
+            Outcome::FreshFirst if record.said.label.is_none() && !registry.has_sibling(record) => {
+                registry.claimant(&holder).and_then(|claimant| {
+                    key_churn.begins(record.owner, program_dir, &claimant.traits)
+                })
             }
             _ => None,
         };
-        if let Some(advice) = advice {
+        if let Some(what_to_set) = what_to_set {
             let SessionRecord { program, owner, .. } = record;
             let finding = format!(
-                "`{program}`, started by process {}, finds nothing of what its former starts have left: each start differs",
+                "`{program}`, started by process {}, starts with none of the state of earlier starts: each start differs",
                 owner.pid
             );
-            hints.say(finding, advice);
+            advice.say(finding, what_to_set);
         }
     }
 
@@ -367,7 +367,7 @@ impl Engine {
         if claimed.token_status == TokenStatus::Absent {
             tracing::debug!(session = %claimed.session, "Token file not found (first run or clean slate)");
         }
-        claimed.session = record.told().clone();
+        claimed.session = record.public_id().clone();
         Ok(claimed)
     }
 
@@ -470,7 +470,7 @@ pub(super) fn verify(instance: &Pinned, settings: &Settings) -> Result<Verified,
                 .last()
                 .map(|step| step.name.clone())
                 .unwrap_or_default();
-            let row = settings
+            let host_rule = settings
                 .loaded
                 .config
                 .row_of(&process::appearance(&host).map_err(scarce)?);
@@ -478,7 +478,7 @@ pub(super) fn verify(instance: &Pinned, settings: &Settings) -> Result<Verified,
             Ok(Verified {
                 host,
                 host_name,
-                row,
+                host_rule,
                 traits,
             })
         }

@@ -54,7 +54,7 @@ impl Engine {
         self.look(|registry| {
             let named = registry
                 .sessions()
-                .filter(|session| session.id == *id || session.told() == id);
+                .filter(|session| session.id == *id || session.public_id() == id);
             named
                 .map(|session| (self.owner(session.owner), info(session)))
                 .collect()

@@ -137,8 +137,8 @@ impl Engine {
             tokens: Arc::new(tokens),
             files: Mutex::default(),
             settings: RwLock::new(Arc::new(Settings::new(loaded))),
+            deadline_changed: Notify::new(),
             changed: Notify::new(),
-            told: Notify::new(),
             began: Instant::now(),
             home: home(&boot, directory.path()).map_err(StartError::Boot)?,
             dropped,
@@ -163,7 +163,7 @@ impl Engine {
             }
         }
         state.registry.exited(&gone);
-        self.carry_out(&mut state);
+        self.apply(&mut state);
         state.is_starting = false;
         Ok(())
     }

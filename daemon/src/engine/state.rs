@@ -8,8 +8,8 @@ use mcp_sessiond_proto::{Epoch, Error};
 use mcp_sessiond_registry::{Lease, Millis, Registry, Ticket};
 use tokio::sync::oneshot;
 
-use super::hints::Hints;
-use super::restless::Restless;
+use super::faults::Advice;
+use super::key_churn::KeyChurn;
 use crate::ledger::{Ledger, Waiter};
 
 #[derive(Debug)]
@@ -20,8 +20,8 @@ pub(super) struct State {
     pub(super) answers: HashMap<Ticket, oneshot::Sender<Answer>>,
     pub(super) tickets: u64,
     /// Servers whose keys don't hold still.
-    pub(super) restless: Restless,
-    pub(super) hints: Hints,
+    pub(super) key_churn: KeyChurn,
+    pub(super) advice: Advice,
     /// The lease of the latest front of each keeper.
     pub(super) fronts: HashMap<ProcessId, Epoch>,
     /// The totals that each keeper has told this daemon.
@@ -51,8 +51,8 @@ impl State {
             exits,
             answers: HashMap::new(),
             tickets: 0,
-            restless: Restless::default(),
-            hints: Hints::default(),
+            key_churn: KeyChurn::default(),
+            advice: Advice::default(),
             fronts,
             counts: HashMap::new(),
             is_starting: true,
@@ -65,7 +65,7 @@ impl State {
         for process in &exited {
             tracing::debug!(pid = process.pid, "a process has exited");
         }
-        self.hints.exited(&self.registry, &exited, now);
+        self.advice.exited(&self.registry, &exited, now);
         self.registry.exited(&exited);
     }
 

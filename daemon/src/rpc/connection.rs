@@ -27,7 +27,7 @@ use mcp_sessiond_registry::Wants;
 use super::Daemon;
 use crate::contents::{Access, Of, Writer};
 use crate::engine::Instances;
-use crate::storage::Place;
+use crate::storage::RecordId;
 
 /// A connection, as far as the service is concerned.
 pub(super) struct Connection {
@@ -41,7 +41,7 @@ pub(super) struct Connection {
     /// it has claimed for.
     instances: Mutex<Instances>,
     /// The sessions of the clients that it has attached and not detached.
-    attached: Mutex<Vec<Place>>,
+    attached: Mutex<Vec<RecordId>>,
 }
 
 impl fmt::Debug for Connection {
@@ -478,7 +478,7 @@ impl Connection {
         } = &*self.daemon;
         let InspectRequest { session, owner } = &request;
         if let Some(owner) = owner {
-            let place = Place {
+            let place = RecordId {
                 owner: owner.clone(),
                 name: session.to_string(),
             };
@@ -491,7 +491,7 @@ impl Connection {
         }
         let mut known = engine.sessions_named(session);
         let mut found = Vec::new();
-        let mut after: Option<Place> = None;
+        let mut after: Option<RecordId> = None;
         loop {
             let page = contents.inventory(after.as_ref(), PAGE_MAX).await?;
             let Some((last, _)) = page.last() else { break };

@@ -14,7 +14,7 @@ use crate::counters::{self, Meters};
 use crate::engine::Engine;
 use crate::fleet::Fleet;
 use crate::gauge::Gauge;
-use crate::storage::{Opener, Place};
+use crate::storage::{Opener, RecordId};
 use crate::wills::Wills;
 
 /// What every connection shares.
@@ -45,8 +45,8 @@ impl Daemon {
             uptime_ms: self.engine.now(),
             storage: self.opener.shown(),
             storage_failure: storage.check().err().map(|error| error.to_string()),
-            ailments: self.engine.ailments(),
-            hints: self.engine.hints(),
+            faults: self.engine.faults(),
+            advice: self.engine.advice(),
             ..self.about.clone()
         }
     }
@@ -72,7 +72,7 @@ impl Daemon {
     }
 
     pub(super) async fn list_contents(&self, page: ContentPage) -> Result<Vec<ContentInfo>, Error> {
-        let after = page.after.map(|(owner, session)| Place {
+        let after = page.after.map(|(owner, session)| RecordId {
             owner,
             name: session.to_string(),
         });
@@ -89,7 +89,7 @@ impl Daemon {
                 older_than_ms: None,
             } => {
                 self.contents
-                    .sweep(|place| self.engine.standing(place))
+                    .sweep(|place| self.engine.owner_status(place))
                     .await?
             }
             SweepRequest {
@@ -150,7 +150,7 @@ impl Daemon {
             ..
         } = self;
         let census = engine.census();
-        let tally = contents.tally().await.ok();
+        let usage = contents.usage().await.ok();
         let sessions = |owner, value| {
             counters::Gauge::new("sessions", "Sessions that live, by who owns them.", value)
                 .of("owner", owner)
@@ -161,7 +161,7 @@ impl Daemon {
             sessions("user", census.of_users),
         ];
         // Where the storage does not answer, nothing is said of what it holds.
-        gauges.extend(tally.map(|tally| sessions("service", tally.of_services)));
+        gauges.extend(usage.map(|usage| sessions("service", usage.of_services)));
         gauges.extend([
             counters::Gauge::new("leases", "Sessions that a live process holds.", census.held),
             counters::Gauge::new("backends", "Keepers that are registered.", census.backends),
@@ -181,24 +181,24 @@ impl Daemon {
                 engine.unkept(),
             ),
         ]);
-        if let Some(tally) = tally {
+        if let Some(usage) = usage {
             gauges.extend([
                 counters::Gauge::new(
                     "stored_sessions",
                     "Sessions that have contents.",
-                    tally.of_hosts + tally.of_services,
+                    usage.of_hosts + usage.of_services,
                 ),
                 counters::Gauge::new(
                     "stored_events",
                     "Events that can be replayed.",
-                    tally.events,
+                    usage.events,
                 ),
                 counters::Gauge::new(
                     "stored_event_bytes",
                     "Bytes of their messages.",
-                    tally.event_bytes,
+                    usage.event_bytes,
                 ),
-                counters::Gauge::new("stored_state_bytes", "Bytes of state.", tally.state_bytes),
+                counters::Gauge::new("stored_state_bytes", "Bytes of state.", usage.state_bytes),
             ]);
         }
         if let Some(usage) = contents.storage().usage("") {

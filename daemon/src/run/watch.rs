@@ -20,7 +20,7 @@ const LOOK: Duration = Duration::from_secs(1);
 const SETTLE: Duration = Duration::from_millis(250);
 
 /// The directory, the socket and the databases, where clients and the daemon look for them.
-pub(super) struct Place {
+pub(super) struct SocketWatch {
     directory: Arc<Directory>,
     socket: Listener,
     /// None: the system can't report changes.
@@ -29,7 +29,7 @@ pub(super) struct Place {
     due: Option<Instant>,
 }
 
-impl Place {
+impl SocketWatch {
     pub(super) fn new(directory: Arc<Directory>, socket: Listener) -> Self {
         let changes = Changes::new().inspect_err(|error| {
             tracing::info!(%error, "the system can't report changes in the daemon's directory; the daemon looks once a second");
@@ -103,7 +103,7 @@ pub(super) async fn nothing_needs(daemon: &Daemon) {
             since = None;
             tokio::select! {
                 () = daemon.connections.closed.notified() => {}
-                () = daemon.engine.told() => {}
+                () = daemon.engine.changed() => {}
             }
         } else if daemon.contents.would_be_lost() {
             since = None;

@@ -56,8 +56,8 @@ pub use table::OpenError;
 
 use super::retry::Health;
 use super::{
-    Answer, Change, Durable, Item, Key, Listed, Place, Record, Scan, Storage, StorageError, Usage,
-    Version,
+    Answer, Change, Durable, Item, Key, Listed, MemoryUsage, Record, RecordId, Scan, Storage,
+    StorageError, Version,
 };
 use head::Facts;
 
@@ -107,7 +107,7 @@ pub struct DynamoDb {
     /// Of records that this daemon was the last to commit: facts that spare reading the head once
     /// more. What is pending there has been applied. Another daemon's commit makes another version,
     /// so none of this is ever wrong.
-    known: Mutex<HashMap<Place, Facts>>,
+    known: Mutex<HashMap<RecordId, Facts>>,
     #[cfg(feature = "fault-points")]
     abandoned: std::sync::atomic::AtomicBool,
 }
@@ -167,19 +167,19 @@ impl DynamoDb {
     }
 
     /// What is held while this record is changed.
-    fn changing(&self, place: &Place) -> &tokio::sync::Mutex<()> {
+    fn changing(&self, place: &RecordId) -> &tokio::sync::Mutex<()> {
         let mut hasher = DefaultHasher::new();
         place.hash(&mut hasher);
         &self.changing[hasher.finish() as usize % CHANGING]
     }
 
     /// What is known of a record, which another daemon may have changed since.
-    fn known(&self, place: &Place) -> Option<Facts> {
+    fn known(&self, place: &RecordId) -> Option<Facts> {
         self.known.locked().get(place).cloned()
     }
 
     /// Notes what was committed and applied.
-    fn know(&self, place: &Place, facts: Facts) {
+    fn know(&self, place: &RecordId, facts: Facts) {
         let mut known = self.known.locked();
         if facts.dead {
             known.remove(place);
@@ -192,7 +192,7 @@ impl DynamoDb {
     }
 
     /// Notes that nothing is left of the older generations.
-    fn know_clean(&self, place: &Place, version: Version) {
+    fn know_clean(&self, place: &RecordId, version: Version) {
         if let Some(facts) = self
             .known
             .locked()
@@ -229,17 +229,17 @@ impl Storage for DynamoDb {
         std::future::ready(()).boxed()
     }
 
-    fn read<'a>(&'a self, place: &'a Place, keys: &'a [Key]) -> Answer<'a, Option<Record>> {
+    fn read<'a>(&'a self, place: &'a RecordId, keys: &'a [Key]) -> Answer<'a, Option<Record>> {
         self.read_record(place, keys).boxed()
     }
 
-    fn scan<'a>(&'a self, place: &'a Place, scan: &'a Scan) -> Answer<'a, Vec<Item>> {
+    fn scan<'a>(&'a self, place: &'a RecordId, scan: &'a Scan) -> Answer<'a, Vec<Item>> {
         self.scan_items(place, scan).boxed()
     }
 
     fn commit<'a>(
         &'a self,
-        place: &'a Place,
+        place: &'a RecordId,
         expected: Option<Version>,
         next: Version,
         change: Change,
@@ -251,7 +251,7 @@ impl Storage for DynamoDb {
         .boxed()
     }
 
-    fn settled(&self, _: &Place) -> Durable {
+    fn settled(&self, _: &RecordId) -> Durable {
         Durable::Now
     }
 
@@ -259,7 +259,7 @@ impl Storage for DynamoDb {
         self.list_of(owner, after, most).boxed()
     }
 
-    fn list_all<'a>(&'a self, after: Option<&'a Place>, most: usize) -> Answer<'a, Vec<Listed>> {
+    fn list_all<'a>(&'a self, after: Option<&'a RecordId>, most: usize) -> Answer<'a, Vec<Listed>> {
         self.list_everything(after, most).boxed()
     }
 
@@ -271,7 +271,7 @@ impl Storage for DynamoDb {
         self.count_of(owner, most).boxed()
     }
 
-    fn usage(&self, _: &str) -> Option<Usage> {
+    fn usage(&self, _: &str) -> Option<MemoryUsage> {
         None
     }
 }

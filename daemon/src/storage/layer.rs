@@ -8,8 +8,8 @@ use futures::FutureExt as _;
 use futures::future::{self, BoxFuture};
 
 use super::{
-    Answer, Change, Durable, Item, Key, Listed, Place, Record, Scan, Storage, StorageError, Usage,
-    Version,
+    Answer, Change, Durable, Item, Key, Listed, MemoryUsage, Record, RecordId, Scan, Storage,
+    StorageError, Version,
 };
 
 /// A layer before a storage, which is a storage by that.
@@ -39,7 +39,7 @@ pub trait Layer: Send + Sync + fmt::Debug {
     /// As [`Storage::commit`].
     fn commit<'a>(
         &'a self,
-        record: &'a Place,
+        record: &'a RecordId,
         expected: Option<Version>,
         next: Version,
         change: Change,
@@ -78,17 +78,17 @@ impl<L: Layer> Storage for L {
         closing.unwrap_or_else(|| future::ready(()).boxed())
     }
 
-    fn read<'a>(&'a self, record: &'a Place, keys: &'a [Key]) -> Answer<'a, Option<Record>> {
+    fn read<'a>(&'a self, record: &'a RecordId, keys: &'a [Key]) -> Answer<'a, Option<Record>> {
         self.call("read", move |storage| storage.read(record, keys))
     }
 
-    fn scan<'a>(&'a self, record: &'a Place, scan: &'a Scan) -> Answer<'a, Vec<Item>> {
+    fn scan<'a>(&'a self, record: &'a RecordId, scan: &'a Scan) -> Answer<'a, Vec<Item>> {
         self.call("scan", move |storage| storage.scan(record, scan))
     }
 
     fn commit<'a>(
         &'a self,
-        record: &'a Place,
+        record: &'a RecordId,
         expected: Option<Version>,
         next: Version,
         change: Change,
@@ -96,7 +96,7 @@ impl<L: Layer> Storage for L {
         Layer::commit(self, record, expected, next, change)
     }
 
-    fn settled(&self, record: &Place) -> Durable {
+    fn settled(&self, record: &RecordId) -> Durable {
         self.behind()
             .map_or(Durable::Now, |storage| storage.settled(record))
     }
@@ -105,7 +105,7 @@ impl<L: Layer> Storage for L {
         self.call("list", move |storage| storage.list(owner, after, most))
     }
 
-    fn list_all<'a>(&'a self, after: Option<&'a Place>, most: usize) -> Answer<'a, Vec<Listed>> {
+    fn list_all<'a>(&'a self, after: Option<&'a RecordId>, most: usize) -> Answer<'a, Vec<Listed>> {
         self.call("list_all", move |storage| storage.list_all(after, most))
     }
 
@@ -117,7 +117,7 @@ impl<L: Layer> Storage for L {
         self.call("count", move |storage| storage.count(owner, most))
     }
 
-    fn usage(&self, owner: &str) -> Option<Usage> {
+    fn usage(&self, owner: &str) -> Option<MemoryUsage> {
         self.behind()?.usage(owner)
     }
 }

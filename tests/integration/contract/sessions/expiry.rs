@@ -185,7 +185,7 @@ pub(crate) async fn those_that_stay_hold_nobody_up<B: Backend>(backend: B) {
     living(&bench, "mine", lifetimes(1_000, 0, 0)).await;
     bench.clock.advance(1_000);
     // Sessions of another machine's host, which it will end itself.
-    let standing = |place: &mcp_sessiond_daemon::storage::Place| {
+    let standing = |place: &mcp_sessiond_daemon::storage::RecordId| {
         if place.name == "mine" {
             Standing::Free
         } else {

@@ -1,6 +1,6 @@
 //! Ends keepers that have to end, and what is left of backends whose keepers have exited.
 
-mod strays;
+mod orphans;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -15,7 +15,7 @@ use tokio::time::Instant;
 
 use crate::engine::{Charge, Engine};
 
-pub use strays::end_strays;
+pub use orphans::end_orphans;
 
 /// How long a keeper may take beyond what it grants its backend: three times the wait, for closing
 /// its input, for SIGTERM and for SIGKILL, and this.
@@ -36,14 +36,14 @@ struct Ending {
 
 /// Looks after the keepers of one daemon.
 #[derive(Debug)]
-pub struct Killer {
+pub struct Terminator {
     engine: Arc<Engine>,
     /// Keepers that were asked to end.
     ending: BTreeMap<ProcessId, Ending>,
     incoming: mpsc::UnboundedReceiver<Charge>,
 }
 
-impl Killer {
+impl Terminator {
     /// Will see to what comes in by `incoming`.
     #[must_use]
     pub fn new(engine: Arc<Engine>, incoming: mpsc::UnboundedReceiver<Charge>) -> Self {

@@ -15,7 +15,7 @@ const SHARED_AGE: Duration = Duration::from_secs(60);
 
 /// What the storage holds, whoever put it there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Tally {
+pub struct Usage {
     /// Sessions of services that live.
     pub of_services: u64,
     /// Sessions of hosts that live, and have contents.
@@ -33,27 +33,27 @@ impl Contents {
     ///
     /// # Errors
     /// [`Error::Unavailable`].
-    pub async fn tally(&self) -> Result<Tally, Error> {
-        let mut last = self.tally.lock().await;
-        let is_new = |(counted, _): &(Instant, Tally)| counted.elapsed() < SHARED_AGE;
+    pub async fn usage(&self) -> Result<Usage, Error> {
+        let mut last = self.usage.lock().await;
+        let is_new = |(counted, _): &(Instant, Usage)| counted.elapsed() < SHARED_AGE;
         match last.filter(is_new) {
-            Some((_, tally)) if self.storage.is_shared() => Ok(tally),
+            Some((_, usage)) if self.storage.is_shared() => Ok(usage),
             _ => {
-                let tally = self.count_all().await?;
-                *last = Some((Instant::now(), tally));
-                Ok(tally)
+                let usage = self.count_all().await?;
+                *last = Some((Instant::now(), usage));
+                Ok(usage)
             }
         }
     }
 
-    async fn count_all(&self) -> Result<Tally, Error> {
-        let mut tally = Tally::default();
+    async fn count_all(&self) -> Result<Usage, Error> {
+        let mut usage = Usage::default();
         let mut after = None;
         loop {
             let listed = self.storage.list_all(after.as_ref(), BATCH).await;
             let listed = listed.map_err(|error| self.failed(&error))?;
             let Some(last) = listed.last() else {
-                return Ok(tally);
+                return Ok(usage);
             };
             after = Some(last.place.clone());
             for record in listed.iter().filter(|record| is_session(&record.place)) {
@@ -66,13 +66,13 @@ impl Contents {
                 }
                 let is_hosts = record.place.owner.starts_with("host ");
                 *(if is_hosts {
-                    &mut tally.of_hosts
+                    &mut usage.of_hosts
                 } else {
-                    &mut tally.of_services
+                    &mut usage.of_services
                 }) += 1;
-                tally.events += u64::from(head.events);
-                tally.event_bytes += head.event_bytes;
-                tally.state_bytes += head.state_bytes;
+                usage.events += u64::from(head.events);
+                usage.event_bytes += head.event_bytes;
+                usage.state_bytes += head.state_bytes;
             }
             // Others are answered in between.
             tokio::task::yield_now().await;

@@ -1,22 +1,24 @@
 //! The life of a session, from its creation to its tombstone.
 
+use std::collections::HashSet;
+use std::sync::{Mutex, MutexGuard};
+
 use mcp_sessiond_proto::debug::PAGE_MAX;
 use mcp_sessiond_proto::sessions::{
     CreateRequest, Lifetimes, METADATA_MAX, RotateRequest, STATUS_MAX, Session, Status,
     UpdateRequest,
 };
-use mcp_sessiond_proto::{Error, Json, RequestId, ServiceName, SessionId};
+use mcp_sessiond_proto::{Error, Json, Lock as _, RequestId, ServiceName, SessionId};
 
 use super::binding::{Bound, ROTATED_GRACE_MS};
 use super::bounds::Bounds;
-use super::draft::{Draft, Finished, Halt, Read};
 use super::head::{self, Head};
-use super::keys;
-use super::{Access, Admit, CONFLICTS_MAX, Contents, draw_version, handles};
+use super::transaction::{Draft, Finished, Halt, Read};
+use super::{Access, Admit, CONFLICTS_MAX, Contents, draw_version, handles, keys};
 use crate::counters::count;
 use crate::storage::{
-    Change, Head as StoredHead, ITEM_COST, Item, Listed, Place, RECORD_COST, SLOT_COST, SLOTS_MIN,
-    StorageError,
+    Change, Head as StoredHead, ITEM_COST, Item, Listed, RECORD_COST, RecordId, SLOT_COST,
+    SLOTS_MIN, StorageError,
 };
 
 impl Contents {
@@ -124,7 +126,7 @@ impl Contents {
 
     pub(super) async fn room_for_one_more(
         &self,
-        place: &Place,
+        place: &RecordId,
         bounds: &Bounds,
     ) -> Result<(), Error> {
         let most = bounds.limits.sessions_per_service;
@@ -334,7 +336,7 @@ impl Contents {
     /// this ends it.
     pub(super) async fn terminate_for_mismatch(
         &self,
-        place: &Place,
+        place: &RecordId,
         read: &Read,
     ) -> Result<(), StorageError> {
         let bounds = self.bounds();
@@ -395,7 +397,7 @@ impl Contents {
 
     pub(super) fn session(
         &self,
-        place: &Place,
+        place: &RecordId,
         head: &Head,
         metadata: Option<Json>,
         bounds: &Bounds,
@@ -483,5 +485,38 @@ fn check_metadata(metadata: Option<&Json>) -> Result<(), Error> {
             ),
         }),
         _ => Ok(()),
+    }
+}
+
+/// The sessions that existed at the last look.
+#[derive(Debug, Default)]
+pub(super) struct Known(Mutex<HashSet<RecordId>>);
+
+impl Known {
+    fn lock(&self) -> MutexGuard<'_, HashSet<RecordId>> {
+        self.0.locked()
+    }
+
+    /// Notes that the session exists.
+    pub(super) fn note(&self, place: &RecordId) {
+        let mut known = self.lock();
+        if !known.contains(place) {
+            known.insert(place.clone());
+        }
+    }
+
+    /// Whether this daemon has seen the session.
+    pub(super) fn has(&self, place: &RecordId) -> bool {
+        self.lock().contains(place)
+    }
+
+    /// Forgets a session that has ended.
+    pub(super) fn forget(&self, place: &RecordId) {
+        self.lock().remove(place);
+    }
+
+    /// Forgets all sessions of an owner that has ended.
+    pub(super) fn forget_owner(&self, owner: &str) {
+        self.lock().retain(|place| place.owner != owner);
     }
 }

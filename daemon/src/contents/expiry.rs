@@ -1,16 +1,21 @@
-//! The sweep: ends what has outlived its time, and looks after what is due.
+//! Sessions that have outlived their time, or that a service has not used for as long as its operator
+//! says: they end. And what else is due is looked at.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasher as _, RandomState};
+use std::sync::Mutex;
 
 use mcp_sessiond_proto::debug::{ContentInfo, Inspected, StreamInfo, TaskInfo};
-use mcp_sessiond_proto::{Error, SessionId};
+use mcp_sessiond_proto::{Error, Lock as _, ServiceName, SessionId};
 
-use super::draft::{Draft, Halt};
 use super::head::{self, HandleHead, Head, Why};
+use super::transaction::{Draft, Halt};
 use super::{
-    Access, Admit, Bounds, CONFLICTS_MAX, Contents, Writer, draw_version, expiring, handles,
-    is_session, prune, streams, tasks,
+    Access, Admit, Bounds, CONFLICTS_MAX, Contents, Writer, draw_version, events, handles,
+    is_session, state, streams, tasks,
 };
 use crate::counters::count;
-use crate::storage::{Change, Listed, Place, StorageError};
+use crate::storage::{Change, Listed, RecordId, StorageError};
 
 /// Records that are asked for at once.
 const BATCH: usize = 100;
@@ -31,7 +36,7 @@ const SPARED_LOOK_MS: u64 = 60_000;
 
 /// What the daemon knows of a session's owner.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Standing {
+pub enum OwnerStatus {
     /// A service: it is always there.
     Service,
     /// A host that lives, whose session a live process holds.
@@ -50,7 +55,7 @@ pub enum Standing {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SweptSession {
     /// Where it was.
-    pub place: Place,
+    pub place: RecordId,
     /// Why.
     pub why: Why,
 }
@@ -62,11 +67,11 @@ impl Contents {
     /// [`Error::Unavailable`]. What was ended until then stays ended.
     pub async fn sweep(
         &self,
-        standing: impl Fn(&Place) -> Standing,
+        owner_status: impl Fn(&RecordId) -> OwnerStatus,
     ) -> Result<Vec<SweptSession>, Error> {
         self.give_signs().await;
         let mut ended = Vec::new();
-        let mut last: Option<Place> = None;
+        let mut last: Option<RecordId> = None;
         loop {
             let due = self.storage.due(self.clock.now_ms(), BATCH).await;
             let due = due.map_err(|error| self.failed(&error))?;
@@ -79,15 +84,15 @@ impl Contents {
                 return Ok(ended);
             }
             for listed in due {
-                let swept = match standing(&listed.place) {
+                let swept = match owner_status(&listed.place) {
                     _ if handles::is_handle(&listed.place) => {
                         self.sweep_handle(&listed).await.map(|()| None)
                     }
-                    Standing::Gone => {
-                        let ended = self.end(&listed.place, Standing::Gone).await;
+                    OwnerStatus::Gone => {
+                        let ended = self.end(&listed.place, OwnerStatus::Gone).await;
                         ended.map(|ended| ended.then_some(Why::HostGone))
                     }
-                    standing => self.sweep_one(&listed.place, standing).await,
+                    owner_status => self.sweep_one(&listed.place, owner_status).await,
                 };
                 let why = match swept {
                     Ok(why) => why,
@@ -115,7 +120,7 @@ impl Contents {
     }
 
     /// A session has ended by itself.
-    pub(super) fn count_end(&self, place: &Place, why: Why) {
+    pub(super) fn count_end(&self, place: &RecordId, why: Why) {
         tracing::debug!(
             owner = place.owner,
             session = place.name,
@@ -185,7 +190,11 @@ impl Contents {
         }
     }
 
-    async fn sweep_one(&self, place: &Place, standing: Standing) -> Result<Option<Why>, Error> {
+    async fn sweep_one(
+        &self,
+        place: &RecordId,
+        owner_status: OwnerStatus,
+    ) -> Result<Option<Why>, Error> {
         let access = Access {
             place: place.clone(),
             caller: None,
@@ -194,7 +203,7 @@ impl Contents {
         };
         loop {
             let swept = self.change(&access, Admit::Unchecked, |draft| {
-                self.look_after(draft, place, standing)
+                self.look_after(draft, place, owner_status)
             });
             match swept.await {
                 // Somebody else has ended it.
@@ -209,13 +218,13 @@ impl Contents {
     fn look_after(
         &self,
         draft: &mut Draft<'_>,
-        place: &Place,
-        standing: Standing,
+        place: &RecordId,
+        owner_status: OwnerStatus,
     ) -> Result<(Option<Why>, bool), Halt> {
         draft.quietly();
         let now_ms = draft.now_ms;
-        let in_use = standing == Standing::Held || self.presence.is_in_use(place);
-        let late_ms = if standing == Standing::Elsewhere {
+        let in_use = owner_status == OwnerStatus::Held || self.presence.is_in_use(place);
+        let late_ms = if owner_status == OwnerStatus::Elsewhere {
             now_ms.saturating_sub(ELSEWHERE_MS)
         } else {
             now_ms
@@ -234,14 +243,14 @@ impl Contents {
             (draft.head.attached, draft.head.detached_ms) = (false, Some(now_ms));
         }
         // A change removes only so many items: one kind after the other.
-        let more = if expiring::is_due(draft) {
-            expiring::expire(draft)?;
+        let more = if state::is_due(draft) {
+            state::expire(draft)?;
             true
         } else {
-            tasks::expire(draft)? | prune::prune(draft, [])?
+            tasks::expire(draft)? | events::prune(draft, [])?
         };
         // It is due later now. Only its own daemon's look tells that its host is still there.
-        if standing != Standing::Elsewhere {
+        if owner_status != OwnerStatus::Elsewhere {
             draft.head.looked_ms = now_ms;
         } else if draft.head.hosted {
             let looked_ms = draft.head.looked_ms.max(draft.head.active_ms);
@@ -263,7 +272,7 @@ impl Contents {
     ///
     /// # Errors
     /// [`Error::Unavailable`].
-    pub async fn end(&self, place: &Place, standing: Standing) -> Result<bool, Error> {
+    pub async fn end(&self, place: &RecordId, owner_status: OwnerStatus) -> Result<bool, Error> {
         self.known.forget(place);
         // By its version alone, whether it can be read or not.
         for _ in 0..CONFLICTS_MAX {
@@ -277,7 +286,7 @@ impl Contents {
             };
             let is_tombstone =
                 head::decode::<Head>(&record.head).is_ok_and(|head| head.is_terminated());
-            if is_tombstone && standing != Standing::Gone {
+            if is_tombstone && owner_status != OwnerStatus::Gone {
                 return Ok(false);
             }
             let ending = self.storage.commit(
@@ -343,9 +352,9 @@ impl Contents {
     /// [`Error::Unavailable`].
     pub async fn inventory(
         &self,
-        after: Option<&Place>,
+        after: Option<&RecordId>,
         most: usize,
-    ) -> Result<Vec<(Place, ContentInfo)>, Error> {
+    ) -> Result<Vec<(RecordId, ContentInfo)>, Error> {
         let bounds = self.bounds();
         let mut after = after.cloned();
         let mut found = Vec::new();
@@ -377,7 +386,7 @@ impl Contents {
     ///
     /// # Errors
     /// [`Error::Unavailable`].
-    pub async fn inspect(&self, place: &Place) -> Result<Option<Inspected>, Error> {
+    pub async fn inspect(&self, place: &RecordId) -> Result<Option<Inspected>, Error> {
         if !is_session(place) {
             return Ok(None);
         }
@@ -421,7 +430,7 @@ impl Contents {
         }
     }
 
-    fn info(&self, place: &Place, head: &Head, bounds: &Bounds) -> ContentInfo {
+    fn info(&self, place: &RecordId, head: &Head, bounds: &Bounds) -> ContentInfo {
         let session = self.session(place, head, None, bounds);
         let now_ms = self.clock.now_ms();
         let good = head
@@ -448,5 +457,118 @@ impl Contents {
             handles: u32::try_from(good).unwrap_or(u32::MAX),
             tasks: head.tasks.count,
         }
+    }
+}
+
+/// From how many sessions on it is looked for those that need not be remembered.
+const MANY: usize = 4_096;
+
+/// How long it is remembered when a session was used last, in ms. After that what is on record of
+/// it is good enough.
+const MEMORY_MS: u64 = 7 * 24 * 3_600_000;
+
+/// When sessions were used last without a note of that on record: by a digest of where they are,
+/// for there may be many. Of two with the same digest both were used when one was.
+#[derive(Debug, Default)]
+pub(super) struct LastUses {
+    hasher: RandomState,
+    at_ms: Mutex<HashMap<u64, u64>>,
+}
+
+impl LastUses {
+    pub(super) fn note(&self, place: &RecordId, now_ms: u64) {
+        let mut at_ms = self.at_ms.locked();
+        let is_new = at_ms.insert(self.hasher.hash_one(place), now_ms).is_none();
+        // Now and then, so that those that are gone don't pile up.
+        if is_new && at_ms.len() >= MANY && at_ms.len().is_power_of_two() {
+            at_ms.retain(|_, at_ms| at_ms.saturating_add(MEMORY_MS) > now_ms);
+        }
+    }
+
+    fn of(&self, place: &RecordId) -> u64 {
+        let at_ms = self.at_ms.locked();
+        at_ms
+            .get(&self.hasher.hash_one(place))
+            .copied()
+            .unwrap_or_default()
+    }
+}
+
+impl Contents {
+    /// Ends the sessions of a service that nobody has used for so long, and nobody uses now; and
+    /// tells which.
+    ///
+    /// # Errors
+    /// [`Error::Unavailable`]. What was ended until then stays ended.
+    pub async fn end_unused(
+        &self,
+        service: &ServiceName,
+        older_than_ms: u64,
+    ) -> Result<Vec<SweptSession>, Error> {
+        let owner = Access::service(service, &SessionId::mint(), None)
+            .place
+            .owner;
+        let mut ended = Vec::new();
+        let mut after = String::new();
+        loop {
+            let listed = self.storage.list(&owner, &after, BATCH).await;
+            let listed = listed.map_err(|error| self.failed(&error))?;
+            let Some(last) = listed.last() else {
+                return Ok(ended);
+            };
+            after.clone_from(&last.place.name);
+            for listed in listed {
+                // What is used meanwhile is looked at again in the change.
+                let is_due = is_session(&listed.place)
+                    && head::decode::<Head>(&listed.head)
+                        .is_ok_and(|head| self.is_unused(&listed.place, &head, older_than_ms));
+                if is_due && self.end_if_unused(&listed.place, older_than_ms).await? {
+                    self.count_end(&listed.place, Why::Unused);
+                    ended.push(SweptSession {
+                        place: listed.place,
+                        why: Why::Unused,
+                    });
+                }
+            }
+        }
+    }
+
+    async fn end_if_unused(&self, place: &RecordId, older_than_ms: u64) -> Result<bool, Error> {
+        let access = Access {
+            place: place.clone(),
+            caller: None,
+            writer: super::Writer::Anyone,
+            claimed: false,
+        };
+        let ended = self.change(&access, Admit::Unchecked, |draft| {
+            let is_unused = self.is_unused(place, &draft.head, older_than_ms);
+            if is_unused {
+                draft.end();
+            }
+            Ok(is_unused)
+        });
+        match ended.await {
+            // Somebody else has ended it.
+            Err(Error::UnknownSession) => Ok(false),
+            ended => ended,
+        }
+    }
+
+    fn is_unused(&self, place: &RecordId, head: &Head, older_than_ms: u64) -> bool {
+        let now_ms = self.clock.now_ms();
+        if head.is_terminated()
+            || self.presence.is_in_use(place)
+            || self.is_attached_elsewhere(head, now_ms)
+        {
+            return false;
+        }
+        // Reads are not put on record one by one. What this daemon has not seen may have been used
+        // after its last note.
+        let is_unseen = self.storage.is_shared() || head.active_ms < self.began_ms;
+        let last_ms = match self.uses.of(place).max(head.active_ms) {
+            last_ms if is_unseen => last_ms.max(head.active_ms.saturating_add(head.note_ms())),
+            last_ms => last_ms,
+        };
+        last_ms.saturating_add(older_than_ms) <= now_ms
     }
 }

@@ -7,11 +7,11 @@ use nix::unistd::geteuid;
 use tempfile::TempDir;
 
 /// A tmpfs with mode 0700. It is unmounted when dropped.
-pub(crate) struct SmallDisk {
+pub(crate) struct Tmpfs {
     directory: TempDir,
 }
 
-impl SmallDisk {
+impl Tmpfs {
     pub(crate) fn mount(kibibytes: u32) -> Self {
         needs_root("mount a small disk");
         let directory = tempfile::tempdir().expect("a temporary directory");
@@ -43,7 +43,7 @@ impl SmallDisk {
     }
 }
 
-impl Drop for SmallDisk {
+impl Drop for Tmpfs {
     fn drop(&mut self) {
         // Lazily, for what still has files open in it.
         let _ = Command::new("umount")

@@ -4,14 +4,14 @@
 use std::collections::HashMap;
 
 use mcp_sessiond_process::{ProcessId, Traits};
-use mcp_sessiond_registry::Spot;
+use mcp_sessiond_registry::ProgramDir;
 
 /// Starts with a key of their own after which it is said.
 const STARTS: usize = 3;
 
 /// What was seen of the latest starts of each program and directory of a host.
 #[derive(Debug, Default)]
-pub(super) struct Restless(HashMap<(ProcessId, Spot), Vec<Parts>>);
+pub(super) struct KeyChurn(HashMap<(ProcessId, ProgramDir), Vec<Parts>>);
 
 /// What a key is made of, in parts that can be told apart.
 #[derive(Debug, Clone, PartialEq)]
@@ -20,16 +20,16 @@ struct Parts {
     place: Option<[u8; 32]>,
 }
 
-impl Restless {
+impl KeyChurn {
     /// A claim begins afresh that has a certain key and no label. Returns what to say, at the third
     /// start in a row whose key nobody had before.
     pub(super) fn begins(
         &mut self,
         host: ProcessId,
-        spot: Spot,
+        program_dir: ProgramDir,
         traits: &Traits,
     ) -> Option<&'static str> {
-        let seen = self.0.entry((host, spot)).or_default();
+        let seen = self.0.entry((host, program_dir)).or_default();
         let parts = Parts {
             core: traits.core,
             place: traits.place,
@@ -54,8 +54,8 @@ impl Restless {
     }
 
     /// One has been found again: what was seen before was no pattern.
-    pub(super) fn resumes(&mut self, host: ProcessId, spot: Spot) {
-        self.0.remove(&(host, spot));
+    pub(super) fn resumes(&mut self, host: ProcessId, program_dir: ProgramDir) {
+        self.0.remove(&(host, program_dir));
     }
 
     /// A host is gone.
@@ -82,22 +82,22 @@ mod tests {
             place: Some([place; 32]),
             ..Traits::unknown("server".into(), KeyDoubt::Changed)
         };
-        let mut restless = Restless::default();
-        let mut says = |core, place| restless.begins(host, [1; 32], &start(core, place));
+        let mut key_churn = KeyChurn::default();
+        let mut says = |core, place| key_churn.begins(host, [1; 32], &start(core, place));
         assert_eq!((says(1, 1), says(1, 2), says(1, 2)), (None, None, None));
         assert!(says(1, 3).is_some_and(|what| what.contains("environment")));
         assert_eq!(says(1, 4), None);
 
-        restless.forget(host);
-        let mut says = |core| restless.begins(host, [1; 32], &start(core, 1));
+        key_churn.forget(host);
+        let mut says = |core| key_churn.begins(host, [1; 32], &start(core, 1));
         assert_eq!((says(1), says(2)), (None, None));
         assert!(says(3).is_some_and(|what| what.contains("arguments")));
 
-        restless.forget(host);
+        key_churn.forget(host);
         for core in 0..10 {
-            assert_eq!(restless.begins(host, [1; 32], &start(core, 1)), None);
+            assert_eq!(key_churn.begins(host, [1; 32], &start(core, 1)), None);
             if core % 2 == 1 {
-                restless.resumes(host, [1; 32]);
+                key_churn.resumes(host, [1; 32]);
             }
         }
     }

@@ -3,35 +3,35 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use crate::contents::Sign;
+use crate::contents::Heartbeat;
 use crate::storage::Version;
 
 /// What was seen of other daemons, by their homes.
 #[derive(Debug, Default)]
-pub(super) struct Seen(HashMap<String, Heard>);
+pub(super) struct Peers(HashMap<String, Latest>);
 
 #[derive(Debug, Clone, Copy)]
-struct Heard {
+struct Latest {
     /// None: it has no sign on record.
     version: Option<Version>,
     silent: Duration,
 }
 
-impl Seen {
+impl Peers {
     pub(super) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
     /// There is a daemon of this home, whether it has given a sign or not.
     pub(super) fn know(&mut self, home: String) {
-        self.0.entry(home).or_insert(Heard {
+        self.0.entry(home).or_insert(Latest {
             version: None,
             silent: Duration::ZERO,
         });
     }
 
     /// These are the signs on record, and so much time has passed since the last look.
-    pub(super) fn look(&mut self, signs: &[Sign], passed: Duration) {
+    pub(super) fn look(&mut self, signs: &[Heartbeat], passed: Duration) {
         let versions: HashMap<&str, Version> = signs
             .iter()
             .map(|sign| (sign.home.as_str(), sign.version))
@@ -50,7 +50,7 @@ impl Seen {
     /// This version of a daemon's sign is on record. Returns for how long it has been, as far as
     /// was seen.
     pub(super) fn hear(&mut self, home: &str, version: Version) -> Duration {
-        let fresh = Heard {
+        let fresh = Latest {
             version: Some(version),
             silent: Duration::ZERO,
         };
@@ -80,22 +80,22 @@ mod tests {
 
     const SECOND: Duration = Duration::from_secs(1);
 
-    fn sign(home: &str, version: u64) -> Sign {
-        Sign {
+    fn sign(home: &str, version: u64) -> Heartbeat {
+        Heartbeat {
             home: home.into(),
             version: Version(version),
         }
     }
 
-    fn silent(seen: &Seen) -> Vec<(String, Option<Version>)> {
-        let mut silent = seen.silent(3 * SECOND);
+    fn silent(peers: &Peers) -> Vec<(String, Option<Version>)> {
+        let mut silent = peers.silent(3 * SECOND);
         silent.sort_by(|one, other| one.0.cmp(&other.0));
         silent
     }
 
     #[test]
     fn a_daemon_is_silent_once_its_sign_has_not_changed_for_so_long() {
-        let mut seen = Seen::default();
+        let mut seen = Peers::default();
         // However long ago the last look was: nobody knows for how long the sign had been there.
         seen.look(&[sign("a", 1), sign("b", 1)], 100 * SECOND);
         assert_eq!(silent(&seen), []);
@@ -112,7 +112,7 @@ mod tests {
 
     #[test]
     fn a_daemon_without_a_sign_is_silent_from_the_start_and_one_that_has_removed_it_is_forgotten() {
-        let mut seen = Seen::default();
+        let mut seen = Peers::default();
         seen.know("a".into());
         seen.know("b".into());
         seen.look(&[sign("b", 1), sign("c", 1)], 2 * SECOND);

@@ -7,9 +7,9 @@
 
 use mcp_sessiond_proto::Error;
 
-use super::draft::Halt;
+use super::transaction::Halt;
 use super::{Access, Admit, Contents, draw_version};
-use crate::storage::{Change, Head as StoredHead, Place, StorageError, Version};
+use crate::storage::{Change, Head as StoredHead, RecordId, StorageError, Version};
 
 /// Whose records the signs are. Sessions belong to a `host …` or a `service …`.
 const OWNER: &str = "daemon";
@@ -22,7 +22,7 @@ const BATCH: usize = 100;
 
 /// A daemon's sign of life.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Sign {
+pub struct Heartbeat {
     /// Whose it is: the name by which a daemon is known in wills and owners.
     pub home: String,
     /// Changes each time the sign is renewed.
@@ -41,12 +41,12 @@ pub enum Keeping {
 }
 
 /// Whether this is the record of a sign.
-pub(super) fn is_sign(place: &Place) -> bool {
+pub(super) fn is_heartbeat(place: &RecordId) -> bool {
     place.owner == OWNER
 }
 
-fn place(home: &str) -> Place {
-    Place {
+fn place(home: &str) -> RecordId {
+    RecordId {
         owner: OWNER.into(),
         name: home.into(),
     }
@@ -58,19 +58,22 @@ impl Contents {
     ///
     /// # Errors
     /// [`Error::Unavailable`].
-    pub async fn give_sign(
+    pub async fn send_heartbeat(
         &self,
         home: &str,
         former: Option<Version>,
-    ) -> Result<(Sign, bool), Error> {
+    ) -> Result<(Heartbeat, bool), Error> {
         let mut expected = former;
         let mut is_removed = false;
         loop {
             let version = draw_version();
-            match self.commit_sign(home, expected, version, Some(HEAD)).await {
+            match self
+                .commit_heartbeat(home, expected, version, Some(HEAD))
+                .await
+            {
                 Ok(()) => {
                     return Ok((
-                        Sign {
+                        Heartbeat {
                             home: home.into(),
                             version,
                         },
@@ -91,9 +94,9 @@ impl Contents {
     ///
     /// # Errors
     /// [`Error::Unavailable`].
-    pub async fn remove_sign(&self, sign: &Sign) -> Result<bool, Error> {
+    pub async fn remove_heartbeat(&self, sign: &Heartbeat) -> Result<bool, Error> {
         match self
-            .commit_sign(&sign.home, Some(sign.version), draw_version(), None)
+            .commit_heartbeat(&sign.home, Some(sign.version), draw_version(), None)
             .await
         {
             Ok(()) => Ok(true),
@@ -102,7 +105,7 @@ impl Contents {
         }
     }
 
-    async fn commit_sign(
+    async fn commit_heartbeat(
         &self,
         home: &str,
         expected: Option<Version>,
@@ -141,8 +144,8 @@ impl Contents {
     ///
     /// # Errors
     /// [`Error::Unavailable`].
-    pub async fn signs(&self) -> Result<Vec<Sign>, Error> {
-        let mut signs: Vec<Sign> = Vec::new();
+    pub async fn signs(&self) -> Result<Vec<Heartbeat>, Error> {
+        let mut signs: Vec<Heartbeat> = Vec::new();
         loop {
             let after = signs.last().map_or("", |sign| sign.home.as_str());
             let page = self
@@ -153,7 +156,7 @@ impl Contents {
             if page.is_empty() {
                 return Ok(signs);
             }
-            signs.extend(page.into_iter().map(|listed| Sign {
+            signs.extend(page.into_iter().map(|listed| Heartbeat {
                 home: listed.place.name,
                 version: listed.version,
             }));

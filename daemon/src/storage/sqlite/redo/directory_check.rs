@@ -18,14 +18,14 @@ struct Directory {
 
 /// What the last look has found.
 #[derive(Debug, Default)]
-pub(super) struct Glance {
+pub(super) struct DirectoryCheck {
     seen: Option<Directory>,
 }
 
-impl Glance {
+impl DirectoryCheck {
     /// Whether all files are in place. `look` looks at each of them, and is called only if the
     /// directory may have changed since it was called last.
-    pub(super) fn finds(&mut self, directory: &Path, look: impl FnOnce() -> bool) -> bool {
+    pub(super) fn is_in_place(&mut self, directory: &Path, look: impl FnOnce() -> bool) -> bool {
         let now = file_clock();
         let found = of(directory).ok();
         if found.is_some() && found == self.seen {
@@ -76,9 +76,9 @@ mod tests {
     use super::*;
 
     /// Whether it looks at each file.
-    fn looks(glance: &mut Glance, directory: &Path) -> bool {
+    fn looks(directory_check: &mut DirectoryCheck, directory: &Path) -> bool {
         let looked = Cell::new(false);
-        assert!(glance.finds(directory, || {
+        assert!(directory_check.is_in_place(directory, || {
             looked.set(true);
             true
         }));
@@ -86,8 +86,8 @@ mod tests {
     }
 
     /// Looks until it relies on the directory.
-    fn rely(glance: &mut Glance, directory: &Path) {
-        while looks(glance, directory) {}
+    fn rely(directory_check: &mut DirectoryCheck, directory: &Path) {
+        while looks(directory_check, directory) {}
     }
 
     #[test]
@@ -97,7 +97,7 @@ mod tests {
         let (file, other) = (directory.join("file"), directory.join("other"));
         std::fs::create_dir(&directory).expect("made");
         std::fs::write(&file, "").expect("written");
-        let mut glance = Glance::default();
+        let mut directory_check = DirectoryCheck::default();
         let changes: [(&str, &dyn Fn() -> io::Result<()>); 4] = [
             ("made", &|| std::fs::write(&other, "")),
             ("replaced", &|| std::fs::rename(&other, &file)),
@@ -107,13 +107,13 @@ mod tests {
             }),
         ];
         for (what, change) in changes {
-            rely(&mut glance, &directory);
+            rely(&mut directory_check, &directory);
             change().expect(what);
-            assert!(!glance.finds(&directory, || false), "{what}");
+            assert!(!directory_check.is_in_place(&directory, || false), "{what}");
         }
         std::fs::create_dir(&directory).expect("made");
         assert!(
-            looks(&mut glance, &directory),
+            looks(&mut directory_check, &directory),
             "another one is in its place"
         );
     }
@@ -123,10 +123,10 @@ mod tests {
         let directory = tempfile::tempdir().expect("a directory");
         let file = directory.path().join("file");
         std::fs::write(&file, "").expect("written");
-        let mut glance = Glance::default();
-        rely(&mut glance, directory.path());
+        let mut directory_check = DirectoryCheck::default();
+        rely(&mut directory_check, directory.path());
         std::fs::write(&file, "more").expect("written");
-        assert!(!looks(&mut glance, directory.path()));
+        assert!(!looks(&mut directory_check, directory.path()));
     }
 
     /// Many changes come within one tick of the clock.
@@ -134,12 +134,12 @@ mod tests {
     fn no_change_is_missed_however_soon_it_comes_after_a_look() {
         let directory = tempfile::tempdir().expect("a directory");
         let file = directory.path().join("file");
-        let mut glance = Glance::default();
+        let mut directory_check = DirectoryCheck::default();
         for _ in 0..5_000 {
             std::fs::write(&file, "").expect("written");
-            assert!(looks(&mut glance, directory.path()));
+            assert!(looks(&mut directory_check, directory.path()));
             std::fs::remove_file(&file).expect("deleted");
-            assert!(looks(&mut glance, directory.path()));
+            assert!(looks(&mut directory_check, directory.path()));
         }
     }
 }

@@ -26,7 +26,7 @@ const KILL_PAUSE: Duration = Duration::from_millis(5);
 
 /// Ends every keeper that listens in `keepers/` and is not on record, and what is left of its
 /// backend.
-pub async fn end_strays(engine: &Arc<Engine>) {
+pub async fn end_orphans(engine: &Arc<Engine>) {
     let sockets = engine.unrecorded_keepers();
     let ending: Vec<_> = sockets
         .into_iter()
@@ -45,7 +45,7 @@ pub async fn end_strays(engine: &Arc<Engine>) {
     for one in ending {
         ended += one.await.unwrap_or(0);
     }
-    engine.strays_ended(ended);
+    engine.orphans_ended(ended);
 }
 
 /// Ends whoever listens there. False: nobody does any more.
