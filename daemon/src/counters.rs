@@ -104,8 +104,8 @@ counters! {
     wrap_reconnects_total,
     /// Messages that were on their way to a front when it ended, as far as keepers have told.
     wrap_lost_total,
-    /// Answers to calls of former fronts, which nobody gets, as far as keepers have told.
-    wrap_parked_total,
+    /// Answers to calls of former fronts, which were dropped, as far as keepers have told.
+    wrap_undelivered_total,
     /// Events appended.
     events_appended_total,
     /// Events that were pruned.

@@ -660,7 +660,7 @@ impl Registry {
         }
     }
 
-    fn of_name(&self, key: Key) -> Option<&super::SessionRecord> {
+    fn of_name(&self, key: Key) -> Option<&SessionRecord> {
         let id = self.by_key.get(&(ProcessId::USER, key))?.all().next()?;
         self.sessions.get(id)
     }

@@ -4,12 +4,24 @@
 //! [`Effect`]s, which the engine carries out in order. So every interleaving can be tested without a
 //! process in sight.
 //!
+//! - [`claims`]: which session a claim gets, who waits for whom, and sessions with names.
+//! - [`owners`]: what was seen of each host, and what counts for its claims because of that.
+//! - [`leases`]: what may be done under a lease: the epoch is checked in the step of the change.
+//! - [`keepers`]: which keeper holds a session's backend, and which has to end. [`services`]: the
+//!   same for services, whose sessions live in the storage.
+//! - [`unreachable`]: what nobody can resume ends at once.
+//! - [`effects`]: what the engine must do, in order. [`records`]: what is put on record.
+//!   [`ledger`]: what a daemon that starts makes of the records. [`indexes`]: how a session is found.
+//!
+//! `model.rs` holds all of it against a second implementation of the rules, by random steps.
+//!
 //! **Architecture Invariant:** nothing in here reads a clock, a file, a socket or a process, and
 //! the same facts have the same effects, in the same order. The crate has no `std`, so that the
 //! compiler keeps it; what could of `proto` (an id that is drawn) is kept out by
 //! `tests/integration/layout.rs`.
 #![cfg_attr(not(test), no_std)]
 #![forbid(unsafe_code)]
+#![allow(rustdoc::private_intra_doc_links)]
 
 extern crate alloc;
 

@@ -24,11 +24,11 @@ const BATCH: usize = 100;
 /// daemon after its end, in ms. That daemon knows whether it is in use; this one does not.
 const ELSEWHERE_MS: u64 = 24 * 3_600_000;
 
-/// An attachment through another daemon is believed for so long after its last sign of life, in ms.
+/// An attachment through another daemon is believed for so long after its last heartbeat, in ms.
 const ATTACHED_ELSEWHERE_MS: u64 = 180_000;
 
-/// How often a daemon gives such a sign, in ms.
-const ATTACHED_SIGN_MS: u64 = 60_000;
+/// How often a daemon renews such an attachment, in ms.
+const ATTACHED_RENEW_MS: u64 = 60_000;
 
 /// When a session that has outlived its time, but is in use or another daemon's matter, is looked
 /// at again, in ms.
@@ -69,7 +69,7 @@ impl Contents {
         &self,
         owner_status: impl Fn(&RecordId) -> OwnerStatus,
     ) -> Result<Vec<SweptSession>, Error> {
-        self.give_signs().await;
+        self.renew_attachments().await;
         let mut ended = Vec::new();
         let mut last: Option<RecordId> = None;
         loop {
@@ -136,14 +136,14 @@ impl Contents {
 
     /// Tells the other daemons of a fleet, by the record, which sessions clients are attached to
     /// through this one.
-    async fn give_signs(&self) {
+    async fn renew_attachments(&self) {
         if !self.storage.is_shared() {
             return;
         }
         let now_ms = self.clock.now_ms();
         for place in self
             .presence
-            .untold(now_ms.saturating_sub(ATTACHED_SIGN_MS), now_ms)
+            .untold(now_ms.saturating_sub(ATTACHED_RENEW_MS), now_ms)
         {
             let access = Access {
                 place: place.clone(),
@@ -537,7 +537,7 @@ impl Contents {
         let access = Access {
             place: place.clone(),
             caller: None,
-            writer: super::Writer::Anyone,
+            writer: Writer::Anyone,
             claimed: false,
         };
         let ended = self.change(&access, Admit::Unchecked, |draft| {

@@ -1,6 +1,6 @@
-//! Signs of life: each daemon of a fleet has a record of its own, and changes it now and then.
+//! Heartbeats: each daemon of a fleet has a record of its own, and changes it now and then.
 //!
-//! A sign has no time in it, only a version that the daemon changes. Another daemon sees for how
+//! A heartbeat has no time in it, only a version that the daemon changes. Another daemon sees for how
 //! long that version has stayed the same. So no two clocks are compared, a storage without a clock
 //! (DynamoDB) will do, and a fleet that was paused as a whole is not taken for dead when it goes
 //! on.
@@ -11,21 +11,21 @@ use super::transaction::Halt;
 use super::{Access, Admit, Contents, draw_version};
 use crate::storage::{Change, Head as StoredHead, RecordId, StorageError, Version};
 
-/// Whose records the signs are. Sessions belong to a `host …` or a `service …`.
+/// Whose records the heartbeats are. Sessions belong to a `host …` or a `service …`.
 const OWNER: &str = "daemon";
 
-/// The head of a sign. There is nothing to say in it.
+/// The head of a heartbeat. There is nothing to say in it.
 const HEAD: &[u8] = b"sign";
 
 /// Signs that are asked for at once.
 const BATCH: usize = 100;
 
-/// A daemon's sign of life.
+/// The heartbeat of a daemon.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Heartbeat {
     /// Whose it is: the name by which a daemon is known in wills and owners.
     pub home: String,
-    /// Changes each time the sign is renewed.
+    /// Changes each time the heartbeat is renewed.
     pub version: Version,
 }
 
@@ -40,7 +40,7 @@ pub enum Keeping {
     Elsewhere(String),
 }
 
-/// Whether this is the record of a sign.
+/// Whether this is the record of a heartbeat.
 pub(super) fn is_heartbeat(place: &RecordId) -> bool {
     place.owner == OWNER
 }
@@ -53,7 +53,7 @@ fn place(home: &str) -> RecordId {
 }
 
 impl Contents {
-    /// Gives a sign of life, or renews the one of this version. Tells whether another daemon has
+    /// Sends a heartbeat, or renews the one of this version. Tells whether another daemon has
     /// removed that one.
     ///
     /// # Errors
@@ -82,7 +82,7 @@ impl Contents {
                 }
                 // Removed, or renewed by an attempt whose answer was lost.
                 Err(StorageError::Conflict) => {
-                    expected = self.sign_of(home).await?;
+                    expected = self.heartbeat_of(home).await?;
                     is_removed = former.is_some() && expected.is_none();
                 }
                 Err(error) => return Err(self.failed(&error.known())),
@@ -90,17 +90,22 @@ impl Contents {
         }
     }
 
-    /// Removes a sign, unless it was renewed. Tells whether it is gone.
+    /// Removes a heartbeat, unless it was renewed. Tells whether it is gone.
     ///
     /// # Errors
     /// [`Error::Unavailable`].
-    pub async fn remove_heartbeat(&self, sign: &Heartbeat) -> Result<bool, Error> {
+    pub async fn remove_heartbeat(&self, heartbeat: &Heartbeat) -> Result<bool, Error> {
         match self
-            .commit_heartbeat(&sign.home, Some(sign.version), draw_version(), None)
+            .commit_heartbeat(
+                &heartbeat.home,
+                Some(heartbeat.version),
+                draw_version(),
+                None,
+            )
             .await
         {
             Ok(()) => Ok(true),
-            Err(StorageError::Conflict) => Ok(self.sign_of(&sign.home).await?.is_none()),
+            Err(StorageError::Conflict) => Ok(self.heartbeat_of(&heartbeat.home).await?.is_none()),
             Err(error) => Err(self.failed(&error.known())),
         }
     }
@@ -127,11 +132,11 @@ impl Contents {
             .await
     }
 
-    /// The version of a daemon's sign. None: there is no sign.
+    /// The version of a daemon's heartbeat. None: there is no heartbeat.
     ///
     /// # Errors
     /// [`Error::Unavailable`].
-    pub async fn sign_of(&self, home: &str) -> Result<Option<Version>, Error> {
+    pub async fn heartbeat_of(&self, home: &str) -> Result<Option<Version>, Error> {
         let record = self
             .storage
             .read(&place(home), &[])
@@ -140,23 +145,25 @@ impl Contents {
         Ok(record.map(|record| record.version))
     }
 
-    /// The signs of all daemons, in order of their homes.
+    /// The heartbeats of all daemons, in order of their homes.
     ///
     /// # Errors
     /// [`Error::Unavailable`].
-    pub async fn signs(&self) -> Result<Vec<Heartbeat>, Error> {
-        let mut signs: Vec<Heartbeat> = Vec::new();
+    pub async fn heartbeats(&self) -> Result<Vec<Heartbeat>, Error> {
+        let mut heartbeats: Vec<Heartbeat> = Vec::new();
         loop {
-            let after = signs.last().map_or("", |sign| sign.home.as_str());
+            let after = heartbeats
+                .last()
+                .map_or("", |heartbeat| heartbeat.home.as_str());
             let page = self
                 .storage
                 .list(OWNER, after, BATCH)
                 .await
                 .map_err(|error| self.failed(&error))?;
             if page.is_empty() {
-                return Ok(signs);
+                return Ok(heartbeats);
             }
-            signs.extend(page.into_iter().map(|listed| Heartbeat {
+            heartbeats.extend(page.into_iter().map(|listed| Heartbeat {
                 home: listed.place.name,
                 version: listed.version,
             }));

@@ -6,7 +6,7 @@ use std::sync::{Mutex, MutexGuard};
 
 use mcp_sessiond_proto::{Error, Lock as _};
 
-use super::{Access, Admit, Contents};
+use super::{Access, Admit, Contents, Writer};
 use crate::storage::RecordId;
 
 /// Uses by session. A session that nobody uses is not in here.
@@ -127,7 +127,7 @@ impl Contents {
         // No check of the caller: it passed one when it attached, and its credential or lease may
         // have been replaced since.
         let gone = Access {
-            writer: super::Writer::Anyone,
+            writer: Writer::Anyone,
             ..access.clone()
         };
         let detached = self.change(&gone, Admit::Unchecked, |draft| {

@@ -301,7 +301,7 @@ impl Engine {
         counters
             .wrap_lost_total
             .fetch_add(counted.lost.saturating_sub(before.lost), Ordering::Relaxed);
-        counters.wrap_parked_total.fetch_add(
+        counters.wrap_undelivered_total.fetch_add(
             counted.parked.saturating_sub(before.parked),
             Ordering::Relaxed,
         );

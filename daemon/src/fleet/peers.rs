@@ -1,4 +1,4 @@
-//! For how long each other daemon has given no sign of life, as far as this one has seen.
+//! For how long each other daemon has sent no heartbeat, as far as this one has seen.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -12,7 +12,7 @@ pub(super) struct Peers(HashMap<String, Latest>);
 
 #[derive(Debug, Clone, Copy)]
 struct Latest {
-    /// None: it has no sign on record.
+    /// None: it has no heartbeat on record.
     version: Option<Version>,
     silent: Duration,
 }
@@ -22,7 +22,7 @@ impl Peers {
         self.0.is_empty()
     }
 
-    /// There is a daemon of this home, whether it has given a sign or not.
+    /// There is a daemon of this home, whether it has sent a heartbeat or not.
     pub(super) fn know(&mut self, home: String) {
         self.0.entry(home).or_insert(Latest {
             version: None,
@@ -30,24 +30,24 @@ impl Peers {
         });
     }
 
-    /// These are the signs on record, and so much time has passed since the last look.
-    pub(super) fn look(&mut self, signs: &[Heartbeat], passed: Duration) {
-        let versions: HashMap<&str, Version> = signs
+    /// These are the heartbeats on record, and so much time has passed since the last look.
+    pub(super) fn look(&mut self, heartbeats: &[Heartbeat], passed: Duration) {
+        let versions: HashMap<&str, Version> = heartbeats
             .iter()
-            .map(|sign| (sign.home.as_str(), sign.version))
+            .map(|heartbeat| (heartbeat.home.as_str(), heartbeat.version))
             .collect();
-        // One that has removed its sign has nothing that anybody would have to carry out.
+        // One that has removed its heartbeat has nothing that anybody would have to carry out.
         self.0
             .retain(|home, heard| heard.version.is_none() || versions.contains_key(home.as_str()));
         for heard in self.0.values_mut() {
             heard.silent += passed;
         }
-        for sign in signs {
-            self.hear(&sign.home, sign.version);
+        for heartbeat in heartbeats {
+            self.hear(&heartbeat.home, heartbeat.version);
         }
     }
 
-    /// This version of a daemon's sign is on record. Returns for how long it has been, as far as
+    /// This version of a daemon's heartbeat is on record. Returns for how long it has been, as far as
     /// was seen.
     pub(super) fn hear(&mut self, home: &str, version: Version) -> Duration {
         let fresh = Latest {
@@ -65,7 +65,7 @@ impl Peers {
         self.0.remove(home);
     }
 
-    /// Those that have given no sign for so long, with the sign that they gave last.
+    /// Those that have sent no heartbeat for so long, with the heartbeat that they sent last.
     pub(super) fn silent(&self, silence: Duration) -> Vec<(String, Option<Version>)> {
         let silent = self.0.iter().filter(|(_, heard)| heard.silent >= silence);
         silent
@@ -80,7 +80,7 @@ mod tests {
 
     const SECOND: Duration = Duration::from_secs(1);
 
-    fn sign(home: &str, version: u64) -> Heartbeat {
+    fn heartbeat(home: &str, version: u64) -> Heartbeat {
         Heartbeat {
             home: home.into(),
             version: Version(version),
@@ -96,14 +96,14 @@ mod tests {
     #[test]
     fn a_daemon_is_silent_once_its_sign_has_not_changed_for_so_long() {
         let mut seen = Peers::default();
-        // However long ago the last look was: nobody knows for how long the sign had been there.
-        seen.look(&[sign("a", 1), sign("b", 1)], 100 * SECOND);
+        // However long ago the last look was: nobody knows for how long the heartbeat had been there.
+        seen.look(&[heartbeat("a", 1), heartbeat("b", 1)], 100 * SECOND);
         assert_eq!(silent(&seen), []);
-        seen.look(&[sign("a", 1), sign("b", 1)], 2 * SECOND);
+        seen.look(&[heartbeat("a", 1), heartbeat("b", 1)], 2 * SECOND);
         assert_eq!(silent(&seen), []);
-        seen.look(&[sign("a", 1), sign("b", 2)], SECOND);
+        seen.look(&[heartbeat("a", 1), heartbeat("b", 2)], SECOND);
         assert_eq!(silent(&seen), [("a".into(), Some(Version(1)))]);
-        seen.look(&[sign("a", 2), sign("b", 2)], 3 * SECOND);
+        seen.look(&[heartbeat("a", 2), heartbeat("b", 2)], 3 * SECOND);
         assert_eq!(silent(&seen), [("b".into(), Some(Version(2)))]);
         assert_eq!(seen.hear("b", Version(2)), 3 * SECOND);
         assert_eq!(seen.hear("b", Version(3)), Duration::ZERO);
@@ -115,8 +115,8 @@ mod tests {
         let mut seen = Peers::default();
         seen.know("a".into());
         seen.know("b".into());
-        seen.look(&[sign("b", 1), sign("c", 1)], 2 * SECOND);
-        seen.look(&[sign("c", 1)], 2 * SECOND);
+        seen.look(&[heartbeat("b", 1), heartbeat("c", 1)], 2 * SECOND);
+        seen.look(&[heartbeat("c", 1)], 2 * SECOND);
         assert_eq!(silent(&seen), [("a".into(), None)]);
         seen.forget("a");
         seen.look(&[], 2 * SECOND);

@@ -9,11 +9,11 @@ use mcp_sessiond_proto::debug::{
     Setting, Stats, SweepRequest, TokenInfo,
 };
 
+use crate::connections::Connections;
 use crate::contents::{Contents, SweptSession};
 use crate::counters::{self, Meters};
 use crate::engine::Engine;
 use crate::fleet::Fleet;
-use crate::gauge::Gauge;
 use crate::storage::{Opener, RecordId};
 use crate::wills::Wills;
 
@@ -33,7 +33,7 @@ pub struct Daemon {
     /// What opens the storage of the contents.
     pub opener: Opener,
     /// The connections.
-    pub connections: Arc<Gauge>,
+    pub connections: Arc<Connections>,
     /// What does not change while the daemon runs; the uptime is filled in when asked.
     pub about: About,
 }

@@ -1,4 +1,4 @@
-//! Signs of life of daemons, and which machine has a session's server.
+//! Heartbeats of daemons, and which machine has a session's server.
 
 use mcp_sessiond_daemon::contents::Keeping;
 use mcp_sessiond_proto::Error;

@@ -13,7 +13,7 @@ use crate::config::Limits;
 
 /// The number of connections, in all and of each process.
 #[derive(Debug, Default)]
-pub struct Gauge {
+pub struct Connections {
     open: AtomicUsize,
     pub(crate) turned_away: AtomicUsize,
     /// Notified when the last connection closes.
@@ -30,7 +30,7 @@ struct OfProcess {
     peer: Pinned,
 }
 
-impl Gauge {
+impl Connections {
     /// Connections open now.
     #[must_use]
     pub fn open(&self) -> usize {
@@ -74,9 +74,9 @@ impl Gauge {
     }
 }
 
-/// A connection's place in the [`Gauge`].
+/// A connection's place in the [`Connections`].
 pub(crate) struct ConnectionSlot {
-    gauge: Arc<Gauge>,
+    gauge: Arc<Connections>,
     process: ProcessId,
     pub(crate) peer: Pinned,
     pub(crate) frames: Budget,
