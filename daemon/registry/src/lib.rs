@@ -11,7 +11,7 @@
 //!   same for services, whose sessions live in the storage.
 //! - [`unreachable`]: what nobody can resume ends at once.
 //! - [`effects`]: what the engine must do, in order. [`records`]: what is put on record.
-//!   [`ledger`]: what a daemon that starts makes of the records. [`indexes`]: how a session is found.
+//!   [`ledger`]: what effects leave on record, in memory. [`indexes`]: how a session is found.
 //!
 //! `model.rs` holds all of it against a second implementation of the rules, by random steps.
 //!
