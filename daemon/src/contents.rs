@@ -24,6 +24,7 @@ mod locks;
 #[cfg(test)]
 mod model;
 mod presence;
+mod prune;
 mod replay;
 mod secrets;
 mod sessions;

@@ -11,8 +11,8 @@ use mcp_sessiond_proto::{Error, Lock as _, ServiceName, SessionId};
 use super::head::{self, HandleHead, Head, Why};
 use super::transaction::{Draft, Halt};
 use super::{
-    Access, Admit, Bounds, CONFLICTS_MAX, Contents, Writer, draw_version, events, handles,
-    is_session, state, streams, tasks,
+    Access, Admit, Bounds, CONFLICTS_MAX, Contents, Writer, draw_version, handles, is_session,
+    prune, state, streams, tasks,
 };
 use crate::counters::count;
 use crate::storage::{Change, Listed, RecordId, StorageError};
@@ -247,7 +247,7 @@ impl Contents {
             state::expire(draft)?;
             true
         } else {
-            tasks::expire(draft)? | events::prune(draft, [])?
+            tasks::expire(draft)? | prune::prune(draft, [])?
         };
         // It is due later now. Only its own daemon's look tells that its host is still there.
         if owner_status != OwnerStatus::Elsewhere {

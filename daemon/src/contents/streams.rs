@@ -9,7 +9,7 @@ use mcp_sessiond_proto::{Error, Json, StreamId};
 use super::event_id::{EventIds, Position};
 use super::head::{self, StreamRow, Will};
 use super::transaction::{Draft, Halt};
-use super::{Access, Admit, Bounds, Contents, events, keys, replay};
+use super::{Access, Admit, Bounds, Contents, keys, prune, replay};
 use crate::storage::{Scan, StorageError};
 
 /// Bytes that the id of the request that opened a stream may have: it is a JSON-RPC id.
@@ -283,7 +283,7 @@ fn retire(draft: &mut Draft<'_>) -> Result<bool, Halt> {
         if nth > 0 && events > room {
             break;
         }
-        if events > 0 && !events::drop_all(draft, stream, row, RETIRED_CHUNKS_MAX)? {
+        if events > 0 && !prune::drop_all(draft, stream, row, RETIRED_CHUNKS_MAX)? {
             return Ok(false);
         }
         room = room.saturating_sub(events);

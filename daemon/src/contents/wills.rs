@@ -5,7 +5,7 @@ use mcp_sessiond_proto::{Error, Json, StreamId, TaskId};
 
 use super::head::{self, Head};
 use super::transaction::{Draft, Halt};
-use super::{Access, Admit, Contents, Writer, events, is_session, streams, tasks};
+use super::{Access, Admit, Contents, Writer, events, is_session, prune, streams, tasks};
 use crate::storage::RecordId;
 
 /// Records that are asked for at once.
@@ -130,6 +130,6 @@ fn apply(draft: &mut Draft<'_>, will: &Recorded) -> Result<bool, Halt> {
     };
     events::put(draft, None, stream.clone(), &[Some(Json::trusted(message))])?;
     streams::close(draft, stream)?;
-    events::prune(draft, [stream])?;
+    prune::prune(draft, [stream])?;
     Ok(true)
 }
