@@ -4,8 +4,6 @@
 
 mod samples;
 
-use std::fmt::Write as _;
-
 use bytes::BytesMut;
 use serde::Serialize;
 use serde_json::{Value, json};
