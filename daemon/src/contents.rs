@@ -67,7 +67,7 @@ use transaction::{Admit, CONFLICTS_MAX};
 const RETRY_AFTER_MS: u32 = 500;
 
 /// The same where somebody has to do something about it first, in ms: longer than clients wait.
-const MEND_RETRY_MS: u32 = 10_000;
+const FIX_RETRY_MS: u32 = 10_000;
 
 /// Bytes of versions that are drawn at once: 64 of them, which take as long as one.
 const VERSIONS_BYTES: usize = 512;
@@ -268,7 +268,7 @@ impl Contents {
         let sentence = match error {
             StorageError::Unusable { why, passes } => {
                 if !passes {
-                    retry_after_ms = MEND_RETRY_MS;
+                    retry_after_ms = FIX_RETRY_MS;
                 }
                 format!("what sessions contain can't be read or written now: {why}")
             }
@@ -276,7 +276,7 @@ impl Contents {
                 let retry_after_ms = if *passes {
                     RETRY_AFTER_MS
                 } else {
-                    MEND_RETRY_MS
+                    FIX_RETRY_MS
                 };
                 tracing::debug!(
                     storage = self.storage.name(),

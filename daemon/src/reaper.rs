@@ -24,7 +24,7 @@ pub struct Reaper {
     engine: Arc<Engine>,
     contents: Arc<Contents>,
     /// Why the storage failed last, so that it is said once.
-    said: Option<String>,
+    reported: Option<String>,
     /// What has ended, and when its contents go.
     dropped: VecDeque<(Instant, Dropped)>,
     incoming: mpsc::UnboundedReceiver<Dropped>,
@@ -41,7 +41,7 @@ impl Reaper {
         Self {
             engine,
             contents,
-            said: None,
+            reported: None,
             dropped: VecDeque::new(),
             incoming,
         }
@@ -95,11 +95,11 @@ impl Reaper {
     /// Whether the work succeeded. Logs a failure once, not each time.
     fn works<T>(&mut self, done: Result<T, Error>, what: &str) -> bool {
         let why = done.err().map(|error| error.to_string());
-        if let Some(error) = why.as_ref().filter(|_| self.said != why) {
+        if let Some(error) = why.as_ref().filter(|_| self.reported != why) {
             tracing::warn!(%error, "{what}");
         }
-        self.said = why;
-        self.said.is_none()
+        self.reported = why;
+        self.reported.is_none()
     }
 
     fn next_sweep(&self) -> Instant {

@@ -352,7 +352,7 @@ impl Engine {
                     let retry_after_ms = if tokens::is_passing(&error) {
                         UNREADABLE_RETRY_MS
                     } else {
-                        MEND_RETRY_MS
+                        FIX_RETRY_MS
                     };
                     return Err(Error::Unavailable {
                         sentence,
@@ -451,8 +451,8 @@ impl Engine {
 const UNREADABLE_RETRY_MS: u32 = 1_000;
 
 /// When to look again at a directory of token files that is not ours alone, in ms: longer than any
-/// client waits, since somebody has to mend it first.
-const MEND_RETRY_MS: u32 = 60_000;
+/// client waits, since somebody has to fix it first.
+const FIX_RETRY_MS: u32 = 60_000;
 
 fn misnamed(error: Misnamed) -> Error {
     match error {

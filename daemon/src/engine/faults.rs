@@ -68,7 +68,7 @@ impl Engine {
         self.lock().ledger.failure().is_some()
     }
 
-    /// What users may have to set, and what was lost, which nobody can mend.
+    /// What users may have to set, and what was lost, which nobody can fix.
     #[must_use]
     pub fn advice(&self) -> Vec<Finding> {
         self.lost_records()
@@ -100,7 +100,7 @@ impl Engine {
             ailment(
                 "records",
                 format!("sessions.db can't be written: {failure}"),
-                "nothing can be claimed or stored until that is mended; it is tried again by itself",
+                "nothing can be claimed or stored until that is fixed; the daemon tries again by itself",
             )
         });
         [settings, failure].into_iter().flatten().collect()

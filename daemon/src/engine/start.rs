@@ -29,7 +29,7 @@ pub enum StartError {
     #[error(transparent)]
     Ledger(#[from] LedgerError),
     /// `tokens/` can't be used.
-    #[error("the directory of the token files: {0}; remove it, or mend it by hand")]
+    #[error("the directory of the token files: {0}; remove it, or fix it by hand")]
     Tokens(std::io::Error),
     /// `keepers/` can't be used.
     #[error("the directory of the keepers' sockets: {0}")]
