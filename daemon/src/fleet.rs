@@ -70,7 +70,7 @@ impl Fleet {
             )
         };
         let (heartbeat, silence) = fault::fleet_ms().map_or((HEARTBEAT, SILENCE), millis);
-        let (own, seen, woken) = Default::default();
+        let (own, peers, woken) = Default::default();
         Self {
             engine,
             contents,
@@ -78,7 +78,7 @@ impl Fleet {
             heartbeat,
             silence,
             own,
-            seen,
+            peers,
             woken,
         }
     }

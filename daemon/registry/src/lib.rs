@@ -51,7 +51,7 @@ pub use records::{
     ServiceRecord, SessionRecord, Snapshot, TokenFile,
 };
 pub use services::ServiceSession;
-pub use unreachable::Left;
+pub use unreachable::Departure;
 
 use claims::Waiting;
 use indexes::OfKey;
@@ -97,7 +97,7 @@ pub struct Registry {
     waiting: Vec<Waiting>,
     /// How the latest fronts of sessions have left. Not on record: after a restart of the daemon
     /// everything counts as used.
-    left: BTreeMap<SessionId, BTreeMap<ProcessId, Left>>,
+    left: BTreeMap<SessionId, BTreeMap<ProcessId, Departure>>,
     /// Sessions with a backend in which something else was kept, too. Not on record, either.
     touched: BTreeSet<SessionId>,
     /// Why keepers are about to end.

@@ -11,7 +11,7 @@ use super::{Claim, Effect, Registry, SessionRecord};
 
 /// How a front has left, as its keeper tells it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Left {
+pub struct Departure {
     /// The epoch of its lease.
     pub epoch: Epoch,
     /// It had said that it was about to leave. Else it was cut off.
@@ -31,7 +31,7 @@ impl Registry {
         told: &SessionId,
         name: KeeperName,
         keeper: ProcessId,
-        left: Left,
+        left: Departure,
     ) -> Result<(), Error> {
         let session = self.kept(keeper, name)?;
         if session.public_id() != told {
@@ -115,9 +115,9 @@ impl Registry {
 
     /// How the last front of a session has left its backends. None: a keeper of it has not said
     /// yet.
-    fn left_by_last(&self, session: &SessionRecord) -> Option<Vec<&Left>> {
+    fn left_by_last(&self, session: &SessionRecord) -> Option<Vec<&Departure>> {
         let said = self.left.get(&session.id)?;
-        let under = |left: &&Left| left.epoch == session.epoch;
+        let under = |left: &&Departure| left.epoch == session.epoch;
         // One whose keeper has exited since has said so before.
         let all = session
             .keepers

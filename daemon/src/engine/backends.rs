@@ -12,7 +12,7 @@ use mcp_sessiond_proto::debug::PAGE_MAX;
 use mcp_sessiond_proto::services::{ServeRequest, Served, ServiceLease};
 use mcp_sessiond_proto::time::now_ms;
 use mcp_sessiond_proto::{BackendName, Epoch, Error, ServiceName, SessionId, paths};
-use mcp_sessiond_registry::{KeeperRecord, Left, Registry, ServiceSession, SessionRecord};
+use mcp_sessiond_registry::{Departure, KeeperRecord, Registry, ServiceSession, SessionRecord};
 
 use super::adopt::{RecordCopy, ServiceCopy, reference};
 use super::claim::{failed, scarce};
@@ -320,7 +320,7 @@ impl Engine {
             orderly,
             used,
         } = request;
-        let left = Left {
+        let left = Departure {
             epoch: *epoch,
             orderly: *orderly,
             used: *used,

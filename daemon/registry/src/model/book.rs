@@ -15,7 +15,7 @@ use unreachable::supersedes;
 
 use super::keepers::backend_of;
 use crate::records::ProgramDir;
-use crate::{Claim, Left, Millis, Policy, Records, SessionRecord, Ticket};
+use crate::{Claim, Departure, Millis, Policy, Records, SessionRecord, Ticket};
 
 /// A session. Its id is not known before the registry has answered.
 #[derive(Debug)]
@@ -31,7 +31,7 @@ pub(super) struct Entry {
     freed: u64,
     /// By the name of the backend: the keeper, and whether it was stopped.
     keepers: BTreeMap<Option<BackendName>, (ProcessId, bool)>,
-    left: BTreeMap<ProcessId, Left>,
+    left: BTreeMap<ProcessId, Departure>,
     touched: bool,
 }
 
@@ -321,7 +321,7 @@ impl Book {
     }
 
     /// A keeper tells how its front has left.
-    pub(super) fn left(&mut self, id: &SessionId, keeper: ProcessId, left: Left) {
+    pub(super) fn left(&mut self, id: &SessionId, keeper: ProcessId, left: Departure) {
         let numbers = self.numbers(|entry| entry.id.as_ref() == Some(id));
         for number in &numbers {
             let entry = self.entries.get_mut(number).expect("it was found just now");

@@ -19,8 +19,8 @@ use super::keepers::{Shelf, backend_name, backend_of};
 use super::{Asks, Cast, Given, Named, Step, Told, host_row, program_dir, traits};
 use crate::Records;
 use crate::{
-    Claim, Claimant, Digest, Effect, KeeperRecord, Keepers, Lease, Left, Millis, NO_TOKEN, Policy,
-    Registry, SessionRecord, Ticket, TokenFile, Wants,
+    Claim, Claimant, Departure, Digest, Effect, KeeperRecord, Keepers, Lease, Millis, NO_TOKEN,
+    Policy, Registry, SessionRecord, Ticket, TokenFile, Wants,
 };
 
 /// What happens in this order, and counts once it is kept.

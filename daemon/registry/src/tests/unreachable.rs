@@ -6,7 +6,7 @@ use super::*;
 
 impl Bench {
     fn left(&mut self, lease: &Lease, keeper: u32, orderly: bool, used: bool) {
-        let left = Left {
+        let left = Departure {
             epoch: lease.epoch,
             orderly,
             used,

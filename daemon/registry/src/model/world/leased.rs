@@ -153,7 +153,7 @@ impl World {
         let name = KeeperName(keeper.inode.map_or(0, |inode| inode as u32));
         let answer = match what {
             Told::Left { orderly, used } => {
-                let left = Left {
+                let left = Departure {
                     epoch: Epoch(epoch.of(newest.0)),
                     orderly,
                     used,
