@@ -275,7 +275,7 @@ impl Contents {
     /// Puts on record that the session is in use.
     pub(super) async fn note_active(&self, access: &Access) {
         let reader = Access {
-            writer: Writer::Anyone,
+            writer: super::Writer::Anyone,
             ..access.clone()
         };
         let noted = self.change(&reader, Admit::Any, |draft| {

@@ -292,7 +292,7 @@ impl DynamoDb {
         count: u64,
         pending: Pending,
     ) -> Result<Vec<PartId>, StorageError> {
-        let read = SystemTime::now();
+        let read = std::time::SystemTime::now();
         let entries = pending.entries.into_iter().map(|(key, content)| Entry {
             key,
             count,
