@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex};
 
 use futures::FutureExt as _;
 use mcp_sessiond_daemon::storage::{
-    Answer, Change, Durable, Item, Key, Listed, Record, RecordId, Scan, Storage, StorageError,
-    Usage, Version,
+    Answer, Change, Durable, Item, Key, Listed, MemoryUsage, Record, RecordId, Scan, Storage,
+    StorageError, Version,
 };
 
 /// A storage through which everything goes.
@@ -208,7 +208,7 @@ impl Storage for Relay {
         .boxed()
     }
 
-    fn usage(&self, owner: &str) -> Option<Usage> {
+    fn usage(&self, owner: &str) -> Option<MemoryUsage> {
         self.inner.usage(owner)
     }
 }
