@@ -133,7 +133,7 @@ impl Visit {
 
     pub(super) async fn mint(&self, life_ms: Option<u64>) -> Result<Minted, Error> {
         self.contents
-            .mint(
+            .mint_handle(
                 &self.access,
                 &MintRequest {
                     of: self.of(),
