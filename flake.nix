@@ -19,7 +19,7 @@
           src = self;
           cargoLock.lockFile = ./Cargo.lock;
           cargoBuildFlags = [ "--package" "mcp-sessiond" ];
-          buildFeatures = [ "postgres" ];
+          buildFeatures = [ "dynamodb" ];
           # They start daemons, and want programs of their own: see tests/run.
           doCheck = false;
           nativeBuildInputs = [ pkgs.installShellFiles ];

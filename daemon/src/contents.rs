@@ -1,7 +1,7 @@
 //! What sessions contain: status, state, streams, events. One set of rules over whichever storage
 //! is below.
 //!
-//! A session's owner is part of where it is ([`Place`]), so nobody comes across another owner's.
+//! A session's owner is part of where it is ([`RecordId`]), so nobody comes across another owner's.
 //! Every change is conditional on the version that was read: within this daemon one change of a
 //! session comes after the other, and where other daemons write to the same storage, they meet at
 //! the version.
@@ -10,20 +10,16 @@
 //! to read.
 
 mod access;
-mod attached;
 mod binding;
 mod bounds;
-mod carry;
 mod clock;
-mod draft;
 mod event_id;
 mod events;
-mod expiring;
+mod expiry;
 mod handles;
 mod head;
+mod heartbeats;
 mod keys;
-mod known;
-mod lives;
 mod locks;
 #[cfg(test)]
 mod model;
@@ -31,13 +27,12 @@ mod presence;
 mod prune;
 mod replay;
 mod secrets;
-mod signs;
+mod sessions;
 mod state;
 mod streams;
-mod sweep;
-mod tally;
 mod tasks;
-mod unused;
+mod transaction;
+mod usage;
 mod wills;
 
 use std::cell::RefCell;
@@ -46,32 +41,33 @@ use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, Weak};
 
+use mcp_sessiond_proto::Lock as _;
 use mcp_sessiond_proto::{Error, MEMORY};
 use tokio::sync::Notify;
 
 pub use access::{Access, Lease, Writer};
 pub use bounds::Bounds;
 pub use clock::Clock;
+pub use expiry::{OwnerStatus, SweptSession};
 pub use head::Why;
+pub use heartbeats::{Heartbeat, Keeping};
 pub use locks::Locks;
-pub use signs::{Keeping, Sign};
-pub use sweep::{Standing, SweptSession};
-pub use tally::Tally;
+pub use usage::Usage;
 pub use wills::{Of, Recorded};
 
 use crate::counters::{Meters, count};
-use crate::storage::{Place, Storage, StorageError, Version};
-use carry::{Admit, CONFLICTS_MAX};
-use known::Known;
+use crate::storage::{RecordId, Storage, StorageError, Version};
+use expiry::LastUses;
 use presence::Presence;
-use unused::LastUses;
+use sessions::Known;
+use transaction::{Admit, CONFLICTS_MAX};
 
 /// When a client is told to come back after the storage failed, in ms: about as long as a failover
 /// takes to be noticed.
 const RETRY_AFTER_MS: u32 = 500;
 
 /// The same where somebody has to do something about it first, in ms: longer than clients wait.
-const MEND_RETRY_MS: u32 = 10_000;
+const FIX_RETRY_MS: u32 = 10_000;
 
 /// Bytes of versions that are drawn at once: 64 of them, which take as long as one.
 const VERSIONS_BYTES: usize = 512;
@@ -82,24 +78,24 @@ pub struct Contents {
     clock: Arc<Clock>,
     bounds: RwLock<Arc<Bounds>>,
     meters: Arc<Meters>,
-    locks: Locks<Place>,
+    locks: Locks<RecordId>,
     presence: Presence,
     uses: LastUses,
     /// When this daemon began to look, in ms since the Unix epoch.
     began_ms: u64,
     known: Known,
     /// Sessions whose former holder was still changing something when the next one claimed.
-    fences: Mutex<HashSet<Place>>,
+    fences: Mutex<HashSet<RecordId>>,
     /// Who waits for events of a session.
-    news: Mutex<HashMap<Place, Weak<Notify>>>,
+    news: Mutex<HashMap<RecordId, Weak<Notify>>>,
     /// Who is told of sessions that have ended in here.
     on_end: OnceLock<OnEnd>,
     closing: AtomicBool,
     /// What the storage held when it was counted last.
-    tally: tokio::sync::Mutex<Option<(std::time::Instant, Tally)>>,
+    usage: tokio::sync::Mutex<Option<(std::time::Instant, Usage)>>,
 }
 
-type OnEnd = Box<dyn Fn(&Place) + Send + Sync>;
+type OnEnd = Box<dyn Fn(&RecordId) + Send + Sync>;
 
 impl fmt::Debug for Contents {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -131,14 +127,14 @@ impl Contents {
             news: Mutex::default(),
             on_end: OnceLock::new(),
             closing: AtomicBool::new(false),
-            tally: tokio::sync::Mutex::default(),
+            usage: tokio::sync::Mutex::default(),
         }
     }
 
     /// The daemon is about to exit: nothing waits any longer.
     pub fn close(&self) {
         self.closing.store(true, Ordering::Relaxed);
-        let news = self.news.lock().unwrap_or_else(PoisonError::into_inner);
+        let news = self.news.locked();
         news.values()
             .filter_map(Weak::upgrade)
             .for_each(|waiting| waiting.notify_waiters());
@@ -149,11 +145,11 @@ impl Contents {
     }
 
     /// Has `told` called for every session that is terminated or ends by itself. Once.
-    pub fn on_end(&self, told: impl Fn(&Place) + Send + Sync + 'static) {
+    pub fn on_end(&self, told: impl Fn(&RecordId) + Send + Sync + 'static) {
         let _ = self.on_end.set(Box::new(told));
     }
 
-    fn tell_end(&self, place: &Place) {
+    fn tell_end(&self, place: &RecordId) {
         self.tell_news(place);
         if let Some(told) = self.on_end.get() {
             told(place);
@@ -191,7 +187,7 @@ impl Contents {
     /// A session has a new holder. What the former one was allowed to change is changed when the
     /// new one looks ([`Contents::fenced`]). The claim itself does not wait for that: the storage
     /// may be slow, or not there at all.
-    pub fn fence(self: &Arc<Self>, place: &Place) {
+    pub fn fence(self: &Arc<Self>, place: &RecordId) {
         let lock = self.locks.of(place);
         if lock.try_lock().is_ok() {
             return;
@@ -205,19 +201,19 @@ impl Contents {
     }
 
     /// Waits until what a session's former holder was changing is changed.
-    pub async fn fenced(&self, place: &Place) {
+    pub async fn fenced(&self, place: &RecordId) {
         if self.fences().contains(place) {
             drop(self.locks.of(place).lock_owned().await);
         }
     }
 
-    fn fences(&self) -> MutexGuard<'_, HashSet<Place>> {
-        self.fences.lock().unwrap_or_else(PoisonError::into_inner)
+    fn fences(&self) -> MutexGuard<'_, HashSet<RecordId>> {
+        self.fences.locked()
     }
 
     /// Whether the owner, and all owners together, may have so many bytes more in this process's
     /// memory.
-    fn afford(&self, place: &Place, added: usize, bounds: &Bounds) -> Result<(), Error> {
+    fn afford(&self, place: &RecordId, added: usize, bounds: &Bounds) -> Result<(), Error> {
         let Some(usage) = self.storage.usage(&place.owner) else {
             return Ok(());
         };
@@ -256,7 +252,7 @@ impl Contents {
 
     /// Waits until everything that was read of this session is kept: it must not be told what a
     /// crash could undo.
-    async fn settled(&self, place: &Place) -> Result<(), Error> {
+    async fn settled(&self, place: &RecordId) -> Result<(), Error> {
         self.storage
             .settled(place)
             .kept()
@@ -272,7 +268,7 @@ impl Contents {
         let sentence = match error {
             StorageError::Unusable { why, passes } => {
                 if !passes {
-                    retry_after_ms = MEND_RETRY_MS;
+                    retry_after_ms = FIX_RETRY_MS;
                 }
                 format!("what sessions contain can't be read or written now: {why}")
             }
@@ -280,7 +276,7 @@ impl Contents {
                 let retry_after_ms = if *passes {
                     RETRY_AFTER_MS
                 } else {
-                    MEND_RETRY_MS
+                    FIX_RETRY_MS
                 };
                 tracing::debug!(
                     storage = self.storage.name(),
@@ -327,8 +323,8 @@ impl Contents {
     }
 
     /// Who waits for news of a session is told of them through this.
-    fn news(&self, place: &Place) -> Arc<Notify> {
-        let mut news = self.news.lock().unwrap_or_else(PoisonError::into_inner);
+    fn news(&self, place: &RecordId) -> Arc<Notify> {
+        let mut news = self.news.locked();
         if let Some(known) = news.get(place).and_then(Weak::upgrade) {
             return known;
         }
@@ -341,8 +337,8 @@ impl Contents {
     }
 
     /// Something was said, or the session has ended: whoever waits looks again.
-    fn tell_news(&self, place: &Place) {
-        let news = self.news.lock().unwrap_or_else(PoisonError::into_inner);
+    fn tell_news(&self, place: &RecordId) {
+        let news = self.news.locked();
         if let Some(waiting) = news.get(place).and_then(Weak::upgrade) {
             waiting.notify_waiters();
         }
@@ -350,8 +346,8 @@ impl Contents {
 }
 
 /// Whether this is the record of a session.
-fn is_session(place: &Place) -> bool {
-    !handles::is_handle(place) && !signs::is_sign(place) && !secrets::is_secret(place)
+fn is_session(place: &RecordId) -> bool {
+    !handles::is_handle(place) && !heartbeats::is_heartbeat(place) && !secrets::is_secret(place)
 }
 
 /// A version that nobody has drawn before. It is no secret, so the kernel is asked for many at
@@ -400,7 +396,7 @@ mod tests {
             Arc::default(),
         );
         let contents = Arc::new(contents);
-        let place = |name: &str| Place {
+        let place = |name: &str| RecordId {
             owner: "host".into(),
             name: name.into(),
         };

@@ -5,41 +5,13 @@ mod text;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use mcp_sessiond_proto::Error;
 use mcp_sessiond_proto::debug::{self, Counter};
 use mcp_sessiond_proto::service::METHODS;
 use mcp_sessiond_proto::types::Outcome;
+use mcp_sessiond_proto::{CODES, Error};
 
 pub use histogram::Histogram;
 pub use text::{Gauge, text};
-
-/// The codes of refusals, as [`Error::code`] has them.
-pub const CODES: [&str; 24] = [
-    "no_verified_host",
-    "not_an_ancestor",
-    "names_host",
-    "stale_epoch",
-    "lease_ended",
-    "unknown_session",
-    "already_exists",
-    "session_terminated",
-    "session_held",
-    "name_taken",
-    "service_taken",
-    "version_conflict",
-    "binding_mismatch",
-    "unknown_handle",
-    "handle_expired",
-    "unknown_stream",
-    "stream_closed",
-    "unknown_cursor",
-    "unknown_backend",
-    "invalid_argument",
-    "quota_exceeded",
-    "write_failed",
-    "unavailable",
-    "outcome_unknown",
-];
 
 /// How claims were answered, with the words for it.
 pub const OUTCOMES: [(Outcome, &str); 7] = [
@@ -132,8 +104,8 @@ counters! {
     wrap_reconnects_total,
     /// Messages that were on their way to a front when it ended, as far as keepers have told.
     wrap_lost_total,
-    /// Answers to calls of former fronts, which nobody gets, as far as keepers have told.
-    wrap_parked_total,
+    /// Answers to calls of former fronts, which were dropped, as far as keepers have told.
+    wrap_undelivered_total,
     /// Events appended.
     events_appended_total,
     /// Events that were pruned.

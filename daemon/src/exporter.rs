@@ -10,7 +10,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 
-use crate::service::Daemon;
+use crate::rpc::Daemon;
 
 /// Connections at once. Whoever comes beyond that is hung up on.
 const CONNECTIONS_MAX: usize = 16;

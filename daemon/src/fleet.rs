@@ -1,51 +1,52 @@
-//! The daemons that share a storage: the signs of life that this one gives, and what it does for
+//! The daemons that share a storage: the heartbeats that this one sends, and what it does for
 //! one that gives none any more.
 //!
-//! A daemon gives signs while something depends on it: a last will whose author it watches, or a
+//! A daemon sends heartbeats while something depends on it: a last will whose author it watches, or a
 //! service whose sessions have their servers on its machine. With a storage that is not shared,
 //! nothing in here ever runs.
 
-mod seen;
+mod peers;
 
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use mcp_sessiond_process::fault;
 use mcp_sessiond_proto::Error;
+use mcp_sessiond_proto::Lock as _;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep};
 
-use self::seen::Seen;
-use crate::contents::{Access, Contents, Keeping, Sign};
-use crate::edge::{Edge, home_of};
+use self::peers::Peers;
+use crate::contents::{Access, Contents, Heartbeat, Keeping};
+use crate::engine::{Engine, home_of};
 use crate::storage::Version;
 use crate::wills::Wills;
 
-/// How often a daemon renews its sign of life.
-const SIGN: Duration = Duration::from_secs(10);
+/// How often a daemon renews its heartbeat.
+const HEARTBEAT: Duration = Duration::from_secs(10);
 
-/// A daemon whose sign has not changed for so long is dead to the others.
+/// A daemon whose heartbeat has not changed for so long is dead to the others.
 const SILENCE: Duration = Duration::from_secs(60);
 
 /// What one daemon does as a member of a fleet.
 pub struct Fleet {
-    edge: Arc<Edge>,
+    engine: Arc<Engine>,
     contents: Arc<Contents>,
     wills: Arc<Wills>,
-    sign: Duration,
+    heartbeat: Duration,
     silence: Duration,
     own: tokio::sync::Mutex<Own>,
-    seen: Mutex<Seen>,
+    peers: Mutex<Peers>,
     /// Something depends on this daemon, or on another that was not known.
     woken: Notify,
 }
 
-/// The sign of this daemon.
+/// The heartbeat of this daemon.
 #[derive(Default)]
 struct Own {
     /// The one on record, and when it was given.
-    given: Option<(Sign, Instant)>,
+    given: Option<(Heartbeat, Instant)>,
     /// When something depended on it last.
     needed: Option<Instant>,
     /// Whether others may have taken sessions over.
@@ -54,39 +55,43 @@ struct Own {
 
 impl fmt::Debug for Fleet {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "Fleet({:?})", self.seen())
+        write!(formatter, "Fleet({:?})", self.peers())
     }
 }
 
 impl Fleet {
-    /// A member that has given no sign so far.
+    /// A member that has sent no heartbeat so far.
     #[must_use]
-    pub fn new(edge: Arc<Edge>, contents: Arc<Contents>, wills: Arc<Wills>) -> Self {
-        let millis =
-            |(sign, silence)| (Duration::from_millis(sign), Duration::from_millis(silence));
-        let (sign, silence) = fault::fleet_ms().map_or((SIGN, SILENCE), millis);
-        let (own, seen, woken) = Default::default();
+    pub fn new(engine: Arc<Engine>, contents: Arc<Contents>, wills: Arc<Wills>) -> Self {
+        let millis = |(heartbeat, silence)| {
+            (
+                Duration::from_millis(heartbeat),
+                Duration::from_millis(silence),
+            )
+        };
+        let (heartbeat, silence) = fault::fleet_ms().map_or((HEARTBEAT, SILENCE), millis);
+        let (own, peers, woken) = Default::default();
         Self {
-            edge,
+            engine,
             contents,
             wills,
-            sign,
+            heartbeat,
             silence,
             own,
-            seen,
+            peers,
             woken,
         }
     }
 
-    fn seen(&self) -> MutexGuard<'_, Seen> {
-        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+    fn peers(&self) -> MutexGuard<'_, Peers> {
+        self.peers.locked()
     }
 
     fn is_shared(&self) -> bool {
         self.contents.storage().is_shared()
     }
 
-    /// Something is about to depend on this daemon: has it give a sign first, if there is no recent
+    /// Something is about to depend on this daemon: has it give a heartbeat first, if there is no recent
     /// one.
     ///
     /// # Errors
@@ -97,7 +102,7 @@ impl Fleet {
         }
         let mut own = self.own.lock().await;
         own.needed = Some(Instant::now());
-        let is_recent = |(_, at): &(Sign, Instant)| at.elapsed() < 2 * self.sign;
+        let is_recent = |(_, at): &(Heartbeat, Instant)| at.elapsed() < 2 * self.heartbeat;
         if !own.given.as_ref().is_some_and(is_recent) {
             self.give(&mut own).await?;
             self.woken.notify_one();
@@ -108,8 +113,8 @@ impl Fleet {
     /// Puts on record that this machine has the server of a service's session, or will have it.
     ///
     /// # Errors
-    /// [`Error::UnknownSession`] as long as another machine has it whose daemon gives signs of
-    /// life; [`Error::Unavailable`].
+    /// [`Error::UnknownSession`] as long as another machine has it whose daemon sends
+    /// heartbeats; [`Error::Unavailable`].
     pub async fn keep_here(&self, access: &Access) -> Result<(), Error> {
         if !self.is_shared() {
             return Ok(());
@@ -119,7 +124,7 @@ impl Fleet {
         loop {
             match self
                 .contents
-                .keep_at(access, self.edge.home(), gone.as_deref())
+                .keep_at(access, self.engine.home(), gone.as_deref())
                 .await?
             {
                 Keeping::Here => return Ok(()),
@@ -128,7 +133,7 @@ impl Fleet {
                     tracing::warn!(
                         session,
                         daemon,
-                        "took over a session whose server ran on another machine: the daemon there gives no sign of life"
+                        "took over a session whose server ran on another machine: the daemon there sends no heartbeat"
                     );
                     return Ok(());
                 }
@@ -138,14 +143,14 @@ impl Fleet {
         }
     }
 
-    /// Whether a daemon gives no sign of life. One that was not heard of before gets the time to
+    /// Whether a daemon sends no heartbeat. One that was not heard of before gets the time to
     /// give one.
     async fn is_gone(&self, home: &str) -> Result<bool, Error> {
-        let Some(version) = self.contents.sign_of(home).await? else {
+        let Some(version) = self.contents.heartbeat_of(home).await? else {
             return Ok(true);
         };
         let (was_watching, silent) = {
-            let mut seen = self.seen();
+            let mut seen = self.peers();
             (!seen.is_empty(), seen.hear(home, version))
         };
         if !was_watching {
@@ -154,7 +159,7 @@ impl Fleet {
         Ok(silent >= self.silence)
     }
 
-    /// Gives signs, and looks for those of others, until it is dropped.
+    /// Sends heartbeats, and looks for those of others, until it is dropped.
     pub async fn run(self: Arc<Self>) {
         let mut looked = Instant::now();
         loop {
@@ -164,14 +169,14 @@ impl Fleet {
                 continue;
             }
             if let Err(error) = self.round(&mut looked).await {
-                tracing::debug!(%error, "could not give a sign of life, or look for those of other daemons");
+                tracing::debug!(%error, "could not send a heartbeat, or look for those of other daemons");
             }
-            let sweep_ms = self.edge.settings().loaded.config.sessions.sweep_ms;
-            let is_idle = self.own.lock().await.given.is_none() && self.seen().is_empty();
+            let sweep_ms = self.engine.settings().loaded.config.sessions.sweep_ms;
+            let is_idle = self.own.lock().await.given.is_none() && self.peers().is_empty();
             let pause = if is_idle {
                 Duration::from_millis(sweep_ms)
             } else {
-                self.sign
+                self.heartbeat
             };
             tokio::select! {
                 () = sleep(pause) => {}
@@ -183,18 +188,18 @@ impl Fleet {
 
     async fn round(&self, looked: &mut Instant) -> Result<(), Error> {
         self.renew().await?;
-        let signs = self.contents.signs().await?;
+        let heartbeats = self.contents.heartbeats().await?;
         let silent = {
-            let mut seen = self.seen();
+            let mut seen = self.peers();
             self.wills
                 .others()
                 .into_iter()
                 .for_each(|home| seen.know(home));
             // Whoever was stopped for long, as this daemon may have been, gets the time to give a
-            // sign.
-            seen.look(&signs, looked.elapsed().min(2 * self.sign));
+            // heartbeat.
+            seen.look(&heartbeats, looked.elapsed().min(2 * self.heartbeat));
             *looked = Instant::now();
-            seen.forget(self.edge.home());
+            seen.forget(self.engine.home());
             seen.silent(self.silence)
         };
         for (home, version) in silent {
@@ -203,29 +208,32 @@ impl Fleet {
         Ok(())
     }
 
-    /// Renews the sign of this daemon, or removes it if nothing has depended on it for a while.
+    /// Renews the heartbeat of this daemon, or removes it if nothing has depended on it for a while.
     async fn renew(&self) -> Result<(), Error> {
         let mut own = self.own.lock().await;
-        if !self.wills.is_empty() || self.edge.serves() {
+        if !self.wills.is_empty() || self.engine.serves() {
             own.needed = Some(Instant::now());
         }
         if own.needed.is_some_and(|at| at.elapsed() < self.silence) {
             self.give(&mut own).await?;
-        } else if let Some((sign, _)) = &own.given {
-            self.contents.remove_sign(sign).await?;
+        } else if let Some((heartbeat, _)) = &own.given {
+            self.contents.remove_heartbeat(heartbeat).await?;
             own.given = None;
         }
         Ok(())
     }
 
     async fn give(&self, own: &mut Own) -> Result<(), Error> {
-        let former = own.given.as_ref().map(|(sign, _)| sign.version);
+        let former = own.given.as_ref().map(|(heartbeat, _)| heartbeat.version);
         let is_late = own
             .given
             .as_ref()
             .is_none_or(|(_, at)| at.elapsed() >= self.silence);
-        let (sign, is_removed) = self.contents.give_sign(self.edge.home(), former).await?;
-        own.given = Some((sign, Instant::now()));
+        let (heartbeat, is_removed) = self
+            .contents
+            .send_heartbeat(self.engine.home(), former)
+            .await?;
+        own.given = Some((heartbeat, Instant::now()));
         own.is_checked &= !is_late && !is_removed;
         if !own.is_checked {
             self.let_go().await?;
@@ -234,9 +242,9 @@ impl Fleet {
         Ok(())
     }
 
-    /// Ends the servers of sessions that others have taken over while this daemon gave no sign.
+    /// Ends the servers of sessions that others have taken over while this daemon sent no heartbeat.
     async fn let_go(&self) -> Result<(), Error> {
-        for of in self.edge.served_sessions() {
+        for of in self.engine.served_sessions() {
             let kept_at = match self
                 .contents
                 .kept_at(&Access::service(&of.0, &of.1, None))
@@ -245,15 +253,15 @@ impl Fleet {
                 Err(Error::UnknownSession) => None,
                 kept_at => kept_at?,
             };
-            if kept_at.is_some_and(|home| home != self.edge.home()) {
+            if kept_at.is_some_and(|home| home != self.engine.home()) {
                 tracing::warn!(session = %of.1, "ends the server of a session that another machine has taken over");
-                self.edge.end_served(&of);
+                self.engine.end_served(&of);
             }
         }
         Ok(())
     }
 
-    /// Carries out the last wills of a daemon that gives no sign any more, and removes the one that
+    /// Carries out the last wills of a daemon that sends no heartbeat any more, and removes the one that
     /// it gave last.
     async fn stand_in(&self, home: String, version: Option<Version>) -> Result<(), Error> {
         let mut done = 0_usize;
@@ -266,13 +274,13 @@ impl Fleet {
             tracing::warn!(
                 daemon = home,
                 wills = done,
-                "another daemon gives no sign of life; carried out the last wills of its streams"
+                "another daemon sends no heartbeat; carried out the last wills of its streams"
             );
         }
         let is_over = match version {
             Some(version) => {
                 self.contents
-                    .remove_sign(&Sign {
+                    .remove_heartbeat(&Heartbeat {
                         home: home.clone(),
                         version,
                     })
@@ -281,7 +289,7 @@ impl Fleet {
             None => true,
         };
         if is_over {
-            self.seen().forget(&home);
+            self.peers().forget(&home);
         }
         Ok(())
     }

@@ -1,16 +1,10 @@
 //! A storage whose answers are timed.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
 
-use futures::future::BoxFuture;
-
 use crate::counters::{Meters, us_since};
-use crate::storage::{
-    Answer, Change, Durable, Key, Listed, Place, Record, Scan, Storage, StorageError, Usage,
-    Version,
-};
+use crate::storage::{Answer, Change, Durable, Layer, RecordId, Storage, StorageError, Version};
 
 /// A storage, and where its times are taken down.
 #[derive(Debug)]
@@ -25,18 +19,13 @@ impl Metered {
     pub fn new(storage: Arc<dyn Storage>, meters: Arc<Meters>) -> Self {
         Self { storage, meters }
     }
-
-    fn timed<'a, T: 'a>(&'a self, operation: &'static str, answer: Answer<'a, T>) -> Answer<'a, T> {
-        let began = Instant::now();
-        Box::pin(async move {
-            let answered = answer.await;
-            self.meters.stored(operation, us_since(began));
-            answered
-        })
-    }
 }
 
-impl Storage for Metered {
+impl Layer for Metered {
+    fn behind(&self) -> Option<&dyn Storage> {
+        Some(&*self.storage)
+    }
+
     fn name(&self) -> &'static str {
         self.storage.name()
     }
@@ -49,39 +38,31 @@ impl Storage for Metered {
         self.storage.check()
     }
 
-    fn look_after(&self) {
-        self.storage.look_after();
-    }
-
-    fn file(&self) -> Option<PathBuf> {
-        self.storage.file()
-    }
-
-    fn close(&self) -> BoxFuture<'_, ()> {
-        self.storage.close()
-    }
-
-    fn read<'a>(&'a self, place: &'a Place, keys: &'a [Key]) -> Answer<'a, Option<Record>> {
-        self.timed("read", self.storage.read(place, keys))
-    }
-
-    fn scan<'a>(
+    fn call<'a, T: Send + 'a>(
         &'a self,
-        place: &'a Place,
-        scan: &'a Scan,
-    ) -> Answer<'a, Vec<crate::storage::Item>> {
-        self.timed("scan", self.storage.scan(place, scan))
+        operation: &'static str,
+        call: impl FnOnce(&'a dyn Storage) -> Answer<'a, T> + Send + 'a,
+    ) -> Answer<'a, T> {
+        let began = Instant::now();
+        let answer = call(&*self.storage);
+        Box::pin(async move {
+            let answered = answer.await;
+            self.meters.stored(operation, us_since(began));
+            answered
+        })
     }
 
     fn commit<'a>(
         &'a self,
-        place: &'a Place,
+        place: &'a RecordId,
         expected: Option<Version>,
         next: Version,
         change: Change,
     ) -> Answer<'a, Durable> {
         let began = Instant::now();
-        let committing = self.timed("commit", self.storage.commit(place, expected, next, change));
+        let committing = self.call("commit", move |storage| {
+            storage.commit(place, expected, next, change)
+        });
         Box::pin(async move {
             Ok(match committing.await? {
                 Durable::Now => Durable::Now,
@@ -95,29 +76,5 @@ impl Storage for Metered {
                 }
             })
         })
-    }
-
-    fn settled(&self, place: &Place) -> Durable {
-        self.storage.settled(place)
-    }
-
-    fn list<'a>(&'a self, owner: &'a str, after: &'a str, most: usize) -> Answer<'a, Vec<Listed>> {
-        self.timed("list", self.storage.list(owner, after, most))
-    }
-
-    fn list_all<'a>(&'a self, after: Option<&'a Place>, most: usize) -> Answer<'a, Vec<Listed>> {
-        self.timed("list_all", self.storage.list_all(after, most))
-    }
-
-    fn due<'a>(&'a self, now_ms: u64, most: usize) -> Answer<'a, Vec<Listed>> {
-        self.timed("due", self.storage.due(now_ms, most))
-    }
-
-    fn count<'a>(&'a self, owner: &'a str, most: usize) -> Answer<'a, usize> {
-        self.timed("count", self.storage.count(owner, most))
-    }
-
-    fn usage(&self, owner: &str) -> Option<Usage> {
-        self.storage.usage(owner)
     }
 }

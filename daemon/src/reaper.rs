@@ -9,8 +9,8 @@ use mcp_sessiond_proto::sessions::Status;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
-use crate::contents::{Access, Contents, Standing};
-use crate::edge::{Dropped, Edge};
+use crate::contents::{Access, Contents, OwnerStatus};
+use crate::engine::{Dropped, Engine};
 
 /// The pause before the next attempt when the storage did not answer.
 const RETRY: Duration = Duration::from_secs(1);
@@ -21,10 +21,10 @@ const BATCH: usize = 100;
 /// Looks after the sessions of one daemon.
 #[derive(Debug)]
 pub struct Reaper {
-    edge: Arc<Edge>,
+    engine: Arc<Engine>,
     contents: Arc<Contents>,
     /// Why the storage failed last, so that it is said once.
-    said: Option<String>,
+    reported: Option<String>,
     /// What has ended, and when its contents go.
     dropped: VecDeque<(Instant, Dropped)>,
     incoming: mpsc::UnboundedReceiver<Dropped>,
@@ -34,14 +34,14 @@ impl Reaper {
     /// Will end the contents of what comes in by `incoming`.
     #[must_use]
     pub fn new(
-        edge: Arc<Edge>,
+        engine: Arc<Engine>,
         contents: Arc<Contents>,
         incoming: mpsc::UnboundedReceiver<Dropped>,
     ) -> Self {
         Self {
-            edge,
+            engine,
             contents,
-            said: None,
+            reported: None,
             dropped: VecDeque::new(),
             incoming,
         }
@@ -64,12 +64,12 @@ impl Reaper {
             let reap_at = self.dropped.front().map(|(at, _)| *at);
             tokio::select! {
                 Some(dropped) = self.incoming.recv() => {
-                    let grace_ms = self.edge.settings().loaded.config.sessions.host_grace_ms;
+                    let grace_ms = self.engine.settings().loaded.config.sessions.host_grace_ms;
                     self.dropped.push_back((Instant::now() + Duration::from_millis(grace_ms), dropped));
                 }
                 () = tokio::time::sleep_until(reap_at.unwrap_or(sweep_at)), if reap_at.is_some() => self.reap().await,
                 () = tokio::time::sleep_until(sweep_at) => {
-                    let swept = self.contents.sweep(|place| self.edge.standing(place)).await;
+                    let swept = self.contents.sweep(|place| self.engine.owner_status(place)).await;
                     self.works(swept, "could not sweep");
                     self.end_served().await;
                     sweep_at = self.next_sweep();
@@ -81,13 +81,13 @@ impl Reaper {
     /// Ends the backends of services' sessions that have ended, also where another daemon ended
     /// them.
     async fn end_served(&self) {
-        for of in self.edge.served_sessions() {
+        for of in self.engine.served_sessions() {
             if let Ok(false) = self
                 .contents
                 .lives(&Access::service(&of.0, &of.1, None))
                 .await
             {
-                self.edge.end_served(&of);
+                self.engine.end_served(&of);
             }
         }
     }
@@ -95,15 +95,16 @@ impl Reaper {
     /// Whether the work succeeded. Logs a failure once, not each time.
     fn works<T>(&mut self, done: Result<T, Error>, what: &str) -> bool {
         let why = done.err().map(|error| error.to_string());
-        if let Some(error) = why.as_ref().filter(|_| self.said != why) {
+        if let Some(error) = why.as_ref().filter(|_| self.reported != why) {
             tracing::warn!(%error, "{what}");
         }
-        self.said = why;
-        self.said.is_none()
+        self.reported = why;
+        self.reported.is_none()
     }
 
     fn next_sweep(&self) -> Instant {
-        Instant::now() + Duration::from_millis(self.edge.settings().loaded.config.sessions.sweep_ms)
+        Instant::now()
+            + Duration::from_millis(self.engine.settings().loaded.config.sessions.sweep_ms)
     }
 
     /// What a former daemon could not end before it was killed.
@@ -121,17 +122,17 @@ impl Reaper {
             after = Some(last.clone());
             for (place, info) in page {
                 // The storage is local, so sessions of another boot have no owner any more.
-                match self.edge.standing(&place) {
-                    Standing::Gone | Standing::Elsewhere => {
+                match self.engine.owner_status(&place) {
+                    OwnerStatus::Gone | OwnerStatus::Elsewhere => {
                         self.contents.end_owner(&place.owner).await?;
                     }
-                    Standing::Left => drop(self.contents.end(&place, Standing::Left).await?),
+                    OwnerStatus::Left => drop(self.contents.end(&place, OwnerStatus::Left).await?),
                     // It was terminated, and the daemon killed before that was on record
                     // everywhere.
-                    Standing::Held | Standing::Free if info.status == Status::Terminated => {
-                        self.edge.forget(&place);
+                    OwnerStatus::Held | OwnerStatus::Free if info.status == Status::Terminated => {
+                        self.engine.forget(&place);
                     }
-                    Standing::Held | Standing::Free | Standing::Service => {}
+                    OwnerStatus::Held | OwnerStatus::Free | OwnerStatus::Service => {}
                 }
             }
         }
@@ -145,8 +146,10 @@ impl Reaper {
             };
             let ended = match &dropped {
                 // With its host everything goes at once.
-                Dropped::Session(place) => match self.edge.standing(place) {
-                    Standing::Left => self.contents.end(place, Standing::Left).await.map(drop),
+                Dropped::Session(place) => match self.engine.owner_status(place) {
+                    OwnerStatus::Left => {
+                        self.contents.end(place, OwnerStatus::Left).await.map(drop)
+                    }
                     // Or there is another one of that id by now.
                     _ => Ok(()),
                 },

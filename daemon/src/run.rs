@@ -23,20 +23,19 @@ use tokio::sync::{mpsc, watch as channel};
 use crate::config::{self, ConfigError, Loaded};
 use crate::contents::{Bounds, Clock, Contents};
 use crate::counters::Meters;
-use crate::edge::{Edge, StartError};
+use crate::engine::{Engine, StartError};
 use crate::exporter;
 use crate::fleet::Fleet;
-use crate::killer::{Killer, end_strays};
-use crate::listener;
 use crate::logging::{self, Logging};
 use crate::metered::Metered;
 use crate::reaper::Reaper;
-use crate::service::Daemon;
+use crate::rpc::{self, Daemon};
 use crate::storage;
+use crate::terminator::{Terminator, end_orphans};
 use crate::wills::Wills;
 use signals::{Signal, Signals};
 use socket::Origin;
-use watch::Place;
+use watch::SocketWatch;
 
 pub use detach::launch;
 
@@ -206,28 +205,28 @@ async fn live(options: &Options, loaded: Loaded, logging: &Logging) -> Result<()
     ));
     let (dropped, incoming) = mpsc::unbounded_channel();
     let (charges, charged) = mpsc::unbounded_channel();
-    let edge = Arc::new(Edge::start(
+    let engine = Arc::new(Engine::start(
         &directory,
         loaded,
         meters.clone(),
         dropped,
         charges,
     )?);
-    let wills = Arc::new(Wills::new(edge.clone(), contents.clone())?);
-    let told = (Arc::downgrade(&edge), Arc::downgrade(&wills));
+    let wills = Arc::new(Wills::new(engine.clone(), contents.clone())?);
+    let told = (Arc::downgrade(&engine), Arc::downgrade(&wills));
     contents.on_end(move |place| {
-        if let (Some(edge), Some(wills)) = (told.0.upgrade(), told.1.upgrade()) {
-            edge.forget(place);
+        if let (Some(engine), Some(wills)) = (told.0.upgrade(), told.1.upgrade()) {
+            engine.forget(place);
             wills.ended(place);
         }
     });
     // Before any client gets an answer.
-    end_strays(&edge).await;
-    let reaper = tokio::spawn(Reaper::new(edge.clone(), contents.clone(), incoming).run());
+    end_orphans(&engine).await;
+    let reaper = tokio::spawn(Reaper::new(engine.clone(), contents.clone(), incoming).run());
     let executor = tokio::spawn(wills.clone().run());
-    let fleet = Arc::new(Fleet::new(edge.clone(), contents.clone(), wills.clone()));
+    let fleet = Arc::new(Fleet::new(engine.clone(), contents.clone(), wills.clone()));
     let member = tokio::spawn(fleet.clone().run());
-    let killer = tokio::spawn(Killer::new(edge.clone(), charged).run());
+    let terminator = tokio::spawn(Terminator::new(engine.clone(), charged).run());
     let started_by = origin.name();
     let ours = matches!(origin, Origin::OwnSocket { .. });
     let listener = origin.listener(&path).map_err(|error| Fatal::Socket {
@@ -235,10 +234,10 @@ async fn live(options: &Options, loaded: Loaded, logging: &Logging) -> Result<()
         error,
     })?;
     let placed = listener.try_clone()?;
-    let mut place = Place::new(directory.clone(), listener.try_clone()?);
+    let mut place = SocketWatch::new(directory.clone(), listener.try_clone()?);
     let about = about(&directory, started_by);
     let daemon = Arc::new(Daemon {
-        edge,
+        engine,
         contents,
         wills,
         fleet,
@@ -248,10 +247,10 @@ async fn live(options: &Options, loaded: Loaded, logging: &Logging) -> Result<()
         about,
     });
     let (drain, draining) = channel::channel(false);
-    let mut serving = tokio::spawn(listener::serve(listener, daemon.clone(), draining));
+    let mut serving = tokio::spawn(rpc::serve(listener, daemon.clone(), draining));
     let mut exits = {
         let daemon = daemon.clone();
-        tokio::spawn(async move { daemon.edge.run().await })
+        tokio::spawn(async move { daemon.engine.run().await })
     };
     let scraped = scraped.map(|address| tokio::spawn(exporter::serve(address, daemon.clone())));
     report_ready(options.detached)?;
@@ -271,7 +270,7 @@ async fn live(options: &Options, loaded: Loaded, logging: &Logging) -> Result<()
     }
     daemon.contents.close();
     let _ = drain.send(true);
-    let patience = Duration::from_millis(daemon.edge.settings().loaded.config.drain_ms);
+    let patience = Duration::from_millis(daemon.engine.settings().loaded.config.drain_ms);
     if end.is_ok() && tokio::time::timeout(patience, serving).await.is_err() {
         tracing::warn!("calls were still under way when the time to drain was over");
     }
@@ -280,11 +279,11 @@ async fn live(options: &Options, loaded: Loaded, logging: &Logging) -> Result<()
     }
     exits.abort();
     reaper.abort();
-    killer.abort();
+    terminator.abort();
     executor.abort();
     member.abort();
     let closing = async {
-        daemon.edge.close_records().await;
+        daemon.engine.close_records().await;
         daemon.contents.storage().close().await;
     };
     if tokio::time::timeout(CLOSE, closing).await.is_err() {
@@ -341,7 +340,7 @@ async fn take(
 async fn until_stopped(
     options: &Options,
     daemon: &Daemon,
-    place: &mut Place,
+    place: &mut SocketWatch,
     signals: &mut Signals,
     logging: &Logging,
 ) -> &'static str {
@@ -358,7 +357,7 @@ async fn until_stopped(
             },
             _ = watchdog_tick.tick(), if watchdog.is_some() => {
                 // A daemon that can't lock its registry is stuck.
-                daemon.edge.look(|_| ());
+                daemon.engine.look(|_| ());
                 let _ = sd_notify::notify(&[NotifyState::Watchdog]);
             }
             () = place.changed() => {
@@ -366,7 +365,7 @@ async fn until_stopped(
                     return why;
                 }
             }
-            () = daemon.edge.records_ended() => return "the thread that writes sessions.db has ended",
+            () = daemon.engine.records_ended() => return "the thread that writes sessions.db has ended",
             () = &mut unneeded, if options.detached => return "no host, lease, keeper or connection is left",
         }
     }
@@ -379,11 +378,11 @@ fn reload(options: &Options, daemon: &Daemon, logging: &Logging) {
     ]);
     match load(options) {
         Ok(loaded) => {
-            let changes = daemon.edge.settings().loaded.changes(&loaded);
+            let changes = daemon.engine.settings().loaded.changes(&loaded);
             logging.set(loaded.config.log);
             daemon.contents.set_bounds(Bounds::of(&loaded.config));
             daemon.opener.want(&loaded.config.storage.url);
-            daemon.edge.configure(loaded);
+            daemon.engine.configure(loaded);
             if changes.is_empty() {
                 tracing::info!("reloaded the configuration; nothing has changed");
             }
@@ -412,8 +411,8 @@ fn about(directory: &Directory, started_by: &str) -> About {
         executable: executable.display().to_string(),
         storage: String::new(),
         storage_failure: None,
-        ailments: Vec::new(),
-        hints: Vec::new(),
+        faults: Vec::new(),
+        advice: Vec::new(),
     }
 }
 

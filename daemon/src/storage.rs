@@ -11,11 +11,10 @@
 mod awaited;
 #[cfg(feature = "dynamodb")]
 pub mod dynamodb;
+mod layer;
 pub mod memory;
 mod open;
-#[cfg(feature = "postgres")]
 pub mod postgres;
-#[cfg(any(feature = "postgres", feature = "dynamodb"))]
 mod retry;
 pub mod sqlite;
 mod url;
@@ -31,9 +30,9 @@ use serde::{Deserialize, Serialize};
 pub use awaited::Opener;
 #[cfg(feature = "dynamodb")]
 pub use dynamodb::DynamoDb;
+pub use layer::Layer;
 pub use memory::Memory;
 pub use open::{OpenError, open};
-#[cfg(feature = "postgres")]
 pub use postgres::Postgres;
 pub use sqlite::{Durability, Sqlite};
 pub use url::{Table, Url, UrlError, shown};
@@ -41,7 +40,7 @@ pub use url::{Table, Url, UrlError, shown};
 /// Names a record. Nothing finds a record without its owner, so what belongs to another owner is as
 /// if it were not there.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct Place {
+pub struct RecordId {
     /// Whom it belongs to: text without control characters, at most 512 bytes.
     pub owner: String,
     /// Which of the owner's it is: ASCII 0x20 to 0x7E, 1 to 160 bytes.
@@ -111,7 +110,7 @@ impl Scan {
 #[derive(Clone, PartialEq, Eq)]
 pub struct Listed {
     /// Its place.
-    pub place: Place,
+    pub place: RecordId,
     /// Its version.
     pub version: Version,
     /// Its head.
@@ -156,7 +155,7 @@ impl Change {
 
 /// What is in a backend that keeps all of it in this process's memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Usage {
+pub struct MemoryUsage {
     /// Records of the owner.
     pub records: usize,
     /// Bytes of the owner's contents, with [`RECORD_COST`], [`ITEM_COST`] and [`SLOT_COST`] for the
@@ -292,10 +291,10 @@ pub trait Storage: Send + Sync + fmt::Debug {
 
     /// Reads a record, and of its items those with these keys. The items are of one version: the
     /// one that is returned, or a later one. None: there is no such record.
-    fn read<'a>(&'a self, place: &'a Place, keys: &'a [Key]) -> Answer<'a, Option<Record>>;
+    fn read<'a>(&'a self, place: &'a RecordId, keys: &'a [Key]) -> Answer<'a, Option<Record>>;
 
     /// Items of a record, in the order of their keys.
-    fn scan<'a>(&'a self, place: &'a Place, scan: &'a Scan) -> Answer<'a, Vec<Item>>;
+    fn scan<'a>(&'a self, place: &'a RecordId, scan: &'a Scan) -> Answer<'a, Vec<Item>>;
 
     /// Changes a record that has the version `expected` (None: that is not there), and gives it the
     /// version `next`.
@@ -304,7 +303,7 @@ pub trait Storage: Send + Sync + fmt::Debug {
     /// [`StorageError::Conflict`] with itself: `next` tells.
     fn commit<'a>(
         &'a self,
-        place: &'a Place,
+        place: &'a RecordId,
         expected: Option<Version>,
         next: Version,
         change: Change,
@@ -312,14 +311,14 @@ pub trait Storage: Send + Sync + fmt::Debug {
 
     /// When everything that was committed to this record so far is kept. What was read may be ahead
     /// of that.
-    fn settled(&self, place: &Place) -> Durable;
+    fn settled(&self, place: &RecordId) -> Durable;
 
     /// Records of an owner in order of their names, those after `after`, at most `most`.
     fn list<'a>(&'a self, owner: &'a str, after: &'a str, most: usize) -> Answer<'a, Vec<Listed>>;
 
     /// Every record, in order of owner and name, those after `after`, at most `most`. For `debug`,
     /// and for the start.
-    fn list_all<'a>(&'a self, after: Option<&'a Place>, most: usize) -> Answer<'a, Vec<Listed>>;
+    fn list_all<'a>(&'a self, after: Option<&'a RecordId>, most: usize) -> Answer<'a, Vec<Listed>>;
 
     /// Records whose `due_ms` is at most `now_ms`, those that are longest due first, at most
     /// `most`. As every list, it may be behind the records by a moment where the storage is shared:
@@ -330,7 +329,7 @@ pub trait Storage: Send + Sync + fmt::Debug {
     fn count<'a>(&'a self, owner: &'a str, most: usize) -> Answer<'a, usize>;
 
     /// What it holds in memory; None where it keeps things elsewhere.
-    fn usage(&self, owner: &str) -> Option<Usage>;
+    fn usage(&self, owner: &str) -> Option<MemoryUsage>;
 }
 
 // Values, heads and the names of keys are people's data: none of them is ever shown.

@@ -4,23 +4,24 @@
 use std::collections::{HashMap, HashSet};
 use std::io;
 use std::os::fd::AsFd as _;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use mcp_sessiond_process::{ExitWatch, Pinned, ProcessId, sys};
 use mcp_sessiond_proto::Error;
+use mcp_sessiond_proto::Lock as _;
 use tokio::sync::Notify;
 
 use crate::contents::{Contents, Of, Recorded};
-use crate::edge::{Edge, home_of};
-use crate::storage::Place;
+use crate::engine::{Engine, home_of};
+use crate::storage::RecordId;
 
 /// The pause before the next attempt when the storage did not answer.
 const RETRY: Duration = Duration::from_secs(1);
 
 /// The wills whose authors are watched.
 pub struct Wills {
-    edge: Arc<Edge>,
+    engine: Arc<Engine>,
     contents: Arc<Contents>,
     watched: Mutex<Watched>,
     /// Other daemons of which wills were found at the start.
@@ -31,7 +32,7 @@ pub struct Wills {
 
 struct Watched {
     exits: ExitWatch,
-    authors: HashMap<(Place, Of), ProcessId>,
+    authors: HashMap<(RecordId, Of), ProcessId>,
 }
 
 impl std::fmt::Debug for Wills {
@@ -45,13 +46,13 @@ impl Wills {
     ///
     /// # Errors
     /// When the kernel does not tell of exits.
-    pub fn new(edge: Arc<Edge>, contents: Arc<Contents>) -> io::Result<Self> {
+    pub fn new(engine: Arc<Engine>, contents: Arc<Contents>) -> io::Result<Self> {
         let watched = Watched {
             exits: ExitWatch::new()?,
             authors: HashMap::new(),
         };
         Ok(Self {
-            edge,
+            engine,
             contents,
             watched: Mutex::new(watched),
             others: Mutex::default(),
@@ -60,7 +61,7 @@ impl Wills {
     }
 
     fn lock(&self) -> MutexGuard<'_, Watched> {
-        self.watched.lock().unwrap_or_else(PoisonError::into_inner)
+        self.watched.locked()
     }
 
     /// Whether there are any.
@@ -77,13 +78,13 @@ impl Wills {
     /// The homes of other daemons of which wills were found at the start. Each is told once.
     #[must_use]
     pub fn others(&self) -> HashSet<String> {
-        std::mem::take(&mut self.others.lock().unwrap_or_else(PoisonError::into_inner))
+        std::mem::take(&mut self.others.locked())
     }
 
     /// As whom a process is on record.
     #[must_use]
     pub fn author(&self, process: &Pinned) -> String {
-        self.edge.owner(process.id())
+        self.engine.owner(process.id())
     }
 
     /// A will is on record. This process has made it.
@@ -91,7 +92,7 @@ impl Wills {
     /// # Errors
     /// [`Error::Unavailable`], if the process can't be watched: the next daemon carries the will
     /// out.
-    pub fn made(&self, author: Pinned, place: Place, of: Of) -> Result<(), Error> {
+    pub fn made(&self, author: Pinned, place: RecordId, of: Of) -> Result<(), Error> {
         let mut watched = self.lock();
         let id = author.id();
         watched.exits.add(author).map_err(|error| {
@@ -106,7 +107,7 @@ impl Wills {
     }
 
     /// A stream was closed, or a task has ended: its will is void.
-    pub fn closed(&self, place: &Place, of: &Of) {
+    pub fn closed(&self, place: &RecordId, of: &Of) {
         let mut watched = self.lock();
         if !watched.authors.is_empty()
             && let Some(author) = watched.authors.remove(&(place.clone(), of.clone()))
@@ -116,9 +117,9 @@ impl Wills {
     }
 
     /// A session has ended, with all its streams.
-    pub fn ended(&self, place: &Place) {
+    pub fn ended(&self, place: &RecordId) {
         let mut watched = self.lock();
-        let of = |(at, _): &(Place, Of)| at == place;
+        let of = |(at, _): &(RecordId, Of)| at == place;
         let authors: Vec<ProcessId> = watched
             .authors
             .extract_if(|key, _| of(key))
@@ -153,7 +154,7 @@ impl Wills {
         left.map(|((place, of), author)| Recorded {
             place,
             of,
-            author: self.edge.owner(author),
+            author: self.engine.owner(author),
         })
         .collect()
     }
@@ -169,7 +170,7 @@ impl Wills {
         };
         for will in found {
             match self
-                .edge
+                .engine
                 .process_of(&will.author)
                 .map(|process| Pinned::reopen(&process))
             {
@@ -185,10 +186,7 @@ impl Wills {
                 None if !self.contents.storage().is_shared() => self.carry_out(will).await,
                 None => {
                     let home = home_of(&will.author).map(str::to_owned);
-                    self.others
-                        .lock()
-                        .unwrap_or_else(PoisonError::into_inner)
-                        .extend(home);
+                    self.others.locked().extend(home);
                 }
             }
         }
@@ -207,7 +205,7 @@ impl Wills {
     /// # Errors
     /// When the storage did not answer: the caller may try again.
     pub async fn carry_out_once(&self, will: &Recorded) -> Result<bool, Error> {
-        match self.contents.carry_out(will).await {
+        match self.contents.apply_will(will).await {
             Err(error @ (Error::Unavailable { .. } | Error::OutcomeUnknown { .. })) => Err(error),
             Err(Error::UnknownSession) => Ok(false),
             Ok(done) => Ok(done),

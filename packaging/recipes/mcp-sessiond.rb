@@ -24,7 +24,7 @@ class McpSessiond < Formula
 
   def install
     if OS.mac?
-      system "cargo", "install", *std_cargo_args(path: ".", features: "postgres")
+      system "cargo", "install", *std_cargo_args(path: ".", features: "dynamodb")
     else
       bin.install "mcp-sessiond"
     end

@@ -34,15 +34,15 @@ pub struct About {
     pub storage_failure: Option<String>,
     /// What else is wrong: with the settings, or with its own records.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub ailments: Vec<Ailment>,
+    pub faults: Vec<Finding>,
     /// What users may have to set, as what has happened shows.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub hints: Vec<Ailment>,
+    pub advice: Vec<Finding>,
 }
 
 /// Something that is wrong, or may be.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Ailment {
+pub struct Finding {
     /// What was looked at: `settings` or `records`.
     pub what: String,
     /// What was found, a sentence.

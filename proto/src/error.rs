@@ -162,79 +162,71 @@ pub enum Error {
     Unknown,
 }
 
-impl Error {
-    /// The stable code, as it stands on the wire.
-    #[must_use]
-    pub fn code(&self) -> &'static str {
-        match self {
-            Self::NoVerifiedHost { .. } => "no_verified_host",
-            Self::NotAnAncestor { .. } => "not_an_ancestor",
-            Self::NamesHost { .. } => "names_host",
-            Self::StaleEpoch { .. } => "stale_epoch",
-            Self::LeaseEnded => "lease_ended",
-            Self::UnknownSession => "unknown_session",
-            Self::AlreadyExists => "already_exists",
-            Self::SessionTerminated => "session_terminated",
-            Self::SessionHeld => "session_held",
-            Self::NameTaken { .. } => "name_taken",
-            Self::ServiceTaken { .. } => "service_taken",
-            Self::VersionConflict { .. } => "version_conflict",
-            Self::BindingMismatch => "binding_mismatch",
-            Self::UnknownHandle => "unknown_handle",
-            Self::HandleExpired => "handle_expired",
-            Self::UnknownStream => "unknown_stream",
-            Self::StreamClosed => "stream_closed",
-            Self::UnknownTask => "unknown_task",
-            Self::TaskEnded => "task_ended",
-            Self::UnknownCursor => "unknown_cursor",
-            Self::UnknownBackend => "unknown_backend",
-            Self::InvalidArgument { .. } => "invalid_argument",
-            Self::QuotaExceeded { .. } => "quota_exceeded",
-            Self::WriteFailed { .. } => "write_failed",
-            Self::Unavailable { .. } => "unavailable",
-            Self::OutcomeUnknown { .. } => "outcome_unknown",
-            Self::Unknown => "unknown",
-        }
-    }
+/// The table of refusals: the code of each on the wire, and the HTTP status (RFC 9110, section 15)
+/// that a server in front would answer.
+macro_rules! codes {
+    ($($refusal:ident $code:literal $status:literal;)*) => {
+        /// The codes of all refusals that a daemon of this version sends.
+        pub const CODES: [&str; [$($code),*].len()] = [$($code),*];
 
+        impl Error {
+            /// The stable code, as it stands on the wire.
+            #[must_use]
+            pub fn code(&self) -> &'static str {
+                match self {
+                    $(Self::$refusal { .. } => $code,)*
+                    Self::Unknown => "unknown",
+                }
+            }
+
+            /// The HTTP status (RFC 9110, section 15) that a server in front would answer.
+            #[must_use]
+            pub fn http_status(&self) -> u16 {
+                match self {
+                    $(Self::$refusal { .. } => $status,)*
+                    Self::Unknown => 500,
+                }
+            }
+        }
+    };
+}
+
+// 404 tells a client to begin a new session (MCP 2025-11-25, Streamable HTTP). Where nothing is the
+// matter with the session it is 400, since by a 404 the client would throw that away.
+codes! {
+    NoVerifiedHost    "no_verified_host"   403;
+    NotAnAncestor     "not_an_ancestor"    403;
+    NamesHost         "names_host"         403;
+    StaleEpoch        "stale_epoch"        409;
+    LeaseEnded        "lease_ended"        409;
+    UnknownSession    "unknown_session"    404;
+    AlreadyExists     "already_exists"     409;
+    SessionTerminated "session_terminated" 404;
+    SessionHeld       "session_held"       409;
+    NameTaken         "name_taken"         409;
+    ServiceTaken      "service_taken"      409;
+    VersionConflict   "version_conflict"   409;
+    BindingMismatch   "binding_mismatch"   403;
+    UnknownHandle     "unknown_handle"     404;
+    HandleExpired     "handle_expired"     410;
+    UnknownStream     "unknown_stream"     400;
+    StreamClosed      "stream_closed"      409;
+    UnknownTask       "unknown_task"       400;
+    TaskEnded         "task_ended"         409;
+    UnknownCursor     "unknown_cursor"     400;
+    UnknownBackend    "unknown_backend"    400;
+    InvalidArgument   "invalid_argument"   400;
+    QuotaExceeded     "quota_exceeded"     429;
+    WriteFailed       "write_failed"       507;
+    Unavailable       "unavailable"        503;
+    OutcomeUnknown    "outcome_unknown"    504;
+}
+
+impl Error {
     /// Whether it is a quota of memory, so that it helps to delete something.
     #[must_use]
     pub fn is_of_memory(&self) -> bool {
         matches!(self, Self::QuotaExceeded { what, .. } if what.starts_with(MEMORY))
-    }
-
-    /// The HTTP status (RFC 9110, section 15) that a server in front would answer.
-    #[must_use]
-    pub fn http_status(&self) -> u16 {
-        match self {
-            Self::NoVerifiedHost { .. }
-            | Self::NotAnAncestor { .. }
-            | Self::NamesHost { .. }
-            | Self::BindingMismatch => 403,
-            Self::StaleEpoch { .. }
-            | Self::LeaseEnded
-            | Self::AlreadyExists
-            | Self::SessionHeld
-            | Self::NameTaken { .. }
-            | Self::ServiceTaken { .. }
-            | Self::VersionConflict { .. }
-            | Self::StreamClosed
-            | Self::TaskEnded => 409,
-            // MCP 2025-11-25, Streamable HTTP: the client must begin a new session then.
-            Self::UnknownSession | Self::SessionTerminated | Self::UnknownHandle => 404,
-            Self::HandleExpired => 410,
-            // Nothing is the matter with the session: by a 404 its client would throw that away.
-            Self::InvalidArgument { .. }
-            | Self::UnknownStream
-            | Self::UnknownTask
-            | Self::UnknownCursor
-            | Self::UnknownBackend => 400,
-            Self::QuotaExceeded { .. } => 429,
-            Self::WriteFailed { .. } => 507,
-            Self::Unavailable { .. } => 503,
-            Self::OutcomeUnknown { .. } => 504,
-            Self::Unknown => 500,
-        }
     }
 }
 
@@ -259,6 +251,9 @@ mod tests {
             Error::AlreadyExists,
             Error::SessionTerminated,
             Error::SessionHeld,
+            Error::NameTaken {
+                sentence: "x".into(),
+            },
             Error::ServiceTaken {
                 pid: 1,
                 since_ms: 2,
@@ -295,6 +290,7 @@ mod tests {
                 retry_after_ms: 1,
             },
         ];
+        assert_eq!(errors.each_ref().map(Error::code), CODES);
         for error in errors {
             let json = serde_json::to_value(&error).expect("json");
             assert_eq!(json["code"], error.code());

@@ -10,6 +10,7 @@
 //!   what a session holds. [`names`], [`json`], [`error`], [`debug`]: what they are made of,
 //!   refused with, and looked at by.
 //! - [`backends`]: keepers, and what is said on their sockets.
+//! - [`text`], [`time`], [`lock`]: values as text, the time of day, and mutexes, for all crates.
 //! - [`paths`]: where the daemon lives, derived from the uid alone.
 //!
 //! `PROTOCOL.md`, beside this crate's manifest, is the same for readers of other languages.
@@ -28,6 +29,7 @@ pub mod error;
 pub mod frame;
 pub mod hello;
 pub mod json;
+pub mod lock;
 pub mod names;
 pub mod paths;
 pub mod service;
@@ -37,12 +39,14 @@ pub mod state;
 pub mod streams;
 pub mod tasks;
 pub mod text;
+pub mod time;
 pub mod token;
 pub mod types;
 
 pub use backends::KeeperName;
-pub use error::{Error, MEMORY};
+pub use error::{CODES, Error, MEMORY};
 pub use json::Json;
+pub use lock::Lock;
 pub use names::{BackendName, InputKey, RequestId, ServiceName, StateKey, StreamId, TaskId};
 pub use token::Token;
 pub use types::{

@@ -124,8 +124,7 @@ impl fmt::Debug for CredentialHash {
 impl Serialize for CredentialHash {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         if serializer.is_human_readable() {
-            let hex: String = self.0.iter().map(|byte| format!("{byte:02x}")).collect();
-            serializer.serialize_str(&hex)
+            serializer.serialize_str(&crate::text::hex(&self.0))
         } else {
             serializer.serialize_bytes(&self.0)
         }

@@ -1,6 +1,13 @@
-//! 64-bit numbers as text where the format is JSON, whose numbers lose precision beyond 2^53.
+//! Values as text: bytes in hexadecimal, and 64-bit numbers where the format is JSON, whose numbers
+//! lose precision beyond 2^53.
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+
+/// Bytes as lower-case hexadecimal digits, two each.
+#[must_use]
+pub fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
 
 /// Serialises as a decimal string in JSON, and as a number in MessagePack.
 ///

@@ -238,7 +238,7 @@ fn a_server_that_has_another_key_at_each_start_is_told_what_differs() {
     }
     world
         .log
-        .wait("finds nothing of what its former starts have left");
+        .wait("starts with none of the state of earlier starts");
     let doubts = doubts(&world);
     assert!(
         doubts.contains("its arguments differ at each start"),

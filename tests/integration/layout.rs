@@ -73,40 +73,58 @@ const DAEMON: Layers = &[
     ("storage", &["writer", "process"]),
     ("config", &["storage", "process", "registry"]),
     ("logging", &["config"]),
-    ("gauge", &["config", "process"]),
+    ("connections", &["config", "process"]),
     ("contents", &["config", "counters", "storage"]),
     ("tokens", &["process", "registry"]),
     ("ledger", &["writer", "process", "registry"]),
     ("keepers", &["process"]),
     (
-        "edge",
+        "engine",
         &[
             "config", "contents", "counters", "keepers", "ledger", "storage", "tokens", "process",
             "registry",
         ],
     ),
-    ("killer", &["edge", "keepers", "process", "registry"]),
-    ("reaper", &["contents", "edge"]),
-    ("wills", &["contents", "edge", "storage", "process"]),
+    ("terminator", &["engine", "keepers", "process", "registry"]),
+    ("reaper", &["contents", "engine"]),
+    ("wills", &["contents", "engine", "storage", "process"]),
     (
         "fleet",
-        &["contents", "edge", "storage", "wills", "process"],
+        &["contents", "engine", "storage", "wills", "process"],
     ),
     (
-        "service",
+        "rpc",
         &[
-            "contents", "counters", "edge", "fleet", "gauge", "storage", "wills", "process",
+            "connections",
+            "contents",
+            "counters",
+            "engine",
+            "fleet",
+            "storage",
+            "wills",
+            "process",
             "registry",
         ],
     ),
-    ("listener", &["counters", "service", "process"]),
     ("metered", &["counters", "storage"]),
-    ("exporter", &["service"]),
+    ("exporter", &["rpc"]),
     (
         "run",
         &[
-            "config", "contents", "counters", "edge", "exporter", "fleet", "killer", "listener",
-            "logging", "metered", "reaper", "service", "storage", "wills", "process",
+            "config",
+            "contents",
+            "counters",
+            "engine",
+            "exporter",
+            "fleet",
+            "logging",
+            "metered",
+            "reaper",
+            "rpc",
+            "storage",
+            "terminator",
+            "wills",
+            "process",
         ],
     ),
 ];
@@ -250,7 +268,7 @@ fn is_outside(path: &[String]) -> bool {
         .is_some_and(|root| root == "mcp_sessiond_proto")
         && path
             .iter()
-            .any(|part| ["paths", "frame", "hello"].contains(&part.as_str()))
+            .any(|part| ["paths", "frame", "hello", "time"].contains(&part.as_str()))
         || path.last().is_some_and(|last| last == "mint")
 }
 

@@ -33,7 +33,7 @@ pub(crate) struct Arguments {
 #[derive(Debug, Subcommand)]
 enum Topic {
     /// The daemon about itself: version, pid, protocol, started_by, uptime_ms, directory,
-    /// executable, storage, storage_failure, ailments, hints
+    /// executable, storage, storage_failure, faults, advice
     #[command(after_help = "Example: mcp-sessiond debug about")]
     About,
     /// Hosts that own sessions: pid, start, name, sessions, held, plural_keys
@@ -174,22 +174,22 @@ fn about_text(about: &About) -> String {
         executable,
         storage,
         storage_failure,
-        ailments,
-        hints,
+        faults,
+        advice,
     } = about;
     let failure = storage_failure
         .as_ref()
         .map_or_else(String::new, |why| format!("  {}", paint(BAD, why)));
     let title = paint(HEADING, &format!("mcp-sessiond {version}"));
     let up = duration(*uptime_ms);
-    let ailments = ailments.iter().map(|one| paint(BAD, &one.finding));
-    let hints = hints.iter().map(|one| paint(DOUBTFUL, &one.finding));
-    let ailments: String = ailments
-        .chain(hints)
+    let faults = faults.iter().map(|one| paint(BAD, &one.finding));
+    let advice = advice.iter().map(|one| paint(DOUBTFUL, &one.finding));
+    let faults: String = faults
+        .chain(advice)
         .map(|one| format!("  {one}\n"))
         .collect();
     format!(
-        "{title}  pid {pid}, protocol {protocol}, started by {started_by}, up {up}\n  {directory}\n  {executable}\n  {storage}{failure}\n{ailments}"
+        "{title}  pid {pid}, protocol {protocol}, started by {started_by}, up {up}\n  {directory}\n  {executable}\n  {storage}{failure}\n{faults}"
     )
 }
 

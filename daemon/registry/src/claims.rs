@@ -1,9 +1,8 @@
 //! Claims: which session an instance gets, and who waits for whom.
 
-mod carry;
-
 use alloc::collections::BTreeSet;
 use alloc::collections::btree_map::Entry;
+use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
@@ -12,7 +11,7 @@ use mcp_sessiond_proto::types::Outcome;
 use mcp_sessiond_proto::{Epoch, Error, Loss, RequestId, SessionId, Siblings};
 
 use super::indexes::OfKey;
-use super::records::{CLAIMED_KEYS_MAX, Spot};
+use super::records::{CLAIMED_KEYS_MAX, ProgramDir};
 use super::{Claimant, Effect, Lease, Millis, Owner, Registry, SessionRecord, Ticket, TokenFile};
 
 /// When to try again where a claim came too late, in ms: at once.
@@ -33,7 +32,7 @@ pub struct Claim {
     pub host_name: String,
     /// What the table of hosts says of the host. It counts at the first claim of any of its
     /// instances.
-    pub row: Option<Siblings>,
+    pub host_rule: Option<Siblings>,
     /// Its key; None where that is doubtful.
     pub key: Option<Key>,
     /// The key that the former recipe makes for it.
@@ -41,11 +40,11 @@ pub struct Claim {
     /// What it says of itself.
     pub said: Said,
     /// Program and directory, where that is known.
-    pub spot: Option<Spot>,
+    pub program_dir: Option<ProgramDir>,
     /// What people know the server by.
     pub program: String,
     /// What it wants where there are, or were, several servers of its key; None: what the host's
-    /// row says, or the policy.
+    /// rule says, or the policy.
     pub siblings: Option<Siblings>,
     /// When it stops waiting for another holder to be gone.
     pub deadline: Millis,
@@ -110,7 +109,7 @@ impl Registry {
     pub fn claim(&mut self, claim: Claim, now: Millis) {
         self.at(now);
         if let Entry::Vacant(place) = self.owners.entry(claim.host) {
-            place.insert(Owner::new(claim.host_name.clone(), claim.row));
+            place.insert(Owner::new(claim.host_name.clone(), claim.host_rule));
             self.save_owner(claim.host);
         }
         if claim.expires <= self.now {
@@ -150,14 +149,14 @@ impl Registry {
             }
             return;
         };
-        let edited = self.leave_behind(&claim, key);
+        let edited = self.end_superseded(&claim, key);
         match self.choose(&claim, key) {
             Choice::Wait if now < claim.deadline => self.waiting.push(Waiting { claim, key }),
             Choice::Wait => self.give_up(&claim, key),
             choice => {
-                self.carry_out(&claim, key, choice, edited);
+                self.apply(&claim, key, choice, edited);
                 // Another claim of the same process may be waiting; it has a lease now.
-                self.look_after(claim.host, key);
+                self.reconsider(claim.host, key);
             }
         }
     }
@@ -219,7 +218,7 @@ impl Registry {
 
     /// Something has changed about the sessions of this key: answers whoever can be answered now,
     /// and ends what nobody can resume.
-    pub(super) fn look_after(&mut self, owner: ProcessId, key: Key) {
+    pub(super) fn reconsider(&mut self, owner: ProcessId, key: Key) {
         self.settle(owner, key);
         self.end_unreachable(owner, key);
     }
@@ -247,7 +246,7 @@ impl Registry {
                 Choice::Wait => at += 1,
                 choice => {
                     let Waiting { claim, key } = self.waiting.remove(at);
-                    self.carry_out(&claim, key, choice, None);
+                    self.apply(&claim, key, choice, None);
                     // It may be what an earlier claim of the same process was waiting for.
                     at = 0;
                 }
@@ -284,7 +283,7 @@ impl Registry {
         for Waiting { claim, key } in contest.collect::<Vec<_>>() {
             let own = self.held_with_key(&claim, key);
             let choice = own.map_or(Choice::Open(Outcome::FreshPlural), Choice::Keep);
-            self.carry_out(&claim, key, choice, None);
+            self.apply(&claim, key, choice, None);
         }
     }
 
@@ -337,8 +336,8 @@ impl Registry {
         if let Wants::Users { .. } = claim.wants {
             return self.refuse_name(claim, key);
         }
-        self.carry_out(claim, key, Choice::Open(Outcome::FreshHeld), None);
-        self.look_after(claim.host, key);
+        self.apply(claim, key, Choice::Open(Outcome::FreshHeld), None);
+        self.reconsider(claim.host, key);
     }
 
     /// A claim waits until something changes, or its time is over.
@@ -392,5 +391,277 @@ fn too_late() -> Error {
     Error::Unavailable {
         sentence,
         retry_after_ms: LATE_RETRY_MS,
+    }
+}
+
+impl Registry {
+    /// `edited`: the claim has ended the session of its entry as it was before an edit.
+    pub(crate) fn apply(&mut self, claim: &Claim, key: Key, choice: Choice, edited: Option<Loss>) {
+        match choice {
+            Choice::Keep(id) | Choice::Resume(id) if claim.wants == Wants::Fresh => {
+                self.end_session(&id);
+                self.open(claim, Outcome::FreshFirst, None);
+            }
+            Choice::Keep(id) => self.keep(claim, &id),
+            Choice::Resume(id) => self.resume(claim, &id, key),
+            Choice::Open(outcome) => {
+                let because = self.end_ambiguous(claim, key, outcome).or(edited);
+                let recorded = self.take_loss(claim.host, key, claim.former);
+                self.open(claim, outcome, because.or(recorded));
+            }
+            // The callers handle a claim that has to wait.
+            Choice::Wait => {}
+        }
+    }
+
+    /// Before a fresh session is opened, ends the free sessions that can't be told from it. Returns
+    /// the loss that the answer to the claim names.
+    fn end_ambiguous(&mut self, claim: &Claim, key: Key, outcome: Outcome) -> Option<Loss> {
+        let siblings = self.siblings(claim.host, claim.siblings);
+        let because = match (outcome, siblings) {
+            (Outcome::FreshHeld, Siblings::Fresh) => Loss::Sibling,
+            (Outcome::FreshPlural, _) => Loss::Several,
+            (Outcome::FreshNever, _) => return self.is_multiplexing(claim).then_some(Loss::Crowd),
+            (Outcome::FreshFirst, _) => {
+                let edited = self.edited_without_entry(claim, key)?;
+                self.end_session(&edited);
+                return Some(Loss::Edited);
+            }
+            _ => return None,
+        };
+        let free: Vec<SessionId> = self
+            .led_to(claim.host, key, claim.former)
+            .flat_map(OfKey::free)
+            .cloned()
+            .collect();
+        let none = free.is_empty();
+        for id in free {
+            self.end_session(&id);
+        }
+        // No free session was ended, so nothing is lost.
+        Some(because).filter(|because| *because == Loss::Sibling || !none)
+    }
+
+    /// Whether this claim resumes nothing only because its host once had too many servers of one
+    /// key at a time.
+    fn is_multiplexing(&self, claim: &Claim) -> bool {
+        claim.siblings.is_none()
+            && self
+                .owners
+                .get(&claim.host)
+                .is_some_and(|owner| owner.multiplexing && owner.host_rule != Some(Siblings::Never))
+            && self.policy.siblings != Siblings::Never
+    }
+
+    /// Remembers that a process claims with this key, as one of the key's instances.
+    pub(super) fn note_key(&mut self, process: ProcessId, key: Key) {
+        let Some(claimant) = self.claimants.get_mut(&process) else {
+            return;
+        };
+        if claimant.has(&key) {
+            return;
+        }
+        if claimant.keys.len() == CLAIMED_KEYS_MAX {
+            claimant.keys.remove(0);
+        }
+        claimant.keys.push(key);
+        self.effects
+            .push(Effect::SaveClaimant(process, claimant.clone()));
+    }
+
+    pub(super) fn keep(&mut self, claim: &Claim, id: &SessionId) {
+        let Some(session) = self.sessions.get(id) else {
+            return;
+        };
+        let lease = Lease {
+            session: id.clone(),
+            epoch: session.epoch,
+            outcome: Outcome::Held,
+            because: None,
+            file: session.file,
+        };
+        self.effects.push(Effect::Answer(claim.ticket, Ok(lease)));
+    }
+
+    pub(crate) fn resume(&mut self, claim: &Claim, id: &SessionId, key: Key) {
+        self.rekey(id, key);
+        self.give(id, Some(claim.process));
+        let recorded = self.take_loss(claim.host, key, claim.former);
+        let Some(session) = self.sessions.get_mut(id) else {
+            return;
+        };
+        session.epoch = Epoch(session.epoch.0 + 1);
+        session.offered = session.digest.is_some();
+        if session.name.is_none() {
+            (session.said, session.asked) = (claim.said.clone(), claim.siblings);
+        }
+        let lease = Lease {
+            session: id.clone(),
+            epoch: session.epoch,
+            outcome: Outcome::Resumed,
+            // A session that still has its only backend has lost nothing.
+            because: recorded.filter(|_| session.keepers.of(None).is_none()),
+            file: session.file,
+        };
+        self.effects.push(Effect::SaveSession(session.clone()));
+        self.effects.push(Effect::Answer(claim.ticket, Ok(lease)));
+        self.note_siblings(id);
+    }
+
+    pub(crate) fn open(&mut self, claim: &Claim, outcome: Outcome, because: Option<Loss>) {
+        if !self.make_room(claim.host) {
+            let limit = self.policy.sessions_per_owner as u64;
+            let refusal = Error::QuotaExceeded {
+                what: "the number of sessions of this host".into(),
+                limit,
+            };
+            self.effects
+                .push(Effect::Answer(claim.ticket, Err(refusal)));
+            return;
+        }
+        let id = claim.id.clone();
+        let name = match &claim.wants {
+            Wants::New(chosen, _) => Some(chosen.clone().unwrap_or_else(|| id.clone())),
+            _ => None,
+        };
+        let number = self
+            .owners
+            .get(&claim.host)
+            .map_or(1, |owner| owner.files + 1);
+        self.order += 1;
+        // The owner may have chosen the id of a former session. A higher epoch keeps the holder of
+        // that one from being taken for the holder of this one.
+        let is_chosen = name.as_ref().is_some_and(|name| *name != id);
+        let epoch = Epoch(if is_chosen { claim.opened_ms.max(1) } else { 1 });
+        let session = SessionRecord {
+            id: id.clone(),
+            owner: claim.host,
+            key: claim.key,
+            name,
+            made_by: match &claim.wants {
+                Wants::New(_, request) => request.clone(),
+                _ => None,
+            },
+            program: claim.program.clone(),
+            said: claim.said.clone(),
+            program_dir: claim.program_dir,
+            asked: claim.siblings,
+            opened: self.order,
+            freed: 0,
+            opened_ms: claim.opened_ms,
+            epoch,
+            holder: Some(claim.process),
+            file: TokenFile {
+                host: claim.host,
+                number,
+            },
+            digest: None,
+            former: None,
+            offered: false,
+            keepers: crate::Keepers::default(),
+        };
+        let lease = Lease {
+            session: session.id.clone(),
+            epoch: session.epoch,
+            outcome,
+            because,
+            file: session.file,
+        };
+        self.effects.push(Effect::SaveSession(session.clone()));
+        self.insert(session);
+        self.effects.push(Effect::Answer(claim.ticket, Ok(lease)));
+        self.note_siblings(&id);
+    }
+}
+
+impl Registry {
+    /// A claim of a session by its name.
+    pub(super) fn claim_of_users(&mut self, claim: Claim) {
+        let Wants::Users { take, fresh } = claim.wants else {
+            return;
+        };
+        let Some(key) = claim.key else { return };
+        let found = self.of_name(key).map(|session| {
+            (
+                session.id.clone(),
+                session.holder,
+                session.program_dir == claim.program_dir,
+            )
+        });
+        match found {
+            Some((id, holder, is_same)) if fresh || !is_same => {
+                let is_ours = holder.is_none_or(|holder| holder == claim.process);
+                if take || (is_same && is_ours) {
+                    self.end_session(&id);
+                    // Whoever begins afresh asks for nothing of what was before.
+                    self.take_loss(claim.host, key, None);
+                    self.open(&claim, Outcome::FreshFirst, None);
+                } else {
+                    self.refuse_name(&claim, key);
+                }
+            }
+            Some((id, Some(holder), _)) if take && holder != claim.process => {
+                self.resume(&claim, &id, key);
+            }
+            _ => match self.choose_users(&claim, key) {
+                Choice::Wait if self.now < claim.deadline => self.wait(claim, key),
+                Choice::Wait => self.refuse_name(&claim, key),
+                choice => self.apply(&claim, key, choice, None),
+            },
+        }
+        self.drop_idle_user();
+    }
+
+    pub(super) fn choose_users(&self, claim: &Claim, key: Key) -> Choice {
+        let Some(session) = self.of_name(key) else {
+            return Choice::Open(Outcome::FreshFirst);
+        };
+        match session.holder {
+            // Another command has the name meanwhile: it is refused when it has waited.
+            _ if session.program_dir != claim.program_dir => Choice::Wait,
+            None => Choice::Resume(session.id.clone()),
+            Some(holder) if holder == claim.process => Choice::Keep(session.id.clone()),
+            Some(_) => Choice::Wait,
+        }
+    }
+
+    /// Says who has the name.
+    pub(super) fn refuse_name(&mut self, claim: &Claim, key: Key) {
+        let name = claim.said.label.as_ref().map_or("?", |name| name.as_str());
+        let sentence = match self.of_name(key) {
+            Some(session) if session.program_dir != claim.program_dir => format!(
+                "the name `{name}` is that of `{}`, which was started by another command line than this `{}`; take another \
+                 name, or say `--take` to end it",
+                session.program, claim.program
+            ),
+            Some(session) => format!(
+                "the server named `{name}` is in use by process {}; it can be had when that goes, or by `--take`",
+                session.holder.map_or(0, |holder| holder.pid)
+            ),
+            None => format!("the server named `{name}` has just ended; try again"),
+        };
+        self.effects.push(Effect::Answer(
+            claim.ticket,
+            Err(Error::NameTaken { sentence }),
+        ));
+    }
+
+    /// The user owns something as long as there is a session with a name: nobody would tell of an
+    /// end.
+    pub(super) fn drop_idle_user(&mut self) {
+        let is_idle = self
+            .owners
+            .get(&ProcessId::USER)
+            .is_some_and(|user| user.sessions.is_empty());
+        let waits = self.waiting_for(ProcessId::USER);
+        if is_idle && !waits {
+            self.owners.remove(&ProcessId::USER);
+            self.effects.push(Effect::DropOwner(ProcessId::USER));
+        }
+    }
+
+    fn of_name(&self, key: Key) -> Option<&SessionRecord> {
+        let id = self.by_key.get(&(ProcessId::USER, key))?.all().next()?;
+        self.sessions.get(id)
     }
 }

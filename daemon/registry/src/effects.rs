@@ -1,4 +1,4 @@
-//! What the edges must do for the registry, in order.
+//! What the engine must do for the registry, in order.
 
 use mcp_sessiond_identity::ProcessId;
 use mcp_sessiond_proto::types::Outcome;

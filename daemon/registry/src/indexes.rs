@@ -135,9 +135,11 @@ impl Registry {
                 .or_default()
                 .put(&session);
         }
-        if *session.told() != session.id {
-            self.names
-                .insert((session.owner, session.told().clone()), session.id.clone());
+        if *session.public_id() != session.id {
+            self.names.insert(
+                (session.owner, session.public_id().clone()),
+                session.id.clone(),
+            );
         }
         if let Some(holder) = session.holder {
             self.add_to_holder(holder, &session.id, session.made_by.clone());
@@ -188,13 +190,16 @@ impl Registry {
         if let Some(holder) = session.holder {
             self.drop_from_holder(holder, id, session.made_by.clone());
         }
-        self.names.remove(&(session.owner, session.told().clone()));
+        self.names
+            .remove(&(session.owner, session.public_id().clone()));
         // On record before the session is off it: a keeper is never forgotten.
         for keeper in session.keepers.iter() {
             self.let_go(keeper.clone(), Served::of_ended(&session, keeper));
         }
-        self.effects
-            .push(Effect::EndContents(session.owner, session.told().clone()));
+        self.effects.push(Effect::EndContents(
+            session.owner,
+            session.public_id().clone(),
+        ));
         self.effects.push(Effect::DropSession(session.id));
         self.effects.push(Effect::DeleteToken(session.file));
     }

@@ -10,7 +10,7 @@ use mcp_sessiond_identity::{Key, ProcessId};
 use mcp_sessiond_proto::backends::KeeperName;
 use mcp_sessiond_proto::{BackendName, Epoch, Error, Loss, SessionId};
 
-use super::records::Spot;
+use super::records::ProgramDir;
 use super::{Effect, KeeperRecord, Registry, SessionRecord};
 
 /// What a keeper has served: what takes its place is not to meet what its backend still holds, such
@@ -19,7 +19,7 @@ use super::{Effect, KeeperRecord, Registry, SessionRecord};
 pub(super) struct Served {
     owner: ProcessId,
     key: Option<Key>,
-    spot: Option<Spot>,
+    program_dir: Option<ProgramDir>,
     backend: Option<BackendName>,
 }
 
@@ -28,7 +28,7 @@ impl Served {
         Self {
             owner: session.owner,
             key: session.key,
-            spot: None,
+            program_dir: None,
             backend: keeper.of.clone(),
         }
     }
@@ -36,7 +36,7 @@ impl Served {
     /// The same, where the session has ended: what its entry has become may have another key.
     pub(super) fn of_ended(session: &SessionRecord, keeper: &KeeperRecord) -> Self {
         Self {
-            spot: session.spot,
+            program_dir: session.program_dir,
             ..Self::of(session, keeper)
         }
     }
@@ -46,7 +46,8 @@ impl Served {
             .key
             .zip(session.key)
             .is_some_and(|(one, other)| one.what == other.what);
-        let same_place = same_program || (self.spot.is_some() && self.spot == session.spot);
+        let same_place =
+            same_program || (self.program_dir.is_some() && self.program_dir == session.program_dir);
         self.owner == session.owner && same_place && self.backend.as_ref() == backend
     }
 }
@@ -55,7 +56,7 @@ impl Registry {
     /// Whether nothing is left of the backends whose place this session's next one of this name
     /// takes.
     #[must_use]
-    pub fn is_way_free(&self, id: &SessionId, backend: Option<&BackendName>) -> bool {
+    pub fn is_backend_free(&self, id: &SessionId, backend: Option<&BackendName>) -> bool {
         let Some(session) = self.sessions.get(id) else {
             return true;
         };
@@ -149,7 +150,7 @@ impl Registry {
         let session = self
             .sessions
             .get_mut(id)
-            .filter(|session| session.told() == told);
+            .filter(|session| session.public_id() == told);
         let record = session.and_then(|session| session.keepers.by_mut(&keeper));
         let record = record
             .filter(|record| record.name == name)
@@ -182,7 +183,7 @@ impl Registry {
             return front;
         }
         let session = self.kept(keeper, name)?;
-        if session.told() != told {
+        if session.public_id() != told {
             return Err(Error::UnknownBackend);
         }
         let id = session.id.clone();
@@ -221,7 +222,7 @@ impl Registry {
         keeper: ProcessId,
         why: Loss,
     ) -> Result<(), Error> {
-        if self.kept(keeper, name)?.told() != told {
+        if self.kept(keeper, name)?.public_id() != told {
             return Err(Error::UnknownBackend);
         }
         self.last_words.insert(keeper, why);

@@ -1,8 +1,19 @@
 //! Sessions, leases and claims: a state machine that does no I/O.
 //!
 //! It is told facts (this process claimed, that one exited, time passed) and answers with
-//! [`Effect`]s, which the edges carry out in order. So every interleaving can be tested without a
+//! [`Effect`]s, which the engine carries out in order. So every interleaving can be tested without a
 //! process in sight.
+//!
+//! - [`claims`]: which session a claim gets, who waits for whom, and sessions with names.
+//! - [`owners`]: what was seen of each host, and what counts for its claims because of that.
+//! - [`leases`]: what may be done under a lease: the epoch is checked in the step of the change.
+//! - [`keepers`]: which keeper holds a session's backend, and which has to end. [`services`]: the
+//!   same for services, whose sessions live in the storage.
+//! - [`unreachable`]: what nobody can resume ends at once.
+//! - [`effects`]: what the engine must do, in order. [`records`]: what is put on record.
+//!   [`ledger`]: what effects leave on record, in memory. [`indexes`]: how a session is found.
+//!
+//! `model.rs` holds all of it against a second implementation of the rules, by random steps.
 //!
 //! **Architecture Invariant:** nothing in here reads a clock, a file, a socket or a process, and
 //! the same facts have the same effects, in the same order. The crate has no `std`, so that the
@@ -10,6 +21,7 @@
 //! `tests/integration/layout.rs`.
 #![cfg_attr(not(test), no_std)]
 #![forbid(unsafe_code)]
+#![allow(rustdoc::private_intra_doc_links)]
 
 extern crate alloc;
 
@@ -27,7 +39,6 @@ mod services;
 #[cfg(test)]
 mod tests;
 mod unreachable;
-mod users;
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
@@ -36,11 +47,11 @@ pub use claims::{Claim, Wants};
 pub use effects::{Effect, Lease, Ticket};
 pub use ledger::Records;
 pub use records::{
-    CLAIMED_KEYS_MAX, Claimant, Digest, KeeperRecord, Keepers, NO_TOKEN, OwnerRecord,
-    ServiceRecord, SessionRecord, Snapshot, Spot, TokenFile,
+    CLAIMED_KEYS_MAX, Claimant, Digest, KeeperRecord, Keepers, NO_TOKEN, OwnerRecord, ProgramDir,
+    ServiceRecord, SessionRecord, Snapshot, TokenFile,
 };
 pub use services::ServiceSession;
-pub use unreachable::Left;
+pub use unreachable::Departure;
 
 use claims::Waiting;
 use indexes::OfKey;
@@ -86,7 +97,7 @@ pub struct Registry {
     waiting: Vec<Waiting>,
     /// How the latest fronts of sessions have left. Not on record: after a restart of the daemon
     /// everything counts as used.
-    left: BTreeMap<SessionId, BTreeMap<ProcessId, Left>>,
+    left: BTreeMap<SessionId, BTreeMap<ProcessId, Departure>>,
     /// Sessions with a backend in which something else was kept, too. Not on record, either.
     touched: BTreeSet<SessionId>,
     /// Why keepers are about to end.
@@ -206,7 +217,7 @@ impl Registry {
         let id = self.names.get(&(owner, told.clone())).unwrap_or(told);
         self.sessions
             .get(id)
-            .filter(|session| session.owner == owner && session.told() == told)
+            .filter(|session| session.owner == owner && session.public_id() == told)
     }
 
     /// The same, for an instance of that owner's: what is not for it is as if it were not there.
@@ -372,7 +383,7 @@ impl Registry {
             }
         }
         let lost = lost.into_iter().map(|(id, _)| id);
-        self.give_out(&held.into_iter().chain(lost).collect::<Vec<_>>());
+        self.grant_waiting(&held.into_iter().chain(lost).collect::<Vec<_>>());
         self.drop_idle_user();
     }
 
@@ -414,7 +425,7 @@ impl Registry {
     /// Ends the leases of sessions, and then sees who can have them.
     fn vacate(&mut self, ids: &[SessionId]) {
         self.free(ids);
-        self.give_out(ids);
+        self.grant_waiting(ids);
     }
 
     fn free(&mut self, ids: &[SessionId]) {
@@ -434,14 +445,14 @@ impl Registry {
         }
     }
 
-    fn give_out(&mut self, ids: &[SessionId]) {
+    fn grant_waiting(&mut self, ids: &[SessionId]) {
         let of = |id: &SessionId| {
             let session = self.sessions.get(id)?;
             Some((session.owner, session.leading_key()?))
         };
         let free: BTreeSet<(ProcessId, Key)> = ids.iter().filter_map(of).collect();
         for (owner, key) in free {
-            self.look_after(owner, key);
+            self.reconsider(owner, key);
         }
     }
 }

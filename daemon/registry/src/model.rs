@@ -1,7 +1,7 @@
 //! The registry against its rules, over random interleavings.
 //!
 //! The [`Cast`] says who is alive, and so which steps make sense. The [`World`] takes these steps:
-//! it tells the registry of them as the edge would, keeps what the ledger would, crashes the daemon
+//! it tells the registry of them as the engine would, keeps what the ledger would, crashes the daemon
 //! in between, and compares what comes of it with the [`Book`](book::Book), a second and naive
 //! account of the same rules.
 
@@ -17,7 +17,7 @@ use proptest::sample::select;
 use proptest_state_machine::{ReferenceStateMachine, StateMachineTest, prop_state_machine};
 
 use super::Policy;
-use super::records::Spot;
+use super::records::ProgramDir;
 use world::World;
 
 prop_state_machine! {
@@ -236,7 +236,7 @@ fn traits(which: usize) -> Traits {
 }
 
 /// Programs go by one name in each place.
-fn spot(which: usize) -> Option<Spot> {
+fn program_dir(which: usize) -> Option<ProgramDir> {
     traits(which).directory
 }
 

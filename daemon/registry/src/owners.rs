@@ -6,12 +6,12 @@ use alloc::string::String;
 use mcp_sessiond_identity::{Key, ProcessId};
 use mcp_sessiond_proto::{Loss, SessionId, Siblings};
 
-use super::records::Spot;
+use super::records::ProgramDir;
 use super::{Effect, OwnerRecord, Registry, SessionRecord};
 
 /// Leases of one key at once from which on a host is taken for one that serves several clients from
 /// one process. Two are a host that starts the next server before the former one has died.
-const CROWD: usize = 3;
+const MULTIPLEXED: usize = 3;
 
 /// Losses that are remembered of one host until they are told.
 const LOSSES_MAX: usize = 64;
@@ -22,12 +22,12 @@ pub(super) struct Owner {
     pub(super) name: String,
     pub(super) sessions: BTreeSet<SessionId>,
     /// What the table of hosts says of it.
-    pub(super) row: Option<Siblings>,
-    /// It was seen with [`CROWD`] leases of one key at once.
-    pub(super) crowded: bool,
+    pub(super) host_rule: Option<Siblings>,
+    /// It was seen with [`MULTIPLEXED`] leases of one key at once.
+    pub(super) multiplexing: bool,
     /// Programs with their directories of which it has held sessions of two keys at once, or one
     /// whose key was doubtful.
-    pub(super) doubles: BTreeSet<Spot>,
+    pub(super) ambiguous: BTreeSet<ProgramDir>,
     /// What was lost last, by the key that led to it, and was not told yet.
     pub(super) losses: BTreeMap<Key, Loss>,
     /// The number of the last token file given to one of its sessions.
@@ -35,13 +35,13 @@ pub(super) struct Owner {
 }
 
 impl Owner {
-    pub(super) fn new(name: String, row: Option<Siblings>) -> Self {
+    pub(super) fn new(name: String, host_rule: Option<Siblings>) -> Self {
         Self {
             name,
             sessions: BTreeSet::new(),
-            row,
-            crowded: false,
-            doubles: BTreeSet::new(),
+            host_rule,
+            multiplexing: false,
+            ambiguous: BTreeSet::new(),
             losses: BTreeMap::new(),
             files: 0,
         }
@@ -51,18 +51,18 @@ impl Owner {
         let OwnerRecord {
             host,
             name,
-            row,
-            crowded,
-            doubles,
+            host_rule,
+            multiplexing,
+            ambiguous,
             losses,
         } = record;
         (
             host,
             Self {
-                crowded,
-                doubles,
+                multiplexing,
+                ambiguous,
                 losses,
-                ..Self::new(name, row)
+                ..Self::new(name, host_rule)
             },
         )
     }
@@ -71,9 +71,9 @@ impl Owner {
         OwnerRecord {
             host,
             name: self.name.clone(),
-            row: self.row,
-            crowded: self.crowded,
-            doubles: self.doubles.clone(),
+            host_rule: self.host_rule,
+            multiplexing: self.multiplexing,
+            ambiguous: self.ambiguous.clone(),
             losses: self.losses.clone(),
         }
     }
@@ -89,10 +89,10 @@ impl Registry {
             return Siblings::Oldest;
         }
         let owner = self.owners.get(&owner);
-        let row = owner.and_then(|owner| owner.row);
-        match asked.or(row).unwrap_or(self.policy.siblings) {
+        let host_rule = owner.and_then(|owner| owner.host_rule);
+        match asked.or(host_rule).unwrap_or(self.policy.siblings) {
             Siblings::Fresh | Siblings::Successor
-                if asked.is_none() && owner.is_some_and(|owner| owner.crowded) =>
+                if asked.is_none() && owner.is_some_and(|owner| owner.multiplexing) =>
             {
                 Siblings::Never
             }
@@ -112,28 +112,28 @@ impl Registry {
     }
 
     /// A session has a holder: sees who else there is.
-    pub(super) fn note_company(&mut self, id: &SessionId) {
+    pub(super) fn note_siblings(&mut self, id: &SessionId) {
         let Some(session) = self.sessions.get(id) else {
             return;
         };
-        let (host, spot) = (session.owner, session.spot);
+        let (host, program_dir) = (session.owner, session.program_dir);
         if host == ProcessId::USER {
             return;
         }
         let of_key = session
             .leading_key()
             .and_then(|key| self.by_key.get(&(host, key)));
-        let crowded =
-            session.asked.is_none() && of_key.is_some_and(|of_key| of_key.held().len() >= CROWD);
+        let multiplexing = session.asked.is_none()
+            && of_key.is_some_and(|of_key| of_key.held().len() >= MULTIPLEXED);
         let is_double =
-            session.name.is_none() && (session.key.is_none() || self.has_company(session));
-        let double = spot.filter(|_| is_double);
+            session.name.is_none() && (session.key.is_none() || self.has_sibling(session));
+        let double = program_dir.filter(|_| is_double);
         let Some(owner) = self.owners.get_mut(&host) else {
             return;
         };
-        let is_new_crowd = crowded && !owner.crowded;
-        owner.crowded |= crowded;
-        let is_new_double = double.is_some_and(|double| owner.doubles.insert(double));
+        let is_new_crowd = multiplexing && !owner.multiplexing;
+        owner.multiplexing |= multiplexing;
+        let is_new_double = double.is_some_and(|double| owner.ambiguous.insert(double));
         if is_new_crowd || is_new_double {
             self.save_owner(host);
         }
@@ -151,12 +151,12 @@ impl Registry {
     /// Whether the session's host runs another server of its program and directory, with another
     /// key.
     #[must_use]
-    pub fn has_company(&self, session: &SessionRecord) -> bool {
+    pub fn has_sibling(&self, session: &SessionRecord) -> bool {
         let held = self
             .keys_of(session.owner)
             .flat_map(|(_, sessions)| sessions.held());
         held.filter_map(|id| self.sessions.get(id))
-            .any(|other| other.spot == session.spot && other.key != session.key)
+            .any(|other| other.program_dir == session.program_dir && other.key != session.key)
     }
 
     /// Something is lost that a claim with this key may ask for.

@@ -25,18 +25,18 @@ pub struct OwnerRecord {
     /// The name of its executable.
     pub name: String,
     /// What the table of hosts says of it.
-    pub row: Option<Siblings>,
+    pub host_rule: Option<Siblings>,
     /// Whether it was seen with three leases of one key at once.
-    pub crowded: bool,
+    pub multiplexing: bool,
     /// Programs with their directories of which it has held sessions of two keys at once, or one
     /// whose key was doubtful.
-    pub doubles: BTreeSet<Spot>,
+    pub ambiguous: BTreeSet<ProgramDir>,
     /// What was lost last, by the key that led to it, and was not told yet.
     pub losses: BTreeMap<Key, Loss>,
 }
 
 /// Digest of the name that people know a program by, and of its directory.
-pub type Spot = [u8; 32];
+pub type ProgramDir = [u8; 32];
 
 /// Keys that are remembered of one claimant: each stands for a label, an entry and a client, of
 /// which a server has one.
@@ -92,7 +92,7 @@ pub struct SessionRecord {
     /// What its instance said of itself.
     pub said: Said,
     /// Program and directory, where that is known.
-    pub spot: Option<Spot>,
+    pub program_dir: Option<ProgramDir>,
     /// What its instance asked for about siblings.
     pub asked: Option<Siblings>,
     /// Its place in the order of opening.
@@ -278,7 +278,7 @@ pub struct ServiceRecord {
 impl SessionRecord {
     /// The id that its owner knows it by. Two owners may have chosen the same.
     #[must_use]
-    pub fn told(&self) -> &SessionId {
+    pub fn public_id(&self) -> &SessionId {
         self.name.as_ref().unwrap_or(&self.id)
     }
 

@@ -135,7 +135,7 @@ impl Registry {
         let keepers = self.service_keepers.entry(of.clone()).or_default();
         keepers.check_room(keeper.of.as_ref())?;
         if let Some(former) = keepers.put(keeper.clone()) {
-            self.let_go_of_service(of, former);
+            self.release_service_keeper(of, former);
         }
         self.service_kept_by.insert(process, of.clone());
         self.effects
@@ -167,7 +167,11 @@ impl Registry {
 
     /// Whether nothing is left of this session's former backend of this name: a new one may start.
     #[must_use]
-    pub fn is_service_way_free(&self, of: &ServiceSession, backend: Option<&BackendName>) -> bool {
+    pub fn is_service_backend_free(
+        &self,
+        of: &ServiceSession,
+        backend: Option<&BackendName>,
+    ) -> bool {
         !self
             .service_served
             .values()
@@ -204,7 +208,7 @@ impl Registry {
             return;
         };
         for keeper in keepers.iter() {
-            self.let_go_of_service(of, keeper.clone());
+            self.release_service_keeper(of, keeper.clone());
         }
         self.drop_idle_service(&of.0);
     }
@@ -368,7 +372,7 @@ impl Registry {
         }
     }
 
-    fn let_go_of_service(&mut self, of: &ServiceSession, keeper: KeeperRecord) {
+    fn release_service_keeper(&mut self, of: &ServiceSession, keeper: KeeperRecord) {
         self.service_kept_by.remove(&keeper.process);
         self.service_served
             .insert(keeper.process, (of.clone(), keeper.of.clone()));

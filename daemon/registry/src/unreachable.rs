@@ -11,7 +11,7 @@ use super::{Claim, Effect, Registry, SessionRecord};
 
 /// How a front has left, as its keeper tells it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Left {
+pub struct Departure {
     /// The epoch of its lease.
     pub epoch: Epoch,
     /// It had said that it was about to leave. Else it was cut off.
@@ -31,10 +31,10 @@ impl Registry {
         told: &SessionId,
         name: KeeperName,
         keeper: ProcessId,
-        left: Left,
+        left: Departure,
     ) -> Result<(), Error> {
         let session = self.kept(keeper, name)?;
-        if session.told() != told {
+        if session.public_id() != told {
             return Err(Error::UnknownBackend);
         }
         let (id, owner, key) = (session.id.clone(), session.owner, session.leading_key());
@@ -115,9 +115,9 @@ impl Registry {
 
     /// How the last front of a session has left its backends. None: a keeper of it has not said
     /// yet.
-    fn left_by_last(&self, session: &SessionRecord) -> Option<Vec<&Left>> {
+    fn left_by_last(&self, session: &SessionRecord) -> Option<Vec<&Departure>> {
         let said = self.left.get(&session.id)?;
-        let under = |left: &&Left| left.epoch == session.epoch;
+        let under = |left: &&Departure| left.epoch == session.epoch;
         // One whose keeper has exited since has said so before.
         let all = session
             .keepers
@@ -140,7 +140,7 @@ impl Registry {
 
     /// A claim shows that the host has gone on: ends the free sessions whose place it takes.
     /// Returns what it has to be told, where one of them was what its own entry was before.
-    pub(super) fn leave_behind(&mut self, claim: &Claim, key: Key) -> Option<Loss> {
+    pub(super) fn end_superseded(&mut self, claim: &Claim, key: Key) -> Option<Loss> {
         let free = self
             .keys_of(claim.host)
             .flat_map(|(old, sessions)| sessions.free().map(move |id| (old, id)));
@@ -173,16 +173,18 @@ impl Registry {
     /// that has never run two of those at once.
     pub(super) fn edited_without_entry(&self, claim: &Claim, key: Key) -> Option<SessionId> {
         let may_be = claim.said.entry.is_none() && claim.host != ProcessId::USER;
-        let spot = claim.spot.filter(|_| may_be)?;
+        let program_dir = claim.program_dir.filter(|_| may_be)?;
         self.owners
             .get(&claim.host)
-            .filter(|owner| !owner.doubles.contains(&spot))?;
+            .filter(|owner| !owner.ambiguous.contains(&program_dir))?;
         let keyed = self
             .keys_of(claim.host)
             .flat_map(|(_, sessions)| sessions.all());
         let mut of_spot = keyed
             .filter_map(|id| self.sessions.get(id))
-            .filter(|session| session.spot == Some(spot) && session.said.entry.is_none());
+            .filter(|session| {
+                session.program_dir == Some(program_dir) && session.said.entry.is_none()
+            });
         let only = of_spot.next().filter(|_| of_spot.next().is_none())?;
         let left = self.left_by_last(only).unwrap_or_default();
         let is_closed =

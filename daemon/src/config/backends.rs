@@ -17,7 +17,7 @@ section! {
         /// from memory, in ms. One that does not is replaced.
         ping_wait_ms: u64 = 1_500,
         /// Orderly closes within `closes_ms` after which a host gets a fresh backend: somebody
-        /// tries to mend it by reconnecting.
+        /// tries to fix it by reconnecting.
         closes: u32 = 3,
         /// The time within which they are counted, in ms.
         closes_ms: u64 = 60_000,

@@ -6,13 +6,13 @@ use std::sync::Arc;
 use mcp_sessiond_proto::sessions::Caller;
 use mcp_sessiond_proto::{Error, ServiceName, SessionId};
 
-use crate::storage::Place;
+use crate::storage::RecordId;
 
 /// Who asks for which session, as the daemon has verified it.
 #[derive(Clone)]
 pub struct Access {
     /// The session.
-    pub place: Place,
+    pub place: RecordId,
     /// On whose behalf the caller says that it asks.
     pub caller: Option<Caller>,
     /// What the caller must be, to change anything; asked again in the step that applies the
@@ -64,7 +64,7 @@ impl Access {
     #[must_use]
     pub fn service(service: &ServiceName, session: &SessionId, caller: Option<Caller>) -> Self {
         Self {
-            place: Place {
+            place: RecordId {
                 owner: format!("service {service}"),
                 name: session.to_string(),
             },

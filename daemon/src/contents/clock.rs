@@ -1,7 +1,7 @@
 //! Time for lifetimes: it never steps back, and goes on while the machine sleeps.
 
+use mcp_sessiond_proto::time::now_ms;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use nix::time::{ClockId, clock_gettime};
 
@@ -31,13 +31,9 @@ impl Clock {
     /// The machine's.
     #[must_use]
     pub fn system() -> Self {
-        let start_ms = SystemTime::now()
-            .duration_since(UNIX_EPOCH)
-            .map_or(0, |since| since.as_millis());
-        let start_ms = u64::try_from(start_ms).unwrap_or(u64::MAX);
         Self {
             source: Source::System {
-                start_ms,
+                start_ms: now_ms(),
                 began_ms: uptime_ms(),
             },
             floor: AtomicU64::new(0),

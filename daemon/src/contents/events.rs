@@ -6,9 +6,9 @@ use mcp_sessiond_proto::{Error, Json, RequestId, StreamId};
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Deserializer};
 
-use super::draft::{Draft, Halt};
 use super::event_id::{EventIds, Position};
 use super::head::{self, Chunk, Run};
+use super::transaction::{Draft, Halt};
 use super::{Access, Admit, Bounds, Contents, keys, prune, streams};
 use crate::storage::Key;
 

@@ -4,12 +4,13 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD as BASE64;
 use mcp_sessiond_proto::sessions::{HANDLE_LEN, Handle, MintRequest, Minted};
+use mcp_sessiond_proto::text::hex;
 use mcp_sessiond_proto::{Error, SessionId};
 use sha2::{Digest as _, Sha256};
 
 use super::head::{self, HandleHead, Head};
 use super::{Access, Admit, Contents, draw, draw_version};
-use crate::storage::{Change, Head as StoredHead, Place, RECORD_COST};
+use crate::storage::{Change, Head as StoredHead, RECORD_COST, RecordId};
 
 /// The names of handles' records begin with a blank, which no session id has.
 const PREFIX: char = ' ';
@@ -18,14 +19,14 @@ const PREFIX: char = ' ';
 pub(super) const AFTER_ALL: &str = " ~";
 
 /// Whether this is the record of a handle.
-pub(super) fn is_handle(place: &Place) -> bool {
+pub(super) fn is_handle(place: &RecordId) -> bool {
     place.name.starts_with(PREFIX)
 }
 
-fn place(owner: &str, handle: &Handle) -> Place {
+fn place(owner: &str, handle: &Handle) -> RecordId {
     let hash = Sha256::digest(&handle.0);
-    let hex: String = hash.iter().map(|byte| format!("{byte:02x}")).collect();
-    Place {
+    let hex = hex(&hash);
+    RecordId {
         owner: owner.into(),
         name: format!("{PREFIX}{hex}"),
     }
@@ -36,7 +37,11 @@ impl Contents {
     ///
     /// # Errors
     /// [`Error::QuotaExceeded`] when the session has as many as it may.
-    pub async fn mint(&self, access: &Access, request: &MintRequest) -> Result<Minted, Error> {
+    pub async fn mint_handle(
+        &self,
+        access: &Access,
+        request: &MintRequest,
+    ) -> Result<Minted, Error> {
         let longest = self.bounds().sessions.handle_life_ms;
         let life_ms = request.life_ms.unwrap_or(longest);
         if life_ms == 0 || life_ms > longest {
@@ -117,7 +122,7 @@ impl Contents {
         if now_ms >= head.expires_ms {
             return Err(Error::HandleExpired);
         }
-        let session = Place {
+        let session = RecordId {
             owner: owner.into(),
             name: head.session,
         };

@@ -335,7 +335,7 @@ pub(super) struct StreamRow {
 pub(super) struct Will {
     /// What is appended.
     pub(super) message: String,
-    /// When this process has exited: as the registry's edge writes it.
+    /// When this process has exited: as the engine writes it.
     pub(super) author: String,
 }
 
@@ -363,7 +363,7 @@ pub(super) struct TaskRow {
     #[serde(skip_serializing_if = "is_default")]
     pub(super) poll_ms: Option<u32>,
     pub(super) version: u64,
-    /// Whose exit is the end of it: as the registry's edge writes it. None: it has ended.
+    /// Whose exit is the end of it: as the engine writes it. None: it has ended.
     #[serde(skip_serializing_if = "is_default")]
     pub(super) author: Option<String>,
 }

@@ -2,8 +2,9 @@
 
 use std::collections::HashMap;
 use std::hash::Hash;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 
+use mcp_sessiond_proto::Lock as _;
 use tokio::sync;
 
 /// Locks by what they are for.
@@ -19,7 +20,7 @@ impl<K> Default for Locks<K> {
 impl<K: Eq + Hash + Clone> Locks<K> {
     /// The lock of this one.
     pub fn of(&self, key: &K) -> Arc<sync::Mutex<()>> {
-        let mut locks = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut locks = self.0.locked();
         if let Some(lock) = locks.get(key).and_then(Weak::upgrade) {
             return lock;
         }

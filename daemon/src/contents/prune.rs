@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use mcp_sessiond_proto::streams::{PruneRequest, Pruned};
 use mcp_sessiond_proto::{Error, StreamId};
 
-use super::draft::{Draft, Halt};
 use super::head::{self, Chunk, Head, StreamRow};
+use super::transaction::{Draft, Halt};
 use super::{Access, Admit, Contents, keys};
 use crate::storage::{Item, Scan};
 

@@ -11,9 +11,9 @@ use mcp_sessiond_proto::streams::{
 use mcp_sessiond_proto::{Error, Json, StreamId};
 use tokio::time::Instant;
 
-use super::draft::{Draft, Halt};
 use super::event_id::{EventIds, Position};
 use super::head::{self, Chunk, Head, StreamRow};
+use super::transaction::{Draft, Halt};
 use super::{Access, Admit, Contents, keys};
 use crate::storage::{Item, Scan};
 

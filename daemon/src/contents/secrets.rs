@@ -8,7 +8,7 @@ use mcp_sessiond_proto::{Error, RequestId, ServiceName};
 use serde::{Deserialize, Serialize};
 
 use super::{CONFLICTS_MAX, Contents, draw, draw_version, head};
-use crate::storage::{Change, Head as StoredHead, Place, RECORD_COST, StorageError};
+use crate::storage::{Change, Head as StoredHead, RECORD_COST, RecordId, StorageError};
 
 /// Whose records the secrets are. Sessions belong to a `host …` or a `service …`.
 const OWNER: &str = "secret";
@@ -31,7 +31,7 @@ struct Secret {
 }
 
 /// Whether this is the record of a secret.
-pub(super) fn is_secret(place: &Place) -> bool {
+pub(super) fn is_secret(place: &RecordId) -> bool {
     place.owner == OWNER
 }
 
@@ -132,8 +132,8 @@ impl Contents {
     }
 }
 
-fn place(service: &ServiceName) -> Place {
-    Place {
+fn place(service: &ServiceName) -> RecordId {
+    RecordId {
         owner: OWNER.into(),
         name: service.to_string(),
     }

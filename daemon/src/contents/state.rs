@@ -10,10 +10,9 @@ use mcp_sessiond_proto::state::{
 use mcp_sessiond_proto::streams::MESSAGE_MAX;
 use mcp_sessiond_proto::{Error, Json, StateKey};
 
-use super::draft::{Draft, Halt};
-use super::{Access, Admit, Contents};
-use super::{expiring, keys, replay};
-use crate::storage::{Item, Scan, StorageError};
+use super::transaction::{Draft, Halt};
+use super::{Access, Admit, Contents, keys, replay};
+use crate::storage::{Item, Key, Scan, StorageError};
 
 /// Bytes of values, as strings in JSON, that one answer may have, so that it fits into a frame: one
 /// value always does.
@@ -158,8 +157,8 @@ impl Contents {
         keys.extend(request.request.as_ref().map(|_| keys::done_key()));
         let written = |draft: &mut Draft<'_>| {
             // What has expired makes room first, in changes of its own.
-            if expiring::is_due(draft) {
-                expiring::expire(draft)?;
+            if is_due(draft) {
+                expire(draft)?;
                 return Ok(None);
             }
             draft.need(keys.iter().cloned())?;
@@ -286,9 +285,7 @@ fn write(draft: &mut Draft<'_>, write: &StateWrite) -> Result<StateEntry, Halt> 
         }
         .into());
     }
-    let expires_ms = write
-        .expires_ms
-        .map(|after_ms| expiring::expires_at(draft, after_ms));
+    let expires_ms = write.expires_ms.map(|after_ms| expires_at(draft, after_ms));
     let is_found = found.is_some();
     if let Some(Value {
         expires_ms: former_ms,
@@ -331,7 +328,7 @@ fn write(draft: &mut Draft<'_>, write: &StateWrite) -> Result<StateEntry, Halt> 
                 Value::encode(version, expires_ms, json.as_str()).into(),
             );
             if let Some(at_ms) = expires_ms {
-                expiring::note(draft, &write.key, at_ms, bytes);
+                note(draft, &write.key, at_ms, bytes);
             }
             StateVersion(version)
         }
@@ -341,6 +338,73 @@ fn write(draft: &mut Draft<'_>, write: &StateWrite) -> Result<StateEntry, Halt> 
         version,
         value: None,
     })
+}
+
+/// Values that one change deletes: it takes 128 items, and each value is two.
+const EXPIRED_MAX: usize = 48;
+
+/// When a value that is written now expires.
+pub(super) fn expires_at(draft: &Draft<'_>, expires_ms: u64) -> u64 {
+    draft.now_ms.saturating_add(expires_ms)
+}
+
+/// Notes that a value of so many bytes, with its key, expires then.
+pub(super) fn note(draft: &mut Draft<'_>, name: &StateKey, at_ms: u64, bytes: u64) {
+    let due_ms = draft.head.state_due_ms;
+    draft.head.state_due_ms = if due_ms == 0 {
+        at_ms
+    } else {
+        due_ms.min(at_ms)
+    };
+    draft.put(
+        keys::expiry_key(at_ms, name),
+        "",
+        bytes.to_be_bytes().to_vec().into(),
+    );
+}
+
+/// Whether there may be values that have expired.
+pub(super) fn is_due(draft: &Draft<'_>) -> bool {
+    draft.head.state_due_ms != 0 && draft.head.state_due_ms <= draft.now_ms
+}
+
+/// Deletes values that have expired. Tells whether there may be more.
+pub(super) fn expire(draft: &mut Draft<'_>) -> Result<bool, Halt> {
+    if !is_due(draft) {
+        return Ok(false);
+    }
+    // Not up to now: the rule may be run again a moment later, and is to find what it has read.
+    let noted = draft.scan(Scan::of(keys::all_expiries(), EXPIRED_MAX + 1, usize::MAX))?;
+    let noted: Vec<(&Key, u64)> = noted
+        .iter()
+        .map(|item| Ok((&item.key, size(&item.value)?)))
+        .collect::<Result<_, Halt>>()?;
+    let now_ms = draft.now_ms;
+    let has_expired = |(key, _): &&(&Key, u64)| keys::expiry_of(key) <= now_ms;
+    let expired: Vec<_> = noted
+        .iter()
+        .take_while(has_expired)
+        .take(EXPIRED_MAX)
+        .collect();
+    for (key, bytes) in &expired {
+        draft.remove(keys::state_of_expiry(key));
+        draft.remove((*key).clone());
+        draft.head.state_keys = draft.head.state_keys.saturating_sub(1);
+        draft.head.state_bytes = draft.head.state_bytes.saturating_sub(*bytes);
+        draft.free(usize::try_from(*bytes).unwrap_or(usize::MAX) + key.len());
+    }
+    let next = noted
+        .get(expired.len())
+        .map(|(key, _)| keys::expiry_of(key));
+    draft.head.state_due_ms = next.unwrap_or(0);
+    draft.touch();
+    Ok(is_due(draft))
+}
+
+fn size(value: &[u8]) -> Result<u64, Halt> {
+    let damaged =
+        |_| StorageError::Damaged("the note of a value that expires can't be read".into());
+    Ok(u64::from_be_bytes(value.try_into().map_err(damaged)?))
 }
 
 #[cfg(test)]

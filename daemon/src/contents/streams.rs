@@ -6,9 +6,9 @@ use mcp_sessiond_proto::streams::{
 };
 use mcp_sessiond_proto::{Error, Json, StreamId};
 
-use super::draft::{Draft, Halt};
 use super::event_id::{EventIds, Position};
 use super::head::{self, StreamRow, Will};
+use super::transaction::{Draft, Halt};
 use super::{Access, Admit, Bounds, Contents, keys, prune, replay};
 use crate::storage::{Scan, StorageError};
 

@@ -18,8 +18,8 @@ use mcp_sessiond_proto::{Error, Json, RequestId, TaskId};
 use sha2::{Digest as _, Sha256};
 use tokio::time::Instant;
 
-use super::draft::{Draft, Halt};
 use super::head::{self, TaskBody, TaskRow, Tasks};
+use super::transaction::{Draft, Halt};
 use super::{Access, Admit, Bounds, Contents, draw, keys};
 use crate::storage::{Item, Scan, StorageError};
 

@@ -3,10 +3,10 @@
 
 use mcp_sessiond_proto::{Error, Json, StreamId, TaskId};
 
-use super::draft::{Draft, Halt};
 use super::head::{self, Head};
+use super::transaction::{Draft, Halt};
 use super::{Access, Admit, Contents, Writer, events, is_session, prune, streams, tasks};
-use crate::storage::Place;
+use crate::storage::RecordId;
 
 /// Records that are asked for at once.
 const BATCH: usize = 100;
@@ -24,7 +24,7 @@ pub enum Of {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Recorded {
     /// The session.
-    pub place: Place,
+    pub place: RecordId,
     /// What it is about.
     pub of: Of,
     /// Whose will it is.
@@ -38,10 +38,10 @@ impl Contents {
     /// # Errors
     /// [`Error::Unavailable`]; [`Error::UnknownSession`] if the session has ended;
     /// [`Error::QuotaExceeded`].
-    pub async fn carry_out(&self, will: &Recorded) -> Result<bool, Error> {
+    pub async fn apply_will(&self, will: &Recorded) -> Result<bool, Error> {
         let access = Access::unchecked(will.place.clone());
         let done = self
-            .change(&access, Admit::Unchecked, |draft| carry_out(draft, will))
+            .change(&access, Admit::Unchecked, |draft| apply(draft, will))
             .await?;
         if done {
             self.tell_news(&will.place);
@@ -55,7 +55,7 @@ impl Contents {
     /// [`Error::Unavailable`].
     pub async fn wills(&self) -> Result<Vec<Recorded>, Error> {
         let mut found = Vec::new();
-        let mut after: Option<Place> = None;
+        let mut after: Option<RecordId> = None;
         loop {
             let page = self
                 .storage
@@ -75,7 +75,7 @@ impl Contents {
         }
     }
 
-    async fn wills_of(&self, place: Place) -> Result<Vec<Recorded>, Error> {
+    async fn wills_of(&self, place: RecordId) -> Result<Vec<Recorded>, Error> {
         let access = Access::unchecked(place.clone());
         let rows = self.look_quietly(&access, Admit::Unchecked, &[], |draft| {
             Ok((streams::rows(draft, None, usize::MAX)?, tasks::all(draft)?))
@@ -101,7 +101,7 @@ impl Contents {
 
 impl Access {
     /// Of the daemon itself.
-    fn unchecked(place: Place) -> Self {
+    fn unchecked(place: RecordId) -> Self {
         Self {
             place,
             caller: None,
@@ -111,7 +111,7 @@ impl Access {
     }
 }
 
-fn carry_out(draft: &mut Draft<'_>, will: &Recorded) -> Result<bool, Halt> {
+fn apply(draft: &mut Draft<'_>, will: &Recorded) -> Result<bool, Halt> {
     // Nobody has used the session by this.
     draft.quietly();
     if draft.head.is_terminated() {

@@ -4,10 +4,11 @@
 use std::fmt::{Display, Write as _};
 use std::sync::atomic::Ordering;
 
+use mcp_sessiond_proto::CODES;
 use mcp_sessiond_proto::debug::{self, Bucket};
 use mcp_sessiond_proto::service::METHODS;
 
-use super::{CODES, Histogram, Meters, OPERATIONS, OUTCOMES};
+use super::{Histogram, Meters, OPERATIONS, OUTCOMES};
 
 /// What all names begin with.
 const PREFIX: &str = "mcp_sessiond_";
@@ -213,6 +214,8 @@ mod tests {
         let meters = Meters::default();
         meters.counters.claimed(Outcome::Resumed);
         meters.counters.refused(&Error::UnknownSession);
+        meters.counters.refused(&Error::UnknownTask);
+        meters.counters.refused(&Error::TaskEnded);
         meters.requested("claim", 5_000_001);
         meters.stored("read", 3);
         meters.histograms.append_bytes.record(9);
@@ -227,6 +230,8 @@ mod tests {
             "# HELP mcp_sessiond_tokens_stored_total Tokens written.\n",
             "mcp_sessiond_claims_total{outcome=\"resumed\"} 1\n",
             "mcp_sessiond_refusals_total{code=\"unknown_session\"} 1\n",
+            "mcp_sessiond_refusals_total{code=\"unknown_task\"} 1\n",
+            "mcp_sessiond_refusals_total{code=\"task_ended\"} 1\n",
             "mcp_sessiond_request_seconds_bucket{method=\"claim\",le=\"4.194304\"} 0\n",
             "mcp_sessiond_request_seconds_bucket{method=\"claim\",le=\"+Inf\"} 1\n\
              mcp_sessiond_request_seconds_sum{method=\"claim\"} 5.000001\n\

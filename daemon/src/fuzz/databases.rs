@@ -17,7 +17,7 @@ use tokio::runtime::{Builder, Runtime};
 use super::damage::Files;
 use super::directory;
 use crate::config::Config;
-use crate::contents::{Access, Bounds, Clock, Contents, Standing};
+use crate::contents::{Access, Bounds, Clock, Contents, OwnerStatus};
 use crate::counters::Meters;
 use crate::ledger::Ledger;
 use crate::storage::{Durability, Sqlite, Storage as _};
@@ -81,7 +81,7 @@ fn session(owner: ProcessId, number: u8) -> SessionRecord {
         key: Some(key(number)),
         program: "server".into(),
         said: Said::default(),
-        spot: Some([number + 10; 32]),
+        program_dir: Some([number + 10; 32]),
         asked: None,
         opened: number.into(),
         freed: 0,
@@ -107,13 +107,13 @@ fn records(directory: &Path) -> [Files; 2] {
     let mut ledger = Ledger::open(directory, BOOT).expect("made").ledger;
     for (host, number) in numbers() {
         let name = "host".into();
-        let (doubles, losses) = Default::default();
+        let (ambiguous, losses) = Default::default();
         ledger.record(Effect::SaveOwner(OwnerRecord {
             host,
             name,
-            row: None,
-            crowded: false,
-            doubles,
+            host_rule: None,
+            multiplexing: false,
+            ambiguous,
             losses,
         }));
         let traits = Traits::unknown("server".into(), KeyDoubt::Executable);
@@ -138,11 +138,11 @@ fn claim(host: ProcessId, number: u8) -> Claim {
         process: process(u32::from(number) + 1_000),
         host,
         host_name: "host".into(),
-        row: None,
+        host_rule: None,
         key: Some(key(number)),
         former: None,
         said: Said::default(),
-        spot: None,
+        program_dir: None,
         program: "server".into(),
         siblings: None,
         deadline: 0,
@@ -349,7 +349,7 @@ fn contents_db() {
             for (_, number) in numbers() {
                 use_all(&contents, number).await;
             }
-            let _ = contents.sweep(|_| Standing::Gone).await;
+            let _ = contents.sweep(|_| OwnerStatus::Gone).await;
             let _ = contents.end_owner("service-1").await;
             sqlite.close().await;
         });

@@ -8,9 +8,10 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, Seek as _, SeekFrom, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
+use mcp_sessiond_proto::Lock as _;
 use nix::fcntl::OFlag;
 
 /// The name of the file in the runtime directory.
@@ -62,7 +63,7 @@ impl Ballast {
 
     /// Frees some of it. False: nothing is left.
     pub(super) fn free(&self) -> bool {
-        let mut inner = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut inner = self.0.locked();
         let was_whole = inner.bytes >= WHOLE;
         let left = inner.bytes.saturating_sub(STEP);
         let freed = inner.bytes > 0 && inner.cut(left).is_ok();
@@ -80,7 +81,7 @@ impl Ballast {
 
     /// Fills it up now, or else as soon as there is room.
     fn refill(&self) {
-        let is_whole = self.0.lock().unwrap_or_else(PoisonError::into_inner).fill();
+        let is_whole = self.0.locked().fill();
         if !is_whole {
             self.refill_later();
         }
@@ -89,7 +90,7 @@ impl Ballast {
     /// Refills it after a pause, once there is room. Not at once: the writer frees ballast until
     /// none is left and then gives up, and has to get there whatever the cause of its failure.
     fn refill_later(&self) {
-        let mut inner = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut inner = self.0.locked();
         if inner.is_filling {
             return;
         }
@@ -110,7 +111,7 @@ fn look_for_room(ballast: &Weak<Mutex<Inner>>) {
         let Some(inner) = ballast.upgrade() else {
             return;
         };
-        let mut inner = inner.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut inner = inner.locked();
         if inner.fill() {
             inner.is_filling = false;
             return;

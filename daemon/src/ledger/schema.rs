@@ -13,8 +13,8 @@ use mcp_sessiond_proto::{
     BackendName, ClientName, Epoch, Label, Loss, RequestId, ServiceName, SessionId, Siblings,
 };
 use mcp_sessiond_registry::{
-    Claimant, Digest, Effect, KeeperRecord, Keepers, OwnerRecord, ServiceRecord, SessionRecord,
-    Snapshot, Spot, TokenFile,
+    Claimant, Digest, Effect, KeeperRecord, Keepers, OwnerRecord, ProgramDir, ServiceRecord,
+    SessionRecord, Snapshot, TokenFile,
 };
 use rusqlite::types::{FromSql, FromSqlError, FromSqlResult, ToSql, ToSqlOutput, ValueRef};
 use rusqlite::{Connection, Row, Transaction, params};
@@ -200,16 +200,16 @@ fn apply(transaction: &Transaction<'_>, effect: &Effect) -> rusqlite::Result<()>
             .map(drop)
     };
     match effect {
-        Effect::SaveOwner(OwnerRecord { host, name, row, crowded, doubles, losses }) => {
+        Effect::SaveOwner(OwnerRecord { host, name, host_rule, multiplexing, ambiguous, losses }) => {
             let losses: Vec<u8> = losses.iter().flat_map(|(key, loss)| loss_bytes(key, *loss)).collect();
             execute(
                 "INSERT OR REPLACE INTO owner (host, name, row, crowded, doubles, losses) VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
                 params![
                     Process(*host),
                     name,
-                    row.map(Siblings::as_str),
-                    crowded,
-                    doubles.iter().flatten().copied().collect::<Vec<u8>>(),
+                    host_rule.map(Siblings::as_str),
+                    multiplexing,
+                    ambiguous.iter().flatten().copied().collect::<Vec<u8>>(),
                     losses,
                 ],
             )
@@ -259,7 +259,7 @@ fn apply(transaction: &Transaction<'_>, effect: &Effect) -> rusqlite::Result<()>
                 session.made_by.as_ref().map(RequestId::as_str),
                 session.said.entry.as_ref().map(Label::as_str),
                 session.said.client.as_ref().map(ClientName::as_str),
-                session.spot,
+                session.program_dir,
                 session.asked.map(Siblings::as_str),
                 session.freed.cast_signed(),
             ],
@@ -306,7 +306,7 @@ fn snapshot(connection: &Connection) -> rusqlite::Result<Snapshot> {
         connection,
         "SELECT host, name, row, crowded, doubles, losses FROM owner",
         |row| {
-            let doubles: BTreeSet<Spot> = row
+            let ambiguous: BTreeSet<ProgramDir> = row
                 .get::<_, Vec<u8>>(4)?
                 .as_chunks()
                 .0
@@ -319,9 +319,9 @@ fn snapshot(connection: &Connection) -> rusqlite::Result<Snapshot> {
             Ok(OwnerRecord {
                 host: row.get::<_, Process>(0)?.0,
                 name: row.get(1)?,
-                row: optional::<Siblings>(row, 2)?,
-                crowded: row.get(3)?,
-                doubles,
+                host_rule: optional::<Siblings>(row, 2)?,
+                multiplexing: row.get(3)?,
+                ambiguous,
                 losses: losses.ok_or(FromSqlError::InvalidType)?,
             })
         },
@@ -389,7 +389,7 @@ fn snapshot(connection: &Connection) -> rusqlite::Result<Snapshot> {
                 key,
                 program: row.get(3)?,
                 said,
-                spot: row.get(17)?,
+                program_dir: row.get(17)?,
                 asked: optional::<Siblings>(row, 18)?,
                 opened: row.get::<_, i64>(5)?.cast_unsigned(),
                 freed: row.get::<_, i64>(19)?.cast_unsigned(),

@@ -19,7 +19,7 @@ use tempfile::TempDir;
 use strategies::effect;
 
 use super::*;
-use crate::small_disk::SmallDisk;
+use crate::tmpfs::Tmpfs;
 
 const BOOT: &str = "00000000-0000-0000-0000-000000000001";
 
@@ -99,7 +99,7 @@ fn session(id: &str, epoch: u64) -> SessionRecord {
         key: Key::from_bytes(&[1; 32]),
         program: "server".into(),
         said: Said::default(),
-        spot: None,
+        program_dir: None,
         asked: None,
         opened: 1,
         freed: 0,
@@ -277,7 +277,7 @@ async fn what_could_not_be_written_is_written_later_and_in_order() {
 
 #[tokio::test]
 async fn a_full_disk_is_said_and_got_over() {
-    let disk = SmallDisk::mount(512);
+    let disk = Tmpfs::mount(512);
     let Opened { mut ledger, .. } = open(disk.path(), BOOT);
     let filler = disk.fill();
     let mut records = Records::default();

@@ -7,9 +7,10 @@ use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
+use mcp_sessiond_proto::Lock as _;
 use nix::fcntl::OFlag;
 use nix::sys::stat::fstat;
 use tracing::{Level, Metadata};
@@ -85,7 +86,7 @@ impl Lines {
     }
 
     fn lock(&self) -> MutexGuard<'_, Shared> {
-        self.shared.lock().unwrap_or_else(PoisonError::into_inner)
+        self.shared.locked()
     }
 
     fn put(&self, level: Level, line: &[u8]) -> io::Result<()> {

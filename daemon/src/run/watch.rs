@@ -10,7 +10,7 @@ use mcp_sessiond_process::directory::Directory;
 use mcp_sessiond_process::socket::Listener;
 use tokio::time::Instant;
 
-use crate::service::Daemon;
+use crate::rpc::Daemon;
 
 /// How often the daemon looks where the system reports no changes, and the pause before it checks
 /// whether it is still needed.
@@ -20,7 +20,7 @@ const LOOK: Duration = Duration::from_secs(1);
 const SETTLE: Duration = Duration::from_millis(250);
 
 /// The directory, the socket and the databases, where clients and the daemon look for them.
-pub(super) struct Place {
+pub(super) struct SocketWatch {
     directory: Arc<Directory>,
     socket: Listener,
     /// None: the system can't report changes.
@@ -29,7 +29,7 @@ pub(super) struct Place {
     due: Option<Instant>,
 }
 
-impl Place {
+impl SocketWatch {
     pub(super) fn new(directory: Arc<Directory>, socket: Listener) -> Self {
         let changes = Changes::new().inspect_err(|error| {
             tracing::info!(%error, "the system can't report changes in the daemon's directory; the daemon looks once a second");
@@ -66,7 +66,7 @@ impl Place {
         if !self.directory.is_in_place() || !self.socket.is_in_place() {
             return Some("its directory or socket has been replaced");
         }
-        daemon.edge.look_after_records();
+        daemon.engine.look_after_records();
         daemon.contents.storage().look_after();
         None
     }
@@ -82,7 +82,7 @@ impl Place {
         if contents.is_none() && storage.check().is_err() {
             return None;
         }
-        for database in [Some(daemon.edge.records_file()), contents]
+        for database in [Some(daemon.engine.records_file()), contents]
             .into_iter()
             .flatten()
         {
@@ -99,17 +99,18 @@ impl Place {
 pub(super) async fn nothing_needs(daemon: &Daemon) {
     let mut since = None;
     loop {
-        if daemon.connections.open() > 0 || !daemon.edge.is_idle() {
+        if daemon.connections.open() > 0 || !daemon.engine.is_idle() {
             since = None;
             tokio::select! {
                 () = daemon.connections.closed.notified() => {}
-                () = daemon.edge.told() => {}
+                () = daemon.engine.changed() => {}
             }
         } else if daemon.contents.would_be_lost() {
             since = None;
         } else {
             let since = *since.get_or_insert_with(Instant::now);
-            let patience = Duration::from_millis(daemon.edge.settings().loaded.config.idle_exit_ms);
+            let patience =
+                Duration::from_millis(daemon.engine.settings().loaded.config.idle_exit_ms);
             // Not at the first look: the client that started the daemon is about to connect.
             if since.elapsed() >= patience.max(LOOK) {
                 return;

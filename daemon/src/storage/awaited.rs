@@ -1,18 +1,16 @@
 //! A storage that may not be there yet. Leases, tokens and backends don't need it, so the daemon
 //! starts all the same, tries again until it can be opened, and says until then what is the matter.
 
-use std::path::PathBuf;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use futures::FutureExt as _;
-use futures::future::{self, BoxFuture};
+use futures::future;
+use mcp_sessiond_proto::Lock as _;
 use tokio::sync::watch;
 
-use super::{
-    Answer, Change, Durable, Item, Key, Listed, Place, Record, Scan, Storage, StorageError, Url,
-    Usage, Version,
-};
+use super::layer::Layer;
+use super::{Answer, Storage, StorageError, Url};
 
 /// The first and the longest pause before it is tried again; each is twice the one before.
 const PAUSE: Duration = Duration::from_millis(50);
@@ -85,11 +83,7 @@ impl Opener {
     /// The URL of the storage that is open, or that was tried last; without any password.
     #[must_use]
     pub fn shown(&self) -> String {
-        self.named
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .shown
-            .clone()
+        self.named.locked().shown.clone()
     }
 }
 
@@ -131,7 +125,7 @@ async fn keep_trying<F>(
     loop {
         let url = wanting.borrow_and_update().clone();
         let named = Named::of(&url);
-        *awaited.named.lock().unwrap_or_else(PoisonError::into_inner) = named.clone();
+        *awaited.named.locked() = named.clone();
         match attempt(url).await {
             Ok(storage) => {
                 if !said.is_empty() {
@@ -189,10 +183,7 @@ impl Named {
 
 impl Awaited {
     fn named(&self) -> Named {
-        self.named
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
+        self.named.locked().clone()
     }
 
     /// The storage, if it is there. None: the first attempt to open it is still under way.
@@ -216,20 +207,13 @@ impl Awaited {
             Err(StorageError::Unusable { why, passes: true })
         })
     }
-
-    fn with<'a, T: Send + 'a>(
-        &'a self,
-        call: impl FnOnce(&'a dyn Storage) -> Answer<'a, T> + Send + 'a,
-    ) -> Answer<'a, T> {
-        match self.get() {
-            Some(Ok(storage)) => call(&**storage),
-            Some(Err(error)) => future::ready(Err(error)).boxed(),
-            None => async move { call(&**self.opened().await?).await }.boxed(),
-        }
-    }
 }
 
-impl Storage for Awaited {
+impl Layer for Awaited {
+    fn behind(&self) -> Option<&dyn Storage> {
+        self.arrived.get().map(|storage| &**storage)
+    }
+
     fn name(&self) -> &'static str {
         self.named().name
     }
@@ -243,63 +227,15 @@ impl Storage for Awaited {
         self.get().map_or(Ok(()), |storage| storage?.check())
     }
 
-    fn look_after(&self) {
-        if let Some(storage) = self.arrived.get() {
-            storage.look_after();
-        }
-    }
-
-    fn file(&self) -> Option<PathBuf> {
-        self.arrived.get()?.file()
-    }
-
-    fn close(&self) -> BoxFuture<'_, ()> {
-        self.arrived
-            .get()
-            .map_or_else(|| future::ready(()).boxed(), |storage| storage.close())
-    }
-
-    fn read<'a>(&'a self, place: &'a Place, keys: &'a [Key]) -> Answer<'a, Option<Record>> {
-        self.with(|storage| storage.read(place, keys))
-    }
-
-    fn scan<'a>(&'a self, place: &'a Place, scan: &'a Scan) -> Answer<'a, Vec<Item>> {
-        self.with(|storage| storage.scan(place, scan))
-    }
-
-    fn commit<'a>(
+    fn call<'a, T: Send + 'a>(
         &'a self,
-        place: &'a Place,
-        expected: Option<Version>,
-        next: Version,
-        change: Change,
-    ) -> Answer<'a, Durable> {
-        self.with(move |storage| storage.commit(place, expected, next, change))
-    }
-
-    fn settled(&self, place: &Place) -> Durable {
-        self.arrived
-            .get()
-            .map_or(Durable::Now, |storage| storage.settled(place))
-    }
-
-    fn list<'a>(&'a self, owner: &'a str, after: &'a str, most: usize) -> Answer<'a, Vec<Listed>> {
-        self.with(move |storage| storage.list(owner, after, most))
-    }
-
-    fn list_all<'a>(&'a self, after: Option<&'a Place>, most: usize) -> Answer<'a, Vec<Listed>> {
-        self.with(move |storage| storage.list_all(after, most))
-    }
-
-    fn due<'a>(&'a self, now_ms: u64, most: usize) -> Answer<'a, Vec<Listed>> {
-        self.with(move |storage| storage.due(now_ms, most))
-    }
-
-    fn count<'a>(&'a self, owner: &'a str, most: usize) -> Answer<'a, usize> {
-        self.with(move |storage| storage.count(owner, most))
-    }
-
-    fn usage(&self, owner: &str) -> Option<Usage> {
-        self.arrived.get().and_then(|storage| storage.usage(owner))
+        _: &'static str,
+        call: impl FnOnce(&'a dyn Storage) -> Answer<'a, T> + Send + 'a,
+    ) -> Answer<'a, T> {
+        match self.get() {
+            Some(Ok(storage)) => call(&**storage),
+            Some(Err(error)) => future::ready(Err(error)).boxed(),
+            None => async move { call(&**self.opened().await?).await }.boxed(),
+        }
     }
 }

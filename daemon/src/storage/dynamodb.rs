@@ -33,11 +33,12 @@ mod read;
 mod row;
 mod table;
 
+use mcp_sessiond_proto::time::now_ms;
 use std::collections::HashMap;
 use std::fmt;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
-use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::sync::Mutex;
+use std::time::Duration;
 
 use aws_config::timeout::TimeoutConfig;
 use aws_config::{BehaviorVersion, Region};
@@ -46,6 +47,7 @@ use aws_sdk_dynamodb::config::retry::RetryConfig;
 use aws_smithy_http_client::tls::Provider;
 use aws_smithy_http_client::tls::rustls_provider::CryptoMode;
 use futures::future::{BoxFuture, FutureExt as _};
+use mcp_sessiond_proto::Lock as _;
 use tokio::sync::Semaphore;
 
 #[cfg(feature = "fault-points")]
@@ -54,8 +56,8 @@ pub use table::OpenError;
 
 use super::retry::Health;
 use super::{
-    Answer, Change, Durable, Item, Key, Listed, Place, Record, Scan, Storage, StorageError, Usage,
-    Version,
+    Answer, Change, Durable, Item, Key, Listed, MemoryUsage, Record, RecordId, Scan, Storage,
+    StorageError, Version,
 };
 use head::Facts;
 
@@ -105,7 +107,7 @@ pub struct DynamoDb {
     /// Of records that this daemon was the last to commit: facts that spare reading the head once
     /// more. What is pending there has been applied. Another daemon's commit makes another version,
     /// so none of this is ever wrong.
-    known: Mutex<HashMap<Place, Facts>>,
+    known: Mutex<HashMap<RecordId, Facts>>,
     #[cfg(feature = "fault-points")]
     abandoned: std::sync::atomic::AtomicBool,
 }
@@ -165,20 +167,20 @@ impl DynamoDb {
     }
 
     /// What is held while this record is changed.
-    fn changing(&self, place: &Place) -> &tokio::sync::Mutex<()> {
+    fn changing(&self, place: &RecordId) -> &tokio::sync::Mutex<()> {
         let mut hasher = DefaultHasher::new();
         place.hash(&mut hasher);
         &self.changing[hasher.finish() as usize % CHANGING]
     }
 
     /// What is known of a record, which another daemon may have changed since.
-    fn known(&self, place: &Place) -> Option<Facts> {
-        lock(&self.known).get(place).cloned()
+    fn known(&self, place: &RecordId) -> Option<Facts> {
+        self.known.locked().get(place).cloned()
     }
 
     /// Notes what was committed and applied.
-    fn know(&self, place: &Place, facts: Facts) {
-        let mut known = lock(&self.known);
+    fn know(&self, place: &RecordId, facts: Facts) {
+        let mut known = self.known.locked();
         if facts.dead {
             known.remove(place);
             return;
@@ -190,25 +192,16 @@ impl DynamoDb {
     }
 
     /// Notes that nothing is left of the older generations.
-    fn know_clean(&self, place: &Place, version: Version) {
-        if let Some(facts) = lock(&self.known)
+    fn know_clean(&self, place: &RecordId, version: Version) {
+        if let Some(facts) = self
+            .known
+            .locked()
             .get_mut(place)
             .filter(|facts| facts.version == version)
         {
             facts.old.clear();
         }
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-fn now_ms() -> u64 {
-    let now = SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .unwrap_or_default();
-    u64::try_from(now.as_millis()).unwrap_or(u64::MAX)
 }
 
 impl Storage for DynamoDb {
@@ -236,17 +229,17 @@ impl Storage for DynamoDb {
         std::future::ready(()).boxed()
     }
 
-    fn read<'a>(&'a self, place: &'a Place, keys: &'a [Key]) -> Answer<'a, Option<Record>> {
+    fn read<'a>(&'a self, place: &'a RecordId, keys: &'a [Key]) -> Answer<'a, Option<Record>> {
         self.read_record(place, keys).boxed()
     }
 
-    fn scan<'a>(&'a self, place: &'a Place, scan: &'a Scan) -> Answer<'a, Vec<Item>> {
+    fn scan<'a>(&'a self, place: &'a RecordId, scan: &'a Scan) -> Answer<'a, Vec<Item>> {
         self.scan_items(place, scan).boxed()
     }
 
     fn commit<'a>(
         &'a self,
-        place: &'a Place,
+        place: &'a RecordId,
         expected: Option<Version>,
         next: Version,
         change: Change,
@@ -258,7 +251,7 @@ impl Storage for DynamoDb {
         .boxed()
     }
 
-    fn settled(&self, _: &Place) -> Durable {
+    fn settled(&self, _: &RecordId) -> Durable {
         Durable::Now
     }
 
@@ -266,7 +259,7 @@ impl Storage for DynamoDb {
         self.list_of(owner, after, most).boxed()
     }
 
-    fn list_all<'a>(&'a self, after: Option<&'a Place>, most: usize) -> Answer<'a, Vec<Listed>> {
+    fn list_all<'a>(&'a self, after: Option<&'a RecordId>, most: usize) -> Answer<'a, Vec<Listed>> {
         self.list_everything(after, most).boxed()
     }
 
@@ -278,7 +271,7 @@ impl Storage for DynamoDb {
         self.count_of(owner, most).boxed()
     }
 
-    fn usage(&self, _: &str) -> Option<Usage> {
+    fn usage(&self, _: &str) -> Option<MemoryUsage> {
         None
     }
 }

@@ -2,15 +2,16 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 
 use bytes::Bytes;
 use futures::FutureExt as _;
 use futures::future::{self, BoxFuture};
+use mcp_sessiond_proto::Lock as _;
 
 use super::{
-    Answer, Change, Durable, Head, ITEM_COST, Item, Key, Listed, Place, RECORD_COST, Record,
-    SLOT_COST, SLOTS_MIN, Scan, Storage, StorageError, Usage, Version,
+    Answer, Change, Durable, Head, ITEM_COST, Item, Key, Listed, MemoryUsage, RECORD_COST, Record,
+    RecordId, SLOT_COST, SLOTS_MIN, Scan, Storage, StorageError, Version,
 };
 
 /// Records in memory.
@@ -21,7 +22,7 @@ pub struct Memory(Mutex<Tables>);
 #[derive(Debug, Default)]
 pub(super) struct Tables {
     owners: BTreeMap<String, Owner>,
-    due: BTreeSet<(u64, Place)>,
+    due: BTreeSet<(u64, RecordId)>,
     bytes: usize,
 }
 
@@ -112,11 +113,11 @@ impl Stored {
 }
 
 impl Tables {
-    fn get(&self, place: &Place) -> Option<&Stored> {
+    fn get(&self, place: &RecordId) -> Option<&Stored> {
         self.owners.get(&place.owner)?.records.get(&place.name)
     }
 
-    fn read(&self, place: &Place, keys: &[Key]) -> Option<Record> {
+    fn read(&self, place: &RecordId, keys: &[Key]) -> Option<Record> {
         let stored = self.get(place)?;
         let item = |key: &Key| {
             let value = stored.items.get(key)?;
@@ -134,7 +135,7 @@ impl Tables {
         })
     }
 
-    fn scan(&self, place: &Place, scan: &Scan) -> Vec<Item> {
+    fn scan(&self, place: &RecordId, scan: &Scan) -> Vec<Item> {
         let Scan {
             range,
             tags,
@@ -164,7 +165,7 @@ impl Tables {
 
     pub(super) fn commit(
         &mut self,
-        place: &Place,
+        place: &RecordId,
         expected: Option<Version>,
         next: Version,
         change: Change,
@@ -178,7 +179,7 @@ impl Tables {
     }
 
     /// Applies a change to whatever is there.
-    fn apply(&mut self, place: &Place, next: Version, change: Change) {
+    fn apply(&mut self, place: &RecordId, next: Version, change: Change) {
         let Change {
             head,
             clear,
@@ -233,7 +234,13 @@ impl Tables {
     }
 
     /// Puts a record in place that a backend has read from elsewhere.
-    pub(super) fn insert(&mut self, place: &Place, version: Version, head: Head, items: Vec<Item>) {
+    pub(super) fn insert(
+        &mut self,
+        place: &RecordId,
+        version: Version,
+        head: Head,
+        items: Vec<Item>,
+    ) {
         self.apply(
             place,
             version,
@@ -248,7 +255,7 @@ impl Tables {
 
 fn listed(owner: &str, name: &str, stored: &Stored) -> Listed {
     Listed {
-        place: Place {
+        place: RecordId {
             owner: owner.into(),
             name: name.into(),
         },
@@ -259,7 +266,7 @@ fn listed(owner: &str, name: &str, stored: &Stored) -> Listed {
 
 impl Memory {
     pub(super) fn lock(&self) -> MutexGuard<'_, Tables> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.locked()
     }
 }
 
@@ -292,17 +299,17 @@ impl Storage for Memory {
         std::future::ready(()).boxed()
     }
 
-    fn read<'a>(&'a self, place: &'a Place, keys: &'a [Key]) -> Answer<'a, Option<Record>> {
+    fn read<'a>(&'a self, place: &'a RecordId, keys: &'a [Key]) -> Answer<'a, Option<Record>> {
         ready(self.lock().read(place, keys))
     }
 
-    fn scan<'a>(&'a self, place: &'a Place, scan: &'a Scan) -> Answer<'a, Vec<Item>> {
+    fn scan<'a>(&'a self, place: &'a RecordId, scan: &'a Scan) -> Answer<'a, Vec<Item>> {
         ready(self.lock().scan(place, scan))
     }
 
     fn commit<'a>(
         &'a self,
-        place: &'a Place,
+        place: &'a RecordId,
         expected: Option<Version>,
         next: Version,
         change: Change,
@@ -311,7 +318,7 @@ impl Storage for Memory {
         future::ready(committed.map(|()| Durable::Now)).boxed()
     }
 
-    fn settled(&self, _: &Place) -> Durable {
+    fn settled(&self, _: &RecordId) -> Durable {
         Durable::Now
     }
 
@@ -331,7 +338,7 @@ impl Storage for Memory {
         )
     }
 
-    fn list_all<'a>(&'a self, after: Option<&'a Place>, most: usize) -> Answer<'a, Vec<Listed>> {
+    fn list_all<'a>(&'a self, after: Option<&'a RecordId>, most: usize) -> Answer<'a, Vec<Listed>> {
         use std::ops::Bound::{Excluded, Included, Unbounded};
         let tables = self.lock();
         let from = after.map_or("", |place| place.owner.as_str());
@@ -339,7 +346,7 @@ impl Storage for Memory {
             .owners
             .range::<str, _>((Included(from), Unbounded))
             .flat_map(|(owner, records)| {
-                let is_first = |place: &&Place| place.owner == *owner;
+                let is_first = |place: &&RecordId| place.owner == *owner;
                 let behind = after
                     .filter(is_first)
                     .map_or(Unbounded, |place| Excluded(place.name.as_str()));
@@ -375,13 +382,13 @@ impl Storage for Memory {
         ready(count.min(most))
     }
 
-    fn usage(&self, owner: &str) -> Option<Usage> {
+    fn usage(&self, owner: &str) -> Option<MemoryUsage> {
         let tables = self.lock();
         let (records, bytes) = tables
             .owners
             .get(owner)
             .map_or((0, 0), |owner| (owner.records.len(), owner.bytes));
-        Some(Usage {
+        Some(MemoryUsage {
             records,
             bytes,
             total_bytes: tables.bytes,

@@ -25,8 +25,8 @@ use self::schema::Failed;
 use self::statements::Statements;
 use super::retry::{Failure, Health, Patience, patiently};
 use super::{
-    Answer, Change, Durable, Item, Key, Listed, Place, Record, Scan, Storage, StorageError, Usage,
-    Version,
+    Answer, Change, Durable, Item, Key, Listed, MemoryUsage, Record, RecordId, Scan, Storage,
+    StorageError, Version,
 };
 
 /// Records in a PostgreSQL.
@@ -141,7 +141,7 @@ impl Postgres {
     /// where they differ.
     async fn read_once(
         &self,
-        place: &Place,
+        place: &RecordId,
         keys: &[Key],
     ) -> Result<(Option<Row>, Vec<Row>), Failure> {
         let lent = self.pool.lend().await?;
@@ -161,7 +161,7 @@ impl Postgres {
         lent.settle(found)
     }
 
-    async fn version(&self, place: &Place) -> Result<Option<Version>, StorageError> {
+    async fn version(&self, place: &RecordId) -> Result<Option<Version>, StorageError> {
         let rows = self
             .rows(|all| &all.version, &[&place.owner, &place.name])
             .await?;
@@ -171,7 +171,7 @@ impl Postgres {
     /// Whether the record had the version, and so was changed.
     async fn commit_once(
         &self,
-        place: &Place,
+        place: &RecordId,
         expected: Option<Version>,
         next: Version,
         change: &Change,
@@ -187,7 +187,7 @@ impl Postgres {
             tags,
             values,
         } = &arrays;
-        let Place { owner, name } = place;
+        let RecordId { owner, name } = place;
         let (head, due_ms) = change.head.as_ref().map_or((&[][..], None), |head| {
             (&head.bytes[..], to_due(head.due_ms))
         });
@@ -215,7 +215,7 @@ impl Postgres {
     /// Commits until it is known what became of it.
     async fn commit_surely(
         &self,
-        place: &Place,
+        place: &RecordId,
         expected: Option<Version>,
         next: Version,
         change: &Change,
@@ -282,7 +282,7 @@ impl Storage for Postgres {
         std::future::ready(()).boxed()
     }
 
-    fn read<'a>(&'a self, place: &'a Place, keys: &'a [Key]) -> Answer<'a, Option<Record>> {
+    fn read<'a>(&'a self, place: &'a RecordId, keys: &'a [Key]) -> Answer<'a, Option<Record>> {
         let read = async move {
             let (record, items) = patiently(|| self.read_once(place, keys)).await?;
             record
@@ -293,9 +293,9 @@ impl Storage for Postgres {
         read.map(|read| self.health.note(read)).boxed()
     }
 
-    fn scan<'a>(&'a self, place: &'a Place, scan: &'a Scan) -> Answer<'a, Vec<Item>> {
+    fn scan<'a>(&'a self, place: &'a RecordId, scan: &'a Scan) -> Answer<'a, Vec<Item>> {
         let found = async move {
-            let Place { owner, name } = place;
+            let RecordId { owner, name } = place;
             let Scan {
                 range,
                 tags,
@@ -321,7 +321,7 @@ impl Storage for Postgres {
 
     fn commit<'a>(
         &'a self,
-        place: &'a Place,
+        place: &'a RecordId,
         expected: Option<Version>,
         next: Version,
         change: Change,
@@ -332,7 +332,7 @@ impl Storage for Postgres {
             .boxed()
     }
 
-    fn settled(&self, _: &Place) -> Durable {
+    fn settled(&self, _: &RecordId) -> Durable {
         Durable::Now
     }
 
@@ -344,7 +344,7 @@ impl Storage for Postgres {
         list.map(|list| self.health.note(list)).boxed()
     }
 
-    fn list_all<'a>(&'a self, after: Option<&'a Place>, most: usize) -> Answer<'a, Vec<Listed>> {
+    fn list_all<'a>(&'a self, after: Option<&'a RecordId>, most: usize) -> Answer<'a, Vec<Listed>> {
         let list = async move {
             let (owner, name) = after.map_or(("", ""), |place| (&place.owner, &place.name));
             self.listed(|all| &all.list_all, &[&owner, &name, &limit(most)])
@@ -373,7 +373,7 @@ impl Storage for Postgres {
         count.map(|count| self.health.note(count)).boxed()
     }
 
-    fn usage(&self, _: &str) -> Option<Usage> {
+    fn usage(&self, _: &str) -> Option<MemoryUsage> {
         None
     }
 }

@@ -4,9 +4,10 @@
 use std::collections::hash_map::RandomState;
 use std::future::Future;
 use std::hash::{BuildHasher as _, Hasher as _};
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::time::Duration;
 
+use mcp_sessiond_proto::Lock as _;
 use tokio::time::{self, Instant};
 
 use super::StorageError;
@@ -126,7 +127,7 @@ impl Health {
             }
             Ok(_) | Err(_) => None,
         };
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = failure;
+        *self.0.locked() = failure;
         outcome
     }
 
@@ -135,11 +136,7 @@ impl Health {
     /// # Errors
     /// The failure.
     pub(super) fn check(&self) -> Result<(), StorageError> {
-        self.0
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
-            .map_or(Ok(()), Err)
+        self.0.locked().clone().map_or(Ok(()), Err)
     }
 }
 

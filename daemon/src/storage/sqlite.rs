@@ -11,17 +11,18 @@ mod schema;
 use std::collections::HashMap;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use futures::FutureExt as _;
 use futures::future::{self, BoxFuture};
 use mcp_sessiond_process::fault;
+use mcp_sessiond_proto::Lock as _;
 use nix::fcntl::{Flock, FlockArg};
 use rusqlite::Connection;
 
 use super::{
-    Answer, Change, Durable, Item, Key, Listed, Memory, Place, Record, Scan, Storage, StorageError,
-    Usage, Version,
+    Answer, Change, Durable, Item, Key, Listed, Memory, MemoryUsage, Record, RecordId, Scan,
+    Storage, StorageError, Version,
 };
 use crate::writer::{
     Database, Failure, FileLock, Files, Mark, Rest, Stalled, Urgency, Waiter, Writer,
@@ -98,7 +99,7 @@ pub struct Sqlite {
 /// One change on its way to the file.
 #[derive(Debug)]
 struct Entry {
-    place: Place,
+    place: RecordId,
     next: Version,
     change: Change,
     /// Where it is in the redo log, if it is.
@@ -110,19 +111,15 @@ struct Journal {
     writer: Writer<Entry>,
     redo: Option<SharedRedo>,
     /// The last change of each record that may not be kept yet.
-    marks: HashMap<Place, Mark>,
+    marks: HashMap<RecordId, Mark>,
 }
 
 /// The thread empties it, and everybody else appends to it.
 type SharedRedo = Arc<Mutex<Redo>>;
 
-fn locked(redo: &SharedRedo) -> MutexGuard<'_, Redo> {
-    redo.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 impl Journal {
     /// Whether the last change of a record waits for the file.
-    fn waits(&self, place: &Place) -> bool {
+    fn waits(&self, place: &RecordId) -> bool {
         self.marks
             .get(place)
             .is_some_and(|mark| !self.writer.has_kept(*mark))
@@ -133,7 +130,7 @@ impl Journal {
     fn redone(
         &self,
         files: &Files,
-        place: &Place,
+        place: &RecordId,
         expected: Option<Version>,
         next: Version,
         change: &Change,
@@ -142,7 +139,7 @@ impl Journal {
             .redo
             .as_ref()
             .filter(|_| !self.waits(place) && self.writer.check().is_ok())?;
-        let mut redo = locked(redo);
+        let mut redo = redo.locked();
         // What was deleted or replaced is the thread's to put back, or to refuse.
         if !redo.is_with(|| files.are_in_place()) {
             return None;
@@ -296,7 +293,9 @@ impl Sqlite {
         let commit = move |entries: &[Entry]| -> Result<Rest, Failure> {
             let connection = database.0.ready()?;
             if entries.is_empty() {
-                emptied.iter().for_each(|redo| locked(redo).committed(None));
+                emptied
+                    .iter()
+                    .for_each(|redo| redo.locked().committed(None));
                 may_shrink = may_shrink && database.0.shrink();
                 return Ok(Rest::when(may_shrink));
             }
@@ -307,7 +306,7 @@ impl Sqlite {
             fault::point(fault::CONTENTS_COMMIT);
             emptied
                 .iter()
-                .for_each(|redo| locked(redo).committed(redone));
+                .for_each(|redo| redo.locked().committed(redone));
             may_shrink |= entries.iter().any(|entry| entry.change.frees());
             Ok(Rest::when(may_shrink))
         };
@@ -355,7 +354,7 @@ impl Sqlite {
     }
 
     fn journal(&self) -> MutexGuard<'_, Journal> {
-        self.journal.lock().unwrap_or_else(PoisonError::into_inner)
+        self.journal.locked()
     }
 
     /// The same, for who has it alone.
@@ -364,7 +363,7 @@ impl Sqlite {
         let journal = self
             .journal
             .into_inner()
-            .unwrap_or_else(PoisonError::into_inner);
+            .unwrap_or_else(std::sync::PoisonError::into_inner);
         journal.writer.close().await;
     }
 }
@@ -406,7 +405,7 @@ impl Storage for Sqlite {
             || journal
                 .redo
                 .as_ref()
-                .is_some_and(|redo| !locked(redo).is_in_place())
+                .is_some_and(|redo| !redo.locked().is_in_place())
         {
             journal.writer.look();
         }
@@ -423,17 +422,17 @@ impl Storage for Sqlite {
         journal.writer.end().boxed()
     }
 
-    fn read<'a>(&'a self, place: &'a Place, keys: &'a [Key]) -> Answer<'a, Option<Record>> {
+    fn read<'a>(&'a self, place: &'a RecordId, keys: &'a [Key]) -> Answer<'a, Option<Record>> {
         self.memory.read(place, keys)
     }
 
-    fn scan<'a>(&'a self, place: &'a Place, scan: &'a Scan) -> Answer<'a, Vec<Item>> {
+    fn scan<'a>(&'a self, place: &'a RecordId, scan: &'a Scan) -> Answer<'a, Vec<Item>> {
         self.memory.scan(place, scan)
     }
 
     fn commit<'a>(
         &'a self,
-        place: &'a Place,
+        place: &'a RecordId,
         expected: Option<Version>,
         next: Version,
         change: Change,
@@ -471,7 +470,7 @@ impl Storage for Sqlite {
         future::ready(durable).boxed()
     }
 
-    fn settled(&self, place: &Place) -> Durable {
+    fn settled(&self, place: &RecordId) -> Durable {
         let journal = self.journal();
         match journal.marks.get(place) {
             Some(mark) if !journal.writer.has_kept(*mark) => {
@@ -485,7 +484,7 @@ impl Storage for Sqlite {
         self.memory.list(owner, after, most)
     }
 
-    fn list_all<'a>(&'a self, after: Option<&'a Place>, most: usize) -> Answer<'a, Vec<Listed>> {
+    fn list_all<'a>(&'a self, after: Option<&'a RecordId>, most: usize) -> Answer<'a, Vec<Listed>> {
         self.memory.list_all(after, most)
     }
 
@@ -497,7 +496,7 @@ impl Storage for Sqlite {
         self.memory.count(owner, most)
     }
 
-    fn usage(&self, owner: &str) -> Option<Usage> {
+    fn usage(&self, owner: &str) -> Option<MemoryUsage> {
         self.memory.usage(owner)
     }
 }

@@ -7,7 +7,7 @@ use mcp_sessiond_process::{ProcessId, StartTime};
 use nix::unistd::mkfifo;
 
 use super::*;
-use crate::small_disk::{SmallDisk, needs_root};
+use crate::tmpfs::{Tmpfs, needs_root};
 
 struct Bench {
     directory: tempfile::TempDir,
@@ -338,7 +338,7 @@ fn a_sweep_takes_what_bears_our_names_and_belongs_to_nobody() {
 
 #[test]
 fn a_full_disk_leaves_the_former_token() {
-    let disk = SmallDisk::mount(64);
+    let disk = Tmpfs::mount(64);
     let tokens = open(disk.path()).expect("tokens/ is made");
     tokens
         .write(file(1), &token("former"))

@@ -6,8 +6,9 @@ use std::fs::Metadata;
 use std::io::ErrorKind::{QuotaExceeded, StorageFull};
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 
+use mcp_sessiond_proto::Lock as _;
 use nix::fcntl::{Flock, FlockArg};
 use rusqlite::{Connection, OpenFlags};
 
@@ -42,11 +43,11 @@ pub struct Database {
 #[derive(Debug)]
 pub struct Files {
     path: PathBuf,
-    seen: Mutex<Seen>,
+    ids: Mutex<FileIds>,
 }
 
 #[derive(Debug, Clone, Copy, Default)]
-struct Seen {
+struct FileIds {
     database: Option<Id>,
     log: Option<Id>,
     index: Option<(Id, u64)>,
@@ -88,13 +89,13 @@ impl Files {
         path.into()
     }
 
-    fn seen(&self) -> Seen {
-        *self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+    fn ids(&self) -> FileIds {
+        *self.ids.locked()
     }
 
     /// Notes which files these are, if not yet known: each is made once.
     fn note(&self) {
-        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut seen = self.ids.locked();
         if seen.database.is_none() {
             seen.database = found(&self.path).as_ref().map(id);
         }
@@ -108,16 +109,16 @@ impl Files {
 
     /// The index has grown.
     fn note_len(&self, len: u64) {
-        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut seen = self.ids.locked();
         seen.index = seen.index.map(|(known, former)| (known, former.max(len)));
     }
 
     fn state(&self) -> State {
-        let Seen {
+        let FileIds {
             database,
             log,
             index,
-        } = self.seen();
+        } = self.ids();
         let is_other = |seen: Option<Id>, found: Option<Metadata>| {
             seen.is_some_and(|seen| found.as_ref().map(id) != Some(seen))
         };
@@ -169,7 +170,7 @@ impl Database {
         let path = path.canonicalize().unwrap_or_else(|_| path.into());
         let files = Arc::new(Files {
             path,
-            seen: Mutex::default(),
+            ids: Mutex::default(),
         });
         files.note();
         // Where a former daemon was killed while it made them again.
@@ -308,16 +309,12 @@ impl Database {
         }
         // Before SQLite opens it: closing any descriptor of a file drops SQLite's locks on it.
         match self.lock.upgrade() {
-            Some(held) => *held.lock().unwrap_or_else(PoisonError::into_inner) = lock,
+            Some(held) => *held.locked() = lock,
             None => drop(lock),
         }
         // Closing it deletes log and index, which must not be those of the next one.
         self.connection = None;
-        *self
-            .files
-            .seen
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner) = Seen::default();
+        *self.files.ids.locked() = FileIds::default();
         self.open()
     }
 

@@ -5,6 +5,7 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use super::Mark;
+use mcp_sessiond_proto::Lock as _;
 
 /// How long entries that nobody waits for are collected before they are committed. One commit of
 /// many costs a third of many commits, for a page that several of them change is written once.
@@ -102,7 +103,7 @@ impl<E> Waiting<E> {
 
 impl<E> Queue<E> {
     fn lock(&self) -> MutexGuard<'_, Waiting<E>> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+        self.waiting.locked()
     }
 
     /// Adds an entry, after all others. After the end it is dropped; who waits for it learns that

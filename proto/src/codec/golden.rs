@@ -4,8 +4,6 @@
 
 mod samples;
 
-use std::fmt::Write as _;
-
 use bytes::BytesMut;
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -27,6 +25,7 @@ use crate::state::{StateEntry, StateVersion, StateWrite, WriteStateRequest};
 use crate::streams::{
     AppendRequest, Appended, Cursor, Event, EventId, Gap, ReplayRequest, Replayed,
 };
+use crate::text::hex;
 use crate::types::{ClaimRequest, Claimed, Epoch, Outcome, Siblings, Stored, TokenStatus};
 use crate::{Json, PROTOCOL_VERSION, Token};
 
@@ -63,13 +62,6 @@ const JSON_REFUSED: &str = r#"{"jsonrpc": "2.0", "id": "b", "error": {"code": -3
 const JSON_MALFORMED: &str = r#"{"jsonrpc": "2.0", "id": 1, "error": {"code": -32602, "message": "`params` of claim must be an object"}}"#;
 const JSON_CANCEL: &str =
     r#"{"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": "b"}}"#;
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().fold(String::new(), |mut text, byte| {
-        write!(text, "{byte:02x}").expect("a string");
-        text
-    })
-}
 
 fn bytes(hex: &str) -> Vec<u8> {
     let digits: Vec<u8> = hex.bytes().filter(u8::is_ascii_hexdigit).collect();

@@ -10,7 +10,7 @@ use std::ops::Range;
 
 use bytes::Bytes;
 use mcp_sessiond_daemon::storage::{
-    Change, Head, Item, Key, Place, Record, Scan, Storage, StorageError, Version,
+    Change, Head, Item, Key, Record, RecordId, Scan, Storage, StorageError, Version,
 };
 
 pub(crate) use changes::*;
@@ -83,8 +83,8 @@ macro_rules! cases {
 pub(super) use cases;
 
 /// Of one owner, with this name.
-fn place(name: &str) -> Place {
-    Place {
+fn place(name: &str) -> RecordId {
+    RecordId {
         owner: "owner".into(),
         name: name.into(),
     }
@@ -165,7 +165,7 @@ fn everything() -> Range<Key> {
 /// Commits, and waits until it is kept.
 async fn try_commit(
     store: &dyn Storage,
-    place: &Place,
+    place: &RecordId,
     expected: Option<Version>,
     change: Change,
 ) -> Result<Version, StorageError> {
@@ -181,7 +181,7 @@ async fn try_commit(
 /// Commits what must succeed.
 async fn commit(
     store: &dyn Storage,
-    place: &Place,
+    place: &RecordId,
     expected: Option<Version>,
     change: Change,
 ) -> Version {
@@ -191,17 +191,17 @@ async fn commit(
 }
 
 /// Makes a record.
-async fn create(store: &dyn Storage, place: &Place, change: Change) -> Version {
+async fn create(store: &dyn Storage, place: &RecordId, change: Change) -> Version {
     commit(store, place, None, change).await
 }
 
 /// Deletes a record.
-async fn delete(store: &dyn Storage, place: &Place, expected: Version) {
+async fn delete(store: &dyn Storage, place: &RecordId, expected: Version) {
     commit(store, place, Some(expected), Change::default()).await;
 }
 
 /// A record that is there, with the values of these items.
-async fn read(store: &dyn Storage, place: &Place, names: &[&str]) -> Record {
+async fn read(store: &dyn Storage, place: &RecordId, names: &[&str]) -> Record {
     store
         .read(place, &keys(names))
         .await
@@ -210,7 +210,7 @@ async fn read(store: &dyn Storage, place: &Place, names: &[&str]) -> Record {
 }
 
 /// All items of a record: keys and values, as text.
-async fn items(store: &dyn Storage, place: &Place) -> Vec<(String, String)> {
+async fn items(store: &dyn Storage, place: &RecordId) -> Vec<(String, String)> {
     let items = store
         .scan(place, &Scan::of(everything(), usize::MAX, usize::MAX))
         .await

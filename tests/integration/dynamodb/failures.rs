@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use mcp_sessiond_daemon::storage::{
-    Change, DynamoDb, Head, Item, Place, Scan, Storage as _, StorageError, Version,
+    Change, DynamoDb, Head, Item, RecordId, Scan, Storage as _, StorageError, Version,
 };
 use tokio::sync::Notify;
 
@@ -22,8 +22,8 @@ super::cases! {
     nothing_is_lost_nor_made_twice
 }
 
-fn place() -> Place {
-    Place {
+fn place() -> RecordId {
+    RecordId {
         owner: "owner".into(),
         name: "name".into(),
     }

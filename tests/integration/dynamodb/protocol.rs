@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use mcp_sessiond_daemon::storage::{
-    Change, DynamoDb, Head, Item, Place, Scan, Storage as _, StorageError, Version,
+    Change, DynamoDb, Head, Item, RecordId, Scan, Storage as _, StorageError, Version,
 };
 
 use super::{Server, Table};
@@ -25,8 +25,8 @@ super::cases! {
     what_is_forgotten_is_gone
 }
 
-fn place() -> Place {
-    Place {
+fn place() -> RecordId {
+    RecordId {
         owner: "owner".into(),
         name: "name".into(),
     }

@@ -1,4 +1,4 @@
-//! Signs of life between daemons on one database: what depends on one that gives none any more is
+//! Heartbeats between daemons on one database: what depends on one that gives none any more is
 //! done by another.
 
 use mcp_sessiond_process::fault::FLEET_VARIABLE;
@@ -111,7 +111,7 @@ pub(crate) fn several_that_see_it_and_one_that_lives(url: &str) {
         assert_carried_out(&mut yonder.peer(), stream);
     }
     // By then it was silent for as long, as far as the others could tell from its author.
-    append(&mut living, "living").expect("its daemon gives signs of life");
+    append(&mut living, "living").expect("its daemon sends heartbeats");
 }
 
 /// A daemon that starts finds the will of one that is gone, and whose sign nobody has seen.

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use mcp_sessiond_daemon::storage::postgres::Options;
 use mcp_sessiond_daemon::storage::{
-    Change, Head, Item, Place, Postgres, Scan, Storage, StorageError, Version,
+    Change, Head, Item, Postgres, RecordId, Scan, Storage, StorageError, Version,
 };
 use tempfile::TempDir;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
@@ -18,8 +18,8 @@ use tokio_postgres::config::Host;
 
 use super::{Schema, connect, server};
 
-fn place(name: &str) -> Place {
-    Place {
+fn place(name: &str) -> RecordId {
+    RecordId {
         owner: "owner".into(),
         name: name.into(),
     }
@@ -68,7 +68,7 @@ struct Told {
 /// Adds items to a record until it is told to stop.
 async fn write(
     store: Arc<Postgres>,
-    place: Place,
+    place: RecordId,
     writer: usize,
     stop: Arc<AtomicBool>,
     progress: watch::Sender<usize>,
@@ -111,7 +111,7 @@ async fn write(
 async fn connections_that_end_lose_nothing_that_was_acknowledged() {
     let schema = Schema::new();
     let store = open(&schema.url()).await;
-    let places: Vec<Place> = (0..8).map(|n| place(&format!("{n}"))).collect();
+    let places: Vec<RecordId> = (0..8).map(|n| place(&format!("{n}"))).collect();
     for place in &places {
         store
             .commit(place, None, Version(0), counted(1, "first"))

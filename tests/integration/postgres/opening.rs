@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use futures::future::join_all;
 use mcp_sessiond_daemon::storage::postgres::{OpenError, Options};
-use mcp_sessiond_daemon::storage::{Change, Head, Place, Postgres, Storage, Version};
+use mcp_sessiond_daemon::storage::{Change, Head, Postgres, RecordId, Storage, Version};
 
 use super::{Schema, connect, server, tls_server, with_options};
 
@@ -20,7 +20,7 @@ async fn refused(url: &str) -> OpenError {
 async fn many_daemons_start_at_once() {
     let schema = Schema::new();
     let url = schema.url();
-    let place = Place {
+    let place = RecordId {
         owner: "owner".into(),
         name: "name".into(),
     };
@@ -84,7 +84,7 @@ async fn a_role_that_may_create_nothing_is_enough() {
             .await
             .expect("opened"),
     );
-    let place = Place {
+    let place = RecordId {
         owner: "owner".into(),
         name: "name".into(),
     };

@@ -65,7 +65,7 @@ fn a_call_cut_off_is_not_made_again_and_its_late_answer_goes_to_nobody() {
     assert_eq!(second.text(get), Ok("1".into()), "counted once");
     assert_eq!(second.count(), 2);
     assert_eq!(second.rest(), Vec::<Value>::new());
-    world.wait_stat("wrap_parked_total", 1);
+    world.wait_stat("wrap_undelivered_total", 1);
     world.wait_stat("wrap_reconnects_total", 1);
     assert_eq!(world.stat("wrap_restarts_total"), 0);
 }

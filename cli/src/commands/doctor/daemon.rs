@@ -37,7 +37,7 @@ pub(super) async fn check(directory: &Directory, findings: &mut Findings) -> Opt
     };
     findings.add(running(&about, was_started));
     storage(&about, findings);
-    for ailment in &about.ailments {
+    for ailment in &about.faults {
         let (what, fix) = (ailment.finding.clone(), ailment.advice.clone());
         match ailment.what.as_str() {
             // Of the same file. This says what to do for the daemon that runs.

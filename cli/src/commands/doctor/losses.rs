@@ -10,7 +10,7 @@ use crate::inventory;
 pub(super) async fn check(connection: &Connection, findings: &mut Findings) {
     // That it answers was found before.
     if let Ok(about) = connection.about(ANSWER_TIMEOUT).await {
-        for hint in about.hints {
+        for hint in about.advice {
             let check = if hint.what == "records" {
                 "records"
             } else {

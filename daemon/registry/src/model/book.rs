@@ -14,8 +14,8 @@ use mcp_sessiond_proto::{BackendName, Epoch, Loss, SessionId, Siblings};
 use unreachable::supersedes;
 
 use super::keepers::backend_of;
-use crate::records::Spot;
-use crate::{Claim, Left, Millis, Policy, Records, SessionRecord, Ticket};
+use crate::records::ProgramDir;
+use crate::{Claim, Departure, Millis, Policy, Records, SessionRecord, Ticket};
 
 /// A session. Its id is not known before the registry has answered.
 #[derive(Debug)]
@@ -24,23 +24,23 @@ pub(super) struct Entry {
     owner: ProcessId,
     key: Option<Key>,
     said: Said,
-    spot: Option<Spot>,
+    program_dir: Option<ProgramDir>,
     asked: Option<Siblings>,
     pub(super) epoch: u64,
     pub(super) holder: Option<ProcessId>,
     freed: u64,
     /// By the name of the backend: the keeper, and whether it was stopped.
     keepers: BTreeMap<Option<BackendName>, (ProcessId, bool)>,
-    left: BTreeMap<ProcessId, Left>,
+    left: BTreeMap<ProcessId, Departure>,
     touched: bool,
 }
 
 /// A host.
 #[derive(Debug, Default)]
 struct Host {
-    row: Option<Siblings>,
-    crowded: bool,
-    doubles: BTreeSet<Spot>,
+    host_rule: Option<Siblings>,
+    multiplexing: bool,
+    ambiguous: BTreeSet<ProgramDir>,
     losses: BTreeMap<Key, Loss>,
 }
 
@@ -81,7 +81,7 @@ impl Book {
             owner: session.owner,
             key: session.key,
             said: session.said.clone(),
-            spot: session.spot,
+            program_dir: session.program_dir,
             asked: session.asked,
             epoch: session.epoch.0,
             holder: session.holder,
@@ -106,9 +106,9 @@ impl Book {
             .map(|session| session.opened.max(session.freed))
             .max();
         let host = |record: &crate::OwnerRecord| Host {
-            row: record.row,
-            crowded: record.crowded,
-            doubles: record.doubles.clone(),
+            host_rule: record.host_rule,
+            multiplexing: record.multiplexing,
+            ambiguous: record.ambiguous.clone(),
             losses: record.losses.clone(),
         };
         let mut book = Self {
@@ -150,7 +150,7 @@ impl Book {
 
     pub(super) fn claim(&mut self, claim: &Claim) {
         self.hosts.entry(claim.host).or_insert_with(|| Host {
-            row: claim.row,
+            host_rule: claim.host_rule,
             ..Host::default()
         });
         if claim.expires <= self.now {
@@ -193,8 +193,8 @@ impl Book {
         }
         match self.decide(claim) {
             Some((entry, outcome)) => {
-                self.carry_out(claim, entry, outcome, edited);
-                self.look_after(claim.host, key);
+                self.apply(claim, entry, outcome, edited);
+                self.reconsider(claim.host, key);
             }
             None if self.now < claim.deadline => self.waiting.push(claim.clone()),
             None => self.give_up(claim),
@@ -286,7 +286,7 @@ impl Book {
         };
         let keys: BTreeSet<(ProcessId, Key)> = numbers.filter_map(of).collect();
         for (owner, key) in keys {
-            self.look_after(owner, key);
+            self.reconsider(owner, key);
         }
     }
 
@@ -321,7 +321,7 @@ impl Book {
     }
 
     /// A keeper tells how its front has left.
-    pub(super) fn left(&mut self, id: &SessionId, keeper: ProcessId, left: Left) {
+    pub(super) fn left(&mut self, id: &SessionId, keeper: ProcessId, left: Departure) {
         let numbers = self.numbers(|entry| entry.id.as_ref() == Some(id));
         for number in &numbers {
             let entry = self.entries.get_mut(number).expect("it was found just now");
@@ -416,9 +416,9 @@ impl Book {
             return Siblings::Oldest;
         }
         let host = &self.hosts[&host];
-        let wanted = asked.or(host.row).unwrap_or(self.policy.siblings);
+        let wanted = asked.or(host.host_rule).unwrap_or(self.policy.siblings);
         let is_guess = asked.is_none() && [Siblings::Fresh, Siblings::Successor].contains(&wanted);
-        if host.crowded && is_guess {
+        if host.multiplexing && is_guess {
             Siblings::Never
         } else {
             wanted
@@ -432,7 +432,7 @@ impl Book {
             && [claim.key, claim.former].contains(&entry.key)
     }
 
-    fn look_after(&mut self, owner: ProcessId, key: Key) {
+    fn reconsider(&mut self, owner: ProcessId, key: Key) {
         let same =
             |claim: &Claim| claim.host == owner && [claim.key, claim.former].contains(&Some(key));
         let wanted: BTreeSet<Option<Key>> = self
@@ -469,7 +469,7 @@ impl Book {
                     });
                     match mine.map(|(number, _)| *number) {
                         Some(mine) => self.answer(&claim, Some(mine), Outcome::Held, None),
-                        None => self.carry_out(&claim, None, Outcome::FreshPlural, None),
+                        None => self.apply(&claim, None, Outcome::FreshPlural, None),
                     }
                 }
             }
@@ -482,7 +482,7 @@ impl Book {
         while let Some(at) = ripe(self) {
             let claim = self.waiting.remove(at);
             let (entry, outcome) = self.decide(&claim).expect("it was decided just now");
-            self.carry_out(&claim, entry, outcome, None);
+            self.apply(&claim, entry, outcome, None);
         }
         self.end_unreachable(owner, key);
     }
@@ -493,7 +493,7 @@ impl Book {
             self.expected.insert(claim.ticket, Err("name_taken"));
             return;
         }
-        self.carry_out(claim, None, Outcome::FreshHeld, None);
-        self.look_after(claim.host, key);
+        self.apply(claim, None, Outcome::FreshHeld, None);
+        self.reconsider(claim.host, key);
     }
 }

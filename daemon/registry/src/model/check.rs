@@ -35,8 +35,8 @@ pub(super) fn check(registry: &Registry) {
                 );
             }
         }
-        if *session.told() != session.id {
-            let former = names.insert((session.owner, session.told().clone()), id());
+        if *session.public_id() != session.id {
+            let former = names.insert((session.owner, session.public_id().clone()), id());
             assert_eq!(former, None, "two sessions that their owner calls alike");
         }
         for keeper in session.keepers.iter() {

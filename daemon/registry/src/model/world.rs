@@ -1,4 +1,4 @@
-//! The registry in its surroundings: the edge, the ledger, the token files and the clients, without
+//! The registry in its surroundings: the engine, the ledger, the token files and the clients, without
 //! any I/O.
 
 mod checks;
@@ -16,11 +16,11 @@ use mcp_sessiond_proto::{ClientName, Epoch, Error, Label, SessionId};
 use super::book::Book;
 use super::check::check;
 use super::keepers::{Shelf, backend_name, backend_of};
-use super::{Asks, Cast, Given, Named, Step, Told, host_row, spot, traits};
+use super::{Asks, Cast, Given, Named, Step, Told, host_row, program_dir, traits};
 use crate::Records;
 use crate::{
-    Claim, Claimant, Digest, Effect, KeeperRecord, Keepers, Lease, Left, Millis, NO_TOKEN, Policy,
-    Registry, SessionRecord, Ticket, TokenFile, Wants,
+    Claim, Claimant, Departure, Digest, Effect, KeeperRecord, Keepers, Lease, Millis, NO_TOKEN,
+    Policy, Registry, SessionRecord, Ticket, TokenFile, Wants,
 };
 
 /// What happens in this order, and counts once it is kept.
@@ -222,7 +222,7 @@ impl World {
                 downgraded,
             } => self.restart(cast, crash, renamed, downgraded),
         }
-        self.carry_out(cast);
+        self.apply(cast);
     }
 
     fn claims_waiting(&self) -> impl Iterator<Item = &Claim> {
@@ -232,7 +232,7 @@ impl World {
             .filter(move |claim| waiting.contains(&claim.ticket))
     }
 
-    /// As the edge does before anything else.
+    /// As the engine does before anything else.
     fn take_in_exits(&mut self, cast: &Cast) {
         self.registry.at(self.now);
         self.book.at(self.now);
@@ -241,7 +241,7 @@ impl World {
         self.registry.exited(&exits);
         self.book.exited(&exits);
         self.shelf.exited(&exits);
-        self.carry_out(cast);
+        self.apply(cast);
     }
 
     fn tokens_on_record(&self) -> BTreeSet<SessionId> {
@@ -291,11 +291,11 @@ impl World {
             process,
             host: claimant.host,
             host_name: "host".into(),
-            row: host_row(claimant.host),
+            host_rule: host_row(claimant.host),
             key,
             former,
             said: said.clone(),
-            spot: spot(which),
+            program_dir: program_dir(which),
             program: claimant.traits.program,
             siblings: asks.siblings,
             deadline: self.now + asks.wait,
@@ -331,7 +331,7 @@ impl World {
             self.registry.end(&id);
         }
         self.book.end_named();
-        self.carry_out(cast);
+        self.apply(cast);
     }
 
     /// A process that has not claimed as a host's instance, and never will.
@@ -359,11 +359,11 @@ impl World {
             process,
             host: ProcessId::USER,
             host_name: "you".into(),
-            row: None,
+            host_rule: None,
             key: Some(Key::of_name(&name)),
             former: None,
             said: said.clone(),
-            spot: Some([named.command; 32]),
+            program_dir: Some([named.command; 32]),
             program: "server".into(),
             siblings: None,
             deadline: self.now + named.wait,
@@ -377,7 +377,7 @@ impl World {
         // The command stands in the place of what it is made of.
         let about = About {
             host: ProcessId::USER,
-            core: claim.spot,
+            core: claim.program_dir,
             place: None,
             conversation: Conversation::None,
             said,
@@ -472,7 +472,7 @@ impl World {
         }
     }
 
-    /// As `Edge::settle_file` does.
+    /// As `Engine::settle_file` does.
     fn settle(&mut self, id: &SessionId) {
         let Some(record) = self.registry.session(id) else {
             return;

@@ -58,7 +58,7 @@ fn as_many_of_different_keys_come_and_go() {
         let mut claim = bench.claim_of(HOST, pid);
         let what = core::array::from_fn(|at| pid.to_be_bytes()[at % 4]);
         claim.key = Some(Key { what, ..KEY });
-        claim.spot = Some([1; 32]);
+        claim.program_dir = Some([1; 32]);
         granted(bench.tell(claim))
     };
     for round in 0..2 {

@@ -172,14 +172,14 @@ fn a_keeper_ends_with_its_session_or_when_another_one_takes_its_place() {
         (vec![51], None)
     );
     assert!(
-        !bench.registry.is_service_way_free(&of, None),
+        !bench.registry.is_service_backend_free(&of, None),
         "what is left of it may be in the way"
     );
     bench.exit(&[50, 51]);
     bench.registry.swept(&process(50));
-    assert!(!bench.registry.is_service_way_free(&of, None));
+    assert!(!bench.registry.is_service_backend_free(&of, None));
     bench.registry.swept(&process(51));
-    assert!(bench.registry.is_service_way_free(&of, None));
+    assert!(bench.registry.is_service_backend_free(&of, None));
     bench.exit(&[1]);
     assert!(
         bench.registry.is_idle() && bench.registry.services().next().is_none(),
@@ -330,7 +330,7 @@ proptest! {
                     prop_assert_eq!(stopped.is_ok(), known);
                 }
                 Step::Swept(pid) => {
-                    // The edge calls this only after the keeper has exited.
+                    // The engine calls this only after the keeper has exited.
                     if book.gone.contains(&pid) {
                         bench.registry.exited(&[process(pid)]);
                         bench.registry.swept(&process(pid));

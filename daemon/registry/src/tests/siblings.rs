@@ -182,7 +182,7 @@ fn under_never_a_session_ends_with_its_server() {
 fn the_table_of_hosts_counts_unless_the_claim_says_otherwise() {
     let mut bench = Bench::new();
     let claim = Claim {
-        row: Some(Siblings::Never),
+        host_rule: Some(Siblings::Never),
         ..bench.claim_of(HOST, 1)
     };
     assert_eq!(granted(bench.tell(claim)).outcome, Outcome::FreshNever);

@@ -6,7 +6,7 @@ use super::*;
 
 impl Bench {
     fn left(&mut self, lease: &Lease, keeper: u32, orderly: bool, used: bool) {
-        let left = Left {
+        let left = Departure {
             epoch: lease.epoch,
             orderly,
             used,
@@ -252,7 +252,7 @@ fn an_entry_that_was_edited_ends_what_it_was() {
 #[test]
 fn without_the_name_of_an_entry_only_the_one_that_was_closed_in_an_orderly_way_is_taken_for_what_it_was()
  {
-    let spot = Some([1; 32]);
+    let program_dir = Some([1; 32]);
     for (orderly, twice, ended) in [
         (true, false, true),
         (false, false, false),
@@ -263,7 +263,7 @@ fn without_the_name_of_an_entry_only_the_one_that_was_closed_in_an_orderly_way_i
             for (pid, what) in [(8, 8), (9, 9)] {
                 let claim = Claim {
                     key: Some(key(what)),
-                    spot,
+                    program_dir,
                     ..bench.claim_of(HOST, pid)
                 };
                 let lease = granted(bench.tell(claim));
@@ -282,7 +282,7 @@ fn without_the_name_of_an_entry_only_the_one_that_was_closed_in_an_orderly_way_i
         }
         let claim = Claim {
             key: Some(key(1)),
-            spot,
+            program_dir,
             ..bench.claim_of(HOST, 1)
         };
         let first = bench.kept_by(claim, 50);
@@ -290,7 +290,7 @@ fn without_the_name_of_an_entry_only_the_one_that_was_closed_in_an_orderly_way_i
         bench.exit(&[1]);
         let next = Claim {
             key: Some(key(2)),
-            spot,
+            program_dir,
             ..bench.claim_of(HOST, 2)
         };
         let next = granted(bench.tell(next));
@@ -359,17 +359,17 @@ fn what_takes_the_place_of_another_waits_until_nothing_is_left_of_it() {
     };
     let other = granted(bench.tell(other));
     assert!(
-        bench.registry.is_way_free(&other.session, None),
+        bench.registry.is_backend_free(&other.session, None),
         "another program"
     );
     for keeper in [50, 51] {
-        assert!(!bench.registry.is_way_free(&next.session, None));
+        assert!(!bench.registry.is_backend_free(&next.session, None));
         bench.exit(&[keeper]);
         assert!(
-            !bench.registry.is_way_free(&next.session, None),
+            !bench.registry.is_backend_free(&next.session, None),
             "its backend is being swept"
         );
         bench.registry.swept(&process(keeper));
     }
-    assert!(bench.registry.is_way_free(&next.session, None));
+    assert!(bench.registry.is_backend_free(&next.session, None));
 }

@@ -14,7 +14,7 @@ impl Bench {
                 label: Some(name),
                 ..Said::default()
             },
-            spot: Some([command; 32]),
+            program_dir: Some([command; 32]),
             wants,
             ..self.claim_of(ProcessId::USER, pid)
         }

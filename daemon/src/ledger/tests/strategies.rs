@@ -48,18 +48,26 @@ fn siblings() -> impl Strategy<Value = Option<Siblings>> {
 }
 
 fn owner() -> impl Strategy<Value = OwnerRecord> {
-    let doubles = proptest::collection::btree_set(any::<[u8; 32]>(), 0..4);
+    let ambiguous = proptest::collection::btree_set(any::<[u8; 32]>(), 0..4);
     let losses = proptest::collection::btree_map(key(), select(Loss::ALL.to_vec()), 0..4);
-    (process(), ".*", siblings(), any::<bool>(), doubles, losses).prop_map(
-        |(host, name, row, crowded, doubles, losses)| OwnerRecord {
-            host,
-            name,
-            row,
-            crowded,
-            doubles,
-            losses,
-        },
+    (
+        process(),
+        ".*",
+        siblings(),
+        any::<bool>(),
+        ambiguous,
+        losses,
     )
+        .prop_map(
+            |(host, name, host_rule, multiplexing, ambiguous, losses)| OwnerRecord {
+                host,
+                name,
+                host_rule,
+                multiplexing,
+                ambiguous,
+                losses,
+            },
+        )
 }
 
 fn claimant() -> impl Strategy<Value = Claimant> {
@@ -132,15 +140,22 @@ fn any_session() -> impl Strategy<Value = SessionRecord> {
         any::<bool>(),
     );
     (names, rest).prop_map(|((id, owner, key, program, said, asked), rest)| {
-        let ([opened, opened_ms, epoch, freed], holder, number, digest, former, spot, offered) =
-            rest;
+        let (
+            [opened, opened_ms, epoch, freed],
+            holder,
+            number,
+            digest,
+            former,
+            program_dir,
+            offered,
+        ) = rest;
         SessionRecord {
             id,
             owner,
             key,
             program,
             said,
-            spot,
+            program_dir,
             asked,
             opened,
             freed,

@@ -10,7 +10,7 @@ use super::call::Answer;
 use super::head::{Facts, Generation, Head};
 use super::pending::{PartId, Pending};
 use super::row::number;
-use crate::storage::{Change, Key, Place, StorageError, Version};
+use crate::storage::{Change, Key, RecordId, StorageError, Version};
 
 /// How often a record is created over a dead head that is gone by then, or the other way round.
 const ATTEMPTS: usize = 6;
@@ -31,7 +31,7 @@ struct Base {
 
 /// What a commit is about to install.
 struct Plan<'a> {
-    place: &'a Place,
+    place: &'a RecordId,
     expected: Option<Version>,
     next: Version,
     change: &'a Change,
@@ -54,7 +54,7 @@ enum Installed {
 impl DynamoDb {
     pub(super) async fn commit_change(
         &self,
-        place: &Place,
+        place: &RecordId,
         expected: Option<Version>,
         next: Version,
         change: &Change,
@@ -122,7 +122,11 @@ impl DynamoDb {
     }
 
     /// What the commit is to be made upon.
-    async fn base(&self, place: &Place, expected: Option<Version>) -> Result<Base, StorageError> {
+    async fn base(
+        &self,
+        place: &RecordId,
+        expected: Option<Version>,
+    ) -> Result<Base, StorageError> {
         let Some(expected) = expected else {
             // Most that are created are not there; the condition tells.
             return Ok(Base {
@@ -199,7 +203,7 @@ impl DynamoDb {
 
     async fn put_head(
         &self,
-        place: &Place,
+        place: &RecordId,
         head: &Head,
         over: Option<&Facts>,
     ) -> Result<Answer<()>, StorageError> {
@@ -268,7 +272,7 @@ impl DynamoDb {
     /// Deletes what no record has any more.
     async fn clean(
         &self,
-        place: &Place,
+        place: &RecordId,
         facts: &Facts,
         replaced: Vec<PartId>,
         forget: &[std::ops::Range<Key>],

@@ -8,12 +8,12 @@ use aws_sdk_dynamodb::operation::scan::ScanError;
 use super::DynamoDb;
 use super::head::Head;
 use super::row::{Attributes as _, damaged, name};
-use crate::storage::{Place, StorageError};
+use crate::storage::{RecordId, StorageError};
 
 /// A writer that has read a head, and is about to apply its pending change.
 pub struct Late<'a> {
     store: &'a DynamoDb,
-    place: Place,
+    place: RecordId,
     head: Head,
 }
 
@@ -46,7 +46,7 @@ impl DynamoDb {
     ///
     /// # Errors
     /// As of every read, and when there is no head.
-    pub async fn late(&self, place: &Place) -> Result<Late<'_>, StorageError> {
+    pub async fn late(&self, place: &RecordId) -> Result<Late<'_>, StorageError> {
         let head = self.head(place).await?.ok_or_else(damaged)?;
         Ok(Late {
             store: self,

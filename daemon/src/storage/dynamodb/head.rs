@@ -8,7 +8,7 @@ use uuid::Uuid;
 
 use super::pending::Pending;
 use super::row::{self, Attributes as _, Row, binary, damaged, name, number, text};
-use crate::storage::{Place, StorageError, Version};
+use crate::storage::{RecordId, StorageError, Version};
 
 /// The sort key of a head, which has its partition for itself.
 pub(super) const HEAD_KEY: &[u8] = &[0];
@@ -36,7 +36,7 @@ impl Generation {
     }
 
     /// The partition of its items.
-    pub(super) fn partition(self, place: &Place) -> String {
+    pub(super) fn partition(self, place: &RecordId) -> String {
         format!("{}\n{self}", row::partition(place))
     }
 }
@@ -102,7 +102,7 @@ pub(super) struct Head {
 }
 
 impl Head {
-    pub(super) fn to_row(&self, place: &Place) -> Row {
+    pub(super) fn to_row(&self, place: &RecordId) -> Row {
         let Facts {
             version,
             count,

@@ -1,7 +1,8 @@
 //! The items of a generation: reading them, and applying a pending change to them.
 
+use mcp_sessiond_proto::time::now_ms;
 use std::collections::HashMap;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use aws_sdk_dynamodb::operation::batch_get_item::BatchGetItemError;
 use aws_sdk_dynamodb::operation::put_item::PutItemError;
@@ -87,9 +88,7 @@ impl Entry {
             (name::COUNT.into(), number(self.count)),
         ]);
         let Some(Content { tag, value }) = &self.content else {
-            let now = SystemTime::now()
-                .duration_since(UNIX_EPOCH)
-                .unwrap_or_default();
+            let now = Duration::from_millis(now_ms());
             row.insert(name::TTL.into(), number((now + TOMBSTONE).as_secs()));
             return row;
         };
@@ -293,7 +292,7 @@ impl DynamoDb {
         count: u64,
         pending: Pending,
     ) -> Result<Vec<PartId>, StorageError> {
-        let read = SystemTime::now();
+        let read = std::time::SystemTime::now();
         let entries = pending.entries.into_iter().map(|(key, content)| Entry {
             key,
             count,

@@ -11,7 +11,7 @@ use super::DynamoDb;
 use super::head::QUEUE;
 use super::row::{self, Attributes as _, Row, damaged, name, number, text};
 use super::table::{BY_DUE, BY_OWNER};
-use crate::storage::{Listed, Place, StorageError, Version};
+use crate::storage::{Listed, RecordId, StorageError, Version};
 
 /// For how long one look at what is due purges what is dead.
 const PURGING: Duration = Duration::from_secs(2);
@@ -83,10 +83,10 @@ impl DynamoDb {
     /// small meanwhile.
     pub(super) async fn list_everything(
         &self,
-        after: Option<&Place>,
+        after: Option<&RecordId>,
         most: usize,
     ) -> Result<Vec<Listed>, StorageError> {
-        let mut first: BTreeMap<Place, Listed> = BTreeMap::new();
+        let mut first: BTreeMap<RecordId, Listed> = BTreeMap::new();
         let scan = self
             .client
             .scan()
@@ -166,7 +166,7 @@ fn limit(most: usize) -> Option<i32> {
     i32::try_from(most).ok().filter(|most| *most > 0)
 }
 
-fn place(row: &Row) -> Result<Place, StorageError> {
+fn place(row: &Row) -> Result<RecordId, StorageError> {
     row.text(name::PK)?.and_then(row::place).ok_or_else(damaged)
 }
 

@@ -11,13 +11,13 @@ use super::call::{AT_ONCE, Answer};
 use super::head::{Generation, HEAD_KEY};
 use super::items::{deletion, part_ids, row_key};
 use super::row::{self, Row, name, number, text};
-use crate::storage::{Key, Place, StorageError, Version};
+use crate::storage::{Key, RecordId, StorageError, Version};
 
 impl DynamoDb {
     /// Empties the partitions of these generations.
     pub(super) async fn purge_all(
         &self,
-        place: &Place,
+        place: &RecordId,
         old: &[Generation],
     ) -> Result<(), StorageError> {
         for generation in old {
@@ -97,7 +97,11 @@ impl DynamoDb {
     }
 
     /// Deletes a dead head, unless there is another in its place.
-    pub(super) async fn bury(&self, place: &Place, version: Version) -> Result<(), StorageError> {
+    pub(super) async fn bury(
+        &self,
+        place: &RecordId,
+        version: Version,
+    ) -> Result<(), StorageError> {
         let request = self
             .client
             .delete_item()
@@ -111,7 +115,7 @@ impl DynamoDb {
     }
 
     /// Purges what is left of a record that was deleted a while ago, and buries it.
-    pub(super) async fn purge_dead(&self, place: &Place) -> Result<(), StorageError> {
+    pub(super) async fn purge_dead(&self, place: &RecordId) -> Result<(), StorageError> {
         let Some(head) = self.head(place).await?.filter(|head| head.facts.dead) else {
             return Ok(());
         };

@@ -13,7 +13,7 @@ use super::head::{Generation, HEAD_KEY, Head};
 use super::items::{Entry, item_key, row_key};
 use super::pending::Content;
 use super::row::{self, Row, binary, damaged, name, text};
-use crate::storage::{Item, Key, Place, Record, Scan, StorageError};
+use crate::storage::{Item, Key, Record, RecordId, Scan, StorageError};
 
 /// How often a read begins anew when others change what it reads.
 const ATTEMPTS: usize = 6;
@@ -23,7 +23,7 @@ const TAGS: usize = 100;
 
 impl DynamoDb {
     /// The head of a record, dead or alive.
-    pub(super) async fn head(&self, place: &Place) -> Result<Option<Head>, StorageError> {
+    pub(super) async fn head(&self, place: &RecordId) -> Result<Option<Head>, StorageError> {
         let request = self
             .client
             .get_item()
@@ -36,20 +36,24 @@ impl DynamoDb {
         answer.item.map(Head::from_row).transpose()
     }
 
-    async fn live_head(&self, place: &Place) -> Result<Option<Head>, StorageError> {
+    async fn live_head(&self, place: &RecordId) -> Result<Option<Head>, StorageError> {
         Ok(self.head(place).await?.filter(|head| !head.facts.dead))
     }
 
     /// Whether the items that were read are still those of the record, none of them purged in
     /// between.
-    async fn is_still(&self, place: &Place, generation: Generation) -> Result<bool, StorageError> {
+    async fn is_still(
+        &self,
+        place: &RecordId,
+        generation: Generation,
+    ) -> Result<bool, StorageError> {
         let head = self.live_head(place).await?;
         Ok(head.is_some_and(|head| head.facts.generation == generation))
     }
 
     pub(super) async fn read_record(
         &self,
-        place: &Place,
+        place: &RecordId,
         keys: &[Key],
     ) -> Result<Option<Record>, StorageError> {
         let mut seen = Vec::new();
@@ -88,7 +92,7 @@ impl DynamoDb {
     /// What there is of these keys, tombstones among it: each as of this head or later.
     async fn below(
         &self,
-        place: &Place,
+        place: &RecordId,
         head: &Head,
         keys: &[Key],
     ) -> Result<HashMap<Key, Entry>, StorageError> {
@@ -108,7 +112,7 @@ impl DynamoDb {
     /// The items of these keys. None: some have gone in between.
     async fn items_of(
         &self,
-        place: &Place,
+        place: &RecordId,
         head: &Head,
         below: HashMap<Key, Entry>,
         keys: &[Key],
@@ -136,7 +140,7 @@ impl DynamoDb {
 
     pub(super) async fn scan_items(
         &self,
-        place: &Place,
+        place: &RecordId,
         scan: &Scan,
     ) -> Result<Vec<Item>, StorageError> {
         let Scan {

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use aws_sdk_dynamodb::types::AttributeValue;
 use bytes::Bytes;
 
-use crate::storage::{Place, StorageError};
+use crate::storage::{RecordId, StorageError};
 
 /// The attributes. Each is paid for by the byte, in every item: so they are short.
 pub(super) mod name {
@@ -65,14 +65,14 @@ pub(super) fn text(value: impl Into<String>) -> AttributeValue {
 }
 
 /// The partition of a record's head. Neither owner nor name contains a newline.
-pub(super) fn partition(place: &Place) -> String {
+pub(super) fn partition(place: &RecordId) -> String {
     format!("{}\n{}", place.owner, place.name)
 }
 
 /// The place whose head is in this partition.
-pub(super) fn place(partition: &str) -> Option<Place> {
+pub(super) fn place(partition: &str) -> Option<RecordId> {
     let (owner, name) = partition.split_once('\n')?;
-    Some(Place {
+    Some(RecordId {
         owner: owner.into(),
         name: name.into(),
     })

@@ -2,9 +2,10 @@
 
 use std::fmt::Write as _;
 use std::future::Future;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
+use mcp_sessiond_proto::Lock as _;
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time;
 use tokio_postgres::{Client, Config, Error};
@@ -100,7 +101,7 @@ impl Pool {
     }
 
     fn idle(&self) -> MutexGuard<'_, Vec<Connection>> {
-        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+        self.idle.locked()
     }
 
     async fn connect_and_prepare(&self) -> Result<Connection, Failure> {

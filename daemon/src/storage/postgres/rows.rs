@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 use tokio_postgres::{Error, Row};
 
-use crate::storage::{Change, Item, Key, Listed, Place, Record, Version};
+use crate::storage::{Change, Item, Key, Listed, Record, RecordId, Version};
 
 /// A version has no order, so that it only has to fit.
 pub(super) fn to_version(version: Version) -> i64 {
@@ -63,7 +63,7 @@ pub(super) fn item(row: &Row) -> Result<Item, Error> {
 }
 
 pub(super) fn listed(row: &Row) -> Result<Listed, Error> {
-    let place = Place {
+    let place = RecordId {
         owner: row.try_get(0)?,
         name: row.try_get(1)?,
     };

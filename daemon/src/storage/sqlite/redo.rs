@@ -14,7 +14,7 @@
 //! commit, up to which it has them. The file is only appended to and cut, so an entry that a
 //! SIGKILL interrupted is the last one, and too short.
 
-mod glance;
+mod directory_check;
 
 use std::fmt;
 use std::fs::File;
@@ -26,8 +26,8 @@ use std::time::{Duration, Instant};
 use serde::{Deserialize, Serialize};
 
 use super::Durability;
-use crate::storage::{Change, Place, Version};
-use glance::Glance;
+use crate::storage::{Change, RecordId, Version};
+use directory_check::DirectoryCheck;
 
 /// What the file begins with, with the version of its format.
 const MAGIC: &[u8; 8] = b"mcpsred1";
@@ -51,7 +51,7 @@ const BEHIND_MAX: Duration = Duration::from_secs(1);
 #[derive(Debug, Deserialize)]
 pub(super) struct Logged {
     pub(super) number: Number,
-    pub(super) place: Place,
+    pub(super) place: RecordId,
     pub(super) expected: Option<Version>,
     pub(super) next: Version,
     pub(super) change: Change,
@@ -61,7 +61,7 @@ pub(super) struct Logged {
 #[derive(Serialize)]
 struct Logging<'a> {
     number: Number,
-    place: &'a Place,
+    place: &'a RecordId,
     expected: Option<Version>,
     next: Version,
     change: &'a Change,
@@ -94,7 +94,7 @@ pub(super) struct Redo {
     /// Whether it can be appended to: the file has nothing behind these bytes.
     takes: bool,
     /// Whether it is where the next daemon looks for it, and the database's files are, too.
-    glance: Glance,
+    directory_check: DirectoryCheck,
     last: Number,
     /// The last that the database has.
     committed: Number,
@@ -235,7 +235,7 @@ impl Redo {
             id,
             bytes: 0,
             takes: false,
-            glance: Glance::default(),
+            directory_check: DirectoryCheck::default(),
             last: has,
             committed: has,
             since: None,
@@ -261,16 +261,20 @@ impl Redo {
     /// would find what it takes.
     pub(super) fn is_with(&mut self, others: impl FnOnce() -> bool) -> bool {
         let Self {
-            path, file, glance, ..
+            path,
+            file,
+            directory_check,
+            ..
         } = self;
-        path.parent()
-            .is_some_and(|directory| glance.finds(directory, || is_at(path, file) && others()))
+        path.parent().is_some_and(|directory| {
+            directory_check.is_in_place(directory, || is_at(path, file) && others())
+        })
     }
 
     /// Appends a change. None: it is not in there, and has to wait for the database.
     pub(super) fn append(
         &mut self,
-        place: &Place,
+        place: &RecordId,
         expected: Option<Version>,
         next: Version,
         change: &Change,

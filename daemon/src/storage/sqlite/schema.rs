@@ -7,7 +7,7 @@ use rusqlite::{Connection, OptionalExtension as _, Transaction, params};
 
 use super::redo::{LogId, Number};
 use super::{Durability, Entry};
-use crate::storage::{Change, Head, Item, Memory, Place, Version};
+use crate::storage::{Change, Head, Item, Memory, RecordId, Version};
 use crate::writer::{self, begin};
 
 /// Grows with every change of the tables.
@@ -131,7 +131,7 @@ pub(super) fn load(connection: &Connection, memory: &Memory) -> rusqlite::Result
             }
             next = items.next()?;
         }
-        let place = Place {
+        let place = RecordId {
             owner: row.get(1)?,
             name: row.get(2)?,
         };

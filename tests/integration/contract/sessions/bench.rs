@@ -4,7 +4,9 @@
 use std::sync::Arc;
 
 use mcp_sessiond_daemon::config::Limits;
-use mcp_sessiond_daemon::contents::{Access, Bounds, Clock, Contents, Standing, SweptSession, Why};
+use mcp_sessiond_daemon::contents::{
+    Access, Bounds, Clock, Contents, OwnerStatus, SweptSession, Why,
+};
 use mcp_sessiond_daemon::counters::Meters;
 use mcp_sessiond_daemon::storage::Storage;
 use mcp_sessiond_proto::sessions::{CreateRequest, Lifetimes};
@@ -103,7 +105,10 @@ fn contents(storage: Arc<dyn Storage>, clock: &Arc<Clock>, bounds: &Bounds) -> A
 
 /// Lets a daemon sweep: names and reasons.
 pub(super) async fn sweep(contents: &Contents) -> Vec<(String, Why)> {
-    let swept = contents.sweep(|_| Standing::Service).await.expect("swept");
+    let swept = contents
+        .sweep(|_| OwnerStatus::Service)
+        .await
+        .expect("swept");
     swept
         .into_iter()
         .map(|SweptSession { place, why }| (place.name, why))

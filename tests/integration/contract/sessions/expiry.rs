@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use futures::poll;
-use mcp_sessiond_daemon::contents::{Access, Clock, Lease, Standing, Why, Writer};
+use mcp_sessiond_daemon::contents::{Access, Clock, Lease, OwnerStatus, Why, Writer};
 use mcp_sessiond_proto::Error;
 use mcp_sessiond_proto::sessions::Lifetimes;
 use mcp_sessiond_proto::streams::Cursor;
@@ -185,11 +185,11 @@ pub(crate) async fn those_that_stay_hold_nobody_up<B: Backend>(backend: B) {
     living(&bench, "mine", lifetimes(1_000, 0, 0)).await;
     bench.clock.advance(1_000);
     // Sessions of another machine's host, which it will end itself.
-    let standing = |place: &mcp_sessiond_daemon::storage::Place| {
+    let standing = |place: &mcp_sessiond_daemon::storage::RecordId| {
         if place.name == "mine" {
-            Standing::Free
+            OwnerStatus::Free
         } else {
-            Standing::Elsewhere
+            OwnerStatus::Elsewhere
         }
     };
     let swept = bench.contents.sweep(standing).await.expect("swept");
@@ -272,7 +272,7 @@ pub(crate) async fn a_held_lease_keeps_it<B: Backend>(backend: B) {
     assert!(session.get().await.is_ok(), "held");
     bench.clock.advance(1_500);
     assert_eq!(
-        bench.contents.sweep(|_| Standing::Held).await,
+        bench.contents.sweep(|_| OwnerStatus::Held).await,
         Ok(Vec::new())
     );
     assert!(session.set("k", "1").await.is_ok());
@@ -293,7 +293,7 @@ pub(crate) async fn a_held_lease_keeps_it<B: Backend>(backend: B) {
     assert_eq!(session.get().await, Err(Error::UnknownSession));
     let swept = bench
         .contents
-        .sweep(|_| Standing::Free)
+        .sweep(|_| OwnerStatus::Free)
         .await
         .expect("swept");
     assert_eq!(
@@ -308,7 +308,7 @@ pub(crate) async fn of_a_host_that_is_gone<B: Backend>(backend: B) {
     bench.clock.advance(1_000);
     let swept = bench
         .contents
-        .sweep(|_| Standing::Gone)
+        .sweep(|_| OwnerStatus::Gone)
         .await
         .expect("swept");
     assert_eq!(
@@ -321,11 +321,17 @@ pub(crate) async fn of_a_host_that_is_gone<B: Backend>(backend: B) {
     let session = bench.session("s").await;
     session.terminate().await.expect("terminated");
     let place = &session.access.place;
-    assert_eq!(bench.contents.end(place, Standing::Left).await, Ok(false));
+    assert_eq!(
+        bench.contents.end(place, OwnerStatus::Left).await,
+        Ok(false)
+    );
     assert_eq!(session.open().await, Err(Error::SessionTerminated));
-    assert_eq!(bench.contents.end(place, Standing::Gone).await, Ok(true));
+    assert_eq!(bench.contents.end(place, OwnerStatus::Gone).await, Ok(true));
     assert_eq!(session.open().await, Err(Error::UnknownSession));
-    assert_eq!(bench.contents.end(place, Standing::Gone).await, Ok(false));
+    assert_eq!(
+        bench.contents.end(place, OwnerStatus::Gone).await,
+        Ok(false)
+    );
 }
 
 pub(crate) async fn of_another_machine<B: Backend>(backend: B) {
@@ -333,14 +339,14 @@ pub(crate) async fn of_another_machine<B: Backend>(backend: B) {
     living(&bench, "s", lifetimes(1_000, 0, 0)).await;
     bench.clock.advance(24 * 3_600_000);
     assert_eq!(
-        bench.contents.sweep(|_| Standing::Elsewhere).await,
+        bench.contents.sweep(|_| OwnerStatus::Elsewhere).await,
         Ok(Vec::new()),
         "that daemon's matter"
     );
     bench.clock.advance(60_000 + 1_000);
     let swept = bench
         .contents
-        .sweep(|_| Standing::Elsewhere)
+        .sweep(|_| OwnerStatus::Elsewhere)
         .await
         .expect("swept");
     assert_eq!(

@@ -110,7 +110,7 @@ pub(crate) async fn at_any_moment<B: Backend>(backend: B) {
     assert_eq!(
         session
             .contents
-            .sweep(|_| mcp_sessiond_daemon::contents::Standing::Service)
+            .sweep(|_| mcp_sessiond_daemon::contents::OwnerStatus::Service)
             .await
             .expect_err("failing")
             .code(),

@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex};
 
 use futures::FutureExt as _;
 use mcp_sessiond_daemon::storage::{
-    Answer, Change, Durable, Item, Key, Listed, Place, Record, Scan, Storage, StorageError, Usage,
-    Version,
+    Answer, Change, Durable, Item, Key, Listed, MemoryUsage, Record, RecordId, Scan, Storage,
+    StorageError, Version,
 };
 
 /// A storage through which everything goes.
@@ -21,7 +21,7 @@ pub(super) struct Relay {
     loses_answers: AtomicBool,
     /// Whether what is to be forgotten is, once something else is committed; else at once.
     forgets_late: AtomicBool,
-    late: Mutex<Vec<(Place, Vec<Range<Key>>)>>,
+    late: Mutex<Vec<(RecordId, Vec<Range<Key>>)>>,
     under_way: AtomicUsize,
 }
 
@@ -123,7 +123,7 @@ impl Storage for Relay {
         self.inner.close()
     }
 
-    fn read<'a>(&'a self, place: &'a Place, keys: &'a [Key]) -> Answer<'a, Option<Record>> {
+    fn read<'a>(&'a self, place: &'a RecordId, keys: &'a [Key]) -> Answer<'a, Option<Record>> {
         async move {
             let _call = self.begin()?;
             self.inner.read(place, keys).await
@@ -131,7 +131,7 @@ impl Storage for Relay {
         .boxed()
     }
 
-    fn scan<'a>(&'a self, place: &'a Place, scan: &'a Scan) -> Answer<'a, Vec<Item>> {
+    fn scan<'a>(&'a self, place: &'a RecordId, scan: &'a Scan) -> Answer<'a, Vec<Item>> {
         async move {
             let _call = self.begin()?;
             self.inner.scan(place, scan).await
@@ -141,7 +141,7 @@ impl Storage for Relay {
 
     fn commit<'a>(
         &'a self,
-        place: &'a Place,
+        place: &'a RecordId,
         expected: Option<Version>,
         next: Version,
         mut change: Change,
@@ -169,7 +169,7 @@ impl Storage for Relay {
         .boxed()
     }
 
-    fn settled(&self, place: &Place) -> Durable {
+    fn settled(&self, place: &RecordId) -> Durable {
         match self.begin() {
             Ok(_) => self.inner.settled(place),
             Err(error) => Durable::Later(async move { Err(error) }.boxed()),
@@ -184,7 +184,7 @@ impl Storage for Relay {
         .boxed()
     }
 
-    fn list_all<'a>(&'a self, after: Option<&'a Place>, most: usize) -> Answer<'a, Vec<Listed>> {
+    fn list_all<'a>(&'a self, after: Option<&'a RecordId>, most: usize) -> Answer<'a, Vec<Listed>> {
         async move {
             let _call = self.begin()?;
             self.inner.list_all(after, most).await
@@ -208,7 +208,7 @@ impl Storage for Relay {
         .boxed()
     }
 
-    fn usage(&self, owner: &str) -> Option<Usage> {
+    fn usage(&self, owner: &str) -> Option<MemoryUsage> {
         self.inner.usage(owner)
     }
 }

@@ -1,4 +1,4 @@
-//! Signs of life of daemons, and which machine has a session's server.
+//! Heartbeats of daemons, and which machine has a session's server.
 
 use mcp_sessiond_daemon::contents::Keeping;
 use mcp_sessiond_proto::Error;
@@ -10,28 +10,37 @@ pub(crate) async fn a_sign_is_renewed_and_removed<B: Backend>(backend: B) {
     let bench = Bench::new(backend);
     let other = bench.beside().await;
     let daemon = &bench.contents;
-    assert_eq!(other.signs().await, Ok(vec![]));
-    let (first, is_removed) = daemon.give_sign("boot/1/1", None).await.expect("given");
+    assert_eq!(other.heartbeats().await, Ok(vec![]));
+    let (first, is_removed) = daemon
+        .send_heartbeat("boot/1/1", None)
+        .await
+        .expect("given");
     assert!(!is_removed);
-    let (beside, _) = other.give_sign("boot/1/10", None).await.expect("given");
+    let (beside, _) = other
+        .send_heartbeat("boot/1/10", None)
+        .await
+        .expect("given");
     let (second, is_removed) = daemon
-        .give_sign("boot/1/1", Some(first.version))
+        .send_heartbeat("boot/1/1", Some(first.version))
         .await
         .expect("renewed");
     assert!(!is_removed && second.version != first.version);
-    assert_eq!(other.signs().await, Ok(vec![second.clone(), beside]));
+    assert_eq!(other.heartbeats().await, Ok(vec![second.clone(), beside]));
     // One that was renewed since is not removed.
-    assert_eq!(other.remove_sign(&first).await, Ok(false));
+    assert_eq!(other.remove_heartbeat(&first).await, Ok(false));
     assert_eq!(other.sign_of("boot/1/1").await, Ok(Some(second.version)));
-    assert_eq!(other.remove_sign(&second).await, Ok(true));
+    assert_eq!(other.remove_heartbeat(&second).await, Ok(true));
     assert_eq!(daemon.sign_of("boot/1/1").await, Ok(None));
     let (third, is_removed) = daemon
-        .give_sign("boot/1/1", Some(second.version))
+        .send_heartbeat("boot/1/1", Some(second.version))
         .await
         .expect("given");
     assert!(is_removed, "it is told that others took it for dead");
     // As after a restart.
-    let (fourth, is_removed) = daemon.give_sign("boot/1/1", None).await.expect("given");
+    let (fourth, is_removed) = daemon
+        .send_heartbeat("boot/1/1", None)
+        .await
+        .expect("given");
     assert!(!is_removed && fourth.version != third.version);
     assert_eq!(other.sign_of("boot/1/1").await, Ok(Some(fourth.version)));
 }
@@ -40,7 +49,7 @@ pub(crate) async fn a_sign_is_no_session<B: Backend>(backend: B) {
     let bench = Bench::new(backend);
     bench
         .contents
-        .give_sign("boot/1/1", None)
+        .send_heartbeat("boot/1/1", None)
         .await
         .expect("given");
     bench.clock.advance(1_000 * 24 * 3_600_000);
@@ -55,7 +64,7 @@ pub(crate) async fn a_sign_is_no_session<B: Backend>(backend: B) {
     );
     assert_eq!(bench.contents.wills().await, Ok(vec![]));
     assert_eq!(
-        bench.contents.tally().await.expect("a tally").of_services,
+        bench.contents.usage().await.expect("a tally").of_services,
         0
     );
     assert!(

@@ -338,7 +338,7 @@ pub(crate) async fn a_task_whose_writer_has_exited_has_failed<B: Backend>(backen
         (&taken, false),
         (&ended, false),
     ] {
-        assert_eq!(other.carry_out(&of(task, WRITER)).await, Ok(is_done));
+        assert_eq!(other.apply_will(&of(task, WRITER)).await, Ok(is_done));
     }
     let failed = session.get_task(&lost).await.expect("it is there");
     assert_eq!(

@@ -93,7 +93,7 @@ impl Visit {
             metadata,
             lifetimes,
         };
-        self.contents.update(&self.access, &request).await
+        self.contents.update_session(&self.access, &request).await
     }
 
     pub(super) async fn touch(&self) -> Result<(), Error> {
@@ -126,12 +126,14 @@ impl Visit {
             hash: CredentialHash(hash),
             grace_ms,
         };
-        self.contents.rotate(&self.access, &request).await
+        self.contents
+            .rotate_credential(&self.access, &request)
+            .await
     }
 
     pub(super) async fn mint(&self, life_ms: Option<u64>) -> Result<Minted, Error> {
         self.contents
-            .mint(
+            .mint_handle(
                 &self.access,
                 &MintRequest {
                     of: self.of(),

@@ -53,7 +53,7 @@ pub(crate) async fn a_will_is_carried_out_once_and_closes_its_stream<B: Backend>
         ("e", "one", false),
     ] {
         assert_eq!(
-            other.carry_out(&will(name, author)).await,
+            other.apply_will(&will(name, author)).await,
             Ok(is_done),
             "{name} {author}"
         );
@@ -93,13 +93,13 @@ pub(crate) async fn a_will_ends_with_its_session<B: Backend>(backend: B) {
         .expect("opened");
     session.reset().await.expect("empty");
     assert_eq!(bench.contents.wills().await, Ok(vec![]));
-    assert_eq!(bench.contents.carry_out(&will).await, Ok(false));
+    assert_eq!(bench.contents.apply_will(&will).await, Ok(false));
     session
         .open_stream_with("a", WILL, "one")
         .await
         .expect("opened");
     session.terminate().await.expect("terminated");
-    assert_eq!(bench.contents.carry_out(&will).await, Ok(false));
+    assert_eq!(bench.contents.apply_will(&will).await, Ok(false));
     let large = format!("\"{}\"", "x".repeat(bench.bounds.limits.message_bytes));
     let session = bench.session("t").await;
     let refused = session.open_stream_with("a", &large, "one").await;
@@ -126,7 +126,7 @@ pub(crate) async fn an_answer_that_closes_its_stream<B: Backend>(backend: B) {
     let found = session.find_event(&appended[1].id).await.expect("found");
     assert!(found.ended && found.stream.closed);
     assert_eq!(bench.contents.wills().await, Ok(vec![]));
-    assert_eq!(bench.beside().await.carry_out(&will("a")).await, Ok(false));
+    assert_eq!(bench.beside().await.apply_will(&will("a")).await, Ok(false));
     assert_eq!(say().await.as_ref(), Ok(&appended), "a repetition");
     assert_eq!(session.append("a", &["3"]).await, Err(Error::StreamClosed));
     assert_eq!(

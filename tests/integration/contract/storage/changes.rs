@@ -1,7 +1,7 @@
 //! What a change does, in which order, and how large it may be.
 
 use bytes::Bytes;
-use mcp_sessiond_daemon::storage::{Change, Head, Item, Key, Place, Scan, Storage};
+use mcp_sessiond_daemon::storage::{Change, Head, Item, Key, RecordId, Scan, Storage};
 
 use super::{
     bytes, commit, create, delete, everything, head, item, items, only, pairs, place, puts, range,
@@ -508,14 +508,14 @@ pub(crate) async fn owners_of_any_text<B: Backend>(backend: B) {
         &long,
     ];
     for owner in owners {
-        let place = Place {
+        let place = RecordId {
             owner: owner.into(),
             name: "name".into(),
         };
         create(&*store, &place, puts(&[("key", owner)])).await;
     }
     for owner in owners {
-        let place = Place {
+        let place = RecordId {
             owner: owner.into(),
             name: "name".into(),
         };

@@ -1,6 +1,6 @@
 //! Records in order: of their names, and of the time when they are due.
 
-use mcp_sessiond_daemon::storage::{Change, Listed, Place};
+use mcp_sessiond_daemon::storage::{Change, Listed, RecordId};
 
 use super::{bytes, commit, create, delete, due, only, place, puts};
 use crate::contract::backends::Backend;
@@ -21,7 +21,7 @@ pub(crate) async fn list_in_pages<B: Backend>(backend: B) {
     }
     create(
         &*store,
-        &Place {
+        &RecordId {
             owner: "other".into(),
             name: "a".into(),
         },
@@ -62,7 +62,7 @@ pub(crate) async fn list_after_a_name_that_is_not_there<B: Backend>(backend: B) 
         names(&store.list("owner", "a ", 10).await.expect("readable")),
         "c"
     );
-    let after = Place {
+    let after = RecordId {
         owner: "owned".into(),
         name: "z".into(),
     };
@@ -93,7 +93,7 @@ pub(crate) async fn list_all_in_pages<B: Backend>(backend: B) {
         ("a b", "1"),
         ("c", "~"),
     ] {
-        places.push(Place {
+        places.push(RecordId {
             owner: owner.into(),
             name: name.into(),
         });
@@ -103,7 +103,7 @@ pub(crate) async fn list_all_in_pages<B: Backend>(backend: B) {
     }
     places.sort_unstable();
     for most in [1, 2, 3, 100] {
-        let mut found: Vec<Place> = Vec::new();
+        let mut found: Vec<RecordId> = Vec::new();
         loop {
             let page = store.list_all(found.last(), most).await.expect("readable");
             assert!(page.len() <= most);
@@ -129,7 +129,7 @@ pub(crate) async fn due_in_order<B: Backend>(backend: B) {
     ] {
         create(&*store, &place(name), due(due_ms)).await;
     }
-    let other = Place {
+    let other = RecordId {
         owner: "other".into(),
         name: "d".into(),
     };
@@ -222,7 +222,7 @@ pub(crate) async fn count_up_to_most<B: Backend>(backend: B) {
     }
     create(
         &*store,
-        &Place {
+        &RecordId {
             owner: "other".into(),
             name: "0".into(),
         },

@@ -1,6 +1,6 @@
 //! What is read: items that are asked for, and items in a range.
 
-use mcp_sessiond_daemon::storage::{Change, Item, Key, Place, Scan, Storage};
+use mcp_sessiond_daemon::storage::{Change, Item, Key, RecordId, Scan, Storage};
 
 use super::{
     bytes, commit, create, everything, item, items, keys, only, pairs, place, puts, range, read,
@@ -82,7 +82,7 @@ pub(crate) async fn read_of_one_version<B: Backend>(backend: B) {
 }
 
 /// Items `a0` to `a9` of ten bytes each, with the tags `even` and `odd`.
-async fn ten(store: &dyn Storage, place: &Place) {
+async fn ten(store: &dyn Storage, place: &RecordId) {
     let tag = |n: u32| if n.is_multiple_of(2) { "even" } else { "odd" };
     let puts: Vec<Item> = [4, 1, 9, 0, 7, 3, 2, 8, 6, 5]
         .map(|n| tagged(&format!("a{n}"), tag(n), &format!("ten bytes{n}")))
@@ -101,7 +101,7 @@ async fn ten(store: &dyn Storage, place: &Place) {
 /// The keys of what a scan finds.
 async fn found(
     store: &dyn Storage,
-    place: &Place,
+    place: &RecordId,
     (from, to): (&str, &str),
     tags: &[&str],
     most: usize,
@@ -260,7 +260,7 @@ pub(crate) async fn scan_by_tags_until_bytes<B: Backend>(backend: B) {
 
 pub(crate) async fn owners_do_not_see_each_other<B: Backend>(backend: B) {
     let store = backend.store();
-    let place = |owner: &str| Place {
+    let place = |owner: &str| RecordId {
         owner: owner.into(),
         name: "same".into(),
     };

@@ -39,7 +39,7 @@ impl Book {
         }
     }
 
-    pub(super) fn carry_out(
+    pub(super) fn apply(
         &mut self,
         claim: &Claim,
         entry: Option<u64>,
@@ -73,16 +73,18 @@ impl Book {
         let host = &self.hosts[&claim.host];
         if outcome == Outcome::FreshNever && claim.siblings.is_none() {
             let by_choice =
-                host.row == Some(Siblings::Never) || self.policy.siblings == Siblings::Never;
-            because = (host.crowded && !by_choice).then_some(Loss::Crowd);
+                host.host_rule == Some(Siblings::Never) || self.policy.siblings == Siblings::Never;
+            because = (host.multiplexing && !by_choice).then_some(Loss::Crowd);
         }
         if outcome == Outcome::FreshFirst
             && claim.said.entry.is_none()
-            && let Some(spot) = claim.spot
-            && !host.doubles.contains(&spot)
+            && let Some(program_dir) = claim.program_dir
+            && !host.ambiguous.contains(&program_dir)
         {
             let of_spot = self.numbers(|entry| {
-                entry.owner == claim.host && entry.spot == Some(spot) && entry.said.entry.is_none()
+                entry.owner == claim.host
+                    && entry.program_dir == Some(program_dir)
+                    && entry.said.entry.is_none()
             });
             if let [only] = of_spot[..] {
                 let old = &self.entries[&only];
@@ -144,12 +146,12 @@ impl Book {
         if let Ok(number) = number
             && outcome != Outcome::Held
         {
-            self.note_company(number);
+            self.note_siblings(number);
         }
     }
 
     /// Three leases of one key, or two keys of one program and directory, at once.
-    pub(super) fn note_company(&mut self, number: u64) {
+    pub(super) fn note_siblings(&mut self, number: u64) {
         let entry = &self.entries[&number];
         let host = entry.owner;
         if host == ProcessId::USER {
@@ -166,12 +168,12 @@ impl Book {
         let is_crowd = entry.asked.is_none() && of_key >= 3;
         let is_doubtful = entry.key.is_none();
         let mut others = held().filter(|other| other.key.is_some() && other.key != entry.key);
-        let has_company = others.any(|other| other.spot == entry.spot);
-        let double = entry.spot.filter(|_| is_doubtful || has_company);
+        let has_sibling = others.any(|other| other.program_dir == entry.program_dir);
+        let double = entry.program_dir.filter(|_| is_doubtful || has_sibling);
         let facts = self.hosts.get_mut(&host).expect("a host");
-        let is_new = is_crowd && !facts.crowded;
-        facts.crowded |= is_crowd;
-        facts.doubles.extend(double);
+        let is_new = is_crowd && !facts.multiplexing;
+        facts.multiplexing |= is_crowd;
+        facts.ambiguous.extend(double);
         if is_new {
             let keys: BTreeSet<Key> = self
                 .entries
@@ -202,7 +204,7 @@ impl Book {
             owner: claim.host,
             key: claim.key,
             said: claim.said.clone(),
-            spot: claim.spot,
+            program_dir: claim.program_dir,
             asked: claim.siblings,
             epoch: 1,
             holder: Some(claim.process),

@@ -11,7 +11,7 @@ impl Book {
             return self.answer_named(claim, None, Outcome::FreshFirst);
         };
         let entry = &self.entries[&number];
-        let is_same = entry.spot == claim.spot;
+        let is_same = entry.program_dir == claim.program_dir;
         let is_others = entry.holder.is_some_and(|holder| holder != claim.process);
         if fresh || !is_same {
             if take || (is_same && !is_others) {
@@ -47,7 +47,7 @@ impl Book {
             .find(|(_, entry)| Self::is_led(claim, entry));
         match found {
             None => Some((None, Outcome::FreshFirst)),
-            Some((_, entry)) if entry.spot != claim.spot => None,
+            Some((_, entry)) if entry.program_dir != claim.program_dir => None,
             Some((number, entry)) if entry.holder.is_none() => {
                 Some((Some(*number), Outcome::Resumed))
             }

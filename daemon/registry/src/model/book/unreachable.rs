@@ -69,12 +69,12 @@ impl Book {
                 .get(keeper)
                 .filter(|left| left.epoch.0 == entry.epoch)
         };
-        let said: Vec<Option<&Left>> = entry
+        let said: Vec<Option<&Departure>> = entry
             .keepers
             .values()
             .map(|(keeper, _)| said(keeper))
             .collect();
-        let all: Option<Vec<&Left>> = said.into_iter().collect();
+        let all: Option<Vec<&Departure>> = said.into_iter().collect();
         all.map(|all| all.iter().any(|left| left.used))
     }
 }

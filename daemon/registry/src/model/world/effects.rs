@@ -3,7 +3,7 @@
 use super::*;
 
 impl World {
-    pub(super) fn carry_out(&mut self, cast: &Cast) {
+    pub(super) fn apply(&mut self, cast: &Cast) {
         for effect in self.registry.take_effects() {
             self.carry_out_one(cast, effect);
         }

@@ -25,7 +25,7 @@ impl World {
             },
         );
         self.may_have(id, Some(digest));
-        self.carry_out(cast);
+        self.apply(cast);
         self.queue.push_back(Item::Begun(id.clone()));
         Ok(())
     }
@@ -49,7 +49,7 @@ impl World {
             },
         );
         self.may_have(id, None);
-        self.carry_out(cast);
+        self.apply(cast);
         self.queue.push_back(Item::Rejected(id.clone(), file));
         Ok(())
     }
@@ -103,7 +103,7 @@ impl World {
         self.watched.insert(process);
         self.shelf.register(process, id);
         self.book.registered(id, process);
-        self.carry_out(cast);
+        self.apply(cast);
         self.queue.push_back(Item::Registered(process));
         Ok(())
     }
@@ -115,14 +115,14 @@ impl World {
             .registry
             .sessions_with_backend()
             .find(|(_, kept)| kept.process == keeper);
-        let told = of.map(|(session, kept)| (session.told().clone(), !kept.ending));
+        let told = of.map(|(session, kept)| (session.public_id().clone(), !kept.ending));
         let name = KeeperName(keeper.inode.map_or(0, |inode| inode as u32));
         let (session, is_held) = told.unwrap_or_else(|| (SessionId::mint(), false));
         let told = self
             .registry
             .backend_started(&session, name, keeper, backend);
         assert_eq!(told.is_ok(), is_held, "{told:?}");
-        self.carry_out(cast);
+        self.apply(cast);
         let is_keeper = self.registry.is_keeper(&keeper);
         let recorded = self
             .recorded
@@ -153,7 +153,7 @@ impl World {
         let name = KeeperName(keeper.inode.map_or(0, |inode| inode as u32));
         let answer = match what {
             Told::Left { orderly, used } => {
-                let left = Left {
+                let left = Departure {
                     epoch: Epoch(epoch.of(newest.0)),
                     orderly,
                     used,
@@ -171,6 +171,6 @@ impl World {
             }
         };
         assert_eq!(answer.is_ok(), is_held, "{answer:?}");
-        self.carry_out(cast);
+        self.apply(cast);
     }
 }

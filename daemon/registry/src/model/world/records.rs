@@ -152,7 +152,7 @@ impl World {
         self.registry.exited(&dead);
         self.book.exited(&dead);
         self.shelf.exited(&dead);
-        self.carry_out(cast);
+        self.apply(cast);
         let unsettled: Vec<SessionId> = self
             .registry
             .sessions()

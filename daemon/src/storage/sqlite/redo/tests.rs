@@ -1,13 +1,13 @@
 //! The log's own: its format, what cuts it, and what it takes.
 
 use super::*;
-use crate::small_disk::SmallDisk;
 use crate::storage::{Head, Item};
+use crate::tmpfs::Tmpfs;
 
 const ID: LogId = LogId(7);
 
-fn place(name: &str) -> Place {
-    Place {
+fn place(name: &str) -> RecordId {
+    RecordId {
         owner: "service test".into(),
         name: name.into(),
     }
@@ -30,7 +30,7 @@ fn change(value: &[u8]) -> Change {
     }
 }
 
-fn begun(disk: &SmallDisk) -> (PathBuf, Redo) {
+fn begun(disk: &Tmpfs) -> (PathBuf, Redo) {
     let database = disk.path().join("contents.db");
     let redo = Redo::begin(&database, ID, Number::default()).expect("begun");
     (database, redo)
@@ -59,7 +59,7 @@ fn versions(left: &[Logged]) -> Vec<u64> {
 
 #[test]
 fn what_was_appended_is_left_from_what_the_database_has_on() {
-    let disk = SmallDisk::mount(1_024);
+    let disk = Tmpfs::mount(1_024);
     let (database, mut redo) = begun(&disk);
     assert_eq!(
         append(&mut redo, 1..=3, b"value"),
@@ -85,7 +85,7 @@ fn what_was_appended_is_left_from_what_the_database_has_on() {
 
 #[test]
 fn it_is_emptied_when_the_database_has_the_last_entry() {
-    let disk = SmallDisk::mount(1_024);
+    let disk = Tmpfs::mount(1_024);
     let (database, mut redo) = begun(&disk);
     append(&mut redo, 1..=3, b"value");
     for (up_to, expected) in [(None, 3), (Some(Number(2)), 3), (Some(Number(3)), 0)] {
@@ -106,7 +106,7 @@ fn it_is_emptied_when_the_database_has_the_last_entry() {
 /// As a SIGKILL leaves it.
 #[test]
 fn cut_anywhere_it_has_the_entries_that_are_whole() {
-    let disk = SmallDisk::mount(1_024);
+    let disk = Tmpfs::mount(1_024);
     let (database, mut redo) = begun(&disk);
     let mut ends = vec![redo.bytes];
     for version in 1..=3 {
@@ -133,7 +133,7 @@ fn cut_anywhere_it_has_the_entries_that_are_whole() {
 /// A daemon of another version reads it: whoever changes it draws another [`MAGIC`].
 #[test]
 fn the_format_is_that_of_its_version() {
-    let disk = SmallDisk::mount(1_024);
+    let disk = Tmpfs::mount(1_024);
     let (database, mut redo) = begun(&disk);
     append(&mut redo, 2..=2, b"v");
     let mut expected = b"mcpsred1\x07\0\0\0\0\0\0\0\x4a\0\0\0".to_vec();
@@ -154,7 +154,7 @@ fn the_format_is_that_of_its_version() {
 
 #[test]
 fn what_does_not_fit_is_not_in_there_and_harms_nothing() {
-    let disk = SmallDisk::mount(64);
+    let disk = Tmpfs::mount(64);
     let (database, mut redo) = begun(&disk);
     append(&mut redo, 1..=1, b"value");
     assert_eq!(
@@ -183,7 +183,7 @@ fn what_does_not_fit_is_not_in_there_and_harms_nothing() {
 
 #[test]
 fn it_takes_only_so_much_and_again_when_the_database_has_caught_up() {
-    let disk = SmallDisk::mount(16_384);
+    let disk = Tmpfs::mount(16_384);
     let (_, mut redo) = begun(&disk);
     let mut last = 0;
     while append(&mut redo, last + 1..=last + 1, &[7; ENTRY_MAX - 1_000]) != [None] {
@@ -203,7 +203,7 @@ fn it_takes_only_so_much_and_again_when_the_database_has_caught_up() {
 
 #[test]
 fn one_that_was_deleted_takes_nothing_and_is_made_again_when_the_database_has_everything() {
-    let disk = SmallDisk::mount(1_024);
+    let disk = Tmpfs::mount(1_024);
     let (database, mut redo) = begun(&disk);
     append(&mut redo, 1..=2, b"value");
     assert!(redo.is_in_place());
@@ -235,7 +235,7 @@ fn one_that_was_deleted_takes_nothing_and_is_made_again_when_the_database_has_ev
 
 #[test]
 fn there_is_none_on_a_disk_or_where_the_power_may_go() {
-    let disk = SmallDisk::mount(1_024);
+    let disk = Tmpfs::mount(1_024);
     let database = disk.path().join("contents.db");
     assert!(may_be(&database, Durability::Process));
     assert!(!may_be(&database, Durability::Power));
@@ -245,7 +245,7 @@ fn there_is_none_on_a_disk_or_where_the_power_may_go() {
 
 #[test]
 fn one_of_another_version_is_not_passed_over() {
-    let disk = SmallDisk::mount(1_024);
+    let disk = Tmpfs::mount(1_024);
     let (database, mut redo) = begun(&disk);
     redo.file.write_all_at(b"mcpsred0", 0).expect("written");
     assert!(
@@ -261,7 +261,7 @@ fn one_of_another_version_is_not_passed_over() {
 
 #[test]
 fn values_are_not_shown() {
-    let disk = SmallDisk::mount(1_024);
+    let disk = Tmpfs::mount(1_024);
     let (_, mut redo) = begun(&disk);
     append(&mut redo, 1..=1, b"value");
     assert_eq!(
@@ -273,7 +273,7 @@ fn values_are_not_shown() {
 /// What another user has put there would be followed.
 #[test]
 fn a_link_is_not_followed() {
-    let disk = SmallDisk::mount(1_024);
+    let disk = Tmpfs::mount(1_024);
     let database = disk.path().join("contents.db");
     std::os::unix::fs::symlink(disk.path().join("elsewhere"), beside(&database)).expect("a link");
     Redo::begin(&database, ID, Number::default()).expect_err("refused");

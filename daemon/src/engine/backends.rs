@@ -1,0 +1,736 @@
+//! Keepers and their backends: of sessions of hosts, and of services with their leases.
+
+use std::collections::BTreeSet;
+use std::sync::atomic::Ordering;
+
+use mcp_sessiond_process::{self as process, Pinned, ProcessId};
+use mcp_sessiond_proto::backends::{
+    Backend, CountedRequest, EndingRequest, FrontRequest, KeepRequest, Kept, LeftRequest,
+    ProcessRef, StartedRequest, StopRequest,
+};
+use mcp_sessiond_proto::debug::PAGE_MAX;
+use mcp_sessiond_proto::services::{ServeRequest, Served, ServiceLease};
+use mcp_sessiond_proto::time::now_ms;
+use mcp_sessiond_proto::{BackendName, Epoch, Error, ServiceName, SessionId, paths};
+use mcp_sessiond_registry::{Departure, KeeperRecord, Registry, ServiceSession, SessionRecord};
+
+use super::adopt::{RecordCopy, ServiceCopy, reference};
+use super::claim::{failed, scarce};
+use super::{Engine, State};
+use crate::counters::count;
+use crate::storage::RecordId;
+
+/// The most bytes of a backend's name: as many as a file's name may have.
+const PROGRAM_MAX: usize = 255;
+
+/// Characters of a reason that are logged.
+const WHY_MAX: usize = 300;
+
+/// When a client asks again for a backend while the former one is being ended, in ms.
+const ENDING_RETRY_MS: u32 = 5;
+
+/// How long the backend of a session that no claim can resume stays without a front, in ms: enough
+/// for its own front to attach again.
+const UNRESUMABLE_LINGER_MS: u64 = 2_000;
+
+/// A slow task for a keeper.
+#[derive(Debug)]
+pub enum Charge {
+    /// End it, and with it its backend.
+    End {
+        /// The keeper.
+        keeper: Pinned,
+        /// Why, for the log.
+        why: &'static str,
+    },
+    /// It has exited: kill what is left of its backend, then call [`Engine::swept`].
+    Sweep {
+        /// The keeper.
+        keeper: KeeperRecord,
+        /// Whether the daemon saw its exit. If not, the keeper was gone when the daemon started.
+        is_seen: bool,
+    },
+}
+
+impl Engine {
+    /// Registers `peer` as a keeper. It must be a descendant of the process that holds the session.
+    ///
+    /// # Errors
+    /// When it is not, the lease is not the newest, or the records can't be written.
+    pub async fn keep_backend(&self, peer: &Pinned, request: KeepRequest) -> Result<Kept, Error> {
+        if request.program.len() > PROGRAM_MAX {
+            return Err(refused(format!(
+                "`program` has at most {PROGRAM_MAX} bytes"
+            )));
+        }
+        if !process::leads_session(peer).map_err(scarce)? {
+            return Err(refused(
+                "a keeper leads a session of processes of its own (setsid)".into(),
+            ));
+        }
+        if let Some(service) = request.service.clone() {
+            return self.keep_service_backend(peer, service, request).await;
+        }
+        let KeepRequest {
+            session: told,
+            epoch,
+            keeper: name,
+            program,
+            backend,
+            ..
+        } = request;
+        let (id, holder) = self.held_above(peer, &told, epoch)?;
+        let keeper = KeeperRecord {
+            of: backend.clone(),
+            ..KeeperRecord::new(peer.id(), name, program)
+        };
+        let (owner, is_resumable, record, kept) = {
+            let mut state = self.lock();
+            state.ledger.check()?;
+            state
+                .exits
+                .add(peer.clone())
+                .map_err(|error| failed(&error))?;
+            state.take_in_exits(self.now());
+            let is_new = !state.registry.is_keeper(&peer.id());
+            let registered = register(&mut state.registry, peer, &id, epoch, holder, keeper);
+            self.apply(&mut state);
+            state.unwatch(&peer.id());
+            let owner = registered?;
+            if is_new {
+                count(&self.meters.counters.backends_kept_total);
+            }
+            let record = state.registry.session(&id).and_then(|session| {
+                RecordCopy::of(
+                    session,
+                    &state.registry.owner_record(session.owner)?,
+                    backend,
+                )
+            });
+            (
+                owner,
+                state.registry.is_resumable(&id),
+                record,
+                state.ledger.waiter(),
+            )
+        };
+        kept.kept().await?;
+        let config = &self.settings().loaded.config.backends;
+        let is_users = owner == ProcessId::USER;
+        let linger = |of_host: u64| match (is_users, is_resumable) {
+            (true, _) => config.named_linger_ms,
+            (false, true) => of_host,
+            // The daemon ends it when its front goes. This is for the case that the daemon is gone,
+            // too.
+            (false, false) => UNRESUMABLE_LINGER_MS.min(of_host),
+        };
+        let lingers = (linger(config.linger_ms), linger(config.closed_linger_ms));
+        Ok(self.kept((!is_users).then_some(owner), lingers, record))
+    }
+
+    /// What the daemon tells a registered keeper: its owner's process; how long it stays without a
+    /// front, after a cut and after an orderly close; and a copy of its session's record.
+    pub(super) fn kept(
+        &self,
+        owner: Option<ProcessId>,
+        (linger_ms, closed_linger_ms): (u64, u64),
+        record: Option<String>,
+    ) -> Kept {
+        let config = &self.settings().loaded.config.backends;
+        Kept {
+            owner: owner.map(reference),
+            linger_ms,
+            closed_linger_ms,
+            ping_wait_ms: config.ping_wait_ms,
+            closes: config.closes,
+            closes_ms: config.closes_ms,
+            ask_wait_ms: config.ask_wait_ms,
+            stop_wait_ms: config.stop_wait_ms,
+            queue_messages: config.queue_messages,
+            queue_bytes: config.queue_bytes,
+            stderr_bytes: config.stderr_bytes,
+            record,
+        }
+    }
+
+    /// The session with this id that an ancestor of `peer` holds, and that ancestor.
+    fn held_above(
+        &self,
+        peer: &Pinned,
+        told: &SessionId,
+        epoch: Epoch,
+    ) -> Result<(SessionId, ProcessId), Error> {
+        // Several owners may have chosen the same id for a session.
+        let called_so: Vec<(ProcessId, SessionId, Option<ProcessId>)> = self.look(|registry| {
+            let found = registry
+                .owners()
+                .filter_map(|(host, ..)| registry.find(host, told));
+            found
+                .map(|session| (session.owner, session.id.clone(), session.holder))
+                .collect()
+        });
+        let held = called_so
+            .iter()
+            .filter_map(|(_, id, holder)| Some((id.clone(), (*holder)?)));
+        for found in held.clone() {
+            if is_above(found.1, peer)? {
+                return Ok(found);
+            }
+        }
+        if held.clone().any(|(_, holder)| holder == peer.id()) {
+            let sentence =
+                "a keeper is a process of its own, below the one that holds the lease".into();
+            return Err(refused(sentence));
+        }
+        // A descendant of an instance of the session may learn that the session exists, and that
+        // another process has its lease.
+        let instances = |id: &SessionId| {
+            self.look(|registry| registry.instances_of(id).collect::<Vec<ProcessId>>())
+        };
+        for (_, id, holder) in called_so {
+            for process in instances(&id) {
+                if is_above(process, peer)? {
+                    self.tell(|registry| registry.check(&id, epoch))?;
+                    return Err(Error::NotAnAncestor {
+                        pid: holder.map_or(0, |holder| holder.pid),
+                    });
+                }
+            }
+        }
+        Err(Error::UnknownSession)
+    }
+
+    /// A keeper, which is `peer` itself, has started its backend.
+    ///
+    /// # Errors
+    /// When it is not registered so, the pid is no child of it, or the records can't be written.
+    pub async fn backend_started(
+        &self,
+        peer: &Pinned,
+        request: StartedRequest,
+    ) -> Result<(), Error> {
+        let StartedRequest {
+            session,
+            keeper,
+            pid,
+            why,
+        } = request;
+        let child = process::child_of(peer, pid)
+            .map_err(scarce)?
+            .ok_or_else(|| {
+                refused(format!(
+                    "process {pid} is no child of the keeper, or has exited"
+                ))
+            })?;
+        let known = self.tell_and_keep(|registry| {
+            let known = registry.keepers().find(|known| known.process == peer.id());
+            let known = known.map(|known| (known.program.clone(), known.backend.is_some()));
+            registry.backend_started(&session, keeper, peer.id(), child.id())?;
+            Ok(known)
+        });
+        match known.await? {
+            Some((server, true)) => {
+                count(&self.meters.counters.wrap_restarts_total);
+                let why = why.map(|why| {
+                    why.chars()
+                        .filter(|letter| !letter.is_control())
+                        .take(WHY_MAX)
+                        .collect()
+                });
+                let why: String = why.unwrap_or_else(|| "its keeper does not say".into());
+                tracing::info!(server, %session, pid, keeper = peer.id().pid, why, "a server was started again");
+            }
+            Some((server, false)) => {
+                tracing::info!(server, %session, pid, keeper = peer.id().pid, "a server was started");
+            }
+            None => {}
+        }
+        Ok(())
+    }
+
+    /// The process that a keeper, which is `peer` itself, lets attach under this epoch.
+    ///
+    /// # Errors
+    /// When it is not registered so, or the lease is not the newest.
+    pub fn check_front(&self, peer: &Pinned, request: &FrontRequest) -> Result<ProcessRef, Error> {
+        let FrontRequest {
+            session,
+            keeper,
+            epoch,
+        } = request;
+        let front = self.tell(|registry| registry.front(session, *keeper, peer.id(), *epoch))?;
+        let former = self.lock().fronts.insert(peer.id(), *epoch);
+        if former.is_some_and(|former| former != *epoch) {
+            count(&self.meters.counters.wrap_reconnects_total);
+        }
+        Ok(reference(front))
+    }
+
+    /// A keeper, which is `peer` itself, tells its totals. The daemon adds what it has not yet
+    /// counted.
+    ///
+    /// # Errors
+    /// When it is not registered so.
+    pub fn backend_counted(&self, peer: &Pinned, request: &CountedRequest) -> Result<(), Error> {
+        let CountedRequest {
+            session,
+            keeper,
+            counted,
+            told,
+        } = request;
+        let is_its = |registry: &Registry| {
+            let is_it = |known: &KeeperRecord| known.name == *keeper && known.process == peer.id();
+            let mut kept = registry.sessions_with_backend();
+            let mut serving = registry.service_backends();
+            kept.any(|(of, known)| of.public_id() == session && is_it(known))
+                || serving.any(|(of, known)| of.1 == *session && is_it(known))
+        };
+        if !self.look(is_its) {
+            return Err(Error::UnknownBackend);
+        }
+        let before = {
+            let mut state = self.lock();
+            let known = state.counts.entry(peer.id()).or_insert(*told);
+            // An older message may arrive later, if the keeper has repeated it.
+            let before = *known;
+            known.lost = known.lost.max(counted.lost);
+            known.parked = known.parked.max(counted.parked);
+            before
+        };
+        let counters = &self.meters.counters;
+        counters
+            .wrap_lost_total
+            .fetch_add(counted.lost.saturating_sub(before.lost), Ordering::Relaxed);
+        counters.wrap_undelivered_total.fetch_add(
+            counted.parked.saturating_sub(before.parked),
+            Ordering::Relaxed,
+        );
+        Ok(())
+    }
+
+    /// A keeper, which is `peer` itself, tells how its front has left.
+    ///
+    /// # Errors
+    /// When it is not registered so.
+    pub fn front_left(&self, peer: &Pinned, request: &LeftRequest) -> Result<(), Error> {
+        let LeftRequest {
+            session,
+            keeper,
+            epoch,
+            orderly,
+            used,
+        } = request;
+        let left = Departure {
+            epoch: *epoch,
+            orderly: *orderly,
+            used: *used,
+        };
+        self.tell(|registry| registry.front_left(session, *keeper, peer.id(), left))
+    }
+
+    /// A keeper, which is `peer` itself, tells why it is about to end.
+    ///
+    /// # Errors
+    /// When it is not registered so.
+    pub fn backend_ending(&self, peer: &Pinned, request: &EndingRequest) -> Result<(), Error> {
+        let EndingRequest {
+            session,
+            keeper,
+            why,
+        } = request;
+        self.tell(|registry| registry.backend_ending(session, *keeper, peer.id(), *why))
+    }
+
+    /// The backend of this name, of a session that the caller holds under this epoch. None: there
+    /// is none.
+    ///
+    /// # Errors
+    /// Those of a lease that is not the newest. [`Error::Unavailable`] while a former one is being
+    /// ended: it may still hold a port or the lock on a profile.
+    pub fn find_backend(
+        &self,
+        id: &SessionId,
+        epoch: Epoch,
+        name: Option<&BackendName>,
+    ) -> Result<Option<Backend>, Error> {
+        self.tell(|registry| {
+            registry.check(id, epoch)?;
+            let session = registry.session(id).ok_or(Error::UnknownSession)?;
+            match session.keepers.of(name) {
+                Some(keeper) if keeper.ending => Err(ending()),
+                None if !registry.is_backend_free(id, name) => Err(ending()),
+                keeper => Ok(keeper.map(|keeper| backend(session, keeper))),
+            }
+        })
+    }
+
+    /// The backends of sessions whose ids come after `after`, in order of the ids that their owners
+    /// know. Those of one id are all in one page.
+    #[must_use]
+    pub fn backends(&self, after: Option<&SessionId>) -> Vec<Backend> {
+        let mut backends: Vec<Backend> = self.look(|registry| {
+            let all = registry.sessions_with_backend();
+            let later =
+                all.filter(|(session, _)| after.is_none_or(|after| session.public_id() > after));
+            let of_services = registry.service_backends();
+            let of_services =
+                of_services.filter(|((_, session), _)| after.is_none_or(|after| session > after));
+            let of_hosts = later.map(|(session, keeper)| backend(session, keeper));
+            of_hosts
+                .chain(of_services.map(|(of, keeper)| of_service(of, keeper)))
+                .collect()
+        });
+        backends.sort_by(|one, other| (&one.session, one.host).cmp(&(&other.session, other.host)));
+        if let Some(last) = backends.get(PAGE_MAX - 1).map(|last| last.session.clone()) {
+            backends.retain(|backend| backend.session <= last);
+        }
+        backends
+    }
+
+    /// Ends a backend, or all, of the session that its owner, any owner, knows by this id.
+    ///
+    /// # Errors
+    /// [`Error::UnknownBackend`] when there is none, [`Error::InvalidArgument`] when there are
+    /// several.
+    pub async fn stop_backend(&self, request: &StopRequest) -> Result<(), Error> {
+        let StopRequest {
+            session: told,
+            service,
+            backend,
+        } = request;
+        self.tell_and_keep(|registry| {
+            let mut of_services: Vec<_> = registry
+                .service_backends()
+                .map(|(of, _)| of)
+                .filter(|of| {
+                    of.1 == *told && service.as_ref().is_none_or(|service| of.0 == *service)
+                })
+                .cloned()
+                .collect();
+            of_services.dedup();
+            if let (Some(of), false) = (
+                of_services.pop(),
+                service.is_none() && !of_services.is_empty(),
+            ) {
+                return registry.stop_service_backend(&of, backend.as_ref());
+            }
+            if service.is_some() {
+                return Err(Error::UnknownBackend);
+            }
+            let all = registry.sessions_with_backend().map(|(session, _)| session);
+            let named = all
+                .filter(|session| session.public_id() == told)
+                .map(|session| session.id.clone());
+            let named: BTreeSet<SessionId> = named.collect();
+            let found = named.first().cloned().ok_or(Error::UnknownBackend)?;
+            if named.len() > 1 {
+                return Err(refused(
+                    "several hosts have a session of this id, with a backend each".into(),
+                ));
+            }
+            registry.stop_backend(&found, backend.as_ref())
+        })
+        .await
+    }
+
+    /// Nothing is left of the backend of a keeper that has exited.
+    pub fn swept(&self, keeper: &KeeperRecord) {
+        let is_free = self.tell(|registry| {
+            registry.swept(&keeper.process);
+            registry.keepers().all(|other| other.name != keeper.name)
+        });
+        if is_free {
+            delete_socket(&paths::keeper_socket(self.directory.path(), keeper.name));
+        }
+    }
+
+    /// Deletes the sockets of keepers that are gone.
+    pub(super) fn settle_sockets(&self) {
+        for socket in self.unrecorded_keepers() {
+            delete_socket(&socket);
+        }
+    }
+
+    pub(super) fn end_keeper(&self, state: &State, keeper: &ProcessId) {
+        // A keeper that is not watched has exited, and its backend is swept anyway.
+        if let Some(keeper) = state.exits.watched(keeper) {
+            let is_kept = state
+                .registry
+                .sessions_with_backend()
+                .any(|(_, kept)| kept.process == keeper.id());
+            let why = if is_kept {
+                "it was stopped"
+            } else {
+                "its session has ended, or has another server"
+            };
+            let _ = self.charges.send(Charge::End {
+                keeper: keeper.clone(),
+                why,
+            });
+        }
+    }
+
+    pub(super) fn sweep_backend(&self, state: &mut State, keeper: KeeperRecord) {
+        state.fronts.remove(&keeper.process);
+        state.counts.remove(&keeper.process);
+        count(&self.meters.counters.backends_ended_total);
+        let _ = self.charges.send(Charge::Sweep {
+            keeper,
+            is_seen: !state.is_starting,
+        });
+    }
+}
+
+/// Registers a keeper that is already watched, so that no exit from now on is missed. Returns the
+/// session's host.
+fn register(
+    registry: &mut Registry,
+    peer: &Pinned,
+    id: &SessionId,
+    epoch: Epoch,
+    holder: ProcessId,
+    keeper: KeeperRecord,
+) -> Result<ProcessId, Error> {
+    registry.check(id, epoch)?;
+    let session = registry.session(id).ok_or(Error::UnknownSession)?;
+    let owner = session.owner;
+    // One epoch has one holder, but the lease may have changed since the caller looked.
+    if session.holder != Some(holder) || !peer.is_alive() {
+        return Err(Error::LeaseEnded);
+    }
+    registry.keep_backend(id, epoch, keeper)?;
+    Ok(owner)
+}
+
+/// Whether this very process is an ancestor of the peer's.
+pub(super) fn is_above(process: ProcessId, peer: &Pinned) -> Result<bool, Error> {
+    if process == peer.id() {
+        return Ok(false);
+    }
+    let found = process::ancestor(peer, process.pid).map_err(scarce)?;
+    Ok(found.is_some_and(|found| found.id() == process))
+}
+
+/// The error for a session whose former backend is being ended.
+pub(super) fn ending() -> Error {
+    Error::Unavailable {
+        sentence: "a former backend is being ended, whose place this one takes".into(),
+        retry_after_ms: ENDING_RETRY_MS,
+    }
+}
+
+fn backend(session: &SessionRecord, keeper: &KeeperRecord) -> Backend {
+    Backend {
+        session: session.public_id().clone(),
+        keeper: keeper.name,
+        keeper_pid: keeper.process.pid,
+        host: session.owner.pid,
+        service: None,
+        backend: keeper.of.clone(),
+        program: keeper.program.clone(),
+        pid: keeper.backend.map(|backend| backend.pid),
+    }
+}
+
+fn refused(sentence: String) -> Error {
+    Error::InvalidArgument { sentence }
+}
+
+/// A backend of a service's session.
+pub(super) fn of_service((service, session): &ServiceSession, keeper: &KeeperRecord) -> Backend {
+    Backend {
+        session: session.clone(),
+        keeper: keeper.name,
+        keeper_pid: keeper.process.pid,
+        host: ProcessId::USER.pid,
+        service: Some(service.clone()),
+        backend: keeper.of.clone(),
+        program: keeper.program.clone(),
+        pid: keeper.backend.map(|backend| backend.pid),
+    }
+}
+
+/// Deletes a keeper's socket, unless a process listens there: a keeper that is about to register.
+fn delete_socket(socket: &std::path::Path) {
+    if process::socket::is_served(socket) {
+        return;
+    }
+    if let Err(error) = std::fs::remove_file(socket)
+        && error.kind() != std::io::ErrorKind::NotFound
+    {
+        tracing::warn!(socket = %socket.display(), %error, "could not delete the socket of a keeper that is gone");
+    }
+}
+
+impl Engine {
+    /// Leases a name to the peer, until it exits or releases the lease.
+    ///
+    /// # Errors
+    /// [`Error::ServiceTaken`] while another process holds the lease; [`Error::LeaseEnded`] if the
+    /// peer has exited or its deadline has passed; or when the records can't be written.
+    pub async fn lease_service(
+        &self,
+        peer: &Pinned,
+        request: ServeRequest,
+    ) -> Result<Served, Error> {
+        let since_ms = now_ms();
+        let (epoch, kept) = {
+            let mut state = self.lock();
+            state.ledger.check()?;
+            state
+                .exits
+                .add(peer.clone())
+                .map_err(|error| failed(&error))?;
+            state.take_in_exits(self.now());
+            let is_late = request
+                .until_ms
+                .is_some_and(|until| until < process::monotonic_ms());
+            let leased = if !peer.is_alive() || is_late {
+                Err(Error::LeaseEnded)
+            } else {
+                let leased = state
+                    .registry
+                    .lease_service(&request.service, peer.id(), since_ms);
+                leased.map(|service| service.epoch)
+            };
+            self.apply(&mut state);
+            state.unwatch(&peer.id());
+            (leased?, state.ledger.waiter())
+        };
+        kept.kept().await?;
+        Ok(Served { epoch })
+    }
+
+    /// The peer releases its lease on a name.
+    ///
+    /// # Errors
+    /// Those of a lease that is not the newest, or another process's.
+    pub async fn release_service(&self, peer: &Pinned, request: ServiceLease) -> Result<(), Error> {
+        let ServiceLease { service, epoch } = request;
+        self.tell_and_keep(|registry| registry.release_service(&service, epoch, peer.id()))
+            .await?;
+        self.lock().unwatch(&peer.id());
+        Ok(())
+    }
+
+    /// Registers `peer` as the keeper of a service's session. It must be a descendant of the
+    /// process that holds the lease.
+    pub(super) async fn keep_service_backend(
+        &self,
+        peer: &Pinned,
+        service: ServiceName,
+        request: KeepRequest,
+    ) -> Result<Kept, Error> {
+        let KeepRequest {
+            session,
+            epoch,
+            keeper: name,
+            program,
+            backend,
+            ..
+        } = request;
+        let served = self.look(|registry| registry.served_under(&service, epoch).cloned())?;
+        let holder = served.holder.ok_or(Error::LeaseEnded)?;
+        if !is_above(holder, peer)? {
+            return Err(Error::NotAnAncestor { pid: holder.pid });
+        }
+        let of = (service, session);
+        let since_ms = served.since_ms;
+        let copy = ServiceCopy {
+            service: of.0.clone(),
+            session: of.1.clone(),
+            backend: backend.clone(),
+            program: program.clone(),
+            since_ms,
+        };
+        let keeper = KeeperRecord {
+            of: backend,
+            ..KeeperRecord::new(peer.id(), name, program)
+        };
+        let kept = {
+            let mut state = self.lock();
+            state.ledger.check()?;
+            state
+                .exits
+                .add(peer.clone())
+                .map_err(|error| failed(&error))?;
+            state.take_in_exits(self.now());
+            let is_new = !state.registry.is_keeper(&peer.id());
+            let registered = match state.registry.serves(&of.0, epoch, holder) {
+                Ok(()) if peer.is_alive() => {
+                    state.registry.keep_service_backend(&of, epoch, keeper)
+                }
+                Ok(()) => Err(Error::LeaseEnded),
+                Err(error) => Err(error),
+            };
+            self.apply(&mut state);
+            state.unwatch(&peer.id());
+            registered?;
+            if is_new {
+                count(&self.meters.counters.backends_kept_total);
+            }
+            state.ledger.waiter()
+        };
+        kept.kept().await?;
+        let linger_ms = self.settings().loaded.config.http.linger_ms;
+        Ok(self.kept(None, (linger_ms, linger_ms), copy.text()))
+    }
+
+    /// The backend of this name, of a service's session, for the process that holds the lease under
+    /// this epoch. None: there is none.
+    ///
+    /// # Errors
+    /// Those of a lease that is not the newest, or another process's. [`Error::Unavailable`] while
+    /// the former one is being ended.
+    pub fn find_service_backend(
+        &self,
+        peer: ProcessId,
+        of: &ServiceSession,
+        epoch: Epoch,
+        name: Option<&BackendName>,
+    ) -> Result<Option<Backend>, Error> {
+        self.tell(|registry| {
+            registry.serves(&of.0, epoch, peer)?;
+            match registry.service_backend(of, name) {
+                Some(keeper) if keeper.ending => Err(ending()),
+                None if !registry.is_service_backend_free(of, name) => Err(ending()),
+                keeper => Ok(keeper.map(|keeper| of_service(of, keeper))),
+            }
+        })
+    }
+
+    /// A session has ended in the storage. If it is a service's, ends its backend.
+    pub(super) fn end_service_session(&self, place: &RecordId) {
+        let service = place
+            .owner
+            .strip_prefix("service ")
+            .and_then(|name| name.parse().ok());
+        if let Some(of) = service.zip(place.name.parse::<SessionId>().ok()) {
+            self.tell(|registry| registry.end_service_session(&of));
+        }
+    }
+
+    /// The sessions of services that have a backend.
+    #[must_use]
+    pub fn served_sessions(&self) -> Vec<ServiceSession> {
+        let mut all: Vec<ServiceSession> = self.look(|registry| {
+            registry
+                .service_backends()
+                .map(|(of, _)| of.clone())
+                .collect()
+        });
+        all.dedup();
+        all
+    }
+
+    /// Whether a process has leased a service, or a service's session has a backend.
+    #[must_use]
+    pub fn serves(&self) -> bool {
+        self.look(|registry| registry.services().next().is_some())
+    }
+
+    /// Ends the backend of a service's session that has ended.
+    pub fn end_served(&self, of: &ServiceSession) {
+        self.tell(|registry| registry.end_service_session(of));
+    }
+}

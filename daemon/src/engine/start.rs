@@ -1,0 +1,193 @@
+//! Continuing where a former daemon's records end.
+
+use std::collections::HashSet;
+use std::path::Path;
+use std::sync::{Arc, Mutex, RwLock};
+use std::time::Instant;
+
+use mcp_sessiond_process::directory::{Directory, DirectoryError};
+use mcp_sessiond_process::{self as process, ExitWatch, Pinned};
+use mcp_sessiond_proto::backends::KeeperName;
+use mcp_sessiond_proto::paths;
+use mcp_sessiond_registry::{Effect, KeeperRecord, Registry, Snapshot};
+use tokio::sync::{Notify, mpsc};
+
+use super::{Charge, Dropped, Engine, LostRecords, Settings, State};
+use crate::config::{Config, Loaded};
+use crate::counters::Meters;
+use crate::keepers;
+use crate::ledger::{Ledger, LedgerError, Opened};
+use crate::tokens::Tokens;
+
+/// Why the daemon can't start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// The kernel does not tell which boot this is.
+    #[error("could not read the id of this boot: {0}")]
+    Boot(std::io::Error),
+    /// `sessions.db` can't be used.
+    #[error(transparent)]
+    Ledger(#[from] LedgerError),
+    /// `tokens/` can't be used.
+    #[error("the directory of the token files: {0}; remove it, or fix it by hand")]
+    Tokens(std::io::Error),
+    /// `keepers/` can't be used.
+    #[error("the directory of the keepers' sockets: {0}")]
+    Keepers(#[from] DirectoryError),
+    /// The kernel does not tell of exits.
+    #[error("could not watch processes: {0}")]
+    Exits(std::io::Error),
+}
+
+/// What tells this daemon's hosts from those of every other daemon that shares its storage: the
+/// boot, which containers of one machine have in common, and the runtime directory, which no two
+/// daemons do.
+fn home(boot: &str, directory: &Path) -> std::io::Result<String> {
+    use std::os::unix::fs::MetadataExt as _;
+    let found = std::fs::metadata(directory)?;
+    Ok(format!("{boot}/{:x}/{:x}", found.dev(), found.ino()))
+}
+
+/// Keepers that are not on record give back what they know, which is put on record. Returns how
+/// many there are.
+fn adopt(directory: &Path, config: &Config, snapshot: &mut Snapshot, ledger: &mut Ledger) -> usize {
+    let of_sessions = snapshot
+        .sessions
+        .iter()
+        .flat_map(|session| session.keepers.iter());
+    let serving = snapshot.serving.iter().map(|(_, keeper)| keeper);
+    let known: Vec<KeeperName> = of_sessions
+        .chain(&snapshot.ending)
+        .chain(serving)
+        .map(|keeper| keeper.name)
+        .collect();
+    let adopted = super::adopt::adopt(&keepers::unknown(directory, &known), config, snapshot);
+    for session in snapshot
+        .sessions
+        .iter()
+        .filter(|session| adopted.contains(&session.id))
+    {
+        let owner = snapshot
+            .owners
+            .iter()
+            .find(|owner| owner.host == session.owner);
+        owner
+            .into_iter()
+            .for_each(|owner| ledger.record(Effect::SaveOwner(owner.clone())));
+        ledger.record(Effect::SaveSession(session.clone()));
+        for keeper in session.keepers.iter() {
+            ledger.record(Effect::SaveKeeper(Some(session.id.clone()), keeper.clone()));
+        }
+    }
+    let is_new = |keeper: &KeeperRecord| !known.contains(&keeper.name);
+    let serving: Vec<_> = snapshot
+        .serving
+        .iter()
+        .filter(|(_, keeper)| is_new(keeper))
+        .cloned()
+        .collect();
+    if !serving.is_empty() {
+        snapshot
+            .services
+            .iter()
+            .for_each(|service| ledger.record(Effect::SaveService(service.clone())));
+    }
+    let of_services = serving.len();
+    serving
+        .into_iter()
+        .for_each(|(session, keeper)| ledger.record(Effect::SaveKeeper(Some(session), keeper)));
+    adopted.len() + of_services
+}
+
+impl Engine {
+    /// Finds leases and sessions again. Processes that have gone since are taken for exited, tokens
+    /// are compared with their digests, and files and sockets that belong to nobody are deleted.
+    /// The caller holds the directory's lock.
+    ///
+    /// # Errors
+    /// [`StartError`].
+    pub fn start(
+        directory: &Arc<Directory>,
+        loaded: Loaded,
+        meters: Arc<Meters>,
+        dropped: mpsc::UnboundedSender<Dropped>,
+        charges: mpsc::UnboundedSender<Charge>,
+    ) -> Result<Self, StartError> {
+        let tokens = Tokens::open(directory).map_err(StartError::Tokens)?;
+        Directory::open(&paths::keepers(directory.path()))?;
+        let boot = process::boot_id().map_err(StartError::Boot)?;
+        let opened = Ledger::open(directory.path(), &boot)?;
+        let why = opened.lost();
+        let Opened {
+            mut ledger,
+            mut snapshot,
+            ..
+        } = opened;
+        let adopted = adopt(directory.path(), &loaded.config, &mut snapshot, &mut ledger);
+        let loss = LostRecords {
+            why,
+            adopted,
+            ended: 0,
+        };
+        let registry = Registry::restore(loaded.config.policy(), snapshot);
+        let exits = ExitWatch::new().map_err(StartError::Exits)?;
+        let engine = Self {
+            state: Mutex::new(State::new(registry, ledger, exits)),
+            directory: directory.clone(),
+            tokens: Arc::new(tokens),
+            files: Mutex::default(),
+            settings: RwLock::new(Arc::new(Settings::new(loaded))),
+            deadline_changed: Notify::new(),
+            changed: Notify::new(),
+            began: Instant::now(),
+            home: home(&boot, directory.path()).map_err(StartError::Boot)?,
+            dropped,
+            charges,
+            loss: Mutex::new(loss),
+            meters,
+        };
+        engine.find_processes().map_err(StartError::Exits)?;
+        engine.settle_tokens().map_err(StartError::Tokens)?;
+        engine.settle_sockets();
+        Ok(engine)
+    }
+
+    /// Watches the processes on record that are still there, and tells the registry of the others.
+    fn find_processes(&self) -> std::io::Result<()> {
+        let mut state = self.lock();
+        let mut gone = Vec::new();
+        for id in state.registry.processes() {
+            match Pinned::reopen(&id)? {
+                Some(process) => state.exits.add(process)?,
+                None => gone.push(id),
+            }
+        }
+        state.registry.exited(&gone);
+        self.apply(&mut state);
+        state.is_starting = false;
+        Ok(())
+    }
+
+    /// A store that was cut off left one of two tokens: finds out which. Deletes what belongs to no
+    /// session.
+    fn settle_tokens(&self) -> std::io::Result<()> {
+        let records = self.look(|registry| registry.sessions().cloned().collect::<Vec<_>>());
+        for record in records.iter().filter(|record| record.former.is_some()) {
+            self.settle_file(&record.id, record.file);
+        }
+        let keep: HashSet<String> = self.look(|registry| {
+            let with_token = registry
+                .sessions()
+                .filter(|session| session.digest.is_some());
+            with_token.map(|session| session.file.to_string()).collect()
+        });
+        let swept = self.tokens.sweep(&keep)?;
+        if swept > 0 {
+            tracing::info!(
+                files = swept,
+                "deleted token files that belong to no session"
+            );
+        }
+        Ok(())
+    }
+}

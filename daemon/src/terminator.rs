@@ -1,0 +1,227 @@
+//! Ends keepers that have to end, and what is left of backends whose keepers have exited.
+
+mod orphans;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use mcp_sessiond_process::{self as process, Pinned, ProcessId};
+use mcp_sessiond_registry::KeeperRecord;
+use nix::sys::signal::Signal;
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+
+use crate::engine::{Charge, Engine};
+
+pub use orphans::end_orphans;
+
+/// How long a keeper may take beyond what it grants its backend: three times the wait, for closing
+/// its input, for SIGTERM and for SIGKILL, and this.
+const GRACE: Duration = Duration::from_secs(2);
+
+/// When the processes are listed again that could not be.
+const RETRY: Duration = Duration::from_secs(1);
+
+/// A keeper that was asked to end.
+#[derive(Debug)]
+struct Ending {
+    keeper: Pinned,
+    /// When it is killed; none once it was.
+    kill_at: Option<Instant>,
+    /// Why it has to end.
+    why: &'static str,
+}
+
+/// Looks after the keepers of one daemon.
+#[derive(Debug)]
+pub struct Terminator {
+    engine: Arc<Engine>,
+    /// Keepers that were asked to end.
+    ending: BTreeMap<ProcessId, Ending>,
+    incoming: mpsc::UnboundedReceiver<Charge>,
+}
+
+impl Terminator {
+    /// Will see to what comes in by `incoming`.
+    #[must_use]
+    pub fn new(engine: Arc<Engine>, incoming: mpsc::UnboundedReceiver<Charge>) -> Self {
+        Self {
+            engine,
+            ending: BTreeMap::new(),
+            incoming,
+        }
+    }
+
+    /// Goes on until it is dropped. What it has not done by then is on record, and the next daemon
+    /// does it.
+    pub async fn run(mut self) {
+        loop {
+            let kill_at = self
+                .ending
+                .values()
+                .filter_map(|ending| ending.kill_at)
+                .min();
+            tokio::select! {
+                Some(charge) = self.incoming.recv() => match charge {
+                    Charge::End { keeper, why } => self.end(keeper, why),
+                    Charge::Sweep { keeper, is_seen } => {
+                        let told = self.ending.remove(&keeper.process).map(|ending| ending.why);
+                        tokio::spawn(sweep(self.engine.clone(), keeper, is_seen, told));
+                    }
+                },
+                () = tokio::time::sleep_until(kill_at.unwrap_or_else(Instant::now)), if kill_at.is_some() => self.kill(),
+            }
+        }
+    }
+
+    /// Asks a keeper to end.
+    fn end(&mut self, keeper: Pinned, why: &'static str) {
+        let stop_wait =
+            Duration::from_millis(self.engine.settings().loaded.config.backends.stop_wait_ms);
+        // It fails where the keeper has just exited, which is told anyway.
+        let _ = keeper.signal(Signal::SIGTERM);
+        let kill_at = Some(Instant::now() + stop_wait * 3 + GRACE);
+        self.ending.entry(keeper.id()).or_insert(Ending {
+            keeper,
+            kill_at,
+            why,
+        });
+    }
+
+    /// Kills the keepers that have not ended in time.
+    fn kill(&mut self) {
+        let now = Instant::now();
+        for ending in self
+            .ending
+            .values_mut()
+            .filter(|ending| ending.kill_at.is_some_and(|at| at <= now))
+        {
+            ending.kill_at = None;
+            let pid = ending.keeper.id().pid;
+            if ending.keeper.signal(Signal::SIGKILL).is_ok() {
+                tracing::warn!(
+                    pid,
+                    "a keeper did not end when it was asked to, and was killed"
+                );
+            }
+        }
+    }
+}
+
+/// Kills what is left of a keeper's backend. `told` is why the keeper had to end, if it was told to
+/// by us.
+async fn sweep(
+    engine: Arc<Engine>,
+    keeper: KeeperRecord,
+    is_seen: bool,
+    told: Option<&'static str>,
+) {
+    loop {
+        let of = keeper.clone();
+        // Listing all processes takes its time.
+        let killing =
+            tokio::task::spawn_blocking(move || kill_left_over(of.process, of.backend, is_seen));
+        match killing.await.map_err(io::Error::other).flatten() {
+            Ok(killed) => {
+                if killed > 0 {
+                    let pid = keeper.process.pid;
+                    tracing::warn!(
+                        pid,
+                        killed,
+                        "killed what was left of the backend of a keeper that is gone"
+                    );
+                }
+                // One that never had a backend has said why to whoever started it.
+                if keeper.backend.is_some() {
+                    let why = told.unwrap_or(match (is_seen, killed) {
+                        (false, _) => "it ended while no daemon ran",
+                        (true, 0) => "nobody had come for it, or its keeper was ended by a signal",
+                        (true, _) => "its keeper was killed",
+                    });
+                    tracing::info!(
+                        server = keeper.program,
+                        keeper = keeper.process.pid,
+                        why,
+                        "a server has ended"
+                    );
+                }
+                return engine.swept(&keeper);
+            }
+            Err(error) => {
+                tracing::warn!(%error, "could not look for what is left of a backend");
+                tokio::time::sleep(RETRY).await;
+            }
+        }
+    }
+}
+
+/// Kills the members of the keeper's session of processes, and tells how many there were.
+fn kill_left_over(
+    keeper: ProcessId,
+    backend: Option<ProcessId>,
+    is_seen: bool,
+) -> io::Result<usize> {
+    let mut killed = BTreeSet::new();
+    for session in sessions_of(keeper, backend, is_seen)? {
+        // Until nobody is found who was not killed yet: who has SIGKILL coming starts no process
+        // any more.
+        loop {
+            let members = process::session_members(session)?;
+            // The number was given again after all: these are somebody else's.
+            let leads = |member: &&Pinned| member.id().pid == session;
+            if members
+                .iter()
+                .find(leads)
+                .is_some_and(|leader| Some(leader.id()) != backend)
+            {
+                break;
+            }
+            let are_its = |member: &Pinned| member.id().start >= keeper.start;
+            let new = members
+                .into_iter()
+                .filter(are_its)
+                .filter(|member| killed.insert(member.id()));
+            let new: Vec<Pinned> = new.collect();
+            if new.is_empty() {
+                break;
+            }
+            for member in new {
+                // It fails where it has exited meanwhile, or has become another user's.
+                let _ = member.signal(Signal::SIGKILL);
+            }
+        }
+    }
+    Ok(killed.len())
+}
+
+/// The sessions of processes that are the keeper's, or its backend's, for sure.
+///
+/// A number that a session has is given to no process as long as the session has a member. So the
+/// keeper's pid is that of its own session if its exit was seen just now and nobody has the pid
+/// again, or if the backend, which is known among all processes, is a member.
+fn sessions_of(
+    keeper: ProcessId,
+    backend: Option<ProcessId>,
+    is_seen: bool,
+) -> io::Result<BTreeSet<u32>> {
+    let mut sessions = BTreeSet::new();
+    if is_seen && !process::is_taken(keeper.pid)? {
+        sessions.insert(keeper.pid);
+    }
+    let backend = backend
+        .map(|backend| Pinned::reopen(&backend))
+        .transpose()?
+        .flatten();
+    if let Some(backend) = backend
+        && let Some(session) = process::session_of(&backend)?
+        && [keeper.pid, backend.id().pid].contains(&session)
+    {
+        sessions.insert(session);
+    }
+    Ok(sessions)
+}
+
+#[cfg(test)]
+mod tests;
