@@ -112,7 +112,7 @@ const DAEMON: Layers = &[
 ];
 
 const PROXY: Layers = &[
-    ("signals", &[]),
+    ("signals", &["process"]),
     ("memory", &["process"]),
     ("unkept", &["process"]),
     ("keeper", &["signals", "client", "process", "relay"]),
