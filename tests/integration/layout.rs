@@ -130,7 +130,7 @@ const DAEMON: Layers = &[
 ];
 
 const PROXY: Layers = &[
-    ("signals", &[]),
+    ("signals", &["process"]),
     ("waits", &[]),
     ("lines", &[]),
     ("memory", &["process"]),

@@ -44,20 +44,23 @@
 // Bytes of `mcp_sessiond_status.text`, with the NUL at its end. A longer text is cut.
 #define MCP_SESSIOND_TEXT_SIZE 512
 
-// What became of a call. None of these has to be handled: a server that ignores them goes on without resuming.
+// What became of a call. None of these has to be handled: a server that ignores them goes on
+// without resuming.
 typedef enum {
     // It was done.
     MCP_SESSIOND_OK = 0,
     // `mcp_sessiond_load`: there is no token. Start afresh.
     MCP_SESSIOND_NOTHING = 1,
-    // Resume is disabled: there is no daemon to be had, or it can't tell which host this process belongs to. Unless
-    // `mcp_sessiond_status.is_final` is 1, a later call tries again.
+    // Resume is disabled: there is no daemon to be had, or it can't tell which host this process
+    // belongs to. Unless `mcp_sessiond_status.is_final` is 1, a later call tries again.
     MCP_SESSIOND_DISABLED = 2,
-    // The daemon is there and did not do it: its disk is full, for example. The former token is still kept.
+    // The daemon is there and did not do it: its disk is full, for example. The former token is
+    // still kept.
     MCP_SESSIOND_REFUSED = 3,
     // The time was over first. Whether it was done is not known; the call may be repeated.
     MCP_SESSIOND_TIMEOUT = 4,
-    // The handle was made by another process, from which this one was forked. Call `mcp_sessiond_init`.
+    // The handle was made by another process, from which this one was forked. Call
+    // `mcp_sessiond_init`.
     MCP_SESSIOND_FORKED = 5,
     // An argument can't be meant as it is. Nothing was done.
     MCP_SESSIOND_INVALID_ARGUMENT = 6,
@@ -113,11 +116,13 @@ typedef enum {
     MCP_SESSIOND_START_NEVER = 1,
 } mcp_sessiond_start;
 
-// What an instance gets where its host has, or had, several servers that are alike: `mcp_sessiond_options.siblings`.
+// What an instance gets where its host has, or had, several servers that are alike:
+// `mcp_sessiond_options.siblings`.
 typedef enum {
     // As the daemon is configured for the host.
     MCP_SESSIOND_SIBLINGS_DEFAULT = 0,
-    // The only session that nobody holds, if no other server of the key lives; else a session of its own.
+    // The only session that nobody holds, if no other server of the key lives; else a session of
+    // its own.
     MCP_SESSIOND_SIBLINGS_FRESH = 1,
     // The only session that nobody holds, also while others live.
     MCP_SESSIOND_SIBLINGS_SUCCESSOR = 2,
@@ -127,11 +132,12 @@ typedef enum {
     MCP_SESSIOND_SIBLINGS_NEVER = 4,
 } mcp_sessiond_siblings;
 
-// A server's session with the daemon, and the thread that speaks for it. Threads may share it: their calls are carried
-// out one after the other. One for a process is enough.
+// A server's session with the daemon, and the thread that speaks for it. Threads may share it:
+// their calls are carried out one after the other. One for a process is enough.
 //
-// It has a thread of its own, in which all signals are blocked; no signal handler is installed. A process that was
-// forked has a copy that every function but `mcp_sessiond_free` refuses (`MCP_SESSIOND_FORKED`), and may make its own.
+// It has a thread of its own, in which all signals are blocked; no signal handler is installed. A
+// process that was forked has a copy that every function but `mcp_sessiond_free` refuses
+// (`MCP_SESSIOND_FORKED`), and may make its own.
 typedef struct mcp_sessiond mcp_sessiond;
 
 // A token that was loaded. It is yours: give it to `mcp_sessiond_token_free`.
@@ -139,34 +145,39 @@ typedef struct mcp_sessiond_token mcp_sessiond_token;
 
 // Gets a log line: UTF-8 without a line break, valid until it returns. It has no token in it.
 //
-// It is called in the thread that has called this library, before that call returns; so it needs no lock, and may
-// call this library. It must return: by no exception and no longjmp.
+// It is called in the thread that has called this library, before that call returns; so it needs
+// no lock, and may call this library. It must return: by no exception and no longjmp.
 typedef void (*mcp_sessiond_log)(void *context, mcp_sessiond_level level, const char *line);
 
-// What `mcp_sessiond_init` is told. Set everything to 0 first, then `size`: 0 and NULL are the defaults, which are right
-// for a server that its host starts once: `mcp_sessiond_options options = {.size = sizeof options, .label = "staging"};`
-// The texts are copied.
+// What `mcp_sessiond_init` is told. Set everything to 0 first, then `size`: 0 and NULL are the
+// defaults, which are right for a server that its host starts once:
+// `mcp_sessiond_options options = {.size = sizeof options, .label = "staging"};` The texts are
+// copied.
 typedef struct {
-    // `sizeof(mcp_sessiond_options)`: by this a later version of the library knows which fields there are.
+    // `sizeof(mcp_sessiond_options)`: by this a later version of the library knows which fields
+    // there are.
     size_t size;
-    // Takes the place of directory and environment in what tells this instance from others of its host: 1 to 128
-    // bytes of printable UTF-8, without blanks at its ends.
+    // Takes the place of directory and environment in what tells this instance from others of its
+    // host: 1 to 128 bytes of printable UTF-8, without blanks at its ends.
     const char *label;
     // The name of this server's entry in the host's file, of the same form.
     const char *entry;
-    // What the host calls itself (`clientInfo.name` of its first message): UTF-8, at most 256 bytes.
+    // What the host calls itself (`clientInfo.name` of its first message): UTF-8, at most 256
+    // bytes.
     const char *client;
-    // The daemon's runtime directory, an absolute path. Default: `MCP_SESSIOND_DIR`, else the one derived from the uid.
+    // The daemon's runtime directory, an absolute path. Default: `MCP_SESSIOND_DIR`, else the one
+    // derived from the uid.
     const char *directory;
-    // The daemon's executable, for where it has to be started. Default: `MCP_SESSIOND_BIN`, else `mcp-sessiond` beside
-    // this process's executable, else in `PATH`.
+    // The daemon's executable, for where it has to be started. Default: `MCP_SESSIOND_BIN`, else
+    // `mcp-sessiond` beside this process's executable, else in `PATH`.
     const char *executable;
-    // Gets the log lines. Default: nobody does; nothing is ever written to standard output or error.
+    // Gets the log lines. Default: nobody does; nothing is ever written to standard output or
+    // error.
     mcp_sessiond_log log;
     // What `log` is given as its first argument.
     void *log_context;
-    // Milliseconds that one call may take in all, with connecting and starting a daemon. Default: 10,000. At most
-    // 86,400,000, a day.
+    // Milliseconds that one call may take in all, with connecting and starting a daemon. Default:
+    // 10,000. At most 86,400,000, a day.
     uint32_t timeout_ms;
     // A `mcp_sessiond_start`.
     uint32_t start;
@@ -180,7 +191,8 @@ typedef struct {
 typedef struct {
     // `sizeof(mcp_sessiond_status)`: set it before the call.
     size_t size;
-    // The number of the lease, which only grows; 0 unless the state is `MCP_SESSIOND_STATE_ACTIVE`.
+    // The number of the lease, which only grows; 0 unless the state is
+    // `MCP_SESSIOND_STATE_ACTIVE`.
     uint64_t epoch;
     // A `mcp_sessiond_state`.
     uint32_t state;
@@ -188,9 +200,11 @@ typedef struct {
     uint32_t outcome;
     // 1 where resume is disabled and no later call tries again; else 0.
     uint32_t is_final;
-    // The id of the session, with a NUL; empty unless the state is `MCP_SESSIOND_STATE_ACTIVE`.
+    // The id of the session, with a NUL; empty unless the state is
+    // `MCP_SESSIOND_STATE_ACTIVE`.
     char session[MCP_SESSIOND_SESSION_SIZE];
-    // The same in words, for people: UTF-8 with a NUL. Where resume is disabled it says why, and what to do.
+    // The same in words, for people: UTF-8 with a NUL. Where resume is disabled it says why, and
+    // what to do.
     char text[MCP_SESSIOND_TEXT_SIZE];
 } mcp_sessiond_status;
 
@@ -198,46 +212,48 @@ typedef struct {
 extern "C" {
 #endif // __cplusplus
 
-// The version of the library, as `0.1.0`. It may be another one than that of the header. Static; never free it.
+// The version of the library, as `0.1.0`. It may be another one than that of the header. Static;
+// never free it.
 const char *mcp_sessiond_version(void);
 
-// What a `mcp_sessiond_result` means in general, in English. Static; never free it. Any number is allowed.
+// What a `mcp_sessiond_result` means in general, in English. Static; never free it. Any number is
+// allowed.
 const char *mcp_sessiond_strerror(int result);
 
-// What was wrong with the last call of this thread that returned neither `MCP_SESSIOND_OK` nor `MCP_SESSIOND_NOTHING`, and
-// what would be right: UTF-8, empty where there was none. It has no token in it. Valid until this thread's next call;
-// never free it.
+// What was wrong with the last call of this thread that returned neither `MCP_SESSIOND_OK` nor
+// `MCP_SESSIOND_NOTHING`, and what would be right: UTF-8, empty where there was none. It has no
+// token in it. Valid until this thread's next call; never free it.
 const char *mcp_sessiond_last_error(void);
 
-// Makes a handle, and starts its thread. Nothing is read, opened or asked of the daemon before the first call.
+// Makes a handle, and starts its thread. Nothing is read, opened or asked of the daemon before the
+// first call.
 //
-// `options` may be NULL: the defaults. `*sessiond` gets the handle, for `mcp_sessiond_free`, or NULL where this fails:
-// `MCP_SESSIOND_INVALID_ARGUMENT`, `MCP_SESSIOND_RESOURCES`. A server may go on with NULL: the calls then return
-// `MCP_SESSIOND_INVALID_ARGUMENT`, and do nothing.
-mcp_sessiond_result mcp_sessiond_init(const mcp_sessiond_options *options,
-                                      mcp_sessiond **sessiond);
+// `options` may be NULL: the defaults. `*sessiond` gets the handle, for `mcp_sessiond_free`, or
+// NULL where this fails: `MCP_SESSIOND_INVALID_ARGUMENT`, `MCP_SESSIOND_RESOURCES`. A server may
+// go on with NULL: the calls then return `MCP_SESSIOND_INVALID_ARGUMENT`, and do nothing.
+mcp_sessiond_result mcp_sessiond_init(const mcp_sessiond_options *options, mcp_sessiond **sessiond);
 
 // Gets the token that a former instance of this server has stored, to be offered to the broker.
 //
-// `MCP_SESSIOND_OK`: `*token` is the token, for `mcp_sessiond_token_free`. Everything else: `*token` is NULL; start afresh.
-mcp_sessiond_result mcp_sessiond_load(mcp_sessiond *sessiond,
-                                      mcp_sessiond_token **token);
+// `MCP_SESSIOND_OK`: `*token` is the token, for `mcp_sessiond_token_free`. Everything else:
+// `*token` is NULL; start afresh.
+mcp_sessiond_result mcp_sessiond_load(mcp_sessiond *sessiond, mcp_sessiond_token **token);
 
-// Keeps a token that the broker has issued, in place of the former one: `size` bytes, 1 to `MCP_SESSIOND_TOKEN_MAX`, of
-// any value. They are copied, and the copy is wiped.
+// Keeps a token that the broker has issued, in place of the former one: `size` bytes, 1 to
+// `MCP_SESSIOND_TOKEN_MAX`, of any value. They are copied, and the copy is wiped.
 //
-// `MCP_SESSIOND_OK`: the daemon has it for good. After `mcp_sessiond_load`, without `mcp_sessiond_reject`, it tells the
-// daemon that the broker accepted what was loaded. The same token twice is the same as once.
-mcp_sessiond_result mcp_sessiond_store(mcp_sessiond *sessiond,
-                                       const void *token,
-                                       size_t size);
+// `MCP_SESSIOND_OK`: the daemon has it for good. After `mcp_sessiond_load`, without
+// `mcp_sessiond_reject`, it tells the daemon that the broker accepted what was loaded. The same
+// token twice is the same as once.
+mcp_sessiond_result mcp_sessiond_store(mcp_sessiond *sessiond, const void *token, size_t size);
 
 // Deletes the token that was loaded: the broker has refused it. The session stays.
 //
 // `MCP_SESSIOND_OK`: no later `mcp_sessiond_load` gives that token.
 mcp_sessiond_result mcp_sessiond_reject(mcp_sessiond *sessiond);
 
-// Gives the session up, for the next instance with the same key. A process that exits need not: its exit is noticed.
+// Gives the session up, for the next instance with the same key. A process that exits need not:
+// its exit is noticed.
 mcp_sessiond_result mcp_sessiond_release(mcp_sessiond *sessiond);
 
 // Tells whether resume works, as of the last call. It asks nobody, and returns at once.
@@ -245,14 +261,15 @@ mcp_sessiond_result mcp_sessiond_release(mcp_sessiond *sessiond);
 // `status->size` must be set. The fields that this version of the library does not know become 0.
 mcp_sessiond_result mcp_sessiond_get_status(const mcp_sessiond *sessiond, mcp_sessiond_status *status);
 
-// Ends the thread and frees the handle. NULL is allowed. No other call may be under way with it, nor come later. What
-// was stored stays with the daemon, and the session with this process.
+// Ends the thread and frees the handle. NULL is allowed. No other call may be under way with it,
+// nor come later. What was stored stays with the daemon, and the session with this process.
 //
-// In a process that was forked it only marks the handle as gone: the copy's memory stays until that process exits or execs.
+// In a process that was forked it only marks the handle as gone: the copy's memory stays until
+// that process exits or execs.
 void mcp_sessiond_free(mcp_sessiond *sessiond);
 
-// The bytes of a token, `mcp_sessiond_token_size` of them. Any value may be among them, and no NUL follows. Valid until
-// `mcp_sessiond_token_free`. NULL for NULL.
+// The bytes of a token, `mcp_sessiond_token_size` of them. Any value may be among them, and no NUL
+// follows. Valid until `mcp_sessiond_token_free`. NULL for NULL.
 const uint8_t *mcp_sessiond_token_bytes(const mcp_sessiond_token *token);
 
 // How many bytes a token has: 1 to `MCP_SESSIOND_TOKEN_MAX`. 0 for NULL.
