@@ -85,15 +85,23 @@ pub const PATIENCE: Duration = Duration::from_secs(30);
 ///
 /// # Panics
 /// When it is not there within [`PATIENCE`].
-pub fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
-    let deadline = Instant::now() + PATIENCE;
+pub fn until<T>(what: &str, look: impl FnMut() -> Option<T>) -> T {
+    until_within(PATIENCE, what, look)
+}
+
+/// [`until`], with a patience of its own: for what takes many processes at once.
+///
+/// # Panics
+/// When it is not there in time.
+pub fn until_within<T>(patience: Duration, what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+    let deadline = Instant::now() + patience;
     loop {
         if let Some(found) = look() {
             return found;
         }
         assert!(
             Instant::now() < deadline,
-            "waited {PATIENCE:?} in vain: {what}"
+            "waited {patience:?} in vain: {what}"
         );
         std::thread::sleep(Duration::from_millis(1));
     }

@@ -5,7 +5,7 @@ use std::io::Write as _;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use mcp_sessiond_tests::{Client, Host, Server, World, gone, random, signal, until};
+use mcp_sessiond_tests::{Client, Host, Server, World, gone, random, signal, until, until_within};
 use nix::sys::signal::Signal;
 use serde_json::json;
 
@@ -103,7 +103,7 @@ impl Slot {
         self.count = 0;
         if attached {
             // The front says nothing of the keeper that it has started in place of the former.
-            until("a fresh server answers", || {
+            until_within(START, "a fresh server answers", || {
                 match self.client.try_call("get", json!({})) {
                     Ok(count) => {
                         assert_eq!(count, "0", "somebody else's count");
