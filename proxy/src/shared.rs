@@ -3,7 +3,7 @@
 //! The *sharer* is a small process that belongs to no host. To the server it is a front like every
 //! other: it claims a session of the user's own, and the server is in that session's keeper. To
 //! hosts it is the server: each front has a *place*, a connection to the sharer's socket. Which
-//! message is whose [`mcp_sessiond_relay::many`] decides.
+//! message is whose [`mcp_sessiond_relay::multiplexer`] decides.
 //!
 //! - [`place`]: the front's side, which starts the sharer where there is none.
 //! - [`sharer`]: the process. `crowd`: the connections to it. [`look`]: who uses what, for people.

@@ -8,7 +8,7 @@ use core::ops::Range;
 
 use bytes::Bytes;
 
-use super::message::{Line, Message, Part};
+use crate::message::{Line, Message, Part};
 
 /// The places of a message that get another text, in the order in which they stand.
 #[derive(Debug, Default)]

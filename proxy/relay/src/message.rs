@@ -11,9 +11,9 @@ use bytes::Bytes;
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
-use super::raw::{is_id, string};
-use super::unreadable;
-pub use super::unreadable::Unreadable;
+use crate::raw::{is_id, string};
+use crate::unreadable;
+pub use crate::unreadable::Unreadable;
 
 /// A line, as far as it was read.
 pub enum Line<'a> {

@@ -5,7 +5,7 @@ use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::string::String;
 
-use super::Millis;
+use crate::Millis;
 
 /// Numbers at and above this one are not given out: not every peer has integers of more than 31
 /// bits.

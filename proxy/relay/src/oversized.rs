@@ -11,8 +11,7 @@ use serde::Deserializer;
 use serde::de::{MapAccess, Visitor};
 use serde_json::value::RawValue;
 
-use super::raw::number;
-use super::{Millis, Relay, words};
+use crate::words;
 
 /// What can be seen of a message whose middle is gone.
 #[derive(Default)]
@@ -111,7 +110,7 @@ impl Oversized {
         let Glimpse { id, request, .. } = Glimpse::of(head, tail);
         match id {
             Some(id) if request => Self::Refused(words::too_large(&id)),
-            Some(id) => Self::Failed(words::failed(&id, SERVER)),
+            Some(id) => Self::Failed(words::failed(&id, OVERSIZED_SERVER_ANSWER)),
             None => Self::Dropped,
         }
     }
@@ -120,68 +119,12 @@ impl Oversized {
 /// Why an answer of the host has not come, and one of the server.
 pub(super) const OVERSIZED_ANSWER: &str =
     "the host's answer has more than 16 MiB and can't be relayed";
-const SERVER: &str = "the server's answer has more than 16 MiB and can't be relayed";
+pub(super) const OVERSIZED_SERVER_ANSWER: &str =
+    "the server's answer has more than 16 MiB and can't be relayed";
 
 /// The answer to a request that is too large to be relayed, of which these are the first and the
 /// last bytes.
 #[must_use]
 pub fn too_large(head: &[u8], tail: &[u8]) -> Bytes {
     words::too_large(Glimpse::of(head, tail).id.as_deref().unwrap_or("null"))
-}
-
-impl Relay {
-    /// The front has sent a line of more than 16 MiB, which was discarded: its first and its last
-    /// bytes.
-    pub fn oversized_from_front(&mut self, head: &[u8], tail: &[u8], now: Millis) {
-        self.counts.dropped += 1;
-        let Glimpse {
-            id,
-            request,
-            answer,
-        } = Glimpse::of(head, tail);
-        if answer && !request {
-            let connection = Some(self.connections);
-            let asked = id.as_deref().and_then(number).filter(|number| {
-                self.asks
-                    .open
-                    .get(number)
-                    .is_some_and(|ask| ask.kind.handed == connection)
-            });
-            if let Some(asked) = asked {
-                self.fail_ask(asked, OVERSIZED_ANSWER);
-            }
-            return;
-        }
-        self.tell_front(words::too_large(id.as_deref().unwrap_or("null")));
-        self.wake(now);
-    }
-
-    /// The backend has sent a line of more than 16 MiB, which was discarded: its first and its last
-    /// bytes.
-    pub fn oversized_from_backend(&mut self, head: &[u8], tail: &[u8], now: Millis) {
-        self.counts.dropped += 1;
-        self.heard_from(now);
-        self.say("a message of the server has more than 16 MiB and was not relayed");
-        let Glimpse {
-            id: Some(id),
-            request,
-            ..
-        } = Glimpse::of(head, tail)
-        else {
-            return;
-        };
-        if request {
-            self.lane.push_back(words::too_large(&id));
-            return;
-        }
-        if number(&id).is_some_and(|number| {
-            self.calls
-                .open
-                .get(&number)
-                .is_some_and(|call| call.kind.sent)
-        }) {
-            // It goes the way that an error of the backend's own would go.
-            self.receive(&words::failed(&id, SERVER), now);
-        }
-    }
 }

@@ -8,9 +8,9 @@ use core::ops::Range;
 use bytes::Bytes;
 use serde_json::value::RawValue;
 
-use super::oversized::Glimpse;
-use super::raw::{is_id, number};
-use super::{Millis, Relay, words};
+use crate::oversized::Glimpse;
+use crate::raw::is_id;
+use crate::words;
 
 /// What stands for a byte that is no UTF-8. It may stand in a JSON string, and nowhere else in
 /// JSON.
@@ -163,63 +163,4 @@ fn trimmed(text: &str, span: &Range<usize>) -> Range<usize> {
     let part = &text[span.clone()];
     let start = span.end - part.trim_ascii_start().len();
     start..start + part.trim_ascii().len()
-}
-
-impl Relay {
-    /// The host has sent what can't be read, though it has an id.
-    pub(super) fn unreadable_from_front(&mut self, unreadable: &Unreadable) {
-        self.counts.dropped += 1;
-        let Unreadable {
-            id,
-            request,
-            answer,
-        } = unreadable;
-        let connection = self.connections;
-        let asked = id.as_deref().and_then(number).filter(|number| {
-            self.asks
-                .open
-                .get(number)
-                .is_some_and(|ask| ask.kind.handed == Some(connection))
-        });
-        match asked {
-            Some(asked) if !request => self.fail_ask(asked, UNREADABLE_ANSWER),
-            _ if *answer && !request => {}
-            _ => {
-                // A call that was made in this name is not what has failed.
-                let id = id.as_deref().filter(|id| {
-                    let mut calls = self.calls.open.values();
-                    !calls.any(|call| call.asker == connection && *call.id == **id)
-                });
-                self.tell_front(words::unreadable(id.unwrap_or("null")));
-            }
-        }
-    }
-
-    /// The backend has sent what can't be read, though it has an id: if that is a call's, the call
-    /// has failed.
-    pub(super) fn unreadable_from_backend(&mut self, unreadable: &Unreadable, now: Millis) {
-        self.counts.dropped += 1;
-        let Unreadable {
-            id: Some(id),
-            request,
-            answer,
-        } = unreadable
-        else {
-            return;
-        };
-        if *request && !answer {
-            self.lane.push_back(words::unreadable(id));
-        } else if number(id).is_some_and(|number| {
-            self.calls
-                .open
-                .get(&number)
-                .is_some_and(|call| call.kind.sent)
-        }) {
-            // It goes the way that an error of the backend's own would go.
-            self.receive(
-                &words::failed(id, "the server's answer can't be read as JSON"),
-                now,
-            );
-        }
-    }
 }

@@ -9,8 +9,6 @@ use core::fmt;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 
-use super::Need;
-
 /// A version of the protocol, as it was written.
 #[derive(Clone, PartialEq, Eq, Default)]
 pub(super) struct Version(Box<str>);
@@ -58,6 +56,14 @@ pub(super) struct Can {
     sampling: bool,
     elicitation: bool,
     roots: bool,
+}
+
+/// What a host must be able to do to answer an ask.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Need {
+    Sampling,
+    Elicitation,
+    Roots,
 }
 
 impl Can {

@@ -15,7 +15,7 @@ use mcp_sessiond_process::executable;
 use mcp_sessiond_process::signals::not_ignored;
 use mcp_sessiond_process::socket::{self, Listener};
 use mcp_sessiond_proto::paths;
-use mcp_sessiond_relay::many::{Deed, Many};
+use mcp_sessiond_relay::multiplexer::{Deed, Many};
 use nix::sys::signal::Signal;
 use nix::sys::socket::{MsgFlags, send};
 use signal_hook_tokio::Signals;

@@ -6,10 +6,10 @@ use alloc::borrow::ToOwned;
 
 use bytes::Bytes;
 
-use super::fresh::Next;
-use super::life::Life;
-use super::message::Message;
-use super::{Millis, Relay};
+use super::Relay;
+use super::life::{Life, Next};
+use crate::Millis;
+use crate::message::Message;
 
 /// What was seen of both.
 #[derive(Default)]

@@ -6,9 +6,10 @@
 //! of ours; and the host's own pings count. Only one that is known to answer is replaced. MCP
 //! 2026-07-28 has no ping, and a backend that speaks it is never asked.
 
+use super::Relay;
 use super::life::Life;
-use super::numbers::Numbers;
-use super::{Millis, Relay, words};
+use crate::numbers::Numbers;
+use crate::{Millis, words};
 
 /// What is known of how the running backend takes pings.
 #[derive(Default)]

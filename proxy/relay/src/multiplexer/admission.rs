@@ -8,7 +8,7 @@ use core::cell::OnceCell;
 
 use bytes::Bytes;
 
-use super::reading::{self, Hello};
+use super::fields::{self, Hello};
 use super::{Call, Deed, Had, Kind, Many, Place};
 use crate::entry::Edits;
 use crate::message::{self, Line, Message};
@@ -73,7 +73,7 @@ impl Many {
         if let Some(token) = message.asked_progress() {
             edits.replace(message, token, number.to_string());
         }
-        reading::without_own(message, message.params, &mut edits);
+        fields::without_own(message, message.params, &mut edits);
         self.tell_server(edits.spliced(message));
         let call = Call {
             place: None,
@@ -138,7 +138,7 @@ impl Many {
             return;
         };
         let arriving = core::mem::take(&mut self.arriving);
-        if failed && reading::is_outcome_unknown(message) {
+        if failed && fields::is_outcome_unknown(message) {
             // The keeper says this, not the server: the keeper was told to stop, and ends.
             self.deeds.push(Deed::Over);
             return;
@@ -154,7 +154,7 @@ impl Many {
                     let why = "the shared server refuses to be initialised again";
                     self.deeds.push(Deed::Later(place, why.to_string()));
                 } else {
-                    let refused = reading::error(message).map(Into::into);
+                    let refused = fields::error(message).map(Into::into);
                     self.welcome(
                         place,
                         Place {
@@ -167,12 +167,12 @@ impl Many {
             return;
         }
         let mut edits = Edits::default();
-        let result = reading::result(message);
-        reading::without_own(message, result, &mut edits);
+        let result = fields::result(message);
+        fields::without_own(message, result, &mut edits);
         let spliced = edits.spliced(message);
         let text = String::from_utf8_lossy(&spliced);
         let whole = Message::of(text.as_bytes(), &text);
-        let result = whole.as_ref().and_then(reading::result).unwrap_or("{}");
+        let result = whole.as_ref().and_then(fields::result).unwrap_or("{}");
         let version = Told::of(&text).version;
         self.greeting = Greeting::Done {
             hello,

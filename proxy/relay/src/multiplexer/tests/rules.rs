@@ -1,6 +1,6 @@
 //! One rule after the other.
 
-mod arrivals;
+mod admission;
 
 use super::*;
 

@@ -11,7 +11,7 @@ use bytes::Bytes;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use crate::many::{Deed, Many, QUIET};
+use super::{Deed, Many, QUIET};
 
 /// Ids, tokens and resources that every host uses.
 const IDS: u64 = 3;

@@ -3,9 +3,9 @@
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
-use super::Need;
-use super::entry::Entry;
-use super::numbers::Answered;
+use crate::entry::Entry;
+use crate::numbers::Answered;
+use crate::version::Need;
 
 /// Lines that wait for a reader who reads; more are not taken on until it has read some.
 const FLOW_LINES: usize = 64;

@@ -1,0 +1,510 @@
+//! The relay between one backend and its fronts: what it remembers, what it wants done, when it is
+//! due, and how lines are handed out.
+
+mod era;
+mod front;
+mod handshake;
+mod life;
+mod liveness;
+mod messages;
+mod queue;
+#[cfg(test)]
+mod tests;
+
+use alloc::collections::{BTreeMap, VecDeque};
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+
+use bytes::Bytes;
+use mcp_sessiond_proto::backends::{BackendState, CallInfo, ParkedInfo, Traffic};
+
+use self::era::Eras;
+use self::front::{Front, Numbered};
+use self::handshake::{Habits, Handshake};
+use self::life::{Draining, Left, Life};
+use self::liveness::Pulse;
+use self::queue::{Queue, ToBackend, ToFront};
+use crate::Millis;
+use crate::entry::Entry;
+use crate::numbers::{Answered, Numbers, Open, Tokens};
+
+/// Answers to calls of former fronts that are remembered.
+const PARKED: usize = 64;
+
+/// What a relay may keep, and how long.
+#[derive(Debug, Clone, Copy)]
+pub struct Limits {
+    /// How long a request of the backend waits for a front that can answer it, in ms.
+    pub ask_wait_ms: u64,
+    /// Messages that are kept for the next front. When there are more, the backend is not to be
+    /// read from.
+    pub queue_messages: usize,
+    /// Bytes of them. One message may go over.
+    pub queue_bytes: usize,
+    /// How long a backend may take to answer a ping, in ms.
+    pub ping_wait_ms: u64,
+    /// How long answers are waited for before a backend is ended, in ms.
+    pub stop_wait_ms: u64,
+    /// Orderly closes within `closes_ms` after which a host gets a fresh backend.
+    pub closes: u32,
+    /// The time within which they are counted, in ms.
+    pub closes_ms: u64,
+}
+
+/// What the driver is to do.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Order {
+    /// Start the backend now, then tell [`Relay::backend_started`] or [`Relay::backend_exited`].
+    Start,
+    /// End the running backend and start a fresh one, of which [`Relay::backend_started`] tells (or
+    /// [`Relay::backend_exited`], if it could not be started). No line of the old one is fed from
+    /// now on, nor its exit.
+    Replace {
+        /// Why, for people.
+        why: String,
+        /// Whether it is of no use to wait for it: it hangs.
+        kills: bool,
+    },
+    /// A line for people: on the front's standard error, or in the log. It has nothing of a message
+    /// in it.
+    Say(String),
+}
+
+/// Relays between one backend and at most one front at a time. Each front either has a host of its
+/// own ([`Relay::new`]), or continues the former front ([`Relay::continuing`]).
+pub struct Relay {
+    limits: Limits,
+    front: Option<Front>,
+    /// How many fronts there were; the number of the attached one, if there is one.
+    connections: u64,
+    life: Life,
+    /// How many backends there were.
+    incarnation: u64,
+    /// How many of the latest ones have died young.
+    failures: u32,
+    handshake: Handshake,
+    habits: Habits,
+    pulse: Pulse,
+    eras: Eras,
+    left: Left,
+    draining: Option<Draining>,
+    calls: Direction<Call>,
+    asks: Direction<Ask>,
+    to_backend: Queue<ToBackend>,
+    /// Lines of our own for the backend, which go before everything else.
+    lane: VecDeque<Bytes>,
+    to_front: Queue<ToFront>,
+    /// The numbered lines, where fronts continue each other.
+    numbered: Option<Numbered>,
+    parked: VecDeque<Answered>,
+    orders: Vec<Order>,
+    counts: Counts,
+    last_error: Option<String>,
+    /// Whether any front has had the backend do more than greet and list.
+    used: bool,
+    /// Whether a backend has exited while no front was attached, and nobody was told.
+    exited_alone: bool,
+    /// Whether any backend has said anything.
+    heard: bool,
+    /// Why the backend ended before it had said anything, and before its host had: the host's
+    /// `initialize` fails of it, as if it had been in time.
+    stillborn: Option<String>,
+}
+
+/// Requests in one direction.
+struct Direction<K> {
+    numbers: Numbers,
+    open: BTreeMap<u64, Open<K>>,
+    tokens: Tokens,
+}
+
+impl<K> Default for Direction<K> {
+    fn default() -> Self {
+        Self {
+            numbers: Numbers::default(),
+            open: BTreeMap::new(),
+            tokens: Tokens::default(),
+        }
+    }
+}
+
+/// What is known of a call, beside what is known of every request.
+struct Call {
+    what: What,
+    /// Whether the backend was handed it.
+    sent: bool,
+}
+
+/// Why there is a call.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum What {
+    /// The host made it.
+    Plain,
+    /// It is the host's `initialize`, whose answer is kept.
+    Initialize,
+    /// It is our own `initialize` of a backend that was started again.
+    Revive,
+    /// It is our own, and nobody waits for the answer.
+    Habit,
+}
+
+impl Call {
+    /// Whether the relay itself made it.
+    fn ours(&self) -> bool {
+        matches!(self.what, What::Revive | What::Habit)
+    }
+}
+
+/// What is known of an ask, beside what is known of every request.
+struct Ask {
+    /// The connection that was handed it.
+    handed: Option<u64>,
+}
+
+#[derive(Default)]
+struct Counts {
+    /// Messages lost since the last front was told.
+    untold: u64,
+    lost: u64,
+    parked: u64,
+    dropped: u64,
+    to_backend: Traffic,
+    from_backend: Traffic,
+    restarts: u32,
+}
+
+/// How a backend and its calls are.
+#[derive(Debug, Clone)]
+pub struct View {
+    /// What the backend is doing.
+    pub state: BackendState,
+    /// Calls that the backend has not answered.
+    pub calls: Vec<CallInfo>,
+    /// Requests of the backend that no host has answered.
+    pub asks: Vec<CallInfo>,
+    /// Answers to calls of former fronts, the latest last.
+    pub parked: Vec<ParkedInfo>,
+    /// Messages that wait for a front.
+    pub waiting: usize,
+    /// Bytes of them.
+    pub waiting_bytes: usize,
+    /// Messages that were on their way to a front that ended.
+    pub lost: u64,
+    /// Messages that were not passed on.
+    pub dropped: u64,
+    /// What the backend was handed.
+    pub to_backend: Traffic,
+    /// What the backend has sent.
+    pub from_backend: Traffic,
+    /// How often the backend was started again.
+    pub restarts: u32,
+    /// Why the backend ended the last time.
+    pub last_error: Option<String>,
+}
+
+impl Relay {
+    /// A relay whose backend was not started yet.
+    #[must_use]
+    pub fn new(limits: Limits) -> Self {
+        Self {
+            limits,
+            front: None,
+            connections: 0,
+            life: Life::New,
+            incarnation: 0,
+            failures: 0,
+            handshake: Handshake::default(),
+            habits: Habits::default(),
+            pulse: Pulse::default(),
+            eras: Eras::default(),
+            left: Left::default(),
+            draining: None,
+            calls: Direction::default(),
+            asks: Direction::default(),
+            to_backend: Queue::default(),
+            lane: VecDeque::new(),
+            to_front: Queue::default(),
+            numbered: None,
+            parked: VecDeque::new(),
+            orders: Vec::new(),
+            counts: Counts::default(),
+            last_error: None,
+            used: false,
+            exited_alone: false,
+            heard: false,
+            stillborn: None,
+        }
+    }
+
+    /// What the driver is to do, in this order.
+    pub fn orders(&mut self) -> Vec<Order> {
+        core::mem::take(&mut self.orders)
+    }
+
+    /// When [`Relay::tick`] is due.
+    #[must_use]
+    pub fn next_deadline(&self) -> Option<Millis> {
+        let start = self.start_due();
+        let forgotten = self.forget_due();
+        let unasked = self.asks_due();
+        let due = [
+            start,
+            forgotten,
+            unasked,
+            self.pulse_due(),
+            self.drain_due(),
+        ];
+        due.into_iter().flatten().min()
+    }
+
+    /// Whether any front has had the backend do more than greet, ping and list; or was asked
+    /// something by it, but for a ping.
+    #[must_use]
+    pub fn is_used(&self) -> bool {
+        self.used
+    }
+
+    /// Time has passed.
+    pub fn tick(&mut self, now: Millis) {
+        self.start_if_due(now);
+        self.forget(now);
+        self.give_up_asks(now);
+        self.feel_pulse(now);
+        self.drain(now);
+    }
+
+    /// Whether a connection is the attached front.
+    fn is_current(&self, connection: u64) -> bool {
+        self.front.is_some() && connection == self.connections
+    }
+
+    /// Tells the attached front something of our own.
+    fn tell_front(&mut self, line: Bytes) {
+        if self.front.is_some() {
+            self.to_front.push(Entry::one(line, ToFront::Ours));
+        }
+    }
+
+    fn say(&mut self, words: impl Into<String>) {
+        self.orders.push(Order::Say(words.into()));
+    }
+
+    fn park(&mut self, answer: Answered) {
+        self.left.parked = true;
+        self.counts.parked += 1;
+        if self.parked.len() == PARKED {
+            self.parked.pop_front();
+        }
+        self.parked.push_back(answer);
+    }
+}
+
+/// Lines are handed out, and read only while there is room for them.
+impl Relay {
+    /// The next line for the attached front. It counts as handed out.
+    pub fn pull_front(&mut self) -> Option<Bytes> {
+        self.hurry();
+        self.refuse_asks();
+        let front = self.front.as_ref()?;
+        let entry = self.to_front.pull(front.meets())?;
+        for (_, part) in &entry.parts {
+            if let ToFront::Ask(number, _) = part
+                && let Some(ask) = self.asks.open.get_mut(number)
+            {
+                ask.kind.handed = Some(self.connections);
+                // Somebody has it before them, and the backend waits for what they say.
+                self.used |= &*ask.method != "ping";
+            }
+        }
+        Some(entry.line)
+    }
+
+    /// The next line for the backend. It counts as handed out.
+    pub fn pull_backend(&mut self) -> Option<Bytes> {
+        if !matches!(self.life, Life::Running { .. }) {
+            return None;
+        }
+        let line = match self.lane.pop_front() {
+            Some(line) => line,
+            None if self.handshake.revive => return None,
+            None => {
+                let entry = if self.draining.is_some() {
+                    // It ends what it has begun, and begins nothing.
+                    let calls = &self.calls.open;
+                    let is_sent = |call: &u64| calls.get(call).is_some_and(|call| call.kind.sent);
+                    self.to_backend.pull_such(|part| match part {
+                        ToBackend::Answer => true,
+                        ToBackend::Cancel(call) => is_sent(call),
+                        _ => false,
+                    })?
+                } else {
+                    self.to_backend.pull(0)?
+                };
+                for (_, part) in &entry.parts {
+                    if let ToBackend::Call(number) = part
+                        && let Some(call) = self.calls.open.get_mut(number)
+                    {
+                        call.kind.sent = true;
+                    }
+                }
+                entry.line
+            }
+        };
+        count(&mut self.counts.to_backend, line.len());
+        Some(line)
+    }
+
+    /// Whether the front is to be read from: not while what it has sent before still waits for the
+    /// backend.
+    #[must_use]
+    pub fn reads_front(&self) -> bool {
+        let flows = match self.life {
+            Life::Running { .. } if !self.handshake.revive => !self.to_backend.flows_over(0),
+            // What is read is answered at once.
+            Life::Stopping => true,
+            Life::Down { refusing: true, .. } => !self.to_backend.flows_over(0),
+            // A host that begins may get its answers from us.
+            _ if self.front.as_ref().is_some_and(|front| !front.ready) => {
+                !self.to_backend.flows_over(0)
+            }
+            _ => self.to_backend.entries.is_empty(),
+        };
+        flows && !self.to_front.flows_over(0)
+    }
+
+    /// Whether the backend is to be read from: not while a front reads too slowly, nor while there
+    /// is none and as much waits for it as may.
+    #[must_use]
+    pub fn reads_backend(&self) -> bool {
+        let full = self.full();
+        match &self.front {
+            None => !full,
+            Some(front) => !full && !self.to_front.flows_over(front.meets()),
+        }
+    }
+
+    /// Whether as much waits for a front as may.
+    pub(super) fn full(&self) -> bool {
+        self.to_front.entries.len() >= self.limits.queue_messages
+            || self.to_front.bytes >= self.limits.queue_bytes
+    }
+
+    /// A front that waits for an answer, which can't be read because of what is kept for it, gets
+    /// that now.
+    fn hurry(&mut self) {
+        // Nor can the backend be initialised again, and the front may be unable to say that it is
+        // ready.
+        let unread = self.handshake.revive && !self.reads_front();
+        if self.full()
+            && let Some(front) = &mut self.front
+            && !front.ready
+        {
+            let asks = |call: &Open<Call>| {
+                call.asker == self.connections && call.kind.sent && !call.kind.ours()
+            };
+            front.ready = unread || self.handshake.awaited() || self.calls.open.values().any(asks);
+        }
+    }
+}
+
+/// How a backend is, for whoever asks. No message and no part of one, except for the names of
+/// methods.
+impl Relay {
+    /// How the backend is.
+    #[must_use]
+    pub fn view(&self, now: Millis) -> View {
+        let (unconfirmed, unconfirmed_bytes) = self.unconfirmed();
+        View {
+            state: self.state(),
+            calls: self
+                .calls
+                .open
+                .values()
+                .filter(|call| !call.kind.ours())
+                .map(|call| self.call(call, now))
+                .collect(),
+            asks: self
+                .asks
+                .open
+                .values()
+                .map(|ask| self.ask(ask, now))
+                .collect(),
+            parked: self
+                .parked
+                .iter()
+                .map(|answer| parked(answer, now))
+                .collect(),
+            waiting: self.to_front.entries.len() + unconfirmed,
+            waiting_bytes: self.to_front.bytes + unconfirmed_bytes,
+            lost: self.counts.lost,
+            dropped: self.counts.dropped,
+            to_backend: self.counts.to_backend,
+            from_backend: self.counts.from_backend,
+            restarts: self.counts.restarts,
+            last_error: self.last_error.clone(),
+        }
+    }
+
+    /// How many messages were on their way to fronts when these ended, and how many answers were
+    /// kept for nobody.
+    #[must_use]
+    pub fn losses(&self) -> (u64, u64) {
+        (self.counts.lost, self.counts.parked)
+    }
+
+    /// Why the backend ended the last time; none where it never has.
+    #[must_use]
+    pub fn last_error(&self) -> Option<&str> {
+        self.last_error.as_deref()
+    }
+
+    fn state(&self) -> BackendState {
+        match self.life {
+            Life::Stopping => BackendState::Stopping,
+            Life::Down { .. } | Life::Ordered => BackendState::Restarting,
+            Life::New | Life::Running { .. } if self.handshake.pending.is_some() => {
+                BackendState::Initializing
+            }
+            Life::New | Life::Running { .. } if self.handshake.answer.is_some() => {
+                BackendState::Ready
+            }
+            Life::New | Life::Running { .. } => BackendState::Started,
+        }
+    }
+
+    fn call<K>(&self, call: &Open<K>, now: Millis) -> CallInfo {
+        let former = !self.is_current(call.asker);
+        CallInfo {
+            method: call.method.to_string(),
+            age_ms: now.saturating_sub(call.made),
+            former,
+        }
+    }
+
+    fn ask(&self, ask: &Open<Ask>, now: Millis) -> CallInfo {
+        let former = ask
+            .kind
+            .handed
+            .is_some_and(|connection| !self.is_current(connection));
+        CallInfo {
+            method: ask.method.to_string(),
+            age_ms: now.saturating_sub(ask.made),
+            former,
+        }
+    }
+}
+
+fn count(traffic: &mut Traffic, line: usize) {
+    traffic.messages += 1;
+    traffic.bytes += line as u64 + 1;
+}
+
+fn parked(answer: &Answered, now: Millis) -> ParkedInfo {
+    ParkedInfo {
+        method: answer.method.to_string(),
+        age_ms: now.saturating_sub(answer.came),
+        took_ms: answer.took,
+        bytes: answer.bytes,
+        failed: answer.failed,
+    }
+}
