@@ -112,8 +112,8 @@ impl<P> Entry<P> {
 pub(super) type Verdict<P> = Option<(Edits, P)>;
 
 /// Translates a line: asks about every message in it, and leaves everything else as it stands.
-/// `other` is for what is no JSON-RPC; if that shows an id, it does not go on. None if nothing is
-/// to be handed on.
+/// `other` is for what is not JSON-RPC; if that shows an id, it does not go on. None if nothing
+/// is to be handed on.
 pub(super) fn translate<P>(
     line: &Bytes,
     read: &Line<'_>,

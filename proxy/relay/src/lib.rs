@@ -1,17 +1,49 @@
-//! Relays messages between a backend and its fronts: it is told lines and facts, and hands out
-//! lines. No I/O, no clock.
+//! What becomes of each line between an MCP server and its hosts: a state machine that is told lines
+//! and facts, and hands out lines and effects. No I/O, no clock.
 //!
 //! One backend (an MCP server on stdio) outlives its *fronts*, the pipes to the host, of which at
 //! most one is attached. A *call* is a request of the host, an *ask* one of the backend. Each gets
 //! a number in the namespace of the receiver, so that an answer goes to the sender, and nowhere
 //! else. A message is handed on byte for byte, except for its id, its progress token and the id of
-//! the request that it cancels.
+//! the request that it cancels. Lines have no newline, neither incoming nor outgoing ones.
 //!
-//! Lines have no newline, neither incoming nor outgoing ones.
+//! # Code map
 //!
-//! **Architecture Invariant:** no I/O and no clock, and nothing in here can fail. The crate has no
-//! `std`, so that the compiler keeps it; what could of `proto` is kept out by
-//! `tests/integration/layout.rs`.
+//! The relay of one server:
+//!
+//! - [`relay`]: [`Relay`], what it remembers, its [`Effect`]s and deadlines, how lines are handed
+//!   out, and the [`View`] for `status`.
+//! - [`relay::messages`]: what becomes of each message of either side.
+//! - [`relay::front`]: fronts attach and leave, or continue each other with numbered lines.
+//! - [`relay::life`]: backends start, end, and are replaced.
+//! - [`relay::handshake`]: `initialize`, and what a backend that was started again is sent again.
+//! - [`relay::era`]: a server that goes by the era that it got first.
+//! - [`relay::liveness`]: whether the backend still answers.
+//! - [`relay::queue`]: the lines that wait for either side.
+//!
+//! One server for several hosts:
+//!
+//! - [`multiplexer`]: clients, calls, asks, and what becomes of each message.
+//! - [`multiplexer::admission`]: which host may share the server, and its `initialize`.
+//! - [`multiplexer::ask_routing`]: which client an ask of the server is for.
+//! - [`multiplexer::fields`]: the members that it reads of messages.
+//!
+//! What both read and write:
+//!
+//! - [`message`]: a line, and the messages in it. [`unreadable`]: what can't be read. [`oversized`]:
+//!   what is larger than 16 MiB. [`raw`]: single values.
+//! - [`entry`]: lines that are spliced, and wait. [`numbers`]: the numbers of requests.
+//! - [`version`]: protocol versions, and what `initialize` declares.
+//! - [`own_messages`]: messages that the relay itself writes.
+//! - [`sse`]: server-sent events, for the HTTP transports of other crates.
+//!
+//! # Invariants
+//!
+//! - **No I/O and no clock, and nothing in here can fail.** The crate has no `std`, so the compiler
+//!   checks it; what of `proto` could do I/O is kept out by `tests/integration/layout.rs`.
+//! - **A request's answer goes to its sender or to nobody.** `relay::tests::model` and
+//!   `multiplexer::tests` check it for any order of events.
+#![allow(rustdoc::private_intra_doc_links)]
 #![cfg_attr(not(test), no_std)]
 #![forbid(unsafe_code)]
 
@@ -22,16 +54,16 @@ pub mod message;
 pub mod multiplexer;
 mod numbers;
 mod oversized;
+mod own_messages;
 mod raw;
 mod relay;
 pub mod sse;
 mod unreadable;
 mod version;
-mod words;
 
 pub use self::entry::Edits;
 pub use self::oversized::{Oversized, too_large};
-pub use self::relay::{Limits, Order, Relay, View};
+pub use self::relay::{Effect, Limits, Relay, View};
 pub use self::unreadable::unreadable_answer;
 
 /// A monotonic time in ms.

@@ -29,9 +29,10 @@ pub enum Line<'a> {
 pub enum Part<'a> {
     /// A message.
     Message(Message<'a>),
-    /// No JSON-RPC, but it shows an id: somebody may wait for it, and nobody else may get it.
+    /// Not JSON-RPC, but it shows an id: a request may wait for it, and it must go nowhere
+    /// else.
     Unreadable(Unreadable),
-    /// No JSON-RPC. The other side is to say what it thinks of it.
+    /// Not JSON-RPC. It is passed on, and the other side answers it.
     Other,
 }
 
@@ -92,8 +93,9 @@ fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<&'de Raw
 }
 
 impl<'a> Line<'a> {
-    /// Reads a line. Peers put up with bytes that are no UTF-8, and with numbers that are none:
-    /// where a line can't be read as it stands, that is done with a `copy` in which nothing moves.
+    /// Reads a line. Peers accept bytes that are not UTF-8, and numbers that are not JSON:
+    /// where a line can't be read as it stands, that is done with a `copy` in which nothing
+    /// moves.
     pub fn of(line: &'a Bytes, copy: &'a OnceCell<String>) -> Self {
         let plain = core::str::from_utf8(line).ok();
         if let Some(read) = plain.and_then(|text| Self::read(line, text)) {
@@ -180,8 +182,8 @@ impl Part<'_> {
 }
 
 impl<'a> Message<'a> {
-    /// Reads one message, of which `text` is what can be read of `raw`; none where that is no
-    /// JSON-RPC, or says something twice.
+    /// Reads one message, of which `text` is what can be read of `raw`; none where that is
+    /// not JSON-RPC, or has a member twice.
     pub(super) fn of(raw: &'a [u8], text: &'a str) -> Option<Self> {
         let read: Envelope<'a> = object(text)?;
         let id = read.id.map(RawValue::get);
@@ -319,7 +321,7 @@ impl<'a> Message<'a> {
 /// The method that opens a subscription (MCP 2026-07-28, Subscriptions).
 pub const LISTEN: &str = "subscriptions/listen";
 
-/// Something is said twice.
+/// A member is there twice.
 #[derive(Clone, Copy)]
 struct Unclear;
 

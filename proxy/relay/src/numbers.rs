@@ -13,8 +13,8 @@ const END: u64 = 1 << 31;
 /// The last numbers below [`END`] are for our own pings, so that pings don't change the numbers of
 /// other requests.
 const PINGS: u64 = 1 << 10;
-/// Ids at and above this one are not used as numbers.
-const TAKEN_OVER: u64 = END - PINGS;
+/// The first of them. Ids at and above this one are not used as numbers.
+const FIRST_PING: u64 = END - PINGS;
 /// How many progress tokens are remembered in one direction. Those of open requests stay beyond
 /// that.
 pub(super) const TOKENS: usize = 1024;
@@ -34,7 +34,7 @@ impl Numbers {
         } else {
             None
         };
-        match own.filter(|own| (self.next..TAKEN_OVER).contains(own)) {
+        match own.filter(|own| (self.next..FIRST_PING).contains(own)) {
             Some(own) => self.give(own),
             None => self.ours(),
         }
@@ -44,7 +44,7 @@ impl Numbers {
     pub(super) fn ours(&mut self) -> u64 {
         let next = self.next.max(1);
         // After two billion requests only the numbers from [`END`] on are left.
-        let number = if (TAKEN_OVER..END).contains(&next) {
+        let number = if (FIRST_PING..END).contains(&next) {
             END
         } else {
             next
@@ -64,13 +64,12 @@ impl Numbers {
 
     /// Whether this is the number of a ping of ours.
     pub(super) fn is_ping(number: u64) -> bool {
-        (TAKEN_OVER..END).contains(&number)
+        (FIRST_PING..END).contains(&number)
     }
 }
 
-/// A method's name, as it is shown to people: at most 64 characters, none of which moves the
-/// cursor.
-pub(super) fn shown(method: &str) -> Box<str> {
+/// A method's name, as it is displayed: at most 64 characters, and no control characters.
+pub(super) fn display_method(method: &str) -> Box<str> {
     method
         .chars()
         .filter(|each| !each.is_control())
@@ -83,7 +82,7 @@ pub(super) fn shown(method: &str) -> Box<str> {
 pub(super) struct Open<K> {
     /// The id that the sender gave it, as raw text.
     pub id: Box<str>,
-    /// The method, as it is shown.
+    /// The method, as it is displayed.
     pub method: Box<str>,
     /// The connection of the host, or the incarnation of the backend, that asks.
     pub asker: u64,
@@ -96,7 +95,7 @@ pub(super) struct Open<K> {
 }
 
 /// What is known of an answer, whether it arrives or not.
-pub(super) struct Answered {
+pub(super) struct AnswerInfo {
     pub method: Box<str>,
     pub came: Millis,
     pub took: u64,

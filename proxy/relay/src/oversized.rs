@@ -1,4 +1,4 @@
-//! Messages that are too large to be relayed: whoever waits for them is told.
+//! Messages that are too large to be relayed: the peer that waits for one gets an error.
 
 use alloc::borrow::Cow;
 use alloc::borrow::ToOwned;
@@ -11,11 +11,11 @@ use serde::Deserializer;
 use serde::de::{MapAccess, Visitor};
 use serde_json::value::RawValue;
 
-use crate::words;
+use crate::own_messages;
 
 /// What can be seen of a message whose middle is gone.
 #[derive(Default)]
-pub(super) struct Glimpse {
+pub(super) struct PartialMessage {
     /// The raw text of its id.
     pub id: Option<String>,
     /// Whether it has what a request has.
@@ -24,40 +24,40 @@ pub(super) struct Glimpse {
     pub answer: bool,
 }
 
-impl Glimpse {
+impl PartialMessage {
     /// Looks at the first and the last bytes of a message.
     pub(super) fn of(head: &[u8], tail: &[u8]) -> Self {
-        let mut glimpse = Self::default();
+        let mut partial = Self::default();
         let head = match core::str::from_utf8(head) {
             Ok(text) => text,
             Err(error) => core::str::from_utf8(&head[..error.valid_up_to()]).unwrap_or_default(),
         };
         // This fails where the head ends, and has seen everything before.
-        let _ = serde_json::Deserializer::from_str(head).deserialize_map(&mut glimpse);
+        let _ = serde_json::Deserializer::from_str(head).deserialize_map(&mut partial);
         if !head.trim_ascii_start().starts_with('{') {
-            return glimpse;
+            return partial;
         }
         let cut = tail.iter().take_while(|byte| **byte & 0xC0 == 0x80).count();
         let tail = core::str::from_utf8(&tail[cut..]).unwrap_or_default();
         // What is a whole object from a key on is the end of the outermost one.
         for (at, _) in tail.rmatch_indices(r#""id""#) {
             let starts = tail[..at].trim_ascii_end().ends_with([',', '{']);
-            if starts && glimpse.id.is_none() {
+            if starts && partial.id.is_none() {
                 let mut end = Self::default();
                 let text = format!("{{{}", &tail[at..]);
                 let mut reader = serde_json::Deserializer::from_str(&text);
                 if reader.deserialize_map(&mut end).is_ok() && reader.end().is_ok() {
-                    glimpse.id = end.id;
-                    glimpse.request |= end.request;
-                    glimpse.answer |= end.answer;
+                    partial.id = end.id;
+                    partial.request |= end.request;
+                    partial.answer |= end.answer;
                 }
             }
         }
-        glimpse
+        partial
     }
 }
 
-impl<'de> Visitor<'de> for &mut Glimpse {
+impl<'de> Visitor<'de> for &mut PartialMessage {
     type Value = ();
 
     fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -84,7 +84,7 @@ pub enum Oversized {
     Refused(Bytes),
     /// It was an answer: whoever has asked gets this one.
     Failed(Bytes),
-    /// Nobody waits for it.
+    /// No peer waits for it.
     Dropped,
 }
 
@@ -92,25 +92,27 @@ impl Oversized {
     /// Of a host's message, of which these are the first and the last bytes.
     #[must_use]
     pub fn of_host(head: &[u8], tail: &[u8]) -> Self {
-        let Glimpse {
+        let PartialMessage {
             id,
             request,
             answer,
-        } = Glimpse::of(head, tail);
+        } = PartialMessage::of(head, tail);
         match id {
-            Some(id) if answer && !request => Self::Failed(words::failed(&id, OVERSIZED_ANSWER)),
+            Some(id) if answer && !request => {
+                Self::Failed(own_messages::failed(&id, OVERSIZED_ANSWER))
+            }
             None if answer && !request => Self::Dropped,
-            id => Self::Refused(words::too_large(id.as_deref().unwrap_or("null"))),
+            id => Self::Refused(own_messages::too_large(id.as_deref().unwrap_or("null"))),
         }
     }
 
     /// Of a server's message. A server has no use for an error without an id.
     #[must_use]
     pub fn of_server(head: &[u8], tail: &[u8]) -> Self {
-        let Glimpse { id, request, .. } = Glimpse::of(head, tail);
+        let PartialMessage { id, request, .. } = PartialMessage::of(head, tail);
         match id {
-            Some(id) if request => Self::Refused(words::too_large(&id)),
-            Some(id) => Self::Failed(words::failed(&id, OVERSIZED_SERVER_ANSWER)),
+            Some(id) if request => Self::Refused(own_messages::too_large(&id)),
+            Some(id) => Self::Failed(own_messages::failed(&id, OVERSIZED_SERVER_ANSWER)),
             None => Self::Dropped,
         }
     }
@@ -126,5 +128,10 @@ pub(super) const OVERSIZED_SERVER_ANSWER: &str =
 /// last bytes.
 #[must_use]
 pub fn too_large(head: &[u8], tail: &[u8]) -> Bytes {
-    words::too_large(Glimpse::of(head, tail).id.as_deref().unwrap_or("null"))
+    own_messages::too_large(
+        PartialMessage::of(head, tail)
+            .id
+            .as_deref()
+            .unwrap_or("null"),
+    )
 }

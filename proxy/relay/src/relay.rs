@@ -1,13 +1,13 @@
 //! The relay between one backend and its fronts: what it remembers, what it wants done, when it is
 //! due, and how lines are handed out.
 
-mod era;
-mod front;
-mod handshake;
-mod life;
-mod liveness;
-mod messages;
-mod queue;
+pub(super) mod era;
+pub(super) mod front;
+pub(super) mod handshake;
+pub(super) mod life;
+pub(super) mod liveness;
+pub(super) mod messages;
+pub(super) mod queue;
 #[cfg(test)]
 mod tests;
 
@@ -21,15 +21,15 @@ use mcp_sessiond_proto::backends::{BackendState, CallInfo, ParkedInfo, Traffic};
 use self::era::Eras;
 use self::front::{Front, Numbered};
 use self::handshake::{Habits, Handshake};
-use self::life::{Draining, Left, Life};
-use self::liveness::Pulse;
+use self::life::{CloseHistory, Draining, Life};
+use self::liveness::Liveness;
 use self::queue::{Queue, ToBackend, ToFront};
 use crate::Millis;
 use crate::entry::Entry;
-use crate::numbers::{Answered, Numbers, Open, Tokens};
+use crate::numbers::{AnswerInfo, Numbers, Open, Tokens};
 
 /// Answers to calls of former fronts that are remembered.
-const PARKED: usize = 64;
+const PARKED_MAX: usize = 64;
 
 /// What a relay may keep, and how long.
 #[derive(Debug, Clone, Copy)]
@@ -53,20 +53,21 @@ pub struct Limits {
 
 /// What the driver is to do.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Order {
-    /// Start the backend now, then tell [`Relay::backend_started`] or [`Relay::backend_exited`].
+pub enum Effect {
+    /// Start the backend now, then call [`Relay::backend_started`] or
+    /// [`Relay::backend_exited`].
     Start,
-    /// End the running backend and start a fresh one, of which [`Relay::backend_started`] tells (or
-    /// [`Relay::backend_exited`], if it could not be started). No line of the old one is fed from
-    /// now on, nor its exit.
+    /// End the running backend and start a fresh one, then call [`Relay::backend_started`],
+    /// or [`Relay::backend_exited`] if it could not be started. No line of the old one is
+    /// fed from now on, nor its exit.
     Replace {
         /// Why, for people.
         why: String,
-        /// Whether it is of no use to wait for it: it hangs.
+        /// Whether it is of no use to wait for it, since it hangs.
         kills: bool,
     },
-    /// A line for people: on the front's standard error, or in the log. It has nothing of a message
-    /// in it.
+    /// A line for people: on the front's standard error, or in the log. It contains nothing
+    /// of a message.
     Say(String),
 }
 
@@ -80,35 +81,36 @@ pub struct Relay {
     life: Life,
     /// How many backends there were.
     incarnation: u64,
-    /// How many of the latest ones have died young.
+    /// How many backends in a row have ended soon after their start.
     failures: u32,
     handshake: Handshake,
     habits: Habits,
-    pulse: Pulse,
+    liveness: Liveness,
     eras: Eras,
-    left: Left,
+    closes: CloseHistory,
     draining: Option<Draining>,
     calls: Direction<Call>,
     asks: Direction<Ask>,
     to_backend: Queue<ToBackend>,
-    /// Lines of our own for the backend, which go before everything else.
+    /// Lines of our own for the backend. They are sent before everything else.
     lane: VecDeque<Bytes>,
     to_front: Queue<ToFront>,
     /// The numbered lines, where fronts continue each other.
     numbered: Option<Numbered>,
-    parked: VecDeque<Answered>,
-    orders: Vec<Order>,
+    parked: VecDeque<AnswerInfo>,
+    effects: Vec<Effect>,
     counts: Counts,
     last_error: Option<String>,
-    /// Whether any front has had the backend do more than greet and list.
+    /// Whether the backend has done more than initialise and list for any front.
     used: bool,
-    /// Whether a backend has exited while no front was attached, and nobody was told.
+    /// Whether a backend has exited while no front was attached, and no front was told
+    /// since.
     exited_alone: bool,
-    /// Whether any backend has said anything.
+    /// Whether any backend has written anything.
     heard: bool,
-    /// Why the backend ended before it had said anything, and before its host had: the host's
-    /// `initialize` fails of it, as if it had been in time.
-    stillborn: Option<String>,
+    /// Why the backend ended before it had written anything and before the host had sent
+    /// anything: the host's `initialize` then fails with this reason.
+    died_silent: Option<String>,
 }
 
 /// Requests in one direction.
@@ -130,14 +132,14 @@ impl<K> Default for Direction<K> {
 
 /// What is known of a call, beside what is known of every request.
 struct Call {
-    what: What,
+    purpose: Purpose,
     /// Whether the backend was handed it.
     sent: bool,
 }
 
-/// Why there is a call.
+/// Why a call is made.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum What {
+enum Purpose {
     /// The host made it.
     Plain,
     /// It is the host's `initialize`, whose answer is kept.
@@ -145,13 +147,13 @@ enum What {
     /// It is our own `initialize` of a backend that was started again.
     Revive,
     /// It is our own, and nobody waits for the answer.
-    Habit,
+    Replay,
 }
 
 impl Call {
     /// Whether the relay itself made it.
     fn ours(&self) -> bool {
-        matches!(self.what, What::Revive | What::Habit)
+        matches!(self.purpose, Purpose::Revive | Purpose::Replay)
     }
 }
 
@@ -163,8 +165,8 @@ struct Ask {
 
 #[derive(Default)]
 struct Counts {
-    /// Messages lost since the last front was told.
-    untold: u64,
+    /// Messages lost that no front was told of yet.
+    unreported: u64,
     lost: u64,
     parked: u64,
     dropped: u64,
@@ -173,7 +175,7 @@ struct Counts {
     restarts: u32,
 }
 
-/// How a backend and its calls are.
+/// The state of a backend and its calls.
 #[derive(Debug, Clone)]
 pub struct View {
     /// What the backend is doing.
@@ -215,9 +217,9 @@ impl Relay {
             failures: 0,
             handshake: Handshake::default(),
             habits: Habits::default(),
-            pulse: Pulse::default(),
+            liveness: Liveness::default(),
             eras: Eras::default(),
-            left: Left::default(),
+            closes: CloseHistory::default(),
             draining: None,
             calls: Direction::default(),
             asks: Direction::default(),
@@ -226,19 +228,19 @@ impl Relay {
             to_front: Queue::default(),
             numbered: None,
             parked: VecDeque::new(),
-            orders: Vec::new(),
+            effects: Vec::new(),
             counts: Counts::default(),
             last_error: None,
             used: false,
             exited_alone: false,
             heard: false,
-            stillborn: None,
+            died_silent: None,
         }
     }
 
     /// What the driver is to do, in this order.
-    pub fn orders(&mut self) -> Vec<Order> {
-        core::mem::take(&mut self.orders)
+    pub fn effects(&mut self) -> Vec<Effect> {
+        core::mem::take(&mut self.effects)
     }
 
     /// When [`Relay::tick`] is due.
@@ -251,14 +253,14 @@ impl Relay {
             start,
             forgotten,
             unasked,
-            self.pulse_due(),
+            self.liveness_due(),
             self.drain_due(),
         ];
         due.into_iter().flatten().min()
     }
 
-    /// Whether any front has had the backend do more than greet, ping and list; or was asked
-    /// something by it, but for a ping.
+    /// Whether the backend has done more than initialise, answer pings and list for any
+    /// front, or has asked a front anything but a ping.
     #[must_use]
     pub fn is_used(&self) -> bool {
         self.used
@@ -269,7 +271,7 @@ impl Relay {
         self.start_if_due(now);
         self.forget(now);
         self.give_up_asks(now);
-        self.feel_pulse(now);
+        self.check_liveness(now);
         self.drain(now);
     }
 
@@ -286,13 +288,13 @@ impl Relay {
     }
 
     fn say(&mut self, words: impl Into<String>) {
-        self.orders.push(Order::Say(words.into()));
+        self.effects.push(Effect::Say(words.into()));
     }
 
-    fn park(&mut self, answer: Answered) {
-        self.left.parked = true;
+    fn park(&mut self, answer: AnswerInfo) {
+        self.closes.parked = true;
         self.counts.parked += 1;
-        if self.parked.len() == PARKED {
+        if self.parked.len() == PARKED_MAX {
             self.parked.pop_front();
         }
         self.parked.push_back(answer);
@@ -303,7 +305,7 @@ impl Relay {
 impl Relay {
     /// The next line for the attached front. It counts as handed out.
     pub fn pull_front(&mut self) -> Option<Bytes> {
-        self.hurry();
+        self.release_when_full();
         self.refuse_asks();
         let front = self.front.as_ref()?;
         let entry = self.to_front.pull(front.meets())?;
@@ -312,7 +314,7 @@ impl Relay {
                 && let Some(ask) = self.asks.open.get_mut(number)
             {
                 ask.kind.handed = Some(self.connections);
-                // Somebody has it before them, and the backend waits for what they say.
+                // The host has it now, and the backend waits for the answer.
                 self.used |= &*ask.method != "ping";
             }
         }
@@ -329,10 +331,10 @@ impl Relay {
             None if self.handshake.revive => return None,
             None => {
                 let entry = if self.draining.is_some() {
-                    // It ends what it has begun, and begins nothing.
+                    // It finishes what it has begun, and gets nothing new.
                     let calls = &self.calls.open;
                     let is_sent = |call: &u64| calls.get(call).is_some_and(|call| call.kind.sent);
-                    self.to_backend.pull_such(|part| match part {
+                    self.to_backend.pull_if(|part| match part {
                         ToBackend::Answer => true,
                         ToBackend::Cancel(call) => is_sent(call),
                         _ => false,
@@ -359,17 +361,17 @@ impl Relay {
     #[must_use]
     pub fn reads_front(&self) -> bool {
         let flows = match self.life {
-            Life::Running { .. } if !self.handshake.revive => !self.to_backend.flows_over(0),
+            Life::Running { .. } if !self.handshake.revive => !self.to_backend.overflows(0),
             // What is read is answered at once.
             Life::Stopping => true,
-            Life::Down { refusing: true, .. } => !self.to_backend.flows_over(0),
+            Life::Down { refusing: true, .. } => !self.to_backend.overflows(0),
             // A host that begins may get its answers from us.
             _ if self.front.as_ref().is_some_and(|front| !front.ready) => {
-                !self.to_backend.flows_over(0)
+                !self.to_backend.overflows(0)
             }
             _ => self.to_backend.entries.is_empty(),
         };
-        flows && !self.to_front.flows_over(0)
+        flows && !self.to_front.overflows(0)
     }
 
     /// Whether the backend is to be read from: not while a front reads too slowly, nor while there
@@ -379,7 +381,7 @@ impl Relay {
         let full = self.full();
         match &self.front {
             None => !full,
-            Some(front) => !full && !self.to_front.flows_over(front.meets()),
+            Some(front) => !full && !self.to_front.overflows(front.meets()),
         }
     }
 
@@ -389,9 +391,9 @@ impl Relay {
             || self.to_front.bytes >= self.limits.queue_bytes
     }
 
-    /// A front that waits for an answer, which can't be read because of what is kept for it, gets
-    /// that now.
-    fn hurry(&mut self) {
+    /// The backend is not read while too much is kept for the front. A front that waits for
+    /// an answer of it gets what is kept now, so that the answer can be read.
+    fn release_when_full(&mut self) {
         // Nor can the backend be initialised again, and the front may be unable to say that it is
         // ready.
         let unread = self.handshake.revive && !self.reads_front();
@@ -407,10 +409,10 @@ impl Relay {
     }
 }
 
-/// How a backend is, for whoever asks. No message and no part of one, except for the names of
-/// methods.
+/// The state of a backend, for `status`. It contains no message and no part of one, except for
+/// the names of methods.
 impl Relay {
-    /// How the backend is.
+    /// The state of the backend.
     #[must_use]
     pub fn view(&self, now: Millis) -> View {
         let (unconfirmed, unconfirmed_bytes) = self.unconfirmed();
@@ -445,8 +447,8 @@ impl Relay {
         }
     }
 
-    /// How many messages were on their way to fronts when these ended, and how many answers were
-    /// kept for nobody.
+    /// How many messages were on their way to fronts when these ended, and how many answers
+    /// came after their front had ended.
     #[must_use]
     pub fn losses(&self) -> (u64, u64) {
         (self.counts.lost, self.counts.parked)
@@ -499,7 +501,7 @@ fn count(traffic: &mut Traffic, line: usize) {
     traffic.bytes += line as u64 + 1;
 }
 
-fn parked(answer: &Answered, now: Millis) -> ParkedInfo {
+fn parked(answer: &AnswerInfo, now: Millis) -> ParkedInfo {
     ParkedInfo {
         method: answer.method.to_string(),
         age_ms: now.saturating_sub(answer.came),

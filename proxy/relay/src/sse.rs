@@ -55,11 +55,11 @@ pub struct Parser {
 }
 
 impl Parser {
-    /// Reads on. Each event that has come to its end goes to `heard`.
+    /// Reads on. Each event that is complete goes to `heard`.
     ///
     /// # Errors
-    /// [`TooLarge`], once for each such event. Who reads on skips the rest of it; of its fields,
-    /// those before its data are heard.
+    /// [`TooLarge`], once for each such event. The next call skips the rest of it; of its
+    /// fields, those before its data are kept.
     pub fn read(&mut self, bytes: &[u8], mut heard: impl FnMut(Event)) -> Result<(), TooLarge> {
         for (read, &byte) in (1..).zip(bytes) {
             let follows = core::mem::replace(&mut self.returned, byte == b'\r');
@@ -112,7 +112,7 @@ impl Parser {
             "id" if !value.contains('\0') => self.id = Some(value.to_owned()),
             "retry" => self.retry = value.parse().ok().or(self.retry),
             "event" => value.clone_into(&mut self.kind),
-            // A comment, or a field of other times.
+            // A comment, or an unknown field.
             _ => {}
         }
         None

@@ -1,4 +1,4 @@
-//! Lines that can't be read as they stand. Some can be made readable; of others it can be told who
+//! Lines that can't be read as they stand. Some can be made readable; others show which request
 //! may wait for them.
 
 use alloc::string::String;
@@ -8,19 +8,19 @@ use core::ops::Range;
 use bytes::Bytes;
 use serde_json::value::RawValue;
 
-use crate::oversized::Glimpse;
+use crate::oversized::PartialMessage;
+use crate::own_messages;
 use crate::raw::is_id;
-use crate::words;
 
-/// What stands for a byte that is no UTF-8. It may stand in a JSON string, and nowhere else in
+/// What stands for a byte that is not UTF-8. It may stand in a JSON string, and nowhere else in
 /// JSON.
 const NO_UTF8: u8 = 0x7F;
-/// What a server is told that waits for an answer of the host.
+/// The error that a server gets in place of the host's answer.
 pub(super) const UNREADABLE_ANSWER: &str = "the host's answer can't be read as JSON";
 /// How much of the end of a line is looked at for an id.
 const TAIL: usize = 4 * 1024;
 
-/// What can be told of a message that can't be read.
+/// What can be seen of a message that can't be read.
 #[derive(Default)]
 pub struct Unreadable {
     /// The raw text of its id, where that is one.
@@ -33,11 +33,11 @@ impl Unreadable {
     /// Looks at what can't be read as JSON-RPC; none if there is no id in it.
     pub(super) fn of(text: &str) -> Option<Self> {
         let tail = text.len().saturating_sub(TAIL);
-        let Glimpse {
+        let PartialMessage {
             id,
             request,
             answer,
-        } = Glimpse::of(text.as_bytes(), &text.as_bytes()[tail..]);
+        } = PartialMessage::of(text.as_bytes(), &text.as_bytes()[tail..]);
         let id = match id {
             // This is how notifications were written before JSON-RPC 2.0.
             Some(id) if id == "null" => return None,
@@ -71,7 +71,7 @@ impl Unreadable {
 /// its request.
 #[must_use]
 pub fn unreadable_answer(id: &str) -> Bytes {
-    words::failed(id, UNREADABLE_ANSWER)
+    own_messages::failed(id, UNREADABLE_ANSWER)
 }
 
 /// Whether there is a key `id` anywhere.
@@ -105,7 +105,7 @@ pub(super) fn readable(line: &[u8]) -> Option<String> {
                 let names: [&[u8]; 3] = [b"NaN", b"Infinity", b"-Infinity"];
                 if let Some(name) = names.into_iter().find(|name| copy[at..].starts_with(name)) {
                     length = name.len();
-                    // No number: it must not be taken for an id.
+                    // Not a number: it must not be taken for an id.
                     copy[at..at + length].fill(b' ');
                     copy[at] = b'[';
                     copy[at + length - 1] = b']';

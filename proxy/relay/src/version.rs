@@ -1,5 +1,4 @@
-//! Versions of the protocol, and what hosts and servers say of themselves when they are
-//! initialised.
+//! Versions of the protocol, and what hosts and servers declare in `initialize`.
 
 use alloc::boxed::Box;
 use alloc::string::String;
@@ -32,7 +31,7 @@ impl Version {
     }
 }
 
-/// A version that is no date is not shown: a log is no place for what a peer has sent.
+/// A version that is not a date is not shown: what a peer has sent does not belong in a log.
 impl fmt::Display for Version {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(if self.is_date() {
@@ -43,16 +42,16 @@ impl fmt::Display for Version {
     }
 }
 
-/// What a host says of itself.
+/// What a host declares in `initialize`.
 #[derive(Default)]
-pub(super) struct Asked {
+pub(super) struct InitializeParams {
     pub version: Version,
-    pub can: Can,
+    pub capabilities: Capabilities,
 }
 
 /// What a host can do for a server.
 #[derive(Clone, Copy, Default)]
-pub(super) struct Can {
+pub(super) struct Capabilities {
     sampling: bool,
     elicitation: bool,
     roots: bool,
@@ -60,24 +59,24 @@ pub(super) struct Can {
 
 /// What a host must be able to do to answer an ask.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Need {
+pub(crate) enum Capability {
     Sampling,
     Elicitation,
     Roots,
 }
 
-impl Can {
-    /// Whether it can do this.
-    pub(super) fn meet(self, need: Need) -> bool {
-        match need {
-            Need::Sampling => self.sampling,
-            Need::Elicitation => self.elicitation,
-            Need::Roots => self.roots,
+impl Capabilities {
+    /// Whether this is among them.
+    pub(super) fn include(self, capability: Capability) -> bool {
+        match capability {
+            Capability::Sampling => self.sampling,
+            Capability::Elicitation => self.elicitation,
+            Capability::Roots => self.roots,
         }
     }
 }
 
-impl Asked {
+impl InitializeParams {
     /// Reads the parameters of an `initialize`.
     pub(super) fn of(params: Option<&str>) -> Self {
         #[derive(Deserialize)]
@@ -86,11 +85,11 @@ impl Asked {
             #[serde(default)]
             protocol_version: Option<String>,
             #[serde(default)]
-            capabilities: Capabilities,
+            capabilities: Declared,
         }
         #[derive(Deserialize, Default)]
         #[serde(default)]
-        struct Capabilities {
+        struct Declared {
             sampling: Option<IgnoredAny>,
             elicitation: Option<IgnoredAny>,
             roots: Option<IgnoredAny>,
@@ -103,7 +102,7 @@ impl Asked {
                  capabilities,
              }| Self {
                 version: Version(protocol_version.unwrap_or_default().into()),
-                can: Can {
+                capabilities: Capabilities {
                     sampling: capabilities.sampling.is_some(),
                     elicitation: capabilities.elicitation.is_some(),
                     roots: capabilities.roots.is_some(),
@@ -113,7 +112,7 @@ impl Asked {
     }
 }
 
-/// What a server says of itself.
+/// What a server declares in its answer to `initialize`.
 #[derive(Default)]
 pub(super) struct Told {
     pub version: Version,

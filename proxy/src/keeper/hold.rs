@@ -16,7 +16,7 @@ use mcp_sessiond_process::socket::Listener;
 use mcp_sessiond_process::{Pinned, ProcessId};
 use mcp_sessiond_proto::Epoch;
 use mcp_sessiond_proto::backends::{Counts, Kept};
-use mcp_sessiond_relay::{Limits, Order, Relay};
+use mcp_sessiond_relay::{Effect, Limits, Relay};
 use nix::sys::signal::Signal;
 use signal_hook_tokio::Signals;
 use tokio::net::UnixListener;
@@ -462,10 +462,10 @@ impl Keeper {
                 }
             }
         }
-        for order in self.relay.orders() {
+        for order in self.relay.effects() {
             match order {
-                Order::Start => self.start_due = true,
-                Order::Replace { why, kills } => {
+                Effect::Start => self.start_due = true,
+                Effect::Replace { why, kills } => {
                     self.say(&format!("{why}; a fresh server is started"));
                     self.retire(if kills {
                         Manner::Killed
@@ -474,7 +474,7 @@ impl Keeper {
                     });
                     self.start_due = true;
                 }
-                Order::Say(text) => self.say(&text),
+                Effect::Say(text) => self.say(&text),
             }
         }
         // Only after the former backend is gone, which may hold a port or the lock on a profile.

@@ -15,7 +15,7 @@ use mcp_sessiond_process::executable;
 use mcp_sessiond_process::signals::not_ignored;
 use mcp_sessiond_process::socket::{self, Listener};
 use mcp_sessiond_proto::paths;
-use mcp_sessiond_relay::multiplexer::{Deed, Many};
+use mcp_sessiond_relay::multiplexer::{Effect, Multiplexer};
 use nix::sys::signal::Signal;
 use nix::sys::socket::{MsgFlags, send};
 use signal_hook_tokio::Signals;
@@ -227,7 +227,7 @@ impl Opened {
         tokio::spawn(receive(listener, shared.key.clone(), sender));
         let began = Instant::now();
         let mut sharer = Sharer {
-            many: Many::new(attached.resumed),
+            many: Multiplexer::new(attached.resumed),
             session,
             began,
             lonely: Some(began + FIRST),
@@ -267,7 +267,7 @@ enum Over {
 }
 
 struct Sharer {
-    many: Many,
+    many: Multiplexer,
     session: SessionId,
     began: Instant,
     /// When to end, while nobody is there.
@@ -354,13 +354,13 @@ impl Sharer {
                 self.lonely = None;
                 self.many.arrive(place, first, again);
             }
-            Event::Said(place, Line::Whole(line)) => self.many.from_place(place, &line, now),
+            Event::Said(place, Line::Whole(line)) => self.many.from_client(place, &line, now),
             Event::Said(place, Line::Oversized { head, tail }) => {
-                self.many.oversized_from_place(place, &head, &tail, now);
+                self.many.oversized_from_client(place, &head, &tail, now);
             }
             Event::Left(place) => self.leave(place),
             Event::Status(writer) => {
-                let (session, places) = (self.session.clone(), self.many.places());
+                let (session, places) = (self.session.clone(), self.many.clients());
                 writer.reply(&Reply::Status {
                     session,
                     places,
@@ -383,27 +383,27 @@ impl Sharer {
     /// Breaks where the server is as good as gone.
     fn do_deeds(&mut self) -> ControlFlow<()> {
         loop {
-            let deeds = self.many.deeds();
+            let deeds = self.many.effects();
             if deeds.is_empty() {
                 return ControlFlow::Continue(());
             }
             for deed in deeds {
                 match deed {
-                    Deed::Server(line) => {
+                    Effect::ToServer(line) => {
                         self.backlog += line.len();
                         self.waiting.push_back(line);
                     }
-                    Deed::Welcome(place) => self.tell(place, &Reply::Welcome {}),
-                    Deed::Own(place, why) => {
+                    Effect::Admit(place) => self.tell(place, &Reply::Welcome {}),
+                    Effect::Own(place, why) => {
                         self.tell(place, &Reply::Own { why });
                         self.leave(place);
                     }
-                    Deed::Later(place, why) => {
+                    Effect::Later(place, why) => {
                         self.tell(place, &Reply::Later { why });
                         self.leave(place);
                     }
-                    Deed::Over => return ControlFlow::Break(()),
-                    Deed::Place(place, line) => {
+                    Effect::End => return ControlFlow::Break(()),
+                    Effect::ToClient(place, line) => {
                         let Some(writer) = self.writers.get_mut(&place) else {
                             continue;
                         };

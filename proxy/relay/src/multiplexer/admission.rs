@@ -8,24 +8,24 @@ use core::cell::OnceCell;
 
 use bytes::Bytes;
 
-use super::fields::{self, Hello};
-use super::{Call, Deed, Had, Kind, Many, Place};
+use super::fields::{self, HostInfo};
+use super::{Call, Client, Effect, Kind, Multiplexer, SharedBy};
 use crate::entry::Edits;
 use crate::message::{self, Line, Message};
+use crate::own_messages;
 use crate::version::{Told, Version};
-use crate::words;
 
 /// How far the server is with its first host.
 #[derive(Default)]
-pub(super) enum Greeting {
-    /// Nobody has come.
+pub(super) enum Initialization {
+    /// No client has come.
     #[default]
-    None,
-    /// It was asked for this.
-    Asked { first: u64, hello: Hello },
+    NotStarted,
+    /// It was sent the first client's `initialize`.
+    Requested { first: u64, info: HostInfo },
     /// It has answered.
     Done {
-        hello: Hello,
+        info: HostInfo,
         /// The version that it speaks.
         version: Version,
         /// The result, for every host.
@@ -33,7 +33,7 @@ pub(super) enum Greeting {
     },
 }
 
-/// The `initialize` in a line, if it can be passed on with a token of ours.
+/// The `initialize` in a line, if it is clear which progress token it has.
 fn initialize<'a>(line: &'a Bytes, copy: &'a OnceCell<String>) -> Option<Message<'a>> {
     let message = Line::of(line, copy).message()?;
     let is_one =
@@ -41,29 +41,29 @@ fn initialize<'a>(line: &'a Bytes, copy: &'a OnceCell<String>) -> Option<Message
     (is_one && message.has_clear_token()).then_some(message)
 }
 
-impl Many {
+impl Multiplexer {
     /// A host comes with its first line. `again`: it has had the answer to that, from a server that
     /// is gone.
-    pub fn arrive(&mut self, place: u64, line: Bytes, again: bool) {
+    pub fn arrive(&mut self, client: u64, line: Bytes, again: bool) {
         let copy = OnceCell::new();
         let Some(message) = initialize(&line, &copy) else {
             let why = "its host does not begin with `initialize`";
-            self.deeds.push(Deed::Own(place, why.to_string()));
+            self.effects.push(Effect::Own(client, why.to_string()));
             return;
         };
-        let hello = Hello::of(&message);
-        match &self.greeting {
-            Greeting::None => {
-                self.greet(place, &message, hello);
-                self.arriving.push((place, line, again));
+        let info = HostInfo::of(&message);
+        match &self.initialization {
+            Initialization::NotStarted => {
+                self.send_initialize(client, &message, info);
+                self.arriving.push((client, line, again));
             }
-            Greeting::Asked { .. } => self.arriving.push((place, line, again)),
-            Greeting::Done { .. } => self.admit(place, &hello, again),
+            Initialization::Requested { .. } => self.arriving.push((client, line, again)),
+            Initialization::Done { .. } => self.admit(client, &info, again),
         }
     }
 
     /// The server is initialised for its first host.
-    fn greet(&mut self, first: u64, message: &Message<'_>, hello: Hello) {
+    fn send_initialize(&mut self, first: u64, message: &Message<'_>, info: HostInfo) {
         let message::Kind::Request { id, .. } = &message.kind else {
             return;
         };
@@ -73,93 +73,94 @@ impl Many {
         if let Some(token) = message.asked_progress() {
             edits.replace(message, token, number.to_string());
         }
-        fields::without_own(message, message.params, &mut edits);
+        fields::strip_unshared(message, message.params, &mut edits);
         self.tell_server(edits.spliced(message));
         let call = Call {
-            place: None,
+            client: None,
             id: "null".into(),
             token: None,
             kind: Kind::Initialize,
             cancelled: false,
         };
         self.calls.insert(number, call);
-        self.greeting = Greeting::Asked { first, hello };
+        self.initialization = Initialization::Requested { first, info };
     }
 
-    fn admit(&mut self, place: u64, hello: &Hello, again: bool) {
-        let Greeting::Done {
-            hello: first,
+    fn admit(&mut self, client: u64, info: &HostInfo, again: bool) {
+        let Initialization::Done {
+            info: first,
             version,
             ..
-        } = &self.greeting
+        } = &self.initialization
         else {
             return;
         };
-        let why = if !hello.can_all_of(first) {
+        let why = if !info.can_all_of(first) {
             "its host can do less than the one that the server was started for".to_string()
-        } else if !hello.version.can_use(version, &first.version) {
+        } else if !info.version.can_use(version, &first.version) {
             format!(
                 "its host does not speak version {version} of the protocol, which the server does"
             )
         } else {
-            self.welcome(place, Place::default());
+            self.add_client(client, Client::default());
             if again {
-                self.tell_lists(place);
+                self.tell_lists(client);
             }
             return;
         };
-        self.deeds.push(Deed::Own(place, why));
+        self.effects.push(Effect::Own(client, why));
     }
 
-    fn welcome(&mut self, number: u64, place: Place) {
-        self.had = if self.had == Had::Nobody {
-            Had::One(number)
+    fn add_client(&mut self, number: u64, client: Client) {
+        self.shared_by = if self.shared_by == SharedBy::Nobody {
+            SharedBy::One(number)
         } else {
-            Had::Several
+            SharedBy::Several
         };
-        self.places.insert(number, place);
-        self.deeds.push(Deed::Welcome(number));
+        self.clients.insert(number, client);
+        self.effects.push(Effect::Admit(number));
     }
 
-    /// A host that comes again is told to list again what the server has lists of: it may be
-    /// another one.
-    fn tell_lists(&mut self, place: u64) {
-        let Greeting::Done { result, .. } = &self.greeting else {
+    /// A host that comes again is told to list again: this may be another server.
+    fn tell_lists(&mut self, client: u64) {
+        let Initialization::Done { result, .. } = &self.initialization else {
             return;
         };
         for method in Told::of(&format!(r#"{{"result":{result}}}"#)).lists {
-            self.tell_place(place, words::notification(method));
+            self.tell_client(client, own_messages::notification(method));
         }
     }
 
     /// The server has answered the first `initialize`.
-    pub(super) fn greeted(&mut self, message: &Message<'_>, failed: bool) {
-        let Greeting::Asked { first, hello } = core::mem::take(&mut self.greeting) else {
+    pub(super) fn on_initialized(&mut self, message: &Message<'_>, failed: bool) {
+        let Initialization::Requested { first, info } = core::mem::take(&mut self.initialization)
+        else {
             return;
         };
         let arriving = core::mem::take(&mut self.arriving);
         if failed && fields::is_outcome_unknown(message) {
-            // The keeper says this, not the server: the keeper was told to stop, and ends.
-            self.deeds.push(Deed::Over);
+            // This comes from the keeper, not from the server: the keeper was told
+            // to stop, and ends.
+            self.effects.push(Effect::End);
             return;
         }
         if failed {
-            // The first host hears of it. The next one is another matter.
-            for (place, line, again) in arriving {
-                if place != first {
-                    self.arrive(place, line, again);
+            // The first host gets the error. The next one may be accepted.
+            for (client, line, again) in arriving {
+                if client != first {
+                    self.arrive(client, line, again);
                 } else if again {
-                    // It has had its answer, and none would tell it of this one. The next attempt
-                    // may go better.
+                    // It was answered before, so the error can't be passed
+                    // on. It tries again.
                     let why = "the shared server refuses to be initialised again";
-                    self.deeds.push(Deed::Later(place, why.to_string()));
+                    self.effects.push(Effect::Later(client, why.to_string()));
                 } else {
                     let refused = fields::error(message).map(Into::into);
-                    self.welcome(
-                        place,
-                        Place {
+                    self.add_client(
+                        client,
+                        Client {
                             refused,
-                            ..Place::default()
+                            ..Client::default()
                         },
                     );
                 }
@@ -168,36 +169,36 @@ impl Many {
         }
         let mut edits = Edits::default();
         let result = fields::result(message);
-        fields::without_own(message, result, &mut edits);
+        fields::strip_unshared(message, result, &mut edits);
         let spliced = edits.spliced(message);
         let text = String::from_utf8_lossy(&spliced);
         let whole = Message::of(text.as_bytes(), &text);
         let result = whole.as_ref().and_then(fields::result).unwrap_or("{}");
         let version = Told::of(&text).version;
-        self.greeting = Greeting::Done {
-            hello,
+        self.initialization = Initialization::Done {
+            info,
             version,
             result: result.into(),
         };
-        self.tell_server(words::notification("notifications/initialized"));
-        for (place, line, again) in arriving {
-            self.arrive(place, line, again);
+        self.tell_server(own_messages::notification("notifications/initialized"));
+        for (client, line, again) in arriving {
+            self.arrive(client, line, again);
         }
     }
 
-    /// A place sends its `initialize`, after it was welcomed by it.
-    pub(super) fn place_initializes(&mut self, place: u64, id: &str) {
+    /// A client that was admitted sends its `initialize`.
+    pub(super) fn client_initializes(&mut self, client: u64, id: &str) {
         let refused = self
-            .places
-            .get(&place)
-            .and_then(|place| place.refused.as_ref());
-        let line = match (refused, &self.greeting) {
+            .clients
+            .get(&client)
+            .and_then(|client| client.refused.as_ref());
+        let line = match (refused, &self.initialization) {
             (Some(error), _) => format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{error}}}"#),
-            (None, Greeting::Done { result, .. }) => {
+            (None, Initialization::Done { result, .. }) => {
                 format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{result}}}"#)
             }
             (None, _) => return,
         };
-        self.tell_place(place, line);
+        self.tell_client(client, line);
     }
 }

@@ -1,4 +1,5 @@
-//! What is read of messages here, and nowhere else in this crate.
+//! The members of messages that only the multiplexer reads: capabilities, results, errors,
+//! pages.
 
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
@@ -10,29 +11,30 @@ use serde_json::{Map, Value};
 
 use crate::entry::Edits;
 use crate::message::Message;
-use crate::version::{Asked, Version};
+use crate::version::{InitializeParams, Version};
 
-/// What a host is without: roots are one host's own, and tasks would be everybody's.
+/// Capabilities that are not shared: roots belong to one host, and tasks would be visible to
+/// all.
 const NOT_SHARED: [&str; 2] = ["roots", "tasks"];
 
 /// What a host says of itself in `initialize`.
 #[derive(Clone)]
-pub(super) struct Hello {
+pub(super) struct HostInfo {
     pub(super) version: Version,
     capabilities: Value,
 }
 
-impl Hello {
+impl HostInfo {
     pub(super) fn of(message: &Message<'_>) -> Self {
         let mut capabilities = member(message.params, "capabilities").map_or(Value::Null, parsed);
-        withhold(&mut capabilities);
+        remove_unshared(&mut capabilities);
         Self {
-            version: Asked::of(message.params).version,
+            version: InitializeParams::of(message.params).version,
             capabilities,
         }
     }
 
-    /// Whether a host that says this can do whatever one can that has said `other`.
+    /// Whether this host has all capabilities that the `other` has.
     pub(super) fn can_all_of(&self, other: &Self) -> bool {
         has_all(&self.capabilities, &other.capabilities)
     }
@@ -49,7 +51,7 @@ fn has_all(one: &Value, other: &Value) -> bool {
     }
 }
 
-fn withhold(capabilities: &mut Value) {
+fn remove_unshared(capabilities: &mut Value) {
     if let Value::Object(capabilities) = capabilities {
         for name in NOT_SHARED {
             capabilities.remove(name);
@@ -90,13 +92,13 @@ fn member<'a>(object: Option<&'a str>, name: &str) -> Option<&'a str> {
 
 /// The message with the capabilities that are not shared taken out of what holds them: `params` or
 /// `result`.
-pub(super) fn without_own(message: &Message<'_>, within: Option<&str>, edits: &mut Edits) {
+pub(super) fn strip_unshared(message: &Message<'_>, within: Option<&str>, edits: &mut Edits) {
     let Some(capabilities) = member(within, "capabilities") else {
         return;
     };
     let mut value = parsed(capabilities);
     let whole = value.clone();
-    withhold(&mut value);
+    remove_unshared(&mut value);
     if value != whole {
         edits.replace(message, capabilities, value.to_string());
     }

@@ -1,4 +1,5 @@
-//! One server and many places: nothing of one reaches another, whatever happens in which order.
+//! One server and many clients: nothing of one reaches another, whatever happens in which
+//! order.
 
 mod rules;
 
@@ -11,7 +12,7 @@ use bytes::Bytes;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::{Deed, Many, QUIET};
+use super::{Effect, Multiplexer, RECENT_MS};
 
 /// Ids, tokens and resources that every host uses.
 const IDS: u64 = 3;
@@ -25,16 +26,16 @@ enum Step {
     },
     Leave(usize),
     Call {
-        place: usize,
+        client: usize,
         id: u64,
         token: bool,
     },
     Cancel {
-        place: usize,
+        client: usize,
         id: u64,
     },
     Subscribe {
-        place: usize,
+        client: usize,
         uri: usize,
         is_on: bool,
     },
@@ -57,10 +58,10 @@ fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
         2 => any::<[bool; 2]>().prop_map(|[able, again]| Step::Come { able, again }),
         1 => any::<usize>().prop_map(Step::Leave),
-        8 => (any::<usize>(), 0..IDS, any::<bool>()).prop_map(|(place, id, token)| Step::Call { place, id, token }),
-        2 => (any::<usize>(), 0..IDS).prop_map(|(place, id)| Step::Cancel { place, id }),
+        8 => (any::<usize>(), 0..IDS, any::<bool>()).prop_map(|(client, id, token)| Step::Call { client, id, token }),
+        2 => (any::<usize>(), 0..IDS).prop_map(|(client, id)| Step::Cancel { client, id }),
         2 => (any::<usize>(), 0..URIS.len(), any::<bool>())
-            .prop_map(|(place, uri, is_on)| Step::Subscribe { place, uri, is_on }),
+            .prop_map(|(client, uri, is_on)| Step::Subscribe { client, uri, is_on }),
         2 => any::<usize>().prop_map(Step::AnswerAsk),
         6 => (any::<usize>(), any::<bool>()).prop_map(|(call, failed)| Step::Answer { call, failed }),
         4 => any::<usize>().prop_map(Step::Progress),
@@ -70,7 +71,7 @@ fn step() -> impl Strategy<Value = Step> {
         2 => (0..URIS.len()).prop_map(Step::Updated),
         1 => Just(Step::Changed),
         1 => (0..400_000u64).prop_map(Step::Pass),
-        1 => (0..QUIET).prop_map(Step::Pass),
+        1 => (0..RECENT_MS).prop_map(Step::Pass),
     ]
 }
 
@@ -85,11 +86,11 @@ struct Open {
 /// What the model knows.
 #[derive(Default)]
 struct World {
-    many: Many,
+    multiplexer: Multiplexer,
     now: u64,
     serial: u64,
     next_place: u64,
-    places: BTreeMap<u64, Host>,
+    clients: BTreeMap<u64, Host>,
     /// At the server.
     calls: Vec<Open>,
     /// Tags of calls that it has answered, and when.
@@ -126,9 +127,9 @@ fn line(value: &Value) -> Bytes {
 }
 
 impl World {
-    fn place(&self, at: usize) -> Option<u64> {
+    fn client(&self, at: usize) -> Option<u64> {
         let welcome: Vec<u64> = self
-            .places
+            .clients
             .iter()
             .filter(|(_, host)| host.welcome)
             .map(|(number, _)| *number)
@@ -136,12 +137,13 @@ impl World {
         pick(&welcome, at).copied()
     }
 
-    fn says(&mut self, place: u64, message: &Value) {
-        self.many.from_place(place, &line(message), self.now);
+    fn says(&mut self, client: u64, message: &Value) {
+        self.multiplexer
+            .from_client(client, &line(message), self.now);
     }
 
     fn hears(&mut self, message: &Value) {
-        self.many.from_server(&line(message), self.now);
+        self.multiplexer.from_server(&line(message), self.now);
     }
 
     /// The server asks about a call.
@@ -149,11 +151,11 @@ impl World {
         self.next_ask += 1;
         let params = json!({"message": tag});
         let ask = json!({"jsonrpc": "2.0", "id": self.next_ask, "method": "elicitation/create", "params": params});
-        let place = tag
+        let client = tag
             .as_str()
             .and_then(|tag| tag.split('/').next()?.parse().ok())
             .unwrap_or_default();
-        self.asks.insert(self.next_ask, (place, false));
+        self.asks.insert(self.next_ask, (client, false));
         self.hears(&ask);
     }
 
@@ -161,8 +163,8 @@ impl World {
         match step {
             Step::Come { able, again } => {
                 self.next_place += 1;
-                let place = self.next_place;
-                self.places.insert(place, Host::default());
+                let client = self.next_place;
+                self.clients.insert(client, Host::default());
                 let capabilities = if able {
                     json!({"elicitation": {}})
                 } else {
@@ -171,53 +173,53 @@ impl World {
                 let params = json!({"protocolVersion": "2025-06-18", "capabilities": capabilities});
                 let initialize =
                     json!({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params});
-                self.many.arrive(place, line(&initialize), again);
+                self.multiplexer.arrive(client, line(&initialize), again);
             }
             Step::Leave(at) => {
-                let places: Vec<u64> = self.places.keys().copied().collect();
-                if let Some(place) = pick(&places, at) {
-                    self.places.remove(place);
-                    self.many.leave(*place, self.now);
+                let clients: Vec<u64> = self.clients.keys().copied().collect();
+                if let Some(client) = pick(&clients, at) {
+                    self.clients.remove(client);
+                    self.multiplexer.leave(*client, self.now);
                 }
             }
-            Step::Call { place, id, token } => {
-                let Some(place) = self.place(place) else {
+            Step::Call { client, id, token } => {
+                let Some(client) = self.client(client) else {
                     return;
                 };
                 self.serial += 1;
-                let tag = format!("{place}/{}", self.serial);
+                let tag = format!("{client}/{}", self.serial);
                 let mut params = json!({"tag": tag});
-                let Some(host) = self.places.get_mut(&place) else {
+                let Some(host) = self.clients.get_mut(&client) else {
                     return;
                 };
                 if token {
-                    // The same text for different calls, of this place and of others.
+                    // The same text for different calls, of this client and of others.
                     let token = format!("t{id}");
                     params["_meta"] = json!({"progressToken": token});
                     host.tokens.insert(tag.clone(), token);
                 }
                 host.calls.entry(id).or_default().push(tag);
                 self.says(
-                    place,
+                    client,
                     &json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params}),
                 );
             }
-            Step::Cancel { place, id } => {
-                let Some(place) = self.place(place) else {
+            Step::Cancel { client, id } => {
+                let Some(client) = self.client(client) else {
                     return;
                 };
-                self.places.entry(place).or_default().cancelled.insert(id);
+                self.clients.entry(client).or_default().cancelled.insert(id);
                 let params = json!({"requestId": id});
                 self.says(
-                    place,
+                    client,
                     &json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": params}),
                 );
             }
-            Step::Subscribe { place, uri, is_on } => {
-                let Some(place) = self.place(place) else {
+            Step::Subscribe { client, uri, is_on } => {
+                let Some(client) = self.client(client) else {
                     return;
                 };
-                let Some(host) = self.places.get_mut(&place) else {
+                let Some(host) = self.clients.get_mut(&client) else {
                     return;
                 };
                 let method = if is_on {
@@ -229,25 +231,27 @@ impl World {
                 };
                 let params = json!({"uri": URIS[uri]});
                 self.says(
-                    place,
+                    client,
                     &json!({"jsonrpc": "2.0", "id": "s", "method": method, "params": params}),
                 );
             }
             Step::AnswerAsk(at) => {
-                let Some(place) = self.place(at) else { return };
+                let Some(client) = self.client(at) else {
+                    return;
+                };
                 let asks = self
-                    .places
-                    .get_mut(&place)
+                    .clients
+                    .get_mut(&client)
                     .map(|host| core::mem::take(&mut host.asks));
                 for ask in asks.into_iter().flatten() {
                     self.says(
-                        place,
-                        &json!({"jsonrpc": "2.0", "id": ask, "result": {"by": place}}),
+                        client,
+                        &json!({"jsonrpc": "2.0", "id": ask, "result": {"by": client}}),
                     );
                 }
                 // Nobody is believed who answers for another.
                 self.says(
-                    place,
+                    client,
                     &json!({"jsonrpc": "2.0", "id": self.next_ask + 1, "result": {}}),
                 );
             }
@@ -307,7 +311,7 @@ impl World {
                 let late: Vec<&Value> = self
                     .answered
                     .iter()
-                    .filter(|(_, at)| self.now < at + QUIET)
+                    .filter(|(_, at)| self.now < at + RECENT_MS)
                     .map(|(tag, _)| tag)
                     .collect();
                 let Some(tag) = pick(&late, at) else { return };
@@ -337,21 +341,21 @@ impl World {
 
     /// Checks what is to be done.
     fn look(&mut self) {
-        for deed in self.many.deeds() {
-            match deed {
-                Deed::Welcome(place) => {
-                    let host = self.places.get_mut(&place).expect("it is there");
+        for effect in self.multiplexer.effects() {
+            match effect {
+                Effect::Admit(client) => {
+                    let host = self.clients.get_mut(&client).expect("it is there");
                     assert!(!core::mem::replace(&mut host.welcome, true));
                 }
-                Deed::Own(place, _) | Deed::Later(place, _) => {
-                    drop(self.places.remove(&place).expect("it is there"));
+                Effect::Own(client, _) | Effect::Later(client, _) => {
+                    drop(self.clients.remove(&client).expect("it is there"));
                 }
-                Deed::Over => unreachable!("no server of this model is stopped"),
-                Deed::Server(line) => {
+                Effect::End => unreachable!("no server of this model is stopped"),
+                Effect::ToServer(line) => {
                     self.server_gets(&serde_json::from_slice(&line).expect("JSON"));
                 }
-                Deed::Place(place, line) => {
-                    self.place_gets(place, &serde_json::from_slice(&line).expect("JSON"));
+                Effect::ToClient(client, line) => {
+                    self.client_gets(client, &serde_json::from_slice(&line).expect("JSON"));
                 }
             }
         }
@@ -384,25 +388,25 @@ impl World {
             (Some(_), None) => {}
             (None, id) => {
                 let id = id.and_then(Value::as_u64).expect("an ask's");
-                let (place, handed) = self.asks.remove(&id).expect("it is open");
+                let (client, handed) = self.asks.remove(&id).expect("it is open");
                 match message["result"]["by"].as_u64() {
-                    Some(by) => assert!(handed && by == place, "{message}"),
+                    Some(by) => assert!(handed && by == client, "{message}"),
                     None => self.refused += 1,
                 }
             }
         }
     }
 
-    fn place_gets(&mut self, place: u64, message: &Value) {
+    fn client_gets(&mut self, client: u64, message: &Value) {
         let own = |tag: &Value| {
             assert!(
                 tag.as_str()
-                    .is_some_and(|tag| tag.starts_with(&format!("{place}/"))),
-                "{place}: {message}"
+                    .is_some_and(|tag| tag.starts_with(&format!("{client}/"))),
+                "{client}: {message}"
             );
             tag.as_str().unwrap_or_default().to_string()
         };
-        let host = self.places.get_mut(&place).expect("it is there");
+        let host = self.clients.get_mut(&client).expect("it is there");
         assert!(host.welcome);
         match (
             message.get("method").and_then(Value::as_str),
@@ -442,7 +446,7 @@ impl World {
                 let uri = message["params"]["uri"].as_str().expect("a URI");
                 let below =
                     |of: &usize| uri == URIS[*of] || uri.starts_with(&format!("{}/", URIS[*of]));
-                assert!(host.subscribed.iter().any(below), "{place}: {message}");
+                assert!(host.subscribed.iter().any(below), "{client}: {message}");
             }
             (Some(method), _) => assert!(method.ends_with("list_changed"), "{message}"),
         }
@@ -457,11 +461,11 @@ impl World {
             });
             self.look();
         }
-        for (place, host) in &self.places {
+        for (client, host) in &self.clients {
             let waits = |(id, calls): (&u64, &Vec<String>)| {
                 !calls.is_empty() && !host.cancelled.contains(id)
             };
-            assert!(!host.calls.iter().any(waits), "{place} waits for ever");
+            assert!(!host.calls.iter().any(waits), "{client} waits for ever");
         }
     }
 }
@@ -490,9 +494,9 @@ const ANSWER: Step = Step::Answer {
     failed: false,
 };
 
-fn call(place: usize) -> Step {
+fn call(client: usize) -> Step {
     Step::Call {
-        place,
+        client,
         id: 0,
         token: false,
     }
@@ -528,7 +532,7 @@ fn asks_are_handed_out_where_one_place_has_calls() {
 
 #[test]
 fn an_ask_about_a_call_that_was_cancelled_long_ago_is_nobody_else_s() {
-    let cancel = Step::Cancel { place: 0, id: 0 };
+    let cancel = Step::Cancel { client: 0, id: 0 };
     let wait = Step::Pass(400_000);
     assert_eq!(
         asked([
@@ -551,9 +555,9 @@ fn an_ask_after_its_answer_is_nobody_else_s() {
     let begun = [COME, ANSWER, COME, call(0), call(1), ANSWER];
     let with = |steps: &[Step]| asked(begun.into_iter().chain(steps.iter().copied()));
     assert_eq!(with(&[Step::AskLate(0)]), (0, 1));
-    assert_eq!(with(&[Step::Pass(QUIET - 1), Step::AskLate(0)]), (0, 1));
+    assert_eq!(with(&[Step::Pass(RECENT_MS - 1), Step::AskLate(0)]), (0, 1));
     assert_eq!(
-        with(&[Step::Pass(QUIET), Step::Ask(0)]),
+        with(&[Step::Pass(RECENT_MS), Step::Ask(0)]),
         (1, 0),
         "an ask about the call that is left"
     );

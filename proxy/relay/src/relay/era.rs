@@ -1,13 +1,13 @@
-//! MCP's two eras: `initialize`, and `server/discover` of 2026-07-28. Some servers speak both, but
-//! go by what they heard first for as long as they run: then a host that comes with the other one
-//! gets a fresh server.
+//! MCP's two eras: `initialize`, and `server/discover` of 2026-07-28. Some servers speak both,
+//! but stay with the one that they got first for as long as they run. A host that comes with
+//! the other one gets a fresh server then.
 
 use alloc::borrow::ToOwned;
 
 use bytes::Bytes;
 
 use super::Relay;
-use super::life::{Life, Next};
+use super::life::{FirstRequest, Life};
 use crate::Millis;
 use crate::message::Message;
 
@@ -81,7 +81,7 @@ impl Relay {
         }
         let why =
             "the running server was initialised by a former host, and refuses `server/discover`";
-        self.replace(why.to_owned(), Next::Discover(line), false, now);
+        self.replace(why.to_owned(), FirstRequest::Discover(line), false, now);
         true
     }
 
@@ -102,7 +102,7 @@ impl Relay {
         }
         let why =
             "the running server speaks MCP 2026-07-28 with a former host, and refuses `initialize`";
-        self.replace(why.to_owned(), Next::Initialize, false, now);
+        self.replace(why.to_owned(), FirstRequest::Initialize, false, now);
         true
     }
 }

@@ -11,18 +11,18 @@ use core::cell::OnceCell;
 use bytes::Bytes;
 use mcp_sessiond_proto::backends::Attached;
 
-use super::life::Next;
-use super::queue::{ToBackend, ToFront, Wants};
-use super::{Call, Limits, Relay, What};
+use super::life::FirstRequest;
+use super::queue::{Requirements, ToBackend, ToFront};
+use super::{Call, Limits, Purpose, Relay};
 use crate::entry::Entry;
 use crate::message::{Kind, LISTEN, Line, Part};
 use crate::numbers::Open;
-use crate::version::{Can, Need};
-use crate::{Millis, words};
+use crate::version::{Capabilities, Capability};
+use crate::{Millis, own_messages};
 
 /// Calls of former fronts that are remembered until they are answered. The oldest go first: a
 /// backend that never answers must not cost more and more.
-const FORMER: usize = 1024;
+const FORMER_CALLS_MAX: usize = 1024;
 
 /// How many unconfirmed lines a front may be handed: it need not keep more than these.
 const WINDOW_LINES: usize = 256;
@@ -31,31 +31,35 @@ const WINDOW_BYTES: usize = 1024 * 1024;
 
 /// The attached front.
 pub(super) struct Front {
-    /// Whether it is past the beginning, and can be told what it did not ask for.
+    /// Whether it is past the handshake, and may be sent what it did not ask for.
     pub ready: bool,
     /// Whether it gets every ask, whatever its host says it can do: the backend was initialised by
     /// it, and knows.
-    pub regardless: bool,
+    pub takes_every_ask: bool,
     /// What its host can do.
-    pub can: Can,
+    pub capabilities: Capabilities,
     /// Whether its host has done more than find out whether somebody is there.
     pub tried: bool,
-    /// Lines of it that were no JSON-RPC, and may be answered by an error without an id.
+    /// Lines of it that were not JSON-RPC, and may be answered by an error without an id.
     pub unparsed: u32,
 }
 
 impl Front {
-    /// What it meets now.
-    pub(super) fn meets(&self) -> Wants {
+    /// The requirements that it meets now.
+    pub(super) fn meets(&self) -> Requirements {
         if !self.ready {
             return ToFront::FOREIGN;
         }
-        let can = |need: &Need| self.regardless || self.can.meet(*need);
-        let needs = [Need::Sampling, Need::Elicitation, Need::Roots]
-            .into_iter()
-            .filter(can);
+        let can = |need: &Capability| self.takes_every_ask || self.capabilities.include(*need);
+        let needs = [
+            Capability::Sampling,
+            Capability::Elicitation,
+            Capability::Roots,
+        ]
+        .into_iter()
+        .filter(can);
         needs.fold(ToFront::FOREIGN | ToFront::READY, |meets, need| {
-            meets | ToFront::need(need)
+            meets | ToFront::capability(need)
         })
     }
 }
@@ -126,25 +130,25 @@ impl Relay {
         let comes_back = self.connections > 0;
         self.connections += 1;
         let why = if comes_back && initialize.is_none() {
-            self.outdated(changed, now)
+            self.reason_to_replace(changed, now)
         } else {
             None
         };
         let resumed = comes_back && why.is_none();
         if let Some(why) = why {
-            self.replace(why, Next::Open, false, now);
+            self.replace(why, FirstRequest::OfHost, false, now);
         }
         self.front = Some(Front {
             ready: !resumed || initialize.is_some(),
-            regardless: !resumed,
-            can: Can::default(),
+            takes_every_ask: !resumed,
+            capabilities: Capabilities::default(),
             tried: false,
             unparsed: 0,
         });
         let waiting = self.to_front.entries.len();
-        let lost = core::mem::take(&mut self.counts.untold);
+        let lost = core::mem::take(&mut self.counts.unreported);
         if let Some(initialize) = initialize {
-            self.adopt(&initialize, now);
+            self.initialize_for(&initialize, now);
         }
         let exited = core::mem::take(&mut self.exited_alone);
         Attached {
@@ -162,9 +166,9 @@ impl Relay {
         let Some(front) = self.front.take() else {
             return;
         };
-        self.note_leaving(orderly, front.tried, now);
+        self.note_close(orderly, front.tried, now);
         self.counts.lost += unconfirmed;
-        self.counts.untold += unconfirmed;
+        self.counts.unreported += unconfirmed;
         for part in self
             .to_front
             .retain(|part| matches!(part, ToFront::Notice | ToFront::Ask(..)))
@@ -189,12 +193,12 @@ impl Relay {
             );
         }
         self.cancel_listens(now);
-        // Another host begins with a server that is started for it.
-        self.stillborn = None;
+        // The next host begins with a server that is started for it.
+        self.died_silent = None;
         self.calls.tokens.clear();
         self.habits.clear();
         self.handshake.forget_waiter();
-        self.pulse_unwatched();
+        self.cancel_liveness_wait();
         self.forget_former();
         self.drain(now);
     }
@@ -203,13 +207,13 @@ impl Relay {
     pub(super) fn fail_ask(&mut self, number: u64, message: &str) {
         if let Some(ask) = self.asks.open.remove(&number) {
             self.to_backend.push(Entry::one(
-                words::failed(&ask.id, message),
+                own_messages::failed(&ask.id, message),
                 ToBackend::Answer,
             ));
         }
     }
 
-    /// What the leaving front listens to (MCP 2026-07-28), nobody does any more.
+    /// Cancels the subscriptions of the front that leaves (MCP 2026-07-28).
     fn cancel_listens(&mut self, now: Millis) {
         let current = self.connections;
         let listens = |call: &Open<Call>| call.asker == current && &*call.method == LISTEN;
@@ -224,7 +228,7 @@ impl Relay {
             cancelled.push(number);
         }
         for number in cancelled {
-            let line = words::cancelled(number, "the host disconnected");
+            let line = own_messages::cancelled(number, "the host disconnected");
             self.to_backend
                 .push(Entry::one(line, ToBackend::Cancel(number)));
         }
@@ -235,10 +239,10 @@ impl Relay {
             .calls
             .open
             .iter()
-            .filter(|(_, call)| call.kind.sent && call.kind.what == What::Plain)
+            .filter(|(_, call)| call.kind.sent && call.kind.purpose == Purpose::Plain)
             .map(|(number, _)| *number)
             .collect();
-        for number in sent.iter().rev().skip(FORMER) {
+        for number in sent.iter().rev().skip(FORMER_CALLS_MAX) {
             self.calls.open.remove(number);
         }
     }
@@ -255,8 +259,8 @@ impl Relay {
         }
     }
 
-    /// A front has attached that continues the former one, if there was one. The relay need not be
-    /// told when it goes.
+    /// A front has attached that continues the former one, if there was one. There is no
+    /// call for its end.
     pub fn attach_continuing(&mut self, now: Millis) -> Attached {
         let resumed = self.front.is_some();
         if !resumed {
@@ -313,8 +317,8 @@ impl Relay {
         self.number_lines();
     }
 
-    /// The ids of the calls that fronts have made and whose answers none has confirmed: raw JSON,
-    /// as it came.
+    /// The ids of the calls that fronts have made and whose answers no front has confirmed:
+    /// raw JSON, as it came.
     #[must_use]
     pub fn known_calls(&self) -> Vec<Box<str>> {
         let open = self.calls.open.values().filter(|call| {

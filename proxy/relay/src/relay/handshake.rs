@@ -10,19 +10,19 @@ use core::cell::OnceCell;
 
 use bytes::Bytes;
 
-use super::life::{Life, Next};
+use super::life::{FirstRequest, Life};
 use super::queue::ToBackend;
-use super::{Call, Relay, What};
+use super::{Call, Purpose, Relay};
 use crate::entry::{Edits, Entry, Verdict};
 use crate::message::{Kind, Line, Message};
-use crate::numbers::{Open, shown};
-use crate::version::{Asked, Told, Version};
-use crate::{Millis, words};
+use crate::numbers::{Open, display_method};
+use crate::version::{InitializeParams, Told, Version};
+use crate::{Millis, own_messages};
 
 /// Subscriptions that are remembered. Any further ones end with the backend.
-const SUBSCRIPTIONS: usize = 256;
+const SUBSCRIPTIONS_MAX: usize = 256;
 /// Bytes of the parameters of such a request. Larger ones are not remembered.
-const PARAMS: usize = 4 * 1024;
+const PARAMS_MAX: usize = 4 * 1024;
 
 /// How far the backend's initialisation is.
 #[derive(Default)]
@@ -99,10 +99,10 @@ impl Relay {
             .host
             .as_ref()
             .is_some_and(|host| host.connection != self.connections);
-        self.meet_host(message, id);
+        self.note_host(message, id);
         if self.handshake.answer.is_some() {
-            let until = if comes_back && self.is_of_use() {
-                self.sign_due(now)
+            let until = if comes_back && self.is_answer_usable() {
+                self.liveness_deadline(now)
             } else {
                 None
             };
@@ -111,7 +111,7 @@ impl Relay {
                     self.handshake.waiter = Some(Waiter {
                         id: Some(id.into()),
                     });
-                    self.await_sign(until);
+                    self.wait_for_liveness(until);
                 }
                 None => self.answer_from_memory(Some(id), now),
             }
@@ -125,11 +125,14 @@ impl Relay {
             self.handshake.waiter = Some(Waiter {
                 id: Some(id.into()),
             });
-        } else if let Some(why) = self.stillborn.take() {
+        } else if let Some(why) = self.died_silent.take() {
             // The next attempt starts another one.
-            self.tell_front(words::failed(id, &words::ended_unheard(&why)));
+            self.tell_front(own_messages::failed(
+                id,
+                &own_messages::ended_uninitialized(&why),
+            ));
         } else if let Some(why) = self.refusal(now) {
-            self.tell_front(words::not_sent(id, &why));
+            self.tell_front(own_messages::not_sent(id, &why));
         } else {
             self.send_initialize(false, now);
         }
@@ -137,7 +140,7 @@ impl Relay {
 
     /// A front has attached whose host was answered by a former keeper: this backend is initialised
     /// for it.
-    pub(super) fn adopt(&mut self, initialize: &Bytes, now: Millis) {
+    pub(super) fn initialize_for(&mut self, initialize: &Bytes, now: Millis) {
         let copy = OnceCell::new();
         let Some(message) = Line::of(initialize, &copy).message() else {
             return;
@@ -148,7 +151,7 @@ impl Relay {
         if method != "initialize" {
             return;
         }
-        self.meet_host(&message, id);
+        self.note_host(&message, id);
         if self.handshake.answer.is_some() {
             self.answer_from_memory(None, now);
         } else if self.handshake.revive || self.handshake.pending.is_some() {
@@ -160,10 +163,13 @@ impl Relay {
         }
     }
 
-    fn meet_host(&mut self, message: &Message<'_>, id: &str) {
-        let Asked { version, can } = Asked::of(message.params);
+    fn note_host(&mut self, message: &Message<'_>, id: &str) {
+        let InitializeParams {
+            version,
+            capabilities,
+        } = InitializeParams::of(message.params);
         if let Some(front) = &mut self.front {
-            front.can = can;
+            front.capabilities = capabilities;
         }
         let line = Bytes::copy_from_slice(message.raw);
         self.handshake.host = Some(Host {
@@ -198,11 +204,15 @@ impl Relay {
             return;
         };
         let first = self.handshake.pending.is_none();
-        let what = if first { What::Initialize } else { What::Plain };
-        let (edits, number) = self.take_call(&message, id, method, what, now);
+        let purpose = if first {
+            Purpose::Initialize
+        } else {
+            Purpose::Plain
+        };
+        let (edits, number) = self.take_call(&message, id, method, purpose, now);
         if first {
             self.handshake.pending = Some(number);
-            self.seen_by_backend();
+            self.note_initialize_sent();
         }
         let entry = Entry::one(edits.spliced(&message).into(), ToBackend::Call(number));
         if again {
@@ -213,8 +223,8 @@ impl Relay {
         self.wake(now);
     }
 
-    /// The backend gets to know the latest host.
-    pub(super) fn seen_by_backend(&mut self) {
+    /// The backend is sent the latest host's `initialize`.
+    pub(super) fn note_initialize_sent(&mut self) {
         let Some(host) = &self.handshake.host else {
             return;
         };
@@ -224,12 +234,12 @@ impl Relay {
         if let Some(front) = &mut self.front
             && current
         {
-            front.regardless = true;
+            front.takes_every_ask = true;
         }
     }
 
     /// Whether the latest host can use what the backend has answered.
-    fn is_of_use(&self) -> bool {
+    fn is_answer_usable(&self) -> bool {
         let Handshake {
             told,
             requested,
@@ -259,9 +269,9 @@ impl Relay {
                 host.version, told.version
             );
             let next = if id.is_some() {
-                Next::Initialize
+                FirstRequest::Initialize
             } else {
-                Next::Revive
+                FirstRequest::Revive
             };
             self.replace(why, next, false, now);
             return;
@@ -271,7 +281,7 @@ impl Relay {
                 let line = with_id(answer, id);
                 self.tell_front(line);
             }
-            None => self.tell_lists(),
+            None => self.announce_lists(),
         }
     }
 
@@ -292,7 +302,7 @@ impl Relay {
             self.fail_waiter(message, now);
         } else {
             self.keep_answer(message);
-            self.pulse_begins(now);
+            self.liveness_begins(now);
             self.serve_waiter(now);
         }
         false
@@ -320,14 +330,14 @@ impl Relay {
                 true
             }
             Some(Waiter { id: None }) => {
-                self.refused(now);
+                self.on_revival_refused(now);
                 true
             }
         }
     }
 
-    /// The call that was to initialise the backend died with it: who waited for the answer asks on
-    /// its own.
+    /// The backend ended before it was initialised: the front that waited for its answer
+    /// initialises the next one itself.
     pub(super) fn requeue_waiter(&mut self, now: Millis) {
         match self.handshake.waiter.take() {
             Some(Waiter { id: Some(_) }) => self.send_initialize(true, now),
@@ -349,7 +359,7 @@ impl Relay {
     }
 }
 
-/// What a backend that was started again has to hear again.
+/// What a backend that was started again is sent again.
 impl Relay {
     /// Notes a request that changes how the backend behaves from then on.
     pub(super) fn note_habit(&mut self, method: &str, message: &Message<'_>, edits: &Edits) {
@@ -367,7 +377,7 @@ impl Relay {
         let params = text
             .and_then(|text| Message::of(&sent, text))
             .and_then(|sent| sent.params);
-        let Some(params) = params.filter(|params| params.len() <= PARAMS) else {
+        let Some(params) = params.filter(|params| params.len() <= PARAMS_MAX) else {
             return;
         };
         let subscriptions = &mut self.habits.subscriptions;
@@ -377,7 +387,7 @@ impl Relay {
                 subscriptions.remove(&uri);
             }
             ("resources/subscribe", Some(uri))
-                if subscriptions.len() < SUBSCRIPTIONS || subscriptions.contains_key(&uri) =>
+                if subscriptions.len() < SUBSCRIPTIONS_MAX || subscriptions.contains_key(&uri) =>
             {
                 subscriptions.insert(uri, params.into());
             }
@@ -385,7 +395,7 @@ impl Relay {
         }
     }
 
-    /// Initialises the running backend, if that is ours to do.
+    /// Initialises the running backend, if the relay has to do that itself.
     pub(super) fn revive(&mut self, now: Millis) {
         if !self.handshake.revive || !matches!(self.life, Life::Running { .. }) {
             return;
@@ -408,16 +418,19 @@ impl Relay {
             edits.replace(&message, token, number.to_string());
         }
         self.lane.push_back(edits.spliced(&message).into());
-        self.open_ours(number, "initialize", What::Revive, now);
+        self.open_ours(number, "initialize", Purpose::Revive, now);
         self.handshake.pending = Some(number);
-        self.seen_by_backend();
+        self.note_initialize_sent();
     }
 
-    fn open_ours(&mut self, number: u64, method: &str, what: What, now: Millis) {
-        let kind = Call { what, sent: true };
+    fn open_ours(&mut self, number: u64, method: &str, purpose: Purpose, now: Millis) {
+        let kind = Call {
+            purpose,
+            sent: true,
+        };
         let call = Open {
             id: "null".into(),
-            method: shown(method),
+            method: display_method(method),
             asker: 0,
             made: now,
             cancelled: None,
@@ -432,7 +445,7 @@ impl Relay {
         if failed {
             self.handshake.revive = false;
             if self.handshake.answer.is_some() || !self.fail_waiter(message, now) {
-                self.refused(now);
+                self.on_revival_refused(now);
             }
             return;
         }
@@ -442,7 +455,7 @@ impl Relay {
             .is_some()
             .then(|| self.handshake.told.version.clone());
         self.keep_answer(message);
-        self.pulse_begins(now);
+        self.liveness_begins(now);
         self.handshake.revive = false;
         self.handshake.initialized = true;
         let version = &self.handshake.told.version;
@@ -453,7 +466,7 @@ impl Relay {
             self.say(words);
         }
         self.lane
-            .push_back(words::notification("notifications/initialized"));
+            .push_back(own_messages::notification("notifications/initialized"));
         self.replay(now);
         if self
             .handshake
@@ -461,7 +474,7 @@ impl Relay {
             .as_ref()
             .is_some_and(|host| self.is_current(host.connection))
         {
-            self.tell_lists();
+            self.announce_lists();
         }
         self.serve_waiter(now);
     }
@@ -478,16 +491,17 @@ impl Relay {
             .collect();
         for (method, params) in requests {
             let number = self.calls.numbers.ours();
-            self.lane.push_back(words::request(number, method, &params));
-            self.open_ours(number, method, What::Habit, now);
+            self.lane
+                .push_back(own_messages::request(number, method, &params));
+            self.open_ours(number, method, Purpose::Replay, now);
         }
     }
 
     /// The host is told to list again what the backend has lists of.
-    pub(super) fn tell_lists(&mut self) {
+    pub(super) fn announce_lists(&mut self) {
         if self.front.as_ref().is_some_and(|front| front.ready) {
             for method in self.handshake.told.lists.clone() {
-                self.tell_front(words::notification(method));
+                self.tell_front(own_messages::notification(method));
             }
         }
     }

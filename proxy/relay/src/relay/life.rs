@@ -12,32 +12,32 @@ use core::cell::OnceCell;
 use bytes::Bytes;
 
 use super::queue::{ToBackend, ToFront};
-use super::{Call, Order, Relay, What};
+use super::{Call, Effect, Purpose, Relay};
 use crate::entry::Entry;
 use crate::message::{Kind, Line};
 use crate::numbers::Open;
-use crate::{Millis, words};
+use crate::{Millis, own_messages};
 
-/// A backend that has lived this long, in ms, did not die of being started.
-const LIVED_MS: u64 = 10_000;
+/// A backend that has run for this long, in ms, did not fail at its start.
+const STABLE_MS: u64 = 10_000;
 
-/// How long to wait after the first backend that did, in ms; doubled for each further one.
+/// How long to wait after the first failed start, in ms; doubled for each further one.
 const BACKOFF_MS: u64 = 100;
 
 /// The longest such wait, in ms.
 const BACKOFF_MAX_MS: u64 = 30_000;
 
 /// A start that is further ahead than this, in ms, is not waited for: calls fail at once.
-const PATIENCE_MS: u64 = 2_000;
+const START_WAIT_MAX_MS: u64 = 2_000;
 
 /// Why a call is refused when the backend is taken down for good.
 const STOPPED: &str = "the server was stopped; this call was not sent";
 
-/// So many backends get an `initialize` before its host is told that they end.
-const TRIES: u32 = 3;
+/// So many backends in a row get an `initialize` before its host gets an error.
+const INITIALIZE_TRIES: u32 = 3;
 
 /// How a backend is lost.
-pub(super) enum Fall {
+pub(super) enum Ending {
     /// It has exited.
     Exited,
     /// It refuses to be initialised.
@@ -46,7 +46,7 @@ pub(super) enum Fall {
     Replaced(String),
 }
 
-/// Where the backend is in its life.
+/// Whether the backend runs.
 pub(super) enum Life {
     /// It was not started yet. The first start is the driver's.
     New,
@@ -64,7 +64,7 @@ pub(super) enum Life {
         /// Whether calls are refused, since the start is too far ahead.
         refusing: bool,
         /// Why it is to be replaced, if it still runs.
-        lingers: Option<Box<str>>,
+        replaces: Option<Box<str>>,
     },
     /// The driver was told to start it.
     Ordered,
@@ -72,33 +72,34 @@ pub(super) enum Life {
     Stopping,
 }
 
-/// How the last front has left.
+/// How fronts have left.
 #[derive(Default)]
-pub(super) struct Left {
-    /// It had said so before.
+pub(super) struct CloseHistory {
+    /// The last one had said so before.
     pub orderly: bool,
-    /// Answers have come since that nobody got.
+    /// Answers have come since then that no front got.
     pub parked: bool,
-    /// When fronts have left in an orderly way, the latest last: as many as matter.
-    closes: VecDeque<Millis>,
+    /// When fronts have left in an orderly way, the latest last: as many as
+    /// [`Limits::closes`](super::Limits::closes).
+    times: VecDeque<Millis>,
 }
 
 /// What a fresh backend is asked first.
-pub(super) enum Next {
+pub(super) enum FirstRequest {
     /// Whatever the host that has just attached will say.
-    Open,
+    OfHost,
     /// The latest host's `initialize`.
     Initialize,
-    /// The same, by ourselves: the host was answered before.
+    /// The same, sent by the relay itself: the host was answered before.
     Revive,
-    /// The host's `server/discover`, which stands here.
+    /// The host's `server/discover`: this line.
     Discover(Bytes),
 }
 
-/// The calls that the backend has are waited for before it is ended.
+/// The backend is ended once the calls that it was handed are answered.
 pub(super) struct Draining {
     until: Millis,
-    /// Whether it is started again.
+    /// Whether a fresh one is started then.
     restarts: bool,
 }
 
@@ -130,26 +131,26 @@ impl Relay {
             _ => why.to_owned(),
         };
         if !self.heard && self.handshake.pending.is_none() && !self.handshake.revive {
-            self.stillborn = Some(told.clone());
+            self.died_silent = Some(told.clone());
         }
-        self.serve_who_waits_for_a_sign(now);
-        self.pulse_ends(true);
-        let again = self.ends_initialize(Some(&told));
+        self.end_liveness_wait(now);
+        self.liveness_ends(true);
+        let again = self.end_initialize(Some(&told));
         self.end_calls(&format!(
             "the server ended ({why}) before it answered; the outcome is unknown"
         ));
         if again {
             self.send_initialize(true, now);
         }
-        self.fall(Fall::Exited, now);
+        self.on_backend_lost(Ending::Exited, now);
     }
 
-    /// The backend has ended. The `initialize` that the attached front waits for has come to
-    /// nothing, and the next backend gets it, unless several have ended of it, or none has ever
-    /// said anything: then there is something wrong with the command, and its host hears of it as
-    /// soon as of a direct child's. True if it has to be sent again. Without a reason it was ended
-    /// by us, and there is nothing wrong with the command.
-    pub(super) fn ends_initialize(&mut self, why: Option<&str>) -> bool {
+    /// The backend has ended before it had answered the `initialize` that the attached
+    /// front waits for. The next backend gets it, unless several in a row have ended so, or
+    /// none has ever written anything: then the command is wrong, and the host gets an
+    /// error as soon as it would from a child process. True if it has to be sent again.
+    /// Without a reason it was ended by us, and there is nothing wrong with the command.
+    pub(super) fn end_initialize(&mut self, why: Option<&str>) -> bool {
         let Some(number) = self.handshake.pending else {
             return false;
         };
@@ -157,11 +158,11 @@ impl Relay {
             return false;
         };
         let alone = host.connection == call.asker && host.id == call.id && call.cancelled.is_none();
-        if call.kind.what != What::Initialize || !self.is_current(call.asker) || !alone {
+        if call.kind.purpose != Purpose::Initialize || !self.is_current(call.asker) || !alone {
             return false;
         }
         self.handshake.deaths += u32::from(why.is_some());
-        let failed = why.filter(|_| self.handshake.deaths >= TRIES || !self.heard);
+        let failed = why.filter(|_| self.handshake.deaths >= INITIALIZE_TRIES || !self.heard);
         let sent = call.kind.sent;
         if failed.is_some() || sent {
             self.to_backend
@@ -170,27 +171,30 @@ impl Relay {
             let call = self.calls.open.remove(&number);
             if let (Some(call), Some(why)) = (call, failed) {
                 self.handshake.deaths = 0;
-                self.tell_front(words::failed(&call.id, &words::ended_unheard(why)));
+                self.tell_front(own_messages::failed(
+                    &call.id,
+                    &own_messages::ended_uninitialized(why),
+                ));
             }
         }
         sent && failed.is_none()
     }
 
     /// The backend refuses to be initialised by us: it is replaced, after a while.
-    pub(super) fn refused(&mut self, now: Millis) {
+    pub(super) fn on_revival_refused(&mut self, now: Millis) {
         self.say("the server refused to be initialised again, and is replaced");
         self.last_error = Some("it refused to be initialised again".to_owned());
         self.end_calls(
             "the server refused to be initialised again before it answered; the outcome is unknown",
         );
         self.handshake.revive = true;
-        self.fall(Fall::Refused, now);
+        self.on_backend_lost(Ending::Refused, now);
     }
 
     /// The backend is gone, or as good as gone.
-    pub(super) fn fall(&mut self, how: Fall, now: Millis) {
-        // As if it had come a moment later.
-        self.serve_who_waits_for_a_sign(now);
+    pub(super) fn on_backend_lost(&mut self, how: Ending, now: Millis) {
+        // The waiting host gets what it would have got a moment later.
+        self.end_liveness_wait(now);
         if !self.winds_down() {
             self.draining = None;
         }
@@ -199,11 +203,11 @@ impl Relay {
         } else {
             0
         };
-        if lived >= LIVED_MS {
+        if lived >= STABLE_MS {
             self.failures = 0;
         }
-        let wait = if matches!(how, Fall::Replaced(_))
-            || lived >= LIVED_MS && matches!(how, Fall::Exited)
+        let wait = if matches!(how, Ending::Replaced(_))
+            || lived >= STABLE_MS && matches!(how, Ending::Exited)
         {
             0
         } else {
@@ -219,17 +223,17 @@ impl Relay {
             ToBackend::Initialized | ToBackend::Answer => false,
         });
         self.handshake.revive |= self.handshake.answer.is_some();
-        let is_replaced = matches!(how, Fall::Replaced(_));
-        let lingers: Option<Box<str>> = match how {
-            Fall::Exited => None,
-            Fall::Refused => Some("it refused to be initialised again".into()),
-            Fall::Replaced(why) => Some(why.into()),
+        let is_replaced = matches!(how, Ending::Replaced(_));
+        let replaces: Option<Box<str>> = match how {
+            Ending::Exited => None,
+            Ending::Refused => Some("it refused to be initialised again".into()),
+            Ending::Replaced(why) => Some(why.into()),
         };
         self.life = Life::Down {
             at: now + wait,
             wanted: false,
-            refusing: wait > PATIENCE_MS,
-            lingers,
+            refusing: wait > START_WAIT_MAX_MS,
+            replaces,
         };
         if self.handshake.pending.is_none() && !self.handshake.revive {
             self.requeue_waiter(now);
@@ -237,7 +241,7 @@ impl Relay {
         if is_replaced || self.handshake.revive || !self.to_backend.entries.is_empty() {
             self.wake(now);
         }
-        if wait > PATIENCE_MS {
+        if wait > START_WAIT_MAX_MS {
             self.refuse_queued(now);
         }
     }
@@ -253,7 +257,7 @@ impl Relay {
         self.life = Life::Stopping;
         self.refuse_queued(now);
         self.to_backend.retain(|_| false);
-        self.orders.retain(|order| matches!(order, Order::Say(_)));
+        self.effects.retain(|order| matches!(order, Effect::Say(_)));
     }
 
     /// Every call that the backend was handed ends: the attached front is told so, former ones
@@ -265,7 +269,7 @@ impl Relay {
         self.calls.open = kept;
         for call in sent.into_values() {
             if self.is_current(call.asker) && !call.kind.ours() {
-                self.tell_front(words::unknown(&call.id, message));
+                self.tell_front(own_messages::unknown(&call.id, message));
             }
         }
         let calls = &self.calls.open;
@@ -275,11 +279,12 @@ impl Relay {
             .filter(|call| calls.contains_key(call));
     }
 
-    /// Forgets what the backend has asked and was told. Gives back the asks that nobody was handed.
+    /// Forgets what the backend has asked, and how far it was initialised. Gives back the
+    /// asks that nobody was handed.
     pub(super) fn forget_backend(&mut self) -> Vec<ToFront> {
         self.lane.clear();
         self.handshake.initialized = false;
-        self.pulse_ends(false);
+        self.liveness_ends(false);
         self.forget_era();
         self.asks.tokens.clear();
         for (number, ask) in core::mem::take(&mut self.asks.open) {
@@ -289,7 +294,7 @@ impl Relay {
                 .is_some_and(|connection| self.is_current(connection))
                 && ask.cancelled.is_none()
             {
-                self.tell_front(words::cancelled(number, "the server ended"));
+                self.tell_front(own_messages::cancelled(number, "the server ended"));
             }
         }
         self.to_front
@@ -307,7 +312,7 @@ impl Relay {
                 && let Some(call) = self.calls.open.remove(&number)
                 && self.is_current(call.asker)
             {
-                self.tell_front(words::not_sent(&call.id, &why));
+                self.tell_front(own_messages::not_sent(&call.id, &why));
             }
         }
         let calls = &self.calls.open;
@@ -323,7 +328,7 @@ impl Relay {
         match self.life {
             _ if self.winds_down() => Some(STOPPED.to_owned()),
             Life::Stopping => Some(STOPPED.to_owned()),
-            Life::Down { at, .. } if at > now.saturating_add(PATIENCE_MS) => {
+            Life::Down { at, .. } if at > now.saturating_add(START_WAIT_MAX_MS) => {
                 let why = self.last_error.as_deref().unwrap_or_default();
                 let wait = at - now;
                 Some(format!(
@@ -347,7 +352,7 @@ impl Relay {
         match self.life {
             Life::Down {
                 at, refusing: true, ..
-            } => Some(at.saturating_sub(PATIENCE_MS)),
+            } => Some(at.saturating_sub(START_WAIT_MAX_MS)),
             Life::Down {
                 at, wanted: true, ..
             } => Some(at),
@@ -361,50 +366,54 @@ impl Relay {
             at,
             wanted,
             refusing,
-            lingers,
+            replaces,
         } = &mut self.life
         else {
             return;
         };
-        *refusing = *at > now.saturating_add(PATIENCE_MS);
+        *refusing = *at > now.saturating_add(START_WAIT_MAX_MS);
         if !*wanted || *at > now || self.draining.is_some() {
             return;
         }
-        let order = match lingers.take() {
-            Some(why) => Order::Replace {
+        let order = match replaces.take() {
+            Some(why) => Effect::Replace {
                 why: why.into(),
                 kills: false,
             },
-            None => Order::Start,
+            None => Effect::Start,
         };
         self.life = Life::Ordered;
-        self.orders.push(order);
+        self.effects.push(order);
     }
 }
 
-/// A fresh one in the place of the running one.
+/// A fresh backend in place of the running one.
 impl Relay {
     /// A front has left.
-    pub(super) fn note_leaving(&mut self, orderly: bool, tried: bool, now: Millis) {
-        self.left.orderly = orderly;
-        self.left.parked = false;
-        // A host that has only looked which version to speak has not tried anything.
+    pub(super) fn note_close(&mut self, orderly: bool, tried: bool, now: Millis) {
+        self.closes.orderly = orderly;
+        self.closes.parked = false;
+        // A host that has only asked for the protocol version has not used the server.
         if orderly && tried {
-            self.left.closes.push_back(now);
-            if self.left.closes.len() > self.limits.closes as usize {
-                self.left.closes.pop_front();
+            self.closes.times.push_back(now);
+            if self.closes.times.len() > self.limits.closes as usize {
+                self.closes.times.pop_front();
             }
         }
     }
 
     /// Why a front that attaches now begins with a fresh backend, if it does. `changed` is what has
     /// changed of the program since the backend was started.
-    pub(super) fn outdated(&mut self, changed: Option<&str>, now: Millis) -> Option<String> {
+    pub(super) fn reason_to_replace(
+        &mut self,
+        changed: Option<&str>,
+        now: Millis,
+    ) -> Option<String> {
         if !matches!(self.life, Life::Running { .. }) || self.handshake.revive {
             return None;
         }
         let (closes, within) = (self.limits.closes as usize, self.limits.closes_ms);
-        let closed = &mut self.left.closes;
+        let closed = &mut self.closes.times;
         closed.retain(|at| at.saturating_add(within) > now);
         if closed.len() >= closes {
             closed.clear();
@@ -414,13 +423,13 @@ impl Relay {
             ));
         }
         let changed = changed?;
-        let is_free = self.is_idle() && self.asks.open.is_empty() && !self.left.parked;
-        if self.left.orderly && is_free {
+        let is_free = self.is_idle() && self.asks.open.is_empty() && !self.closes.parked;
+        if self.closes.orderly && is_free {
             return Some(format!(
                 "{changed} has changed since the server was started"
             ));
         }
-        let because = if self.left.orderly {
+        let because = if self.closes.orderly {
             "it has calls that were not answered"
         } else {
             "its host was cut off"
@@ -433,17 +442,17 @@ impl Relay {
     }
 
     /// The backend has answered pings, and does not any more.
-    pub(super) fn hangs(&mut self, now: Millis) {
+    pub(super) fn replace_hung(&mut self, now: Millis) {
         let why = format!(
             "the running server did not answer a ping within {} ms",
             self.limits.ping_wait_ms
         );
-        self.replace(why, Next::Initialize, true, now);
+        self.replace(why, FirstRequest::Initialize, true, now);
     }
 
     /// Ends the running backend in favour of a fresh one. `kills` says that there is no use in
     /// waiting for it.
-    pub(super) fn replace(&mut self, why: String, next: Next, kills: bool, now: Millis) {
+    pub(super) fn replace(&mut self, why: String, next: FirstRequest, kills: bool, now: Millis) {
         self.end_calls("the server was replaced before it answered; the outcome is unknown");
         let mut dropped = self.forget_backend().len();
         let calls = &self.calls.open;
@@ -469,8 +478,8 @@ impl Relay {
             .filter(|call| calls.contains_key(call));
         self.handshake.answer = None;
         self.handshake.forget_waiter();
-        self.handshake.revive = matches!(next, Next::Revive);
-        if matches!(next, Next::Open | Next::Discover(_)) {
+        self.handshake.revive = matches!(next, FirstRequest::Revive);
+        if matches!(next, FirstRequest::OfHost | FirstRequest::Discover(_)) {
             self.handshake.host = None;
         }
         if let Some(front) = &mut self.front {
@@ -484,12 +493,12 @@ impl Relay {
         if matches!(self.life, Life::Running { .. }) {
             self.life = Life::Ordered;
             self.last_error = Some(why.clone());
-            self.orders.push(Order::Replace { why, kills });
+            self.effects.push(Effect::Replace { why, kills });
         }
         match next {
-            Next::Open | Next::Revive => {}
-            Next::Initialize => self.send_initialize(true, now),
-            Next::Discover(line) => self.send_first(&line, now),
+            FirstRequest::OfHost | FirstRequest::Revive => {}
+            FirstRequest::Initialize => self.send_initialize(true, now),
+            FirstRequest::Discover(line) => self.send_first(&line, now),
         }
         self.wake(now);
     }
@@ -503,18 +512,18 @@ impl Relay {
         let Kind::Request { id, method } = &message.kind else {
             return;
         };
-        let (edits, number) = self.take_call(&message, id, method, What::Plain, now);
+        let (edits, number) = self.take_call(&message, id, method, Purpose::Plain, now);
         self.to_backend.push_front(Entry::one(
             edits.spliced(&message).into(),
             ToBackend::Call(number),
         ));
     }
 
-    /// Somebody wants a fresh backend. A running one is ended when the attached host has the
-    /// answers that it waits for, or has waited for long enough, and no line of it is fed from then
-    /// on, nor its exit: what the host calls meanwhile is the next one's. One that was due later is
-    /// started now. Hosts notice what they notice when it dies, but that no `initialize` fails of
-    /// it.
+    /// The user wants a fresh backend. A running one is ended when the attached host has
+    /// the answers that it waits for, or has waited for long enough, and no line of it is
+    /// fed from then on, nor its exit: what the host calls meanwhile is the next one's. One
+    /// that was due later is started now. Hosts notice what they notice when it dies, but
+    /// that no `initialize` fails of it.
     pub fn restart(&mut self, now: Millis) {
         self.failures = 0;
         match &mut self.life {
@@ -546,7 +555,7 @@ impl Relay {
         }
     }
 
-    /// Whether nothing is to be waited for any more before [`Relay::stopping`] is told.
+    /// Whether there is nothing left to wait for before [`Relay::stopping`] is called.
     #[must_use]
     pub fn is_drained(&self, now: Millis) -> bool {
         let runs = matches!(self.life, Life::Running { .. });
@@ -554,9 +563,9 @@ impl Relay {
             .draining
             .as_ref()
             .is_none_or(|draining| draining.until <= now);
-        // Its `initialize` is sent again to whichever is next.
+        // Its `initialize` is sent again to the next backend.
         let awaited = |call: &Open<Call>| {
-            let is_plain = call.kind.what == What::Plain && call.cancelled.is_none();
+            let is_plain = call.kind.purpose == Purpose::Plain && call.cancelled.is_none();
             is_plain && call.kind.sent && self.is_current(call.asker)
         };
         late || !runs || self.front.is_none() || !self.calls.open.values().any(awaited)
@@ -584,13 +593,13 @@ impl Relay {
             return;
         }
         self.last_error = Some("it was restarted by hand".to_owned());
-        let again = self.ends_initialize(None);
+        let again = self.end_initialize(None);
         self.end_calls("the server was restarted before it answered; the outcome is unknown");
         if again {
             self.send_initialize(true, now);
         }
-        self.fall(
-            Fall::Replaced("the server is restarted by `mcp-sessiond restart`".to_owned()),
+        self.on_backend_lost(
+            Ending::Replaced("the server is restarted by `mcp-sessiond restart`".to_owned()),
             now,
         );
     }

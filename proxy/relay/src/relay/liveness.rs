@@ -1,30 +1,31 @@
-//! Whether the backend still listens. Before a host that comes back is answered from memory, the
-//! backend is asked by a ping.
+//! Whether the backend still answers. Before a host that comes back is answered from memory,
+//! the backend is pinged.
 //!
-//! A backend that hangs and one that never answers pings are told apart by what is known of it from
-//! before: once, when it has been initialised for a while and nothing is under way, it gets a ping
-//! of ours; and the host's own pings count. Only one that is known to answer is replaced. MCP
-//! 2026-07-28 has no ping, and a backend that speaks it is never asked.
+//! A backend that hangs is told from one that never answers pings by what it did before: once,
+//! when it has been initialised for a while and nothing is under way, it gets a ping of ours;
+//! and the host's own pings count. Only one that is known to answer is replaced. MCP 2026-07-28
+//! has no ping, and a backend that speaks it is never asked.
 
 use super::Relay;
 use super::life::Life;
 use crate::numbers::Numbers;
-use crate::{Millis, words};
+use crate::{Millis, own_messages};
 
 /// What is known of how the running backend takes pings.
 #[derive(Default)]
-pub(super) struct Pulse {
+pub(super) struct Liveness {
     known: Known,
     /// The last ping of ours, until it is answered.
-    asked: Option<Asked>,
+    asked: Option<Ping>,
     /// Since when the backend is initialised.
     initialized: Option<Millis>,
-    /// How long the attached host's `initialize` waits for a sign of life.
+    /// Until when the attached host's `initialize` waits for the backend to write
+    /// something.
     until: Option<Millis>,
     /// Pings of ours, to any backend.
     sent: u64,
     /// A backend has ended with a ping of ours and nothing else: none is sent any more.
-    feared: bool,
+    ends_of_pings: bool,
 }
 
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
@@ -33,71 +34,71 @@ enum Known {
     Unknown,
     /// It has answered one.
     Answers,
-    /// It has said other things when it had one, for longer than it may take.
-    Deaf,
+    /// It has written other things for longer than a ping may take.
+    IgnoresPings,
 }
 
 #[derive(Clone, Copy)]
-struct Asked {
+struct Ping {
     at: Millis,
-    /// It has said something since.
+    /// The backend has written something since.
     heard: bool,
 }
 
 impl Relay {
     /// The backend has answered `initialize`.
-    pub(super) fn pulse_begins(&mut self, now: Millis) {
-        self.pulse.initialized = Some(now);
+    pub(super) fn liveness_begins(&mut self, now: Millis) {
+        self.liveness.initialized = Some(now);
     }
 
     /// The backend is gone, or is about to be. `alone` says that it has ended by itself.
-    pub(super) fn pulse_ends(&mut self, alone: bool) {
-        let Pulse {
+    pub(super) fn liveness_ends(&mut self, alone: bool) {
+        let Liveness {
             known,
             asked,
             sent,
-            feared,
+            ends_of_pings,
             ..
-        } = core::mem::take(&mut self.pulse);
+        } = core::mem::take(&mut self.liveness);
         let silent = known == Known::Unknown && asked.is_some_and(|asked| !asked.heard);
-        let feared = feared || alone && silent && self.is_idle();
-        self.pulse = Pulse {
+        let ends_of_pings = ends_of_pings || alone && silent && self.is_idle();
+        self.liveness = Liveness {
             sent,
-            feared,
-            ..Pulse::default()
+            ends_of_pings,
+            ..Liveness::default()
         };
     }
 
-    /// The host that has waited for a sign of life is gone.
-    pub(super) fn pulse_unwatched(&mut self) {
-        self.pulse.until = None;
+    /// The host that has waited for the backend is gone.
+    pub(super) fn cancel_liveness_wait(&mut self) {
+        self.liveness.until = None;
     }
 
-    /// Whether no call is under way that anybody wants to be answered. A ping is no work.
+    /// Whether no call is under way that anybody wants to be answered. Pings don't count.
     pub(super) fn is_idle(&self) -> bool {
         let mut calls = self.calls.open.values();
         calls.all(|call| call.cancelled.is_some() || call.kind.ours() || &*call.method == "ping")
     }
 
-    /// Until when a host that comes back has to wait for a sign of life of the backend; none where
-    /// it can be answered at once.
-    pub(super) fn sign_due(&mut self, now: Millis) -> Option<Millis> {
-        let Pulse {
+    /// Until when a host that comes back has to wait for the backend to write something;
+    /// none where it can be answered at once.
+    pub(super) fn liveness_deadline(&mut self, now: Millis) -> Option<Millis> {
+        let Liveness {
             known,
             asked,
-            feared,
+            ends_of_pings,
             ..
-        } = self.pulse;
+        } = self.liveness;
         let runs = matches!(self.life, Life::Running { .. }) && !self.handshake.revive;
-        let may_be_asked = self.is_idle() || self.left.orderly;
-        // Where it has said more than we take, it is not it that hangs.
-        if !runs || feared || known == Known::Deaf || !may_be_asked || self.full() {
+        let may_be_asked = self.is_idle() || self.closes.orderly;
+        // Where it has written more than is read, the backend does not hang.
+        if !runs || ends_of_pings || known == Known::IgnoresPings || !may_be_asked || self.full() {
             return None;
         }
         let wait = self.limits.ping_wait_ms;
         match asked {
-            Some(Asked { at, heard: false }) if known == Known::Answers => Some(at + wait),
-            Some(Asked { at, heard: false }) => Some(at + wait).filter(|due| *due > now),
+            Some(Ping { at, heard: false }) if known == Known::Answers => Some(at + wait),
+            Some(Ping { at, heard: false }) => Some(at + wait).filter(|due| *due > now),
             Some(_) if known == Known::Unknown => None,
             _ => {
                 self.ping(now);
@@ -107,77 +108,77 @@ impl Relay {
     }
 
     /// The attached host's `initialize` waits until then.
-    pub(super) fn await_sign(&mut self, until: Millis) {
-        self.pulse.until = Some(until);
+    pub(super) fn wait_for_liveness(&mut self, until: Millis) {
+        self.liveness.until = Some(until);
     }
 
     fn ping(&mut self, now: Millis) {
-        let number = Numbers::of_ping(self.pulse.sent);
-        self.pulse.sent += 1;
-        self.pulse.asked = Some(Asked {
+        let number = Numbers::of_ping(self.liveness.sent);
+        self.liveness.sent += 1;
+        self.liveness.asked = Some(Ping {
             at: now,
             heard: false,
         });
-        self.lane.push_back(words::ping(number));
+        self.lane.push_back(own_messages::ping(number));
     }
 
-    /// The backend has said something.
-    pub(super) fn heard_from(&mut self, now: Millis) {
+    /// The backend has written something.
+    pub(super) fn on_backend_output(&mut self, now: Millis) {
         let wait = self.limits.ping_wait_ms;
-        if let Some(asked) = &mut self.pulse.asked {
+        if let Some(asked) = &mut self.liveness.asked {
             asked.heard = true;
-            if self.pulse.known == Known::Unknown && asked.at + wait <= now {
-                self.pulse.known = Known::Deaf;
+            if self.liveness.known == Known::Unknown && asked.at + wait <= now {
+                self.liveness.known = Known::IgnoresPings;
             }
         }
-        self.serve_who_waits_for_a_sign(now);
+        self.end_liveness_wait(now);
     }
 
-    /// The host that waits for a sign of life is answered from memory.
-    pub(super) fn serve_who_waits_for_a_sign(&mut self, now: Millis) {
-        if self.pulse.until.take().is_some() {
+    /// The host that waits for the backend is answered from memory.
+    pub(super) fn end_liveness_wait(&mut self, now: Millis) {
+        if self.liveness.until.take().is_some() {
             self.serve_waiter(now);
         }
     }
 
     /// The backend has answered a ping, the host's or ours.
-    pub(super) fn ponged(&mut self) {
-        self.pulse.known = Known::Answers;
+    pub(super) fn on_pong(&mut self) {
+        self.liveness.known = Known::Answers;
     }
 
     /// The backend has answered a ping of ours.
-    pub(super) fn ponged_us(&mut self) {
-        self.pulse.asked = None;
-        self.ponged();
+    pub(super) fn on_own_pong(&mut self) {
+        self.liveness.asked = None;
+        self.on_pong();
     }
 
     /// When a ping is due, or the wait for its answer is over.
-    pub(super) fn pulse_due(&self) -> Option<Millis> {
+    pub(super) fn liveness_due(&self) -> Option<Millis> {
         let first = || {
-            let since = self.pulse.initialized?;
-            let wanted = self.pulse.known == Known::Unknown
-                && self.pulse.asked.is_none()
-                && !self.pulse.feared;
+            let since = self.liveness.initialized?;
+            let wanted = self.liveness.known == Known::Unknown
+                && self.liveness.asked.is_none()
+                && !self.liveness.ends_of_pings;
             let quiet = self.lane.is_empty() && self.to_backend.entries.is_empty();
             let runs = matches!(self.life, Life::Running { .. }) && self.handshake.initialized;
             (wanted && runs && quiet && !self.full() && self.is_idle())
                 .then(|| since + self.limits.ping_wait_ms)
         };
-        self.pulse.until.or_else(first)
+        self.liveness.until.or_else(first)
     }
 
     /// Pings, or replaces a backend that has answered pings, and has not answered this one.
-    pub(super) fn feel_pulse(&mut self, now: Millis) {
-        if self.pulse_due().is_none_or(|due| due > now) {
+    pub(super) fn check_liveness(&mut self, now: Millis) {
+        if self.liveness_due().is_none_or(|due| due > now) {
             return;
         }
-        if self.pulse.until.is_none() {
+        if self.liveness.until.is_none() {
             self.ping(now);
-        } else if self.pulse.known == Known::Answers {
-            self.pulse.until = None;
-            self.hangs(now);
+        } else if self.liveness.known == Known::Answers {
+            self.liveness.until = None;
+            self.replace_hung(now);
         } else {
-            self.serve_who_waits_for_a_sign(now);
+            self.end_liveness_wait(now);
         }
     }
 }

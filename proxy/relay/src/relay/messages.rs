@@ -1,5 +1,5 @@
-//! What becomes of each message: what the host sends, what the backend sends, and what the backend
-//! asks.
+//! What becomes of each message: those of the host, those of the backend, and the backend's
+//! requests.
 
 use alloc::format;
 use alloc::string::ToString;
@@ -9,16 +9,16 @@ use core::cell::OnceCell;
 use bytes::Bytes;
 
 use super::life::Life;
-use super::queue::{ToBackend, ToFront, Wanting};
-use super::{Ask, Call, Relay, What, count};
+use super::queue::{Requires, ToBackend, ToFront};
+use super::{Ask, Call, Purpose, Relay, count};
 use crate::entry::{Edits, Entry, Verdict, translate};
 use crate::message::{Kind, LISTEN, Line, Message, Part, Unreadable};
-use crate::numbers::{Answered, Numbers, Open, shown};
-use crate::oversized::{Glimpse, OVERSIZED_ANSWER, OVERSIZED_SERVER_ANSWER};
+use crate::numbers::{AnswerInfo, Numbers, Open, display_method};
+use crate::oversized::{OVERSIZED_ANSWER, OVERSIZED_SERVER_ANSWER, PartialMessage};
 use crate::raw::number;
 use crate::unreadable::UNREADABLE_ANSWER;
-use crate::version::Need;
-use crate::{Millis, words};
+use crate::version::Capability;
+use crate::{Millis, own_messages};
 
 /// How long a call or an ask that was cancelled is remembered, in ms: the answer may come all the
 /// same.
@@ -91,7 +91,7 @@ impl Relay {
     ) -> Verdict<ToBackend> {
         if !message.has_clear_token() {
             self.counts.dropped += 1;
-            self.tell_front(words::unclear_token(id));
+            self.tell_front(own_messages::unclear_token(id));
             return None;
         }
         if method == "initialize" {
@@ -104,10 +104,10 @@ impl Relay {
             front.ready = true;
         }
         if let Some(why) = self.refusal(now) {
-            self.tell_front(words::not_sent(id, &why));
+            self.tell_front(own_messages::not_sent(id, &why));
             return None;
         }
-        let (edits, number) = self.take_call(message, id, method, What::Plain, now);
+        let (edits, number) = self.take_call(message, id, method, Purpose::Plain, now);
         if method == "server/discover" {
             self.note_discover(message, number);
         }
@@ -121,7 +121,7 @@ impl Relay {
         message: &Message<'_>,
         id: &str,
         method: &str,
-        what: What,
+        purpose: Purpose,
         now: Millis,
     ) -> (Edits, u64) {
         let number = self.calls.numbers.take(id);
@@ -137,11 +137,14 @@ impl Relay {
         edits.replace(message, id, text);
         let call = Open {
             id: id.into(),
-            method: shown(method),
+            method: display_method(method),
             asker: self.connections,
             made: now,
             cancelled: None,
-            kind: Call { what, sent: false },
+            kind: Call {
+                purpose,
+                sent: false,
+            },
         };
         self.calls.open.insert(number, call);
         (edits, number)
@@ -184,7 +187,7 @@ impl Relay {
 
     fn host_answers(&mut self, message: &Message<'_>, id: &str) -> Verdict<ToBackend> {
         let mut edits = Edits::default();
-        // An error without an id is about what was no JSON-RPC.
+        // An error without an id is about what was not JSON-RPC.
         if id != "null" {
             let connection = Some(self.connections);
             let asked = number(id).filter(|number| {
@@ -221,12 +224,12 @@ impl Relay {
             Some(asked) if !request => self.fail_ask(asked, UNREADABLE_ANSWER),
             _ if *answer && !request => {}
             _ => {
-                // A call that was made in this name is not what has failed.
+                // A call that was made under this id has not failed.
                 let id = id.as_deref().filter(|id| {
                     let mut calls = self.calls.open.values();
                     !calls.any(|call| call.asker == connection && *call.id == **id)
                 });
-                self.tell_front(words::unreadable(id.unwrap_or("null")));
+                self.tell_front(own_messages::unreadable(id.unwrap_or("null")));
             }
         }
     }
@@ -235,11 +238,11 @@ impl Relay {
     /// bytes.
     pub fn oversized_from_front(&mut self, head: &[u8], tail: &[u8], now: Millis) {
         self.counts.dropped += 1;
-        let Glimpse {
+        let PartialMessage {
             id,
             request,
             answer,
-        } = Glimpse::of(head, tail);
+        } = PartialMessage::of(head, tail);
         if answer && !request {
             let connection = Some(self.connections);
             let asked = id.as_deref().and_then(number).filter(|number| {
@@ -253,7 +256,7 @@ impl Relay {
             }
             return;
         }
-        self.tell_front(words::too_large(id.as_deref().unwrap_or("null")));
+        self.tell_front(own_messages::too_large(id.as_deref().unwrap_or("null")));
         self.wake(now);
     }
 }
@@ -272,7 +275,7 @@ impl Relay {
             return;
         }
         self.heard = true;
-        self.heard_from(now);
+        self.on_backend_output(now);
         self.receive(&line, now);
         self.drain(now);
     }
@@ -315,7 +318,8 @@ impl Relay {
 
     fn queue_for_front(&mut self, entry: Entry<ToFront>) {
         let front = self.front.as_ref();
-        if entry.parts.len() == 1 || front.is_some_and(|front| entry.wants() & !front.meets() == 0)
+        if entry.parts.len() == 1
+            || front.is_some_and(|front| entry.requires() & !front.meets() == 0)
         {
             self.to_front.push(entry);
             return;
@@ -357,10 +361,10 @@ impl Relay {
         now: Millis,
     ) -> Verdict<ToFront> {
         if id == "null" {
-            return self.backend_complains();
+            return self.backend_could_not_read();
         }
         if number(id).is_some_and(Numbers::is_ping) {
-            self.ponged_us();
+            self.on_own_pong();
             return None;
         }
         let sent = number(id)
@@ -375,30 +379,30 @@ impl Relay {
             self.counts.dropped += 1;
             return None;
         };
-        match call.kind.what {
-            What::Plain if &*call.method == "ping" => self.ponged(),
-            What::Plain => {
+        match call.kind.purpose {
+            Purpose::Plain if &*call.method == "ping" => self.on_pong(),
+            Purpose::Plain => {
                 let asked = number(id).unwrap_or_default();
                 if self.is_other_era(asked, &call.method, failed, call.asker, now) {
                     return None;
                 }
             }
-            What::Initialize => {
+            Purpose::Initialize => {
                 if self.initialize_answered(message, failed, now) {
                     return None;
                 }
             }
-            What::Revive => {
+            Purpose::Revive => {
                 self.revival_answered(message, failed, now);
                 return None;
             }
-            What::Habit => return None,
+            Purpose::Replay => return None,
         }
-        self.hand_back(&call, message, id, failed, now)
+        self.deliver_answer(&call, message, id, failed, now)
     }
 
     /// Hands an answer to whoever asked, if that is still there.
-    fn hand_back(
+    fn deliver_answer(
         &mut self,
         call: &Open<Call>,
         message: &Message<'_>,
@@ -406,7 +410,7 @@ impl Relay {
         failed: bool,
         now: Millis,
     ) -> Verdict<ToFront> {
-        let answer = Answered {
+        let answer = AnswerInfo {
             method: call.method.clone(),
             came: now,
             took: now.saturating_sub(call.made),
@@ -429,7 +433,7 @@ impl Relay {
     }
 
     /// The backend could not read something. That goes to the front that may have sent it.
-    fn backend_complains(&mut self) -> Verdict<ToFront> {
+    fn backend_could_not_read(&mut self) -> Verdict<ToFront> {
         match &mut self.front {
             Some(front) if front.unparsed > 0 => {
                 front.unparsed -= 1;
@@ -490,16 +494,16 @@ impl Relay {
             return;
         };
         if *request && !answer {
-            self.lane.push_back(words::unreadable(id));
+            self.lane.push_back(own_messages::unreadable(id));
         } else if number(id).is_some_and(|number| {
             self.calls
                 .open
                 .get(&number)
                 .is_some_and(|call| call.kind.sent)
         }) {
-            // It goes the way that an error of the backend's own would go.
+            // It is treated like an error that the backend itself has sent.
             self.receive(
-                &words::failed(id, "the server's answer can't be read as JSON"),
+                &own_messages::failed(id, "the server's answer can't be read as JSON"),
                 now,
             );
         }
@@ -509,18 +513,18 @@ impl Relay {
     /// bytes.
     pub fn oversized_from_backend(&mut self, head: &[u8], tail: &[u8], now: Millis) {
         self.counts.dropped += 1;
-        self.heard_from(now);
+        self.on_backend_output(now);
         self.say("a message of the server has more than 16 MiB and was not relayed");
-        let Glimpse {
+        let PartialMessage {
             id: Some(id),
             request,
             ..
-        } = Glimpse::of(head, tail)
+        } = PartialMessage::of(head, tail)
         else {
             return;
         };
         if request {
-            self.lane.push_back(words::too_large(&id));
+            self.lane.push_back(own_messages::too_large(&id));
             return;
         }
         if number(&id).is_some_and(|number| {
@@ -530,7 +534,7 @@ impl Relay {
                 .is_some_and(|call| call.kind.sent)
         }) {
             // It goes the way that an error of the backend's own would go.
-            self.receive(&words::failed(&id, OVERSIZED_SERVER_ANSWER), now);
+            self.receive(&own_messages::failed(&id, OVERSIZED_SERVER_ANSWER), now);
         }
     }
 }
@@ -546,7 +550,7 @@ impl Relay {
     ) -> Verdict<ToFront> {
         // While we initialise it, we are its client.
         if method == "ping" && self.handshake.revive {
-            self.lane.push_back(words::empty_result(id));
+            self.lane.push_back(own_messages::empty_result(id));
             return None;
         }
         let number = self.asks.numbers.take(id);
@@ -562,7 +566,7 @@ impl Relay {
         edits.replace(message, id, text);
         let ask = Open {
             id: id.into(),
-            method: shown(method),
+            method: display_method(method),
             asker: self.incarnation,
             made: now,
             cancelled: None,
@@ -570,9 +574,9 @@ impl Relay {
         };
         self.asks.open.insert(number, ask);
         let need = match method {
-            "sampling/createMessage" => Some(Need::Sampling),
-            "elicitation/create" => Some(Need::Elicitation),
-            "roots/list" => Some(Need::Roots),
+            "sampling/createMessage" => Some(Capability::Sampling),
+            "elicitation/create" => Some(Capability::Elicitation),
+            "roots/list" => Some(Capability::Roots),
             _ => None,
         };
         Some((edits, ToFront::Ask(number, need)))
@@ -638,21 +642,24 @@ impl Relay {
         let Some(front) = self
             .front
             .as_ref()
-            .filter(|front| front.ready && !front.regardless)
+            .filter(|front| front.ready && !front.takes_every_ask)
         else {
             return;
         };
-        if !self.to_front.wants_more(front.meets()) {
+        if !self.to_front.requires_more(front.meets()) {
             return;
         }
-        let can = front.can;
-        let met = |part: &ToFront| !matches!(part, ToFront::Ask(_, Some(need)) if !can.meet(*need));
+        let can = front.capabilities;
+        let met =
+            |part: &ToFront| !matches!(part, ToFront::Ask(_, Some(need)) if !can.include(*need));
         for part in self.to_front.retain(met) {
             if let ToFront::Ask(number, _) = part
                 && let Some(ask) = self.asks.open.remove(&number)
             {
-                self.to_backend
-                    .push(Entry::one(words::not_able(&ask.id), ToBackend::Answer));
+                self.to_backend.push(Entry::one(
+                    own_messages::not_able(&ask.id),
+                    ToBackend::Answer,
+                ));
             }
         }
     }
@@ -709,13 +716,13 @@ impl Relay {
     }
 }
 
-/// Whether a request only finds out whether somebody is there, and in which version.
+/// Whether a request only asks whether the server runs, or for its protocol version.
 fn is_probe(method: &str) -> bool {
     matches!(method, "server/discover" | "ping")
 }
 
-/// Whether a message of the host has the backend do more than greet, ping and list: then it may
-/// keep something because of it.
+/// Whether a message of the host makes the backend do more than initialise, answer pings and
+/// list: then the backend may keep state because of it.
 fn is_use(kind: &Kind<'_>) -> bool {
     match kind {
         Kind::Request { method, .. } => !matches!(
@@ -732,7 +739,7 @@ fn is_use(kind: &Kind<'_>) -> bool {
             &**method,
             "notifications/initialized" | "notifications/cancelled" | "notifications/progress"
         ),
-        // What was asked is a use already.
+        // The request that it answers was a use already.
         Kind::Answer { .. } => false,
     }
 }

@@ -4,10 +4,10 @@ use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
 use crate::entry::Entry;
-use crate::numbers::Answered;
-use crate::version::Need;
+use crate::numbers::AnswerInfo;
+use crate::version::Capability;
 
-/// Lines that wait for a reader who reads; more are not taken on until it has read some.
+/// Lines that wait for one reader. More are not taken until it has read some.
 const FLOW_LINES: usize = 64;
 /// Bytes of them. One message may go over.
 const FLOW_BYTES: usize = 64 * 1024;
@@ -15,7 +15,7 @@ const FLOW_BYTES: usize = 64 * 1024;
 /// What a line for the front carries.
 pub(super) enum ToFront {
     /// An answer to a call of the attached front.
-    Answer(Answered),
+    Answer(AnswerInfo),
     /// A line of our own for the attached front.
     Ours,
     /// A notification that means something to the attached front alone.
@@ -23,7 +23,7 @@ pub(super) enum ToFront {
     /// A notification for whoever is attached.
     Notice,
     /// A request, by its number, and what the host must be able to do.
-    Ask(u64, Option<Need>),
+    Ask(u64, Option<Capability>),
 }
 
 /// What a line for the backend carries.
@@ -38,80 +38,81 @@ pub(super) enum ToBackend {
     Answer,
     /// A notification.
     Notice,
-    /// What is no JSON-RPC.
+    /// What is not JSON-RPC.
     Other,
 }
 
-/// What whoever takes a line has to meet, a bit each.
-pub(super) type Wants = u8;
+/// What the receiver of a line has to meet, a bit each.
+pub(super) type Requirements = u8;
 
 impl ToFront {
-    /// Not everything is our own.
-    pub(super) const FOREIGN: Wants = 1;
+    /// It takes lines that are not the relay's own.
+    pub(super) const FOREIGN: Requirements = 1;
     /// The front is ready.
-    pub(super) const READY: Wants = 2;
+    pub(super) const READY: Requirements = 2;
 
-    /// The host can do this.
-    pub(super) const fn need(need: Need) -> Wants {
+    /// The host has this capability.
+    pub(super) const fn capability(need: Capability) -> Requirements {
         match need {
-            Need::Sampling => 4,
-            Need::Elicitation => 8,
-            Need::Roots => 16,
+            Capability::Sampling => 4,
+            Capability::Elicitation => 8,
+            Capability::Roots => 16,
         }
     }
 }
 
-/// Something that has to be met before it is handed out.
-pub(super) trait Wanting {
-    /// What that is.
-    fn wants(&self) -> Wants;
+/// What is handed out only where its requirements are met.
+pub(super) trait Requires {
+    /// Its requirements.
+    fn requires(&self) -> Requirements;
 }
 
-impl Wanting for ToFront {
-    fn wants(&self) -> Wants {
+impl Requires for ToFront {
+    fn requires(&self) -> Requirements {
         match self {
             Self::Ours => 0,
             Self::Answer(_) => Self::FOREIGN,
             Self::Bound | Self::Notice | Self::Ask(_, None) => Self::FOREIGN | Self::READY,
-            Self::Ask(_, Some(need)) => Self::FOREIGN | Self::READY | Self::need(*need),
+            Self::Ask(_, Some(need)) => Self::FOREIGN | Self::READY | Self::capability(*need),
         }
     }
 }
 
-impl Wanting for ToBackend {
-    fn wants(&self) -> Wants {
+impl Requires for ToBackend {
+    fn requires(&self) -> Requirements {
         0
     }
 }
 
-impl<P: Wanting> Wanting for Entry<P> {
-    fn wants(&self) -> Wants {
+impl<P: Requires> Requires for Entry<P> {
+    fn requires(&self) -> Requirements {
         self.parts
             .iter()
-            .fold(0, |wants, (_, part)| wants | part.wants())
+            .fold(0, |wants, (_, part)| wants | part.requires())
     }
 }
 
 /// How many entries there are, and how many bytes they have.
 #[derive(Default, Clone, Copy, PartialEq, Eq, Debug)]
-struct Tally {
+struct Size {
     lines: usize,
     bytes: usize,
 }
 
-impl Tally {
+impl Size {
     fn add(&mut self, other: Self) {
         self.lines += other.lines;
         self.bytes += other.bytes;
     }
 }
 
-/// Entries, and how much there is of each kind: that is asked at every event.
+/// Entries, and how many of each kind. The driver asks for that at every event, so it is
+/// counted.
 pub(super) struct Queue<P> {
     pub entries: VecDeque<Entry<P>>,
     pub bytes: usize,
-    /// By what they want.
-    tallies: [Tally; 32],
+    /// By their requirements.
+    sizes: [Size; 32],
 }
 
 impl<P> Default for Queue<P> {
@@ -119,12 +120,12 @@ impl<P> Default for Queue<P> {
         Self {
             entries: VecDeque::new(),
             bytes: 0,
-            tallies: [Tally::default(); 32],
+            sizes: [Size::default(); 32],
         }
     }
 }
 
-impl<P: Wanting> Queue<P> {
+impl<P: Requires> Queue<P> {
     /// Adds an entry at the end.
     pub(super) fn push(&mut self, entry: Entry<P>) {
         self.count(&entry);
@@ -140,23 +141,23 @@ impl<P: Wanting> Queue<P> {
     fn count(&mut self, entry: &Entry<P>) {
         let bytes = entry.line.len();
         self.bytes += bytes;
-        self.tallies[usize::from(entry.wants())].add(Tally { lines: 1, bytes });
+        self.sizes[usize::from(entry.requires())].add(Size { lines: 1, bytes });
     }
 
-    /// Takes the first entry that wants no more than what is `met`.
-    pub(super) fn pull(&mut self, met: Wants) -> Option<Entry<P>> {
-        if self.tally(met).lines == 0 {
+    /// Takes the first entry that requires no more than what is `met`.
+    pub(super) fn pull(&mut self, met: Requirements) -> Option<Entry<P>> {
+        if self.size(met).lines == 0 {
             return None;
         }
         let at = self
             .entries
             .iter()
-            .position(|entry| entry.wants() & !met == 0)?;
+            .position(|entry| entry.requires() & !met == 0)?;
         self.take(at)
     }
 
-    /// Takes the first entry of which every part is such.
-    pub(super) fn pull_such(&mut self, such: impl Fn(&P) -> bool) -> Option<Entry<P>> {
+    /// Takes the first entry of which every part is wanted.
+    pub(super) fn pull_if(&mut self, such: impl Fn(&P) -> bool) -> Option<Entry<P>> {
         let at = self
             .entries
             .iter()
@@ -166,7 +167,7 @@ impl<P: Wanting> Queue<P> {
 
     fn take(&mut self, at: usize) -> Option<Entry<P>> {
         let entry = self.entries.remove(at)?;
-        let tally = &mut self.tallies[usize::from(entry.wants())];
+        let tally = &mut self.sizes[usize::from(entry.requires())];
         tally.lines -= 1;
         tally.bytes -= entry.line.len();
         self.bytes -= entry.line.len();
@@ -189,21 +190,22 @@ impl<P: Wanting> Queue<P> {
         gone
     }
 
-    /// Whether something wants more than what is `met`.
-    pub(super) fn wants_more(&self, met: Wants) -> bool {
-        self.tally(met).lines < self.entries.len()
+    /// Whether an entry requires more than what is `met`.
+    pub(super) fn requires_more(&self, met: Requirements) -> bool {
+        self.size(met).lines < self.entries.len()
     }
 
-    /// Whether what wants no more than what is `met` is more than a reader should find waiting.
-    pub(super) fn flows_over(&self, met: Wants) -> bool {
-        let Tally { lines, bytes } = self.tally(met);
+    /// Whether what requires no more than what is `met` is more than may wait for its
+    /// reader.
+    pub(super) fn overflows(&self, met: Requirements) -> bool {
+        let Size { lines, bytes } = self.size(met);
         lines >= FLOW_LINES || bytes >= FLOW_BYTES
     }
 
-    fn tally(&self, met: Wants) -> Tally {
-        let mut sum = Tally::default();
+    fn size(&self, met: Requirements) -> Size {
+        let mut sum = Size::default();
         for (_, tally) in (0_u8..)
-            .zip(&self.tallies)
+            .zip(&self.sizes)
             .filter(|(wants, _)| wants & !met == 0)
         {
             sum.add(*tally);
@@ -216,6 +218,6 @@ impl<P: Wanting> Queue<P> {
     pub(super) fn assert_counts(&self) {
         let mut fresh = Self::default();
         self.entries.iter().for_each(|entry| fresh.count(entry));
-        assert_eq!((fresh.bytes, fresh.tallies), (self.bytes, self.tallies));
+        assert_eq!((fresh.bytes, fresh.sizes), (self.bytes, self.sizes));
     }
 }

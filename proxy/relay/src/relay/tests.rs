@@ -20,7 +20,7 @@ mod world;
 use bytes::Bytes;
 use mcp_sessiond_proto::backends::Attached;
 
-use super::{Limits, Order, Relay};
+use super::{Effect, Limits, Relay};
 
 const LIMITS: Limits = Limits {
     ask_wait_ms: 60_000,
@@ -140,7 +140,7 @@ impl Bench {
 
     /// The backend, which is due to be started, is.
     fn starts(&mut self) {
-        assert_eq!(self.relay.orders(), [Order::Start]);
+        assert_eq!(self.relay.effects(), [Effect::Start]);
         self.relay.backend_started(self.now);
     }
 

@@ -176,7 +176,7 @@ fn after_a_death_the_outcome_of_open_calls_is_unknown_and_the_next_backend_is_in
     );
     bench.now += 1000;
     bench.relay.tick(bench.now);
-    assert_eq!(bench.relay.orders(), [Order::Start]);
+    assert_eq!(bench.relay.effects(), [Effect::Start]);
     bench.relay.backend_started(bench.now);
     let sent = bench.backend_gets();
     assert!(

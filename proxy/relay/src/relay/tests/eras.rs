@@ -17,9 +17,9 @@ fn next(bench: &mut Bench) {
 }
 
 fn is_replaced(bench: &mut Bench, method: &str) {
-    let orders = bench.relay.orders();
-    let [Order::Replace { why, kills: false }] = &orders[..] else {
-        panic!("{orders:?}")
+    let effects = bench.relay.effects();
+    let [Effect::Replace { why, kills: false }] = &effects[..] else {
+        panic!("{effects:?}")
     };
     assert!(why.ends_with(&format!("refuses `{method}`")), "{why}");
     bench.relay.backend_started(bench.now);
@@ -41,7 +41,7 @@ fn one_that_was_initialised_and_refuses_to_be_discovered_is_replaced() {
     bench.now += 10_000;
     bench.dies();
     assert_eq!(
-        (bench.relay.orders(), bench.relay.next_deadline()),
+        (bench.relay.effects(), bench.relay.next_deadline()),
         (vec![], None)
     );
 }
@@ -68,7 +68,7 @@ fn one_that_can_not_be_discovered_is_replaced_once() {
     bench.backend_gets();
     bench.backend(&refused("8"));
     assert_eq!(
-        (bench.relay.orders(), bench.front_gets()),
+        (bench.relay.effects(), bench.front_gets()),
         (vec![], vec![refused("1")])
     );
 }
@@ -83,7 +83,7 @@ fn one_that_was_asked_first_and_can_not_be_discovered_is_never_replaced() {
         let asked: serde_json::Value = serde_json::from_str(&asked).expect("JSON");
         bench.backend(&refused(&asked["id"].to_string()));
         assert_eq!(
-            (bench.front_gets(), bench.relay.orders()),
+            (bench.front_gets(), bench.relay.effects()),
             (vec![refused("\"d\"")], vec![])
         );
     };
@@ -109,7 +109,7 @@ fn one_that_accepts_both_is_kept() {
     bench.backend_gets();
     bench.backend(&answer("5"));
     assert_eq!(
-        (bench.relay.orders(), bench.front_gets()),
+        (bench.relay.effects(), bench.front_gets()),
         (vec![], vec![answer("5")])
     );
 }
@@ -124,7 +124,7 @@ fn one_that_was_discovered_and_refuses_to_be_initialised_is_replaced_once() {
     bench.backend_gets();
     bench.backend(&refused("2"));
     bench.front_gets();
-    assert_eq!(bench.relay.orders(), [], "that is between the two");
+    assert_eq!(bench.relay.effects(), [], "that is between the two");
     next(&mut bench);
     bench.front(&initialize("0", "2025-06-18", "{}"));
     assert_eq!(bench.backend_gets(), [initialize("3", "2025-06-18", "{}")]);
@@ -147,7 +147,7 @@ fn one_that_was_discovered_and_refuses_to_be_initialised_is_replaced_once() {
     bench.backend_gets();
     bench.backend(&refused("6"));
     assert_eq!(
-        (bench.relay.orders(), bench.front_gets()),
+        (bench.relay.effects(), bench.front_gets()),
         (vec![], vec![refused("0")])
     );
 }

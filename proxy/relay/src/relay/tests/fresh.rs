@@ -4,16 +4,16 @@ use super::*;
 
 /// A front comes, goes, and what it finds is returned: whether the former backend, and what the
 /// driver is told.
-fn comes_back(bench: &mut Bench, orderly: bool, changed: Option<&str>) -> (bool, Vec<Order>) {
+fn comes_back(bench: &mut Bench, orderly: bool, changed: Option<&str>) -> (bool, Vec<Effect>) {
     bench.relay.detach(0, orderly, bench.now);
     let attached = bench.relay.attach(None, changed, bench.now);
-    (attached.resumed, bench.relay.orders())
+    (attached.resumed, bench.relay.effects())
 }
 
-fn replaced(why: &str) -> (bool, Vec<Order>) {
+fn replaced(why: &str) -> (bool, Vec<Effect>) {
     (
         false,
-        vec![Order::Replace {
+        vec![Effect::Replace {
             why: why.into(),
             kills: false,
         }],
@@ -22,7 +22,7 @@ fn replaced(why: &str) -> (bool, Vec<Order>) {
 
 const BY_HAND: &str = "the server is restarted by `mcp-sessiond restart`";
 
-const KEPT: (bool, Vec<Order>) = (true, vec![]);
+const KEPT: (bool, Vec<Effect>) = (true, vec![]);
 
 #[test]
 fn three_orderly_closes_within_a_minute_bring_a_fresh_one() {
@@ -68,10 +68,10 @@ fn a_changed_program_is_replaced_where_nothing_is_lost_by_it() {
     let why = "server.js has changed since the server was started";
     assert_eq!(comes_back(&mut bench, true, changed), replaced(why));
 
-    let kept = |(resumed, orders): (bool, Vec<Order>), because: &str| {
+    let kept = |(resumed, effects): (bool, Vec<Effect>), because: &str| {
         assert!(resumed, "{because}");
-        let [Order::Say(told)] = &orders[..] else {
-            panic!("{orders:?}")
+        let [Effect::Say(told)] = &effects[..] else {
+            panic!("{effects:?}")
         };
         assert!(told.starts_with(why) && told.contains(because), "{told}");
     };
@@ -86,7 +86,7 @@ fn a_changed_program_is_replaced_where_nothing_is_lost_by_it() {
     bench.relay.detach(0, true, bench.now);
     bench.backend(&answer("1"));
     let attached = bench.relay.attach(None, changed, bench.now);
-    kept((attached.resumed, bench.relay.orders()), "calls");
+    kept((attached.resumed, bench.relay.effects()), "calls");
     // Nobody has come for that answer.
     assert_eq!(comes_back(&mut bench, true, changed), replaced(why));
 }
@@ -103,7 +103,7 @@ fn a_front_that_has_lost_its_keeper_keeps_its_backend() {
             .attach(Some(line.into()), Some("server.js"), bench.now)
             .resumed
     );
-    assert_eq!(bench.relay.orders(), []);
+    assert_eq!(bench.relay.effects(), []);
 }
 
 #[test]
@@ -113,7 +113,7 @@ fn what_the_former_one_had_said_is_told_to_be_lost() {
     bench.backend(&notice(1));
     bench.relay.attach(None, Some("server.js"), bench.now);
     let told = "1 messages of the server that is replaced are dropped";
-    assert_eq!(bench.relay.orders()[0], Order::Say(told.into()));
+    assert_eq!(bench.relay.effects()[0], Effect::Say(told.into()));
     assert_eq!(bench.front_gets(), [""; 0]);
 }
 
@@ -133,7 +133,7 @@ fn a_restart_waits_for_answers_and_keeps_new_calls_for_the_next_one() {
             [answer("1")],
             "it may need that for its answer"
         );
-        assert_eq!(bench.relay.orders(), []);
+        assert_eq!(bench.relay.effects(), []);
         if late {
             bench.wait();
             let unknown = unknown(
@@ -146,8 +146,8 @@ fn a_restart_waits_for_answers_and_keeps_new_calls_for_the_next_one() {
             assert_eq!(bench.front_gets(), [answer("1")]);
         }
         assert_eq!(
-            bench.relay.orders(),
-            [Order::Replace {
+            bench.relay.effects(),
+            [Effect::Replace {
                 why: BY_HAND.into(),
                 kills: false
             }]
@@ -165,7 +165,10 @@ fn one_that_has_nothing_to_do_is_restarted_at_once_and_initialised_when_a_host_c
     let mut bench = Bench::initialized();
     bench.relay.detach(0, true, bench.now);
     bench.relay.restart(bench.now);
-    assert!(matches!(&bench.relay.orders()[..], [Order::Replace { .. }]));
+    assert!(matches!(
+        &bench.relay.effects()[..],
+        [Effect::Replace { .. }]
+    ));
     bench.relay.backend_started(bench.now);
     assert_eq!(bench.backend_gets(), [initialize("1", "2025-06-18", "{}")]);
 }

@@ -63,7 +63,7 @@ fn relayed_lines() {
         for line in input.split(|byte| *byte == b'\n') {
             happens(&mut bench, line);
             let _ = (
-                bench.relay.orders(),
+                bench.relay.effects(),
                 bench.relay.reads_front(),
                 bench.relay.reads_backend(),
             );

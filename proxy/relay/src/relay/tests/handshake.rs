@@ -59,16 +59,16 @@ fn a_host_that_is_too_old_gets_a_fresh_backend() {
     bench.backend(&ask("1", "x"));
     bench.attach();
     bench.front(&initialize("0", "2024-11-05", "{}"));
-    let orders = bench.relay.orders();
+    let effects = bench.relay.effects();
     let why =
         "the host speaks protocol 2024-11-05 at most, and the running server answered 2025-06-18";
     assert!(
-        matches!(&orders[0], Order::Say(words) if words.contains("2 messages")),
-        "{orders:?}"
+        matches!(&effects[0], Effect::Say(words) if words.contains("2 messages")),
+        "{effects:?}"
     );
     assert_eq!(
-        orders[1..],
-        [Order::Replace {
+        effects[1..],
+        [Effect::Replace {
             why: why.into(),
             kills: false
         }]
@@ -102,7 +102,7 @@ fn versions_are_compared_as_dates_or_for_equality() {
         bench.relay.detach(0, false, bench.now);
         bench.attach();
         bench.front(&initialize("0", then, "{}"));
-        !bench.relay.orders().is_empty()
+        !bench.relay.effects().is_empty()
     };
     assert!(!replaced("2025-11-25", "2025-06-18", "2025-06-18"));
     assert!(!replaced("2025-11-25", "2025-06-18", "2025-11-25"));
@@ -121,7 +121,7 @@ fn a_version_that_is_no_date_is_not_told() {
     bench.relay.detach(0, false, bench.now);
     bench.attach();
     bench.front(&initialize("0", "secret", "{}"));
-    assert!(!format!("{:?}", bench.relay.orders()).contains("secret"));
+    assert!(!format!("{:?}", bench.relay.effects()).contains("secret"));
 }
 
 #[test]
@@ -175,7 +175,10 @@ fn a_host_that_a_former_keeper_answered_may_find_a_backend_that_has_begun() {
         None,
         bench.now,
     );
-    assert!(matches!(&bench.relay.orders()[..], [Order::Replace { .. }]));
+    assert!(matches!(
+        &bench.relay.effects()[..],
+        [Effect::Replace { .. }]
+    ));
     bench.relay.backend_started(bench.now);
     assert_eq!(bench.backend_gets(), [initialize("1", "2024-11-05", "{}")]);
     bench.backend(

@@ -70,9 +70,9 @@ fn a_host_waits_for_any_word_of_the_backend() {
         assert!(
             bench
                 .relay
-                .orders()
+                .effects()
                 .iter()
-                .all(|order| matches!(order, Order::Say(_))),
+                .all(|order| matches!(order, Effect::Say(_))),
             "{word}"
         );
         // Should the answer come all the same, it is nobody's.
@@ -91,8 +91,8 @@ fn one_that_is_known_to_answer_and_does_not_is_replaced() {
     bench.front(&call("8"));
     bench.wait();
     assert_eq!(
-        bench.relay.orders(),
-        [Order::Replace {
+        bench.relay.effects(),
+        [Effect::Replace {
             why: WHY.into(),
             kills: true
         }]
@@ -139,7 +139,7 @@ fn one_of_which_nothing_is_known_is_asked_and_kept() {
         is_answered(&mut bench),
         "its host has waited for long enough"
     );
-    assert_eq!(bench.relay.orders(), []);
+    assert_eq!(bench.relay.effects(), []);
     // It says something else: pings are nothing to it, and it gets none any more.
     bench.backend(&notice(1));
     bench.front(INITIALIZED);
@@ -166,8 +166,8 @@ fn the_hosts_own_pings_count() {
     ping(&mut bench).expect("a ping");
     bench.wait();
     assert_eq!(
-        bench.relay.orders(),
-        [Order::Replace {
+        bench.relay.effects(),
+        [Effect::Replace {
             why: WHY.into(),
             kills: true
         }]
@@ -185,8 +185,8 @@ fn a_host_that_gives_up_has_waited_for_the_next_one() {
     assert_eq!(bench.relay.next_deadline(), Some(bench.now + 500));
     bench.wait();
     assert!(matches!(
-        &bench.relay.orders()[..],
-        [Order::Replace { kills: true, .. }]
+        &bench.relay.effects()[..],
+        [Effect::Replace { kills: true, .. }]
     ));
 }
 
@@ -246,7 +246,7 @@ fn one_that_dies_while_a_host_waits_is_started_again_as_ever() {
     bench.starts();
 }
 
-/// It is not it that hangs.
+/// It is not it that replace_hung.
 #[test]
 fn one_that_has_said_more_than_is_taken_is_not_pinged() {
     let mut bench = answering();

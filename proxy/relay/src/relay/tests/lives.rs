@@ -60,9 +60,9 @@ fn it_is_started_again_after_longer_and_longer_waits() {
     ] {
         bench.starts();
         bench.dies();
-        assert_eq!(bench.relay.orders(), []);
+        assert_eq!(bench.relay.effects(), []);
         let then = bench.now;
-        while bench.relay.orders.is_empty() {
+        while bench.relay.effects.is_empty() {
             bench.wait();
         }
         assert_eq!(bench.now - then, wait);
@@ -100,7 +100,7 @@ fn one_that_was_never_initialised_is_started_when_it_is_needed() {
     bench.relay.heard = true;
     bench.dies();
     assert_eq!(
-        (bench.relay.next_deadline(), bench.relay.orders()),
+        (bench.relay.next_deadline(), bench.relay.effects()),
         (None, vec![])
     );
     bench.front(&initialize("0", "2025-06-18", "{}"));
@@ -190,11 +190,14 @@ fn one_that_refuses_to_be_initialised_again_is_replaced_and_nothing_spins() {
     bench.starts();
     bench.backend_gets();
     bench.backend(&failed("1", "no"));
-    assert!(matches!(&bench.relay.orders()[..], [Order::Say(_)]));
+    assert!(matches!(&bench.relay.effects()[..], [Effect::Say(_)]));
     bench.backend(&notice(1));
     assert_eq!(bench.front_gets(), [""; 0]);
     bench.wait();
-    assert!(matches!(&bench.relay.orders()[..], [Order::Replace { .. }]));
+    assert!(matches!(
+        &bench.relay.effects()[..],
+        [Effect::Replace { .. }]
+    ));
     bench.relay.backend_started(bench.now);
     revives(&mut bench, "2");
     assert_eq!(bench.backend_gets(), [INITIALIZED]);
@@ -213,7 +216,7 @@ fn a_server_that_comes_back_in_another_version_is_told_of() {
             .replace("2025-06-18", "2025-03-26"),
     );
     let words = "the server was started again and speaks protocol 2025-03-26, no longer 2025-06-18";
-    assert_eq!(bench.relay.orders(), [Order::Say(words.into())]);
+    assert_eq!(bench.relay.effects(), [Effect::Say(words.into())]);
 }
 
 #[test]
@@ -264,7 +267,7 @@ fn a_server_that_said_something_and_always_ends_before_it_answers_is_tried_three
             bench.relay.failures = 0;
             bench.front(&initialize(id, "2025-06-18", "{}"));
             for _ in 0..2 {
-                if bench.relay.orders() == [Order::Start] {
+                if bench.relay.effects() == [Effect::Start] {
                     bench.relay.backend_started(bench.now);
                 }
                 if sent {
@@ -345,7 +348,7 @@ fn a_server_that_ends_before_it_said_anything_is_not_started_again_in_vain() {
         }
         assert_eq!(bench.front_gets(), [failed("0", words)], "{order}");
         assert_eq!(
-            (bench.relay.next_deadline(), bench.relay.orders()),
+            (bench.relay.next_deadline(), bench.relay.effects()),
             (None, vec![]),
             "{order}"
         );
@@ -384,7 +387,7 @@ fn stopping_ends_every_call_and_starts_nothing() {
     );
     bench.dies();
     assert_eq!(
-        (bench.relay.orders(), bench.relay.next_deadline()),
+        (bench.relay.effects(), bench.relay.next_deadline()),
         (vec![], None)
     );
     assert_eq!(bench.backend_gets(), [""; 0]);
@@ -394,8 +397,8 @@ const RESTARTED: &str = "the server was restarted before it answered; the outcom
 
 fn is_replaced(bench: &mut Bench) {
     assert!(matches!(
-        &bench.relay.orders()[..],
-        [Order::Replace { kills: false, .. }]
+        &bench.relay.effects()[..],
+        [Effect::Replace { kills: false, .. }]
     ));
     bench.relay.backend_started(bench.now);
 }
@@ -411,7 +414,7 @@ fn a_restart_by_hand_is_a_death_without_a_pause() {
         // It is on its way already.
         bench.relay.restart(bench.now);
         // No answer comes.
-        while bench.relay.orders.is_empty() {
+        while bench.relay.effects.is_empty() {
             bench.wait();
         }
         is_replaced(&mut bench);
@@ -432,7 +435,7 @@ fn a_restart_by_hand_starts_at_once_what_waits_to_be_started() {
     let mut bench = Bench::initialized();
     bench.relay.failures = 9;
     bench.dies();
-    assert_eq!(bench.relay.orders(), []);
+    assert_eq!(bench.relay.effects(), []);
     bench.relay.restart(bench.now);
     bench.starts();
     revives(&mut bench, "1");
@@ -467,5 +470,5 @@ fn a_backend_that_is_taken_down_for_good_is_not_restarted() {
     let mut bench = Bench::initialized();
     bench.relay.stopping("stopped", bench.now);
     bench.relay.restart(bench.now);
-    assert_eq!(bench.relay.orders(), []);
+    assert_eq!(bench.relay.effects(), []);
 }

@@ -1,7 +1,7 @@
 //! Messages that are too large: whoever waits is told.
 
 use super::*;
-use crate::{Oversized, words};
+use crate::{Oversized, own_messages};
 
 const LARGE: &str = "the server's answer has more than 16 MiB and can't be relayed";
 
@@ -67,7 +67,7 @@ fn a_call_whose_answer_is_too_large_fails() {
         bench.now,
     );
     assert_eq!(bench.front_gets(), [failed("\"a\"", LARGE)]);
-    assert!(matches!(&bench.relay.orders()[..], [Order::Say(_)]));
+    assert!(matches!(&bench.relay.effects()[..], [Effect::Say(_)]));
     assert_eq!(bench.dropped(), 1);
     bench.relay.oversized_from_backend(
         br#"{"jsonrpc":"2.0","id":1,"result":{"x":""#,
@@ -108,7 +108,7 @@ fn an_answer_of_the_host_that_is_too_large_fails_the_ask() {
 fn without_a_relay_it_goes_the_same_ways() {
     let failed = |id: &str, whose: &str| {
         let why = format!("the {whose}'s answer has more than 16 MiB and can't be relayed");
-        Oversized::Failed(words::failed(id, &why))
+        Oversized::Failed(own_messages::failed(id, &why))
     };
     let refused = |id: &str| Oversized::Refused(refused(id).into());
     for (line, host, server) in [

@@ -44,7 +44,7 @@ pub(super) struct World {
     answered: BTreeSet<u64>,
     lives: bool,
     /// Whether the running backend has answered a ping.
-    ponged: bool,
+    on_pong: bool,
 }
 
 impl World {
@@ -141,7 +141,7 @@ impl World {
             Step::Answer(at, failed) => {
                 if let Some((id, unique, first)) = pick(&self.handed, at) {
                     self.handed.retain(|(other, ..)| *other != id);
-                    self.ponged |= id.as_u64().is_some_and(|id| id >= (1 << 31) - 1024);
+                    self.on_pong |= id.as_u64().is_some_and(|id| id >= (1 << 31) - 1024);
                     let key = if failed && !first { "error" } else { "result" };
                     let version = "2025-06-18";
                     let odd: &[u8] = match at / 8 % 8 {
@@ -215,14 +215,14 @@ impl World {
                 bench.relay.tick(bench.now);
             }
         }
-        for order in bench.relay.orders() {
+        for order in bench.relay.effects() {
             match order {
-                Order::Say(_) => continue,
-                Order::Start => {}
-                Order::Replace { why, kills } => {
+                Effect::Say(_) => continue,
+                Effect::Start => {}
+                Effect::Replace { why, kills } => {
                     assert!(self.lives, "nobody is there to be replaced");
                     assert!(
-                        self.ponged || !kills,
+                        self.on_pong || !kills,
                         "it may be one that never answers pings"
                     );
                     self.dies();
@@ -260,7 +260,7 @@ impl World {
 
     fn dies(&mut self) {
         self.lives = false;
-        self.ponged = false;
+        self.on_pong = false;
         self.handed.clear();
         self.asks.clear();
         self.asked = 0;

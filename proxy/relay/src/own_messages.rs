@@ -1,4 +1,5 @@
-//! The lines that the relay itself writes.
+//! The messages that the relay itself writes: answers in place of a peer, and requests of its
+//! own.
 
 use alloc::format;
 use alloc::string::String;
@@ -10,9 +11,9 @@ use bytes::Bytes;
 const CONNECTION: i32 = -32000;
 /// JSON-RPC's code for what can't be read.
 const UNREADABLE: i32 = -32700;
-/// JSON-RPC's code for a method that there is not.
+/// JSON-RPC's code for a method that does not exist.
 const NO_METHOD: i32 = -32601;
-/// JSON-RPC's code for a request that is none.
+/// JSON-RPC's code for an invalid request.
 const INVALID: i32 = -32600;
 
 /// A text as a JSON string.
@@ -42,7 +43,7 @@ pub(super) fn failed(id: &str, message: &str) -> Bytes {
 }
 
 /// A server has ended before it had answered `initialize`.
-pub(super) fn ended_unheard(why: &str) -> String {
+pub(super) fn ended_uninitialized(why: &str) -> String {
     format!("the server ended ({why}) before it had initialised")
 }
 
@@ -71,7 +72,7 @@ pub(super) fn too_large(id: &str) -> Bytes {
     )
 }
 
-/// It can't be known which progress token a request means.
+/// A request has two progress tokens.
 pub(super) fn unclear_token(id: &str) -> Bytes {
     let why = "Invalid Request: `params._meta` or its `progressToken` is there twice; this was not relayed";
     error(id, INVALID, why, "")
@@ -87,7 +88,7 @@ pub(super) fn unreadable(id: &str) -> Bytes {
     )
 }
 
-/// Nothing, as a result.
+/// An empty result.
 pub(super) fn empty_result(id: &str) -> Bytes {
     format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{}}}}"#).into()
 }
@@ -102,7 +103,7 @@ pub(super) fn notification(method: &str) -> Bytes {
     format!(r#"{{"jsonrpc":"2.0","method":"{method}"}}"#).into()
 }
 
-/// Whoever asked does not want the answer any more.
+/// A request is cancelled.
 pub(super) fn cancelled(number: u64, reason: &str) -> Bytes {
     let reason = quoted(reason);
     format!(
