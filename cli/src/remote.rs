@@ -105,7 +105,11 @@ async fn connected(remote: Remote, shelf: Shelf) -> Result<Pipe, Failure> {
         while let Some(Said { number, line }) = from.recv().await {
             let confirm = confirm.clone();
             let receipt = Receipt::new(move || confirm.up_to(number));
-            if said.send(several::Said { line, receipt }).await.is_err() {
+            if said
+                .send(several::TrackedLine { line, receipt })
+                .await
+                .is_err()
+            {
                 return;
             }
         }

@@ -12,7 +12,7 @@ use std::time::Instant;
 
 use bytes::Bytes;
 use futures::future::BoxFuture;
-use mcp_sessiond_bundle::{Failure, Pipe, Said, Spoken, WAITING};
+use mcp_sessiond_bundle::{Failure, Pipe, TrackedLine, WAITING};
 use mcp_sessiond_client::{ClaimRequest, Options};
 use mcp_sessiond_proto::Claimed;
 use mcp_sessiond_proto::types::LeaseRef;
@@ -185,7 +185,7 @@ fn speak(
 /// Carries lines between the host and the server.
 struct Carrying {
     pipe: Pipe,
-    out: mpsc::Sender<Spoken>,
+    out: mpsc::Sender<TrackedLine>,
     from_host: mpsc::Receiver<Bytes>,
     leave: watch::Sender<bool>,
     open: Open,
@@ -224,7 +224,7 @@ impl Carrying {
     /// is told.
     async fn pass(&mut self, line: Bytes) {
         for answer in unreadable(&line) {
-            self.say(Said::once(answer)).await;
+            self.say(TrackedLine::once(answer)).await;
         }
         self.open.from_host(&line);
         if let Err(mpsc::error::SendError(line)) = self.pipe.to.send(line).await {
@@ -234,16 +234,17 @@ impl Carrying {
                 .split(|byte| *byte == b'\n')
                 .filter(|answer| !answer.is_empty())
             {
-                self.say(Said::once(Bytes::copy_from_slice(answer))).await;
+                self.say(TrackedLine::once(Bytes::copy_from_slice(answer)))
+                    .await;
             }
         }
     }
 
     /// Passes on what the server says.
-    async fn say(&mut self, Said { line, receipt }: Said) {
+    async fn say(&mut self, TrackedLine { line, receipt }: TrackedLine) {
         self.open.from_keeper(&line);
         // Whoever writes ends this process when the host is gone.
-        let _ = self.out.send(Spoken { line, receipt }).await;
+        let _ = self.out.send(TrackedLine { line, receipt }).await;
     }
 }
 

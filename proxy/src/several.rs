@@ -34,12 +34,12 @@ use std::time::Instant;
 
 use bytes::Bytes;
 use futures::future::BoxFuture;
-use mcp_sessiond_bundle::decorate::{CallLog, Current, Entry as CallEnded, decorate};
+use mcp_sessiond_bundle::decorate::{CallEntry, CallLog, Current, decorate};
 pub use mcp_sessiond_bundle::decorate::{
     Calls, Decoration, Decorations, Filter, Glob, Mistake, NoGlob, Rename, Time,
 };
-use mcp_sessiond_bundle::{Backends, Handshake, Lazy, Memory, Source, Speaker, Spoken};
-pub use mcp_sessiond_bundle::{End, Failure, FailureCode, Pipe, Said, Settings, Style};
+use mcp_sessiond_bundle::{Backends, BundleServer, BundleStore, Handshake, Lazy, Source};
+pub use mcp_sessiond_bundle::{End, Failure, FailureCode, Pipe, Settings, Style, TrackedLine};
 pub use mcp_sessiond_bundle::{Receipt, WAITING};
 use mcp_sessiond_client::{ClaimRequest, Options};
 use mcp_sessiond_proto::types::LeaseRef;
@@ -286,7 +286,7 @@ fn speak(
 
 struct Carrying {
     common: Arc<Common>,
-    out: mpsc::Sender<Spoken>,
+    out: mpsc::Sender<TrackedLine>,
     from_host: mpsc::Receiver<Bytes>,
     settings: Settings,
     leave: watch::Sender<bool>,
@@ -297,7 +297,7 @@ struct Carrying {
 /// Where the names are remembered of the servers that are written down at this place. None where
 /// that can't be.
 #[must_use]
-pub fn memory(place: &str, options: Options) -> Option<Arc<dyn Memory>> {
+pub fn memory(place: &str, options: Options) -> Option<Arc<dyn BundleStore>> {
     Some(Arc::new(Remembered::new(place, options)?))
 }
 
@@ -314,7 +314,7 @@ pub fn identities(servers: &[Server]) -> BTreeMap<String, String> {
 struct Noted(Voice);
 
 impl CallLog for Noted {
-    fn note(&self, call: CallEnded) {
+    fn note(&self, call: CallEntry) {
         self.0.say(&call);
     }
 }
@@ -350,7 +350,7 @@ async fn carry(carrying: Carrying, mut list: Box<dyn List>) -> ExitCode {
     let memory =
         Remembered::new(&list.place(), common.options.clone()).filter(|_| common.unkept.is_none());
     let memory = memory.map_or_else(
-        || Arc::new(()) as Arc<dyn Memory>,
+        || Arc::new(()) as Arc<dyn BundleStore>,
         |memory| Arc::new(memory),
     );
     let (made, mut is_made) = mpsc::channel::<(Arc<Backends>, Arc<Current>, Handshake)>(1);
@@ -367,7 +367,7 @@ async fn carry(carrying: Carrying, mut list: Box<dyn List>) -> ExitCode {
     };
     let (first_decorations, first_log) = (decorations.clone(), log.clone());
     let make_sources = sources.clone();
-    let speaker = Speaker::new(out.clone(), move |handshake, host| {
+    let speaker = BundleServer::new(out.clone(), move |handshake, host| {
         let (first, own) = (make_sources(first, &handshake), handshake.clone());
         let backends = Backends::start("all".to_owned(), first, handshake, host, memory, settings);
         let backends = Arc::new(backends);
@@ -381,7 +381,7 @@ async fn carry(carrying: Carrying, mut list: Box<dyn List>) -> ExitCode {
     loop {
         tokio::select! {
             line = from_host.recv() => match line {
-                Some(line) => speaker.hear(&line).await,
+                Some(line) => speaker.receive(&line).await,
                 None => break,
             },
             Some(those) = is_made.recv() => bundle = Some(those),

@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io::{self, Write as _};
 
 use bytes::Bytes;
-use mcp_sessiond_bundle::{Receipt, Spoken};
+use mcp_sessiond_bundle::{Receipt, TrackedLine};
 use mcp_sessiond_relay::Oversized;
 use nix::poll::PollFlags;
 use tokio::sync::{mpsc, oneshot, watch};
@@ -16,13 +16,13 @@ use crate::keeper::lines::{CHUNK, Line, LineBuffer};
 use crate::signals::{die_of, when_told_to_end};
 
 /// Waits until everything so far was written to the host.
-pub(crate) async fn written(out: &mpsc::Sender<Spoken>) {
+pub(crate) async fn written(out: &mpsc::Sender<TrackedLine>) {
     let (done, is_done) = oneshot::channel();
     let receipt = Receipt::new(move || {
         let _ = done.send(());
     });
     if out
-        .send(Spoken {
+        .send(TrackedLine {
             line: Bytes::new(),
             receipt,
         })
@@ -38,7 +38,7 @@ pub(crate) fn read(
     mut input: File,
     mut lines: LineBuffer,
     heard: &mpsc::Sender<Bytes>,
-    out: &mpsc::Sender<Spoken>,
+    out: &mpsc::Sender<TrackedLine>,
 ) {
     let mut chunk = vec![0; CHUNK];
     loop {
@@ -56,12 +56,12 @@ pub(crate) fn read(
     }
 }
 
-fn pass_on(line: Line, heard: &mpsc::Sender<Bytes>, out: &mpsc::Sender<Spoken>) -> bool {
+fn pass_on(line: Line, heard: &mpsc::Sender<Bytes>, out: &mpsc::Sender<TrackedLine>) -> bool {
     match line {
         Line::Whole(line) => heard.blocking_send(line).is_ok(),
         Line::Oversized { head, tail } => match Oversized::of_host(&head, &tail) {
             Oversized::Refused(line) => out
-                .blocking_send(Spoken {
+                .blocking_send(TrackedLine {
                     line,
                     receipt: Receipt::none(),
                 })
@@ -74,8 +74,8 @@ fn pass_on(line: Line, heard: &mpsc::Sender<Bytes>, out: &mpsc::Sender<Spoken>) 
 }
 
 /// Writes lines to the host, and confirms those that it has. An empty one is none.
-pub(crate) fn write(mut output: File, mut spoken: mpsc::Receiver<Spoken>) {
-    while let Some(Spoken { line, receipt }) = spoken.blocking_recv() {
+pub(crate) fn write(mut output: File, mut spoken: mpsc::Receiver<TrackedLine>) {
+    while let Some(TrackedLine { line, receipt }) = spoken.blocking_recv() {
         let whole = if line.is_empty() {
             Vec::new()
         } else {

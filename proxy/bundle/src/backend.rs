@@ -1,4 +1,4 @@
-//! One backend of a bundle: its handshake, what it has, and how it is.
+//! One backend of a bundle: its handshake, its lists, and its state.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::AtomicBool;
@@ -13,7 +13,7 @@ use crate::message::{Message, RpcError};
 use crate::object::Object;
 use crate::pace::Pace;
 use crate::pipe::{End, Source};
-use crate::status::{Failure, FailureCode, State};
+use crate::status::{BackendState, Failure, FailureCode};
 
 /// Pages of one list. A server that never comes to an end has no list.
 pub(crate) const PAGES_MAX: usize = 1_000;
@@ -25,21 +25,21 @@ pub(crate) const VERSIONS: [&str; 4] = ["2025-11-25", "2025-06-18", "2025-03-26"
 #[derive(Debug)]
 pub(crate) struct Backend {
     pub(crate) source: Arc<dyn Source>,
-    state: watch::Sender<State>,
-    live: Mutex<Option<Arc<Live>>>,
+    state: watch::Sender<BackendState>,
+    live: Mutex<Option<Arc<LiveBackend>>>,
     /// Notified when it is to be tried again at once.
-    pub(crate) again: Notify,
+    pub(crate) retry_now: Notify,
     /// Notified when it has left the bundle.
     pub(crate) removed: Notify,
-    /// What has said before it was ready that lists have changed.
+    /// The notifications of changed lists that came before it was ready.
     pub(crate) early: Mutex<BTreeSet<&'static str>>,
-    /// How that is ended which `source` has opened last.
+    /// How to end what `source` has opened last.
     end: Mutex<Option<End>>,
 }
 
 /// A backend that can be used.
 #[derive(Debug)]
-pub(crate) struct Live {
+pub(crate) struct LiveBackend {
     /// The backend's name.
     name: String,
     pub(crate) connection: Connection,
@@ -66,7 +66,7 @@ impl Backend {
             source,
             state: watch::Sender::default(),
             live: Mutex::default(),
-            again: Notify::new(),
+            retry_now: Notify::new(),
             removed: Notify::new(),
             early: Mutex::default(),
             end: Mutex::default(),
@@ -77,36 +77,36 @@ impl Backend {
         self.source.name()
     }
 
-    pub(crate) fn state(&self) -> State {
+    pub(crate) fn state(&self) -> BackendState {
         self.state.borrow().clone()
     }
 
-    /// It is like that from now on. Only one that is ready has a connection.
-    pub(crate) fn set(&self, state: State, live: Option<Arc<Live>>) {
+    /// Sets its state. Only one that is ready has a connection.
+    pub(crate) fn set(&self, state: BackendState, live: Option<Arc<LiveBackend>>) {
         *lock(&self.live) = live;
         self.state.send_replace(state);
     }
 
     /// The connection, while there is one.
-    pub(crate) fn live(&self) -> Option<Arc<Live>> {
+    pub(crate) fn live(&self) -> Option<Arc<LiveBackend>> {
         lock(&self.live).clone()
     }
 
     /// It was opened, and this is how it is ended.
-    pub(crate) fn opened(&self, end: End) {
+    pub(crate) fn set_end(&self, end: End) {
         *lock(&self.end) = Some(end);
     }
 
-    /// Ends what was opened last, once, and to its end, whether or not somebody waits for it.
+    /// Ends what was opened last, once, and completely, even if this future is dropped.
     pub(crate) async fn end(&self) {
-        let end = self.let_go();
+        let end = self.take_end();
         if let Some(end) = end {
             let _ = tokio::spawn(end.run()).await;
         }
     }
 
-    /// What was opened last is not ended by us any more.
-    pub(crate) fn let_go(&self) -> Option<End> {
+    /// Takes the way to end what was opened last: it is not ended by this any more.
+    pub(crate) fn take_end(&self) -> Option<End> {
         lock(&self.end).take()
     }
 
@@ -116,8 +116,8 @@ impl Backend {
     }
 
     /// Waits until it was tried to the end for the first time.
-    pub(crate) async fn tried(&self) {
-        // Its sender is this object's.
+    pub(crate) async fn wait_until_tried(&self) {
+        // It can't fail: the sender is in this object.
         let _ = self
             .state
             .subscribe()
@@ -126,8 +126,9 @@ impl Backend {
     }
 
     /// Waits until this connection, which is over, is not its own any more.
-    pub(crate) async fn has_lost(&self, former: &Arc<Live>) {
-        let is_other = |_: &State| self.live().is_none_or(|live| !Arc::ptr_eq(&live, former));
+    pub(crate) async fn wait_until_lost(&self, former: &Arc<LiveBackend>) {
+        let is_other =
+            |_: &BackendState| self.live().is_none_or(|live| !Arc::ptr_eq(&live, former));
         // Its sender is this object's.
         let _ = self.state.subscribe().wait_for(is_other).await;
     }
@@ -136,21 +137,21 @@ impl Backend {
     ///
     /// # Errors
     /// Why it can't be used.
-    pub(crate) async fn ready(&self) -> Result<Arc<Live>, Failure> {
-        self.tried().await;
+    pub(crate) async fn ready(&self) -> Result<Arc<LiveBackend>, Failure> {
+        self.wait_until_tried().await;
         self.live().ok_or_else(|| match self.state() {
-            State::Failed(failure) => failure,
+            BackendState::Failed(failure) => failure,
             _ => Failure::new(FailureCode::Exited, "it is being started again"),
         })
     }
 }
 
-impl Live {
-    /// Introduces the host to a backend that is connected, and gets all its lists.
+impl LiveBackend {
+    /// Initialises a backend that is connected, and gets all its lists.
     ///
     /// # Errors
     /// What it refused, or that it is gone.
-    pub(crate) async fn introduce(
+    pub(crate) async fn initialize(
         name: &str,
         connection: Connection,
         handshake: &RawValue,
@@ -162,9 +163,9 @@ impl Live {
             )
         };
         let result = connection
-            .own("initialize", Some(handshake.to_owned()))
+            .request_own("initialize", Some(handshake.to_owned()))
             .await
-            .ok_or_else(gone)?;
+            .ok_or_else(exited_early)?;
         let result = Object::read(&result.map_err(refused)?).unwrap_or_default();
         let version = result.text("protocolVersion").unwrap_or_default();
         if !VERSIONS.contains(&&*version) {
@@ -193,7 +194,7 @@ impl Live {
         for list in List::ALL {
             match live.fetch(list).await {
                 Err(why) if why.code != FailureCode::Refused => return Err(why),
-                // Its other lists may be what it is for.
+                // Its other lists may be of use.
                 _ => {}
             }
         }
@@ -246,12 +247,14 @@ impl Live {
             });
             let page = match self
                 .connection
-                .own(list.method(), params)
+                .request_own(list.method(), params)
                 .await
-                .ok_or_else(gone)?
+                .ok_or_else(exited_early)?
             {
-                Ok(page) => Object::read(&page).ok_or_else(|| wrong("the answer is no object"))?,
-                // Many servers with resources have no templates, and say so like this.
+                Ok(page) => {
+                    Object::read(&page).ok_or_else(|| wrong("the answer is not an object"))?
+                }
+                // Many servers with resources have no templates, and answer so.
                 Err(error) if error.code == crate::message::code::NO_METHOD => return Ok(()),
                 Err(error) => return Err(wrong(&error.message)),
             };
@@ -280,6 +283,6 @@ impl Live {
     }
 }
 
-pub(crate) fn gone() -> Failure {
+pub(crate) fn exited_early() -> Failure {
     Failure::new(FailureCode::Exited, "it ended before it was ready")
 }

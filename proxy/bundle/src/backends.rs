@@ -1,4 +1,4 @@
-//! A bundle itself.
+//! The bundle itself: its backends, and what the trait `Bundle` does with them.
 
 use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,12 +12,12 @@ use crate::backend::{Backend, lock};
 use crate::bundle::{Bundle, Error, Handshake, Settings};
 use crate::call::{Call, Item, List, Target};
 use crate::connection::Answer;
-use crate::core::{Core, Running};
+use crate::core::{CallGuard, Core};
 use crate::life;
 use crate::message::{Id, Message};
-use crate::names::{Named, Own};
-use crate::pipe::{Host, Memory, Source};
-use crate::status::{Failure, FailureCode, State, Status};
+use crate::names::{Namespace, Origin};
+use crate::pipe::{BundleStore, Host, Source};
+use crate::status::{BackendState, Failure, FailureCode, Status};
 
 /// A bundle: its backends, and by which names they are known.
 #[derive(Debug)]
@@ -34,7 +34,7 @@ impl Backends {
         sources: Vec<Arc<dyn Source>>,
         handshake: Handshake,
         host: Arc<dyn Host>,
-        memory: Arc<dyn Memory>,
+        memory: Arc<dyn BundleStore>,
         settings: Settings,
     ) -> Self {
         let core = Arc::new(Core {
@@ -97,7 +97,7 @@ impl Backends {
                 Some(at) => former.swap_remove(at),
                 None => {
                     let backend = Arc::new(Backend::new(source));
-                    tasks.spawn(life::live(core.clone(), backend.clone()));
+                    tasks.spawn(life::run(core.clone(), backend.clone()));
                     backend
                 }
             });
@@ -117,7 +117,7 @@ impl Backends {
         }
     }
 
-    /// Tells the host that what is listed is different now, though no backend has said so.
+    /// Tells the host that the lists have changed, though no backend has said so.
     pub async fn tell_changed(&self) {
         self.core.tell_changed(List::ALL).await;
     }
@@ -139,7 +139,7 @@ impl Backends {
             .into_iter()
             .find(|backend| backend.name() == name);
         backend
-            .inspect(|backend| backend.again.notify_one())
+            .inspect(|backend| backend.retry_now.notify_one())
             .is_some()
     }
 }
@@ -189,13 +189,13 @@ impl Bundle for Backends {
     fn ready(&self) -> BoxFuture<'_, ()> {
         Box::pin(async {
             let backends = self.core.backends();
-            let all = join_all(backends.iter().map(|backend| backend.tried()));
+            let all = join_all(backends.iter().map(|backend| backend.wait_until_tried()));
             let _ = tokio::time::timeout(self.core.settings.ready_wait, all).await;
         })
     }
 
     fn list(&self, list: List) -> BoxFuture<'_, Result<Vec<Item>, Error>> {
-        let listed = Running::begin(&self.core).map(|_| self.core.listed(list));
+        let listed = CallGuard::begin(&self.core).map(|_| self.core.listed(list));
         Box::pin(std::future::ready(listed))
     }
 
@@ -203,8 +203,8 @@ impl Bundle for Backends {
         Box::pin(self.core.call(call))
     }
 
-    fn settled<'a>(&'a self, uri: &'a str) -> BoxFuture<'a, ()> {
-        Box::pin(self.core.settled(uri))
+    fn wait_for_owner<'a>(&'a self, uri: &'a str) -> BoxFuture<'a, ()> {
+        Box::pin(self.core.wait_for_owner(uri))
     }
 
     fn tell(&self, message: Message) -> BoxFuture<'_, ()> {
@@ -216,13 +216,13 @@ impl Bundle for Backends {
         self.core.give_up(id, why)
     }
 
-    fn whose(&self, target: &Target) -> Option<Own> {
-        self.core.whose(target)
+    fn origin_of(&self, target: &Target) -> Option<Origin> {
+        self.core.origin_of(target)
     }
 
-    fn listed_as(&self, named: Named, own: &Own) -> Option<String> {
+    fn listed_as(&self, namespace: Namespace, own: &Origin) -> Option<String> {
         lock(&self.core.names)
-            .listed_as(named, own)
+            .listed_as(namespace, own)
             .map(str::to_owned)
     }
 
@@ -234,7 +234,7 @@ impl Bundle for Backends {
         Box::pin(async {
             self.core.is_closed.send_replace(true);
             self.core.change();
-            // Its sender is this object's.
+            // It can't fail: the sender is in this object.
             let _ = self
                 .core
                 .running
@@ -246,8 +246,8 @@ impl Bundle for Backends {
             tasks.shutdown().await;
             for backend in self.core.backends() {
                 let closed = Failure::new(FailureCode::NotStarted, "the session was closed");
-                backend.set(State::Failed(closed), None);
-                drop(backend.let_go());
+                backend.set(BackendState::Failed(closed), None);
+                drop(backend.take_end());
             }
         })
     }

@@ -1,4 +1,4 @@
-//! What can be done with a bundle.
+//! The trait of a bundle, its errors and its settings.
 
 use std::fmt;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use crate::backend::VERSIONS;
 use crate::call::{Call, Item, List, Target};
 use crate::connection::Answer;
 use crate::message::{Id, Message, RpcError, code};
-use crate::names::{Named, Own, Style};
+use crate::names::{Namespace, Origin, Style};
 use crate::object::Object;
 use crate::status::{Failure, Status};
 
@@ -20,7 +20,7 @@ pub enum Error {
     /// The bundle was closed.
     #[error("the session was closed")]
     Closed,
-    /// Nobody has that.
+    /// No backend has that.
     #[error("Unknown {what}: {name}")]
     Unknown {
         /// What it would be.
@@ -30,7 +30,7 @@ pub enum Error {
         /// What else there is to say: why some backends' are missing.
         missing: String,
     },
-    /// Whoever has it can't be used.
+    /// The backend that has it can't be used.
     #[error("the server {backend:?} is not available: {why}")]
     NotAvailable {
         /// The backend.
@@ -77,7 +77,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// Nobody has what a call is about.
+    /// No backend has what a call is about.
     pub(crate) fn unknown(target: &Target, status: &Status) -> Self {
         Self::Unknown {
             what: target.what(),
@@ -132,7 +132,7 @@ pub trait Bundle: Send + Sync {
     /// Its id.
     fn id(&self) -> &str;
 
-    /// How it is, and each of its backends.
+    /// Its state, and that of each backend.
     fn status(&self) -> Status;
 
     /// What the backends say about themselves, and which are missing. Changes when a backend comes
@@ -155,25 +155,25 @@ pub trait Bundle: Send + Sync {
     /// [`Error`]. An error that a backend has answered with is an [`Answer`].
     fn call(&self, call: Call) -> BoxFuture<'_, Result<Answer, Error>>;
 
-    /// Passes on what the host says and wants no answer to: a notification, or the answer to a
-    /// backend's request.
+    /// Passes on a message of the host that needs no answer: a notification, or the answer
+    /// to a backend's request.
     fn tell(&self, message: Message) -> BoxFuture<'_, ()>;
 
-    /// Waits until it is known who has this URI, if anybody: until then nobody can say what it is.
-    fn settled<'a>(&'a self, uri: &'a str) -> BoxFuture<'a, ()>;
+    /// Waits until it is known which backend has this URI, if any.
+    fn wait_for_owner<'a>(&'a self, uri: &'a str) -> BoxFuture<'a, ()>;
 
-    /// Cancels a call whose answer nobody waits for any more, for a reason that is no host's: the
-    /// backend is told, and the answer is dropped, should it come nevertheless. The call's future
-    /// is to be dropped then. False: no backend has got the call.
+    /// Cancels a call for a reason of our own, such as a time limit: the backend is told,
+    /// and its answer is dropped, should it come nevertheless. The caller drops the call's
+    /// future afterwards. False: no backend has got the call.
     fn give_up(&self, id: &Id, why: &str) -> bool;
 
-    /// Whose it is that a call is about, and how it is called there. None where nobody has it, for
-    /// `logging/setLevel`, which is for all, and for an URI that nobody lists: whoever knows it may
-    /// answer then.
-    fn whose(&self, target: &Target) -> Option<Own>;
+    /// The backend that a call is for, and the name that it has there. None where no
+    /// backend has it, for `logging/setLevel`, which is for all, and for a URI that is in
+    /// no list: any backend that knows it may answer then.
+    fn origin_of(&self, target: &Target) -> Option<Origin>;
 
-    /// By which name a backend's tool or prompt is listed.
-    fn listed_as(&self, named: Named, own: &Own) -> Option<String>;
+    /// The name under which a backend's tool or prompt is listed.
+    fn listed_as(&self, namespace: Namespace, own: &Origin) -> Option<String>;
 
     /// Another number than before where a list may have changed.
     fn version(&self) -> u64;
@@ -252,9 +252,10 @@ impl dyn Bundle {
 /// How a bundle is made.
 #[derive(Debug, Clone)]
 pub struct Settings {
-    /// How many backends may be starting at once: each may compile, or download, or open a browser.
+    /// How many backends may be starting at once: each may compile, or download, or open a
+    /// browser.
     pub init_concurrency: usize,
-    /// How long one may take until it has initialised and said what it has.
+    /// How long one may take to initialise and to give its lists.
     pub init_timeout: Duration,
     /// How long [`Bundle::ready`] waits for all of them. Who comes later joins then.
     pub ready_wait: Duration,
@@ -262,7 +263,7 @@ pub struct Settings {
     /// twice the one before.
     pub retry: (Duration, Duration),
     /// Whether one that was lost is tried at once the first time, and calls wait for it.
-    pub again_at_once: bool,
+    pub retry_at_once: bool,
     /// Whether the host goes on with calls that a former process of this session has made: their
     /// answers are passed on to it. Else an answer that nobody here waits for is dropped.
     pub has_former: bool,
@@ -277,14 +278,14 @@ impl Default for Settings {
             init_timeout: Duration::from_secs(30),
             ready_wait: Duration::from_secs(4),
             retry: (Duration::from_secs(1), Duration::from_secs(60)),
-            again_at_once: false,
+            retry_at_once: false,
             has_former: false,
             names: Style::default(),
         }
     }
 }
 
-/// What a host says of itself: the parameters of `initialize`.
+/// A host's parameters of `initialize`.
 #[derive(Debug, Clone)]
 pub struct Handshake(pub Box<RawValue>);
 

@@ -3,7 +3,7 @@
 use serde_json::value::RawValue;
 
 use crate::message::{Id, RpcError, code};
-use crate::names::{Named, Own};
+use crate::names::{Namespace, Origin};
 use crate::object::Object;
 
 /// What there are lists of.
@@ -80,10 +80,10 @@ impl List {
         }
     }
 
-    pub(crate) fn named(self) -> Option<Named> {
+    pub(crate) fn namespace(self) -> Option<Namespace> {
         match self {
-            Self::Tools => Some(Named::Tool),
-            Self::Prompts => Some(Named::Prompt),
+            Self::Tools => Some(Namespace::Tool),
+            Self::Prompts => Some(Namespace::Prompt),
             Self::Resources | Self::Templates => None,
         }
     }
@@ -92,12 +92,12 @@ impl List {
 /// An item of a list: a tool, a resource, a template, a prompt.
 #[derive(Debug, Clone)]
 pub struct Item {
-    /// By which it is asked for: a name, an URI, the template of one.
+    /// By which it is asked for: a name, a URI, the template of one.
     pub name: String,
     /// The whole item.
     pub members: Object,
-    /// Whose it is, and by which name it is asked for there.
-    pub own: Own,
+    /// The backend that it comes from, and its name there.
+    pub origin: Origin,
 }
 
 impl Item {
@@ -105,11 +105,15 @@ impl Item {
     pub(crate) fn read(backend: &str, list: List, text: &RawValue) -> Option<Self> {
         let members = Object::read(text)?;
         let name = members.text(list.name())?;
-        let own = Own {
+        let origin = Origin {
             backend: backend.to_owned(),
             name: name.clone(),
         };
-        Some(Self { name, members, own })
+        Some(Self {
+            name,
+            members,
+            origin,
+        })
     }
 
     /// The same under another name.
@@ -179,7 +183,7 @@ impl Target {
     /// By which name it is asked for: a name, an URI, a template, a method.
     #[must_use]
     pub fn name(&self) -> &str {
-        match (self.named(), self.uri()) {
+        match (self.listed_name(), self.uri()) {
             (Some((_, name)), _) | (None, Some(name)) => name,
             (None, None) => self.method(),
         }
@@ -187,10 +191,10 @@ impl Target {
 
     /// The name of the tool or the prompt.
     #[must_use]
-    pub fn named(&self) -> Option<(Named, &str)> {
+    pub fn listed_name(&self) -> Option<(Namespace, &str)> {
         match self {
-            Self::Tool(name) => Some((Named::Tool, name)),
-            Self::Prompt(name) | Self::CompletePrompt(name) => Some((Named::Prompt, name)),
+            Self::Tool(name) => Some((Namespace::Tool, name)),
+            Self::Prompt(name) | Self::CompletePrompt(name) => Some((Namespace::Prompt, name)),
             _ => None,
         }
     }
@@ -228,12 +232,14 @@ impl Call {
         let wrong = |what: &str| RpcError::new(code::INVALID_PARAMS, format!("{method}: {what}"));
         let params = match params {
             None => Object::default(),
-            Some(params) => Object::read(params).ok_or_else(|| wrong("`params` is no object"))?,
+            Some(params) => {
+                Object::read(params).ok_or_else(|| wrong("`params` must be an object"))?
+            }
         };
         let text = |key: &str| {
             params
                 .text(key)
-                .ok_or_else(|| wrong(&format!("`params.{key}` is no string")))
+                .ok_or_else(|| wrong(&format!("`params.{key}` must be a string")))
         };
         let target = match method {
             "tools/call" => Target::Tool(text("name")?),
@@ -247,7 +253,7 @@ impl Call {
                 match (of.text("type").as_deref(), of.text("name"), of.text("uri")) {
                     (Some("ref/prompt"), Some(name), _) => Target::CompletePrompt(name),
                     (Some("ref/resource"), _, Some(uri)) => Target::CompleteResource(uri),
-                    _ => return Err(wrong("`params.ref` names no prompt and no resource")),
+                    _ => return Err(wrong("`params.ref` must name a prompt or a resource")),
                 }
             }
             _ => Target::Other(method.to_owned()),

@@ -1,4 +1,4 @@
-//! A connection to one backend: requests and their answers, and what else the backend says.
+//! A connection to one backend: requests and their answers, and the backend's own messages.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -6,22 +6,21 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
-use futures::future::BoxFuture;
 use serde_json::value::RawValue;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::sleep;
 
 use crate::message::{Id, Message, Outcome, RpcError, code};
 use crate::object::Object;
-use crate::pipe::{Receipt, Said};
+use crate::pipe::{Receipt, TrackedLine};
 
 /// Ids of our own requests begin with this, so that an answer which comes late is not taken for one
 /// of the host's.
 const OWN: &str = "mcp-sessiond/";
 
-/// How long a backend that takes nothing any more may still speak: what it was asked before may be
-/// answered, and its pipe has the time to end it.
-const LAST_WORDS: Duration = Duration::from_secs(5);
+/// How long a backend that takes nothing any more is still read: it may answer earlier requests, and
+/// its pipe has the time to end it.
+const DRAIN_WAIT: Duration = Duration::from_secs(5);
 
 /// An answer, and what to do once it was passed on.
 #[derive(Debug)]
@@ -32,20 +31,15 @@ pub struct Answer {
     pub receipt: Receipt,
 }
 
-/// Hears what is no answer to a request of this process.
-pub(crate) trait Ear: Send + Sync {
-    fn hear(&self, message: Message, receipt: Receipt) -> BoxFuture<'_, ()>;
-}
-
-/// Who waits for the answer to which request.
+/// The requests that wait for their answers.
 #[derive(Debug, Default)]
-struct Waiting {
-    /// None: nobody waits any more, and the answer is dropped when it comes.
+struct PendingAnswers {
+    /// None: the request was given up, and its answer is dropped when it comes.
     answers: Mutex<HashMap<Id, Option<oneshot::Sender<Answer>>>>,
     is_over: AtomicBool,
 }
 
-impl Waiting {
+impl PendingAnswers {
     fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<Id, Option<oneshot::Sender<Answer>>>> {
         self.answers.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -55,19 +49,19 @@ impl Waiting {
 #[derive(Debug)]
 pub(crate) struct Connection {
     to: mpsc::Sender<Bytes>,
-    waiting: Arc<Waiting>,
-    own: AtomicU64,
+    waiting: Arc<PendingAnswers>,
+    own_count: AtomicU64,
     prefix: String,
 }
 
 /// A request that waits for its answer. Dropped, it waits no more.
 #[derive(Debug)]
-struct Asked<'a> {
-    waiting: &'a Waiting,
+struct PendingRequest<'a> {
+    waiting: &'a PendingAnswers,
     id: Id,
 }
 
-impl Drop for Asked<'_> {
+impl Drop for PendingRequest<'_> {
     fn drop(&mut self) {
         let mut answers = self.waiting.lock();
         if answers.get(&self.id).is_some_and(Option::is_some) {
@@ -78,8 +72,8 @@ impl Drop for Asked<'_> {
 
 /// Why a request has no answer.
 #[derive(Debug)]
-pub(crate) enum Unanswered {
-    /// The backend has got it, and is gone: nobody knows what it has done.
+pub(crate) enum NoAnswer {
+    /// The backend has got it, and is gone: the outcome is unknown.
     Lost,
     /// The backend was gone before it got it.
     NotSent,
@@ -89,9 +83,9 @@ pub(crate) enum Unanswered {
 
 /// Marks the end of a connection, however it comes: what was asked and not answered has no answer
 /// then.
-struct Over(Arc<Waiting>);
+struct EndGuard(Arc<PendingAnswers>);
 
-impl Drop for Over {
+impl Drop for EndGuard {
     fn drop(&mut self) {
         self.0.is_over.store(true, Ordering::SeqCst);
         self.0.lock().clear();
@@ -105,51 +99,61 @@ impl Connection {
         Self {
             to,
             waiting: Arc::default(),
-            own: AtomicU64::new(0),
+            own_count: AtomicU64::new(0),
             prefix,
         }
     }
 
-    /// Carries what the backend says, in its order, until it is gone, or takes nothing any more.
-    /// What was asked and not answered has no answer then.
-    pub(crate) fn carry(
+    /// Forwards the messages of the backend, in its order, until it is gone, or takes nothing any
+    /// more: answers to the requests that wait for them, everything else to `receive`. Requests that
+    /// are not answered by then get no answer.
+    pub(crate) fn forward<R, F>(
         &self,
-        mut from: mpsc::Receiver<Said>,
-        ear: Arc<dyn Ear>,
-    ) -> impl Future<Output = ()> + Send + use<> {
+        mut from: mpsc::Receiver<TrackedLine>,
+        receive: R,
+    ) -> impl Future<Output = ()> + Send + use<R, F>
+    where
+        R: Fn(Message, Receipt) -> F + Send + Sync,
+        F: Future<Output = ()> + Send,
+    {
         // Made here, so that it is dropped even if the future never runs.
-        let over = Over(self.waiting.clone());
+        let over = EndGuard(self.waiting.clone());
         let to = self.to.clone();
         async move {
-            let Over(waiting) = &over;
-            let deaf = async {
+            let EndGuard(waiting) = &over;
+            let closed = async {
                 to.closed().await;
-                sleep(LAST_WORDS).await;
+                sleep(DRAIN_WAIT).await;
             };
-            tokio::pin!(deaf);
+            tokio::pin!(closed);
             loop {
-                let said = tokio::select! {
+                let line = tokio::select! {
                     biased;
-                    said = from.recv() => said,
-                    () = &mut deaf => None,
+                    line = from.recv() => line,
+                    () = &mut closed => None,
                 };
-                let Some(Said { line, receipt }) = said else {
+                let Some(TrackedLine { line, receipt }) = line else {
                     return;
                 };
                 let mut messages = Message::read_all(&line).into_iter().peekable();
                 let mut receipt = Some(receipt);
                 while let Some(message) = messages.next() {
-                    // It was passed on when its last message was.
+                    // The line was passed on when its last message was.
                     let receipt = receipt
                         .take_if(|_| messages.peek().is_none())
                         .unwrap_or_default();
                     match message {
-                        Ok(message) => hear(waiting, &*ear, message, receipt).await,
+                        Ok(message) => dispatch(waiting, &receive, message, receipt).await,
                         Err(unread) => match (unread.may_answer(), unread.id) {
                             (true, Some(id)) => {
                                 let outcome = Err(RpcError::unreadable("server"));
-                                hear(waiting, &*ear, Message::Answer { id, outcome }, receipt)
-                                    .await;
+                                dispatch(
+                                    waiting,
+                                    &receive,
+                                    Message::Answer { id, outcome },
+                                    receipt,
+                                )
+                                .await;
                             }
                             (false, Some(id)) => {
                                 let why = "Parse error: this can't be read as JSON-RPC";
@@ -175,34 +179,34 @@ impl Connection {
     }
 
     /// Makes a request, once there is room for it.
-    pub(crate) async fn ask(
+    pub(crate) async fn request(
         &self,
         id: Id,
         method: &str,
         params: Option<Box<RawValue>>,
-    ) -> Result<Answer, Unanswered> {
+    ) -> Result<Answer, NoAnswer> {
         let Ok(room) = self.to.reserve().await else {
-            return Err(Unanswered::NotSent);
+            return Err(NoAnswer::NotSent);
         };
         let (tell, answer) = oneshot::channel();
         {
             let mut answers = self.waiting.lock();
             if answers.contains_key(&id) {
                 let message = format!("a request with the id {id} is not answered yet");
-                return Err(Unanswered::Refused(RpcError::new(
+                return Err(NoAnswer::Refused(RpcError::new(
                     code::INVALID_REQUEST,
                     message,
                 )));
             }
             answers.insert(id.clone(), Some(tell));
         }
-        let asked = Asked {
+        let asked = PendingRequest {
             waiting: &self.waiting,
             id: id.clone(),
         };
         // It may have ended between the two.
         if self.is_over() {
-            return Err(Unanswered::NotSent);
+            return Err(NoAnswer::NotSent);
         }
         room.send(
             Message::Request {
@@ -212,30 +216,34 @@ impl Connection {
             }
             .write(),
         );
-        let answer = answer.await.map_err(|_| Unanswered::Lost);
+        let answer = answer.await.map_err(|_| NoAnswer::Lost);
         drop(asked);
         answer
     }
 
     /// Makes a request of our own.
-    pub(crate) async fn own(&self, method: &str, params: Option<Box<RawValue>>) -> Option<Outcome> {
+    pub(crate) async fn request_own(
+        &self,
+        method: &str,
+        params: Option<Box<RawValue>>,
+    ) -> Option<Outcome> {
         let id = Id::text(&format!(
             "{}{}",
             self.prefix,
-            self.own.fetch_add(1, Ordering::Relaxed)
+            self.own_count.fetch_add(1, Ordering::Relaxed)
         ));
-        let Answer { outcome, receipt } = self.ask(id, method, params).await.ok()?;
+        let Answer { outcome, receipt } = self.request(id, method, params).await.ok()?;
         receipt.confirm();
         Some(outcome)
     }
 
     /// Whether this process waits for the answer to this request.
-    pub(crate) fn waits_for(&self, id: &Id) -> bool {
+    pub(crate) fn is_waiting_for(&self, id: &Id) -> bool {
         self.waiting.lock().get(id).is_some_and(Option::is_some)
     }
 
     /// Whether this process has made this request, and it is not answered yet.
-    pub(crate) fn has_asked(&self, id: &Id) -> bool {
+    pub(crate) fn has_requested(&self, id: &Id) -> bool {
         self.waiting.lock().contains_key(id)
     }
 
@@ -260,13 +268,14 @@ impl Connection {
         true
     }
 
-    /// Passes a message on, after all before it. Nobody is told where the backend is gone.
+    /// Passes a message on, after all before it. Where the backend is gone, the message is
+    /// dropped.
     pub(crate) async fn tell(&self, message: &Message) {
         let _ = self.to.send(message.write()).await;
     }
 
-    /// Passes a line on. A backend that reads nothing keeps nobody waiting for that: it gets the
-    /// line when it reads again.
+    /// Passes a line on, without waiting for a backend that reads nothing: it gets the line
+    /// when it reads again.
     pub(crate) fn push(&self, line: Bytes) {
         push(&self.to, line);
     }
@@ -279,9 +288,14 @@ fn push(to: &mpsc::Sender<Bytes>, line: Bytes) {
     }
 }
 
-async fn hear(waiting: &Waiting, ear: &dyn Ear, message: Message, receipt: Receipt) {
+async fn dispatch<F: Future<Output = ()>>(
+    waiting: &PendingAnswers,
+    receive: &impl Fn(Message, Receipt) -> F,
+    message: Message,
+    receipt: Receipt,
+) {
     let Message::Answer { id, outcome } = message else {
-        return ear.hear(message, receipt).await;
+        return receive(message, receipt).await;
     };
     let asked = waiting.lock().remove(&id);
     match asked {
@@ -293,7 +307,7 @@ async fn hear(waiting: &Waiting, ear: &dyn Ear, message: Message, receipt: Recei
         Some(None) => receipt.confirm(),
         // Of a former process of ours.
         None if is_own(&id) => receipt.confirm(),
-        None => ear.hear(Message::Answer { id, outcome }, receipt).await,
+        None => receive(Message::Answer { id, outcome }, receipt).await,
     }
 }
 

@@ -1,5 +1,5 @@
-//! What the tasks of a bundle share: which backends there are, by which names they are known, and
-//! whom a call is for.
+//! What the tasks of a bundle share: its backends, the names of their tools and prompts, and
+//! which backend a call is for.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -7,14 +7,14 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use tokio::sync::{OnceCell, Semaphore, watch};
 
-use crate::backend::{Backend, Live, lock};
+use crate::backend::{Backend, LiveBackend, lock};
 use crate::bundle::{Error, Handshake, Settings};
 use crate::call::{Call, Item, List, Target, matches};
-use crate::connection::{Answer, Unanswered};
+use crate::connection::{Answer, NoAnswer};
 use crate::message::{Id, Message, RpcError, code};
-use crate::names::{Named, Names, Own};
+use crate::names::{Names, Namespace, Origin};
 use crate::object::Object;
-use crate::pipe::{Host, Memory, Receipt, Told};
+use crate::pipe::{BundleStore, Host, Receipt, Told};
 use crate::status::{Failure, FailureCode, Status};
 
 /// How often names are given again because another process has given some, before they are not
@@ -28,13 +28,13 @@ pub(crate) struct Core {
     pub(crate) settings: Settings,
     pub(crate) handshake: Handshake,
     pub(crate) host: Arc<dyn Host>,
-    pub(crate) memory: Arc<dyn Memory>,
+    pub(crate) memory: Arc<dyn BundleStore>,
     /// In the order of the file.
     pub(crate) backends: RwLock<Vec<Arc<Backend>>>,
     pub(crate) names: Mutex<Names>,
     /// Whether the names that were remembered have been asked for.
     pub(crate) loaded: OnceCell<()>,
-    /// One at a time gives names and remembers them.
+    /// Held while names are given and remembered.
     pub(crate) naming: tokio::sync::Mutex<()>,
     pub(crate) slots: Semaphore,
     /// Calls under way; none once it was closed and they are answered.
@@ -42,10 +42,10 @@ pub(crate) struct Core {
     pub(crate) is_closed: watch::Sender<bool>,
     /// What a backend that is started again has to hear again.
     pub(crate) told: Mutex<Told>,
-    /// Whose name was another server's before: of what a former process has remembered, they get
-    /// nothing.
+    /// Names that belonged to another server before. What a former process has remembered
+    /// of these is not used.
     pub(crate) replaced: Mutex<BTreeSet<String>>,
-    /// One at a time keeps that.
+    /// Held while that is stored.
     pub(crate) keeping: tokio::sync::Mutex<()>,
     /// How often what is listed has changed.
     pub(crate) version: AtomicU64,
@@ -56,12 +56,12 @@ pub(crate) struct Core {
 }
 
 /// A call under way.
-pub(crate) struct Running<'a>(&'a watch::Sender<usize>);
+pub(crate) struct CallGuard<'a>(&'a watch::Sender<usize>);
 
-impl<'a> Running<'a> {
+impl<'a> CallGuard<'a> {
     pub(crate) fn begin(core: &'a Core) -> Result<Self, Error> {
-        // Counted first, so that whoever closes waits for this one, or this one sees that it was
-        // closed.
+        // Counted first, so that `close` waits for this call, or this call sees that the
+        // bundle was closed.
         core.running.send_modify(|running| *running += 1);
         let running = Self(&core.running);
         if core.has_closed() {
@@ -72,16 +72,16 @@ impl<'a> Running<'a> {
     }
 }
 
-impl Drop for Running<'_> {
+impl Drop for CallGuard<'_> {
     fn drop(&mut self) {
         self.0.send_modify(|running| *running -= 1);
     }
 }
 
 /// The progress token of a call under way.
-struct Token<'a>(&'a Mutex<Vec<(Id, String)>>, Option<(Id, String)>);
+struct TokenGuard<'a>(&'a Mutex<Vec<(Id, String)>>, Option<(Id, String)>);
 
-impl<'a> Token<'a> {
+impl<'a> TokenGuard<'a> {
     fn of(core: &'a Core, call: &Call, backend: &Backend) -> Self {
         let token = call
             .params
@@ -93,7 +93,7 @@ impl<'a> Token<'a> {
     }
 }
 
-impl Drop for Token<'_> {
+impl Drop for TokenGuard<'_> {
     fn drop(&mut self) {
         let Some(token) = &self.1 else { return };
         let mut tokens = lock(self.0);
@@ -117,7 +117,7 @@ impl Core {
             .find(|backend| backend.name() == name)
     }
 
-    pub(crate) fn all_live(&self) -> Vec<(Arc<Backend>, Arc<Live>)> {
+    pub(crate) fn all_live(&self) -> Vec<(Arc<Backend>, Arc<LiveBackend>)> {
         let live = self
             .backends()
             .into_iter()
@@ -127,7 +127,7 @@ impl Core {
 
     /// Waits until it is being closed.
     pub(crate) async fn closed(&self) {
-        // Its sender is this object's.
+        // It can't fail: the sender is in this object.
         let _ = self
             .is_closed
             .subscribe()
@@ -136,13 +136,13 @@ impl Core {
     }
 
     /// Gives names to what a backend has, and remembers them before anybody sees them.
-    pub(crate) async fn give_names(&self, backend: &str, live: &Live) {
+    pub(crate) async fn give_names(&self, backend: &str, live: &LiveBackend) {
         let _turn = self.naming.lock().await;
-        // Those of the others, too: another process may have freed them, or given them to somebody
-        // else.
+        // The names of the others, too: another process may have freed them, or given
+        // them to another backend.
         let others = self.all_live();
         let others = others.iter().filter(|(other, _)| other.name() != backend);
-        let all: Vec<(&str, &Live)> = others
+        let all: Vec<(&str, &LiveBackend)> = others
             .map(|(other, live)| (other.name(), &**live))
             .chain([(backend, live)])
             .collect();
@@ -150,18 +150,21 @@ impl Core {
             let mut has_changed = false;
             for (backend, live) in &all {
                 for list in List::ALL {
-                    let Some(named) = list.named() else { continue };
+                    let Some(namespace) = list.namespace() else {
+                        continue;
+                    };
                     let items = live.list(list);
                     let own = items.iter().map(|item| &*item.name);
-                    has_changed |= names.assign(named, self.settings.names, backend, own);
+                    has_changed |= names.assign(namespace, self.settings.names, backend, own);
                 }
             }
             has_changed
         };
         let of_others = |names: &Names| {
             let others = all.iter().filter(|(other, _)| *other != backend);
-            let listed = |(other, _): &(&str, &Live)| {
-                [Named::Tool, Named::Prompt].map(|named| names.listed_owned(named, other))
+            let listed = |(other, _): &(&str, &LiveBackend)| {
+                [Namespace::Tool, Namespace::Prompt]
+                    .map(|namespace| names.listed_owned(namespace, other))
             };
             others.map(listed).collect::<Vec<_>>()
         };
@@ -207,7 +210,7 @@ impl Core {
         let changed: BTreeSet<&str> = lists.into_iter().map(List::changed).collect();
         for method in changed {
             self.host
-                .hear(Message::notification(method), Receipt::none())
+                .receive(Message::notification(method), Receipt::none())
                 .await;
         }
     }
@@ -218,8 +221,8 @@ impl Core {
         let mut items = Vec::new();
         for (backend, live) in self.all_live() {
             let listed = list
-                .named()
-                .map(|named| names.listed(named, backend.name()));
+                .namespace()
+                .map(|namespace| names.listed(namespace, backend.name()));
             for item in live.list(list).iter() {
                 let item = match &listed {
                     Some(listed) => match listed.get(&*item.name) {
@@ -253,12 +256,12 @@ impl Core {
         *self.is_closed.borrow()
     }
 
-    /// Whose it is that a call is about.
-    pub(crate) fn whose(&self, target: &Target) -> Option<Own> {
-        if let Some((named, name)) = target.named() {
-            return lock(&self.names).own(named, name).cloned();
+    /// The backend that a call is for, and the name there.
+    pub(crate) fn origin_of(&self, target: &Target) -> Option<Origin> {
+        if let Some((namespace, name)) = target.listed_name() {
+            return lock(&self.names).origin(namespace, name).cloned();
         }
-        let own = |backend: &Backend| Own {
+        let own = |backend: &Backend| Origin {
             backend: backend.name().to_owned(),
             name: target.name().to_owned(),
         };
@@ -268,23 +271,24 @@ impl Core {
         if let [backend] = &self.backends()[..] {
             return Some(own(backend));
         }
-        whose(&self.with_resources(), target.uri()?).map(|(backend, _)| own(backend))
+        owner_of_uri(&self.with_resources(), target.uri()?).map(|(backend, _)| own(backend))
     }
 
-    fn with_resources(&self) -> Vec<(Arc<Backend>, Arc<Live>)> {
+    fn with_resources(&self) -> Vec<(Arc<Backend>, Arc<LiveBackend>)> {
         let mut live = self.all_live();
         live.retain(|(_, live)| live.has("resources") || live.has("completions"));
         live
     }
 
-    /// Whether a backend answers a call, or tells its progress, that was made at another one.
-    pub(crate) fn is_not_its(&self, backend: &Backend, message: &Message) -> bool {
+    /// Whether a backend answers a call that was made at another one, or reports its
+    /// progress.
+    pub(crate) fn is_misdirected(&self, backend: &Backend, message: &Message) -> bool {
         match message {
             Message::Request { .. } => false,
             Message::Answer { id, .. } => {
                 !self.settings.has_former
                     || self.all_live().iter().any(|(other, live)| {
-                        other.name() != backend.name() && live.connection.has_asked(id)
+                        other.name() != backend.name() && live.connection.has_requested(id)
                     })
             }
             Message::Notification { method, .. } if method == "notifications/progress" => {
@@ -302,7 +306,7 @@ impl Core {
         }
     }
 
-    /// Cancels a call whose answer nobody waits for any more. False: no backend has got it.
+    /// Cancels a call. Its answer is dropped. False: no backend has got it.
     pub(crate) fn give_up(&self, id: &Id, why: &str) -> bool {
         self.all_live()
             .iter()
@@ -310,15 +314,15 @@ impl Core {
     }
 
     pub(crate) async fn call(&self, call: Call) -> Result<Answer, Error> {
-        let _running = Running::begin(self)?;
-        if let Some((named, name)) = call.target.named() {
-            let own = lock(&self.names).own(named, name).cloned();
+        let _running = CallGuard::begin(self)?;
+        if let Some((namespace, name)) = call.target.listed_name() {
+            let own = lock(&self.names).origin(namespace, name).cloned();
             let own = own.ok_or_else(|| self.unknown(&call.target))?;
             let backend = self
                 .backend(&own.backend)
                 .ok_or_else(|| self.unknown(&call.target))?;
             let called = call.target.clone();
-            let made = self.make(&backend, call.renamed(&own.name)).await;
+            let made = self.call_backend(&backend, call.renamed(&own.name)).await;
             return made.map_err(|error| match error {
                 // By the name that the host knows.
                 Error::Unknown { .. } => self.unknown(&called),
@@ -328,7 +332,7 @@ impl Core {
         match &call.target {
             Target::Level => self.set_level(call).await,
             Target::Other(method) => match &self.backends()[..] {
-                [backend] => self.make(backend, call).await,
+                [backend] => self.call_backend(backend, call).await,
                 _ => {
                     let message =
                         format!("Method not found: {method}; there are several servers here");
@@ -340,13 +344,18 @@ impl Core {
     }
 
     /// Another server may have the backend's name since a tool or prompt of it was listed.
-    fn must_list(&self, backend: &Backend, live: &Live, target: &Target) -> Result<(), Error> {
-        let Some((named, name)) = target.named() else {
+    fn check_listed(
+        &self,
+        backend: &Backend,
+        live: &LiveBackend,
+        target: &Target,
+    ) -> Result<(), Error> {
+        let Some((namespace, name)) = target.listed_name() else {
             return Ok(());
         };
         let Some(list) = List::ALL
             .into_iter()
-            .find(|list| list.named() == Some(named))
+            .find(|list| list.namespace() == Some(namespace))
         else {
             return Ok(());
         };
@@ -363,36 +372,36 @@ impl Core {
     }
 
     /// Makes a call at a backend.
-    async fn make(&self, backend: &Backend, call: Call) -> Result<Answer, Error> {
+    async fn call_backend(&self, backend: &Backend, call: Call) -> Result<Answer, Error> {
         let name = || backend.name().to_owned();
         let away = |why| Error::NotAvailable {
             backend: name(),
             why,
         };
         let mut live = backend.ready().await.map_err(away)?;
-        let _token = Token::of(self, &call, backend);
+        let _token = TokenGuard::of(self, &call, backend);
         let Call { id, target, params } = call;
-        self.must_list(backend, &live, &target)?;
+        self.check_listed(backend, &live, &target)?;
         let mut answer = live
             .connection
-            .ask(id.clone(), target.method(), Some(params.write()))
+            .request(id.clone(), target.method(), Some(params.write()))
             .await;
-        if self.settings.again_at_once && matches!(answer, Err(Unanswered::NotSent)) {
-            backend.has_lost(&live).await;
+        if self.settings.retry_at_once && matches!(answer, Err(NoAnswer::NotSent)) {
+            backend.wait_until_lost(&live).await;
             live = backend.ready().await.map_err(away)?;
-            self.must_list(backend, &live, &target)?;
+            self.check_listed(backend, &live, &target)?;
             answer = live
                 .connection
-                .ask(id, target.method(), Some(params.write()))
+                .request(id, target.method(), Some(params.write()))
                 .await;
         }
         let answer = answer.map_err(|why| match why {
-            Unanswered::Lost => Error::Lost { backend: name() },
-            Unanswered::NotSent => Error::NotAvailable {
+            NoAnswer::Lost => Error::Lost { backend: name() },
+            NoAnswer::NotSent => Error::NotAvailable {
                 backend: name(),
                 why: Failure::new(FailureCode::Exited, "it has ended"),
             },
-            Unanswered::Refused(error) => Error::Refused(error),
+            NoAnswer::Refused(error) => Error::Refused(error),
         })?;
         if answer.outcome.is_ok() {
             self.note_told(backend, &live, &target).await;
@@ -400,34 +409,35 @@ impl Core {
         Ok(answer)
     }
 
-    /// Waits until somebody has this URI, or all were tried.
-    pub(crate) async fn settled(&self, uri: &str) {
-        while whose(&self.with_resources(), uri).is_none() {
+    /// Waits until a backend has this URI, or all were tried.
+    pub(crate) async fn wait_for_owner(&self, uri: &str) {
+        while owner_of_uri(&self.with_resources(), uri).is_none() {
             let is_new = |backend: &&Arc<Backend>| backend.is_new();
             match self.backends().iter().find(is_new) {
-                Some(backend) => backend.tried().await,
+                Some(backend) => backend.wait_until_tried().await,
                 None => return,
             }
         }
     }
 
-    /// Makes a call about a resource: at whoever lists it; else whose template it is; else, where
-    /// it is only read, at each in turn, as a tool may have given an URI that nobody lists.
+    /// Makes a call about a resource: at the backend that lists it; else at the one with a
+    /// fitting template; else, where it is only read, at each in turn, since a tool may
+    /// have returned a URI that is in no list.
     async fn with_resource(&self, call: Call) -> Result<Answer, Error> {
         let uri = call.target.uri().unwrap_or_default().to_owned();
-        self.settled(&uri).await;
+        self.wait_for_owner(&uri).await;
         let with_resources = self.with_resources();
-        if let Some((backend, _)) = whose(&with_resources, &uri) {
-            return self.make(backend, call).await;
+        if let Some((backend, _)) = owner_of_uri(&with_resources, &uri) {
+            return self.call_backend(backend, call).await;
         }
         if let [(backend, _)] = &with_resources[..] {
-            return self.make(backend, call).await;
+            return self.call_backend(backend, call).await;
         }
         if !matches!(call.target, Target::Read(_)) {
             return Err(self.unknown(&call.target));
         }
         for (backend, _) in &with_resources {
-            match self.make(backend, call.clone()).await {
+            match self.call_backend(backend, call.clone()).await {
                 Ok(answer) if answer.outcome.is_ok() => return Ok(answer),
                 Ok(answer) => answer.receipt.confirm(),
                 Err(lost @ Error::Lost { .. }) => return Err(lost),
@@ -437,8 +447,8 @@ impl Core {
         Err(self.unknown(&call.target))
     }
 
-    /// Brings what the host says to the backend that it concerns; to all, where that can't be
-    /// known.
+    /// Passes a message of the host to the backend that it concerns; to all, where that
+    /// can't be known.
     pub(crate) fn tell(&self, message: Message) {
         let mut message = message;
         let all = self.all_live();
@@ -446,7 +456,7 @@ impl Core {
             Message::Request { .. } => return,
             Message::Answer { id, .. } => {
                 for (backend, live) in &all {
-                    if let Some(own) = id.own_of(backend.name()) {
+                    if let Some(own) = id.without_prefix(backend.name()) {
                         *id = own;
                         return live.connection.push(message.write());
                     }
@@ -459,8 +469,9 @@ impl Core {
                     "notifications/initialized" => return,
                     "notifications/cancelled" => {
                         let id = read().and_then(|params| Id::read(params.get("requestId")?));
-                        let asked = |live: &Live| {
-                            id.as_ref().is_some_and(|id| live.connection.waits_for(id))
+                        let asked = |live: &LiveBackend| {
+                            id.as_ref()
+                                .is_some_and(|id| live.connection.is_waiting_for(id))
                         };
                         if let Some((_, live)) = all.iter().find(|(_, live)| asked(live)) {
                             return live.connection.push(message.write());
@@ -472,7 +483,7 @@ impl Core {
                         for (backend, live) in &all {
                             if let Some(own) = token
                                 .as_ref()
-                                .and_then(|token| token.own_of(backend.name()))
+                                .and_then(|token| token.without_prefix(backend.name()))
                             {
                                 of.set("progressToken", own.raw());
                                 *params = Some(of.write());
@@ -491,18 +502,18 @@ impl Core {
     }
 }
 
-/// Who lists this URI or template; else who has it subscribed; else whose template fits best, of
-/// equally good ones the first.
-fn whose<'a>(
-    live: &'a [(Arc<Backend>, Arc<Live>)],
+/// The backend that lists this URI or template; else the one where it is subscribed; else the
+/// one whose template fits best, of equally good ones the first.
+fn owner_of_uri<'a>(
+    live: &'a [(Arc<Backend>, Arc<LiveBackend>)],
     uri: &str,
-) -> Option<&'a (Arc<Backend>, Arc<Live>)> {
-    let lists = |live: &Live| {
+) -> Option<&'a (Arc<Backend>, Arc<LiveBackend>)> {
+    let lists = |live: &LiveBackend| {
         [List::Resources, List::Templates]
             .iter()
             .any(|list| live.list(*list).iter().any(|item| item.name == uri))
     };
-    let best = |live: &Live| {
+    let best = |live: &LiveBackend| {
         live.list(List::Templates)
             .iter()
             .filter_map(|item| matches(&item.name, uri))

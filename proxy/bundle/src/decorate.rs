@@ -1,5 +1,5 @@
-//! What can be added to a bundle. Each feature is one small type around a bundle, and is a bundle
-//! itself; their order is configuration.
+//! Features that can be added to a bundle. Each is one small type around a bundle, and is a
+//! bundle itself; their order is configuration.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroU32;
@@ -12,7 +12,7 @@ use crate::bundle::{Bundle, Error};
 use crate::call::{Call, Item, List, Target};
 use crate::connection::Answer;
 use crate::message::{Id, Message};
-use crate::names::{Named, Own, is_fine_for_models};
+use crate::names::{Namespace, Origin, is_fine_for_models};
 use crate::status::Status;
 
 mod cache;
@@ -27,7 +27,7 @@ mod time;
 
 pub use current::Current;
 pub use glob::{Glob, NoGlob};
-pub use log::{CallLog, Ended, Entry};
+pub use log::{CallEnd, CallEntry, CallLog};
 
 /// A type that stands around another bundle. What it does not say otherwise is as the other says.
 pub trait Decorator: Send + Sync {
@@ -49,14 +49,14 @@ pub trait Decorator: Send + Sync {
         self.inner().tell(message)
     }
 
-    /// [`Bundle::whose`].
-    fn whose(&self, target: &Target) -> Option<Own> {
-        self.inner().whose(target)
+    /// [`Bundle::origin_of`].
+    fn origin_of(&self, target: &Target) -> Option<Origin> {
+        self.inner().origin_of(target)
     }
 
     /// [`Bundle::listed_as`].
-    fn listed_as(&self, named: Named, own: &Own) -> Option<String> {
-        self.inner().listed_as(named, own)
+    fn listed_as(&self, namespace: Namespace, own: &Origin) -> Option<String> {
+        self.inner().listed_as(namespace, own)
     }
 }
 
@@ -89,20 +89,20 @@ impl<D: Decorator> Bundle for D {
         Decorator::tell(self, message)
     }
 
-    fn settled<'a>(&'a self, uri: &'a str) -> BoxFuture<'a, ()> {
-        self.inner().settled(uri)
+    fn wait_for_owner<'a>(&'a self, uri: &'a str) -> BoxFuture<'a, ()> {
+        self.inner().wait_for_owner(uri)
     }
 
     fn give_up(&self, id: &Id, why: &str) -> bool {
         self.inner().give_up(id, why)
     }
 
-    fn whose(&self, target: &Target) -> Option<Own> {
-        Decorator::whose(self, target)
+    fn origin_of(&self, target: &Target) -> Option<Origin> {
+        Decorator::origin_of(self, target)
     }
 
-    fn listed_as(&self, named: Named, own: &Own) -> Option<String> {
-        Decorator::listed_as(self, named, own)
+    fn listed_as(&self, namespace: Namespace, own: &Origin) -> Option<String> {
+        Decorator::listed_as(self, namespace, own)
     }
 
     fn version(&self) -> u64 {
@@ -155,8 +155,8 @@ pub struct Filter {
     pub without: Vec<Glob>,
 }
 
-/// Other names: from the former ones to these. What is given here belongs to nobody else: who was
-/// listed so has a name with a digest then.
+/// Other names: from the former ones to these. A name that is given here belongs to nothing
+/// else: what was listed under it gets a name with a digest.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Rename {
@@ -172,10 +172,10 @@ pub struct Rename {
 }
 
 impl Rename {
-    fn of(&self, named: Named) -> &BTreeMap<String, String> {
-        match named {
-            Named::Tool => &self.tools,
-            Named::Prompt => &self.prompts,
+    fn of(&self, namespace: Namespace) -> &BTreeMap<String, String> {
+        match namespace {
+            Namespace::Tool => &self.tools,
+            Namespace::Prompt => &self.prompts,
         }
     }
 }
@@ -231,16 +231,16 @@ pub enum Mistake {
         /// The name.
         name: String,
     },
-    /// It is no name.
+    /// It is not a valid name.
     #[error(
-        "rename: {name:?} is no name for a tool: 1 to {} of A-Z, a-z, 0-9, \"_\" and \"-\" are",
+        "rename: {name:?} can't be the name of a tool: use 1 to {} of A-Z, a-z, 0-9, \"_\" and \"-\"",
         crate::names::LENGTH_MAX
     )]
     NoToolName {
         /// What should be one.
         name: String,
     },
-    /// It is no name.
+    /// It is not a valid name.
     #[error("rename: the new name of the prompt {name:?} is empty")]
     NoPromptName {
         /// The prompt.
@@ -369,41 +369,44 @@ pub fn decorate(
         .enumerate()
         .fold(bundle, |inner, (place, decoration)| match decoration {
             Decoration::Filter(filter) => {
-                let elsewhere = with.is_alone.then(|| with.renames_before(place));
-                Arc::new(filter::Filtered {
+                let bundle_renames = with.is_alone.then(|| with.renames_before(place));
+                Arc::new(filter::FilteredBundle {
                     inner,
                     filter,
-                    elsewhere,
+                    bundle_renames,
                 })
             }
-            Decoration::Rename(rename) => Arc::new(rename::Renamed { inner, rename }),
-            Decoration::Describe(describe) => Arc::new(describe::Described { inner, describe }),
-            Decoration::Log => Arc::new(log::Logged {
+            Decoration::Rename(rename) => Arc::new(rename::RenamedBundle { inner, rename }),
+            Decoration::Describe(describe) => {
+                Arc::new(describe::DescribedBundle { inner, describe })
+            }
+            Decoration::Log => Arc::new(log::LoggedBundle {
                 inner,
                 log: log.clone(),
             }),
-            Decoration::Calls(calls) => Arc::new(calls::Queued::new(inner, calls)),
-            Decoration::Time(time) => Arc::new(time::Timed { inner, time }),
-            Decoration::Cache => Arc::new(cache::Cached::new(inner)),
+            Decoration::Calls(calls) => Arc::new(calls::QueuedBundle::new(inner, calls)),
+            Decoration::Time(time) => Arc::new(time::TimedBundle { inner, time }),
+            Decoration::Cache => Arc::new(cache::CachedBundle::new(inner)),
         })
 }
 
 /// Whether something of this backend concerns a setting for `server`.
-fn is_of(server: Option<&str>, own: &Own) -> bool {
+fn belongs_to(server: Option<&str>, own: &Origin) -> bool {
     server.is_none_or(|server| own.backend == server)
 }
 
-/// Whether a call concerns a setting for `server`. An URI that nobody lists may be any backend's.
+/// Whether a call concerns a setting for `server`. A URI that is in no list may be any
+/// backend's.
 fn concerns(bundle: &dyn Bundle, server: Option<&str>, target: &Target) -> bool {
     server.is_none()
-        || match bundle.whose(target) {
-            Some(own) => is_of(server, &own),
+        || match bundle.origin_of(target) {
+            Some(own) => belongs_to(server, &own),
             None => target.uri().is_some(),
         }
 }
 
 /// The setting of a limit, as errors name it.
-fn setting(name: &str, server: Option<&str>) -> String {
+fn setting_name(name: &str, server: Option<&str>) -> String {
     match server {
         None => format!("the setting {name:?}"),
         Some(server) => format!("the setting {name:?} of the server {server:?}"),

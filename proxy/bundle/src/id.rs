@@ -12,7 +12,7 @@ use crate::object::raw;
 pub struct Id(Box<str>);
 
 impl Id {
-    /// Reads an id. None where the value is no number and no string.
+    /// Reads an id. None where the value is neither a number nor a string.
     #[must_use]
     pub fn read(text: &RawValue) -> Option<Self> {
         let text = text.get();
@@ -44,16 +44,16 @@ impl Id {
         RawValue::from_string(self.0.to_string()).unwrap_or_default()
     }
 
-    /// This id of a backend's, as the host gets it: `backend:id`. It is derived and not counted, so
-    /// another process can tell whose it is.
+    /// This id of a backend's request, as the host gets it: `backend:id`. It is derived and
+    /// not counted, so another process knows its backend.
     #[must_use]
-    pub fn of_backend(&self, backend: &str) -> Self {
+    pub fn with_prefix(&self, backend: &str) -> Self {
         Self::text(&format!("{backend}:{}", self.0))
     }
 
-    /// What [`of_backend`](Self::of_backend) made it of, if it is one of this backend.
+    /// What [`with_prefix`](Self::with_prefix) made it of, if it is one of this backend.
     #[must_use]
-    pub fn own_of(&self, backend: &str) -> Option<Self> {
+    pub fn without_prefix(&self, backend: &str) -> Option<Self> {
         let text: String = serde_json::from_str(&self.0).ok()?;
         let own = text.strip_prefix(backend)?.strip_prefix(':')?;
         let own: Box<RawValue> = serde_json::from_str(own).ok()?;
@@ -76,16 +76,16 @@ mod tests {
         let backends = ["a", "a:1", "my \"x\": é", ":"];
         for backend in backends {
             for id in [Id::number(7), Id::text("7"), Id::text(":\"x"), Id::text("")] {
-                let shown = id.of_backend(backend);
+                let shown = id.with_prefix(backend);
                 let owners: Vec<_> = backends
                     .iter()
-                    .filter_map(|one| shown.own_of(one))
+                    .filter_map(|one| shown.without_prefix(one))
                     .collect();
                 assert_eq!(owners, [id]);
             }
         }
-        assert_eq!(Id::text("a:").own_of("a"), None);
-        assert_eq!(Id::text("a:null").own_of("a"), None);
-        assert_eq!(Id::number(1).own_of("a"), None);
+        assert_eq!(Id::text("a:").without_prefix("a"), None);
+        assert_eq!(Id::text("a:null").without_prefix("a"), None);
+        assert_eq!(Id::number(1).without_prefix("a"), None);
     }
 }

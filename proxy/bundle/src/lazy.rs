@@ -1,11 +1,12 @@
-//! A server that is started at the first call. Until then it is answered for from what it has said
-//! last; then it is started, and the host is told which of its lists are others now.
+//! A server that is started at the first call. Until then the host is answered from what the
+//! server has said last; then it is started, and the host is told which of its lists have
+//! changed.
 //!
 //! - `known`: what is remembered. `state`: what is answered from it, and what is watched, without
 //!   I/O.
 
-mod known;
-mod state;
+pub(super) mod known;
+pub(super) mod state;
 
 use std::collections::BTreeSet;
 use std::future::pending;
@@ -23,38 +24,38 @@ use tokio::time::timeout;
 use crate::backend::lock;
 use crate::bundle::Handshake;
 use crate::message::{Id, Message, Outcome};
-use crate::pipe::{End, Pipe, Said, Source, WAITING};
+use crate::pipe::{End, Pipe, Source, TrackedLine, WAITING};
 use crate::status::{Failure, FailureCode};
-pub use known::{KNOWN_MAX, Known, words, words_of_discover};
+pub use known::{KNOWN_MAX, Known, discover_key, initialize_key};
 use known::{Page, Pages};
-use state::{Asleep, News, OWN, State};
+use state::{Effect, News, OWN, State};
 
 /// Lines of the host that may wait for the server to start. Later ones wait in the channel.
 const HELD_MAX: usize = 256;
 
-/// Where it is remembered what a server has told. Several processes may do so at once: the last one
+/// Where the answers of servers are stored. Several processes may do so at once: the last one
 /// counts.
-pub trait Recall: Send + Sync {
-    /// What it has told a host with these [`words`].
-    fn load<'a>(&'a self, words: &'a str) -> BoxFuture<'a, Option<Known>>;
+pub trait KnownStore: Send + Sync {
+    /// What it has answered a host with this [`initialize_key`].
+    fn load<'a>(&'a self, key: &'a str) -> BoxFuture<'a, Option<Known>>;
 
-    /// Remembers this, soon. Nobody waits for it.
-    fn save(&self, words: String, known: Known);
+    /// Stores this in the background.
+    fn save(&self, key: String, known: Known);
 }
 
-impl std::fmt::Debug for dyn Recall {
+impl std::fmt::Debug for dyn KnownStore {
     fn fmt(&self, to: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        to.write_str("Recall")
+        to.write_str("KnownStore")
     }
 }
 
-/// A backend that is started at the first call, if it is known what it would say until then. One
-/// that runs already is connected at once, and so is one of which nothing is known: what it says
-/// then is remembered.
+/// A backend that is started at the first call, if its answers until then are known. One that
+/// runs already is connected at once, and so is one of which nothing is known: its answers are
+/// stored then.
 #[derive(Debug, Clone)]
 pub struct Lazy {
     inner: Arc<dyn Source>,
-    recall: Arc<dyn Recall>,
+    store: Arc<dyn KnownStore>,
     handshake: Option<Handshake>,
     /// The parameters of the host's `server/discover`, which was answered from memory.
     discover: Option<Option<Box<RawValue>>>,
@@ -62,18 +63,18 @@ pub struct Lazy {
 }
 
 impl Lazy {
-    /// Stands around a backend, for a host that will introduce itself by `handshake`. None: it
-    /// speaks otherwise, so the backend is started at once, and what it says is remembered where
-    /// the host introduces itself later.
+    /// Stands around a backend, for a host that will send this `initialize`. None: the host
+    /// begins otherwise, so the backend is started at once, and its answers are stored if
+    /// the host sends `initialize` later.
     #[must_use]
     pub fn new(
         inner: Arc<dyn Source>,
-        recall: Arc<dyn Recall>,
+        store: Arc<dyn KnownStore>,
         handshake: Option<Handshake>,
     ) -> Self {
         Self {
             inner,
-            recall,
+            store,
             handshake,
             discover: None,
             limit: None,
@@ -102,8 +103,8 @@ impl Lazy {
     /// What the backend has said last, if it is not connected at once. A host never calls one that
     /// has nothing, so that is not from memory: it may have something by now, after a login for
     /// instance.
-    async fn known(&self, words: &str) -> Option<Known> {
-        let known = self.recall.load(words).await.filter(Known::is_callable)?;
+    async fn known(&self, key: &str) -> Option<Known> {
+        let known = self.store.load(key).await.filter(Known::is_callable)?;
         (!self.inner.is_running().await).then_some(known)
     }
 }
@@ -123,16 +124,19 @@ impl Source for Lazy {
 
     fn open(&self) -> BoxFuture<'_, Result<Pipe, Failure>> {
         Box::pin(async {
-            let words = self.handshake.as_ref().map(|handshake| words(&handshake.0));
-            let known = match &words {
-                Some(words) => self.known(words).await,
+            let key = self
+                .handshake
+                .as_ref()
+                .map(|handshake| initialize_key(&handshake.0));
+            let known = match &key {
+                Some(key) => self.known(key).await,
                 None => None,
             };
             let (backend, known) = match known {
                 Some(known) => (None, known),
                 None => (Some(self.inner.open().await?), Known::default()),
             };
-            let state = State::new(words, known, backend.is_some());
+            let state = State::new(key, known, backend.is_some());
             let (to, wanted) = mpsc::channel(WAITING);
             let (said, from) = mpsc::channel(WAITING);
             let nonce = RandomState::new().build_hasher().finish();
@@ -147,7 +151,7 @@ impl Source for Lazy {
             let own = between.clone();
             let task = tokio::spawn(async move {
                 tokio::select! {
-                    () = own.carry(wanted, backend) => {}
+                    () = own.forward(wanted, backend) => {}
                     Ok(()) = stopped => {}
                 }
             });
@@ -163,24 +167,24 @@ impl Source for Lazy {
     }
 }
 
-/// What is between the host's pipe and the backend's.
+/// Stands between the host's pipe and the backend's.
 #[derive(Debug)]
 struct Between {
     lazy: Lazy,
     state: Mutex<State>,
     /// To the host.
-    said: mpsc::Sender<Said>,
+    said: mpsc::Sender<TrackedLine>,
     /// How the backend is ended, once it was opened.
     end: Mutex<Option<End>>,
     nonce: u64,
 }
 
 /// A backend that was started, or why there is none.
-type Woken = Result<mpsc::Sender<Bytes>, String>;
+type Started = Result<mpsc::Sender<Bytes>, String>;
 
 impl Between {
-    /// Carries lines until one of both ends is gone.
-    async fn carry(self: &Arc<Self>, wanted: mpsc::Receiver<Bytes>, backend: Option<Pipe>) {
+    /// Forwards lines until either end is gone.
+    async fn forward(self: &Arc<Self>, wanted: mpsc::Receiver<Bytes>, backend: Option<Pipe>) {
         let (heard, hears) = mpsc::channel(1);
         let to = match backend {
             Some(pipe) => Some(self.connect(pipe, &heard).await),
@@ -195,7 +199,7 @@ impl Between {
     async fn connect(
         &self,
         pipe: Pipe,
-        heard: &mpsc::Sender<mpsc::Receiver<Said>>,
+        heard: &mpsc::Sender<mpsc::Receiver<TrackedLine>>,
     ) -> mpsc::Sender<Bytes> {
         let Pipe { to, from, end } = pipe;
         *lock(&self.end) = Some(end);
@@ -215,13 +219,13 @@ impl Between {
         self: &Arc<Self>,
         mut wanted: mpsc::Receiver<Bytes>,
         mut to: Option<mpsc::Sender<Bytes>>,
-        heard: mpsc::Sender<mpsc::Receiver<Said>>,
+        heard: mpsc::Sender<mpsc::Receiver<TrackedLine>>,
     ) {
         if let Some(to) = &to {
             // What comes of it is seen at `initialize`.
             self.discover(to).await;
         }
-        let mut waking: Option<BoxFuture<'_, Woken>> = None;
+        let mut waking: Option<BoxFuture<'_, Started>> = None;
         let mut held: Vec<Bytes> = Vec::new();
         let mut tasks = JoinSet::new();
         loop {
@@ -240,16 +244,16 @@ impl Between {
                         }
                         continue;
                     }
-                    let step = lock(&self.state).asleep(&line);
-                    match step {
-                        Asleep::Answer(line) => self.tell(line).await,
-                        Asleep::Drop => {}
-                        Asleep::Wait if waking.is_none() => {}
-                        Asleep::Wait => held.push(line),
-                        Asleep::Wake => {
+                    let effect = lock(&self.state).on_line(&line);
+                    match effect {
+                        Effect::Answer(line) => self.tell(line).await,
+                        Effect::Drop => {}
+                        Effect::Hold if waking.is_none() => {}
+                        Effect::Hold => held.push(line),
+                        Effect::Start => {
                             held.push(line);
                             if waking.is_none() {
-                                waking = Some(Box::pin(self.wake(&heard)));
+                                waking = Some(Box::pin(self.start(&heard)));
                             }
                         }
                     }
@@ -265,7 +269,7 @@ impl Between {
                                 }
                             }
                             let (own, asking) = (self.clone(), backend.clone());
-                            tasks.spawn(async move { own.mend(&asking).await });
+                            tasks.spawn(async move { own.correct_lists(&asking).await });
                             to = Some(backend);
                         }
                         Err(why) => {
@@ -279,15 +283,15 @@ impl Between {
         }
     }
 
-    /// Tells the host something of ours.
+    /// Sends the host a message of our own.
     async fn tell(&self, line: Bytes) {
-        // Where nobody hears it, nobody waits for it.
-        let _ = self.said.send(Said::once(line)).await;
+        // If it can't be sent, the host is gone.
+        let _ = self.said.send(TrackedLine::once(line)).await;
     }
 
-    /// Starts the backend, and introduces the host to it.
-    async fn wake(&self, heard: &mpsc::Sender<mpsc::Receiver<Said>>) -> Woken {
-        let waking = self.started(heard);
+    /// Starts the backend, and initialises it for the host.
+    async fn start(&self, heard: &mpsc::Sender<mpsc::Receiver<TrackedLine>>) -> Started {
+        let waking = self.open_and_initialize(heard);
         let woken = match self.lazy.limit {
             Some(limit) => timeout(limit, waking).await.unwrap_or_else(|_| {
                 Err(format!("it was not ready within {} s", limit.as_secs_f32()))
@@ -300,7 +304,10 @@ impl Between {
         woken
     }
 
-    async fn started(&self, heard: &mpsc::Sender<mpsc::Receiver<Said>>) -> Woken {
+    async fn open_and_initialize(
+        &self,
+        heard: &mpsc::Sender<mpsc::Receiver<TrackedLine>>,
+    ) -> Started {
         let pipe =
             self.lazy
                 .inner
@@ -332,7 +339,7 @@ impl Between {
         let told = lock(&self.state).known.version();
         match self.ask(&to, "initialize", params).await.ok_or_else(gone)? {
             Err(error) => {
-                // The next host is to hear that from the server itself.
+                // The next host gets this error from the server itself.
                 self.forget();
                 return Err(format!("it refused to be initialised: {}", error.message));
             }
@@ -349,17 +356,17 @@ impl Between {
                 lock(&self.state).known.initialized(result);
             }
         }
-        // Where it is gone again, what follows is told so.
+        // If it is gone again, the next message shows it.
         let _ = to
             .send(Message::notification("notifications/initialized").write())
             .await;
         let level = lock(&self.state).level.take();
         if let Some(level) = level {
-            // Nobody waits for that.
+            // The answer is not needed.
             let (line, _) = lock(&self.state).ask(self.nonce, state::set_level(), Some(level));
             let _ = to.send(line).await;
         }
-        lock(&self.state).is_awake = true;
+        lock(&self.state).is_started = true;
         Ok(to)
     }
 
@@ -370,16 +377,16 @@ impl Between {
         let outcome = self.ask(to, "server/discover", params.clone()).await?;
         if outcome.is_ok() {
             self.lazy
-                .recall
-                .save(words_of_discover(params.as_deref()), Known::default());
+                .store
+                .save(discover_key(params.as_deref()), Known::default());
         }
         Some(outcome)
     }
 
     fn forget(&self) {
-        let words = lock(&self.state).words.clone();
-        if let Some(words) = words {
-            self.lazy.recall.save(words, Known::default());
+        let key = lock(&self.state).key.clone();
+        if let Some(key) = key {
+            self.lazy.store.save(key, Known::default());
         }
     }
 
@@ -395,9 +402,9 @@ impl Between {
         answer.await.ok()
     }
 
-    /// Tells the host which of the lists that it got are others now.
-    async fn mend(&self, to: &mpsc::Sender<Bytes>) {
-        let mut told = std::mem::take(&mut lock(&self.state).told);
+    /// Tells the host which of the lists that it got have changed.
+    async fn correct_lists(&self, to: &mpsc::Sender<Bytes>) {
+        let mut told = std::mem::take(&mut lock(&self.state).lists_from_memory);
         told.sort_unstable();
         told.dedup();
         let mut changed = BTreeSet::new();
@@ -431,34 +438,34 @@ impl Between {
     }
 
     fn remember(&self, news: Option<News>) {
-        if let Some((words, known)) = news {
-            self.lazy.recall.save(words, known);
+        if let Some((key, known)) = news {
+            self.lazy.store.save(key, known);
         }
     }
 
     /// Passes on what the backend says. One that is lost before it was initialised may be followed
     /// by another.
-    async fn backend_to_host(&self, mut hears: mpsc::Receiver<mpsc::Receiver<Said>>) {
+    async fn backend_to_host(&self, mut hears: mpsc::Receiver<mpsc::Receiver<TrackedLine>>) {
         while let Some(mut from) = hears.recv().await {
             while let Some(said) = from.recv().await {
-                if let Some(said) = self.heard(said)
+                if let Some(said) = self.filter_line(said)
                     && self.said.send(said).await.is_err()
                 {
                     return;
                 }
             }
             let mut state = lock(&self.state);
-            state.lose();
-            if state.is_awake {
+            state.on_server_lost();
+            if state.is_started {
                 return;
             }
         }
     }
 
-    /// Hears a line of the backend. None: it was for us.
-    fn heard(&self, said: Said) -> Option<Said> {
+    /// Looks at a line of the backend. None: it was an answer to a request of our own.
+    fn filter_line(&self, said: TrackedLine) -> Option<TrackedLine> {
         let is_waiting = lock(&self.state).is_waiting();
-        // An answer to a former process of ours comes when nobody waits for it any more.
+        // It may answer a request of a former process, which no one waits for.
         let may_be_own = || {
             said.line
                 .windows(OWN.len())
@@ -473,7 +480,7 @@ impl Between {
         let mut is_ours = false;
         for message in messages {
             if let Message::Answer { id, outcome } = message {
-                let (was_asked, news) = lock(&self.state).hear(&id, &outcome);
+                let (was_asked, news) = lock(&self.state).on_answer(&id, &outcome);
                 is_ours = was_asked || is_own(&id);
                 self.remember(news);
             }

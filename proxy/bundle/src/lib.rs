@@ -1,22 +1,43 @@
 //! Several MCP servers as one. A *bundle* is a domain object: it owns its backends, knows what they
-//! have, and brings each call to the one that it is meant for. It runs and is tested without a
-//! server; sockets, processes, hosts and the daemon are its caller's.
+//! list, and brings each call to the backend that it is for. It runs and is tested without a server;
+//! sockets, processes, hosts and the daemon are its caller's.
 //!
-//! - [`Bundle`]: what can be done with one. [`Backends`] is the bundle itself; the types of
-//!   [`mod@decorate`] stand around it.
-//! - [`Source`], [`Pipe`]: a backend is somebody who can be connected, and then two channels of
-//!   messages.
-//! - `life`: how a backend is started, a few at a time, and again when it was lost. `backend`: the
-//!   handshake, and the lists.
-//! - [`names`]: by which names tools and prompts are listed. [`call`]: what can be asked for.
-//! - [`Lazy`]: a backend that is started at its first call, and answered for from memory until
-//!   then.
-//! - [`Speaker`]: a bundle as one MCP server, messages in and messages out.
-//! - [`message`], [`object`]: JSON-RPC; what others have written is passed on as it was written.
+//! # Code map
 //!
-//! **Architecture Invariant:** ids are derived and never counted. A host's request has the same id
-//! at its backend; a backend's request has `backend:id` at the host. So a process that comes after
-//! this one can tell whose an answer is.
+//! A bundle:
+//!
+//! - [`bundle`]: the trait [`Bundle`], its errors and its settings. [`call`]: what can be asked for.
+//!   [`status`]: the state of a bundle and of its backends.
+//! - [`backends`]: [`Backends`], the bundle itself. [`mod@core`]: what its tasks share, and which
+//!   backend a call is for. [`told`]: what a backend that is started again is sent again.
+//! - [`names`]: the names under which tools and prompts are listed.
+//! - [`mod@decorate`]: features that stand around a bundle, each a file below it.
+//! - [`server`]: [`BundleServer`], a bundle as one MCP server: messages in and messages out.
+//!
+//! A backend:
+//!
+//! - [`pipe`]: what the caller provides: a [`Source`] that can be opened, and then two channels of
+//!   messages ([`Pipe`]); a [`Host`]; a [`BundleStore`].
+//! - [`life`]: backends are started, a few at a time, and again when they were lost.
+//! - [`backend`]: its state, handshake and lists. [`refresh`] and [`pace`]: lists that have changed.
+//! - [`connection`]: requests and their answers.
+//! - [`lazy`]: [`Lazy`], a backend that is started at its first call, and answered for from memory
+//!   until then. [`lazy::known`]: what is stored; [`lazy::state`]: what is answered from it.
+//!
+//! JSON-RPC, where what others have written is passed on as it was written:
+//!
+//! - [`message`], [`id`], [`object`]; [`unreadable`]: what is not a message.
+//!
+//! # Invariants
+//!
+//! - **No I/O:** nothing in here knows a socket, a file, a process or the daemon. A backend is two
+//!   channels; time is tokio's. `tests/integration/layout.rs` lists what this crate may use: none of
+//!   ours.
+//! - **Ids are derived and never counted.** A host's request has the same id at its backend; a
+//!   backend's request has `backend:id` at the host. So a process that comes after this one knows
+//!   which backend an answer is for.
+//! - **A name leads back to one tool**, for as long as its backend is in the file.
+#![allow(rustdoc::private_intra_doc_links)]
 #![forbid(unsafe_code)]
 
 mod backend;
@@ -35,22 +56,22 @@ pub mod object;
 mod pace;
 mod pipe;
 mod refresh;
-mod speaker;
+mod server;
 mod status;
 #[cfg(test)]
 mod tests;
 mod told;
-mod unread;
+mod unreadable;
 
 pub use backends::Backends;
 pub use bundle::{Bundle, Error, Handshake, Settings};
 pub use call::{Call, Item, List, Target};
 pub use connection::Answer;
 pub use decorate::{Decorations, decorate};
-pub use lazy::{Known, Lazy, Recall};
+pub use lazy::{Known, KnownStore, Lazy};
 pub use message::{Id, Message, RpcError};
 pub use names::{Names, Style};
-pub use pipe::{End, Host, Memory, Pipe, Receipt, Said, Source, Told, WAITING};
-pub use speaker::{Speaker, Spoken};
-pub use status::{Failure, FailureCode, State, Status, Whole};
-pub use unread::Unread;
+pub use pipe::{BundleStore, End, Host, Pipe, Receipt, Source, Told, TrackedLine, WAITING};
+pub use server::BundleServer;
+pub use status::{BackendState, BundleState, Failure, FailureCode, Status};
+pub use unreadable::Unreadable;

@@ -1,46 +1,45 @@
 //! The life of one backend in a bundle: it is started when there is a free slot, used, and tried
 //! again when it was lost.
 
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use std::time::Duration;
 
-use futures::future::BoxFuture;
 use serde_json::value::RawValue;
 
-use crate::backend::{Backend, Live, gone, lock};
+use crate::backend::{Backend, LiveBackend, exited_early, lock};
 use crate::call::List;
-use crate::connection::{Connection, Ear};
+use crate::connection::Connection;
 use crate::core::Core;
 use crate::message::{Id, Message};
 use crate::object::Object;
 use crate::pipe::{Pipe, Receipt};
-use crate::refresh::{refresh, retry};
-use crate::status::{Failure, FailureCode, State};
+use crate::refresh::{refresh, spawn_retry};
+use crate::status::{BackendState, Failure, FailureCode};
 
-/// How long a backend that has come up must be there before it counts as mended, and is tried at
-/// once when it is lost.
-const SETTLED: Duration = Duration::from_secs(10);
+/// How long a backend must run before it counts as stable, and is started again at once when it
+/// is lost.
+const STABLE: Duration = Duration::from_secs(10);
 
-/// Lives a backend's life, until it is removed.
-pub(crate) async fn live(core: Arc<Core>, backend: Arc<Backend>) {
+/// Starts a backend again and again, until it is removed.
+pub(crate) async fn run(core: Arc<Core>, backend: Arc<Backend>) {
     core.load_names().await;
     tokio::select! {
-        () = again_and_again(&core, &backend) => {}
+        () = run_attempts(&core, &backend) => {}
         () = backend.removed.notified() => {}
     }
     let former = backend.live();
     let removed = Failure::new(FailureCode::NotStarted, "it was removed from the file");
-    backend.set(State::Failed(removed), None);
+    backend.set(BackendState::Failed(removed), None);
     if let Some(former) = former {
-        core.tell_changed(listing(&former)).await;
+        core.tell_changed(nonempty_lists(&former)).await;
     }
     // Also one that was just being started.
     backend.end().await;
 }
 
-async fn again_and_again(core: &Arc<Core>, backend: &Arc<Backend>) {
+async fn run_attempts(core: &Arc<Core>, backend: &Arc<Backend>) {
     let (first, longest) = core.settings.retry;
-    let least = if core.settings.again_at_once {
+    let least = if core.settings.retry_at_once {
         Duration::ZERO
     } else {
         first
@@ -48,49 +47,49 @@ async fn again_and_again(core: &Arc<Core>, backend: &Arc<Backend>) {
     let mut pause = least;
     loop {
         match try_once(core, backend).await {
-            Ok((live, carrying)) => {
+            Ok((live, forwarding)) => {
                 let began = tokio::time::Instant::now();
-                // Lives as long as the connection.
-                drop(carrying.await);
-                if began.elapsed() >= SETTLED {
+                // The task ends with the connection.
+                drop(forwarding.await);
+                if began.elapsed() >= STABLE {
                     pause = least;
                 }
                 // Calls wait for one that is started again at once.
-                let ended = State::Failed(Failure::new(FailureCode::Exited, "it has ended"));
+                let ended = BackendState::Failed(Failure::new(FailureCode::Exited, "it has ended"));
                 backend.set(
                     if pause.is_zero() {
-                        State::Initializing
+                        BackendState::Initializing
                     } else {
                         ended
                     },
                     None,
                 );
-                core.tell_changed(listing(&live)).await;
+                core.tell_changed(nonempty_lists(&live)).await;
                 backend.end().await;
             }
             Err(failure) => {
                 pause = pause.max(first);
-                backend.set(State::Failed(failure), None);
+                backend.set(BackendState::Failed(failure), None);
             }
         }
         tokio::select! {
             () = tokio::time::sleep(pause) => {}
-            () = backend.again.notified() => {}
+            () = backend.retry_now.notified() => {}
         }
         pause = (pause * 2).clamp(first, longest);
     }
 }
 
 /// Aborts a task when it is dropped.
-struct Aborting(tokio::task::JoinHandle<()>);
+struct AbortOnDrop(tokio::task::JoinHandle<()>);
 
-impl Drop for Aborting {
+impl Drop for AbortOnDrop {
     fn drop(&mut self) {
         self.0.abort();
     }
 }
 
-impl Future for Aborting {
+impl Future for AbortOnDrop {
     type Output = Result<(), tokio::task::JoinError>;
 
     fn poll(
@@ -106,11 +105,11 @@ impl Future for Aborting {
 async fn try_once(
     core: &Arc<Core>,
     backend: &Arc<Backend>,
-) -> Result<(Arc<Live>, Aborting), Failure> {
-    // Nobody closes it.
+) -> Result<(Arc<LiveBackend>, AbortOnDrop), Failure> {
+    // The semaphore is never closed.
     let _slot = core.slots.acquire().await;
     if backend.is_new() {
-        backend.set(State::Initializing, None);
+        backend.set(BackendState::Initializing, None);
     }
     let late = || {
         let seconds = core.settings.init_timeout.as_secs_f32();
@@ -122,90 +121,83 @@ async fn try_once(
     let until = tokio::time::Instant::now() + core.settings.init_timeout;
     let opened = tokio::time::timeout_at(until, backend.source.open()).await;
     let Pipe { to, from, end } = opened.map_err(|_| late())??;
-    backend.opened(end);
+    backend.set_end(end);
     let connection = Connection::new(to, core.nonce);
-    let ear = Arc::new(Listener {
-        core: Arc::downgrade(core),
-        backend: Arc::downgrade(backend),
+    // Weak, so that a connection keeps neither the bundle nor its backend.
+    let (weak_core, weak_backend) = (Arc::downgrade(core), Arc::downgrade(backend));
+    let forwarding = connection.forward(from, move |message, receipt| {
+        let (core, backend) = (weak_core.upgrade(), weak_backend.upgrade());
+        async move {
+            if let (Some(core), Some(backend)) = (core, backend) {
+                receive(&core, &backend, message, receipt).await;
+            }
+        }
     });
-    let carrying = Aborting(tokio::spawn(connection.carry(from, ear)));
-    let introducing = Live::introduce(backend.name(), connection, &core.handshake.0);
-    let introduced = tokio::time::timeout_at(until, introducing).await;
-    let failure = match introduced {
+    let forwarding = AbortOnDrop(tokio::spawn(forwarding));
+    let initializing = LiveBackend::initialize(backend.name(), connection, &core.handshake.0);
+    let initialized = tokio::time::timeout_at(until, initializing).await;
+    let failure = match initialized {
         Ok(Ok(live)) => {
             let live = Arc::new(live);
             core.give_names(backend.name(), &live).await;
-            let _ = tokio::time::timeout_at(until, core.repeat(backend, &live)).await;
+            let _ = tokio::time::timeout_at(until, core.replay(backend, &live)).await;
             if !live.connection.is_over() {
-                backend.set(State::Ready, Some(live.clone()));
-                core.tell_changed(listing(&live)).await;
+                backend.set(BackendState::Ready, Some(live.clone()));
+                core.tell_changed(nonempty_lists(&live)).await;
                 for method in std::mem::take(&mut *lock(&backend.early)) {
                     tokio::spawn(refresh(core.clone(), backend.clone(), method));
                 }
-                retry(core, backend, &live);
-                return Ok((live, carrying));
+                spawn_retry(core, backend, &live);
+                return Ok((live, forwarding));
             }
-            gone()
+            exited_early()
         }
         Ok(Err(failure)) => failure,
         Err(_) => late(),
     };
-    drop(carrying);
+    drop(forwarding);
     backend.end().await;
     Err(failure)
 }
 
 /// The lists that it has something in.
-fn listing(live: &Live) -> Vec<List> {
+fn nonempty_lists(live: &LiveBackend) -> Vec<List> {
     List::ALL
         .into_iter()
         .filter(|list| !live.list(*list).is_empty())
         .collect()
 }
 
-/// Hears what a backend says, for the host.
-#[derive(Debug)]
-struct Listener {
-    core: Weak<Core>,
-    backend: Weak<Backend>,
-}
-
-impl Ear for Listener {
-    fn hear(&self, message: Message, receipt: Receipt) -> BoxFuture<'_, ()> {
-        Box::pin(async move {
-            let (Some(core), Some(backend)) = (self.core.upgrade(), self.backend.upgrade()) else {
-                return;
-            };
-            if core.is_not_its(&backend, &message) {
-                return receipt.confirm();
-            }
-            if let Message::Notification { method, .. } = &message
-                && let Some(list) = List::ALL.into_iter().find(|list| list.changed() == method)
-            {
-                let mut early = lock(&backend.early);
-                if backend.live().is_none() {
-                    early.insert(list.changed());
-                } else {
-                    // It is asked for its list, and whoever carries its answer must not wait for
-                    // that.
-                    tokio::spawn(refresh(core, backend.clone(), list.changed()));
-                }
-                return receipt.confirm();
-            }
-            core.host
-                .hear(shown(backend.name(), message), receipt)
-                .await;
-        })
+/// Passes a message of a backend on to the host, unless it is the bundle's own business.
+async fn receive(core: &Arc<Core>, backend: &Arc<Backend>, message: Message, receipt: Receipt) {
+    if core.is_misdirected(backend, &message) {
+        return receipt.confirm();
     }
+    if let Message::Notification { method, .. } = &message
+        && let Some(list) = List::ALL.into_iter().find(|list| list.changed() == method)
+    {
+        let mut early = lock(&backend.early);
+        if backend.live().is_none() {
+            early.insert(list.changed());
+        } else {
+            // The list is fetched in a task: the one that forwards its answer must
+            // not wait for it.
+            tokio::spawn(refresh(core.clone(), backend.clone(), list.changed()));
+        }
+        return receipt.confirm();
+    }
+    core.host
+        .receive(with_host_ids(backend.name(), message), receipt)
+        .await;
 }
 
-/// A backend's message as the host gets it: its ids say whose they are.
-fn shown(backend: &str, message: Message) -> Message {
+/// A backend's message as the host gets it: with ids that name the backend.
+fn with_host_ids(backend: &str, message: Message) -> Message {
     match message {
         Message::Request { id, method, params } => {
             let params = params.map(|params| with_token(backend, params));
             Message::Request {
-                id: id.of_backend(backend),
+                id: id.with_prefix(backend),
                 method,
                 params,
             }
@@ -214,7 +206,7 @@ fn shown(backend: &str, message: Message) -> Message {
             let params = params.map(|params| {
                 let mut read = Object::read(&params).unwrap_or_default();
                 if let Some(id) = read.get("requestId").and_then(Id::read) {
-                    read.set("requestId", id.of_backend(backend).raw());
+                    read.set("requestId", id.with_prefix(backend).raw());
                 }
                 read.write()
             });
@@ -224,13 +216,13 @@ fn shown(backend: &str, message: Message) -> Message {
     }
 }
 
-/// The parameters of a backend's request, with a progress token that says whose it is.
+/// The parameters of a backend's request, with a progress token that names the backend.
 fn with_token(backend: &str, params: Box<RawValue>) -> Box<RawValue> {
     let changed = || {
         let mut read = Object::read(&params)?;
         let mut meta = read.object("_meta")?;
         let token = Id::read(meta.get("progressToken")?)?;
-        meta.set("progressToken", token.of_backend(backend).raw());
+        meta.set("progressToken", token.with_prefix(backend).raw());
         read.set("_meta", meta.write());
         Some(read.write())
     };

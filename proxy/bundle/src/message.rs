@@ -6,21 +6,21 @@ use serde_json::value::RawValue;
 
 pub use crate::id::Id;
 use crate::object::Object;
-use crate::unread::{Unread, is_odd, readable};
+use crate::unreadable::{Unreadable, is_odd, readable};
 
 /// JSON-RPC's codes, and those of MCP.
 pub mod code {
-    /// What is no JSON.
+    /// What is not JSON.
     pub const UNREADABLE: i64 = -32700;
-    /// A request that is none.
+    /// An invalid request.
     pub const INVALID_REQUEST: i64 = -32600;
     /// A failure that tells no more.
     pub const INTERNAL: i64 = -32603;
-    /// A method that there is not.
+    /// A method that does not exist.
     pub const NO_METHOD: i64 = -32601;
     /// Parameters that don't fit.
     pub const INVALID_PARAMS: i64 = -32602;
-    /// A resource that there is not (MCP 2025-11-25, Resources, Error Handling).
+    /// A resource that does not exist (MCP 2025-11-25, Resources, Error Handling).
     pub const NO_RESOURCE: i64 = -32002;
     /// A connection that was closed, as the SDKs have it.
     pub const CONNECTION: i64 = -32000;
@@ -53,7 +53,8 @@ impl RpcError {
         }
     }
 
-    /// Reads the error of an answer. Of one that is none of JSON-RPC's, the whole is in `data`.
+    /// Reads the error of an answer. One that is not as JSON-RPC has it is in `data` as a
+    /// whole.
     fn read(text: &RawValue) -> Self {
         let own = || {
             let read = Object::read(text);
@@ -81,7 +82,7 @@ fn whole(number: &serde_json::Number) -> Option<i64> {
 }
 
 impl RpcError {
-    /// A call whose answer can't be read. What it has done is done.
+    /// A call whose answer can't be read. It was made.
     pub(crate) fn unreadable(whose: &str) -> Self {
         Self::new(
             code::CONNECTION,
@@ -165,7 +166,7 @@ impl Message {
 
     /// The same, with what can't be read in its place.
     #[must_use]
-    pub fn read_all(line: &[u8]) -> Vec<Result<Self, Unread>> {
+    pub fn read_all(line: &[u8]) -> Vec<Result<Self, Unreadable>> {
         if line.trim_ascii().is_empty() {
             return Vec::new();
         }
@@ -174,9 +175,9 @@ impl Message {
             serde_json::from_str(text)
                 .ok()
                 .and_then(Self::of)
-                .ok_or_else(|| Unread::of(text))
+                .ok_or_else(|| Unreadable::of(text))
         };
-        let batch = |text: &str, one: &dyn Fn(&str) -> Result<Self, Unread>| {
+        let batch = |text: &str, one: &dyn Fn(&str) -> Result<Self, Unreadable>| {
             let all: Vec<&RawValue> = serde_json::from_str(text).ok()?;
             (!all.is_empty()).then(|| all.into_iter().map(|element| one(element.get())).collect())
         };
@@ -193,13 +194,13 @@ impl Message {
         // What else is in such a batch must not be unreadable because of this.
         let odd = |text: &str| {
             if is_odd(text) {
-                Err(Unread::of_copy(text))
+                Err(Unreadable::of_copy(text))
             } else {
                 one(text)
             }
         };
         let read = is_batch.then(|| batch(&copy, &odd)).flatten();
-        read.unwrap_or_else(|| vec![Err(Unread::of_copy(&copy))])
+        read.unwrap_or_else(|| vec![Err(Unreadable::of_copy(&copy))])
     }
 
     fn of(envelope: Envelope) -> Option<Self> {
@@ -335,7 +336,7 @@ mod tests {
         let read = |line: &[u8]| {
             let read = Message::read_all(line).into_iter().map(|read| match read {
                 Ok(message) => String::from_utf8_lossy(&message.write()).into_owned(),
-                Err(Unread {
+                Err(Unreadable {
                     id,
                     is_request,
                     is_answer,

@@ -1,5 +1,6 @@
-//! By which names the tools and prompts of the backends are listed. Names are remembered: what a
-//! model has read in a conversation last week is still there, whichever backend comes first today.
+//! The names under which the tools and prompts of the backends are listed. Names are stored: a
+//! name that a model has read in a conversation last week still works, whichever backend comes
+//! first today.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,13 +14,13 @@ pub const LENGTH_MAX: usize = 64;
 /// Digits of the digest at the end of a name that had to be changed.
 const DIGEST: usize = 8;
 
-/// Names that are remembered for one backend, of what it does not list now. Somebody's server may
-/// make up names without end.
+/// Names that are stored for one backend, of what it does not list now. A server may make up
+/// new names without end.
 pub const REMEMBERED_MAX: usize = 1_000;
 
-/// What has a name.
+/// What is named: tools and prompts have names of their own each.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Named {
+pub enum Namespace {
     /// A tool.
     Tool,
     /// A prompt.
@@ -37,9 +38,9 @@ pub enum Style {
     Always,
 }
 
-/// Whose something is, and how it is called there.
+/// The backend that something comes from, and its name there.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct Own {
+pub struct Origin {
     /// The backend.
     pub backend: String,
     /// The name that the backend knows.
@@ -51,35 +52,35 @@ pub struct Own {
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Names {
-    tools: BTreeMap<String, Own>,
-    prompts: BTreeMap<String, Own>,
+    tools: BTreeMap<String, Origin>,
+    prompts: BTreeMap<String, Origin>,
 }
 
 impl Names {
-    fn of(&self, named: Named) -> &BTreeMap<String, Own> {
-        match named {
-            Named::Tool => &self.tools,
-            Named::Prompt => &self.prompts,
+    fn of(&self, namespace: Namespace) -> &BTreeMap<String, Origin> {
+        match namespace {
+            Namespace::Tool => &self.tools,
+            Namespace::Prompt => &self.prompts,
         }
     }
 
-    fn of_mut(&mut self, named: Named) -> &mut BTreeMap<String, Own> {
-        match named {
-            Named::Tool => &mut self.tools,
-            Named::Prompt => &mut self.prompts,
+    fn of_mut(&mut self, namespace: Namespace) -> &mut BTreeMap<String, Origin> {
+        match namespace {
+            Namespace::Tool => &mut self.tools,
+            Namespace::Prompt => &mut self.prompts,
         }
     }
 
-    /// Whose this is.
+    /// Where this comes from.
     #[must_use]
-    pub fn own(&self, named: Named, listed: &str) -> Option<&Own> {
-        self.of(named).get(listed)
+    pub fn origin(&self, namespace: Namespace, listed: &str) -> Option<&Origin> {
+        self.of(namespace).get(listed)
     }
 
-    /// By which name it is listed.
+    /// The name under which it is listed.
     #[must_use]
-    pub fn listed_as(&self, named: Named, own: &Own) -> Option<&str> {
-        self.of(named)
+    pub fn listed_as(&self, namespace: Namespace, own: &Origin) -> Option<&str> {
+        self.of(namespace)
             .iter()
             .find(|(_, one)| *one == own)
             .map(|(listed, _)| &**listed)
@@ -87,9 +88,9 @@ impl Names {
 
     /// The names of one backend's: from its own to those that are listed.
     #[must_use]
-    pub fn listed(&self, named: Named, backend: &str) -> BTreeMap<&str, &str> {
+    pub fn listed(&self, namespace: Namespace, backend: &str) -> BTreeMap<&str, &str> {
         let names = self
-            .of(named)
+            .of(namespace)
             .iter()
             .filter(|(_, own)| own.backend == backend);
         names.map(|(listed, own)| (&*own.name, &**listed)).collect()
@@ -97,8 +98,8 @@ impl Names {
 
     /// The same as values of their own.
     #[must_use]
-    pub fn listed_owned(&self, named: Named, backend: &str) -> BTreeMap<String, String> {
-        let listed = self.listed(named, backend).into_iter();
+    pub fn listed_owned(&self, namespace: Namespace, backend: &str) -> BTreeMap<String, String> {
+        let listed = self.listed(namespace, backend).into_iter();
         listed
             .map(|(own, listed)| (own.to_owned(), listed.to_owned()))
             .collect()
@@ -107,23 +108,23 @@ impl Names {
     /// A backend lists these. Who has a name keeps it. Returns whether a name was given or taken.
     pub fn assign<'a>(
         &mut self,
-        named: Named,
+        namespace: Namespace,
         style: Style,
         backend: &str,
         names: impl IntoIterator<Item = &'a str>,
     ) -> bool {
         let mut has_changed = false;
         let names: BTreeSet<&str> = names.into_iter().collect();
-        let table = self.of_mut(named);
+        let table = self.of_mut(namespace);
         let mut has: BTreeMap<String, String> = BTreeMap::new();
         let mut absent = 0;
         table.retain(|listed, own| {
             if own.backend != backend {
                 return true;
             }
-            // A bare name is not one for those who want none.
-            let is_fine =
-                style == Style::Bare || *listed != sanitised(named, &own.name, backend, &own.name);
+            // Where bare names are not wanted, a former one is not kept.
+            let is_fine = style == Style::Bare
+                || *listed != sanitised(namespace, &own.name, backend, &own.name);
             let is_there = names.contains(&*own.name);
             absent += usize::from(!is_there);
             let stays = is_fine && (is_there || absent <= REMEMBERED_MAX);
@@ -134,8 +135,8 @@ impl Names {
             stays
         });
         for name in names.into_iter().filter(|name| !has.contains_key(*name)) {
-            let bare = (style == Style::Bare).then(|| sanitised(named, name, backend, name));
-            let wanted = bare.into_iter().chain(prefixed(named, backend, name));
+            let bare = (style == Style::Bare).then(|| sanitised(namespace, name, backend, name));
+            let wanted = bare.into_iter().chain(prefixed(namespace, backend, name));
             // A digest that is taken, too, is one in four billion: the tool is not listed then.
             if let Some(free) = wanted
                 .into_iter()
@@ -143,7 +144,7 @@ impl Names {
             {
                 table.insert(
                     free,
-                    Own {
+                    Origin {
                         backend: backend.to_owned(),
                         name: name.to_owned(),
                     },
@@ -167,20 +168,20 @@ impl Names {
 }
 
 /// The names of which one is given to what does not have a bare one, the wanted one first.
-pub(crate) fn prefixed(named: Named, backend: &str, name: &str) -> [String; 2] {
+pub(crate) fn prefixed(namespace: Namespace, backend: &str, name: &str) -> [String; 2] {
     let prefixed = format!("{backend}_{name}");
     [
-        sanitised(named, &prefixed, backend, name),
+        sanitised(namespace, &prefixed, backend, name),
         digested(&prefixed, backend, name),
     ]
 }
 
 /// A name that every model's interface takes, for tools; prompts are chosen by people.
-fn sanitised(named: Named, listed: &str, backend: &str, name: &str) -> String {
-    match named {
-        Named::Prompt => listed.to_owned(),
-        Named::Tool if is_fine_for_models(listed) => listed.to_owned(),
-        Named::Tool => digested(listed, backend, name),
+fn sanitised(namespace: Namespace, listed: &str, backend: &str, name: &str) -> String {
+    match namespace {
+        Namespace::Prompt => listed.to_owned(),
+        Namespace::Tool if is_fine_for_models(listed) => listed.to_owned(),
+        Namespace::Tool => digested(listed, backend, name),
     }
 }
 
@@ -223,7 +224,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use Named::{Prompt, Tool};
+    use Namespace::{Prompt, Tool};
     use Style::{Always, Bare};
 
     fn names(of: &[(&str, &[&str])], style: Style) -> Names {
@@ -255,13 +256,13 @@ mod tests {
         );
         assert_eq!(shown(&names, "b"), [pair("search", "b_search")]);
         assert_eq!(
-            names.own(Tool, "b_search"),
-            Some(&Own {
+            names.origin(Tool, "b_search"),
+            Some(&Origin {
                 backend: "b".into(),
                 name: "search".into()
             })
         );
-        assert_eq!(names.own(Tool, "a_search"), None);
+        assert_eq!(names.origin(Tool, "a_search"), None);
     }
 
     #[test]
@@ -344,14 +345,14 @@ mod tests {
         ) {
             let backends = ["a", "b", "a_b", "ab"];
             let mut names = Names::default();
-            let mut seen: BTreeMap<Own, String> = BTreeMap::new();
+            let mut seen: BTreeMap<Origin, String> = BTreeMap::new();
             for (backend, tools) in &rounds {
                 names.assign(Tool, Bare, backends[*backend], tools.iter().map(String::as_str));
                 let listed = names.listed(Tool, backends[*backend]);
                 for tool in tools {
-                    let own = Own { backend: backends[*backend].into(), name: tool.clone() };
+                    let own = Origin { backend: backends[*backend].into(), name: tool.clone() };
                     let listed = listed[&**tool].to_owned();
-                    prop_assert_eq!(names.own(Tool, &listed), Some(&own));
+                    prop_assert_eq!(names.origin(Tool, &listed), Some(&own));
                     // It has the name that it was given first.
                     prop_assert_eq!(&*seen.entry(own).or_insert_with(|| listed.clone()), &listed);
                 }

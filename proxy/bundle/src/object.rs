@@ -1,5 +1,5 @@
-//! A JSON object whose values stay as they were written: numbers, escapes and spaces of what others
-//! have said are not ours to change.
+//! A JSON object whose values stay as they were written: numbers, escapes and spaces of other
+//! programs are not changed.
 
 use std::fmt;
 

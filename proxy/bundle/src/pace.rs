@@ -1,4 +1,4 @@
-//! How often a list is fetched that has changed.
+//! How often a list that has changed is fetched.
 
 use std::time::Duration;
 
@@ -18,13 +18,13 @@ pub(crate) struct Pace {
 }
 
 impl Pace {
-    /// It has changed. False: whoever fetches it already will do so once more.
+    /// It has changed. False: it is being fetched already, and will be once more.
     pub(crate) fn begin(&mut self) -> bool {
         self.again = self.runs;
         !std::mem::replace(&mut self.runs, true)
     }
 
-    /// How long to wait before it is fetched. What it says meanwhile counts as said before.
+    /// How long to wait before it is fetched. Changes during the wait are in that fetch.
     pub(crate) fn pause(&mut self) -> Duration {
         let is_quick = self.last.is_some_and(|last| last.elapsed() < PAUSE.0);
         self.pause = if is_quick {

@@ -1,4 +1,5 @@
-//! What a backend is to a bundle: somebody who can be connected, and then two channels of messages.
+//! What a backend is to a bundle: a source that can be opened, and then two channels of
+//! messages.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -15,7 +16,7 @@ use crate::status::Failure;
 /// dropped.
 pub const WAITING: usize = 64;
 
-/// Says that a message was passed on, or kept, and need not come again.
+/// Confirms that a message was passed on, or stored, and need not come again.
 #[derive(Default)]
 pub struct Receipt {
     confirm: Option<Box<dyn FnOnce() + Send>>,
@@ -23,7 +24,7 @@ pub struct Receipt {
 }
 
 impl Receipt {
-    /// What is called then.
+    /// `confirm` is called then.
     pub fn new(confirm: impl FnOnce() + Send + 'static) -> Self {
         Self {
             confirm: Some(Box::new(confirm)),
@@ -46,7 +47,7 @@ impl Receipt {
         Self::default()
     }
 
-    /// By which the message is known when it comes again.
+    /// The mark by which the message is recognised when it comes again.
     #[must_use]
     pub fn mark(&self) -> Option<&str> {
         self.mark.as_deref()
@@ -66,16 +67,16 @@ impl fmt::Debug for Receipt {
     }
 }
 
-/// A line of the backend: a message or a batch, without its newline.
+/// A line on its way, of a backend or to the host: a message or a batch, without its newline.
 #[derive(Debug)]
-pub struct Said {
+pub struct TrackedLine {
     /// The line.
     pub line: Bytes,
-    /// What to do with it once it was passed on.
+    /// To be confirmed once the line was passed on.
     pub receipt: Receipt,
 }
 
-impl Said {
+impl TrackedLine {
     /// A line that comes once.
     #[must_use]
     pub fn once(line: Bytes) -> Self {
@@ -92,7 +93,7 @@ pub struct Pipe {
     /// Messages to the backend.
     pub to: mpsc::Sender<Bytes>,
     /// Messages from the backend, in its order.
-    pub from: mpsc::Receiver<Said>,
+    pub from: mpsc::Receiver<TrackedLine>,
     /// Ends the backend; dropped without, it may live on.
     pub end: End,
 }
@@ -124,13 +125,13 @@ impl fmt::Debug for End {
     }
 }
 
-/// Somebody who can be connected.
+/// How to connect to a backend.
 pub trait Source: Send + Sync {
     /// The backend's name, which no other one of the bundle has.
     fn name(&self) -> &str;
 
-    /// What tells it from another server that had its name in a former process. None: there was no
-    /// other.
+    /// Distinguishes it from another server that had its name in a former process. None:
+    /// there was no other.
     fn identity(&self) -> Option<String> {
         None
     }
@@ -153,17 +154,17 @@ impl fmt::Debug for dyn Source {
     }
 }
 
-/// The host of a bundle: it hears what no call was answered with. The next message of the backend
-/// waits until this one was heard.
+/// The host of a bundle: it gets every message that is not the answer to a call. The next
+/// message of the backend waits until this one was taken.
 pub trait Host: Send + Sync {
-    /// Hears a message: a notification, a request that the host answers by
+    /// Takes a message: a notification, a request that the host answers by
     /// [`tell`](crate::Bundle::tell), or the answer to a request of a former process.
-    fn hear(&self, message: crate::Message, receipt: Receipt) -> BoxFuture<'_, ()>;
+    fn receive(&self, message: crate::Message, receipt: Receipt) -> BoxFuture<'_, ()>;
 }
 
-/// Nobody.
+/// No host: every message is dropped.
 impl Host for () {
-    fn hear(&self, _: crate::Message, receipt: Receipt) -> BoxFuture<'_, ()> {
+    fn receive(&self, _: crate::Message, receipt: Receipt) -> BoxFuture<'_, ()> {
         receipt.confirm();
         Box::pin(std::future::ready(()))
     }
@@ -175,12 +176,12 @@ impl fmt::Debug for dyn Host {
     }
 }
 
-/// What the host has said that a server which is started again has to hear again.
+/// What the host has sent that a server which is started again has to get again.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Told {
     /// The parameters of the last `logging/setLevel`.
     pub level: Option<Object>,
-    /// The URIs that the host has subscribed to, by the server that it was told of them.
+    /// The URIs that the host has subscribed to, by server.
     pub subscriptions: BTreeMap<String, BTreeSet<String>>,
     /// What each of these servers was then, as [`Source::identity`] has it.
     #[serde(default)]
@@ -194,28 +195,28 @@ impl Told {
     }
 }
 
-/// Where the names are remembered that were given. Several processes may do so at once.
-pub trait Memory: Send + Sync {
-    /// What was remembered last.
+/// Where the names of tools and prompts are stored. Several processes may do so at once.
+pub trait BundleStore: Send + Sync {
+    /// What was stored last.
     fn load(&self) -> BoxFuture<'_, crate::Names>;
 
-    /// Remembers these, unless another process has remembered others since this one has loaded or
+    /// Stores these, unless another process has stored others since this one has loaded or
     /// saved: then those are returned.
     fn save(&self, names: crate::Names) -> BoxFuture<'_, Option<crate::Names>>;
 
-    /// What the host has told a former process of this session.
+    /// What the host has sent a former process of this session.
     fn told(&self) -> BoxFuture<'_, Told> {
         Box::pin(std::future::ready(Told::default()))
     }
 
-    /// Keeps what the host has told, for a process that comes after this one.
+    /// Stores what the host has sent, for a process that comes after this one.
     fn keep_told(&self, _: Told) -> BoxFuture<'_, ()> {
         Box::pin(std::future::ready(()))
     }
 }
 
-/// Nowhere.
-impl Memory for () {
+/// Nothing is stored.
+impl BundleStore for () {
     fn load(&self) -> BoxFuture<'_, crate::Names> {
         Box::pin(std::future::ready(crate::Names::default()))
     }
@@ -225,8 +226,8 @@ impl Memory for () {
     }
 }
 
-impl fmt::Debug for dyn Memory {
+impl fmt::Debug for dyn BundleStore {
     fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
-        to.write_str("Memory")
+        to.write_str("BundleStore")
     }
 }

@@ -1,17 +1,17 @@
-//! Lists of a backend that have changed.
+//! Fetches the lists of a backend that have changed.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use tokio::time::{sleep, timeout};
 
-use crate::backend::{Backend, Live};
+use crate::backend::{Backend, LiveBackend};
 use crate::call::List;
 use crate::core::Core;
 use crate::pace::Pace;
 
 /// Asks again for lists that a backend has answered with an error, less and less often.
-pub(crate) fn retry(core: &Arc<Core>, backend: &Arc<Backend>, live: &Arc<Live>) {
+pub(crate) fn spawn_retry(core: &Arc<Core>, backend: &Arc<Backend>, live: &Arc<LiveBackend>) {
     if live.refused().is_empty() || live.is_retried.swap(true, Ordering::SeqCst) {
         return;
     }
@@ -19,12 +19,12 @@ pub(crate) fn retry(core: &Arc<Core>, backend: &Arc<Backend>, live: &Arc<Live>) 
     tokio::spawn(async move {
         tokio::select! {
             () = core.closed() => {}
-            () = retried(&core, &backend, &live) => {}
+            () = retry_refused(&core, &backend, &live) => {}
         }
     });
 }
 
-async fn retried(core: &Core, backend: &Backend, live: &Live) {
+async fn retry_refused(core: &Core, backend: &Backend, live: &LiveBackend) {
     let (mut pause, longest) = core.settings.retry;
     while !live.refused().is_empty() {
         sleep(pause).await;
@@ -46,7 +46,7 @@ async fn retried(core: &Core, backend: &Backend, live: &Live) {
 }
 
 /// Lists that one notification says have changed.
-pub(crate) fn changed(method: &str) -> Vec<List> {
+pub(crate) fn lists_changed_by(method: &str) -> Vec<List> {
     List::ALL
         .into_iter()
         .filter(|list| list.changed() == method)
@@ -58,11 +58,11 @@ pub(crate) fn changed(method: &str) -> Vec<List> {
 pub(crate) async fn refresh(core: Arc<Core>, backend: Arc<Backend>, method: &'static str) {
     tokio::select! {
         () = core.closed() => {}
-        () = fetched(&core, &backend, method) => {}
+        () = fetch_changed(&core, &backend, method) => {}
     }
 }
 
-async fn fetched(core: &Arc<Core>, backend: &Arc<Backend>, method: &'static str) {
+async fn fetch_changed(core: &Arc<Core>, backend: &Arc<Backend>, method: &'static str) {
     let Some(live) = backend.live() else { return };
     if !live.pace(method, Pace::begin) {
         return;
@@ -70,15 +70,15 @@ async fn fetched(core: &Arc<Core>, backend: &Arc<Backend>, method: &'static str)
     loop {
         sleep(live.pace(method, Pace::pause)).await;
         live.pace(method, Pace::fetch);
-        for list in changed(method) {
+        for list in lists_changed_by(method) {
             // What can't be got now stays as it was: the backend is about to be lost, or has
             // answered with an error.
             let _ = timeout(core.settings.init_timeout, live.fetch(list)).await;
         }
         core.give_names(backend.name(), &live).await;
-        core.tell_changed(changed(method)).await;
+        core.tell_changed(lists_changed_by(method)).await;
         if !live.pace(method, Pace::end) {
-            return retry(core, backend, &live);
+            return spawn_retry(core, backend, &live);
         }
     }
 }

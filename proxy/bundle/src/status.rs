@@ -1,4 +1,4 @@
-//! How a bundle is, and each of its backends.
+//! The state of a bundle, and of each of its backends.
 
 use std::fmt;
 
@@ -29,7 +29,7 @@ impl Failure {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FailureCode {
-    /// There is no such program, or none that may be run; the address is none.
+    /// There is no such program, or it may not be run; or the address is invalid.
     NotFound,
     /// It could not be started or connected.
     NotStarted,
@@ -59,10 +59,10 @@ impl fmt::Display for FailureCode {
     }
 }
 
-/// How a backend is.
+/// The state of a backend.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
 #[serde(tag = "status", rename_all = "snake_case")]
-pub enum State {
+pub enum BackendState {
     /// Its turn has not come yet.
     #[default]
     NeverTried,
@@ -74,17 +74,17 @@ pub enum State {
     Failed(Failure),
 }
 
-impl State {
+impl BackendState {
     /// Whether it was not tried to the end yet.
     pub(crate) fn is_new(&self) -> bool {
         matches!(self, Self::NeverTried | Self::Initializing)
     }
 }
 
-/// How a bundle is as a whole.
+/// The state of a bundle as a whole.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Whole {
+pub enum BundleState {
     /// Some backends were not tried to the end yet.
     Initializing,
     /// Some backend is ready, or there is none.
@@ -95,26 +95,27 @@ pub enum Whole {
     Closed,
 }
 
-/// How a bundle is.
+/// The state of a bundle, and of each backend.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Status {
     /// As a whole.
-    pub status: Whole,
+    pub status: BundleState,
     /// Each backend, in the order of the file.
-    pub backends: Vec<(String, State)>,
+    pub backends: Vec<(String, BackendState)>,
 }
 
 impl Status {
-    pub(crate) fn of(is_closed: bool, backends: Vec<(String, State)>) -> Self {
-        let is = |wanted: fn(&State) -> bool| backends.iter().any(|(_, state)| wanted(state));
+    pub(crate) fn of(is_closed: bool, backends: Vec<(String, BackendState)>) -> Self {
+        let is =
+            |wanted: fn(&BackendState) -> bool| backends.iter().any(|(_, state)| wanted(state));
         let status = if is_closed {
-            Whole::Closed
-        } else if is(State::is_new) {
-            Whole::Initializing
-        } else if backends.is_empty() || is(|state| *state == State::Ready) {
-            Whole::Ready
+            BundleState::Closed
+        } else if is(BackendState::is_new) {
+            BundleState::Initializing
+        } else if backends.is_empty() || is(|state| *state == BackendState::Ready) {
+            BundleState::Ready
         } else {
-            Whole::Failed
+            BundleState::Failed
         };
         Self { status, backends }
     }
@@ -126,11 +127,11 @@ impl Status {
             .backends
             .iter()
             .filter_map(|(name, state)| match state {
-                State::Ready => None,
-                State::NeverTried | State::Initializing => {
+                BackendState::Ready => None,
+                BackendState::NeverTried | BackendState::Initializing => {
                     Some(format!("The server {name:?} is still starting."))
                 }
-                State::Failed(Failure { message, .. }) => Some(format!(
+                BackendState::Failed(Failure { message, .. }) => Some(format!(
                     "The server {name:?} is not available: {}.",
                     message.trim_end_matches('.')
                 )),

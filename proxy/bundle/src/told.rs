@@ -1,12 +1,12 @@
-//! What the host has told its backends: it is remembered, and told again to one that is started
-//! again.
+//! What the host has told its backends: the level of their logs, and subscriptions. It is
+//! stored, and sent again to a backend that is started again.
 
 use std::collections::BTreeSet;
 
 use futures::future::{OptionFuture, join_all};
 use tokio::time::timeout;
 
-use crate::backend::{Backend, Live, lock};
+use crate::backend::{Backend, LiveBackend, lock};
 use crate::bundle::Error;
 use crate::call::{Call, Target};
 use crate::connection::Answer;
@@ -15,7 +15,7 @@ use crate::object::{Object, raw};
 use crate::pipe::{Receipt, Told};
 
 impl Core {
-    /// Loads what was remembered. Who is not in the file has no name any more.
+    /// Loads what was stored.
     pub(crate) async fn load_names(&self) {
         let load = || async {
             let (names, told) = tokio::join!(self.memory.load(), self.memory.told());
@@ -25,9 +25,9 @@ impl Core {
         self.loaded.get_or_init(load).await;
     }
 
-    /// Nothing that was told to a server of these names is told to whoever has them now.
+    /// Forgets what was told to the former servers of these names.
     pub(crate) fn forget_told(&self, of: &BTreeSet<String>) {
-        // Noted first: what was remembered may just be loaded.
+        // Noted first: what was stored may just be loading.
         lock(&self.replaced).extend(of.iter().cloned());
         self.forget_replaced(of);
     }
@@ -37,7 +37,7 @@ impl Core {
         of.iter().for_each(|name| told.forget(name));
     }
 
-    /// Keeps what the host has said, before it is answered.
+    /// Stores what the host has said, before it is answered.
     async fn keep_told(&self, change: impl FnOnce(&mut Told)) {
         let _turn = self.keeping.lock().await;
         let told = {
@@ -49,7 +49,7 @@ impl Core {
     }
 
     /// Notes what a backend was told, and has answered with a result.
-    pub(crate) async fn note_told(&self, backend: &Backend, live: &Live, target: &Target) {
+    pub(crate) async fn note_told(&self, backend: &Backend, live: &LiveBackend, target: &Target) {
         let (uri, is_wanted) = match target {
             Target::Subscribe(uri) => (uri, true),
             Target::Unsubscribe(uri) => (uri, false),
@@ -62,7 +62,7 @@ impl Core {
         }
         let name = backend.name();
         self.keep_told(|told| {
-            // The name may be another server's by now.
+            // The name may belong to another server by now.
             if !self
                 .backends()
                 .iter()
@@ -83,9 +83,9 @@ impl Core {
         .await;
     }
 
-    /// Tells a backend that was started again what the host has said before. It may be slow to
-    /// answer, or never do.
-    pub(crate) async fn repeat(&self, backend: &Backend, live: &Live) {
+    /// Sends a backend that was started again what the host has sent before. It may be slow
+    /// to answer, or never do.
+    pub(crate) async fn replay(&self, backend: &Backend, live: &LiveBackend) {
         let (level, subscriptions) = {
             let mut told = lock(&self.told);
             if told.servers.get(backend.name()).cloned() != backend.source.identity() {
@@ -102,14 +102,14 @@ impl Core {
         let level = level.filter(|_| live.has("logging"));
         let level = level.map(|level| {
             live.connection
-                .own(Target::Level.method(), Some(level.write()))
+                .request_own(Target::Level.method(), Some(level.write()))
         });
         let subscribed = subscriptions.into_iter().map(|uri| async {
             let mut params = Object::default();
             params.set_text("uri", &uri);
             let answer = live
                 .connection
-                .own("resources/subscribe", Some(params.write()))
+                .request_own("resources/subscribe", Some(params.write()))
                 .await;
             if let Some(Ok(_)) = answer {
                 lock(&live.subscriptions).insert(uri);
@@ -128,7 +128,7 @@ impl Core {
             .filter(|(_, live)| live.has("logging"))
             .map(|(_, live)| {
                 live.connection
-                    .own(Target::Level.method(), Some(call.params.write()))
+                    .request_own(Target::Level.method(), Some(call.params.write()))
             })
             .map(|asked| timeout(self.settings.init_timeout, asked));
         // One that does not answer in time has not refused.

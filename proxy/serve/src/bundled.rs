@@ -20,7 +20,7 @@ use std::time::Duration;
 
 use futures::FutureExt as _;
 use futures::future::{BoxFuture, try_join_all};
-use mcp_sessiond_bundle::{Decorations, Memory, Style};
+use mcp_sessiond_bundle::{BundleStore, Decorations, Style};
 use mcp_sessiond_client::{Options, Session, SessionError, SessionId, SessionStatus};
 use mcp_sessiond_proxy::service::{self, NotLeased, Service};
 use mcp_sessiond_proxy::several::{self, Server};
@@ -81,7 +81,7 @@ struct Common {
     /// The only server of the list that is served. None: all of them.
     only: Option<String>,
     /// Where names are remembered.
-    names: Option<Arc<dyn Memory>>,
+    names: Option<Arc<dyn BundleStore>>,
     settings: several::Settings,
     hold: Duration,
     /// Whether this process ends, and the servers go on.
@@ -131,7 +131,7 @@ impl Bundles {
         let service = Service::lease(service, options).await?;
         // As with one server, whose next call starts it again.
         let mut bundle = several::Settings {
-            again_at_once: true,
+            retry_at_once: true,
             has_former: true,
             ..making.settings.clone()
         };

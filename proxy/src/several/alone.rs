@@ -10,9 +10,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use bytes::Bytes;
-use mcp_sessiond_bundle::lazy::words_of_discover;
+use mcp_sessiond_bundle::lazy::discover_key;
 use mcp_sessiond_bundle::{
-    Handshake, Lazy, Message, Pipe, Recall as _, Said, Source, Spoken, WAITING,
+    Handshake, KnownStore as _, Lazy, Message, Pipe, Source, TrackedLine, WAITING,
 };
 use mcp_sessiond_client::{ClaimRequest, Options};
 use mcp_sessiond_proto::Claimed;
@@ -177,7 +177,7 @@ async fn undiscovered(
         _ => return None,
     };
     let error = known
-        .load(&words_of_discover(params.as_deref()))
+        .load(&discover_key(params.as_deref()))
         .await?
         .no_discover()?
         .clone();
@@ -199,7 +199,7 @@ async fn undiscovered(
 
 struct Carrying {
     pipe: Pipe,
-    out: mpsc::Sender<Spoken>,
+    out: mpsc::Sender<TrackedLine>,
     from_host: mpsc::Receiver<Bytes>,
     leave: watch::Sender<bool>,
     releaser: Releaser,
@@ -250,9 +250,9 @@ impl Carrying {
                 tokio::select! {
                     biased;
                     said = from.recv() => {
-                        let Some(Said { line, receipt }) = said else { return ExitCode::from(FAILED) };
+                        let Some(TrackedLine { line, receipt }) = said else { return ExitCode::from(FAILED) };
                         lock().from_keeper(&line);
-                        let _ = out.send(Spoken { line, receipt }).await;
+                        let _ = out.send(TrackedLine { line, receipt }).await;
                     }
                     _ = is_closed.changed() => {}
                 }

@@ -1,7 +1,7 @@
 //! A server's pipe, told apart from that of the one which came before it.
 
 use bytes::Bytes;
-use mcp_sessiond_bundle::{Pipe, Said, WAITING};
+use mcp_sessiond_bundle::{Pipe, TrackedLine, WAITING};
 use tokio::sync::mpsc;
 
 use crate::apart::Apart;
@@ -36,9 +36,9 @@ pub fn told_apart(pipe: Pipe) -> Pipe {
         }
     });
     tokio::spawn(async move {
-        while let Some(Said { line, receipt }) = output.recv().await {
+        while let Some(TrackedLine { line, receipt }) = output.recv().await {
             if said
-                .send(Said {
+                .send(TrackedLine {
                     line: apart.to_host(&line),
                     receipt,
                 })
@@ -71,7 +71,7 @@ mod tests {
         let ((mut first, _, says), (second, mut given, _)) = (connected(), connected());
         let line =
             |id: &str, rest: &str| Bytes::from(format!(r#"{{"jsonrpc":"2.0","id":{id},{rest}}}"#));
-        says.send(Said::once(line("0", r#""method":"ping""#)))
+        says.send(TrackedLine::once(line("0", r#""method":"ping""#)))
             .await
             .expect("it listens");
         let asked = first.from.recv().await.expect("a request").line;

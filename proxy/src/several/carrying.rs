@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use mcp_sessiond_bundle::{Receipt, Said};
+use mcp_sessiond_bundle::{Receipt, TrackedLine};
 use mcp_sessiond_proto::Json;
 use mcp_sessiond_relay::Oversized;
 use nix::sys::socket::{MsgFlags, send};
@@ -53,7 +53,7 @@ pub(super) struct Carrying {
     pub(super) door: Option<Box<dyn Attaching>>,
     pub(super) open: Open,
     pub(super) wanted: mpsc::Receiver<Bytes>,
-    pub(super) said: mpsc::Sender<Said>,
+    pub(super) said: mpsc::Sender<TrackedLine>,
     pub(super) voice: Named,
     pub(super) leaving: watch::Receiver<bool>,
     pub(super) farewells: Farewells,
@@ -231,7 +231,7 @@ impl Carrying {
                         self.open.from_keeper(&line);
                         let line = apart.as_ref().map_or_else(|| line.clone(), |apart| apart.to_host(&line));
                         let receipt = confirmation(beside.clone());
-                        if self.said.send(Said { line, receipt }).await.is_err() {
+                        if self.said.send(TrackedLine { line, receipt }).await.is_err() {
                             say_goodbye(beside.as_deref());
                             return Ok(Over::HungUp);
                         }
@@ -315,7 +315,7 @@ impl Carrying {
             // Where nobody hears them, nobody waits for them.
             let _ = self
                 .said
-                .send(Said::once(Bytes::copy_from_slice(answer)))
+                .send(TrackedLine::once(Bytes::copy_from_slice(answer)))
                 .await;
         }
     }

@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use bytes::Bytes;
 use futures::future::BoxFuture;
-use mcp_sessiond_bundle::{End, Failure, FailureCode, Pipe, Said, Source, WAITING};
+use mcp_sessiond_bundle::{End, Failure, FailureCode, Pipe, Source, TrackedLine, WAITING};
 use mcp_sessiond_client::{ClaimRequest, Options};
 use mcp_sessiond_proto::BackendName;
 use mcp_sessiond_proto::types::LeaseRef;
@@ -136,7 +136,7 @@ impl Backend {
         }
     }
 
-    fn carrying(&self) -> (Carrying, mpsc::Sender<Bytes>, mpsc::Receiver<Said>) {
+    fn carrying(&self) -> (Carrying, mpsc::Sender<Bytes>, mpsc::Receiver<TrackedLine>) {
         let (to, wanted) = mpsc::channel(WAITING);
         let (said, from) = mpsc::channel(WAITING);
         let voice = self.voice();

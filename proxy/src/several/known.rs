@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use futures::future::BoxFuture;
-use mcp_sessiond_bundle::{Known, Recall};
+use mcp_sessiond_bundle::{Known, KnownStore};
 use mcp_sessiond_client::{Json, Options, SessionError};
 use mcp_sessiond_proto::Error;
 use tokio::sync::watch;
@@ -121,7 +121,7 @@ impl OfServer {
     }
 }
 
-impl Recall for OfServer {
+impl KnownStore for OfServer {
     fn load<'a>(&'a self, words: &'a str) -> BoxFuture<'a, Option<Known>> {
         Box::pin(async move {
             let place = self.place(words);

@@ -6,7 +6,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use futures::future::BoxFuture;
-use mcp_sessiond_bundle::{Memory, Names};
+use mcp_sessiond_bundle::{BundleStore, Names};
 use mcp_sessiond_client::{Json, Options, SessionError, StateVersion};
 use mcp_sessiond_proto::Error;
 use tokio::time::timeout;
@@ -77,7 +77,7 @@ impl Remembered {
     }
 }
 
-impl Memory for Remembered {
+impl BundleStore for Remembered {
     fn load(&self) -> BoxFuture<'_, Names> {
         Box::pin(async {
             timeout(PATIENCE, self.read())

@@ -7,7 +7,7 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use bytes::Bytes;
-use mcp_sessiond_bundle::{End, Failure, FailureCode, Pipe, Said, WAITING};
+use mcp_sessiond_bundle::{End, Failure, FailureCode, Pipe, TrackedLine, WAITING};
 use mcp_sessiond_relay::Oversized;
 use tokio::io::AsyncWriteExt as _;
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
@@ -100,7 +100,7 @@ async fn write(
 
 /// Carries lines of the child to the bundle, and what is said of those that are too large to
 /// whoever waits.
-async fn read(output: ChildStdout, said: mpsc::Sender<Said>, to: mpsc::WeakSender<Bytes>) {
+async fn read(output: ChildStdout, said: mpsc::Sender<TrackedLine>, to: mpsc::WeakSender<Bytes>) {
     let mut lines = Lines::new(output);
     while let Ok(Some(line)) = lines.next().await {
         let line = match line {
@@ -117,7 +117,7 @@ async fn read(output: ChildStdout, said: mpsc::Sender<Said>, to: mpsc::WeakSende
                 Oversized::Dropped => continue,
             },
         };
-        if said.send(Said::once(line)).await.is_err() {
+        if said.send(TrackedLine::once(line)).await.is_err() {
             return;
         }
     }

@@ -76,7 +76,7 @@ fn what_is_let_through_is_the_files_and_a_mistake_lets_nothing_through() {
     // A name that no model's interface takes.
     entry["rename"] = json!({"get": "how many?"});
     write_down(&world, &[("b", small(&world)), ("a", entry.clone())]);
-    client.pipe.errors.wait("is no name for a tool");
+    client.pipe.errors.wait("can't be the name of a tool");
     assert_eq!(tools(&mut client), ["increment"]);
 
     // The same server with other names is the same server.
@@ -198,7 +198,7 @@ fn an_edit_that_came_with_a_mistake_is_not_lost() {
     let mut odd = numbered("3");
     odd["rename"] = json!({"get": "how many?"});
     write_down(&world, &[("b", odd.clone())]);
-    client.pipe.errors.wait("is no name for a tool");
+    client.pipe.errors.wait("can't be the name of a tool");
     assert_eq!(
         (count(&mut client, "increment"), backend(&world, "b").pid()),
         (2, second)

@@ -10,14 +10,14 @@ use crate::call::{Item, List};
 use crate::decorate::Decorator;
 
 /// A list, and the version that it was made at.
-type Kept = (u64, Arc<[Item]>);
+type CachedList = (u64, Arc<[Item]>);
 
-pub(super) struct Cached {
+pub(super) struct CachedBundle {
     inner: Arc<dyn Bundle>,
-    lists: Mutex<[Option<Kept>; 4]>,
+    lists: Mutex<[Option<CachedList>; 4]>,
 }
 
-impl Cached {
+impl CachedBundle {
     pub(super) fn new(inner: Arc<dyn Bundle>) -> Self {
         Self {
             inner,
@@ -26,7 +26,7 @@ impl Cached {
     }
 }
 
-impl Decorator for Cached {
+impl Decorator for CachedBundle {
     fn inner(&self) -> &dyn Bundle {
         &*self.inner
     }

@@ -10,7 +10,7 @@ use crate::backend::lock;
 use crate::bundle::{Bundle, Error};
 use crate::call::Call;
 use crate::connection::Answer;
-use crate::decorate::{Calls, Decorator, concerns, setting};
+use crate::decorate::{Calls, Decorator, concerns, setting_name};
 use crate::message::{Id, Message, RpcError, code};
 use crate::object::Object;
 
@@ -19,28 +19,28 @@ use crate::object::Object;
 const WAITING_MAX: usize = 1_000;
 
 /// Calls that wait, and how each is cancelled.
-type Waiting = Mutex<HashMap<Id, oneshot::Sender<()>>>;
+type WaitingCalls = Mutex<HashMap<Id, oneshot::Sender<()>>>;
 
-pub(super) struct Queued {
+pub(super) struct QueuedBundle {
     inner: Arc<dyn Bundle>,
     calls: Calls,
     slots: Semaphore,
-    waiting: Waiting,
+    waiting: WaitingCalls,
 }
 
 /// A call that waits. Dropped, it waits no more.
-struct Turn<'a> {
-    waiting: &'a Waiting,
+struct WaitGuard<'a> {
+    waiting: &'a WaitingCalls,
     id: Id,
 }
 
-impl Drop for Turn<'_> {
+impl Drop for WaitGuard<'_> {
     fn drop(&mut self) {
         lock(self.waiting).remove(&self.id);
     }
 }
 
-impl Queued {
+impl QueuedBundle {
     pub(super) fn new(inner: Arc<dyn Bundle>, calls: Calls) -> Self {
         let most = usize::try_from(calls.most.get())
             .unwrap_or(usize::MAX)
@@ -54,10 +54,10 @@ impl Queued {
     }
 
     /// Puts a call among those that wait.
-    fn wait(&self, id: &Id) -> Result<(Turn<'_>, oneshot::Receiver<()>), Error> {
+    fn wait(&self, id: &Id) -> Result<(WaitGuard<'_>, oneshot::Receiver<()>), Error> {
         let mut waiting = lock(&self.waiting);
         if waiting.len() >= WAITING_MAX {
-            let setting = setting("calls.most", self.calls.server.as_deref());
+            let setting = setting_name("calls.most", self.calls.server.as_deref());
             return Err(Error::Busy {
                 waiting: waiting.len(),
                 setting,
@@ -73,7 +73,7 @@ impl Queued {
         let (cancel, cancelled) = oneshot::channel();
         waiting.insert(id.clone(), cancel);
         Ok((
-            Turn {
+            WaitGuard {
                 waiting: &self.waiting,
                 id: id.clone(),
             },
@@ -82,7 +82,7 @@ impl Queued {
     }
 }
 
-impl Decorator for Queued {
+impl Decorator for QueuedBundle {
     fn inner(&self) -> &dyn Bundle {
         &*self.inner
     }

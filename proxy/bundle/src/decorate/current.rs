@@ -8,7 +8,7 @@ use crate::bundle::{Bundle, Error};
 use crate::call::{Call, Item, List, Target};
 use crate::connection::Answer;
 use crate::message::{Id, Message};
-use crate::names::{Named, Own};
+use crate::names::{Namespace, Origin};
 use crate::status::Status;
 
 /// A bundle in whose place another can be put. What is under way ends where it has begun.
@@ -74,21 +74,21 @@ impl Bundle for Current {
         Box::pin(async move { now.tell(message).await })
     }
 
-    fn settled<'a>(&'a self, uri: &'a str) -> BoxFuture<'a, ()> {
+    fn wait_for_owner<'a>(&'a self, uri: &'a str) -> BoxFuture<'a, ()> {
         let now = self.now();
-        Box::pin(async move { now.settled(uri).await })
+        Box::pin(async move { now.wait_for_owner(uri).await })
     }
 
     fn give_up(&self, id: &Id, why: &str) -> bool {
         self.now().give_up(id, why)
     }
 
-    fn whose(&self, target: &Target) -> Option<Own> {
-        self.now().whose(target)
+    fn origin_of(&self, target: &Target) -> Option<Origin> {
+        self.now().origin_of(target)
     }
 
-    fn listed_as(&self, named: Named, own: &Own) -> Option<String> {
-        self.now().listed_as(named, own)
+    fn listed_as(&self, namespace: Namespace, own: &Origin) -> Option<String> {
+        self.now().listed_as(namespace, own)
     }
 
     fn version(&self) -> u64 {

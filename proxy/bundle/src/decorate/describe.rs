@@ -6,14 +6,14 @@ use futures::future::BoxFuture;
 
 use crate::bundle::{Bundle, Error};
 use crate::call::{Item, List};
-use crate::decorate::{Decorator, Describe, is_of};
+use crate::decorate::{Decorator, Describe, belongs_to};
 
-pub(super) struct Described {
+pub(super) struct DescribedBundle {
     pub(super) inner: Arc<dyn Bundle>,
     pub(super) describe: Describe,
 }
 
-impl Decorator for Described {
+impl Decorator for DescribedBundle {
     fn inner(&self) -> &dyn Bundle {
         &*self.inner
     }
@@ -27,9 +27,12 @@ impl Decorator for Described {
                 List::Resources | List::Templates => &self.describe.resources,
             };
             let server = self.describe.server.as_deref();
-            for item in items.iter_mut().filter(|item| is_of(server, &item.own)) {
+            for item in items
+                .iter_mut()
+                .filter(|item| belongs_to(server, &item.origin))
+            {
                 let name = if server.is_some() {
-                    &item.own.name
+                    &item.origin.name
                 } else {
                     &item.name
                 };

@@ -7,20 +7,20 @@ use futures::future::BoxFuture;
 use crate::bundle::{Bundle, Error};
 use crate::call::{Call, Item, List, Target, matches};
 use crate::connection::Answer;
-use crate::decorate::{Decorator, Filter, Rename, concerns, is_of};
-use crate::names::{Named, Own, prefixed};
+use crate::decorate::{Decorator, Filter, Rename, belongs_to, concerns};
+use crate::names::{Namespace, Origin, prefixed};
 
-pub(super) struct Filtered {
+pub(super) struct FilteredBundle {
     pub(super) inner: Arc<dyn Bundle>,
     pub(super) filter: Filter,
-    /// How names are changed where the backend is one of several; none: this is there. Else what is
-    /// kept out there is kept out here.
-    pub(super) elsewhere: Option<Vec<Rename>>,
+    /// How names are changed in the bundle of which this is one backend alone: what is
+    /// filtered out there is filtered out here. None: this is that bundle.
+    pub(super) bundle_renames: Option<Vec<Rename>>,
 }
 
-impl Filtered {
+impl FilteredBundle {
     /// Whether something that goes by these names is there.
-    fn lets(&self, names: &[&str]) -> bool {
+    fn allows(&self, names: &[&str]) -> bool {
         let fits = |globs: &[super::Glob]| {
             globs
                 .iter()
@@ -29,48 +29,48 @@ impl Filtered {
         self.filter.only.as_deref().is_none_or(fits) && !fits(&self.filter.without)
     }
 
-    /// Whether there is something of this name. `named`: what it is, if it is no resource.
-    fn has(&self, named: Option<Named>, listed: &str, own: &Own) -> bool {
+    /// Whether something is listed under this name. `namespace`: none for a resource.
+    fn has(&self, namespace: Option<Namespace>, listed: &str, own: &Origin) -> bool {
         let server = self.filter.server.as_deref();
-        if !is_of(server, own) {
+        if !belongs_to(server, own) {
             return true;
         }
         if server.is_some() {
-            return self.lets(&[&own.name]);
+            return self.allows(&[&own.name]);
         }
-        let elsewhere = named
-            .map(|named| self.listed_elsewhere(named, own))
+        let bundle_renames = namespace
+            .map(|namespace| self.names_in_bundle(namespace, own))
             .unwrap_or_default();
-        let names: Vec<&str> = elsewhere
+        let names: Vec<&str> = bundle_renames
             .iter()
             .map(String::as_str)
             .chain([listed])
             .collect();
-        self.lets(&names)
+        self.allows(&names)
     }
 
     /// By which names something may be listed where this backend is one of several.
-    fn listed_elsewhere(&self, named: Named, own: &Own) -> Vec<String> {
-        let Some(renames) = &self.elsewhere else {
+    fn names_in_bundle(&self, namespace: Namespace, own: &Origin) -> Vec<String> {
+        let Some(renames) = &self.bundle_renames else {
             return Vec::new();
         };
-        let mut names: Vec<String> = prefixed(named, &own.backend, &own.name).into();
+        let mut names: Vec<String> = prefixed(namespace, &own.backend, &own.name).into();
         for rename in renames {
-            let new = |name: &String| rename.of(named).get(name).cloned();
+            let new = |name: &String| rename.of(namespace).get(name).cloned();
             let renamed: Vec<String> = names.iter().filter_map(new).collect();
             names.extend(renamed);
         }
         names
     }
 
-    /// Whether there is this resource. One that nobody lists is as the template that fits it best,
-    /// of which it is one, and as its own URI.
+    /// Whether this resource is allowed. One that is in no list goes by the template that
+    /// fits it best, and by its own URI.
     async fn has_resource(&self, target: &Target, uri: &str) -> Result<bool, Error> {
-        self.inner.settled(uri).await;
+        self.inner.wait_for_owner(uri).await;
         if !concerns(&*self.inner, self.filter.server.as_deref(), target) {
             return Ok(true);
         }
-        let is_ours = |item: &&Item| is_of(self.filter.server.as_deref(), &item.own);
+        let is_ours = |item: &&Item| belongs_to(self.filter.server.as_deref(), &item.origin);
         let templates = self.inner.list(List::Templates).await?;
         let resources = self.inner.list(List::Resources).await?;
         if resources
@@ -79,7 +79,7 @@ impl Filtered {
             .filter(is_ours)
             .any(|item| item.name == uri)
         {
-            return Ok(self.lets(&[uri]));
+            return Ok(self.allows(&[uri]));
         }
         let fitting = templates
             .iter()
@@ -88,11 +88,11 @@ impl Filtered {
         let best = fitting
             .max_by_key(|(length, _)| *length)
             .map(|(_, item)| &*item.name);
-        Ok(self.lets(&[uri, best.unwrap_or(uri)]))
+        Ok(self.allows(&[uri, best.unwrap_or(uri)]))
     }
 }
 
-impl Decorator for Filtered {
+impl Decorator for FilteredBundle {
     fn inner(&self) -> &dyn Bundle {
         &*self.inner
     }
@@ -100,7 +100,7 @@ impl Decorator for Filtered {
     fn list(&self, list: List) -> BoxFuture<'_, Result<Vec<Item>, Error>> {
         Box::pin(async move {
             let mut items = self.inner.list(list).await?;
-            items.retain(|item| self.has(list.named(), &item.name, &item.own));
+            items.retain(|item| self.has(list.namespace(), &item.name, &item.origin));
             Ok(items)
         })
     }
@@ -110,7 +110,8 @@ impl Decorator for Filtered {
             let has = match call.target.uri() {
                 Some(uri) => self.has_resource(&call.target, uri).await?,
                 None => {
-                    call.target.named().is_none() || Decorator::whose(self, &call.target).is_some()
+                    call.target.listed_name().is_none()
+                        || Decorator::origin_of(self, &call.target).is_some()
                 }
             };
             if !has {
@@ -120,17 +121,17 @@ impl Decorator for Filtered {
         })
     }
 
-    fn whose(&self, target: &Target) -> Option<Own> {
-        let own = self.inner.whose(target)?;
+    fn origin_of(&self, target: &Target) -> Option<Origin> {
+        let own = self.inner.origin_of(target)?;
         let is_there = target
-            .named()
-            .is_none_or(|(named, listed)| self.has(Some(named), listed, &own));
+            .listed_name()
+            .is_none_or(|(namespace, listed)| self.has(Some(namespace), listed, &own));
         is_there.then_some(own)
     }
 
-    fn listed_as(&self, named: Named, own: &Own) -> Option<String> {
+    fn listed_as(&self, namespace: Namespace, own: &Origin) -> Option<String> {
         self.inner
-            .listed_as(named, own)
-            .filter(|listed| self.has(Some(named), listed, own))
+            .listed_as(namespace, own)
+            .filter(|listed| self.has(Some(namespace), listed, own))
     }
 }

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 #[serde(try_from = "String", into = "String")]
 pub struct Glob(String);
 
-/// Text that is no pattern.
+/// Text that is not a pattern.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("a pattern is empty; \"*\" fits everything")]
 pub struct NoGlob;

@@ -14,19 +14,19 @@ use crate::connection::Answer;
 use crate::decorate::Decorator;
 use crate::object::Object;
 
-/// Characters of a name that are noted. A name that nobody has can be anything, and is the host's
-/// choice.
+/// Characters of a name that are noted. A name that is not listed can be anything that the host
+/// has sent.
 const NAME_MAX: usize = 128;
 
 /// Where calls are noted.
 pub trait CallLog: Send + Sync {
     /// A call has ended. Must not wait: the answer does.
-    fn note(&self, entry: Entry);
+    fn note(&self, entry: CallEntry);
 }
 
-/// Nowhere.
+/// Nothing is noted.
 impl CallLog for () {
-    fn note(&self, _: Entry) {}
+    fn note(&self, _: CallEntry) {}
 }
 
 impl fmt::Debug for dyn CallLog {
@@ -37,22 +37,22 @@ impl fmt::Debug for dyn CallLog {
 
 /// A call that has ended.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Entry {
+pub struct CallEntry {
     /// The method.
     pub method: String,
     /// The name of the tool or prompt; the URI of the resource, without what may be a secret in it:
     /// user, query and fragment.
     pub name: Option<String>,
-    /// The backend, where it is known whose that is.
+    /// The backend, where it is known.
     pub server: Option<String>,
     /// How long it took. It has ended just now.
     pub took: Duration,
     /// How it has ended.
-    pub ended: Ended,
+    pub ended: CallEnd,
 }
 
 /// One line for a person.
-impl fmt::Display for Entry {
+impl fmt::Display for CallEntry {
     fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
         to.write_str(&self.method)?;
         if let Some(name) = &self.name {
@@ -68,7 +68,7 @@ impl fmt::Display for Entry {
 /// How a call has ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Ended {
+pub enum CallEnd {
     /// With a result.
     Done,
     /// With a result that says that the tool has failed.
@@ -91,7 +91,7 @@ pub enum Ended {
     Closed,
 }
 
-impl Ended {
+impl CallEnd {
     fn of(target: &Target, answer: &Result<Answer, Error>) -> Self {
         match answer {
             Ok(answer) => match &answer.outcome {
@@ -119,7 +119,7 @@ impl Ended {
     }
 }
 
-impl fmt::Display for Ended {
+impl fmt::Display for CallEnd {
     fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
         to.write_str(match self {
             Self::Done => "done",
@@ -136,22 +136,22 @@ impl fmt::Display for Ended {
     }
 }
 
-pub(super) struct Logged {
+pub(super) struct LoggedBundle {
     pub(super) inner: Arc<dyn Bundle>,
     pub(super) log: Arc<dyn CallLog>,
 }
 
 /// A call under way. It is noted when it ends, also by being dropped.
-struct Noting<'a> {
+struct NoteOnDrop<'a> {
     log: &'a dyn CallLog,
-    entry: Option<Entry>,
+    entry: Option<CallEntry>,
     began: Instant,
 }
 
-impl Noting<'_> {
-    fn end(&mut self, ended: Ended) {
+impl NoteOnDrop<'_> {
+    fn end(&mut self, ended: CallEnd) {
         if let Some(entry) = self.entry.take() {
-            self.log.note(Entry {
+            self.log.note(CallEntry {
                 took: self.began.elapsed(),
                 ended,
                 ..entry
@@ -160,13 +160,13 @@ impl Noting<'_> {
     }
 }
 
-impl Drop for Noting<'_> {
+impl Drop for NoteOnDrop<'_> {
     fn drop(&mut self) {
-        self.end(Ended::Cancelled);
+        self.end(CallEnd::Cancelled);
     }
 }
 
-impl Decorator for Logged {
+impl Decorator for LoggedBundle {
     fn inner(&self) -> &dyn Bundle {
         &*self.inner
     }
@@ -174,23 +174,23 @@ impl Decorator for Logged {
     fn call(&self, call: Call) -> BoxFuture<'_, Result<Answer, Error>> {
         Box::pin(async move {
             let target = call.target.clone();
-            let entry = Entry {
+            let entry = CallEntry {
                 method: cut(target.method()),
                 name: match target.uri() {
                     Some(uri) => Some(cut(&without_secrets(uri))),
-                    None => target.named().map(|(_, name)| cut(name)),
+                    None => target.listed_name().map(|(_, name)| cut(name)),
                 },
-                server: self.inner.whose(&target).map(|own| own.backend),
+                server: self.inner.origin_of(&target).map(|own| own.backend),
                 took: Duration::ZERO,
-                ended: Ended::Cancelled,
+                ended: CallEnd::Cancelled,
             };
-            let mut noting = Noting {
+            let mut noting = NoteOnDrop {
                 log: &*self.log,
                 entry: Some(entry),
                 began: Instant::now(),
             };
             let answer = self.inner.call(call).await;
-            noting.end(Ended::of(&target, &answer));
+            noting.end(CallEnd::of(&target, &answer));
             answer
         })
     }

@@ -7,24 +7,24 @@ use futures::future::BoxFuture;
 use crate::bundle::{Bundle, Error};
 use crate::call::{Call, Item, List, Target};
 use crate::connection::Answer;
-use crate::decorate::{Decorator, Rename, is_of};
-use crate::names::{Named, Own, digested};
+use crate::decorate::{Decorator, Rename, belongs_to};
+use crate::names::{Namespace, Origin, digested};
 
-/// The name that is given is its bearer's alone, whoever is there at the moment: a name must not
-/// pass from one backend's tool to another's because the first is away. So who was listed by such a
-/// name has one with a digest, which depends on nothing but himself.
-pub(super) struct Renamed {
+/// A name that is given belongs to one tool, whichever backends run at the moment: it must not
+/// pass from one backend's tool to another's because the first is away. What was listed under
+/// such a name gets one with a digest, which depends on its own backend and name alone.
+pub(super) struct RenamedBundle {
     pub(super) inner: Arc<dyn Bundle>,
     pub(super) rename: Rename,
 }
 
-impl Renamed {
+impl RenamedBundle {
     /// By which name something is listed here.
-    fn outer(&self, named: Named, listed: &str, own: &Own) -> String {
-        let names = self.rename.of(named);
+    fn outer(&self, namespace: Namespace, listed: &str, own: &Origin) -> String {
+        let names = self.rename.of(namespace);
         let server = self.rename.server.as_deref();
         let former = if server.is_some() { &own.name } else { listed };
-        match names.get(former).filter(|_| is_of(server, own)) {
+        match names.get(former).filter(|_| belongs_to(server, own)) {
             Some(new) => new.clone(),
             None if names.values().any(|new| new == listed) => displaced(own),
             None => listed.to_owned(),
@@ -32,26 +32,26 @@ impl Renamed {
     }
 
     /// By which name the inner bundle lists what is called `name` here.
-    fn listed(&self, named: Named, name: &str) -> Option<String> {
-        let names = self.rename.of(named);
+    fn listed(&self, namespace: Namespace, name: &str) -> Option<String> {
+        let names = self.rename.of(namespace);
         if let Some((former, _)) = names.iter().find(|(_, new)| *new == name) {
             return match &self.rename.server {
                 None => self
                     .inner
-                    .whose(&target(named, former))
+                    .origin_of(&target(namespace, former))
                     .map(|_| former.clone()),
                 Some(server) => {
-                    let own = Own {
+                    let own = Origin {
                         backend: server.clone(),
                         name: former.clone(),
                     };
-                    self.inner.listed_as(named, &own)
+                    self.inner.listed_as(namespace, &own)
                 }
             };
         }
         let is_it = |listed: &str| {
-            let own = self.inner.whose(&target(named, listed));
-            own.is_some_and(|own| self.outer(named, listed, &own) == name)
+            let own = self.inner.origin_of(&target(namespace, listed));
+            own.is_some_and(|own| self.outer(namespace, listed, &own) == name)
         };
         let displaced = names.values().map(|new| &**new);
         std::iter::once(name)
@@ -61,14 +61,14 @@ impl Renamed {
     }
 }
 
-fn target(named: Named, name: &str) -> Target {
-    match named {
-        Named::Tool => Target::Tool(name.to_owned()),
-        Named::Prompt => Target::Prompt(name.to_owned()),
+fn target(namespace: Namespace, name: &str) -> Target {
+    match namespace {
+        Namespace::Tool => Target::Tool(name.to_owned()),
+        Namespace::Prompt => Target::Prompt(name.to_owned()),
     }
 }
 
-fn displaced(own: &Own) -> String {
+fn displaced(own: &Origin) -> String {
     digested(
         &format!("{}_{}", own.backend, own.name),
         &own.backend,
@@ -76,7 +76,7 @@ fn displaced(own: &Own) -> String {
     )
 }
 
-impl Decorator for Renamed {
+impl Decorator for RenamedBundle {
     fn inner(&self) -> &dyn Bundle {
         &*self.inner
     }
@@ -84,11 +84,11 @@ impl Decorator for Renamed {
     fn list(&self, list: List) -> BoxFuture<'_, Result<Vec<Item>, Error>> {
         Box::pin(async move {
             let items = self.inner.list(list).await?;
-            let Some(named) = list.named() else {
+            let Some(namespace) = list.namespace() else {
                 return Ok(items);
             };
             let renamed = items.into_iter().map(|item| {
-                let name = self.outer(named, &item.name, &item.own);
+                let name = self.outer(namespace, &item.name, &item.origin);
                 item.renamed(list, &name)
             });
             Ok(renamed.collect())
@@ -96,10 +96,10 @@ impl Decorator for Renamed {
     }
 
     fn call(&self, call: Call) -> BoxFuture<'_, Result<Answer, Error>> {
-        let Some((named, name)) = call.target.named() else {
+        let Some((namespace, name)) = call.target.listed_name() else {
             return self.inner.call(call);
         };
-        match self.listed(named, name) {
+        match self.listed(namespace, name) {
             Some(listed) => self.inner.call(call.renamed(&listed)),
             None => {
                 let unknown = Error::unknown(&call.target, &self.inner.status());
@@ -108,14 +108,16 @@ impl Decorator for Renamed {
         }
     }
 
-    fn whose(&self, asked: &Target) -> Option<Own> {
-        match asked.named() {
-            Some((named, name)) => self.inner.whose(&target(named, &self.listed(named, name)?)),
-            None => self.inner.whose(asked),
+    fn origin_of(&self, asked: &Target) -> Option<Origin> {
+        match asked.listed_name() {
+            Some((namespace, name)) => self
+                .inner
+                .origin_of(&target(namespace, &self.listed(namespace, name)?)),
+            None => self.inner.origin_of(asked),
         }
     }
 
-    fn listed_as(&self, named: Named, own: &Own) -> Option<String> {
-        Some(self.outer(named, &self.inner.listed_as(named, own)?, own))
+    fn listed_as(&self, namespace: Namespace, own: &Origin) -> Option<String> {
+        Some(self.outer(namespace, &self.inner.listed_as(namespace, own)?, own))
     }
 }

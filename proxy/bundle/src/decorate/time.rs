@@ -8,14 +8,14 @@ use futures::future::BoxFuture;
 use crate::bundle::{Bundle, Error};
 use crate::call::{Call, Target};
 use crate::connection::Answer;
-use crate::decorate::{Decorator, Time, concerns, setting};
+use crate::decorate::{Decorator, Time, concerns, setting_name};
 
-pub(super) struct Timed {
+pub(super) struct TimedBundle {
     pub(super) inner: Arc<dyn Bundle>,
     pub(super) time: Time,
 }
 
-impl Decorator for Timed {
+impl Decorator for TimedBundle {
     fn inner(&self) -> &dyn Bundle {
         &*self.inner
     }
@@ -34,8 +34,9 @@ impl Decorator for Timed {
             {
                 return answer;
             }
-            // The call must be there while it is given up, or its backend can't be told any more.
-            let setting = setting("time.timeout_ms", server);
+            // The call must not be dropped before it is given up, or its backend
+            // could not be told.
+            let setting = setting_name("time.timeout_ms", server);
             let was_sent = self.inner.give_up(
                 &id,
                 &format!("it took more than {timeout_ms} ms, the limit in {setting}"),

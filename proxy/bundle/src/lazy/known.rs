@@ -1,4 +1,4 @@
-//! What a server has told of itself: its answer to `initialize`, and its lists.
+//! What is known of a server: its answer to `initialize`, and its lists.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ use crate::object::{Object, raw};
 /// its host, as without `--lazy`.
 pub const KNOWN_MAX: usize = 1 << 20;
 
-/// What a server has told hosts that introduce themselves with the same words.
+/// What a server has answered hosts with the same [key](initialize_key).
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Known {
     /// Its result of `initialize`, as it was written.
@@ -24,7 +24,7 @@ pub struct Known {
     initialize: Option<Box<RawValue>>,
     /// Its answers to what asks for lists, by method.
     #[serde(default)]
-    lists: BTreeMap<String, Listed>,
+    lists: BTreeMap<String, StoredList>,
     /// Its error for `server/discover`, by which a host learns that it has to begin with
     /// `initialize`.
     #[serde(default)]
@@ -33,7 +33,7 @@ pub struct Known {
 
 /// A whole list; or the error of a server that has no such method.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-struct Listed {
+struct StoredList {
     #[serde(default)]
     result: Option<Box<RawValue>>,
     #[serde(default)]
@@ -134,14 +134,14 @@ impl Known {
             .or_else(|| listed.error.clone().map(Err))
     }
 
-    /// The server has told this list; none: it has failed to.
+    /// Notes the answer for this list; none: it could not be got.
     pub(super) fn set_list(&mut self, list: List, told: Option<Outcome>) {
         let listed = told.map(|told| match told {
-            Ok(result) => Listed {
+            Ok(result) => StoredList {
                 result: Some(result),
                 error: None,
             },
-            Err(error) => Listed {
+            Err(error) => StoredList {
                 result: None,
                 error: Some(error),
             },
@@ -177,14 +177,14 @@ impl Known {
     }
 }
 
-/// The words that a host introduces itself with, in the parameters of its `initialize`: what a
-/// server's answers may depend on. The version of the host is not among them, so that a host which
-/// was updated is still the same one.
+/// The part of the parameters of `initialize` that a server's answers may depend on: protocol
+/// version, capabilities, and the client's name. The version of the host is not among them, so
+/// that a host which was updated is still the same one.
 #[must_use]
-pub fn words(initialize: &RawValue) -> String {
+pub fn initialize_key(initialize: &RawValue) -> String {
     let params = Object::read(initialize).unwrap_or_default();
     let client = params.object("clientInfo").unwrap_or_default();
-    spoken([
+    key_of([
         params.get("protocolVersion"),
         params.get("capabilities"),
         client.get("name"),
@@ -193,7 +193,7 @@ pub fn words(initialize: &RawValue) -> String {
 
 /// The same for the parameters of `server/discover` (MCP 2026-07-28).
 #[must_use]
-pub fn words_of_discover(params: Option<&RawValue>) -> String {
+pub fn discover_key(params: Option<&RawValue>) -> String {
     let meta = params
         .and_then(Object::read)
         .and_then(|params| params.object("_meta"))
@@ -204,7 +204,7 @@ pub fn words_of_discover(params: Option<&RawValue>) -> String {
         .unwrap_or_default();
     format!(
         "server/discover {}",
-        spoken([
+        key_of([
             member("protocolVersion"),
             member("clientCapabilities"),
             client.get("name")
@@ -212,9 +212,9 @@ pub fn words_of_discover(params: Option<&RawValue>) -> String {
     )
 }
 
-fn spoken(words: [Option<&RawValue>; 3]) -> String {
+fn key_of(key: [Option<&RawValue>; 3]) -> String {
     let read = |word: &RawValue| serde_json::from_str(word.get()).unwrap_or(Value::Null);
-    Value::from(words.map(|word| word.map_or(Value::Null, read)).to_vec()).to_string()
+    Value::from(key.map(|word| word.map_or(Value::Null, read)).to_vec()).to_string()
 }
 
 /// A list of which pages come one by one.
@@ -241,7 +241,7 @@ pub(super) enum Page {
 impl Pages {
     /// Whether the page behind this cursor is the next one. It is asked for by this: a second
     /// request for it would bring it twice.
-    pub(super) fn goes_on(&mut self, cursor: &RawValue) -> bool {
+    pub(super) fn continues_at(&mut self, cursor: &RawValue) -> bool {
         self.next
             .take_if(|next| next.get() == cursor.get())
             .is_some()
@@ -292,7 +292,7 @@ mod tests {
     #[test]
     fn only_what_answers_depend_on_tells_hosts_apart() {
         let host = |name: &str, version: &str, protocol: &str, capabilities: &str| {
-            words(&raw_of(&format!(
+            initialize_key(&raw_of(&format!(
                 r#"{{"protocolVersion":"{protocol}","capabilities":{capabilities},"clientInfo":{{"name":"{name}","version":"{version}"}},"_meta":{{"x":{version}}}}}"#
             )))
         };
@@ -301,7 +301,7 @@ mod tests {
         assert_ne!(one, host("b", "1", "2025-06-18", r#"{"roots":{}}"#));
         assert_ne!(one, host("a", "1", "2025-11-25", r#"{"roots":{}}"#));
         assert_ne!(one, host("a", "1", "2025-06-18", "{}"));
-        assert_ne!(words(&raw_of("{}")), words_of_discover(None));
+        assert_ne!(initialize_key(&raw_of("{}")), discover_key(None));
     }
 
     #[test]
@@ -315,7 +315,9 @@ mod tests {
         };
         assert_eq!(cursor.get(), r#""\u0032""#);
         assert!(
-            !pages.goes_on(&raw_of("\"3\"")) && pages.goes_on(&cursor) && !pages.goes_on(&cursor)
+            !pages.continues_at(&raw_of("\"3\""))
+                && pages.continues_at(&cursor)
+                && !pages.continues_at(&cursor)
         );
         let last = Ok(raw_of(r#"{"tools":[{"name":"a"}],"nextCursor":null}"#));
         let Page::Whole(Ok(whole)) = pages.add(List::Tools, &last) else {

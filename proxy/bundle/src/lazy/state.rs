@@ -7,7 +7,7 @@ use bytes::Bytes;
 use serde_json::value::RawValue;
 use tokio::sync::oneshot;
 
-use super::known::{Known, Page, Pages, words, words_of_discover};
+use super::known::{Known, Page, Pages, discover_key, initialize_key};
 use crate::call::{List, Target};
 use crate::message::{Id, Message, Outcome, RpcError, code};
 use crate::object::{Object, raw};
@@ -15,22 +15,22 @@ use crate::object::{Object, raw};
 /// Requests of the host that are watched at once. What is asked beyond that is not remembered.
 const WATCHED_MAX: usize = 64;
 
-/// What becomes of a line while the server does not run.
+/// What to do with a line while the server does not run.
 #[derive(Debug)]
-pub(super) enum Asleep {
+pub(super) enum Effect {
     /// This is the answer.
     Answer(Bytes),
-    /// Nobody needs it.
+    /// It is not needed.
     Drop,
     /// It is for the server, which has to be started.
-    Wake,
+    Start,
     /// It is for the server, should it be started for something else.
-    Wait,
+    Hold,
 }
 
-/// A request of the host whose answer is remembered.
+/// A request of the host whose answer is stored.
 #[derive(Debug)]
-enum Watched {
+enum WatchedRequest {
     Initialize,
     Discover(String),
     /// A list, and which chain of pages it belongs to.
@@ -39,33 +39,33 @@ enum Watched {
 
 #[derive(Debug, Default)]
 pub(super) struct State {
-    /// The words of the host, once they are known.
-    pub(super) words: Option<String>,
+    /// The key of the host, once it is known.
+    pub(super) key: Option<String>,
     pub(super) known: Known,
     /// The lists that the host has got from memory.
-    pub(super) told: Vec<List>,
+    pub(super) lists_from_memory: Vec<List>,
     /// The parameters of the last `logging/setLevel` that was answered from memory.
     pub(super) level: Option<Box<RawValue>>,
     /// Whether the host has said that it got the answer to its `initialize`.
     pub(super) initialized: bool,
     /// Whether the server was initialised: lines go through.
-    pub(super) is_awake: bool,
-    greeted: bool,
+    pub(super) is_started: bool,
+    initialize_answered: bool,
     asked: HashMap<Id, oneshot::Sender<Outcome>>,
-    watched: HashMap<Id, Watched>,
-    pages: [Chain; 4],
+    watched: HashMap<Id, WatchedRequest>,
+    pages: [PageChain; 4],
     count: u64,
 }
 
 /// The pages of one list that a host asks for one after the other. Where it begins anew, answers of
 /// the former chain are no part of it.
 #[derive(Debug, Default)]
-struct Chain {
+struct PageChain {
     number: u64,
     pages: Pages,
 }
 
-impl Chain {
+impl PageChain {
     /// This one is over: another one begins.
     fn anew(&mut self) {
         self.pages = Pages::default();
@@ -77,51 +77,51 @@ impl Chain {
 pub(super) type News = (String, Known);
 
 impl State {
-    /// Of a host with these words, and of a server of which this is known.
-    pub(super) fn new(words: Option<String>, known: Known, is_awake: bool) -> Self {
+    /// For a host with this key, and a server of which this is known.
+    pub(super) fn new(key: Option<String>, known: Known, is_started: bool) -> Self {
         Self {
-            words,
+            key,
             known,
-            is_awake,
+            is_started,
             ..Self::default()
         }
     }
 
     /// What becomes of a line of the host while the server does not run.
-    pub(super) fn asleep(&mut self, line: &[u8]) -> Asleep {
+    pub(super) fn on_line(&mut self, line: &[u8]) -> Effect {
         // A batch, or what can't be read, is the server's.
         if line.trim_ascii_start().starts_with(b"[") {
-            return Asleep::Wake;
+            return Effect::Start;
         }
         let [message] = &Message::read(line)[..] else {
-            return Asleep::Wake;
+            return Effect::Start;
         };
         match message {
             Message::Request { id, method, params } => match self.answer(method, params.as_deref())
             {
-                Some(outcome) => Asleep::Answer(
+                Some(outcome) => Effect::Answer(
                     Message::Answer {
                         id: id.clone(),
                         outcome,
                     }
                     .write(),
                 ),
-                None => Asleep::Wake,
+                None => Effect::Start,
             },
             Message::Notification { method, .. } => match &**method {
                 "notifications/initialized" => {
                     self.initialized = true;
-                    Asleep::Drop
+                    Effect::Drop
                 }
                 // Of something that was answered, or that the server waits for with everything
                 // else.
                 "notifications/cancelled"
                 | "notifications/progress"
-                | "notifications/roots/list_changed" => Asleep::Wait,
-                _ => Asleep::Wake,
+                | "notifications/roots/list_changed" => Effect::Hold,
+                _ => Effect::Start,
             },
             // Nothing was asked.
-            Message::Answer { .. } => Asleep::Drop,
+            Message::Answer { .. } => Effect::Drop,
         }
     }
 
@@ -129,11 +129,11 @@ impl State {
         let empty = || Ok(raw(&Object::default()));
         match method {
             "ping" => Some(empty()),
-            "initialize" if !self.greeted => {
-                self.greeted = true;
+            "initialize" if !self.initialize_answered => {
+                self.initialize_answered = true;
                 Some(Ok(self.known.for_host()))
             }
-            _ if !self.greeted => None,
+            _ if !self.initialize_answered => None,
             "logging/setLevel" if self.known.has("logging") => {
                 self.level = params.map(ToOwned::to_owned);
                 Some(empty())
@@ -145,7 +145,7 @@ impl State {
                     return None;
                 }
                 let outcome = self.known.list(list)?;
-                self.told.push(list);
+                self.lists_from_memory.push(list);
                 Some(outcome)
             }
         }
@@ -170,10 +170,10 @@ impl State {
                 Message::Request { id, method, params } => {
                     self.watch_request(id, &method, params.as_deref());
                 }
-                // It was said already, in the host's name.
+                // The server has got this already, in the host's name.
                 Message::Notification { method, .. }
                     if method == "notifications/initialized"
-                        && self.greeted
+                        && self.initialize_answered
                         && !self.initialized =>
                 {
                     self.initialized = true;
@@ -191,14 +191,14 @@ impl State {
         }
         let watched = match (method, List::of(method)) {
             ("initialize", _) => {
-                let words = params.map(words).unwrap_or_default();
-                if self.words.as_ref() != Some(&words) {
-                    (self.words, self.known) = (Some(words), Known::default());
-                    self.pages.iter_mut().for_each(Chain::anew);
+                let key = params.map(initialize_key).unwrap_or_default();
+                if self.key.as_ref() != Some(&key) {
+                    (self.key, self.known) = (Some(key), Known::default());
+                    self.pages.iter_mut().for_each(PageChain::anew);
                 }
-                Watched::Initialize
+                WatchedRequest::Initialize
             }
-            ("server/discover", _) => Watched::Discover(words_of_discover(params)),
+            ("server/discover", _) => WatchedRequest::Discover(discover_key(params)),
             (_, Some(list)) => {
                 let chain = &mut self.pages[list as usize];
                 let number = match cursor(params) {
@@ -206,10 +206,10 @@ impl State {
                         chain.anew();
                         chain.number
                     }
-                    Some(cursor) if chain.pages.goes_on(&cursor) => chain.number,
+                    Some(cursor) if chain.pages.continues_at(&cursor) => chain.number,
                     Some(_) => return,
                 };
-                Watched::List(list, number)
+                WatchedRequest::List(list, number)
             }
             _ => return,
         };
@@ -221,8 +221,9 @@ impl State {
         !self.asked.is_empty() || !self.watched.is_empty()
     }
 
-    /// Hears an answer of the server. None in the first place: it was ours.
-    pub(super) fn hear(&mut self, id: &Id, outcome: &Outcome) -> (bool, Option<News>) {
+    /// Takes an answer of the server. True in the first place: it was for a request of our
+    /// own.
+    pub(super) fn on_answer(&mut self, id: &Id, outcome: &Outcome) -> (bool, Option<News>) {
         if let Some(asked) = self.asked.remove(id) {
             let _ = asked.send(outcome.clone());
             return (true, None);
@@ -235,13 +236,13 @@ impl State {
         )
     }
 
-    fn learn(&mut self, watched: Watched, outcome: &Outcome) -> Option<News> {
+    fn learn(&mut self, watched: WatchedRequest, outcome: &Outcome) -> Option<News> {
         match (watched, outcome) {
-            (Watched::Discover(words), Err(error)) if error.code == code::NO_METHOD => {
-                return Some((words, Known::without_discover(error.clone())));
+            (WatchedRequest::Discover(key), Err(error)) if error.code == code::NO_METHOD => {
+                return Some((key, Known::without_discover(error.clone())));
             }
-            (Watched::Initialize, Ok(result)) => self.known.initialized(result.clone()),
-            (Watched::List(list, number), page) => {
+            (WatchedRequest::Initialize, Ok(result)) => self.known.initialized(result.clone()),
+            (WatchedRequest::List(list, number), page) => {
                 let chain = &mut self.pages[list as usize];
                 if chain.number != number {
                     return None;
@@ -264,7 +265,7 @@ impl State {
         // Lists alone are of no use.
         self.known
             .is_initialized()
-            .then(|| Some((self.words.clone()?, self.known.clone())))
+            .then(|| Some((self.key.clone()?, self.known.clone())))
             .flatten()
     }
 
@@ -291,10 +292,10 @@ impl State {
     }
 
     /// The server is gone: nothing that was asked has an answer.
-    pub(super) fn lose(&mut self) {
+    pub(super) fn on_server_lost(&mut self) {
         self.asked.clear();
         self.watched.clear();
-        self.pages.iter_mut().for_each(Chain::anew);
+        self.pages.iter_mut().for_each(PageChain::anew);
     }
 }
 

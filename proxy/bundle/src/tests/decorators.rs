@@ -7,18 +7,18 @@ use serde_json::{Value, json};
 
 use super::world::{Made, Start, World};
 use crate::backend::lock;
-use crate::decorate::{CallLog, Ended, Entry};
-use crate::names::{Named, Own};
+use crate::decorate::{CallEnd, CallEntry, CallLog};
+use crate::names::{Namespace, Origin};
 use crate::*;
 
 mod limits;
 
 /// A log that is a list.
 #[derive(Debug, Default)]
-struct Notes(Mutex<Vec<Entry>>);
+struct Notes(Mutex<Vec<CallEntry>>);
 
 impl CallLog for Notes {
-    fn note(&self, entry: Entry) {
+    fn note(&self, entry: CallEntry) {
         lock(&self.0).push(entry);
     }
 }
@@ -153,8 +153,8 @@ async fn what_is_filtered_out_is_as_unknown_as_what_there_never_was() {
     let target = Target::Tool("b_drop".into());
     assert_eq!(
         (
-            two.bundle.whose(&target),
-            two.made.bundle.whose(&target).is_some()
+            two.bundle.origin_of(&target),
+            two.made.bundle.origin_of(&target).is_some()
         ),
         (None, true)
     );
@@ -252,16 +252,16 @@ async fn a_name_that_is_given_is_nobody_elses() {
         let error = two.calls(id, name).await.expect_err("a former name");
         assert_eq!(error.message, format!("Unknown tool: {name}"));
     }
-    let own = Own {
+    let own = Origin {
         backend: "a".into(),
         name: "search".into(),
     };
     assert_eq!(
-        two.bundle.whose(&Target::Tool("b_drop".into())),
+        two.bundle.origin_of(&Target::Tool("b_drop".into())),
         Some(own.clone())
     );
     assert_eq!(
-        two.bundle.listed_as(Named::Tool, &own).as_deref(),
+        two.bundle.listed_as(Namespace::Tool, &own).as_deref(),
         Some("b_drop")
     );
 
@@ -269,7 +269,7 @@ async fn a_name_that_is_given_is_nobody_elses() {
     world.server("a").will(Start::IsMissing);
     world.server("a").dies();
     two.made
-        .until("a", |state| matches!(state, State::Failed(_)))
+        .until("a", |state| matches!(state, BackendState::Failed(_)))
         .await;
     assert_eq!(
         two.names(List::Tools).await,
@@ -315,11 +315,11 @@ fn mistakes_are_told_when_decorations_are_read() {
         ),
         (
             json!([{"rename": {"tools": {"x": "n n"}}}]),
-            "\"n n\" is no name for a tool: 1 to 64 of",
+            "\"n n\" can't be the name of a tool: use 1 to 64 of",
         ),
         (
             json!([{"rename": {"tools": {"x": "n".repeat(65)}}}]),
-            "is no name for a tool",
+            "can't be the name of a tool",
         ),
         (
             json!([{"rename": {"prompts": {"x": ""}}}]),
@@ -345,7 +345,7 @@ fn mistakes_are_told_when_decorations_are_read() {
 #[tokio::test(start_paused = true)]
 async fn descriptions() {
     let with = json!([
-        {"describe": {"server": "a", "tools": {"search": "Own."}, "resources": {"a://x": "R.", "a://all/{id}": "T."}}},
+        {"describe": {"server": "a", "tools": {"search": "Origin."}, "resources": {"a://x": "R.", "a://all/{id}": "T."}}},
         {"describe": {"tools": {"b_search": "Listed.", "search": "Nobody."}, "prompts": {"b_greet": "P."}}},
     ]);
     let (_, two) = decorated(two(), with).await;
@@ -364,7 +364,7 @@ async fn descriptions() {
         .map(|(name, text)| (&**name, &**text))
         .collect();
     let expected = [
-        ("a_search", "Own."),
+        ("a_search", "Origin."),
         ("b_search", "Listed."),
         ("a://x", "R."),
         ("a://all/{id}", "T."),
@@ -404,12 +404,12 @@ async fn calls_are_noted_without_contents() {
     assert_eq!(
         noted,
         [
-            ("a_add", Some("a"), Ended::Done),
-            ("b_search", Some("b"), Ended::ToolError),
-            ("b_drop", None, Ended::Unknown),
-            ("a://all/7", Some("a"), Ended::Done),
-            ("c://x/y", None, Ended::Unknown),
-            ("a_search", Some("a"), Ended::Cancelled),
+            ("a_add", Some("a"), CallEnd::Done),
+            ("b_search", Some("b"), CallEnd::ToolError),
+            ("b_drop", None, CallEnd::Unknown),
+            ("a://all/7", Some("a"), CallEnd::Done),
+            ("c://x/y", None, CallEnd::Unknown),
+            ("a_search", Some("a"), CallEnd::Cancelled),
         ]
     );
     assert_eq!(

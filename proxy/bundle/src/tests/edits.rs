@@ -13,7 +13,7 @@ use crate::*;
 #[derive(Debug, Default)]
 struct Session(Mutex<Told>);
 
-impl Memory for Session {
+impl BundleStore for Session {
     fn load(&self) -> BoxFuture<'_, Names> {
         Box::pin(std::future::ready(Names::default()))
     }
@@ -71,10 +71,10 @@ async fn a_subscription_is_not_repeated_at_another_server_of_its_name() {
     );
     world.server("a").dies();
     while world.server("a").hears().await["method"] != "resources/subscribe" {}
-    made.until("a", |state| *state == State::Ready).await;
+    made.until("a", |state| *state == BackendState::Ready).await;
     made.bundle
         .set_sources(world.sources(&["a", "b"]), |name| name != "a");
-    made.until("a", |state| *state == State::Ready).await;
+    made.until("a", |state| *state == BackendState::Ready).await;
     assert_eq!(
         heard(&world, &made, "a").await,
         ["notifications/initialized"]
@@ -86,7 +86,7 @@ async fn a_subscription_is_not_repeated_at_another_server_of_its_name() {
     made.bundle.set_sources(world.sources(&["b"]), |_| true);
     made.bundle
         .set_sources(world.sources(&["a", "b"]), |_| true);
-    made.until("a", |state| *state == State::Ready).await;
+    made.until("a", |state| *state == BackendState::Ready).await;
     while world.server("a").hears().await["method"] != "resources/subscribe" {}
     assert_eq!(
         heard(&world, &made, "a").await,
@@ -136,7 +136,7 @@ async fn a_subscription_that_is_refused_again_routes_nothing() {
         .expect("a result");
     let of = |made: &Made| {
         made.bundle
-            .whose(&Target::Read("a://all/7".to_owned()))
+            .origin_of(&Target::Read("a://all/7".to_owned()))
             .map(|own| own.backend)
     };
     // Nobody has its template any more.
@@ -146,13 +146,14 @@ async fn a_subscription_that_is_refused_again_routes_nothing() {
     }
     while world.server("a").hears().await["method"] != "resources/subscribe" {}
     for server in ["a", "b"] {
-        made.until(server, |state| *state == State::Ready).await;
+        made.until(server, |state| *state == BackendState::Ready)
+            .await;
     }
     assert_eq!(of(&made).as_deref(), Some("a"));
     world.server("a").refuses("resources/subscribe");
     world.server("a").dies();
     while world.server("a").hears().await["method"] != "resources/subscribe" {}
-    made.until("a", |state| *state == State::Ready).await;
+    made.until("a", |state| *state == BackendState::Ready).await;
     assert_eq!(of(&made), None);
 }
 

@@ -25,7 +25,7 @@ impl Book {
     }
 }
 
-impl Memory for Book {
+impl BundleStore for Book {
     fn load(&self) -> BoxFuture<'_, Names> {
         let (version, names) = lock(&self.page).clone();
         *lock(&self.known) = version;

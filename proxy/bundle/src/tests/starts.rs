@@ -30,7 +30,7 @@ async fn twelve_backends_of_which_four_do_not_come_up() {
         began.elapsed()
     );
     let status = made.bundle.status();
-    assert_eq!(status.status, Whole::Ready);
+    assert_eq!(status.status, BundleState::Ready);
     let code = |name: &str| match &status
         .backends
         .iter()
@@ -38,8 +38,8 @@ async fn twelve_backends_of_which_four_do_not_come_up() {
         .expect("a backend")
         .1
     {
-        State::Failed(failure) => Some(failure.code),
-        State::Ready => None,
+        BackendState::Failed(failure) => Some(failure.code),
+        BackendState::Ready => None,
         state => panic!("{state:?}"),
     };
     let codes = NAMES.map(code);
@@ -107,7 +107,7 @@ async fn who_comes_late_joins() {
         .server("slow")
         .will(Start::Takes(Duration::from_secs(3)));
     let mut made = world.made().await;
-    assert_eq!(made.bundle.status().status, Whole::Initializing);
+    assert_eq!(made.bundle.status().status, BundleState::Initializing);
     assert_eq!(
         made.bundle.status().missing(),
         ["The server \"slow\" is still starting."]
@@ -118,10 +118,11 @@ async fn who_comes_late_joins() {
         made.hears().await["method"],
         "notifications/prompts/list_changed"
     );
-    made.until("slow", |state| *state == State::Ready).await;
+    made.until("slow", |state| *state == BackendState::Ready)
+        .await;
     // In the order of the file.
     assert_eq!(made.names(List::Tools).await, ["x", "y"]);
-    assert_eq!(made.bundle.status().status, Whole::Ready);
+    assert_eq!(made.bundle.status().status, BundleState::Ready);
 }
 
 #[tokio::test(start_paused = true)]
@@ -143,7 +144,11 @@ async fn one_that_has_not_begun_is_told_from_one_that_has_failed() {
     assert!(
         matches!(
             &states[..],
-            [State::Failed(_), State::Initializing, State::NeverTried]
+            [
+                BackendState::Failed(_),
+                BackendState::Initializing,
+                BackendState::NeverTried
+            ]
         ),
         "{states:?}"
     );
@@ -156,10 +161,13 @@ async fn where_all_have_failed_the_whole_has() {
         .servers
         .iter()
         .for_each(|server| server.will(Start::IsMissing));
-    assert_eq!(world.made().await.bundle.status().status, Whole::Failed);
+    assert_eq!(
+        world.made().await.bundle.status().status,
+        BundleState::Failed
+    );
     assert_eq!(
         World::new(&[]).made().await.bundle.status().status,
-        Whole::Ready
+        BundleState::Ready
     );
 }
 
@@ -197,7 +205,7 @@ async fn a_backend_that_is_lost_is_started_again_and_changes_nothing_for_the_oth
         "tools/call",
         serde_json::json!({"content": [{"text": "again"}]}),
     );
-    made.until("b", |state| *state == State::Ready).await;
+    made.until("b", |state| *state == BackendState::Ready).await;
     assert_eq!(made.calls(4, "b_search").await.expect("an answer"), "again");
     assert_eq!(world.server("a").started.load(Ordering::SeqCst), 1);
     assert_eq!(world.server("b").started.load(Ordering::SeqCst), 2);
@@ -210,7 +218,7 @@ async fn the_file_is_edited() {
     made.heard();
     made.bundle
         .set_sources(world.sources(&["c", "a"]), |name| name != "a");
-    made.until("a", |state| *state == State::Ready).await;
+    made.until("a", |state| *state == BackendState::Ready).await;
     assert_eq!(made.names(List::Tools).await, ["z", "x"]);
     assert!(
         made.heard()
@@ -220,7 +228,7 @@ async fn the_file_is_edited() {
     assert_eq!(started, [2, 1, 1]);
     made.bundle
         .set_sources(world.sources(&["c", "b"]), |_| true);
-    made.until("b", |state| *state == State::Ready).await;
+    made.until("b", |state| *state == BackendState::Ready).await;
     assert_eq!(made.names(List::Tools).await, ["z", "y"]);
 }
 
@@ -279,7 +287,7 @@ async fn a_call_at_a_backend_that_leaves_the_file_is_lost_and_keeps_no_close_wai
 #[derive(Debug)]
 struct Slow;
 
-impl Memory for Slow {
+impl BundleStore for Slow {
     fn load(&self) -> futures::future::BoxFuture<'_, Names> {
         Box::pin(async {
             tokio::time::sleep(Duration::from_secs(2)).await;

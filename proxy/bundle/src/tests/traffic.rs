@@ -295,10 +295,10 @@ async fn a_call_whose_answer_can_not_be_read_has_failed() {
 #[tokio::test(start_paused = true)]
 async fn a_host_is_told_what_can_not_be_read_and_so_is_a_server_that_waits_for_it() {
     let world = std::sync::Arc::new(World::new(&[("a", &["x"])]));
-    let (out, mut spoken) = tokio::sync::mpsc::channel::<Spoken>(WAITING);
+    let (out, mut spoken) = tokio::sync::mpsc::channel::<TrackedLine>(WAITING);
     let sources = world.sources(&["a"]);
     let settings = world.settings.clone();
-    let speaker = Speaker::new(out, move |handshake, host| {
+    let speaker = BundleServer::new(out, move |handshake, host| {
         let memory = std::sync::Arc::new(());
         std::sync::Arc::new(Backends::start(
             "s".to_owned(),
@@ -314,7 +314,7 @@ async fn a_host_is_told_what_can_not_be_read_and_so_is_a_server_that_waits_for_i
         serde_json::from_slice::<serde_json::Value>(&line).expect("JSON")
     };
     speaker
-        .hear(br#"{"jsonrpc":2.0,"id":0,"method":"initialize","params":{}}"#)
+        .receive(br#"{"jsonrpc":2.0,"id":0,"method":"initialize","params":{}}"#)
         .await;
     assert_eq!(told().await["id"], 0);
     for (line, id, code) in [
@@ -326,7 +326,7 @@ async fn a_host_is_told_what_can_not_be_read_and_so_is_a_server_that_waits_for_i
         (r#"{"id":5,"method":"x","method":"y"}"#, json!(5), -32600),
         ("nonsense", json!(null), -32700),
     ] {
-        speaker.hear(line.as_bytes()).await;
+        speaker.receive(line.as_bytes()).await;
         let answer = told().await;
         assert_eq!(
             (&answer["id"], &answer["error"]["code"]),
@@ -335,7 +335,7 @@ async fn a_host_is_told_what_can_not_be_read_and_so_is_a_server_that_waits_for_i
         );
     }
     speaker
-        .hear(br#"[7,{"jsonrpc":"2.0","id":6,"method":"ping"}]"#)
+        .receive(br#"[7,{"jsonrpc":"2.0","id":6,"method":"ping"}]"#)
         .await;
     assert_eq!(told().await["error"]["code"], -32600);
     assert_eq!(
@@ -348,7 +348,7 @@ async fn a_host_is_told_what_can_not_be_read_and_so_is_a_server_that_waits_for_i
         .await;
     assert_eq!(told().await["id"], "a:3");
     speaker
-        .hear(br#"{"jsonrpc":"2.0","id":"a:3","result":{"n":NaN}}"#)
+        .receive(br#"{"jsonrpc":"2.0","id":"a:3","result":{"n":NaN}}"#)
         .await;
     loop {
         let heard = server.hears().await;

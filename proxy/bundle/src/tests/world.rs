@@ -40,7 +40,7 @@ pub(super) struct Server {
     /// What it heard, other than handshake and lists.
     heard: Mutex<VecDeque<Message>>,
     hears: Notify,
-    says: Mutex<Option<mpsc::Sender<Said>>>,
+    says: Mutex<Option<mpsc::Sender<TrackedLine>>>,
     reads: tokio::sync::watch::Sender<bool>,
     starting: Arc<Starting>,
     /// As a process that comes later has it.
@@ -118,7 +118,7 @@ impl Server {
     async fn serve(
         &self,
         mut lines: mpsc::Receiver<bytes::Bytes>,
-        says: mpsc::Sender<Said>,
+        says: mpsc::Sender<TrackedLine>,
         start: Start,
     ) {
         if let Start::Takes(time) = start {
@@ -144,7 +144,7 @@ impl Server {
                         id: id.clone(),
                         outcome,
                     };
-                    let _ = says.send(Said::once(answer.write())).await;
+                    let _ = says.send(TrackedLine::once(answer.write())).await;
                 }
                 if !method.ends_with("/list") && method != "initialize" {
                     lock(&self.heard).push_back(message);
@@ -185,7 +185,7 @@ impl Server {
     /// It says this.
     pub(super) async fn says(&self, line: &str) {
         let says = lock(&self.says).clone().expect("a server that runs");
-        says.send(Said::once(line.to_owned().into()))
+        says.send(TrackedLine::once(line.to_owned().into()))
             .await
             .expect("somebody who reads");
     }
@@ -237,7 +237,7 @@ impl Source for Of {
             server.started.fetch_add(1, Ordering::SeqCst);
             server.starting.begin();
             let (to, lines) = mpsc::channel(WAITING);
-            let (says, mut said) = mpsc::channel::<Said>(WAITING);
+            let (says, mut said) = mpsc::channel::<TrackedLine>(WAITING);
             let (out, from) = mpsc::channel(WAITING);
             let (end, mut ended) = mpsc::channel::<()>(1);
             if start == Start::Crashes {
@@ -299,7 +299,7 @@ async fn died(server: &Server) {
 pub(super) struct Hearing(mpsc::UnboundedSender<Message>);
 
 impl Host for Hearing {
-    fn hear(&self, message: Message, receipt: Receipt) -> BoxFuture<'_, ()> {
+    fn receive(&self, message: Message, receipt: Receipt) -> BoxFuture<'_, ()> {
         receipt.confirm();
         let _ = self.0.send(message);
         Box::pin(std::future::ready(()))
@@ -366,7 +366,7 @@ impl World {
     }
 
     /// A bundle of all servers, which remembers names in `memory`.
-    pub(super) fn with(&self, memory: Arc<dyn Memory>) -> Made {
+    pub(super) fn with(&self, memory: Arc<dyn BundleStore>) -> Made {
         let names: Vec<_> = self.servers.iter().map(|server| &*server.name).collect();
         let (to, heard) = mpsc::unbounded_channel();
         let handshake = Handshake::new("test", "1", raw_value(&json!({})));
@@ -438,7 +438,7 @@ impl Made {
     }
 
     /// Waits until a backend is as wanted.
-    pub(super) async fn until(&self, name: &str, wanted: impl Fn(&State) -> bool) {
+    pub(super) async fn until(&self, name: &str, wanted: impl Fn(&BackendState) -> bool) {
         loop {
             let status = self.bundle.status();
             if status

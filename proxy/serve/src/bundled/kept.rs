@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
-use mcp_sessiond_bundle::{Memory, Names, Told};
+use mcp_sessiond_bundle::{BundleStore, Names, Told};
 use mcp_sessiond_client::{RequestId, Session, SessionError};
 use serde::{Deserialize, Serialize};
 use tokio::time::sleep;
@@ -77,11 +77,11 @@ impl Kept {
 pub(super) struct Remembered {
     session: Session,
     kept: Mutex<Kept>,
-    names: Option<Arc<dyn Memory>>,
+    names: Option<Arc<dyn BundleStore>>,
 }
 
 impl Remembered {
-    pub(super) fn new(session: Session, kept: Kept, names: Option<Arc<dyn Memory>>) -> Self {
+    pub(super) fn new(session: Session, kept: Kept, names: Option<Arc<dyn BundleStore>>) -> Self {
         Self {
             session,
             kept: Mutex::new(kept),
@@ -94,7 +94,7 @@ impl Remembered {
     }
 }
 
-impl Memory for Remembered {
+impl BundleStore for Remembered {
     fn load(&self) -> BoxFuture<'_, Names> {
         match &self.names {
             Some(names) => names.load(),

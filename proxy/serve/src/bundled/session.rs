@@ -8,8 +8,10 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
-use mcp_sessiond_bundle::decorate::{CallLog, Current, Entry, decorate};
-use mcp_sessiond_bundle::{Backends, Memory, Message, Receipt, Source, Speaker, Spoken, WAITING};
+use mcp_sessiond_bundle::decorate::{CallEntry, CallLog, Current, decorate};
+use mcp_sessiond_bundle::{
+    Backends, BundleServer, BundleStore, Message, Receipt, Source, TrackedLine, WAITING,
+};
 use mcp_sessiond_client::{RequestId, Session};
 use mcp_sessiond_proxy::several::{Server, identities};
 use tokio::sync::{mpsc, watch};
@@ -35,8 +37,8 @@ pub(super) struct Bundled {
     common: Arc<Common>,
     session: Session,
     era: String,
-    speaker: Speaker,
-    spoken: tokio::sync::Mutex<mpsc::Receiver<Spoken>>,
+    speaker: BundleServer,
+    spoken: tokio::sync::Mutex<mpsc::Receiver<TrackedLine>>,
     /// What was handed out and not confirmed, by number.
     unconfirmed: Mutex<VecDeque<(u64, Receipt)>>,
     number: AtomicU64,
@@ -56,7 +58,7 @@ impl Bundled {
         common: Arc<Common>,
         session: Session,
         era: String,
-        memory: Arc<dyn Memory>,
+        memory: Arc<dyn BundleStore>,
         listing: Arc<Listing>,
         found: HashMap<String, Found<Vec<Id>>>,
     ) -> Arc<Self> {
@@ -89,7 +91,7 @@ impl Bundled {
         };
         let bundle: Arc<OnceLock<Arc<Backends>>> = Arc::default();
         let is_over = watch::Sender::new(false);
-        let speaker = Speaker::new(out, {
+        let speaker = BundleServer::new(out, {
             let (common, bundle, is_over) = (common.clone(), bundle.clone(), is_over.subscribe());
             move |handshake, host| {
                 let first = sources(&listing.servers);
@@ -137,7 +139,7 @@ impl Bundled {
         let line =
             format!(r#"{{"jsonrpc":"2.0","id":{ID},"method":"initialize","params":{params}}}"#);
         self.continues.store(true, Ordering::SeqCst);
-        self.speaker.hear(line.as_bytes()).await;
+        self.speaker.receive(line.as_bytes()).await;
         // Else a client that lists something now would miss what it had before.
         if let Some(bundle) = self.speaker.bundle() {
             bundle.ready().await;
@@ -150,7 +152,7 @@ impl Bundled {
             .unwrap_or_else(PoisonError::into_inner)
     }
 
-    async fn spoken(&self) -> Option<Spoken> {
+    async fn spoken(&self) -> Option<TrackedLine> {
         let mut is_over = self.is_over.subscribe();
         let mut spoken = self.spoken.lock().await;
         tokio::select! {
@@ -170,7 +172,7 @@ impl Backend for Bundled {
                 });
             }
             let messages = Message::read(&line);
-            self.speaker.hear(&line).await;
+            self.speaker.receive(&line).await;
             // A call that no keeper knows has an unknown outcome. What has no answer has to be
             // safe.
             if !messages.iter().any(is_call) {
@@ -184,7 +186,7 @@ impl Backend for Bundled {
     fn next(&self) -> BoxFuture<'_, Option<(u64, Bytes)>> {
         async {
             loop {
-                let Spoken { line, receipt } = self.spoken().await?;
+                let TrackedLine { line, receipt } = self.spoken().await?;
                 let is_own = || {
                     let text = std::str::from_utf8(&line).ok()?;
                     answers(&mcp_sessiond_client::Json::new(text).ok()?)
@@ -267,7 +269,7 @@ fn is_call(message: &Message) -> bool {
 struct Noted;
 
 impl CallLog for Noted {
-    fn note(&self, call: Entry) {
+    fn note(&self, call: CallEntry) {
         complain(call);
     }
 }

@@ -8,9 +8,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures::future::{BoxFuture, join_all};
-use mcp_sessiond_bundle::{
-    End, Failure, FailureCode, Pipe, Receipt, Said, Source, Spoken, WAITING,
-};
+use mcp_sessiond_bundle::{End, Failure, FailureCode, Pipe, Receipt, Source, TrackedLine, WAITING};
 use mcp_sessiond_client::SessionId;
 use mcp_sessiond_proxy::elsewhere::Shelf;
 use mcp_sessiond_proxy::service::{Backend, Command, NoBackend, Running};
@@ -93,7 +91,7 @@ impl Found<Vec<Id>> {
 struct Open {
     id: Id,
     /// The way to the client. None: it is answered.
-    out: Option<mpsc::Sender<Spoken>>,
+    out: Option<mpsc::Sender<TrackedLine>>,
     is_leaving: Arc<AtomicBool>,
 }
 
@@ -104,7 +102,7 @@ pub(super) struct Known(Vec<Open>);
 impl Known {
     pub(super) fn new(
         ids: Vec<Id>,
-        out: &mpsc::Sender<Spoken>,
+        out: &mpsc::Sender<TrackedLine>,
         is_leaving: &Arc<AtomicBool>,
     ) -> Self {
         let open = |id| Open {
@@ -132,7 +130,7 @@ impl Drop for Open {
         if self.is_leaving.load(Ordering::SeqCst) {
             return;
         }
-        let spoken = Spoken {
+        let spoken = TrackedLine {
             line: self.line(),
             receipt: Receipt::none(),
         };
@@ -387,17 +385,22 @@ async fn pass(link: Arc<Link>, mut wanted: mpsc::Receiver<Bytes>, input: mpsc::S
 
 /// Carries lines of the server to the bundle. When it is gone, the calls that a former process has
 /// sent it are answered, after all that it has said.
-async fn read(backend: Arc<Backend>, said: mpsc::Sender<Said>, common: Arc<Common>, known: Known) {
+async fn read(
+    backend: Arc<Backend>,
+    said: mpsc::Sender<TrackedLine>,
+    common: Arc<Common>,
+    known: Known,
+) {
     heard(&backend, &said, &common).await;
     for open in known.0 {
         // Dropped if nobody takes it here.
         let line = open.line();
         let receipt = Receipt::new(move || open.answered());
-        let _ = said.send(Said { line, receipt }).await;
+        let _ = said.send(TrackedLine { line, receipt }).await;
     }
 }
 
-async fn heard(backend: &Arc<Backend>, said: &mpsc::Sender<Said>, common: &Common) {
+async fn heard(backend: &Arc<Backend>, said: &mpsc::Sender<TrackedLine>, common: &Common) {
     let incarnation = incarnation(backend);
     let mut order: Option<Arc<Order>> = None;
     loop {
@@ -418,7 +421,7 @@ async fn heard(backend: &Arc<Backend>, said: &mpsc::Sender<Said>, common: &Commo
                 (format!("{incarnation}-{number}.{nth}"), unconfirmed.clone());
             let receipt = Receipt::marked(mark, move || drop(unconfirmed));
             if said
-                .send(Said {
+                .send(TrackedLine {
                     line: tagged(&line, &incarnation),
                     receipt,
                 })

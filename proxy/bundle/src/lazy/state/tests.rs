@@ -26,38 +26,42 @@ fn known() -> Known {
         json!({"protocolVersion": "2025-06-18", "capabilities": {"tools": {}, "logging": {}}});
     assert!(
         state
-            .hear(&Id::number(0), &outcome(&introduction))
+            .on_answer(&Id::number(0), &outcome(&introduction))
             .1
             .is_some()
     );
     assert!(state.watch(&request(1, "tools/list", &json!({}))));
     let first = json!({"tools": [{"name": "a"}], "nextCursor": "x"});
     assert!(
-        state.hear(&Id::number(1), &outcome(&first)).1.is_none(),
+        state
+            .on_answer(&Id::number(1), &outcome(&first))
+            .1
+            .is_none(),
         "it is not whole"
     );
     // Of another listing.
     assert!(state.watch(&request(2, "tools/list", &json!({"cursor": "y"}))));
     assert!(
         state
-            .hear(&Id::number(2), &outcome(&json!({"tools": []})))
+            .on_answer(&Id::number(2), &outcome(&json!({"tools": []})))
             .1
             .is_none()
     );
     assert!(state.watch(&request(3, "tools/list", &json!({"cursor": "x"}))));
-    let (was_ours, news) = state.hear(&Id::number(3), &outcome(&json!({"tools": [{"name": "b"}]})));
-    let (words, known) = news.expect("it is whole");
+    let (was_ours, news) =
+        state.on_answer(&Id::number(3), &outcome(&json!({"tools": [{"name": "b"}]})));
+    let (key, known) = news.expect("it is whole");
     let expected: Box<RawValue> = serde_json::from_str(
         r#"{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"h","version":"2"}}"#,
     )
     .expect("JSON");
-    assert_eq!((was_ours, words), (false, super::words(&expected)));
+    assert_eq!((was_ours, key), (false, initialize_key(&expected)));
     known
 }
 
 fn answer(state: &mut State, line: &[u8]) -> serde_json::Value {
-    match state.asleep(line) {
-        Asleep::Answer(line) => serde_json::from_slice(&line).expect("JSON"),
+    match state.on_line(line) {
+        Effect::Answer(line) => serde_json::from_slice(&line).expect("JSON"),
         other => panic!("{other:?}"),
     }
 }
@@ -67,8 +71,8 @@ fn what_is_known_is_answered_and_all_else_wakes_the_server() {
     let mut state = State::new(None, known(), false);
     assert!(
         matches!(
-            state.asleep(&request(9, "tools/list", &json!({}))),
-            Asleep::Wake
+            state.on_line(&request(9, "tools/list", &json!({}))),
+            Effect::Start
         ),
         "before `initialize`"
     );
@@ -78,7 +82,7 @@ fn what_is_known_is_answered_and_all_else_wakes_the_server() {
         true
     );
     let initialized = line(&json!({"jsonrpc": "2.0", "method": "notifications/initialized"}));
-    assert!(matches!(state.asleep(&initialized), Asleep::Drop));
+    assert!(matches!(state.on_line(&initialized), Effect::Drop));
     assert_eq!(
         answer(&mut state, &request(1, "ping", &json!({})))["result"],
         json!({})
@@ -96,7 +100,7 @@ fn what_is_known_is_answered_and_all_else_wakes_the_server() {
         state.level.as_deref().map(RawValue::get),
         Some(r#"{"level":"error"}"#)
     );
-    assert_eq!(state.told, [List::Tools]);
+    assert_eq!(state.lists_from_memory, [List::Tools]);
     for waking in [
         request(4, "tools/call", &json!({"name": "a"})),
         request(5, "prompts/list", &json!({})),
@@ -108,17 +112,17 @@ fn what_is_known_is_answered_and_all_else_wakes_the_server() {
         b"no JSON".to_vec(),
     ] {
         assert!(
-            matches!(state.asleep(&waking), Asleep::Wake),
+            matches!(state.on_line(&waking), Effect::Start),
             "{}",
             String::from_utf8_lossy(&waking)
         );
     }
     let cancelled =
         json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 4}});
-    assert!(matches!(state.asleep(&line(&cancelled)), Asleep::Wait));
+    assert!(matches!(state.on_line(&line(&cancelled)), Effect::Hold));
     assert!(matches!(
-        state.asleep(br#"{"jsonrpc":"2.0","id":7,"result":{}}"#),
-        Asleep::Drop
+        state.on_line(br#"{"jsonrpc":"2.0","id":7,"result":{}}"#),
+        Effect::Drop
     ));
 }
 
@@ -136,30 +140,30 @@ fn the_host_is_introduced_once() {
 
 #[test]
 fn what_fails_is_not_remembered_and_a_missing_method_is() {
-    let mut state = State::new(Some("words".to_owned()), known(), true);
+    let mut state = State::new(Some("key".to_owned()), known(), true);
     assert!(state.watch(&request(1, "tools/list", &json!({}))));
     let failed = Err(RpcError::new(code::CONNECTION, "later"));
-    let (_, news) = state.hear(&Id::number(1), &failed);
+    let (_, news) = state.on_answer(&Id::number(1), &failed);
     assert!(news.expect("news").1.list(List::Tools).is_none());
     assert!(state.watch(&request(2, "prompts/list", &json!({}))));
     let missing = Err(RpcError::new(code::NO_METHOD, "no"));
-    let (_, news) = state.hear(&Id::number(2), &missing);
+    let (_, news) = state.on_answer(&Id::number(2), &missing);
     assert!(matches!(
         news.expect("news").1.list(List::Prompts),
         Some(Err(_))
     ));
     assert!(state.watch(&request(3, "server/discover", &json!({}))));
-    let (words, known) = state.hear(&Id::number(3), &missing).1.expect("news");
+    let (key, known) = state.on_answer(&Id::number(3), &missing).1.expect("news");
     assert_eq!(
-        (words, known.no_discover().is_some()),
-        (words_of_discover(Some(&raw(&json!({})))), true)
+        (key, known.no_discover().is_some()),
+        (discover_key(Some(&raw(&json!({})))), true)
     );
 }
 
 #[test]
 fn two_listings_at_once_do_not_make_one_list() {
     let begun = || {
-        let mut state = State::new(Some("words".to_owned()), known(), true);
+        let mut state = State::new(Some("key".to_owned()), known(), true);
         for id in 1..=2 {
             assert!(state.watch(&request(id, "tools/list", &json!({}))));
         }
@@ -177,7 +181,7 @@ fn two_listings_at_once_do_not_make_one_list() {
     // All on one page: that of the later request counts.
     for order in [[1, 2], [2, 1]] {
         let mut state = begun();
-        let heard = order.map(|id| state.hear(&Id::number(id), &outcome(&all)).1);
+        let heard = order.map(|id| state.on_answer(&Id::number(id), &outcome(&all)).1);
         let news: Vec<_> = heard.iter().flatten().collect();
         assert_eq!(news.len(), 1);
         assert_eq!(names(&news[0].1), all.to_string());
@@ -186,13 +190,18 @@ fn two_listings_at_once_do_not_make_one_list() {
     let mut state = begun();
     let first = json!({"tools": [{"name": "c"}], "nextCursor": "x"});
     for id in 1..=2 {
-        assert!(state.hear(&Id::number(id), &outcome(&first)).1.is_none());
+        assert!(
+            state
+                .on_answer(&Id::number(id), &outcome(&first))
+                .1
+                .is_none()
+        );
     }
     for id in 3..=4 {
         assert!(state.watch(&request(id, "tools/list", &json!({"cursor": "x"}))));
     }
     let last = outcome(&json!({"tools": [{"name": "d"}]}));
-    let heard = [3, 4].map(|id| state.hear(&Id::number(id), &last).1);
+    let heard = [3, 4].map(|id| state.on_answer(&Id::number(id), &last).1);
     let [Some((_, known)), None] = heard else {
         panic!("it is whole once")
     };

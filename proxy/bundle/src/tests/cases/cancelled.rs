@@ -11,16 +11,16 @@ use crate::*;
 
 /// A host that speaks to a bundle.
 struct Talk {
-    speaker: Speaker,
-    from: mpsc::Receiver<Spoken>,
+    speaker: BundleServer,
+    from: mpsc::Receiver<TrackedLine>,
 }
 
 impl Talk {
     /// The host has introduced itself, and was answered.
-    async fn begin(fakes: &[&Fake], settings: Settings, memory: Arc<dyn Memory>) -> Self {
+    async fn begin(fakes: &[&Fake], settings: Settings, memory: Arc<dyn BundleStore>) -> Self {
         let (to, from) = mpsc::channel(WAITING);
         let sources = sources(fakes);
-        let speaker = Speaker::new(to, move |handshake, host| {
+        let speaker = BundleServer::new(to, move |handshake, host| {
             Arc::new(Backends::start(
                 "s".into(),
                 sources,
@@ -39,7 +39,7 @@ impl Talk {
     }
 
     async fn says(&self, line: &Value) {
-        self.speaker.hear(line.to_string().as_bytes()).await;
+        self.speaker.receive(line.to_string().as_bytes()).await;
     }
 
     async fn calls(&self, id: u64, tool: &str) {

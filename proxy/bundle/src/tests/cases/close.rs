@@ -42,11 +42,11 @@ async fn a_call_after_close_is_an_error() {
     }
     let is_closed = || {
         let status = world.bundle.status();
-        status.status == Whole::Closed
+        status.status == BundleState::Closed
             && status
                 .backends
                 .iter()
-                .all(|(_, state)| matches!(state, State::Failed(_)))
+                .all(|(_, state)| matches!(state, BackendState::Failed(_)))
     };
     assert!(is_closed());
     world
@@ -189,7 +189,11 @@ async fn what_becomes_ready_in_the_moment_of_a_close_is_hung_up_on() {
         all[round % 4].hears(method, count).await;
         world.bundle.close().await;
         for backend in &all {
-            assert_ne!(world.state(backend.name()), State::Ready, "round {round}");
+            assert_ne!(
+                world.state(backend.name()),
+                BackendState::Ready,
+                "round {round}"
+            );
             backend.is_alone().await;
         }
     }

@@ -81,7 +81,7 @@ struct Is {
     lists: HashMap<&'static str, Vec<Vec<Value>>>,
     opening: Opening,
     replies: HashMap<String, Reply>,
-    to_bundle: Option<mpsc::Sender<Said>>,
+    to_bundle: Option<mpsc::Sender<TrackedLine>>,
 }
 
 impl Fake {
@@ -241,7 +241,7 @@ impl Fake {
 
     pub(super) async fn says(&self, line: &Value) {
         let to = lock(&self.0.is).to_bundle.clone().expect("a connection");
-        to.send(Said::once(line.to_string().into()))
+        to.send(TrackedLine::once(line.to_string().into()))
             .await
             .expect("a bundle that hears");
     }
@@ -300,7 +300,7 @@ impl Fake {
         };
         let to = lock(&self.0.is).to_bundle.clone();
         if let Some(to) = to {
-            let _ = to.send(Said::once(line.to_string().into())).await;
+            let _ = to.send(TrackedLine::once(line.to_string().into())).await;
         }
     }
 

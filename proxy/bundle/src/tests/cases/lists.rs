@@ -105,7 +105,11 @@ async fn a_list_that_a_backend_declares_and_does_not_have_is_empty() {
     let world = World::of(&[&a, &b, &c]).await;
     assert_eq!(
         ["a", "b", "c"].map(|name| world.state(name)),
-        [State::Ready, State::Ready, State::Ready]
+        [
+            BackendState::Ready,
+            BackendState::Ready,
+            BackendState::Ready
+        ]
     );
     assert_eq!(world.names(List::Tools).await, ["search"]);
     assert_eq!(world.names(List::Resources).await, ["file:///x"]);
@@ -155,7 +159,7 @@ async fn an_error_of_all_that_a_backend_lists_leaves_it_out() {
         Reply::Error(json!({"code": -32603, "message": "no database"})),
     );
     let world = World::of(&[&a]).await;
-    let State::Failed(failure) = world.state("a") else {
+    let BackendState::Failed(failure) = world.state("a") else {
         panic!("it is used")
     };
     assert_eq!(
@@ -176,7 +180,7 @@ async fn a_list_without_end_leaves_the_backend_out() {
     assert!(
         matches!(
             world.state("a"),
-            State::Failed(Failure {
+            BackendState::Failed(Failure {
                 code: FailureCode::Refused,
                 ..
             })

@@ -43,12 +43,12 @@ async fn what_comes_up_is_used_and_what_does_not_is_named_with_why() {
         "a has run search"
     );
     let status = world.bundle.status();
-    assert_eq!(status.status, Whole::Ready);
+    assert_eq!(status.status, BundleState::Ready);
     let states = status.backends.iter().map(|(name, state)| match state {
-        State::Failed(failure) => (&**name, Some((failure.code, &*failure.message))),
+        BackendState::Failed(failure) => (&**name, Some((failure.code, &*failure.message))),
         state => (
             &**name,
-            (*state != State::Ready).then(|| panic!("{state:?}")),
+            (*state != BackendState::Ready).then(|| panic!("{state:?}")),
         ),
     });
     let states: Vec<_> = states.collect();
@@ -96,7 +96,7 @@ async fn where_all_fail_the_bundle_is_failed_and_still_answers() {
     a.opening(Opening::Fails(missing()));
     b.opening(Opening::Fails(missing()));
     let world = World::of(&[&a, &b]).await;
-    assert_eq!(world.bundle.status().status, Whole::Failed);
+    assert_eq!(world.bundle.status().status, BundleState::Failed);
     for list in List::ALL {
         assert!(world.names(list).await.is_empty());
     }
@@ -112,7 +112,7 @@ async fn where_all_fail_the_bundle_is_failed_and_still_answers() {
     b.opening(Opening::Ready).tools(&["search"]);
     assert!(world.bundle.retry("b") && !world.bundle.retry("c"));
     hears_of(&world, List::Tools).await;
-    assert_eq!(world.bundle.status().status, Whole::Ready);
+    assert_eq!(world.bundle.status().status, BundleState::Ready);
     assert_eq!(
         world.tool("2", "search").await.expect("an answer"),
         "b has run search"
@@ -127,7 +127,7 @@ async fn a_bundle_without_backends_is_ready_and_empty() {
     let world = World::of(&[]).await;
     assert_eq!(
         (world.bundle.status().status, &*world.bundle.instructions()),
-        (Whole::Ready, "")
+        (BundleState::Ready, "")
     );
     for list in List::ALL {
         assert!(world.names(list).await.is_empty());
@@ -173,7 +173,7 @@ async fn one_that_hangs_is_left_out_after_its_time_and_joins_when_it_comes() {
     assert_eq!(world.names(List::Tools).await, ["search"]);
     assert_eq!(
         (world.bundle.status().status, world.state("hangs")),
-        (Whole::Initializing, State::Initializing)
+        (BundleState::Initializing, BackendState::Initializing)
     );
     assert!(
         world
@@ -185,7 +185,7 @@ async fn one_that_hangs_is_left_out_after_its_time_and_joins_when_it_comes() {
     tokio::task::yield_now().await;
     assert_eq!(began.elapsed(), Duration::from_secs(5));
     for name in ["hangs", "mute"] {
-        let State::Failed(failure) = world.state(name) else {
+        let BackendState::Failed(failure) = world.state(name) else {
             panic!("{name}")
         };
         assert_eq!(
@@ -198,7 +198,7 @@ async fn one_that_hangs_is_left_out_after_its_time_and_joins_when_it_comes() {
     mute.reply("tools/list", Reply::Result(json!({"tools": []})));
     hears_of(&world, List::Tools).await;
     assert_eq!(world.names(List::Tools).await, ["search", "hangs_search"]);
-    assert_eq!(world.state("hangs"), State::Ready);
+    assert_eq!(world.state("hangs"), BackendState::Ready);
 }
 
 #[tokio::test(start_paused = true)]
@@ -226,7 +226,7 @@ async fn never_more_start_at_once_than_allowed() {
     let world = World::start(&all, settings, Arc::new(()));
     for _ in 0..400 {
         tokio::time::sleep(Duration::from_millis(10)).await;
-        let is = |wanted: &State| {
+        let is = |wanted: &BackendState| {
             world
                 .bundle
                 .status()
@@ -235,7 +235,7 @@ async fn never_more_start_at_once_than_allowed() {
                 .filter(|(_, state)| state == wanted)
                 .count()
         };
-        assert!(is(&State::Initializing) <= 4);
+        assert!(is(&BackendState::Initializing) <= 4);
         until.notify_one();
     }
     assert!((3..=4).contains(&starting.most.load(SeqCst)));
@@ -255,9 +255,9 @@ async fn who_was_never_tried_is_told_apart_from_who_starts() {
     let world = World::start(&all.each_ref(), settings, Arc::new(()));
     tokio::time::sleep(Duration::from_secs(1)).await;
     let states = world.bundle.status().backends;
-    let is = |wanted: State| states.iter().filter(|(_, state)| *state == wanted).count();
+    let is = |wanted: BackendState| states.iter().filter(|(_, state)| *state == wanted).count();
     assert_eq!(
-        (is(State::Initializing), is(State::NeverTried)),
+        (is(BackendState::Initializing), is(BackendState::NeverTried)),
         (2, 3),
         "{states:?}"
     );
@@ -326,7 +326,7 @@ async fn a_start_that_fails_leaves_no_backend_behind() {
             .await
             .unwrap_or_else(|_| panic!("{:?}", world.state(backend.name())));
         assert!(
-            matches!(world.state(backend.name()), State::Failed(_)),
+            matches!(world.state(backend.name()), BackendState::Failed(_)),
             "{}",
             backend.name()
         );
@@ -354,7 +354,7 @@ async fn a_backend_of_a_version_that_a_bundle_does_not_speak_is_named_with_its_v
     a.version("2026-07-28");
     b.version("2024-11-05").tools(&["old"]);
     let world = World::of(&[&a, &b]).await;
-    let State::Failed(failure) = world.state("a") else {
+    let BackendState::Failed(failure) = world.state("a") else {
         panic!("it is used")
     };
     assert_eq!(failure.code, FailureCode::Refused);
@@ -506,7 +506,7 @@ async fn a_bundle_whose_backends_have_all_died_stays_open() {
     }
     a.is_ended(1).await;
     b.is_ended(1).await;
-    assert_eq!(world.bundle.status().status, Whole::Failed);
+    assert_eq!(world.bundle.status().status, BundleState::Failed);
     for tool in ["x", "y"] {
         let error = world.tool(tool, tool).await.expect_err("it is gone");
         assert_eq!(error.data.expect("data").get(), r#"{"outcome":"not_sent"}"#);
@@ -519,7 +519,7 @@ async fn one_that_is_started_again_at_once_keeps_calls_waiting_and_nobody_else()
     let a = Fake::new("a");
     a.tools(&["dies"]).reply("tools/call", Reply::Dies);
     let settings = Settings {
-        again_at_once: true,
+        retry_at_once: true,
         retry: (Duration::from_secs(3600), Duration::from_secs(3600)),
         ..settings()
     };
@@ -571,7 +571,7 @@ async fn what_the_host_has_said_before_is_said_to_a_backend_that_is_started_agai
         again.expect("it subscribes again"),
         json!({"uri": "file:///x"})
     );
-    while world.state("a") != State::Ready {
+    while world.state("a") != BackendState::Ready {
         hears_of(&world, List::Resources).await;
     }
     assert_eq!(a.count("resources/subscribe"), 3);

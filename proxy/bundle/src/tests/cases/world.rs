@@ -16,7 +16,7 @@ use crate::*;
 struct Ears(mpsc::UnboundedSender<Message>);
 
 impl Host for Ears {
-    fn hear(&self, message: Message, receipt: Receipt) -> BoxFuture<'_, ()> {
+    fn receive(&self, message: Message, receipt: Receipt) -> BoxFuture<'_, ()> {
         let _ = self.0.send(message);
         receipt.confirm();
         Box::pin(std::future::ready(()))
@@ -27,7 +27,7 @@ impl Host for Ears {
 #[derive(Default)]
 pub(super) struct Remembered(Mutex<Names>);
 
-impl Memory for Remembered {
+impl BundleStore for Remembered {
     fn load(&self) -> BoxFuture<'_, Names> {
         Box::pin(async { lock(&self.0).clone() })
     }
@@ -53,7 +53,7 @@ pub(super) fn settings() -> Settings {
         init_timeout: Duration::from_secs(30),
         ready_wait: Duration::from_secs(300),
         retry: (Duration::from_secs(1), Duration::from_secs(4)),
-        again_at_once: false,
+        retry_at_once: false,
         has_former: false,
         names: Style::Bare,
     }
@@ -68,7 +68,7 @@ pub(super) fn sources(fakes: &[&Fake]) -> Vec<Arc<dyn Source>> {
 
 impl World {
     /// A bundle that was just started.
-    pub(super) fn start(fakes: &[&Fake], settings: Settings, memory: Arc<dyn Memory>) -> Self {
+    pub(super) fn start(fakes: &[&Fake], settings: Settings, memory: Arc<dyn BundleStore>) -> Self {
         let (to, told) = mpsc::unbounded_channel();
         let capabilities = raw_of(&json!({"roots": {"listChanged": true}, "elicitation": {}}));
         let handshake = Handshake::new("host", "1", capabilities);
@@ -158,7 +158,7 @@ impl World {
         }
     }
 
-    pub(super) fn state(&self, name: &str) -> State {
+    pub(super) fn state(&self, name: &str) -> BackendState {
         let status = self.bundle.status();
         status
             .backends

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::{decorated, two};
 use crate::backend::lock;
-use crate::decorate::{CallLog, Ended};
+use crate::decorate::{CallEnd, CallLog};
 use crate::*;
 
 /// Lets everybody who can go on do so.
@@ -137,7 +137,7 @@ async fn a_call_that_takes_too_long_is_cancelled_and_never_answered_twice() {
             &json!({"requestId": 7, "reason": format!("it took more than 5000 ms, the limit in {why}")})
         )
     );
-    assert_eq!(lock(&two.notes.0)[0].ended, Ended::TooLong);
+    assert_eq!(lock(&two.notes.0)[0].ended, CallEnd::TooLong);
     // It answers nevertheless: the host hears what comes next, and not that.
     world
         .server("a")
@@ -214,7 +214,7 @@ async fn a_host_that_cancels_a_waiting_call_gets_no_answer_to_it() {
     world.server("a").answers("tools/call", Value::Null);
     let sources = world.sources(&["a"]);
     let (out, mut said) = tokio::sync::mpsc::channel(WAITING);
-    let speaker = Speaker::new(out, move |handshake, host| {
+    let speaker = BundleServer::new(out, move |handshake, host| {
         let with = serde_json::from_value(json!([{"calls": {"most": 1}}])).expect("decorations");
         let bundle = Backends::start(
             "s".into(),
@@ -227,7 +227,7 @@ async fn a_host_that_cancels_a_waiting_call_gets_no_answer_to_it() {
         let log: Arc<dyn CallLog> = Arc::new(());
         decorate(Arc::new(bundle), &with, &log)
     });
-    let says = async |line: Value| speaker.hear(line.to_string().as_bytes()).await;
+    let says = async |line: Value| speaker.receive(line.to_string().as_bytes()).await;
     says(json!({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}})).await;
     let answer = said.recv().await.expect("an answer");
     assert!(answer.line.starts_with(br#"{"jsonrpc":"2.0","id":0"#));

@@ -3,7 +3,6 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, OnceLock};
 
-use bytes::Bytes;
 use futures::future::BoxFuture;
 use serde_json::value::RawValue;
 use tokio::sync::{mpsc, watch};
@@ -15,36 +14,27 @@ use crate::call::{Call, List};
 use crate::connection::Answer;
 use crate::message::{Id, Message, Outcome, RpcError, code};
 use crate::object::{Object, raw};
-use crate::pipe::{Host, Receipt};
-use crate::unread::Unread;
+use crate::pipe::{Host, Receipt, TrackedLine};
+use crate::unreadable::Unreadable;
 
 /// Messages of backends that wait until the host was answered its `initialize`. Later ones keep
 /// their backend waiting.
 const EARLY_MAX: usize = 256;
 
-/// Makes a bundle for a host.
+/// Makes the bundle for a host.
 type Make = Box<dyn FnOnce(Handshake, Arc<dyn Host>) -> Arc<dyn Bundle> + Send>;
 
-/// A message to the host.
-#[derive(Debug)]
-pub struct Spoken {
-    /// The line, without its newline.
-    pub line: Bytes,
-    /// To be confirmed once it was passed on.
-    pub receipt: Receipt,
-}
-
-/// Speaks for a bundle.
-pub struct Speaker {
+/// A bundle as one MCP server.
+pub struct BundleServer {
     make: Mutex<Option<Make>>,
     bundle: OnceLock<Arc<dyn Bundle>>,
-    out: Arc<Out>,
+    out: Arc<ToHost>,
     tasks: Mutex<JoinSet<()>>,
 }
 
-/// The way to the host.
-struct Out {
-    to: mpsc::Sender<Spoken>,
+/// Messages to the host.
+struct ToHost {
+    to: mpsc::Sender<TrackedLine>,
     /// Whether the host was answered its `initialize`.
     is_open: watch::Sender<bool>,
     early: Mutex<Vec<(Message, Receipt)>>,
@@ -52,25 +42,25 @@ struct Out {
     calls: Mutex<HashMap<Id, AbortHandle>>,
 }
 
-impl std::fmt::Debug for Speaker {
+impl std::fmt::Debug for BundleServer {
     fn fmt(&self, to: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(to, "Speaker({:?})", self.bundle.get())
+        write!(to, "BundleServer({:?})", self.bundle.get())
     }
 }
 
-impl Out {
+impl ToHost {
     async fn send(&self, message: &Message, receipt: Receipt) {
-        // Where nobody takes it, the host is gone.
+        // If it can't be sent, the host is gone.
         let _ = self
             .to
-            .send(Spoken {
+            .send(TrackedLine {
                 line: message.write(),
                 receipt,
             })
             .await;
     }
 
-    /// Lets everything through, after this answer.
+    /// Sends this answer, and from then on everything.
     async fn open(&self, answer: &Message) {
         self.send(answer, Receipt::none()).await;
         loop {
@@ -87,8 +77,8 @@ impl Out {
     }
 }
 
-impl Host for Out {
-    fn hear(&self, message: Message, receipt: Receipt) -> BoxFuture<'_, ()> {
+impl Host for ToHost {
+    fn receive(&self, message: Message, receipt: Receipt) -> BoxFuture<'_, ()> {
         Box::pin(async move {
             if let Message::Answer { id, .. } = &message
                 && lock(&self.calls).contains_key(id)
@@ -108,22 +98,22 @@ impl Host for Out {
                     }
                 }
             }
-            // Its sender is this object's.
+            // It can't fail: the sender is in this object.
             let _ = self.is_open.subscribe().wait_for(|is_open| *is_open).await;
             self.send(&message, receipt).await;
         })
     }
 }
 
-impl Speaker {
-    /// Will make the bundle when the host introduces itself. What it says goes to `out`, in its
-    /// order.
+impl BundleServer {
+    /// Makes the bundle when the host sends `initialize`. Messages to the host go to `out`,
+    /// in order.
     #[must_use]
     pub fn new(
-        out: mpsc::Sender<Spoken>,
+        out: mpsc::Sender<TrackedLine>,
         make: impl FnOnce(Handshake, Arc<dyn Host>) -> Arc<dyn Bundle> + Send + 'static,
     ) -> Self {
-        let out = Out {
+        let out = ToHost {
             to: out,
             is_open: watch::Sender::default(),
             early: Mutex::default(),
@@ -137,14 +127,14 @@ impl Speaker {
         }
     }
 
-    /// The bundle, once the host has introduced itself.
+    /// The bundle, once the host has sent `initialize`.
     #[must_use]
     pub fn bundle(&self) -> Option<&Arc<dyn Bundle>> {
         self.bundle.get()
     }
 
-    /// Hears a line of the host. Calls are answered later, each when it is done.
-    pub async fn hear(&self, line: &[u8]) {
+    /// Takes a line of the host. Calls are answered later, each when it is done.
+    pub async fn receive(&self, line: &[u8]) {
         for message in Message::read_all(line) {
             match message {
                 Ok(Message::Request { id, method, params }) => {
@@ -156,9 +146,9 @@ impl Speaker {
         }
     }
 
-    /// What can't be read goes no further, and whoever waits for it is told.
-    async fn refuse(&self, unread: Unread) {
-        let Unread {
+    /// What can't be read goes no further, and its sender gets an error.
+    async fn refuse(&self, unread: Unreadable) {
+        let Unreadable {
             id,
             is_request,
             is_answer,
@@ -177,15 +167,15 @@ impl Speaker {
         let (code, why) = if is_json {
             (
                 code::INVALID_REQUEST,
-                "this is no request of JSON-RPC 2.0; it was not sent to a server",
+                "this is not a JSON-RPC 2.0 request; it was not sent to a server",
             )
         } else {
             (
                 code::UNREADABLE,
-                "this is no JSON; it was not sent to a server",
+                "this is not JSON; it was not sent to a server",
             )
         };
-        // A call under way that has this id is not what has failed.
+        // A call under way that has this id has not failed.
         let id = id
             .filter(|id| !lock(&self.out.calls).contains_key(id))
             .map_or_else(Default::default, |id| id.raw());
@@ -194,18 +184,18 @@ impl Speaker {
         line.set("id", id);
         line.set("error", raw(&RpcError::new(code, why)));
         let line = line.write().get().to_owned().into();
-        // Where nobody takes it, the host is gone.
+        // If it can't be sent, the host is gone.
         let _ = self
             .out
             .to
-            .send(Spoken {
+            .send(TrackedLine {
                 line,
                 receipt: Receipt::none(),
             })
             .await;
     }
 
-    /// The host says no more: waits until what is under way is answered and taken, and closes the
+    /// The host has closed its input: waits until every call is answered, and closes the
     /// bundle.
     pub async fn close(&self) {
         let mut tasks = std::mem::take(&mut *lock(&self.tasks));
@@ -226,7 +216,8 @@ impl Speaker {
             _ => None,
         };
         bundle.tell(message).await;
-        // Nobody waits for it any more; an answer that comes nevertheless is passed on.
+        // The host does not wait for it any more; an answer that comes nevertheless is
+        // passed on.
         if let Some(task) = cancelled.and_then(|id| lock(&self.out.calls).remove(&id)) {
             task.abort();
         }
@@ -241,8 +232,8 @@ impl Speaker {
                     RpcError::new(code::INVALID_REQUEST, "this session is initialized already");
                 self.answer(id, Err(error)).await;
             }
-            // A client that speaks MCP 2026-07-28 alone is told so by this, one that speaks others
-            // as well begins with `initialize`.
+            // A client that speaks MCP 2026-07-28 alone stops at this; one that
+            // speaks others as well goes on with `initialize`.
             ("server/discover", _) => {
                 let error = RpcError::new(code::NO_METHOD, "Method not found: server/discover");
                 self.answer(id, Err(error)).await;
@@ -254,7 +245,7 @@ impl Speaker {
                 );
                 self.answer(id, Err(error)).await;
             }
-            (_, Some(bundle)) => self.begin(bundle.clone(), id, method, params),
+            (_, Some(bundle)) => self.spawn_request(bundle.clone(), id, method, params),
         }
     }
 
@@ -280,7 +271,7 @@ impl Speaker {
         let out = self.out.clone();
         lock(&self.tasks).spawn(async move {
             bundle.ready().await;
-            let result = introduction(version, &*bundle);
+            let result = initialize_result(version, &*bundle);
             out.open(&Message::Answer {
                 id,
                 outcome: Ok(result),
@@ -290,7 +281,7 @@ impl Speaker {
     }
 
     /// Begins a list or a call.
-    fn begin(
+    fn spawn_request(
         &self,
         bundle: Arc<dyn Bundle>,
         id: Id,
@@ -300,14 +291,15 @@ impl Speaker {
         let (out, own) = (self.out.clone(), id.clone());
         let mut tasks = lock(&self.tasks);
         while tasks.try_join_next().is_some() {}
-        // Held until it is noted, so that a call which ends at once is not noted afterwards.
+        // Held until it is noted, so that a call which ends at once is not noted
+        // afterwards.
         let mut noted = lock(&self.out.calls);
         let task = tasks.spawn(async move {
             let (outcome, receipt) = match List::of(&method) {
-                Some(list) => (listed(&*bundle, list).await, Receipt::none()),
-                None => match made(&*bundle, own.clone(), &method, params.as_deref()).await {
+                Some(list) => (list_result(&*bundle, list).await, Receipt::none()),
+                None => match make_call(&*bundle, own.clone(), &method, params.as_deref()).await {
                     Ok(Answer { outcome, receipt }) => (outcome, receipt),
-                    // Whoever has cancelled a request expects no answer.
+                    // A host that has cancelled a request expects no answer.
                     Err(Error::Cancelled) => return drop(lock(&out.calls).remove(&own)),
                     Err(error) => (Err(error.into()), Receipt::none()),
                 },
@@ -320,7 +312,7 @@ impl Speaker {
     }
 }
 
-async fn made(
+async fn make_call(
     bundle: &dyn Bundle,
     id: Id,
     method: &str,
@@ -332,7 +324,7 @@ async fn made(
 }
 
 /// A whole list: there is no second page.
-async fn listed(bundle: &dyn Bundle, list: List) -> Outcome {
+async fn list_result(bundle: &dyn Bundle, list: List) -> Outcome {
     let items = bundle.list(list).await?;
     let items: Vec<Object> = items.into_iter().map(|item| item.members).collect();
     let mut result = Object::default();
@@ -342,7 +334,7 @@ async fn listed(bundle: &dyn Bundle, list: List) -> Outcome {
 
 /// The result of `initialize`. What backends will have that come later is not known yet, so
 /// everything is declared.
-fn introduction(version: &str, bundle: &dyn Bundle) -> Box<RawValue> {
+fn initialize_result(version: &str, bundle: &dyn Bundle) -> Box<RawValue> {
     let capabilities = serde_json::json!({
         "tools": {"listChanged": true},
         "resources": {"listChanged": true, "subscribe": true},

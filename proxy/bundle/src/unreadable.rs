@@ -1,4 +1,4 @@
-//! What can be told of a message that can't be read: whoever waits for it is to know.
+//! What can be seen of a message that can't be read, so that its request can be failed.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -9,30 +9,30 @@ use serde_json::value::RawValue;
 
 use crate::id::Id;
 
-/// Stands for what is no JSON: a byte that is no UTF-8, or a number that JSON does not have.
+/// Stands for what is not JSON: a byte that is not UTF-8, or a number that JSON does not have.
 const ODD: char = '\u{FFFD}';
 
-/// What can be told of a message that can't be read.
+/// What can be seen of a message that can't be read.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Unread {
+pub struct Unreadable {
     /// Its id, where that can be read.
     pub id: Option<Id>,
     /// Whether it has what a request has.
     pub is_request: bool,
     /// Whether it has what an answer has.
     pub is_answer: bool,
-    /// Whether it is JSON, and only no message.
+    /// Whether it is JSON, but not a message.
     pub is_json: bool,
 }
 
-impl Unread {
+impl Unreadable {
     /// Looks at it as far as it is JSON.
     pub(crate) fn of(text: &str) -> Self {
         let mut seen = Self {
             is_json: serde_json::from_str::<&RawValue>(text).is_ok(),
             ..Self::default()
         };
-        // Fails where it is no JSON, and has seen everything before that.
+        // Fails where the JSON ends, and has seen everything before that.
         let _ = serde_json::Deserializer::from_str(text).deserialize_map(&mut seen);
         seen
     }
@@ -52,7 +52,7 @@ impl Unread {
     }
 }
 
-impl<'de> Visitor<'de> for &mut Unread {
+impl<'de> Visitor<'de> for &mut Unreadable {
     type Value = ();
 
     fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -66,7 +66,7 @@ impl<'de> Visitor<'de> for &mut Unread {
             self.is_answer |= matches!(&*key, "result" | "error");
             let value = map.next_value::<&RawValue>()?;
             if key == "id" {
-                // Of two ids nobody knows which is meant.
+                // Of two ids, neither counts.
                 let is_one = !std::mem::replace(&mut has_id, true);
                 self.id = Id::read(value).filter(|_| is_one && !is_odd(value.get()));
             }
@@ -75,13 +75,13 @@ impl<'de> Visitor<'de> for &mut Unread {
     }
 }
 
-/// Whether a part of a copy stands for something that is no JSON.
+/// Whether a part of a copy stands for something that is not JSON.
 pub(crate) fn is_odd(part: &str) -> bool {
     part.contains(ODD)
 }
 
-/// A copy with something readable for every byte that is no UTF-8, and for the numbers that JSON
-/// does not have, though Python writes them.
+/// A copy with something readable for every byte that is not UTF-8, and for the numbers that
+/// JSON does not have, though Python writes them.
 pub(crate) fn readable(line: &[u8]) -> String {
     let text = String::from_utf8_lossy(line);
     let mut copy = String::with_capacity(text.len());
