@@ -19,7 +19,7 @@ const IDS: u64 = 3;
 const URIS: [&str; 3] = ["x:/a", "x:/a/b", "x:/ab"];
 
 #[derive(Debug, Clone, Copy)]
-enum Step {
+enum Input {
     Come {
         able: bool,
         again: bool,
@@ -54,24 +54,24 @@ enum Step {
     Pass(u64),
 }
 
-fn step() -> impl Strategy<Value = Step> {
+fn input() -> impl Strategy<Value = Input> {
     prop_oneof![
-        2 => any::<[bool; 2]>().prop_map(|[able, again]| Step::Come { able, again }),
-        1 => any::<usize>().prop_map(Step::Leave),
-        8 => (any::<usize>(), 0..IDS, any::<bool>()).prop_map(|(client, id, token)| Step::Call { client, id, token }),
-        2 => (any::<usize>(), 0..IDS).prop_map(|(client, id)| Step::Cancel { client, id }),
+        2 => any::<[bool; 2]>().prop_map(|[able, again]| Input::Come { able, again }),
+        1 => any::<usize>().prop_map(Input::Leave),
+        8 => (any::<usize>(), 0..IDS, any::<bool>()).prop_map(|(client, id, token)| Input::Call { client, id, token }),
+        2 => (any::<usize>(), 0..IDS).prop_map(|(client, id)| Input::Cancel { client, id }),
         2 => (any::<usize>(), 0..URIS.len(), any::<bool>())
-            .prop_map(|(client, uri, is_on)| Step::Subscribe { client, uri, is_on }),
-        2 => any::<usize>().prop_map(Step::AnswerAsk),
-        6 => (any::<usize>(), any::<bool>()).prop_map(|(call, failed)| Step::Answer { call, failed }),
-        4 => any::<usize>().prop_map(Step::Progress),
-        4 => any::<usize>().prop_map(Step::Ask),
-        1 => any::<usize>().prop_map(Step::AskLate),
-        1 => any::<usize>().prop_map(Step::CancelAsk),
-        2 => (0..URIS.len()).prop_map(Step::Updated),
-        1 => Just(Step::Changed),
-        1 => (0..400_000u64).prop_map(Step::Pass),
-        1 => (0..RECENT_MS).prop_map(Step::Pass),
+            .prop_map(|(client, uri, is_on)| Input::Subscribe { client, uri, is_on }),
+        2 => any::<usize>().prop_map(Input::AnswerAsk),
+        6 => (any::<usize>(), any::<bool>()).prop_map(|(call, failed)| Input::Answer { call, failed }),
+        4 => any::<usize>().prop_map(Input::Progress),
+        4 => any::<usize>().prop_map(Input::Ask),
+        1 => any::<usize>().prop_map(Input::AskLate),
+        1 => any::<usize>().prop_map(Input::CancelAsk),
+        2 => (0..URIS.len()).prop_map(Input::Updated),
+        1 => Just(Input::Changed),
+        1 => (0..400_000u64).prop_map(Input::Pass),
+        1 => (0..RECENT_MS).prop_map(Input::Pass),
     ]
 }
 
@@ -159,9 +159,9 @@ impl World {
         self.hears(&ask);
     }
 
-    fn take(&mut self, step: Step) {
+    fn take(&mut self, step: Input) {
         match step {
-            Step::Come { able, again } => {
+            Input::Come { able, again } => {
                 self.next_place += 1;
                 let client = self.next_place;
                 self.clients.insert(client, Host::default());
@@ -175,14 +175,14 @@ impl World {
                     json!({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params});
                 self.multiplexer.arrive(client, line(&initialize), again);
             }
-            Step::Leave(at) => {
+            Input::Leave(at) => {
                 let clients: Vec<u64> = self.clients.keys().copied().collect();
                 if let Some(client) = pick(&clients, at) {
                     self.clients.remove(client);
                     self.multiplexer.leave(*client, self.now);
                 }
             }
-            Step::Call { client, id, token } => {
+            Input::Call { client, id, token } => {
                 let Some(client) = self.client(client) else {
                     return;
                 };
@@ -204,7 +204,7 @@ impl World {
                     &json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params}),
                 );
             }
-            Step::Cancel { client, id } => {
+            Input::Cancel { client, id } => {
                 let Some(client) = self.client(client) else {
                     return;
                 };
@@ -215,7 +215,7 @@ impl World {
                     &json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": params}),
                 );
             }
-            Step::Subscribe { client, uri, is_on } => {
+            Input::Subscribe { client, uri, is_on } => {
                 let Some(client) = self.client(client) else {
                     return;
                 };
@@ -235,7 +235,7 @@ impl World {
                     &json!({"jsonrpc": "2.0", "id": "s", "method": method, "params": params}),
                 );
             }
-            Step::AnswerAsk(at) => {
+            Input::AnswerAsk(at) => {
                 let Some(client) = self.client(at) else {
                     return;
                 };
@@ -255,7 +255,7 @@ impl World {
                     &json!({"jsonrpc": "2.0", "id": self.next_ask + 1, "result": {}}),
                 );
             }
-            Step::Answer { call, failed } => {
+            Input::Answer { call, failed } => {
                 if self.calls.is_empty() {
                     return;
                 }
@@ -282,7 +282,7 @@ impl World {
                 };
                 self.hears(&answer);
             }
-            Step::Progress(at) => {
+            Input::Progress(at) => {
                 let Some(Open {
                     token: Some(token),
                     tag,
@@ -296,7 +296,7 @@ impl World {
                     json!({"jsonrpc": "2.0", "method": "notifications/progress", "params": params});
                 self.hears(&progress);
             }
-            Step::Ask(at) => {
+            Input::Ask(at) => {
                 let plain: Vec<&Open> = self
                     .calls
                     .iter()
@@ -307,7 +307,7 @@ impl World {
                 };
                 self.asks_about(&tag.clone());
             }
-            Step::AskLate(at) => {
+            Input::AskLate(at) => {
                 let late: Vec<&Value> = self
                     .answered
                     .iter()
@@ -317,25 +317,25 @@ impl World {
                 let Some(tag) = pick(&late, at) else { return };
                 self.asks_about(&(*tag).clone());
             }
-            Step::CancelAsk(at) => {
+            Input::CancelAsk(at) => {
                 let asks: Vec<u64> = self.asks.keys().copied().collect();
                 let Some(ask) = pick(&asks, at) else { return };
                 self.asks.remove(ask);
                 let params = json!({"requestId": ask});
                 self.hears(&json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": params}));
             }
-            Step::Updated(uri) => {
+            Input::Updated(uri) => {
                 let params = json!({"uri": URIS[uri]});
                 self.hears(
                     &json!({"jsonrpc": "2.0", "method": "notifications/resources/updated", "params": params}),
                 );
             }
-            Step::Changed => {
+            Input::Changed => {
                 self.hears(
                     &json!({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"}),
                 );
             }
-            Step::Pass(ms) => self.now += ms,
+            Input::Pass(ms) => self.now += ms,
         }
     }
 
@@ -455,7 +455,7 @@ impl World {
     /// Everything is answered: then every host has its answers, and no other ones.
     fn settle(&mut self) {
         while !self.calls.is_empty() {
-            self.take(Step::Answer {
+            self.take(Input::Answer {
                 call: 0,
                 failed: false,
             });
@@ -472,7 +472,7 @@ impl World {
 
 proptest! {
     #[test]
-    fn no_message_reaches_the_wrong_place(steps in prop::collection::vec(step(), 0..200)) {
+    fn no_message_reaches_the_wrong_place(steps in prop::collection::vec(input(), 0..200)) {
         let mut world = World::default();
         for step in steps {
             world.take(step);
@@ -483,19 +483,19 @@ proptest! {
 }
 
 /// A host that can be asked comes.
-const COME: Step = Step::Come {
+const COME: Input = Input::Come {
     able: true,
     again: false,
 };
 
 /// The server answers the first open call.
-const ANSWER: Step = Step::Answer {
+const ANSWER: Input = Input::Answer {
     call: 0,
     failed: false,
 };
 
-fn call(client: usize) -> Step {
-    Step::Call {
+fn call(client: usize) -> Input {
+    Input::Call {
         client,
         id: 0,
         token: false,
@@ -503,7 +503,7 @@ fn call(client: usize) -> Step {
 }
 
 /// How many asks were handed out, and how many refused.
-fn asked(steps: impl IntoIterator<Item = Step>) -> (u64, u64) {
+fn asked(steps: impl IntoIterator<Item = Input>) -> (u64, u64) {
     let mut world = World::default();
     for step in steps {
         world.take(step);
@@ -522,18 +522,18 @@ fn asks_are_handed_out_where_one_place_has_calls() {
         ANSWER,
         COME,
         call(0),
-        Step::Ask(0),
-        Step::AnswerAsk(0),
+        Input::Ask(0),
+        Input::AnswerAsk(0),
         call(1),
-        Step::Ask(0),
+        Input::Ask(0),
     ];
     assert_eq!(asked(steps), (1, 1));
 }
 
 #[test]
 fn an_ask_about_a_call_that_was_cancelled_long_ago_is_nobody_else_s() {
-    let cancel = Step::Cancel { client: 0, id: 0 };
-    let wait = Step::Pass(400_000);
+    let cancel = Input::Cancel { client: 0, id: 0 };
+    let wait = Input::Pass(400_000);
     assert_eq!(
         asked([
             COME,
@@ -544,7 +544,7 @@ fn an_ask_about_a_call_that_was_cancelled_long_ago_is_nobody_else_s() {
             wait,
             wait,
             call(1),
-            Step::Ask(0)
+            Input::Ask(0)
         ]),
         (0, 1)
     );
@@ -553,11 +553,14 @@ fn an_ask_about_a_call_that_was_cancelled_long_ago_is_nobody_else_s() {
 #[test]
 fn an_ask_after_its_answer_is_nobody_else_s() {
     let begun = [COME, ANSWER, COME, call(0), call(1), ANSWER];
-    let with = |steps: &[Step]| asked(begun.into_iter().chain(steps.iter().copied()));
-    assert_eq!(with(&[Step::AskLate(0)]), (0, 1));
-    assert_eq!(with(&[Step::Pass(RECENT_MS - 1), Step::AskLate(0)]), (0, 1));
+    let with = |steps: &[Input]| asked(begun.into_iter().chain(steps.iter().copied()));
+    assert_eq!(with(&[Input::AskLate(0)]), (0, 1));
     assert_eq!(
-        with(&[Step::Pass(RECENT_MS), Step::Ask(0)]),
+        with(&[Input::Pass(RECENT_MS - 1), Input::AskLate(0)]),
+        (0, 1)
+    );
+    assert_eq!(
+        with(&[Input::Pass(RECENT_MS), Input::Ask(0)]),
         (1, 0),
         "an ask about the call that is left"
     );

@@ -6,7 +6,7 @@ use super::world::World;
 use super::*;
 
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Step {
+pub(super) enum Input {
     Attach {
         sampling: bool,
         orderly: bool,
@@ -40,30 +40,30 @@ pub(super) enum Step {
     Pass(u64),
 }
 
-fn step() -> impl Strategy<Value = Step> {
+fn input() -> impl Strategy<Value = Input> {
     prop_oneof![
         2 => any::<[bool; 4]>().prop_map(|[sampling, orderly, changed, discover]| {
-            Step::Attach { sampling, orderly, changed, discover }
+            Input::Attach { sampling, orderly, changed, discover }
         }),
-        1 => any::<bool>().prop_map(|orderly| Step::Detach { orderly }),
-        3 => Just(Step::Initialized),
-        6 => (0..6u8, any::<bool>(), any::<bool>()).prop_map(|(id, text, token)| Step::Call { id, text, token }),
-        1 => any::<usize>().prop_map(Step::Cancel),
-        3 => any::<usize>().prop_map(Step::AnswerAsk),
-        6 => (any::<usize>(), any::<bool>()).prop_map(|(at, failed)| Step::Answer(at, failed)),
-        2 => any::<usize>().prop_map(Step::Progress),
-        4 => Just(Step::Notify),
-        3 => any::<bool>().prop_map(|sampling| Step::Ask { sampling }),
-        1 => any::<usize>().prop_map(Step::CancelAsk),
-        5 => (0..4usize).prop_map(Step::PullFront),
-        5 => (0..4usize).prop_map(Step::PullBackend),
-        1 => (0..12_000u64).prop_map(|after| Step::Die { after }),
-        1 => Just(Step::Restart),
-        1 => (0..70_000u64).prop_map(Step::Pass),
+        1 => any::<bool>().prop_map(|orderly| Input::Detach { orderly }),
+        3 => Just(Input::Initialized),
+        6 => (0..6u8, any::<bool>(), any::<bool>()).prop_map(|(id, text, token)| Input::Call { id, text, token }),
+        1 => any::<usize>().prop_map(Input::Cancel),
+        3 => any::<usize>().prop_map(Input::AnswerAsk),
+        6 => (any::<usize>(), any::<bool>()).prop_map(|(at, failed)| Input::Answer(at, failed)),
+        2 => any::<usize>().prop_map(Input::Progress),
+        4 => Just(Input::Notify),
+        3 => any::<bool>().prop_map(|sampling| Input::Ask { sampling }),
+        1 => any::<usize>().prop_map(Input::CancelAsk),
+        5 => (0..4usize).prop_map(Input::PullFront),
+        5 => (0..4usize).prop_map(Input::PullBackend),
+        1 => (0..12_000u64).prop_map(|after| Input::Die { after }),
+        1 => Just(Input::Restart),
+        1 => (0..70_000u64).prop_map(Input::Pass),
     ]
 }
 
-impl Step {
+impl Input {
     pub(super) fn is_hosts(self) -> bool {
         matches!(
             self,
@@ -85,7 +85,7 @@ impl Step {
 
 proptest! {
     #[test]
-    fn everyone_gets_what_is_theirs(steps in prop::collection::vec(step(), 0..150)) {
+    fn everyone_gets_what_is_theirs(steps in prop::collection::vec(input(), 0..150)) {
         let mut bench = Bench { relay: Relay::new(LIMITS), now: 1000 };
         let mut world = World::default();
         world.starts(&mut bench);

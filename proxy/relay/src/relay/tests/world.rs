@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
 
-use super::model::Step;
+use super::model::Input;
 use super::*;
 
 /// The longest line that this world writes.
@@ -60,9 +60,9 @@ impl World {
     }
 
     /// Somebody does something, if they are there and are listened to.
-    pub(super) fn take(&mut self, bench: &mut Bench, step: Step) {
+    pub(super) fn take(&mut self, bench: &mut Bench, step: Input) {
         match step {
-            Step::Attach {
+            Input::Attach {
                 sampling,
                 orderly,
                 changed,
@@ -91,22 +91,22 @@ impl World {
                     self.greet(bench);
                 }
             }
-            Step::Detach { orderly } => {
+            Input::Detach { orderly } => {
                 bench.relay.detach(0, orderly, bench.now);
                 self.leave();
             }
-            Step::Restart => bench.relay.restart(bench.now),
+            Input::Restart => bench.relay.restart(bench.now),
             _ if self.connection.is_none() && step.is_hosts() => {}
             _ if !bench.relay.reads_front() && step.is_hosts() => {}
             _ if !(self.lives && bench.relay.reads_backend()) && step.is_backends() => {}
-            Step::Initialized => {
+            Input::Initialized => {
                 if !self.greeted && !self.open.contains_key(DISCOVER) {
                     self.greet(bench);
                 } else if self.greeted && !self.open.contains_key(INIT) {
                     bench.front(INITIALIZED);
                 }
             }
-            Step::Call { id, text, token } => {
+            Input::Call { id, text, token } => {
                 let id = if text {
                     format!("\"{id}\"")
                 } else {
@@ -126,19 +126,19 @@ impl World {
                     ));
                 }
             }
-            Step::Cancel(at) => {
+            Input::Cancel(at) => {
                 if let Some(id) = pick(&self.open.keys().cloned().collect::<Vec<_>>(), at) {
                     bench.front(&format!(
                         r#"{{"method":"notifications/cancelled","params":{{"requestId":{id}}}}}"#
                     ));
                 }
             }
-            Step::AnswerAsk(at) => {
+            Input::AnswerAsk(at) => {
                 if let Some((id, unique)) = pick(&self.seen_asks, at) {
                     bench.front(&json!({"id": id, "result": {"u": unique}}).to_string());
                 }
             }
-            Step::Answer(at, failed) => {
+            Input::Answer(at, failed) => {
                 if let Some((id, unique, first)) = pick(&self.handed, at) {
                     self.handed.retain(|(other, ..)| *other != id);
                     self.on_pong |= id.as_u64().is_some_and(|id| id >= (1 << 31) - 1024);
@@ -156,7 +156,7 @@ impl World {
                     bench.backend_sends(&[b"{\"x\":", odd, b",", &answer.as_bytes()[1..]].concat());
                 }
             }
-            Step::Progress(at) => {
+            Input::Progress(at) => {
                 if let Some((id, Some(unique), false)) = pick(&self.handed, at) {
                     let params = json!({"progressToken": id, "u": unique});
                     bench.backend(
@@ -164,11 +164,11 @@ impl World {
                     );
                 }
             }
-            Step::Notify => {
+            Input::Notify => {
                 self.notified += 1;
                 bench.backend(&notice(self.notified));
             }
-            Step::Ask { sampling } => {
+            Input::Ask { sampling } => {
                 let unique = self.next();
                 self.asked += 1;
                 let id = if unique.is_multiple_of(2) {
@@ -186,7 +186,7 @@ impl World {
                     &json!({"id": id, "method": method, "params": {"u": unique}}).to_string(),
                 );
             }
-            Step::CancelAsk(at) => {
+            Input::CancelAsk(at) => {
                 if let Some((unique, id)) =
                     pick(&self.asks.clone().into_iter().collect::<Vec<_>>(), at)
                 {
@@ -197,20 +197,20 @@ impl World {
                     );
                 }
             }
-            Step::PullFront(lines) => (0..lines).for_each(|_| {
+            Input::PullFront(lines) => (0..lines).for_each(|_| {
                 self.pull_front(bench);
             }),
-            Step::PullBackend(lines) => (0..lines).for_each(|_| {
+            Input::PullBackend(lines) => (0..lines).for_each(|_| {
                 self.pull_backend(bench);
             }),
-            Step::Die { after } => {
+            Input::Die { after } => {
                 bench.now += after;
                 if self.lives {
                     self.dies();
                     bench.dies();
                 }
             }
-            Step::Pass(time) => {
+            Input::Pass(time) => {
                 bench.now += time;
                 bench.relay.tick(bench.now);
             }
@@ -372,7 +372,7 @@ impl World {
 
     /// A last host comes, and everyone does what is to be done.
     pub(super) fn settle(&mut self, bench: &mut Bench) {
-        let attach = Step::Attach {
+        let attach = Input::Attach {
             sampling: true,
             orderly: false,
             changed: false,
@@ -380,16 +380,16 @@ impl World {
         };
         self.take(bench, attach);
         for _ in 0..10_000 {
-            self.take(bench, Step::Initialized);
+            self.take(bench, Input::Initialized);
             let read = self.pull_front(bench) | self.pull_backend(bench);
-            self.take(bench, Step::Answer(0, false));
+            self.take(bench, Input::Answer(0, false));
             if !self.lives {
                 match bench.relay.next_deadline() {
                     Some(_) => bench.wait(),
                     // The host was told that the server ended at once. It tries again.
                     None => self.take(bench, attach),
                 }
-                self.take(bench, Step::Pass(0));
+                self.take(bench, Input::Pass(0));
             }
             if !read
                 && self.lives
