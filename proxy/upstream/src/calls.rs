@@ -8,11 +8,12 @@ use reqwest::StatusCode;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep};
 
+use crate::http::{Ask, Events, Reply};
 use crate::ledger::Place;
 use crate::link::Link;
+use crate::messages::{Why, answered, messages, one_line, tagged};
 use crate::numbers::{Numbers, base};
-use crate::said::{Why, answered, messages, one_line, tagged};
-use crate::wire::{Ask, Events, Reply, Stamp};
+use crate::session_headers::Stamp;
 
 /// The pause before another attempt.
 const PAUSE: Duration = Duration::from_millis(100);

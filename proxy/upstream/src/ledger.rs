@@ -18,7 +18,7 @@ use tokio::time::sleep;
 
 use crate::news::News;
 use crate::numbers::base;
-use crate::stamp::Stamp;
+use crate::session_headers::Stamp;
 
 /// The key of what is known of the server. Those of its streams begin with it.
 const KEY: &str = "remote";

@@ -17,35 +17,37 @@
 //! others it may be another account's.
 //!
 //! - `pipe.rs`: what becomes of a message of the host. `calls.rs`: a request until its last answer.
-//!   `shake.rs`: the handshake. `listen.rs`: the standalone stream. `link.rs`: what they have in
+//!   `initialize.rs`: the handshake. `listen.rs`: the standalone stream. `link.rs`: what they have in
 //!   common.
-//! - `wire.rs`: requests. `stamp.rs`: which session they are of. `ledger.rs`: what is kept.
-//!   `numbers.rs`: by which a message that comes again is known. `renamed.rs`: ids of calls, where
+//! - `http.rs`: requests. `session_headers.rs`: which session they are of. `ledger.rs`: what is kept.
+//!   `numbers.rs`: by which a message that comes again is known. `call_ids.rs`: ids of calls, where
 //!   each process has a host that begins anew. `news.rs`: what the user should know.
-//! - `said.rs`: ids of the server's requests, and the messages that are ours.
+//! - `messages.rs`: ids of the server's requests, and the messages that are ours. `url.rs`, `tls.rs`.
 //! - [`login`]: tokens, their files, and the browser.
 #![forbid(unsafe_code)]
 
+mod call_ids;
 mod calls;
+mod http;
+mod initialize;
 mod ledger;
 mod link;
 mod listen;
 pub mod login;
+mod messages;
 mod news;
 mod numbers;
 mod pipe;
 mod remote;
-mod renamed;
-mod said;
-mod shake;
-mod stamp;
+mod session_headers;
 #[cfg(test)]
 mod tests;
-mod wire;
+mod tls;
+mod url;
 
+pub use self::call_ids::Ids;
 pub use self::ledger::{Keep, Kept};
 pub use self::link::Said;
 pub use self::news::News;
 pub use self::pipe::{Confirm, Pipe, connect};
 pub use self::remote::{Remote, RemoteError};
-pub use self::renamed::Ids;

@@ -11,12 +11,13 @@ use serde_json::value::RawValue;
 use tokio::sync::{mpsc, watch};
 use tokio::task::AbortHandle;
 
+use crate::call_ids::{Ids, Renamed};
+use crate::http::Wire;
 use crate::ledger::{Keep, Known, Ledger};
+use crate::messages::{Id, Why, answered, normal};
 use crate::news::News;
 use crate::numbers::{Numbers, is_ours};
-use crate::renamed::{Ids, Renamed};
-use crate::said::{Id, Why, answered, normal};
-use crate::wire::{Stamp, Wire};
+use crate::session_headers::Stamp;
 
 /// Messages that wait to be taken. Until there is room, the server is not read from.
 pub(super) const WAITING_MAX: usize = 64;

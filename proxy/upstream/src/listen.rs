@@ -5,10 +5,11 @@ use std::time::Duration;
 use tokio::time::sleep;
 
 use crate::calls::{Stream, is_passing};
+use crate::http::{Ask, Reply};
 use crate::ledger::Place;
 use crate::link::Link;
 use crate::news::News;
-use crate::wire::{Ask, Loss, Reply, Stamp};
+use crate::session_headers::{Loss, Stamp};
 
 /// The pause after a server could not be reached, at first and at most.
 const PAUSE: Duration = Duration::from_millis(100);

@@ -10,15 +10,15 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::timeout;
 
+use crate::call_ids::Ids;
 use crate::calls::Stream;
+use crate::http::{Ask, Reply, Wire};
 use crate::ledger::{Found, Keep, Kept, Known, Place, found};
 use crate::link::{Link, Said, WAITING_MAX};
+use crate::messages::{Host, Why, answering, asked_in, host, messages};
 use crate::news::News;
 use crate::numbers::base;
 use crate::remote::{Remote, RemoteError};
-use crate::renamed::Ids;
-use crate::said::{Host, Why, answering, asked_in, host, messages};
-use crate::wire::{Ask, Reply, Wire};
 
 /// How long a server may take to take a notification, or an answer to a request of its own.
 const TELL_WAIT: Duration = Duration::from_secs(30);

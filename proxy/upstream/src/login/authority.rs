@@ -5,7 +5,7 @@ use rmcp::transport::auth::{
     AuthorizationManager, AuthorizationMetadata, AuthorizationMetadataSource,
 };
 
-use crate::remote::is_private;
+use crate::url::is_private;
 
 /// An authorization server. The refresh token goes to its token endpoint, and nowhere else.
 pub(super) struct Authority {

@@ -14,7 +14,7 @@ use tokio::time::timeout;
 use super::authority::Authority;
 use super::file::{Tokens, now_ms};
 use super::{Login, LoginError, readable};
-use crate::remote::is_private;
+use crate::url::is_private;
 
 /// How long the user may take in the browser.
 const WAIT: Duration = Duration::from_secs(10 * 60);
@@ -68,7 +68,7 @@ impl Login {
         if !is_private(&self.url) {
             return Err(LoginError::Plain(self.name.clone()));
         }
-        crate::wire::choose_cryptography();
+        crate::tls::use_ring();
         let failed = |error: AuthError| self.failed(error);
         let mut manager = AuthorizationManager::new(self.url.clone())
             .await

@@ -24,7 +24,7 @@ fn for_now<E: std::error::Error>(error: E) -> Unrefreshed {
 
 /// New tokens for those. Who calls has the lock.
 pub(super) async fn refreshed(url: &Url, tokens: &Tokens) -> Result<Tokens, Unrefreshed> {
-    crate::wire::choose_cryptography();
+    crate::tls::use_ring();
     let mut manager = AuthorizationManager::new(url.clone())
         .await
         .map_err(for_now)?;

@@ -8,14 +8,15 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 use tokio::time::timeout;
 
+use crate::http::{Ask, Replied, Reply, names_session};
 use crate::ledger::Known;
 use crate::link::{Link, NewSession};
 use crate::listen::{PING, PING_ID};
-use crate::news::News;
-use crate::said::{
+use crate::messages::{
     Why, answered, initialize, introduced, messages, normal, notification, one_line,
 };
-use crate::wire::{Ask, Loss, Replied, Reply, Stamp, names_session};
+use crate::news::News;
+use crate::session_headers::{Loss, Stamp};
 
 /// How long a repeated handshake may take.
 const WAIT: Duration = Duration::from_secs(30);

@@ -15,9 +15,11 @@ use reqwest::{Method, Response, StatusCode};
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::login::{Bearer, LoginError};
-use crate::remote::{Remote, RemoteError, shown};
-use crate::said::Why;
-pub(super) use crate::stamp::{Loss, Stamp};
+use crate::messages::Why;
+use crate::remote::{Remote, RemoteError};
+use crate::session_headers::{Loss, Stamp};
+use crate::tls::use_ring;
+use crate::url::without_query;
 
 /// How long one attempt to connect may take: a server may be far away.
 const CONNECT_WAIT: Duration = Duration::from_secs(10);
@@ -104,18 +106,13 @@ pub(super) struct Wire {
     remote: Remote,
 }
 
-/// The cryptography of TLS is ring's. Where the process has chosen another, that stays.
-pub(super) fn choose_cryptography() {
-    let _ = rustls::crypto::ring::default_provider().install_default();
-}
-
 impl Wire {
     /// To this server.
     ///
     /// # Errors
     /// [`RemoteError::Client`].
     pub(super) fn to(remote: Remote) -> Result<Self, RemoteError> {
-        choose_cryptography();
+        use_ring();
         // A redirect would carry the entry's headers elsewhere.
         let client = reqwest::Client::builder()
             .redirect(reqwest::redirect::Policy::none())
@@ -152,7 +149,7 @@ impl Wire {
             match self.ask_once(ask, stamp).await {
                 Err(Failed::NotReached(_)) if Instant::now() + PAUSE < until => sleep(PAUSE).await,
                 Err(Failed::NotReached(why)) => {
-                    let url = shown(&self.remote.url);
+                    let url = without_query(&self.remote.url);
                     return Err(Why::NotSent(format!(
                         "the server {:?} at {url} can't be reached: {why}",
                         self.name()

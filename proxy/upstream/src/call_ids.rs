@@ -7,7 +7,7 @@ use mcp_sessiond_proto::RequestId;
 use mcp_sessiond_relay::message::Kind;
 use serde_json::Value;
 
-use crate::said::edited;
+use crate::messages::edited;
 
 /// Whether the next process has the same host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
