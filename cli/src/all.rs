@@ -10,11 +10,11 @@ use std::time::Duration;
 use futures::future::BoxFuture;
 use mcp_sessiond_client::{ClaimRequest, Options};
 use mcp_sessiond_daemon::config::{Config, Names};
-use mcp_sessiond_proxy::keeper::backend::Program;
-use mcp_sessiond_proxy::several::{
+use mcp_sessiond_proxy::front::bundle::{
     self, Calls, Decoration, Decorations, Edit, Failure, FailureCode, Filter, Glob, Launch, List,
     Mistake, Rename, Server, Settings, Style, Time,
 };
+use mcp_sessiond_proxy::program::Program;
 
 use super::configured::{configured, waits};
 use super::servers::{Entry, Kind, News, Servers, ServersError, Watch};
@@ -43,7 +43,7 @@ pub(super) fn run(options: &Options, claim: ClaimRequest, filter: Filter, lazy: 
             config: listed,
         })
     };
-    several::run(options, claim, list, settings(&config), waits(&config))
+    bundle::run(options, claim, list, settings(&config), waits(&config))
 }
 
 fn read(filter: &Filter) -> Result<(PathBuf, Servers), ServersError> {

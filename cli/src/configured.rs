@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use mcp_sessiond_daemon::config::{self, Config, Loaded};
-use mcp_sessiond_proxy::front::Waits;
+use mcp_sessiond_proxy::waits::Waits;
 
 /// How long the configuration has us wait. One that is wrong is the daemon's to complain about: the
 /// host must have its server.

@@ -8,8 +8,8 @@ use clap::Args;
 use mcp_sessiond_client::{Label, SessionId};
 use mcp_sessiond_process::descriptors;
 use mcp_sessiond_proto::{BackendName, Epoch, ServiceName};
-use mcp_sessiond_proxy::keeper::backend::Program;
 use mcp_sessiond_proxy::keeper::{self, Errand, launch};
+use mcp_sessiond_proxy::program::Program;
 
 use super::wrap::program;
 

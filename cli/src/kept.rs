@@ -15,7 +15,7 @@ use mcp_sessiond_proto::backends::{
 use mcp_sessiond_proto::debug::{HostInfo, PAGE_MAX, Page};
 use mcp_sessiond_proto::{BackendName, KeeperName, Loss, ServiceName, paths};
 use mcp_sessiond_proxy::keeper::dial::{DialError, Dialled, dial, keeper_of};
-use mcp_sessiond_proxy::shared::look::{self, Use};
+use mcp_sessiond_proxy::server::shared::usage::{self, Use};
 use serde::Serialize;
 
 use super::failure::Failure;
@@ -153,7 +153,7 @@ impl Kept {
         match directory.check() {
             Ok(()) => {
                 servers.extend(strays(directory.path(), &known));
-                let uses = look::uses(directory.path());
+                let uses = usage::uses(directory.path());
                 servers.iter_mut().for_each(|server| server.note_use(&uses));
             }
             Err(ConnectError::NotRunning { .. }) => {}

@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use futures::future::BoxFuture;
-use mcp_sessiond_proxy::elsewhere::{Connecting, Shelf};
-use mcp_sessiond_proxy::several::{self, End, Failure, FailureCode, Pipe, Receipt, WAITING};
+use mcp_sessiond_proxy::front::bundle::{self, End, Failure, FailureCode, Pipe, Receipt, WAITING};
+use mcp_sessiond_proxy::server::remote::{Connecting, Shelf};
 use mcp_sessiond_upstream::{Ids, Keep, News, Remote, Said, connect};
 use tokio::sync::mpsc;
 
@@ -105,7 +105,7 @@ async fn connected(remote: Remote, shelf: Shelf) -> Result<Pipe, Failure> {
         while let Some(Said { number, line }) = from.recv().await {
             let confirm = confirm.clone();
             let receipt = Receipt::new(move || confirm.up_to(number));
-            if said.send(several::Said { line, receipt }).await.is_err() {
+            if said.send(bundle::Said { line, receipt }).await.is_err() {
                 return;
             }
         }

@@ -18,7 +18,7 @@ use mcp_sessiond_serve::run::{NotServed, run as serve};
 use mcp_sessiond_serve::settings::{Behind, Listen, Servers, Settings};
 use mcp_sessiond_serve::upstream::url::Url;
 
-use mcp_sessiond_proxy::several::{Filter, Glob};
+use mcp_sessiond_proxy::front::bundle::{Filter, Glob};
 use mcp_sessiond_proxy::signals::GivenMask;
 
 use self::who::Who;

@@ -14,7 +14,7 @@ mod watch;
 use std::path::{Path, PathBuf};
 
 use mcp_sessiond_daemon::config;
-use mcp_sessiond_proxy::several::Decorations;
+use mcp_sessiond_proxy::front::bundle::Decorations;
 use serde_json::{Map, Value};
 
 pub(super) use self::entry::{Entry, Kind, is_http};

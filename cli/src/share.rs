@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use clap::Args;
-use mcp_sessiond_proxy::shared::sharer;
+use mcp_sessiond_proxy::server::shared::share_host;
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -19,8 +19,8 @@ pub(super) struct Arguments {
 
 pub(super) fn run(arguments: &Arguments) -> ExitCode {
     if arguments.detached {
-        sharer::run()
+        share_host::run()
     } else {
-        sharer::launch()
+        share_host::launch()
     }
 }

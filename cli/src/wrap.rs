@@ -9,9 +9,10 @@ use std::sync::Arc;
 use clap::{Args, Parser};
 use mcp_sessiond_client::{ClaimRequest, Label, Named};
 use mcp_sessiond_proxy::front;
-use mcp_sessiond_proxy::keeper::backend::Program;
-use mcp_sessiond_proxy::several::{Filter, Glob, alone};
-use mcp_sessiond_proxy::shared::place;
+use mcp_sessiond_proxy::front::bundle::{Filter, Glob};
+use mcp_sessiond_proxy::front::lazy;
+use mcp_sessiond_proxy::front::shared;
+use mcp_sessiond_proxy::program::Program;
 
 use super::claiming::Claiming;
 use super::configured::{configured, waits};
@@ -131,7 +132,7 @@ pub(super) fn run(arguments: Arguments) -> ExitCode {
                         fresh: arguments.fresh,
                         ..arguments.claiming.claim()
                     };
-                    return place::run(
+                    return shared::run(
                         arguments.claiming.options(),
                         claim,
                         shared,
@@ -174,7 +175,7 @@ pub(super) fn run(arguments: Arguments) -> ExitCode {
         ..arguments.claiming.claim()
     };
     let run = if arguments.lazy {
-        alone::run
+        lazy::run
     } else {
         front::run
     };

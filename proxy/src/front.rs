@@ -2,62 +2,52 @@
 //! keeper that holds the session's backend, and carries lines between the host and the keeper.
 //! Whatever happens to the keeper, it stays as long as its host does.
 //!
-//! - [`first`]: the host's first line, which says what it calls itself.
-//! - [`attach`]: from a claim to a connection to the keeper. [`calls`]: what else it asks the
-//!   daemon.
-//! - [`open`]: what the host would have to be told if the keeper were lost: the calls that it waits
-//!   for.
-//! - [`carry`]: lines, both ways. [`voice`]: standard error. [`leave`]: how it goes.
-//! - [`surroundings`]: where it runs, for what is remembered of a server.
-//! - [`plain`]: the command as it is, where there can be no keeper.
+//! - [`first_line`]: the host's first line, which has the client's name.
+//! - [`forward`]: lines, both ways. [`open`]: the calls that the host waits for, in case the keeper
+//!   is lost. [`leave`]: how the front ends.
+//! - [`shared`]: the front of a server that all hosts share. [`remote`]: of one that is reached over
+//!   HTTP. [`bundle`]: of several servers as one. [`lazy`]: of one that is started at its first
+//!   call. `stdio`: the host's end of those that have a runtime.
+//!
+//! How the server is reached is [`server`](crate::server)'s.
 //!
 //! **Architecture Invariant:** what was read from the host before a keeper has answered is handed
 //! on whole, to the keeper or to the command that is run in its place.
 
-pub mod attach;
-pub mod calls;
-pub mod carry;
-pub mod first;
+pub mod bundle;
+pub mod first_line;
+pub mod forward;
+pub mod lazy;
 pub mod leave;
 pub mod open;
-pub mod plain;
-pub mod surroundings;
-pub mod voice;
+pub mod remote;
+pub mod shared;
+mod stdio;
 
 use std::convert::Infallible;
-use std::ffi::OsString;
 use std::fs::File;
-use std::io::{self, IsTerminal as _, Write as _};
+use std::io::{self, IsTerminal as _};
 use std::os::fd::AsFd as _;
-use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use mcp_sessiond_client::{ClaimRequest, Error, Loss, Options, Outcome};
-use mcp_sessiond_process::Pinned;
-use mcp_sessiond_proto::paths;
+use mcp_sessiond_client::{ClaimRequest, Error, Loss, Options};
 
-use crate::keeper;
-use crate::keeper::backend::Program;
-use crate::keeper::lines::LineBuffer;
+use crate::lines::LineBuffer;
+use crate::memory::keep_to_ourselves;
+use crate::notices::{note, say, span, tell_of_claim};
+use crate::program::{LaunchEnv, Program};
+use crate::server::attach::{Attaching, Attachment, NoBackend, first_time};
+use crate::server::child::Plain;
+use crate::server::kept::Door;
 use crate::signals::{ENDING, GivenMask};
-use crate::unkept::{self, Unkept};
-use attach::{Attaching, Attachment, Door, NoBackend};
-use carry::Carrier;
-use first::First;
+use crate::stderr::Voice;
+use crate::waits::{PATIENCE, PAUSE, PAUSE_MAX, Waits};
+use first_line::First;
+use forward::Carrier;
 use leave::Leaver;
-use plain::Plain;
-use voice::{Voice, sentence};
-
-/// How long it is tried to attach where a former server of this one is still being taken down: that
-/// is the server's time.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
-
-/// The first and the longest pause between attempts; each is twice the one before.
-pub(crate) const PAUSE: Duration = Duration::from_millis(5);
-pub(crate) const PAUSE_MAX: Duration = Duration::from_secs(2);
 
 /// How long the host's messages wait for a keeper that was lost, before they are refused: as long
 /// as the keeper itself would let them wait for a server that has died.
@@ -68,24 +58,6 @@ pub(crate) const FAILED: u8 = 71;
 
 /// Variables that are named when they differ. Another host may have dozens of its own.
 const NAMES_SHOWN: usize = 8;
-
-/// How long a front waits before it goes on without.
-#[derive(Debug, Clone, Copy)]
-pub struct Waits {
-    /// For the host's first line.
-    pub first_line: Duration,
-    /// To have a keeper.
-    pub keeper: Duration,
-}
-
-impl Default for Waits {
-    fn default() -> Self {
-        Self {
-            first_line: Duration::from_secs(1),
-            keeper: Duration::from_secs(2),
-        }
-    }
-}
 
 /// What a front has found out and read before it asks for a backend.
 pub(crate) struct Begun<'a> {
@@ -112,18 +84,15 @@ pub(crate) enum Way<'a> {
 #[must_use]
 pub fn run(options: Options, claim: ClaimRequest, program: &Program, waits: Waits) -> ExitCode {
     let way = Way::Through(Box::new(|_, door, _| Box::new(door)));
-    run_by(options, claim, program, Surroundings::default(), waits, way)
+    run_by(options, claim, program, LaunchEnv::default(), waits, way)
 }
-
-/// The variables that a server has in addition to those of its front, and where it runs instead.
-pub(crate) type Surroundings = (Vec<(OsString, OsString)>, Option<PathBuf>);
 
 /// The same by another way to the server.
 pub(crate) fn run_by(
     options: Options,
     claim: ClaimRequest,
     program: &Program,
-    surroundings: Surroundings,
+    surroundings: LaunchEnv,
     waits: Waits,
     way: Way<'_>,
 ) -> ExitCode {
@@ -141,7 +110,7 @@ fn speak(
     options: Options,
     mut claim: ClaimRequest,
     program: &Program,
-    (environment, home): Surroundings,
+    (environment, home): LaunchEnv,
     waits: Waits,
     mask: &GivenMask,
     way: Way<'_>,
@@ -152,7 +121,7 @@ fn speak(
     let leaver = Leaver::listen(&carrier)?;
     let mut input: File = io::stdin().as_fd().try_clone_to_owned()?.into();
     let mut lines = LineBuffer::default();
-    match first::read(&mut input, &mut lines, waits.first_line) {
+    match first_line::read(&mut input, &mut lines, waits.first_line) {
         First::Nothing => return Ok(ExitCode::SUCCESS),
         First::Said(client) => claim.client = client,
     }
@@ -229,45 +198,13 @@ fn speak(
         Err(why) => return Ok(plain(&why, &lines, input)),
     };
     // Not before the session was claimed: the daemon reads our environment then, and never again.
-    keeper::keep_to_ourselves();
+    keep_to_ourselves();
     leaver.tells_keeper();
     let listening = carrier.clone();
     std::thread::Builder::new()
         .name("from-host".into())
         .spawn(move || listening.from_host(input, lines, releaser))?;
     stay(&mut *way, &carrier, attachment)
-}
-
-/// Attaches for the first time. What can pass is tried again, within the time that a host waits for
-/// us.
-pub(crate) fn first_time(door: &mut dyn Attaching, waits: Waits) -> Result<Attachment, NoBackend> {
-    let began = Instant::now();
-    let mut until = began + waits.keeper;
-    let mut pause = PAUSE;
-    loop {
-        let why = match door.attach(None, until) {
-            Err(why @ NoBackend::Ending(_)) => {
-                // So far it was the former server's time.
-                until = (Instant::now() + waits.keeper).min(began + PATIENCE);
-                why
-            }
-            Err(why @ NoBackend::Passing(_)) => why,
-            attached => return attached,
-        };
-        if Instant::now() + pause >= until {
-            return Err(why);
-        }
-        std::thread::sleep(pause);
-        // Many attempts fit into the time that there is.
-        pause = (pause * 2).min(waits.keeper / 8);
-    }
-}
-
-/// Notes that the command runs unkept, where `status` finds it.
-pub(crate) fn note(program: String, why: &dyn std::fmt::Display) {
-    if let (Ok(directory), Ok(own)) = (paths::directory(), Pinned::own()) {
-        unkept::note(&directory, &Unkept::now(&own, program, why));
-    }
 }
 
 /// What the host's user should know of how this server came to be.
@@ -299,22 +236,6 @@ fn tell(voice: &Voice, attachment: &Attachment) {
     }
 }
 
-/// What the host's user should know of how the session was got. False: nothing.
-pub(crate) fn tell_of_claim(voice: &Voice, because: Option<Loss>, outcome: Outcome) -> bool {
-    match (because, outcome) {
-        (Some(loss), _) => voice.say(&format_args!(
-            "this server begins afresh: {}",
-            loss.sentence()
-        )),
-        (None, Outcome::FreshDoubtful) => voice.say(
-            &"this server will not survive a reconnect: what it was started with can't be read; \
-              `mcp-sessiond doctor` says which part, and `--instance NAME` may help",
-        ),
-        (None, _) => return false,
-    }
-    true
-}
-
 /// Names for people: the first of them. None where there are none.
 fn listed(names: &[String]) -> Option<String> {
     let shown = names.get(..NAMES_SHOWN).unwrap_or(names).join(", ");
@@ -323,21 +244,6 @@ fn listed(names: &[String]) -> Option<String> {
         all if all <= NAMES_SHOWN => Some(shown),
         all => Some(format!("{shown} and {} more", all - NAMES_SHOWN)),
     }
-}
-
-/// A time for people: its largest unit.
-pub(crate) fn span(ms: u64) -> String {
-    let units = [
-        (86_400_000, "d"),
-        (3_600_000, "h"),
-        (60_000, "min"),
-        (1_000, "s"),
-    ];
-    let unit = units.into_iter().find(|(of, _)| ms >= *of);
-    unit.map_or_else(
-        || format!("{ms} ms"),
-        |(of, name)| format!("{} {name}", ms / of),
-    )
 }
 
 /// Carries lines, and attaches again whenever the keeper is lost and the host has something to say.
@@ -427,10 +333,4 @@ fn again(
         std::thread::sleep(pause);
         pause = (pause * 2).min(PAUSE_MAX);
     }
-}
-
-/// Says something to whoever reads our standard error, before there is anything that could be kept
-/// waiting.
-pub(crate) fn say(what: &dyn std::fmt::Display) {
-    let _ = io::stderr().write_all(sentence(what).as_bytes());
 }

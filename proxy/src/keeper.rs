@@ -4,13 +4,13 @@
 //! - [`mcp_sessiond_relay`]: what becomes of each line: a state machine that does no I/O.
 //! - [`hold`]: the loop that carries lines between the backend and the front, and tells the relay
 //!   what happens.
-//! - [`backend`], [`children`]: the child process, its group, and how it is taken down. [`errors`]:
-//!   its standard error.
-//! - [`visits`]: requests on its socket. [`front`]: the attached front. [`dial`]: the client's side
+//! - [`backend`], [`children`]: the child process, its group, and how it is taken down. [`stderr_ring`]:
+//!   the end of its standard error.
+//! - [`requests`]: requests on its socket. [`front`]: the attached front. [`dial`]: the client's side
 //!   of the socket.
 //! - [`continuing`]: the lines between it and a continuing front, where the session is a service's.
-//! - [`watch`]: whose exits matter. [`watched`]: whether the program has changed. [`launch`]: how a
-//!   keeper starts.
+//! - [`exits`]: the processes whose exits matter. [`program_change`]: whether the program has
+//!   changed. [`launch`]: how a keeper starts.
 //!
 //! **Architecture Invariant:** a front gets the backend only if the daemon says that it holds the
 //! lease, or, while the daemon is away, if no other process has attached under its epoch or a newer
@@ -20,16 +20,13 @@ pub mod backend;
 pub mod children;
 pub mod continuing;
 pub mod dial;
-pub mod errors;
+pub mod exits;
 pub mod front;
 pub mod hold;
 pub mod launch;
-pub mod lines;
-mod status;
-pub mod telling;
-pub mod visits;
-pub mod watch;
-pub mod watched;
+pub mod program_change;
+pub mod requests;
+pub mod stderr_ring;
 
 use std::io;
 use std::process::ExitCode;
@@ -49,12 +46,13 @@ use nix::sys::signal::Signal;
 use signal_hook_tokio::Signals;
 use tokio::net::UnixListener;
 
-use backend::Program;
+use exits::Watch;
 use hold::Keeper;
 use launch::Report;
-use visits::House;
-use watch::Watch;
+use requests::House;
 
+use crate::memory::keep_to_ourselves;
+use crate::program::Program;
 use crate::signals::GivenMask;
 
 /// How long the daemon may take to say whether a front holds the session. A daemon that is
@@ -112,26 +110,6 @@ pub fn run(errand: Errand) -> ExitCode {
             ExitCode::from(70)
         }
     }
-}
-
-/// Keeps messages out of core files, of keepers and fronts. Leaves limits and signal mask alone:
-/// the backend inherits them.
-pub fn keep_to_ourselves() {
-    #[cfg(target_os = "linux")]
-    let _ = nix::sys::prctl::set_dumpable(false);
-}
-
-/// Does this while the daemon can read what this process was started with, where it [keeps that to
-/// itself](keep_to_ourselves) already.
-pub(crate) fn while_readable<T>(what: impl FnOnce() -> T) -> T {
-    #[cfg(target_os = "linux")]
-    if nix::sys::prctl::get_dumpable() == Ok(false) {
-        let _ = nix::sys::prctl::set_dumpable(true);
-        let done = what();
-        keep_to_ourselves();
-        return done;
-    }
-    what()
 }
 
 /// Makes orphans of the backend our children, so that none of them can outlive us unseen. Call it

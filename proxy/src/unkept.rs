@@ -31,7 +31,7 @@ const WHY_MAX: usize = 1000;
 pub struct Unkept {
     /// The server's process, or that of a front which carries for it.
     pub process: ProcessRef,
-    /// The server's [telling words](crate::keeper::telling).
+    /// The server's [telling words](crate::program::display_name).
     pub program: String,
     /// Why it is not kept, in a sentence.
     pub why: String,

@@ -113,43 +113,44 @@ const DAEMON: Layers = &[
 
 const PROXY: Layers = &[
     ("signals", &["process"]),
+    ("waits", &[]),
+    ("lines", &[]),
     ("memory", &["process"]),
+    ("launch_env", &["process"]),
     ("unkept", &["process"]),
-    ("keeper", &["signals", "client", "process", "relay"]),
-    ("apart", &["client", "relay"]),
+    ("program", &["client", "process"]),
+    ("id_prefix", &["bundle", "client", "relay"]),
+    ("stderr", &["lines"]),
+    ("notices", &["stderr", "unkept", "client", "process"]),
+    (
+        "keeper",
+        &[
+            "lines", "memory", "program", "signals", "client", "process", "relay",
+        ],
+    ),
+    (
+        "server",
+        &[
+            "keeper", "lines", "memory", "program", "signals", "stderr", "waits", "bundle",
+            "client", "process", "relay",
+        ],
+    ),
     (
         "front",
         &[
-            "apart", "keeper", "signals", "unkept", "client", "process", "relay",
-        ],
-    ),
-    ("service", &["keeper", "signals", "client", "process"]),
-    ("stdio", &["front", "keeper", "signals", "bundle", "relay"]),
-    (
-        "elsewhere",
-        &[
-            "front", "keeper", "memory", "signals", "stdio", "bundle", "client", "relay",
-        ],
-    ),
-    (
-        "shared",
-        &[
-            "front", "keeper", "memory", "signals", "client", "process", "relay",
-        ],
-    ),
-    (
-        "several",
-        &[
-            "apart",
-            "elsewhere",
-            "front",
-            "keeper",
+            "id_prefix",
+            "launch_env",
+            "lines",
             "memory",
-            "shared",
+            "notices",
+            "program",
+            "server",
             "signals",
-            "stdio",
+            "stderr",
+            "waits",
             "bundle",
             "client",
+            "process",
             "relay",
         ],
     ),

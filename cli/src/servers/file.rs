@@ -3,7 +3,7 @@
 
 use std::fmt;
 
-use mcp_sessiond_proxy::several::Decorations;
+use mcp_sessiond_proxy::front::bundle::Decorations;
 use serde::Deserialize;
 use serde::de::{Deserializer, MapAccess, Visitor};
 use serde_json::Value;

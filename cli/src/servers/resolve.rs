@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use mcp_sessiond_proxy::shared::VARIABLES;
+use mcp_sessiond_proxy::server::shared::VARIABLES;
 
 use super::entry::{Entry, Kind, is_http};
 use super::keyring;

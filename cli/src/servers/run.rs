@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use mcp_sessiond_daemon::config::Config;
 use mcp_sessiond_process::executable;
-use mcp_sessiond_proxy::shared::{Looking, Shared};
+use mcp_sessiond_proxy::server::shared::{Looking, Shared};
 
 use super::{Entry, Kind, Servers, ServersError};
 use crate::complain;

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use mcp_sessiond_daemon::config::Config;
-use mcp_sessiond_proxy::shared::Shared;
+use mcp_sessiond_proxy::server::shared::Shared;
 
 use super::{Entry, Kind};
 

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::process::ExitCode;
 
 use mcp_sessiond_client::ClaimRequest;
-use mcp_sessiond_proxy::elsewhere;
+use mcp_sessiond_proxy::front;
 
 use super::Arguments;
 use crate::configured::{configured, waits};
@@ -55,7 +55,7 @@ pub(super) fn run(arguments: &Arguments) -> Option<ExitCode> {
         ..arguments.claiming.claim()
     };
     let options = arguments.claiming.clone().options();
-    Some(elsewhere::run(
+    Some(front::remote::run(
         &options,
         claim,
         &name,

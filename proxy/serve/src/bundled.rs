@@ -22,8 +22,8 @@ use futures::FutureExt as _;
 use futures::future::{BoxFuture, try_join_all};
 use mcp_sessiond_bundle::{Decorations, Memory, Style};
 use mcp_sessiond_client::{Options, Session, SessionError, SessionId, SessionStatus};
-use mcp_sessiond_proxy::service::{self, NotLeased, Service};
-use mcp_sessiond_proxy::several::{self, Server};
+use mcp_sessiond_proxy::server::service::{self, Service, NotLeased};
+use mcp_sessiond_proxy::front::bundle::{self, Server};
 use tokio::sync::watch;
 use tokio::time::sleep;
 
@@ -82,7 +82,7 @@ struct Common {
     only: Option<String>,
     /// Where names are remembered.
     names: Option<Arc<dyn Memory>>,
-    settings: several::Settings,
+    settings: bundle::Settings,
     hold: Duration,
     /// Whether this process ends, and the servers go on.
     is_leaving: Arc<AtomicBool>,
@@ -102,7 +102,7 @@ pub(crate) struct Making {
     /// Where they are written down.
     pub(crate) place: String,
     /// How they are started.
-    pub(crate) settings: several::Settings,
+    pub(crate) settings: bundle::Settings,
     /// The most descriptors that a server may have.
     pub(crate) descriptors: Option<u64>,
 }
@@ -121,7 +121,7 @@ impl Bundles {
         let control = Options::default().start(settings.start.clone());
         let names = only
             .is_none()
-            .then(|| several::memory(&making.place, control.clone()))
+            .then(|| bundle::memory(&making.place, control.clone()))
             .flatten();
         let options = service::Options {
             control: Some(control),
@@ -130,7 +130,7 @@ impl Bundles {
         };
         let service = Service::lease(service, options).await?;
         // As with one server, whose next call starts it again.
-        let mut bundle = several::Settings {
+        let mut bundle = bundle::Settings {
             again_at_once: true,
             has_former: true,
             ..making.settings.clone()

@@ -7,8 +7,10 @@ use bytes::Bytes;
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use mcp_sessiond_client::Session;
-use mcp_sessiond_proxy::keeper::backend::Program;
-use mcp_sessiond_proxy::service::{self, Command, Gone, NoBackend, NotLeased, Options, Service};
+use mcp_sessiond_proxy::program::Program;
+use mcp_sessiond_proxy::server::service::{
+    self, Command, Gone, NoBackend, NotLeased, Options, Service,
+};
 
 use crate::backend::{Backend, Backends, Ended};
 use crate::refusal::{Refusal, no_server};

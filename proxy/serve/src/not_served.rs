@@ -3,7 +3,7 @@
 use std::io;
 
 use mcp_sessiond_client::{ServiceName, SessionError};
-use mcp_sessiond_proxy::service::NotLeased;
+use mcp_sessiond_proxy::server::service::NotLeased;
 
 /// Why it does not serve.
 #[derive(Debug, thiserror::Error)]

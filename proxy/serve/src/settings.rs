@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mcp_sessiond_client::{ServiceName, Start};
-use mcp_sessiond_proxy::keeper::backend::Program;
-use mcp_sessiond_proxy::several::{self, List};
+use mcp_sessiond_proxy::front::bundle::{self, List};
+use mcp_sessiond_proxy::program::Program;
 
 use crate::jwt::Jwt;
 use crate::token::Token;
@@ -29,7 +29,7 @@ pub struct Servers {
     /// Reads the list, and watches it from then on. It is called in a tokio runtime.
     pub list: Arc<dyn Fn() -> Box<dyn List> + Send + Sync>,
     /// How they are started.
-    pub settings: several::Settings,
+    pub settings: bundle::Settings,
 }
 
 impl fmt::Debug for Servers {

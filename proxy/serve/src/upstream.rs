@@ -29,7 +29,7 @@ use bytes::Bytes;
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use mcp_sessiond_client::{RequestId, Session};
-use mcp_sessiond_proxy::service::{NotLeased, Options, Service};
+use mcp_sessiond_proxy::server::service::{NotLeased, Options, Service};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinSet;
 use tokio::time::timeout;

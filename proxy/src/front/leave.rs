@@ -9,8 +9,8 @@ use nix::sys::signal::Signal;
 use nix::unistd::Pid;
 use tokio::sync::watch;
 
-use super::carry::Carrier;
-use super::plain::hand_on;
+use super::forward::Carrier;
+use crate::server::child::hand_on;
 use crate::signals::{die_of, when_told_to_end};
 
 /// How long a signal waits until whoever carries lines has told the keepers: long enough for a byte

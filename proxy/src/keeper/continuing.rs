@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 
 use bytes::{BufMut as _, Bytes, BytesMut};
 
-use super::lines::Line;
+use crate::lines::Line;
 
 /// The longest prefix of a message, in bytes.
 pub const PREFIX_MAX: usize = 24;

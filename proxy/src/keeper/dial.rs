@@ -140,7 +140,7 @@ fn dial_in(
     let mut line = serde_json::to_vec(request).map_err(io::Error::other)?;
     line.push(b'\n');
     stream.write_all(&line)?;
-    let mut reader = BufReader::with_capacity(super::lines::CHUNK, stream);
+    let mut reader = BufReader::with_capacity(crate::lines::CHUNK, stream);
     let mut answer = Vec::new();
     reader.read_until(b'\n', &mut answer)?;
     if !answer.ends_with(b"\n") {

@@ -1,17 +1,15 @@
 //! The front that is attached, as its keeper sees it.
 
-use std::io::{self, IoSlice, Read as _, Write as _};
+use std::io::{self, Read as _, Write as _};
 use std::os::unix::net::UnixStream;
 
-use bytes::buf::Chain;
-use bytes::{Buf as _, Bytes};
+use bytes::Bytes;
 use mcp_sessiond_process::ProcessId;
 use mcp_sessiond_proto::Epoch;
-use tokio::io::{AsyncWrite, AsyncWriteExt as _};
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 
 use super::continuing::Continuing;
-use super::lines::Lines;
+use crate::lines::{Lines, Outlet};
 
 /// After how many unconfirmed messages the keeper reads the front's confirmations, which must not
 /// fill the connection.
@@ -156,50 +154,5 @@ impl Beside {
         }
         let written = self.stream.write(text).unwrap_or(0);
         self.skipped += (text.len() - written) as u64;
-    }
-}
-
-/// A line on its way out.
-#[derive(Debug, Default)]
-pub struct Outlet(Option<Chain<Bytes, &'static [u8]>>);
-
-impl Outlet {
-    /// Whether the next line can be put in.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.0.is_none()
-    }
-
-    /// Will write this line and a newline.
-    pub fn put(&mut self, line: Bytes) {
-        self.0 = Some(line.chain(b"\n".as_slice()));
-    }
-
-    /// Writes what the writer takes at once. What it does not take stays, and so does an error, for
-    /// [`write`](Self::write).
-    pub fn write_at_once(&mut self, try_write: impl Fn(&[IoSlice<'_>]) -> io::Result<usize>) {
-        while let Some(line) = &mut self.0 {
-            let mut pieces = [IoSlice::new(&[]); 2];
-            let count = line.chunks_vectored(&mut pieces);
-            let Ok(written @ 1..) = try_write(&pieces[..count]) else {
-                return;
-            };
-            line.advance(written);
-            if !line.has_remaining() {
-                self.0 = None;
-            }
-        }
-    }
-
-    /// Writes the line to its end. Cancel-safe.
-    ///
-    /// # Errors
-    /// Those of the writer.
-    pub async fn write(&mut self, writer: &mut (impl AsyncWrite + Unpin)) -> io::Result<()> {
-        if let Some(line) = &mut self.0 {
-            writer.write_all_buf(line).await?;
-            self.0 = None;
-        }
-        Ok(())
     }
 }

@@ -1,10 +1,11 @@
 //! The keeper at work: one loop that carries lines between its backend and its front, and tells the
 //! relay what happens.
 
-mod arrivals;
+mod attach;
 mod continuing;
 mod events;
 mod restarts;
+mod status;
 
 use std::io;
 use std::sync::{Arc, Mutex};
@@ -25,14 +26,15 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until};
 
 use self::events::{from_backend, from_errors, from_front, to_backend, to_front};
-use super::backend::{Backend, Program};
+use super::backend::Backend;
 use super::children::{Children, Manner};
-use super::errors::Ring;
-use super::front::{Beside, Front, Outlet};
-use super::lines::Line;
-use super::visits::{House, Visit, receive};
-use super::watch::{Exited, Watch};
-use super::watched::Watched;
+use super::exits::{Exited, Watch};
+use super::front::{Beside, Front};
+use super::program_change::Watched;
+use super::requests::{House, Visit, receive};
+use super::stderr_ring::Ring;
+use crate::lines::{Line, Outlet};
+use crate::program::Program;
 use crate::signals::GivenMask;
 
 /// Lines that are handed out one after the other before the loop looks at anything else.

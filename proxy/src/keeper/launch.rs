@@ -16,7 +16,7 @@ use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use serde::{Deserialize, Serialize};
 
-use super::backend::Program;
+use crate::program::Program;
 use crate::signals::GivenMask;
 
 /// What a keeper reports to the process that started it, in one line of JSON on standard output.

@@ -23,8 +23,8 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::UNIX_EPOCH;
 
-use mcp_sessiond_proxy::keeper::backend::Program;
-use mcp_sessiond_proxy::service::{Backend, Command, NotLeased, Options, Service};
+use mcp_sessiond_proxy::program::Program;
+use mcp_sessiond_proxy::server::service::{Backend, Command, NotLeased, Options, Service};
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-use mcp_sessiond_proxy::service::Backend;
+use mcp_sessiond_proxy::server::service::Backend;
 
 /// Which lines of a server were stored.
 #[derive(Debug)]

@@ -11,7 +11,7 @@ use futures::future::BoxFuture;
 use mcp_sessiond_bundle::decorate::{CallLog, Current, Entry, decorate};
 use mcp_sessiond_bundle::{Backends, Memory, Message, Receipt, Source, Speaker, Spoken, WAITING};
 use mcp_sessiond_client::{RequestId, Session};
-use mcp_sessiond_proxy::several::{Server, identities};
+use mcp_sessiond_proxy::front::bundle::{Server, identities};
 use tokio::sync::{mpsc, watch};
 use tokio::time::timeout;
 

@@ -12,10 +12,10 @@ use mcp_sessiond_bundle::{
     End, Failure, FailureCode, Pipe, Receipt, Said, Source, Spoken, WAITING,
 };
 use mcp_sessiond_client::SessionId;
-use mcp_sessiond_proxy::elsewhere::Shelf;
-use mcp_sessiond_proxy::service::{Backend, Command, NoBackend, Running};
-use mcp_sessiond_proxy::several::apart::told_apart;
-use mcp_sessiond_proxy::several::{Launch, Server};
+use mcp_sessiond_proxy::server::remote::Shelf;
+use mcp_sessiond_proxy::server::service::{Command, NoBackend, Backend, Running};
+use mcp_sessiond_proxy::id_prefix::told_apart;
+use mcp_sessiond_proxy::front::bundle::{Server, Launch};
 use serde_json::value::RawValue;
 use tokio::runtime::Handle;
 use tokio::sync::{mpsc, oneshot};
@@ -311,7 +311,7 @@ impl Source for Kept {
                     } => (program, environment, home),
                     // Its hosts are other users' as well, and no host of ours.
                     Launch::Shared(shared) => {
-                        let (environment, home) = shared.surroundings();
+                        let (environment, home) = shared.launch_env();
                         (shared.program(), environment, home)
                     }
                     Launch::Elsewhere(connecting) => {

@@ -12,8 +12,8 @@ use tokio::time::{Instant, timeout};
 use super::{End, FAREWELL, Keeper};
 use crate::keeper::continuing::{Continuing, PREFIX_MAX, Said};
 use crate::keeper::front::Front;
-use crate::keeper::lines::{Line, Lines};
-use crate::keeper::visits::{House, reply};
+use crate::keeper::requests::{House, reply};
+use crate::lines::{Line, Lines};
 
 impl Keeper {
     /// Whether its fronts continue each other: the session is a service's.

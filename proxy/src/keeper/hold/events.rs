@@ -5,8 +5,7 @@ use std::io;
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf, pipe};
 
 use super::Event;
-use crate::keeper::front::Outlet;
-use crate::keeper::lines::Lines;
+use crate::lines::{Lines, Outlet};
 
 /// Bytes of the backend's standard error that are read at once.
 const ERRORS_CHUNK: usize = 8 * 1024;

@@ -14,9 +14,8 @@ use tokio::time::{Instant, timeout};
 use super::{End, FAREWELL, Keeper};
 use crate::keeper::backend::Backend;
 use crate::keeper::children::Manner;
-use crate::keeper::front::Outlet;
-use crate::keeper::lines::Line;
-use crate::keeper::watched::Watched;
+use crate::keeper::program_change::Watched;
+use crate::lines::{Line, Outlet};
 
 impl Keeper {
     pub(super) fn backend_ended(&mut self, why: &str) {

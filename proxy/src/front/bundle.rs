@@ -1,0 +1,428 @@
+//! A front of several servers, which are one to its host: each has a keeper of its own, and all
+//! belong to one session.
+//!
+//! - `member`: one of the servers, in its keeper. `forward`: lines between the bundle and that.
+//! - `name_memory`: the names by which their tools are listed, today and after a restart.
+//! - `answer_memory`: what servers have answered that are started at their first call.
+//!   `daemon_value`: where the daemon remembers both.
+//! - `leave`: the keepers that have yet to hear that the host has left.
+//!
+//! What is listed and who is called is the bundle's: see `mcp_sessiond_bundle`.
+
+pub(super) mod answer_memory;
+mod daemon_value;
+mod forward;
+pub(super) mod leave;
+pub(super) mod member;
+mod name_memory;
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::fmt;
+use std::fs::File;
+use std::io;
+use std::os::fd::AsFd as _;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Instant;
+
+use bytes::Bytes;
+use futures::future::BoxFuture;
+use mcp_sessiond_bundle::decorate::{CallLog, Current, Entry as CallEnded, decorate};
+pub use mcp_sessiond_bundle::decorate::{
+    Calls, Decoration, Decorations, Filter, Glob, Mistake, NoGlob, Rename, Time,
+};
+use mcp_sessiond_bundle::{Backends, Handshake, Lazy, Memory, Source, Speaker, Spoken};
+pub use mcp_sessiond_bundle::{End, Failure, FailureCode, Pipe, Said, Settings, Style};
+pub use mcp_sessiond_bundle::{Receipt, WAITING};
+use mcp_sessiond_client::{ClaimRequest, Options};
+use mcp_sessiond_proto::types::LeaseRef;
+use mcp_sessiond_proto::{BackendName, Claimed};
+use sha2::{Digest as _, Sha256};
+use tokio::sync::{mpsc, watch};
+
+use super::FAILED;
+use super::first_line::{self, First};
+use super::forward::wait_until_unread;
+use super::stdio::{read, signals, write, written};
+use crate::lines::LineBuffer;
+use crate::memory::{give_back_once_started, keep_to_ourselves};
+use crate::notices::{note, say, tell_of_claim};
+use crate::program::Program;
+use crate::server::kept::{Door, Releaser};
+use crate::server::remote::{Connecting, Users};
+use crate::server::shared::Shared;
+use crate::signals::{ENDING, GivenMask};
+use crate::stderr::Voice;
+use crate::waits::Waits;
+use answer_memory::Memory as Told;
+use leave::Farewells;
+use member::{Backend, Common};
+use name_memory::Remembered;
+
+/// What a server is.
+#[derive(Debug)]
+pub enum Launch {
+    /// A program, which gets a keeper.
+    Program {
+        /// The program and its arguments.
+        program: Program,
+        /// Variables that it gets in addition to those of this process.
+        environment: Vec<(OsString, OsString)>,
+        /// Where it runs; none: where this process does.
+        home: Option<PathBuf>,
+    },
+    /// A program that all hosts share. A host that can't gets one of its own.
+    Shared(Shared),
+    /// One that runs elsewhere.
+    Elsewhere(Connecting),
+}
+
+/// Looks up what a server is, just before it is started. It is called in a thread of a tokio
+/// runtime that may wait.
+pub type Launching = Arc<dyn Fn() -> Result<Launch, Failure> + Send + Sync>;
+
+/// A server of the list.
+#[derive(Clone)]
+pub struct Server {
+    /// Its name in the list.
+    pub name: String,
+    /// What it is, as the list has it. With another text under the same name it is another server:
+    /// what the former one holds is not its own.
+    pub identity: String,
+    /// What it runs. It may wait for a file or for the user.
+    pub launch: Launching,
+    /// Whether it is started at its first call.
+    pub lazy: bool,
+}
+
+/// Hexadecimal digits that tell a server from one of the same name that was written otherwise.
+const DIGEST: usize = 8;
+
+impl Server {
+    /// The name of its keeper. None where the server's name has too many bytes, or control
+    /// characters.
+    #[must_use]
+    pub fn keeper_name(&self) -> Option<BackendName> {
+        let digest = Sha256::digest(&self.identity);
+        let digest: String = digest
+            .iter()
+            .take(DIGEST / 2)
+            .map(|byte| format!("{byte:02x}"))
+            .collect();
+        format!("{}#{digest}", self.name).parse().ok()
+    }
+}
+
+impl fmt::Debug for Server {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(to, "Server({:?})", self.name)
+    }
+}
+
+/// What an edit of the list means.
+#[derive(Debug)]
+pub enum Edit {
+    /// These are the servers now, all of them.
+    Servers(Vec<Server>),
+    /// Something is wrong with the list: a sentence. What it had before still holds.
+    Wrong(String),
+}
+
+/// Where the servers are written down.
+pub trait List: Send {
+    /// Where that is: the names of tools are remembered by it.
+    fn place(&self) -> String;
+
+    /// The servers, in their order.
+    fn servers(&self) -> Vec<Server>;
+
+    /// What is added to them.
+    ///
+    /// # Errors
+    /// A sentence on what can't be. What was added before stays.
+    fn decorations(&self) -> Result<Decorations, String>;
+
+    /// Waits for an edit. Cancel-safe.
+    fn next(&mut self) -> BoxFuture<'_, Edit>;
+}
+
+impl fmt::Debug for dyn List {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(to, "List({:?})", self.place())
+    }
+}
+
+/// What the servers are together, for people.
+const SHOWN: &str = "all servers of servers.json";
+
+/// Speaks MCP to the host, on standard input and output, until the host closes its end or is gone.
+/// `list` is called in a tokio runtime.
+#[must_use]
+pub fn run(
+    options: &Options,
+    claim: ClaimRequest,
+    list: impl FnOnce() -> Box<dyn List>,
+    settings: Settings,
+    waits: Waits,
+) -> ExitCode {
+    let mask = GivenMask::block(&ENDING);
+    let spoken = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .and_then(|runtime| {
+            runtime.spawn(give_back_once_started());
+            speak(&runtime, options, claim, list, settings, waits, mask)
+        });
+    match spoken {
+        Ok(code) => code,
+        Err(error) => {
+            say(&error);
+            ExitCode::from(FAILED)
+        }
+    }
+}
+
+fn speak(
+    runtime: &tokio::runtime::Runtime,
+    options: &Options,
+    mut claim: ClaimRequest,
+    list: impl FnOnce() -> Box<dyn List>,
+    settings: Settings,
+    waits: Waits,
+    mask: GivenMask,
+) -> io::Result<ExitCode> {
+    let (leave, leaving) = watch::channel(false);
+    signals(leave.clone())?;
+    let mut input: File = io::stdin().as_fd().try_clone_to_owned()?.into();
+    let mut lines = LineBuffer::default();
+    match first_line::read(&mut input, &mut lines, waits.first_line) {
+        First::Nothing => return Ok(ExitCode::SUCCESS),
+        First::Said(client) => claim.client = client,
+    }
+    let program = Program {
+        name: SHOWN.into(),
+        arguments: Vec::new(),
+        title: None,
+    };
+    claim.program = Some(SHOWN.to_owned());
+    let door = Door::new(options.clone(), claim.clone(), program, mask, waits.keeper).and_then(
+        |mut door| {
+            door.claim(Instant::now() + waits.keeper)
+                .map(|claimed| (door, claimed))
+        },
+    );
+    let (unkept, claimed) = match door {
+        Ok((door, claimed)) => (None, Some((door.releaser(), claimed))),
+        Err(why) => {
+            say(&format_args!(
+                "{why}; the servers are run without being kept: they will not survive a reconnect"
+            ));
+            note(SHOWN.to_owned(), &why);
+            (Some(why.to_string()), None)
+        }
+    };
+    // Not before the session was claimed: the daemon reads our environment then, and never again.
+    keep_to_ourselves();
+    let voice = Voice::new()?;
+    let (releaser, lease) = claimed
+        .map(
+            |(
+                releaser,
+                Claimed {
+                    session,
+                    epoch,
+                    because,
+                    outcome,
+                    ..
+                },
+            )| {
+                tell_of_claim(&voice, because, outcome);
+                (releaser, LeaseRef { session, epoch })
+            },
+        )
+        .unzip();
+    let common = Arc::new(Common {
+        options: options.clone(),
+        claim,
+        mask,
+        waits,
+        voice: voice.clone(),
+        leaving,
+        lease,
+        shelves: Users::default(),
+        farewells: Farewells::default(),
+        unkept,
+    });
+    let output: File = io::stdout().as_fd().try_clone_to_owned()?.into();
+    let until_unread = output.try_clone()?;
+    let (out, spoken) = mpsc::channel(WAITING);
+    let (heard, from_host) = mpsc::channel(WAITING);
+    let too_large = out.clone();
+    std::thread::Builder::new()
+        .name("to-host".into())
+        .spawn(move || write(output, spoken))?;
+    std::thread::Builder::new()
+        .name("from-host".into())
+        .spawn(move || read(input, lines, &heard, &too_large))?;
+    let carrying = Carrying {
+        common,
+        out,
+        from_host,
+        settings,
+        leave,
+        releaser,
+        until_unread,
+    };
+    // The list is watched from within the runtime.
+    Ok(runtime.block_on(async { carry(carrying, list()).await }))
+}
+
+struct Carrying {
+    common: Arc<Common>,
+    out: mpsc::Sender<Spoken>,
+    from_host: mpsc::Receiver<Bytes>,
+    settings: Settings,
+    leave: watch::Sender<bool>,
+    releaser: Option<Releaser>,
+    until_unread: File,
+}
+
+/// Where the names are remembered of the servers that are written down at this place. None where
+/// that can't be.
+#[must_use]
+pub fn memory(place: &str, options: Options) -> Option<Arc<dyn Memory>> {
+    Some(Arc::new(Remembered::new(place, options)?))
+}
+
+/// Which server runs under which name.
+#[must_use]
+pub fn identities(servers: &[Server]) -> BTreeMap<String, String> {
+    servers
+        .iter()
+        .map(|server| (server.name.clone(), server.identity.clone()))
+        .collect()
+}
+
+/// Notes calls on standard error, where a decoration asks for it.
+struct Noted(Voice);
+
+impl CallLog for Noted {
+    fn note(&self, call: CallEnded) {
+        self.0.say(&call);
+    }
+}
+
+async fn carry(carrying: Carrying, mut list: Box<dyn List>) -> ExitCode {
+    let Carrying {
+        common,
+        out,
+        mut from_host,
+        settings,
+        leave,
+        releaser,
+        until_unread,
+    } = carrying;
+    let told = Told::new(common.options.clone());
+    let sources = {
+        let (common, told, limit) = (common.clone(), told.clone(), settings.init_timeout);
+        move |servers: Vec<Server>, handshake: &Handshake| {
+            let source = |server: Server| -> Arc<dyn Source> {
+                let is_lazy = server.lazy && common.unkept.is_none();
+                let known = is_lazy.then(|| told.of(&server.identity));
+                let backend = Arc::new(Backend::new(server, common.clone()));
+                match known {
+                    Some(known) => Arc::new(
+                        Lazy::new(backend, Arc::new(known), Some(handshake.clone())).within(limit),
+                    ),
+                    None => backend,
+                }
+            };
+            servers.into_iter().map(source).collect::<Vec<_>>()
+        }
+    };
+    let memory =
+        Remembered::new(&list.place(), common.options.clone()).filter(|_| common.unkept.is_none());
+    let memory = memory.map_or_else(
+        || Arc::new(()) as Arc<dyn Memory>,
+        |memory| Arc::new(memory),
+    );
+    let (made, mut is_made) = mpsc::channel::<(Arc<Backends>, Arc<Current>, Handshake)>(1);
+    let first = list.servers();
+    let mut running = identities(&first);
+    let log = Arc::new(Noted(common.voice.clone())) as Arc<dyn CallLog>;
+    let mut decorations = match list.decorations() {
+        Ok(decorations) => decorations,
+        // Without them something would be let through that must not be.
+        Err(why) => {
+            say(&why);
+            return ExitCode::from(FAILED);
+        }
+    };
+    let (first_decorations, first_log) = (decorations.clone(), log.clone());
+    let make_sources = sources.clone();
+    let speaker = Speaker::new(out.clone(), move |handshake, host| {
+        let (first, own) = (make_sources(first, &handshake), handshake.clone());
+        let backends = Backends::start("all".to_owned(), first, handshake, host, memory, settings);
+        let backends = Arc::new(backends);
+        let decorated = decorate(backends.clone(), &first_decorations, &first_log);
+        let current = Arc::new(Current::new(decorated));
+        // There is room for the one that there will be.
+        let _ = made.try_send((backends, current.clone(), own));
+        current
+    });
+    let mut bundle = None;
+    loop {
+        tokio::select! {
+            line = from_host.recv() => match line {
+                Some(line) => speaker.hear(&line).await,
+                None => break,
+            },
+            Some(those) = is_made.recv() => bundle = Some(those),
+            edit = list.next(), if bundle.is_some() => match (edit, &bundle) {
+                (Edit::Servers(servers), Some((backends, current, handshake))) => match list.decorations() {
+                    Ok(now) => {
+                        // Before the servers that they are for.
+                        let are_others = now != decorations;
+                        if are_others {
+                            decorations = now;
+                            current.set(decorate(backends.clone(), &decorations, &log));
+                        }
+                        let wanted = identities(&servers);
+                        backends.set_sources(sources(servers, handshake), |name| running.get(name) == wanted.get(name));
+                        running = wanted;
+                        if are_others {
+                            backends.tell_changed().await;
+                        }
+                    }
+                    Err(why) => common.voice.say(&format_args!("{why}; its servers stay as they are")),
+                },
+                (Edit::Wrong(why), _) => common.voice.say(&why),
+                _ => {}
+            },
+        }
+    }
+    // What is under way is still answered, to a host that still reads.
+    leave.send_replace(true);
+    if let Some(releaser) = releaser {
+        drop(
+            std::thread::Builder::new()
+                .name("release".into())
+                .spawn(move || releaser.release()),
+        );
+    }
+    let gone = tokio::task::spawn_blocking(move || wait_until_unread(&until_unread));
+    let closed = async {
+        speaker.close().await;
+        written(&out).await;
+        told.written().await;
+    };
+    tokio::select! {
+        () = closed => {}
+        _ = gone => {}
+    }
+    common.farewells.said().await;
+    // Threads still wait for what never comes.
+    std::process::exit(0)
+}

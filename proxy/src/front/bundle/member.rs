@@ -1,0 +1,334 @@
+//! One of several backends, in a keeper of its own.
+
+use std::ffi::OsString;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
+
+use bytes::Bytes;
+use futures::future::BoxFuture;
+use mcp_sessiond_bundle::{End, Failure, FailureCode, Pipe, Said, Source, WAITING};
+use mcp_sessiond_client::{ClaimRequest, Options};
+use mcp_sessiond_proto::BackendName;
+use mcp_sessiond_proto::types::LeaseRef;
+use tokio::sync::{mpsc, oneshot, watch};
+
+use super::forward::{Carrying, Named, say_goodbye};
+use super::leave::{Farewells, Owed};
+use super::{Launch, Server};
+use crate::front::open::Open;
+use crate::id_prefix::{Apart, told_apart};
+use crate::program::Program;
+use crate::server::attach::{Attachment, NoBackend, first_time};
+use crate::server::child;
+use crate::server::kept::Door;
+use crate::server::remote::{Shelf, Users};
+use crate::server::shared::Looking;
+use crate::signals::GivenMask;
+use crate::stderr::Voice;
+use crate::waits::Waits;
+
+/// What all backends of a front have in common.
+#[derive(Debug, Clone)]
+pub(crate) struct Common {
+    pub(crate) options: Options,
+    pub(crate) claim: ClaimRequest,
+    pub(crate) mask: GivenMask,
+    pub(crate) waits: Waits,
+    pub(crate) voice: Voice,
+    /// Whether the host has closed its end: what is under way is still answered.
+    pub(crate) leaving: watch::Receiver<bool>,
+    /// The lease on the session, where there is one.
+    pub(crate) lease: Option<LeaseRef>,
+    /// Who uses what is kept of servers that run elsewhere.
+    pub(crate) shelves: Users,
+    /// The keepers that have yet to be told that the host has left.
+    pub(crate) farewells: Farewells,
+    /// Why there are no keepers, where there can be none.
+    pub(crate) unkept: Option<String>,
+}
+
+/// A backend of a server in the list.
+#[derive(Debug)]
+pub(crate) struct Backend {
+    server: Server,
+    common: Arc<Common>,
+    /// Why it could not be started, as was said last: it is tried again and again.
+    said: Mutex<String>,
+    alone: Option<Alone>,
+    /// What is kept of it, if it runs elsewhere.
+    shelf: Shelf,
+}
+
+/// What is different where the server is the only one: its keeper has no name, and if it can't be
+/// started at first, that is the front's to say.
+#[derive(Debug, Default)]
+struct Alone {
+    has_begun: AtomicBool,
+    failed: Mutex<Option<NoBackend>>,
+    /// Whether there was a connection to it already.
+    was_opened: AtomicBool,
+}
+
+impl Backend {
+    pub(crate) fn new(server: Server, common: Arc<Common>) -> Self {
+        let Common {
+            options,
+            lease,
+            voice,
+            leaving,
+            shelves,
+            ..
+        } = &*common;
+        let shelf = Shelf::new(
+            options,
+            lease.as_ref(),
+            &server.name,
+            voice.clone(),
+            leaving.clone(),
+        );
+        let shelf = shelves.share(shelf);
+        Self {
+            server,
+            common,
+            said: Mutex::default(),
+            alone: None,
+            shelf,
+        }
+    }
+
+    /// The only one.
+    pub(crate) fn alone(server: Server, common: Arc<Common>) -> Self {
+        Self {
+            alone: Some(Alone::default()),
+            ..Self::new(server, common)
+        }
+    }
+
+    /// It was tried to start the only one. Returns why it could not be started, if it was tried and
+    /// could not.
+    pub(crate) fn begun(&self) -> Option<NoBackend> {
+        let alone = self.alone.as_ref()?;
+        alone.has_begun.store(true, Ordering::SeqCst);
+        alone
+            .failed
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take()
+    }
+
+    /// The name of its keeper; none where it needs none.
+    fn keeper(&self) -> Result<Option<BackendName>, Failure> {
+        if self.alone.is_some() {
+            return Ok(None);
+        }
+        let why = "its name has more than 119 bytes, or control characters";
+        self.server
+            .keeper_name()
+            .map(Some)
+            .ok_or_else(|| Failure::new(FailureCode::BadEntry, why))
+    }
+
+    fn voice(&self) -> Named {
+        let name = self.alone.is_none().then(|| self.server.name.clone());
+        Named {
+            name,
+            voice: self.common.voice.clone(),
+        }
+    }
+
+    fn carrying(&self) -> (Carrying, mpsc::Sender<Bytes>, mpsc::Receiver<Said>) {
+        let (to, wanted) = mpsc::channel(WAITING);
+        let (said, from) = mpsc::channel(WAITING);
+        let voice = self.voice();
+        let leaving = self.common.leaving.clone();
+        let is_first = |alone: &Alone| !alone.was_opened.swap(true, Ordering::SeqCst);
+        let apart = (!self.alone.as_ref().is_some_and(is_first)).then(Apart::mint);
+        let farewells = self.common.farewells.clone();
+        let carrying = Carrying {
+            door: None,
+            open: Open::default(),
+            wanted,
+            said,
+            voice,
+            leaving,
+            farewells,
+            apart,
+        };
+        (carrying, to, from)
+    }
+
+    /// What a model is told, and with it perhaps the user. The whole sentence is on standard error.
+    fn not_opened(&self, why: NoBackend) -> Failure {
+        let sentence = why.to_string();
+        let is_first = |alone: &&Alone| !alone.has_begun.load(Ordering::SeqCst);
+        if let Some(alone) = self.alone.as_ref().filter(is_first) {
+            *alone.failed.lock().unwrap_or_else(PoisonError::into_inner) = Some(why);
+            return Failure::new(FailureCode::NotStarted, sentence);
+        }
+        let mut said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
+        if *said != sentence {
+            self.voice().say(&sentence);
+            *said = sentence;
+        }
+        match why {
+            NoBackend::NoProgram { sentence, .. } => {
+                let short = sentence
+                    .split_once("=")
+                    .map_or(&*sentence, |(short, _)| short);
+                Failure::new(FailureCode::NotFound, short)
+            }
+            why => Failure::new(FailureCode::NotStarted, why.to_string()),
+        }
+    }
+}
+
+impl Source for Backend {
+    fn name(&self) -> &str {
+        &self.server.name
+    }
+
+    fn open(&self) -> BoxFuture<'_, Result<Pipe, Failure>> {
+        Box::pin(async {
+            let (launch, common) = (self.server.launch.clone(), self.common.clone());
+            let (program, environment, home, shared) = match blocking(move || launch()).await?? {
+                Launch::Program {
+                    program,
+                    environment,
+                    home,
+                } => (program, environment, home, None),
+                Launch::Shared(shared) => {
+                    let (environment, home) = shared.launch_env();
+                    (shared.program(), environment, home, Some(shared))
+                }
+                Launch::Elsewhere(connecting) => {
+                    return connecting.connect(self.shelf.anew()).await.map(told_apart);
+                }
+            };
+            if let Some(why) = &common.unkept {
+                let name = &self.server.name;
+                common
+                    .voice
+                    .say(&format_args!("{name}: {why}; it is run without being kept"));
+                return child::start(&program, &environment, home, &common.mask).map(told_apart);
+            }
+            let name = self.keeper()?;
+            let own = common.clone();
+            let door = move || {
+                let Common {
+                    options,
+                    claim,
+                    mask,
+                    waits,
+                    ..
+                } = &*own;
+                let door = Door::new(options.clone(), claim.clone(), program, *mask, waits.keeper)?;
+                Ok(door.to_backend(name, environment, home))
+            };
+            if let Some(shared) = shared {
+                let door = blocking(door).await?.map_err(|why| self.not_opened(why))?;
+                let end = End::new({
+                    let stopper = door.stopper();
+                    || Box::pin(stopper.stop())
+                });
+                let (carrying, to, from) = self.carrying();
+                let launch = self.server.launch.clone();
+                let looking = Looking::new(move || match launch() {
+                    Ok(Launch::Shared(shared)) => Ok(shared),
+                    Ok(_) => Err("it is not shared any more".to_owned()),
+                    Err(failure) => Err(failure.message),
+                });
+                tokio::spawn(carrying.run_shared(shared, looking, door, common.mask));
+                return Ok(Pipe { to, from, end });
+            }
+            let waits = common.waits;
+            let opened = blocking(move || {
+                let mut door = door()?;
+                first_time(&mut door, waits).map(|attachment| (door, attachment))
+            });
+            // A task of its own, which comes to its end also where nobody waits for it any more.
+            let (give, given) = oneshot::channel();
+            let owed = common.farewells.owed();
+            tokio::spawn(async move {
+                let opened = opened.await;
+                let both = |(door, attachment)| Some((door, attachment, owed));
+                drop(give.send(opened.map(|opened| {
+                    opened.map(|it| Opened {
+                        both: both(it),
+                        common,
+                    })
+                })));
+            });
+            let lost = || Failure::new(FailureCode::NotStarted, "it was not started");
+            let mut opened = given
+                .await
+                .map_err(|_| lost())??
+                .map_err(|why| self.not_opened(why))?;
+            let (door, attachment, owed) = opened.both.take().ok_or_else(lost)?;
+            let stopper = door.stopper();
+            let (mut carrying, to, from) = self.carrying();
+            carrying.door = Some(Box::new(door));
+            tokio::spawn(carrying.run(attachment, owed));
+            Ok(Pipe {
+                to,
+                from,
+                end: End::new(|| Box::pin(stopper.stop())),
+            })
+        })
+    }
+
+    fn is_running(&self) -> BoxFuture<'_, bool> {
+        Box::pin(async {
+            let (Ok(name), None) = (self.keeper(), &self.common.unkept) else {
+                return false;
+            };
+            let common = self.common.clone();
+            // Nothing is started by this, so it need not be known what.
+            let program = Program {
+                name: OsString::new(),
+                arguments: Vec::new(),
+                title: None,
+            };
+            let looked = blocking(move || {
+                let Common {
+                    options,
+                    claim,
+                    mask,
+                    waits,
+                    ..
+                } = &*common;
+                let door = Door::new(options.clone(), claim.clone(), program, *mask, waits.keeper);
+                let until = Instant::now() + waits.keeper;
+                door.is_ok_and(|door| door.to_backend(name, Vec::new(), None).is_running(until))
+            });
+            looked.await.unwrap_or(false)
+        })
+    }
+}
+
+/// What was opened. If nobody takes it, the server is ended; where the host has left, it waits for
+/// the next one as the others do.
+struct Opened {
+    both: Option<(Door, Attachment, Owed)>,
+    common: Arc<Common>,
+}
+
+impl Drop for Opened {
+    fn drop(&mut self) {
+        let Some((door, attachment, _owed)) = self.both.take() else {
+            return;
+        };
+        if *self.common.leaving.borrow() {
+            say_goodbye(attachment.beside.as_ref());
+        } else {
+            tokio::spawn(door.stopper().stop());
+        }
+    }
+}
+
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, Failure> {
+    let done = tokio::task::spawn_blocking(work).await;
+    done.map_err(|error| Failure::new(FailureCode::NotStarted, error.to_string()))
+}

@@ -1,0 +1,157 @@
+//! The host's first words, which say what it calls itself. They are read before anything is
+//! claimed, and handed on untouched.
+
+use std::fs::File;
+use std::io::Read as _;
+use std::os::fd::AsFd as _;
+use std::time::{Duration, Instant};
+
+use mcp_sessiond_proto::ClientName;
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use serde::Deserialize;
+
+use crate::lines::{CHUNK, LineBuffer, is_passing};
+
+/// What the host has said first.
+#[derive(Debug, PartialEq, Eq)]
+pub enum First {
+    /// A line, or nothing in time; with the name in it, if there is one.
+    Said(Option<ClientName>),
+    /// It has closed its end without a word.
+    Nothing,
+}
+
+/// Reads until the first line is there to its end, `patience` is over, or the host has closed its
+/// end. What was read stays in `lines`.
+pub fn read(input: &mut File, lines: &mut LineBuffer, patience: Duration) -> First {
+    let until = Instant::now() + patience;
+    let mut chunk = vec![0; CHUNK];
+    loop {
+        if let Some(line) = lines.whole_line() {
+            return First::Said(client_of(line));
+        }
+        if lines.is_too_long() || !is_readable(input, until) {
+            return First::Said(None);
+        }
+        match input.read(&mut chunk) {
+            Ok(0) if lines.is_empty() => return First::Nothing,
+            // What stands behind the last newline is a line, too.
+            Ok(0) => return First::Said(client_of(lines.so_far())),
+            Ok(read) => lines.room().extend_from_slice(&chunk[..read]),
+            Err(error) if is_passing(&error, input, PollFlags::POLLIN) => {}
+            Err(_) => return First::Said(None),
+        }
+    }
+}
+
+/// Waits until there is something to be read, or the end. False when the time is over.
+fn is_readable(input: &File, until: Instant) -> bool {
+    loop {
+        let left = until.saturating_duration_since(Instant::now());
+        // A part of a millisecond that is left is waited for as well.
+        let patience =
+            PollTimeout::try_from(left + Duration::from_micros(999)).unwrap_or(PollTimeout::MAX);
+        match poll(
+            &mut [PollFd::new(input.as_fd(), PollFlags::POLLIN)],
+            patience,
+        ) {
+            Ok(0) if until <= Instant::now() => return false,
+            Ok(0) | Err(Errno::EINTR) => {}
+            Ok(_) | Err(_) => return true,
+        }
+    }
+}
+
+/// `clientInfo.name` of a request: in its parameters (MCP up to 2025-11-25, `initialize`), or in
+/// their `_meta` (from 2026-07-28 on, every request). None where the line is something else: a
+/// batch, a notification, no JSON.
+fn client_of(line: &[u8]) -> Option<ClientName> {
+    #[derive(Deserialize)]
+    struct Line {
+        params: Params,
+    }
+    #[derive(Deserialize)]
+    struct Params {
+        #[serde(rename = "clientInfo")]
+        client: Option<Client>,
+        #[serde(rename = "_meta")]
+        meta: Option<Meta>,
+    }
+    #[derive(Deserialize)]
+    struct Meta {
+        #[serde(rename = "io.modelcontextprotocol/clientInfo")]
+        client: Option<Client>,
+    }
+    #[derive(Deserialize)]
+    struct Client {
+        name: String,
+    }
+    let Params { client, meta } = serde_json::from_slice::<Line>(line).ok()?.params;
+    let client = client.or_else(|| meta?.client)?;
+    Some(ClientName::cut(&client.name))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write as _;
+    use std::os::fd::OwnedFd;
+    use std::os::unix::net::UnixStream;
+
+    use super::*;
+
+    const INITIALIZE: &str = r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"clientInfo":{"name":"claude-ai","version":"1"}}}"#;
+
+    fn named(name: &str) -> First {
+        First::Said(Some(name.parse().expect("a name")))
+    }
+
+    /// What comes of these bytes, and whether they are all still there.
+    fn first(bytes: &str, ends: bool) -> (First, String) {
+        let (mut host, ours) = UnixStream::pair().expect("a pair");
+        host.write_all(bytes.as_bytes()).expect("written");
+        if ends {
+            host.shutdown(std::net::Shutdown::Write).expect("closed");
+        }
+        let mut lines = LineBuffer::default();
+        let first = read(
+            &mut OwnedFd::from(ours).into(),
+            &mut lines,
+            Duration::from_millis(20),
+        );
+        (first, String::from_utf8_lossy(lines.so_far()).into_owned())
+    }
+
+    #[test]
+    fn both_eras_say_who_the_client_is() {
+        let now = r#"{"id":1,"method":"server/discover","params":{"_meta":{"io.modelcontextprotocol/clientInfo":{"name":"x y"}}}}"#;
+        for (line, name) in [(INITIALIZE, "claude-ai"), (now, "x y")] {
+            let text = format!("{line}\n{{}}\n");
+            assert_eq!(first(&text, false), (named(name), text.clone()));
+        }
+        // The end counts as the end of the line.
+        assert_eq!(first(INITIALIZE, true).0, named("claude-ai"));
+    }
+
+    #[test]
+    fn everything_else_is_no_name() {
+        let batch = format!("[{INITIALIZE}]\n");
+        let lines = [
+            "no JSON\n",
+            &batch,
+            "{}\n",
+            r#"{"params":{"clientInfo":{"name":7}}}"#,
+            "\n",
+            INITIALIZE,
+            "",
+        ];
+        for text in lines {
+            assert_eq!(first(text, false), (First::Said(None), text.to_owned()));
+        }
+    }
+
+    #[test]
+    fn a_host_that_closes_its_end_without_a_word_wants_nothing() {
+        assert_eq!(first("", true).0, First::Nothing);
+    }
+}

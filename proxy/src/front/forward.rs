@@ -1,0 +1,446 @@
+//! Lines between the host and the keeper, each way in a thread of its own that only waits for the
+//! next line.
+
+use std::fs::File;
+use std::io::{self, IoSlice, Write as _};
+use std::os::fd::{AsFd as _, AsRawFd as _};
+use std::os::unix::net::UnixStream;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+use mcp_sessiond_proto::Json;
+use mcp_sessiond_relay::{Oversized, too_large};
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::socket::{MsgFlags, send};
+
+use super::open::{Open, refusals};
+use crate::id_prefix::Apart;
+use crate::lines::{CHUNK, Line, LineBuffer, is_passing, take_in};
+use crate::server::attach::Attachment;
+use crate::server::kept::Releaser;
+
+/// Carries lines.
+#[derive(Debug)]
+pub struct Carrier {
+    state: Mutex<State>,
+    /// Notified when there is a keeper, or the host needs one.
+    changed: Condvar,
+    output: Mutex<File>,
+    /// The thread that reads the host writes here when the host has closed its end and waits for no
+    /// answer; the other thread reads it. None: no socket pair could be made.
+    leaving: Option<(UnixStream, UnixStream)>,
+    /// Whether a large line was carried since memory was last given back.
+    swollen: AtomicBool,
+}
+
+/// How long nothing comes from the keeper until memory is given back: what was needed to start, or
+/// for large lines.
+const SILENCE: Duration = Duration::from_secs(2);
+
+/// From this length on, in bytes, a line leaves memory behind that is worth giving back.
+const LARGE: usize = 64 * 1024;
+
+/// How long this process may still pass on lines when the host has closed its end and waits for no
+/// answer.
+const LAST_LINES: Duration = Duration::from_millis(500);
+
+#[derive(Debug, Default)]
+struct State {
+    /// The connection to the keeper, while there is one.
+    keeper: Option<Arc<UnixStream>>,
+    /// The connection beside it.
+    beside: Option<UnixStream>,
+    /// Why there is no keeper, if there won't be one soon.
+    refusal: Option<String>,
+    /// Whether the keeper has said that it ends on purpose.
+    farewell: bool,
+    /// Whether the host has sent a line while there was no keeper.
+    wanted: bool,
+    open: Open,
+    /// How the server is told from those that were lost before it, which may have asked under the
+    /// same ids. None: it is the first one.
+    apart: Option<Apart>,
+    /// The host has closed its end.
+    closed: bool,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Carrier {
+    /// Will write to the host by `output`.
+    #[must_use]
+    pub fn new(output: File) -> Self {
+        let leaving = UnixStream::pair().ok();
+        Self {
+            state: Mutex::default(),
+            changed: Condvar::new(),
+            output: Mutex::new(output),
+            leaving,
+            swollen: AtomicBool::new(false),
+        }
+    }
+
+    /// A keeper is attached: lets the host's lines through. The host's `initialize` goes first, if
+    /// no former keeper has answered it.
+    ///
+    /// # Errors
+    /// When the keeper is lost again.
+    pub fn attached(&self, keeper: UnixStream, beside: Option<UnixStream>) -> io::Result<()> {
+        let mut state = lock(&self.state);
+        if let Some(initialize) = state.open.unanswered() {
+            write_lines(&keeper, std::slice::from_ref(initialize))?;
+        }
+        state.keeper = Some(Arc::new(keeper));
+        state.beside = beside;
+        state.refusal = None;
+        state.wanted = false;
+        state.farewell = false;
+        self.changed.notify_all();
+        Ok(())
+    }
+
+    /// Waits until a keeper is needed. That is at once, unless the former keeper has said that it
+    /// ends on purpose: then it is when the host sends a line, since a stopped server stays stopped
+    /// until it is used.
+    pub fn wait_until_wanted(&self) {
+        let mut state = lock(&self.state);
+        while state.farewell && !state.wanted && state.open.unanswered().is_none() {
+            if state.closed {
+                std::process::exit(0);
+            }
+            state = self
+                .changed
+                .wait(state)
+                .unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    /// The host's `initialize`, as a fresh keeper has to know it.
+    pub fn initialized(&self) -> Option<Json> {
+        let state = lock(&self.state);
+        let line = state.open.initialized()?;
+        Json::new(String::from_utf8(line.to_vec()).ok()?).ok()
+    }
+
+    /// There may be no keeper for long: answers the host's requests with this reason.
+    pub fn refuse(&self, why: &str) {
+        let mut state = lock(&self.state);
+        state.refusal = Some(why.to_owned());
+        if let Some(unanswered) = state.open.unanswered().cloned() {
+            state.open.forget();
+            self.tell_host(&refusals(&unanswered, why));
+        }
+        self.changed.notify_all();
+    }
+
+    /// Carries the host's lines to the current keeper, until the host closes its end. Then ends
+    /// this process, or, if the host still waits for answers, releases the lease.
+    ///
+    /// `lines` has what was read already.
+    pub fn from_host(&self, mut input: File, mut lines: LineBuffer, releaser: Releaser) {
+        let mut chunk = vec![0; CHUNK];
+        loop {
+            self.pass_on(std::iter::from_fn(|| lines.next_line()));
+            if !take_in(&mut input, &mut chunk, &mut lines) {
+                break;
+            }
+        }
+        self.pass_on(lines.last_line().into_iter());
+        let mut state = lock(&self.state);
+        state.closed = true;
+        say_goodbye(&state);
+        if state.open.is_settled() {
+            self.leave(state);
+        }
+        self.changed.notify_all();
+        drop(state);
+        releaser.release();
+        let output = lock(&self.output).try_clone();
+        if let Ok(output) = output {
+            wait_until_unread(&output);
+            std::process::exit(0);
+        }
+    }
+
+    /// Ends this process once the other thread has passed on all lines and confirmed them to the
+    /// keeper, or after [`LAST_LINES`].
+    fn leave(&self, state: MutexGuard<'_, State>) -> ! {
+        if let (Some(_), Some((tell, _))) = (&state.keeper, &self.leaving)
+            && (&*tell).write_all(&[0]).is_ok()
+        {
+            drop(state);
+            std::thread::sleep(LAST_LINES);
+        }
+        std::process::exit(0);
+    }
+
+    /// Ends this process if the host has closed its end, waits for no answer and has got every
+    /// line.
+    fn leave_if_done(&self, reader: &UnixStream) {
+        let state = lock(&self.state);
+        if state.closed && state.open.is_settled() && !is_readable(reader) {
+            std::process::exit(0);
+        }
+    }
+
+    /// Notes whether a line leaves memory behind.
+    fn weigh(&self, line: &[u8]) {
+        if line.len() >= LARGE {
+            self.swollen.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Passes lines of the host on to the keeper, all that are there in one piece.
+    fn pass_on(&self, lines: impl Iterator<Item = Line>) {
+        let mut passing: Vec<Bytes> = Vec::new();
+        let mut to: Option<Arc<UnixStream>> = None;
+        for line in lines {
+            let Some(line) = self.readable(line) else {
+                continue;
+            };
+            self.weigh(&line);
+            let Some((keeper, line)) = self.keeper_for(line) else {
+                continue;
+            };
+            if !to
+                .as_ref()
+                .is_some_and(|former| Arc::ptr_eq(former, &keeper))
+            {
+                // A former keeper is lost, with all that it was not given.
+                passing.clear();
+                to = Some(keeper);
+            }
+            passing.push(line);
+        }
+        if let Some(keeper) = to {
+            // If the keeper is lost, the calls are among those that the front answers in its place.
+            let _ = write_lines(&keeper, &passing);
+        }
+    }
+
+    /// A line of the host as the keeper can take it. None: it is too long, and the host got an
+    /// error, if it waits for an answer.
+    fn readable(&self, line: Line) -> Option<Bytes> {
+        match line {
+            Line::Whole(line) => Some(line),
+            Line::Oversized { head, tail } => match Oversized::of_host(&head, &tail) {
+                Oversized::Failed(line) => Some(line),
+                Oversized::Refused(line) => {
+                    self.tell_host(&line);
+                    None
+                }
+                Oversized::Dropped => None,
+            },
+        }
+    }
+
+    /// The keeper, once there is one, and the line as it gets it. Notes the line's requests in the
+    /// same step, so that they are answered if the keeper is lost. None: the line is about requests
+    /// of a former server, or there is no keeper for long and the host got an error.
+    fn keeper_for(&self, line: Bytes) -> Option<(Arc<UnixStream>, Bytes)> {
+        let mut state = lock(&self.state);
+        loop {
+            if let Some(keeper) = state.keeper.clone() {
+                let line = match &state.apart {
+                    Some(apart) => apart.to_server(&line)?,
+                    None => line,
+                };
+                state.open.from_host(&line);
+                return Some((keeper, line));
+            }
+            if let Some(why) = &state.refusal {
+                let refusals = refusals(&line, why);
+                drop(state);
+                self.tell_host(&refusals);
+                return None;
+            }
+            state.wanted = true;
+            self.changed.notify_all();
+            state = self
+                .changed
+                .wait(state)
+                .unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    /// Carries the keeper's lines to the host, until the keeper is lost. Ends this process when the
+    /// host has closed its end and waits for no answer.
+    pub fn from_keeper(&self, attachment: Attachment) {
+        let Attachment {
+            mut reader,
+            mut lines,
+            beside,
+            ..
+        } = attachment;
+        let mut chunk = vec![0; CHUNK];
+        let mut passing: Vec<Bytes> = Vec::new();
+        let mut unconfirmed = 0;
+        let mut gives_back = true;
+        loop {
+            {
+                let mut state = lock(&self.state);
+                while let Some(line) = lines.next_line() {
+                    let line = match line {
+                        Line::Whole(line) if line.is_empty() => {
+                            state.farewell = true;
+                            continue;
+                        }
+                        Line::Whole(line) => line,
+                        // With ids of the host's that are longer than any that was seen.
+                        Line::Oversized { head, tail } => too_large(&head, &tail),
+                    };
+                    self.weigh(&line);
+                    state.open.from_keeper(&line);
+                    passing.push(match &state.apart {
+                        Some(apart) => apart.to_host(&line),
+                        None => line,
+                    });
+                    unconfirmed += 1;
+                }
+            }
+            if !passing.is_empty() {
+                self.pass_to_host(&passing);
+                passing.clear();
+                unconfirmed = confirm(beside.as_ref(), unconfirmed);
+            }
+            self.leave_if_done(&reader);
+            gives_back |= self.swollen.swap(false, Ordering::Relaxed);
+            if !self.wait_for(&reader, &mut gives_back) {
+                continue;
+            }
+            if !take_in(&mut reader, &mut chunk, &mut lines) {
+                return;
+            }
+        }
+    }
+
+    /// Waits until the keeper has sent something, and gives memory back if that takes [`SILENCE`].
+    /// False: the host has closed its end.
+    fn wait_for(&self, reader: &UnixStream, gives_back: &mut bool) -> bool {
+        // recv(2) also wakes up when the other side has read; poll(2) does not.
+        let mut awaited = vec![PollFd::new(reader.as_fd(), PollFlags::POLLIN)];
+        if let Some((_, told)) = &self.leaving {
+            awaited.push(PollFd::new(told.as_fd(), PollFlags::POLLIN));
+        }
+        let mut patience = PollTimeout::NONE;
+        if *gives_back {
+            patience = PollTimeout::try_from(SILENCE).unwrap_or(PollTimeout::NONE);
+        }
+        while poll(&mut awaited, patience) == Ok(0) {
+            mcp_sessiond_process::sys::give_back_memory();
+            *gives_back = false;
+            patience = PollTimeout::NONE;
+        }
+        awaited[0].any().unwrap_or(true)
+    }
+
+    /// The keeper is lost: answers every call that the host waits for with an error.
+    pub fn lost(&self) {
+        let mut state = lock(&self.state);
+        (state.keeper, state.beside) = (None, None);
+        state.apart = Some(Apart::mint());
+        let answers = state.open.lose();
+        self.tell_host(&answers);
+        if state.closed {
+            std::process::exit(0);
+        }
+    }
+
+    /// Tells the keeper that this front is about to leave.
+    pub fn say_goodbye(&self) {
+        say_goodbye(&lock(&self.state));
+    }
+
+    /// Writes lines to the host, as few pieces as can be.
+    fn pass_to_host(&self, lines: &[Bytes]) {
+        let mut slices = framed(lines);
+        let mut left = &mut slices[..];
+        let mut output = lock(&self.output);
+        while !left.is_empty() {
+            // More than the system takes at once is no error: it writes what it takes.
+            match output.write_vectored(left) {
+                Ok(written @ 1..) => IoSlice::advance_slices(&mut left, written),
+                Err(error) if is_passing(&error, &*output, PollFlags::POLLOUT) => {}
+                Ok(0) | Err(_) => std::process::exit(0),
+            }
+        }
+    }
+
+    /// Writes a message of our own to the host. Ignores errors: the host has gone, or is about to
+    /// end this process.
+    fn tell_host(&self, text: &[u8]) {
+        if !text.is_empty() {
+            self.pass_to_host(&[Bytes::copy_from_slice(
+                text.strip_suffix(b"\n").unwrap_or(text),
+            )]);
+        }
+    }
+}
+
+/// A zero instead of a count of messages says: this end is orderly, whatever follows.
+fn say_goodbye(state: &State) {
+    if let Some(beside) = &state.beside {
+        let _ = send(beside.as_raw_fd(), &[0], MsgFlags::MSG_DONTWAIT);
+    }
+}
+
+/// Waits until no process can read our output any more: the host is gone, or has closed that end,
+/// too.
+pub(crate) fn wait_until_unread(output: &File) {
+    loop {
+        // Errors and hang-ups are told without being asked for. Of a file there are none.
+        match poll(
+            &mut [PollFd::new(output.as_fd(), PollFlags::empty())],
+            PollTimeout::NONE,
+        ) {
+            Ok(0) | Err(Errno::EINTR) => {}
+            Ok(_) | Err(_) => return,
+        }
+    }
+}
+
+/// Tells the keeper how many messages were passed on. Returns how many it could not be told of yet.
+fn confirm(beside: Option<&UnixStream>, mut count: u64) -> u64 {
+    let Some(beside) = beside else { return 0 };
+    while count > 0 {
+        let said = u8::try_from(count).unwrap_or(u8::MAX);
+        // This must never make the host wait.
+        if send(beside.as_raw_fd(), &[said], MsgFlags::MSG_DONTWAIT) != Ok(1) {
+            break;
+        }
+        count -= u64::from(said);
+    }
+    count
+}
+
+fn is_readable(stream: &UnixStream) -> bool {
+    let mut now = [PollFd::new(stream.as_fd(), PollFlags::POLLIN)];
+    poll(&mut now, PollTimeout::ZERO).is_ok_and(|ready| ready > 0)
+}
+
+/// Lines, each with its newline.
+fn framed(lines: &[Bytes]) -> Vec<IoSlice<'_>> {
+    lines
+        .iter()
+        .flat_map(|line| [IoSlice::new(line), IoSlice::new(b"\n")])
+        .collect()
+}
+
+fn write_lines(mut keeper: &UnixStream, lines: &[Bytes]) -> io::Result<()> {
+    let mut slices = framed(lines);
+    let mut left = &mut slices[..];
+    while !left.is_empty() {
+        match keeper.write_vectored(left) {
+            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+            Ok(written) => IoSlice::advance_slices(&mut left, written),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}

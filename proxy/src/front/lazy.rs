@@ -1,0 +1,275 @@
+//! The front of one server that is started at its first call. Lines go through as they are; what is
+//! answered before the server runs is `mcp_sessiond_bundle::Lazy`'s.
+
+use std::convert::Infallible;
+use std::fs::File;
+use std::io::{self, Write as _};
+use std::os::fd::AsFd as _;
+use std::process::ExitCode;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
+
+use bytes::Bytes;
+use mcp_sessiond_bundle::lazy::words_of_discover;
+use mcp_sessiond_bundle::{
+    Handshake, Lazy, Message, Pipe, Recall as _, Said, Source, Spoken, WAITING,
+};
+use mcp_sessiond_client::{ClaimRequest, Options};
+use mcp_sessiond_proto::Claimed;
+use serde_json::value::RawValue;
+use tokio::sync::{mpsc, watch};
+
+use super::bundle::answer_memory::{Memory, OfServer};
+use super::bundle::leave::Farewells;
+use super::bundle::member::{Backend, Common};
+use super::bundle::{Launch, Server};
+use super::first_line::{self, First};
+use super::forward::wait_until_unread;
+use super::open::Open;
+use super::stdio::{read, write, written};
+use super::{Begun, FAILED, Way, run_by};
+use crate::lines::{Line, LineBuffer};
+use crate::memory::keep_to_ourselves;
+use crate::notices::tell_of_claim;
+use crate::program::{LaunchEnv, Program};
+use crate::server::attach::NoBackend;
+use crate::server::kept::{Door, Releaser};
+use crate::server::remote::Users;
+use crate::stderr::Voice;
+use crate::waits::Waits;
+
+/// Speaks MCP to the host, on standard input and output, until the host closes its end or is gone.
+/// The server is started at the first call, if it is known what it would say until then.
+#[must_use]
+pub fn run(options: Options, claim: ClaimRequest, program: &Program, waits: Waits) -> ExitCode {
+    run_by(
+        options,
+        claim,
+        program,
+        LaunchEnv::default(),
+        waits,
+        Way::Instead(speak),
+    )
+}
+
+fn speak(begun: Begun<'_>, door: &mut Door) -> io::Result<Result<Infallible, NoBackend>> {
+    let Begun {
+        options,
+        claim,
+        program,
+        waits,
+        mask,
+        leaver,
+        input,
+        lines,
+    } = begun;
+    let claimed = match door.claim(Instant::now() + waits.keeper) {
+        Ok(claimed) => claimed,
+        Err(why) => return Ok(Err(why)),
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    let (leave, leaving) = watch::channel(false);
+    let (voice, farewells) = (Voice::new()?, Farewells::default());
+    let common = Arc::new(Common {
+        options,
+        claim,
+        mask,
+        waits,
+        voice: voice.clone(),
+        leaving,
+        lease: None,
+        shelves: Users::default(),
+        farewells: farewells.clone(),
+        unkept: None,
+    });
+    let memory = Memory::new(common.options.clone());
+    let known = Arc::new(memory.of(&program.digest()));
+    let backend = Arc::new(Backend::alone(server(program), common));
+    let undiscovered = runtime.block_on(undiscovered(&backend, &known, lines));
+    if let Some((_, answer)) = &undiscovered {
+        // What has closed its output is gone, and that is seen later.
+        let _ = io::stdout().write_all(&[&answer[..], b"\n"].concat());
+        if first_line::read(input, lines, waits.first_line) == First::Nothing {
+            std::process::exit(0);
+        }
+    }
+    let handshake = lines.whole_line().and_then(introduction);
+    let lazy = Lazy::new(backend.clone(), known, handshake);
+    let lazy = undiscovered
+        .into_iter()
+        .fold(lazy, |lazy, (params, _)| lazy.after_discover(params));
+    let opened = runtime.block_on(lazy.open());
+    let failed = backend.begun();
+    let pipe = match opened {
+        Ok(pipe) => pipe,
+        Err(failure) => return Ok(Err(failed.unwrap_or(NoBackend::Passing(failure.message)))),
+    };
+    // Not before the session was claimed: the daemon reads our environment then, and never again.
+    keep_to_ourselves();
+    leaver.leaves_by(leave.clone());
+    let Claimed {
+        because, outcome, ..
+    } = claimed;
+    tell_of_claim(&voice, because, outcome);
+    let output: File = io::stdout().as_fd().try_clone_to_owned()?.into();
+    let until_unread = output.try_clone()?;
+    let (out, spoken) = mpsc::channel(WAITING);
+    let (heard, from_host) = mpsc::channel(WAITING);
+    let too_large = out.clone();
+    std::thread::Builder::new()
+        .name("to-host".into())
+        .spawn(move || write(output, spoken))?;
+    let (input, lines) = (input.try_clone()?, std::mem::take(lines));
+    std::thread::Builder::new()
+        .name("from-host".into())
+        .spawn(move || read(input, lines, &heard, &too_large))?;
+    let carrying = Carrying {
+        pipe,
+        out,
+        from_host,
+        leave,
+        releaser: door.releaser(),
+        until_unread,
+        memory,
+        farewells,
+    };
+    runtime.block_on(carrying.carry())
+}
+
+fn server(program: &Program) -> Server {
+    let (name, program) = (program.shown(), program.clone());
+    let launch = move || {
+        Ok(Launch::Program {
+            program: program.clone(),
+            environment: Vec::new(),
+            home: None,
+        })
+    };
+    Server {
+        name,
+        identity: String::new(),
+        launch: Arc::new(launch),
+        lazy: true,
+    }
+}
+
+/// The parameters of the host's `initialize`, if that is the line.
+fn introduction(line: &[u8]) -> Option<Handshake> {
+    match &mut Message::read(line)[..] {
+        [Message::Request { method, params, .. }] if method == "initialize" => {
+            params.take().map(Handshake)
+        }
+        _ => None,
+    }
+}
+
+/// The parameters of the host's `server/discover`, and the answer to it, if the server does not
+/// run, and has no such method; the line is taken then. The host begins with `initialize` after
+/// that.
+async fn undiscovered(
+    backend: &Backend,
+    known: &OfServer,
+    lines: &mut LineBuffer,
+) -> Option<(Option<Box<RawValue>>, Bytes)> {
+    let (id, params) = match &Message::read(lines.whole_line()?)[..] {
+        [Message::Request { id, method, params }] if method == "server/discover" => {
+            (id.clone(), params.clone())
+        }
+        _ => return None,
+    };
+    let error = known
+        .load(&words_of_discover(params.as_deref()))
+        .await?
+        .no_discover()?
+        .clone();
+    if backend.is_running().await {
+        return None;
+    }
+    match lines.next_line() {
+        Some(Line::Whole(_)) => Some((
+            params,
+            Message::Answer {
+                id,
+                outcome: Err(error),
+            }
+            .write(),
+        )),
+        _ => None,
+    }
+}
+
+struct Carrying {
+    pipe: Pipe,
+    out: mpsc::Sender<Spoken>,
+    from_host: mpsc::Receiver<Bytes>,
+    leave: watch::Sender<bool>,
+    releaser: Releaser,
+    until_unread: File,
+    memory: Arc<Memory>,
+    farewells: Farewells,
+}
+
+impl Carrying {
+    async fn carry(self) -> ! {
+        let Self {
+            pipe:
+                Pipe {
+                    to,
+                    mut from,
+                    end: _end,
+                },
+            out,
+            mut from_host,
+            leave,
+            releaser,
+            until_unread,
+            memory,
+            farewells,
+        } = self;
+        let open = Mutex::new(Open::default());
+        let lock = || open.lock().unwrap_or_else(PoisonError::into_inner);
+        let (closed, is_closed) = watch::channel(false);
+        let to_backend = async {
+            while let Some(line) = from_host.recv().await {
+                lock().from_host(&line);
+                // Where it is gone, the other direction ends.
+                let _ = to.send(line).await;
+            }
+            leave.send_replace(true);
+            drop(
+                std::thread::Builder::new()
+                    .name("release".into())
+                    .spawn(move || releaser.release()),
+            );
+            closed.send_replace(true);
+            let _ = tokio::task::spawn_blocking(move || wait_until_unread(&until_unread)).await;
+        };
+        let to_host = async {
+            let mut is_closed = is_closed;
+            // What is under way is still answered, to a host that still reads.
+            while !(*is_closed.borrow() && lock().is_settled()) {
+                tokio::select! {
+                    biased;
+                    said = from.recv() => {
+                        let Some(Said { line, receipt }) = said else { return ExitCode::from(FAILED) };
+                        lock().from_keeper(&line);
+                        let _ = out.send(Spoken { line, receipt }).await;
+                    }
+                    _ = is_closed.changed() => {}
+                }
+            }
+            written(&out).await;
+            memory.written().await;
+            ExitCode::SUCCESS
+        };
+        let code = tokio::select! {
+            () = to_backend => ExitCode::SUCCESS,
+            code = to_host => code,
+        };
+        farewells.said().await;
+        // Threads still wait for what never comes.
+        std::process::exit(i32::from(code != ExitCode::SUCCESS) * i32::from(FAILED))
+    }
+}

@@ -1,0 +1,284 @@
+//! The front of one server that runs elsewhere.
+
+use std::cell::OnceCell;
+use std::fs::File;
+use std::io;
+use std::os::fd::AsFd as _;
+use std::process::ExitCode;
+use std::time::Instant;
+
+use bytes::Bytes;
+use mcp_sessiond_bundle::{Pipe, Said, Spoken, WAITING};
+use mcp_sessiond_client::{ClaimRequest, Options};
+use mcp_sessiond_proto::Claimed;
+use mcp_sessiond_proto::types::LeaseRef;
+use mcp_sessiond_relay::message::{Line, Part};
+use serde_json::{Value, json};
+use tokio::sync::{mpsc, watch};
+
+use super::FAILED;
+use super::first_line::{self, First};
+use super::forward::wait_until_unread;
+use super::open::{Open, refusals};
+use super::stdio::{read, signals, write, written};
+use crate::lines::LineBuffer;
+use crate::memory::{give_back_once_started, keep_to_ourselves};
+use crate::notices::{note, say, tell_of_claim};
+use crate::program::Program;
+use crate::server::kept::{Door, Releaser};
+use crate::server::remote::{Connecting, Shelf};
+use crate::signals::{ENDING, GivenMask};
+use crate::stderr::Voice;
+use crate::waits::Waits;
+
+/// Why calls are not made any more.
+const GONE: &str = "it has forgotten the session, and refuses the handshake that began it";
+
+/// Speaks MCP to the host, on standard input and output, until the host closes its end or is gone.
+/// People know the server as `shown`, which has no secrets.
+#[must_use]
+pub fn run(
+    options: &Options,
+    claim: ClaimRequest,
+    shown: &str,
+    connecting: Connecting,
+    waits: Waits,
+) -> ExitCode {
+    let mask = GivenMask::block(&ENDING);
+    let spoken = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .and_then(|runtime| {
+            runtime.spawn(give_back_once_started());
+            speak(&runtime, options, claim, shown, connecting, waits, mask)
+        });
+    match spoken {
+        Ok(code) => code,
+        Err(error) => {
+            say(&error);
+            ExitCode::from(FAILED)
+        }
+    }
+}
+
+fn speak(
+    runtime: &tokio::runtime::Runtime,
+    options: &Options,
+    mut claim: ClaimRequest,
+    shown: &str,
+    connecting: Connecting,
+    waits: Waits,
+    mask: GivenMask,
+) -> io::Result<ExitCode> {
+    let (leave, leaving) = watch::channel(false);
+    signals(leave.clone())?;
+    let mut input: File = io::stdin().as_fd().try_clone_to_owned()?.into();
+    let mut lines = LineBuffer::default();
+    match first_line::read(&mut input, &mut lines, waits.first_line) {
+        First::Nothing => return Ok(ExitCode::SUCCESS),
+        First::Said(client) => claim.client = client,
+    }
+    claim.program = Some(shown.to_owned());
+    let program = Program {
+        name: shown.into(),
+        arguments: Vec::new(),
+        title: None,
+    };
+    let claimed =
+        Door::new(options.clone(), claim, program, mask, waits.keeper).and_then(|mut door| {
+            door.claim(Instant::now() + waits.keeper)
+                .map(|claimed| (door, claimed))
+        });
+    let voice = Voice::new()?;
+    let (lease, releaser) = match claimed {
+        Ok((
+            door,
+            Claimed {
+                session,
+                epoch,
+                because,
+                outcome,
+                ..
+            },
+        )) => {
+            tell_of_claim(&voice, because, outcome);
+            (Some(LeaseRef { session, epoch }), Some(door.releaser()))
+        }
+        Err(why) => {
+            say(&format_args!(
+                "{why}; the session with {shown} will not survive a reconnect"
+            ));
+            note(shown.to_owned(), &why);
+            (None, None)
+        }
+    };
+    // Not before the session was claimed: the daemon reads our environment then, and never again.
+    keep_to_ourselves();
+    let shelf = Shelf::new(options, lease.as_ref(), shown, voice, leaving);
+    let output: File = io::stdout().as_fd().try_clone_to_owned()?.into();
+    let until_unread = output.try_clone()?;
+    let (out, spoken) = mpsc::channel(WAITING);
+    let (heard, from_host) = mpsc::channel(WAITING);
+    let too_large = out.clone();
+    std::thread::Builder::new()
+        .name("to-host".into())
+        .spawn(move || write(output, spoken))?;
+    std::thread::Builder::new()
+        .name("from-host".into())
+        .spawn(move || read(input, lines, &heard, &too_large))?;
+    runtime.block_on(async {
+        let pipe = match connecting.connect(shelf.anew()).await {
+            Ok(pipe) => pipe,
+            Err(why) => {
+                say(&format_args!("{shown}: {}", why.message));
+                return Ok(ExitCode::from(FAILED));
+            }
+        };
+        let carrying = Carrying {
+            pipe,
+            out,
+            from_host,
+            leave,
+            open: Open::default(),
+        };
+        let gone = tokio::task::spawn_blocking(move || wait_until_unread(&until_unread));
+        tokio::select! {
+            () = carrying.run(releaser) => {}
+            _ = gone => {}
+        }
+        // Threads still wait for what never comes.
+        std::process::exit(0)
+    })
+}
+
+/// Carries lines between the host and the server.
+struct Carrying {
+    pipe: Pipe,
+    out: mpsc::Sender<Spoken>,
+    from_host: mpsc::Receiver<Bytes>,
+    leave: watch::Sender<bool>,
+    open: Open,
+}
+
+impl Carrying {
+    /// Until the host has closed its end, and what was under way by then is answered.
+    async fn run(mut self, releaser: Option<Releaser>) {
+        loop {
+            tokio::select! {
+                line = self.from_host.recv() => match line {
+                    Some(line) => self.pass(line).await,
+                    None => break,
+                },
+                Some(said) = self.pipe.from.recv() => self.say(said).await,
+            }
+        }
+        self.leave.send_replace(true);
+        if let Some(releaser) = releaser {
+            drop(
+                std::thread::Builder::new()
+                    .name("release".into())
+                    .spawn(move || releaser.release()),
+            );
+        }
+        while !self.open.is_settled() {
+            match self.pipe.from.recv().await {
+                Some(said) => self.say(said).await,
+                None => break,
+            }
+        }
+        written(&self.out).await;
+    }
+
+    /// Passes on what the host says. What can't be read goes no further, and whoever waits for it
+    /// is told.
+    async fn pass(&mut self, line: Bytes) {
+        for answer in unreadable(&line) {
+            self.say(Said::once(answer)).await;
+        }
+        self.open.from_host(&line);
+        if let Err(mpsc::error::SendError(line)) = self.pipe.to.send(line).await {
+            // It is gone for good, and has said so. A host that reconnects gets another session.
+            let answers = refusals(&line, GONE);
+            for answer in answers
+                .split(|byte| *byte == b'\n')
+                .filter(|answer| !answer.is_empty())
+            {
+                self.say(Said::once(Bytes::copy_from_slice(answer))).await;
+            }
+        }
+    }
+
+    /// Passes on what the server says.
+    async fn say(&mut self, Said { line, receipt }: Said) {
+        self.open.from_keeper(&line);
+        // Whoever writes ends this process when the host is gone.
+        let _ = self.out.send(Spoken { line, receipt }).await;
+    }
+}
+
+/// An answer to each part of a line that is no JSON-RPC.
+fn unreadable(line: &Bytes) -> Vec<Bytes> {
+    let copy = OnceCell::new();
+    let all = match Line::of(line, &copy) {
+        Line::Blank => Vec::new(),
+        Line::One(part) => vec![(0..line.len(), part)],
+        Line::Batch(parts) => parts,
+    };
+    let odd = all
+        .into_iter()
+        .filter(|(_, part)| !matches!(part, Part::Message(_)));
+    odd.filter_map(|(span, _)| {
+        let read = serde_json::from_slice::<Value>(&line[span]);
+        let (code, why) = match read {
+            Ok(_) => (-32600, "this is no request of JSON-RPC 2.0"),
+            Err(_) => (-32700, "this is no JSON"),
+        };
+        let said = read.unwrap_or_default();
+        // Nobody waits for an answer to an answer.
+        let is_answer = said.get("result").or(said.get("error")).is_some();
+        let id = said
+            .get("id")
+            .filter(|id| id.is_string() || id.is_number())
+            .cloned();
+        let error =
+            json!({"code": code, "message": format!("{why}; it was not sent to the server")});
+        let answer = json!({"jsonrpc": "2.0", "id": id, "error": error});
+        (!is_answer).then(|| answer.to_string().into())
+    })
+    .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_can_not_be_read_is_answered_to_whoever_waits_for_it() {
+        let answers = |text: &'static str| -> Vec<(Value, Value)> {
+            let answers = unreadable(&Bytes::from(text)).into_iter();
+            let answers =
+                answers.map(|answer| serde_json::from_slice::<Value>(&answer).expect("JSON"));
+            answers
+                .map(|answer| (answer["id"].clone(), answer["error"]["code"].clone()))
+                .collect()
+        };
+        for fine in [
+            "",
+            " ",
+            r#"{"jsonrpc":"2.0","id":1,"method":"x"}"#,
+            r#"[{"jsonrpc":"2.0","method":"x"}]"#,
+        ] {
+            assert_eq!(answers(fine), [], "{fine}");
+        }
+        assert_eq!(answers("nonsense"), [(Value::Null, json!(-32700))]);
+        assert_eq!(
+            answers(r#"{"id":7,"methode":"x"}"#),
+            [(json!(7), json!(-32600))]
+        );
+        assert_eq!(answers(r#"{"id":7,"result":1,"id":8}"#), []);
+        assert_eq!(
+            answers(r#"[{"jsonrpc":"2.0","id":1,"method":"x"}, {"id":"a"}]"#),
+            [(json!("a"), json!(-32600))]
+        );
+    }
+}

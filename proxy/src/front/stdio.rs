@@ -1,0 +1,148 @@
+//! The host's end of a front that has a runtime: threads that read and write its lines, and wait
+//! for signals.
+
+use std::fs::File;
+use std::io::{self, Write as _};
+
+use bytes::Bytes;
+use mcp_sessiond_bundle::{Receipt, Spoken};
+use mcp_sessiond_relay::Oversized;
+use nix::poll::PollFlags;
+use tokio::sync::{mpsc, oneshot, watch};
+
+use super::leave::LAST_WORDS;
+use crate::lines::{CHUNK, Line, LineBuffer, is_passing, take_in};
+use crate::signals::{die_of, when_told_to_end};
+
+/// Waits until everything so far was written to the host.
+pub(crate) async fn written(out: &mpsc::Sender<Spoken>) {
+    let (done, is_done) = oneshot::channel();
+    let receipt = Receipt::new(move || {
+        let _ = done.send(());
+    });
+    if out
+        .send(Spoken {
+            line: Bytes::new(),
+            receipt,
+        })
+        .await
+        .is_ok()
+    {
+        let _ = is_done.await;
+    }
+}
+
+/// Reads the host's lines, until the host closes its end.
+pub(crate) fn read(
+    mut input: File,
+    mut lines: LineBuffer,
+    heard: &mpsc::Sender<Bytes>,
+    out: &mpsc::Sender<Spoken>,
+) {
+    let mut chunk = vec![0; CHUNK];
+    loop {
+        while let Some(line) = lines.next_line() {
+            if !pass_on(line, heard, out) {
+                return;
+            }
+        }
+        if !take_in(&mut input, &mut chunk, &mut lines) {
+            break;
+        }
+    }
+    if let Some(line) = lines.last_line() {
+        pass_on(line, heard, out);
+    }
+}
+
+fn pass_on(line: Line, heard: &mpsc::Sender<Bytes>, out: &mpsc::Sender<Spoken>) -> bool {
+    match line {
+        Line::Whole(line) => heard.blocking_send(line).is_ok(),
+        Line::Oversized { head, tail } => match Oversized::of_host(&head, &tail) {
+            Oversized::Refused(line) => out
+                .blocking_send(Spoken {
+                    line,
+                    receipt: Receipt::none(),
+                })
+                .is_ok(),
+            // A server waits for it.
+            Oversized::Failed(line) => heard.blocking_send(line).is_ok(),
+            Oversized::Dropped => true,
+        },
+    }
+}
+
+/// Writes lines to the host, and confirms those that it has. An empty one is none.
+pub(crate) fn write(mut output: File, mut spoken: mpsc::Receiver<Spoken>) {
+    while let Some(Spoken { line, receipt }) = spoken.blocking_recv() {
+        let whole = if line.is_empty() {
+            Vec::new()
+        } else {
+            [&line[..], b"\n"].concat()
+        };
+        let mut left = &whole[..];
+        while !left.is_empty() {
+            match output.write(left) {
+                Ok(written @ 1..) => left = &left[written..],
+                Err(error) if is_passing(&error, &output, PollFlags::POLLOUT) => {}
+                // The host is gone.
+                Ok(0) | Err(_) => std::process::exit(0),
+            }
+        }
+        receipt.confirm();
+    }
+}
+
+/// Ends this process by a signal that asks it to, once the keepers were told that this is orderly.
+pub(crate) fn signals(leave: watch::Sender<bool>) -> io::Result<()> {
+    when_told_to_end(move |signal| {
+        leave.send_replace(true);
+        // Long enough for a byte to each of them; the host may have no patience for more.
+        std::thread::sleep(LAST_WORDS);
+        die_of(signal)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::OwnedFd;
+
+    use super::*;
+
+    #[test]
+    fn what_is_too_large_is_refused_to_a_host_that_asks_and_fails_where_it_answers() {
+        let (input, mut host) = io::pipe().expect("a pipe");
+        let saying = std::thread::spawn(move || {
+            let pad = "x".repeat(mcp_sessiond_proto::backends::RELAYED_MAX);
+            for (id, of) in [(r#""a:3""#, "result"), ("4", "params")] {
+                writeln!(
+                    host,
+                    r#"{{"jsonrpc":"2.0","id":{id},"{of}":{{"pad":"{pad}"}}}}"#
+                )
+                .expect("a reader");
+            }
+        });
+        let (heard, mut from_host) = mpsc::channel(4);
+        let (out, mut spoken) = mpsc::channel(4);
+        read(
+            File::from(OwnedFd::from(input)),
+            LineBuffer::default(),
+            &heard,
+            &out,
+        );
+        saying.join().expect("said");
+        let read = |line: &[u8]| {
+            let line: serde_json::Value = serde_json::from_slice(line).expect("JSON");
+            (line["id"].clone(), line["error"]["code"].clone())
+        };
+        assert_eq!(
+            read(&from_host.try_recv().expect("for the server")),
+            ("a:3".into(), (-32000).into())
+        );
+        assert_eq!(
+            read(&spoken.try_recv().expect("for the host").line),
+            (4.into(), (-32600).into())
+        );
+        assert!(from_host.try_recv().is_err() && spoken.try_recv().is_err());
+    }
+}

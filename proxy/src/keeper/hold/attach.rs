@@ -1,0 +1,246 @@
+//! Requests on the keeper's socket, and which front has the backend.
+
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+use mcp_sessiond_process::{Pinned, ProcessId};
+use mcp_sessiond_proto::backends::{
+    Attach, Attached, CountedRequest, Counts, KeeperReply, LeftRequest, ProcessRef, Remembered,
+};
+use mcp_sessiond_proto::{Epoch, Error};
+use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::time::{Instant, timeout};
+
+use super::{BESIDES, FAREWELL, Keeper, SETTLED};
+use crate::keeper::front::{Beside, Front};
+use crate::keeper::program_change::Watched;
+use crate::keeper::requests::{House, Visit, Word, reply};
+use crate::lines::Lines;
+
+/// By how much the epoch jumps when a daemon has lost its records: no lease that the keeper has not
+/// heard of has come that far.
+const EPOCHS_LEFT_OUT: u64 = 1_000;
+
+impl Keeper {
+    pub(super) async fn visit(&mut self, visit: Visit) {
+        match visit {
+            Visit::Beside { process, stream } => {
+                if let Ok(beside) = Beside::new(stream) {
+                    self.besides.retain(|(former, _)| *former != process);
+                    if self.besides.len() == BESIDES {
+                        self.besides.remove(0);
+                    }
+                    self.besides.push((process, beside));
+                }
+            }
+            Visit::Status { mut writer } => {
+                let status = KeeperReply::Status(Box::new(self.status()));
+                tokio::spawn(async move { reply(&mut writer, &status).await });
+            }
+            Visit::Errors { after, mut writer } => {
+                let written = KeeperReply::Errors(self.ring.after(after));
+                tokio::spawn(async move { reply(&mut writer, &written).await });
+            }
+            Visit::Remember { mut writer } => {
+                let remembered = KeeperReply::Remembered(self.remembered());
+                tokio::spawn(async move { reply(&mut writer, &remembered).await });
+            }
+            Visit::Restart { mut writer } => {
+                self.restart_by_hand();
+                tokio::spawn(async move { reply(&mut writer, &KeeperReply::Restarting {}).await });
+            }
+            Visit::Attach {
+                attach,
+                process,
+                word,
+                reader,
+                mut writer,
+            } => match self.admit(&attach, process.id(), word) {
+                Ok(()) if attach.continues => {
+                    self.attach_continuing(attach.epoch, process, reader, writer)
+                        .await;
+                }
+                Ok(()) => self.attach(attach, process, reader, writer).await,
+                Err(error) => {
+                    tokio::spawn(
+                        async move { reply(&mut writer, &KeeperReply::Refused(error)).await },
+                    );
+                }
+            },
+        }
+    }
+
+    /// Tells a daemon that has lost its records whose backend this is. That daemon does not know
+    /// the former leases, so they become stale now, and each front claims again.
+    fn remembered(&mut self) -> Remembered {
+        self.last.0 = Epoch(self.last.0.0.saturating_add(EPOCHS_LEFT_OUT));
+        if let Some(front) = &mut self.front {
+            front.epoch = self.last.0;
+        }
+        let reference = |process: ProcessId| {
+            let ProcessId { pid, start, inode } = process;
+            ProcessRef {
+                pid,
+                start: start.0,
+                inode,
+            }
+        };
+        Remembered {
+            record: self.kept.record.clone(),
+            epoch: self.last.0,
+            front: self.front.as_ref().map(|front| reference(front.process)),
+            backend: self
+                .backend
+                .as_ref()
+                .map(|backend| backend.pid.as_raw().unsigned_abs()),
+            ending: self.ending.is_some(),
+        }
+    }
+
+    /// Whether a front may have the backend: the daemon says so, or the daemon is away and the
+    /// front's epoch is the newest that this keeper has seen. The daemon's word may be outdated:
+    /// another front may have attached since.
+    fn admit(&self, attach: &Attach, process: ProcessId, word: Word) -> Result<(), Error> {
+        let (newest, last) = self.last;
+        let stale = || {
+            Err(Error::StaleEpoch {
+                given: attach.epoch,
+                newest,
+            })
+        };
+        let again = last.is_none_or(|last| last == process);
+        match word {
+            Word::Refused(error) => Err(error),
+            _ if attach.epoch < newest => stale(),
+            Word::Holder(holder) if holder == process => Ok(()),
+            // Another process holds the lease.
+            Word::Holder(_) => Err(Error::SessionHeld),
+            Word::Away if attach.epoch > newest || again => Ok(()),
+            Word::Away => stale(),
+        }
+    }
+
+    async fn attach(
+        &mut self,
+        attach: Attach,
+        front: Pinned,
+        reader: Lines<OwnedReadHalf>,
+        mut writer: OwnedWriteHalf,
+    ) {
+        self.detach();
+        self.tell_counts();
+        let process = front.id();
+        self.arrived = Some(front);
+        let now = self.now();
+        let initialize = attach
+            .initialize
+            .map(|line| Bytes::copy_from_slice(line.as_str().as_bytes()));
+        let changed = self
+            .watched
+            .as_ref()
+            .filter(|_| self.backend.is_some())
+            .and_then(Watched::changed);
+        let attached = self.relay.attach(initialize, changed.as_deref(), now);
+        let found = self.backend.as_ref().filter(|_| attached.resumed);
+        let age = found.map_or(Duration::ZERO, |backend| backend.started.elapsed());
+        let age_ms = u64::try_from(age.as_millis()).unwrap_or(u64::MAX);
+        let attached = Attached { age_ms, ..attached };
+        let is_first = !attached.resumed;
+        // A line of some hundred bytes on a new connection: it fits, or nobody is there.
+        let told = timeout(
+            FAREWELL,
+            reply(&mut writer, &KeeperReply::Attached(attached)),
+        )
+        .await;
+        let found = self
+            .besides
+            .iter()
+            .position(|(beside, _)| *beside == process);
+        let beside = found.map(|at| self.besides.remove(at).1);
+        self.last = (attach.epoch, Some(process));
+        self.since = Instant::now();
+        let mut front = Front::new(process, attach.epoch, reader, writer, beside);
+        if is_first {
+            // The host of a direct child would have seen this output, too.
+            front.show(&self.ring.bytes());
+        }
+        self.front = Some(front);
+        if !matches!(told, Ok(Ok(()))) {
+            self.detach();
+        }
+        self.slim_at = Some(Instant::now() + SETTLED);
+    }
+
+    pub(super) fn detach(&mut self) {
+        let Some(mut front) = self.front.take() else {
+            return;
+        };
+        if self.continues() {
+            // The relay need not know: another front continues this one.
+            self.since = Instant::now();
+            return;
+        }
+        let unconfirmed = front.unconfirmed();
+        self.closed = front.said_goodbye();
+        self.relay.detach(unconfirmed, self.closed, self.now());
+        self.since = Instant::now();
+        let request = LeftRequest {
+            session: self.house.session.clone(),
+            keeper: self.house.keeper,
+            epoch: front.epoch,
+            orderly: self.closed,
+            used: self.relay.is_used(),
+        };
+        // If the daemon does not get this, the session counts as used and cut off, and is kept for
+        // longer.
+        self.tell(move |connection, context| {
+            let request = request.clone();
+            async move { connection.front_left(context, request).await }
+        });
+        self.tell_counts();
+    }
+
+    /// Tells the daemon how many messages were lost and parked, unless it knows. An older daemon
+    /// refuses that.
+    pub(super) fn tell_counts(&self) {
+        tokio::spawn(self.telling_counts());
+    }
+
+    /// The same, as a future to wait for.
+    pub(super) fn telling_counts(&self) -> impl Future<Output = ()> + Send + use<> {
+        let (lost, parked) = self.relay.losses();
+        let (counted, told) = (Counts { lost, parked }, self.told.clone());
+        let (
+            control,
+            House {
+                session, keeper, ..
+            },
+        ) = (self.control.clone(), &*self.house);
+        let request = CountedRequest {
+            session: session.clone(),
+            keeper: *keeper,
+            counted,
+            told: known(&told),
+        };
+        async move {
+            if request.told == counted {
+                return;
+            }
+            let telling = control.call(|connection, context| {
+                let request = request.clone();
+                async move { connection.backend_counted(context, request).await }
+            });
+            if telling.await.is_ok() {
+                let mut told = told.lock().unwrap_or_else(PoisonError::into_inner);
+                told.lost = told.lost.max(counted.lost);
+                told.parked = told.parked.max(counted.parked);
+            }
+            control.hang_up();
+        }
+    }
+}
+
+fn known(told: &Mutex<Counts>) -> Counts {
+    *told.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,492 @@
+//! Whether the program of a backend has changed since it was started: its script, or its
+//! executable.
+//!
+//! Nothing else among the arguments is looked at: a database that the server writes itself is no
+//! change of it. What a launcher (`npx`, `uvx`, `sh -c`) starts can't be known.
+
+use std::ffi::{OsStr, OsString};
+use std::fs::{File, Metadata};
+use std::io::{self, Read as _};
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+
+use sha2::{Digest as _, Sha256};
+
+use crate::program::Program;
+
+/// Of larger files the content is not kept in mind.
+const MOST: u64 = 4 * 1024 * 1024;
+
+/// A file, as it was when the backend was started.
+#[derive(Debug)]
+pub struct Watched {
+    path: PathBuf,
+    stamp: Stamp,
+    digest: Option<[u8; 32]>,
+}
+
+/// What tells without reading it that a file is the same.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Stamp {
+    device: u64,
+    inode: u64,
+    size: u64,
+    modified: (i64, i64),
+}
+
+impl Stamp {
+    fn of(metadata: &Metadata) -> Self {
+        Self {
+            device: metadata.dev(),
+            inode: metadata.ino(),
+            size: metadata.size(),
+            modified: (metadata.mtime(), metadata.mtime_nsec()),
+        }
+    }
+}
+
+impl Watched {
+    /// What there is to be looked at of a program that is about to be started in the directory of
+    /// this process.
+    #[must_use]
+    pub fn of(program: &Program) -> Option<Self> {
+        let (path, is_script) = match Role::of(&program.name) {
+            Role::Launcher => return None,
+            Role::Interpreter(options) => (script(&program.arguments, options)?, true),
+            Role::Executable => (found(&program.name)?, false),
+        };
+        let (stamp, digest) = look(&path).ok()?;
+        (digest.is_some() || !is_script).then_some(Self {
+            path,
+            stamp,
+            digest,
+        })
+    }
+
+    /// What has changed, for people. A file that is gone or can't be read is no other program; one
+    /// of which only the date is another is the same.
+    #[must_use]
+    pub fn changed(&self) -> Option<String> {
+        let (stamp, digest) = look(&self.path).ok()?;
+        let is_same = match (self.digest, digest) {
+            _ if stamp == self.stamp => true,
+            (Some(former), Some(now)) => former == now,
+            // Nobody can write to an executable while it runs: another one has another inode, or
+            // another size.
+            (None, None) => {
+                (stamp.device, stamp.inode, stamp.size)
+                    == (self.stamp.device, self.stamp.inode, self.stamp.size)
+            }
+            _ => false,
+        };
+        let name = self.path.file_name().unwrap_or(self.path.as_os_str());
+        (!is_same).then(|| name.to_string_lossy().into_owned())
+    }
+}
+
+/// A regular file's stamp, and the digest of its content if that is small.
+fn look(path: &Path) -> io::Result<(Stamp, Option<[u8; 32]>)> {
+    // A FIFO among the arguments would keep whoever opens it waiting.
+    if !std::fs::metadata(path)?.is_file() {
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
+    let mut file = File::open(path)?;
+    let stamp = Stamp::of(&file.metadata()?);
+    if stamp.size >= MOST {
+        return Ok((stamp, None));
+    }
+    let mut hash = Sha256::new();
+    let mut chunk = vec![0; 64 * 1024];
+    let mut left = MOST;
+    loop {
+        match file.read(&mut chunk)? {
+            0 => return Ok((stamp, Some(hash.finalize().into()))),
+            read if read as u64 > left => return Ok((stamp, None)),
+            read => {
+                left -= read as u64;
+                hash.update(&chunk[..read]);
+            }
+        }
+    }
+}
+
+/// What a program is to what it is started for.
+enum Role {
+    /// It runs something else, and nobody can tell what that is.
+    Launcher,
+    /// It runs a script.
+    Interpreter(&'static Options),
+    /// It is what is run.
+    Executable,
+}
+
+/// Options of an interpreter.
+struct Options {
+    /// Words before the script.
+    verbs: &'static [&'static str],
+    /// Those that take their value from the next argument.
+    valued: &'static [&'static str],
+    /// Those after which there is no script.
+    ending: &'static [&'static str],
+    /// Letters that take their value from the next argument where they stand at the end of a
+    /// cluster.
+    valued_letters: &'static str,
+    /// Letters after which there is no script.
+    ending_letters: &'static str,
+}
+
+const NODE: Options = Options {
+    verbs: &[],
+    valued: &[
+        "--require",
+        "--import",
+        "--loader",
+        "--experimental-loader",
+        "--conditions",
+        "--env-file",
+        "--env-file-if-exists",
+        "--title",
+        "--icu-data-dir",
+        "--openssl-config",
+        "--watch-path",
+        "--input-type",
+    ],
+    ending: &["--eval", "--print", "--run", "--test"],
+    valued_letters: "rC",
+    ending_letters: "ep",
+};
+const PYTHON: Options = Options {
+    verbs: &[],
+    valued: &["--check-hash-based-pycs"],
+    ending: &[],
+    valued_letters: "WX",
+    ending_letters: "cm",
+};
+const DENO: Options = Options {
+    verbs: &["run", "serve"],
+    valued: &[
+        "--config",
+        "--import-map",
+        "--cert",
+        "--location",
+        "--seed",
+        "--preload",
+        "--import",
+        "--require",
+        "--ext",
+        "--port",
+        "--host",
+        "--log-level",
+        "--env-file",
+    ],
+    ending: &[],
+    valued_letters: "cL",
+    ending_letters: "",
+};
+const BUN: Options = Options {
+    verbs: &["run"],
+    valued: &[
+        "--preload",
+        "--require",
+        "--import",
+        "--config",
+        "--cwd",
+        "--tsconfig-override",
+        "--conditions",
+        "--env-file",
+        "--define",
+        "--filter",
+        "--port",
+    ],
+    ending: &["--eval", "--print"],
+    valued_letters: "rcdF",
+    ending_letters: "ep",
+};
+const RUBY: Options = Options {
+    verbs: &[],
+    valued: &["--encoding", "--external-encoding", "--internal-encoding"],
+    ending: &[],
+    valued_letters: "ICrE",
+    ending_letters: "e",
+};
+const PERL: Options = Options {
+    verbs: &[],
+    valued: &[],
+    ending: &[],
+    valued_letters: "I",
+    ending_letters: "eE",
+};
+const PHP: Options = Options {
+    verbs: &[],
+    valued: &["--define", "--php-ini"],
+    ending: &["--run", "--server"],
+    valued_letters: "dcz",
+    ending_letters: "rSBRE",
+};
+const SHELL: Options = Options {
+    verbs: &[],
+    valued: &["--rcfile", "--init-file"],
+    ending: &["--command"],
+    valued_letters: "oO",
+    ending_letters: "cs",
+};
+
+/// Programs that only start another one, or run what is elsewhere.
+const LAUNCHERS: [&str; 40] = [
+    "npx",
+    "npm",
+    "pnpm",
+    "pnpx",
+    "yarn",
+    "yarnpkg",
+    "bunx",
+    "corepack",
+    "tsx",
+    "uv",
+    "uvx",
+    "pipx",
+    "poetry",
+    "pdm",
+    "hatch",
+    "conda",
+    "mamba",
+    "micromamba",
+    "env",
+    "nice",
+    "nohup",
+    "stdbuf",
+    "setsid",
+    "timeout",
+    "xvfb-run",
+    "sudo",
+    "op",
+    "doppler",
+    "direnv",
+    "dotenvx",
+    "mise",
+    "asdf",
+    "java",
+    "dotnet",
+    "docker",
+    "podman",
+    "ssh",
+    "disclaimer",
+    "busybox",
+    "mcp-sessiond",
+];
+
+impl Role {
+    fn of(name: &OsStr) -> Self {
+        let base = Path::new(name)
+            .file_name()
+            .unwrap_or(name)
+            .to_string_lossy();
+        if LAUNCHERS.contains(&&*base) {
+            return Self::Launcher;
+        }
+        // `python3.13` and `ruby3.3` are what `python` and `ruby` are.
+        let plain = base.trim_end_matches(|last: char| last.is_ascii_digit() || last == '.');
+        match plain {
+            "node" | "nodejs" => Self::Interpreter(&NODE),
+            "python" | "pypy" | "pythonw" => Self::Interpreter(&PYTHON),
+            "deno" => Self::Interpreter(&DENO),
+            "bun" => Self::Interpreter(&BUN),
+            "ruby" => Self::Interpreter(&RUBY),
+            "perl" => Self::Interpreter(&PERL),
+            "php" => Self::Interpreter(&PHP),
+            "sh" | "bash" | "dash" | "zsh" | "ksh" | "fish" => Self::Interpreter(&SHELL),
+            _ => Self::Executable,
+        }
+    }
+}
+
+/// The script that an interpreter is given.
+fn script(arguments: &[OsString], options: &Options) -> Option<PathBuf> {
+    let mut rest = arguments.iter();
+    let mut verbs = options.verbs;
+    while let Some(argument) = rest.next() {
+        let text = argument.to_string_lossy();
+        if text == "--" {
+            return rest.next().map(PathBuf::from);
+        }
+        if text == "-" {
+            return None;
+        }
+        let Some(option) = text.strip_prefix('-') else {
+            if verbs.contains(&&*text) {
+                verbs = &[];
+                continue;
+            }
+            return Some(PathBuf::from(argument));
+        };
+        if option.starts_with('-') {
+            let name = text.split('=').next().unwrap_or(&text);
+            if options.ending.contains(&name) {
+                return None;
+            }
+            if options.valued.contains(&&*text) {
+                rest.next();
+            }
+            continue;
+        }
+        // What follows a letter that takes a value is that value.
+        if let Some(at) =
+            option.find(|letter| is_in(letter, options.valued_letters, options.ending_letters))
+        {
+            if option[at..].starts_with(|letter| options.ending_letters.contains(letter)) {
+                return None;
+            }
+            if at + 1 == option.len() {
+                rest.next();
+            }
+        }
+    }
+    None
+}
+
+fn is_in(letter: char, some: &str, others: &str) -> bool {
+    some.contains(letter) || others.contains(letter)
+}
+
+/// Where an executable is, as execvp(3) finds it.
+fn found(name: &OsStr) -> Option<PathBuf> {
+    if name.as_bytes().contains(&b'/') {
+        return Some(PathBuf::from(name));
+    }
+    let path = std::env::var_os("PATH")?;
+    let is_executable = |file: &PathBuf| {
+        std::fs::metadata(file)
+            .is_ok_and(|metadata| metadata.is_file() && metadata.mode() & 0o111 != 0)
+    };
+    std::env::split_paths(&path)
+        .map(|directory| directory.join(name))
+        .find(is_executable)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn program(words: &[&str]) -> Program {
+        let (name, arguments) = words.split_first().expect("a program");
+        Program {
+            name: name.into(),
+            arguments: arguments.iter().map(OsString::from).collect(),
+            title: None,
+        }
+    }
+
+    #[test]
+    fn the_script_is_the_first_operand_of_an_interpreter() {
+        for (words, expected) in [
+            (
+                &["node", "server.js", "--db", "x.db"][..],
+                Some("server.js"),
+            ),
+            (
+                &[
+                    "/usr/bin/node",
+                    "--require",
+                    "./hook.js",
+                    "-r",
+                    "b.js",
+                    "--max-old-space-size=9",
+                    "s.js",
+                ],
+                Some("s.js"),
+            ),
+            (&["node", "-e", "1"], None),
+            (&["node", "--eval=1", "x"], None),
+            (
+                &[
+                    "python3.13",
+                    "-I",
+                    "-S",
+                    "-X",
+                    "dev",
+                    "-Wdefault",
+                    "s.py",
+                    "-m",
+                ],
+                Some("s.py"),
+            ),
+            (&["python", "-um", "server"], None),
+            (&["python3", "-c", "pass", "s.py"], None),
+            (
+                &["deno", "run", "-A", "--config", "deno.json", "s.ts"],
+                Some("s.ts"),
+            ),
+            (&["bun", "s.ts"], Some("s.ts")),
+            (&["bun", "run", "s.ts"], Some("s.ts")),
+            (&["ruby", "-Ilib", "-r", "json", "s.rb"], Some("s.rb")),
+            (&["perl", "-w", "s.pl"], Some("s.pl")),
+            (&["php", "-d", "a=1", "--", "s.php"], Some("s.php")),
+            (&["bash", "-eu", "-o", "pipefail", "./s.sh"], Some("./s.sh")),
+            (&["sh", "-c", "exec node s.js"], None),
+            (&["sh", "-"], None),
+            (&["node"], None),
+        ] {
+            let Program {
+                name, arguments, ..
+            } = program(words);
+            let Role::Interpreter(options) = Role::of(&name) else {
+                panic!("{words:?}")
+            };
+            assert_eq!(
+                script(&arguments, options).as_deref(),
+                expected.map(Path::new),
+                "{words:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn launchers_have_nothing_to_be_looked_at() {
+        for words in [
+            &["npx", "-y", "pkg"][..],
+            &["uvx", "pkg"],
+            &["/usr/bin/env", "node", "s.js"],
+            &["uv", "run", "s.py"],
+        ] {
+            assert!(Watched::of(&program(words)).is_none(), "{words:?}");
+        }
+        assert!(Watched::of(&program(&["node", "/nowhere/s.js"])).is_none());
+        assert!(Watched::of(&program(&["nothing-of-that-name"])).is_none());
+        assert!(Watched::of(&program(&["ls"])).is_some());
+    }
+
+    #[test]
+    fn the_content_counts() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join("s.py");
+        let script = path.to_str().expect("UTF-8");
+        std::fs::write(&path, "one").expect("written");
+        let watched = Watched::of(&program(&["python3", script, "x.db"])).expect("a script");
+        assert_eq!(watched.changed(), None);
+        // An editor writes another file, and puts it in its place.
+        let other = directory.path().join("other");
+        std::fs::write(&other, "one").expect("written");
+        std::fs::rename(&other, &path).expect("renamed");
+        assert_eq!(watched.changed(), None, "the same content again");
+        std::fs::write(&path, "two").expect("written");
+        assert_eq!(watched.changed().as_deref(), Some("s.py"));
+        std::fs::remove_file(&path).expect("removed");
+        assert_eq!(
+            watched.changed(),
+            None,
+            "there is nothing to be run instead"
+        );
+        std::fs::write(&path, vec![b'x'; 4 << 20]).expect("written");
+        assert_eq!(watched.changed().as_deref(), Some("s.py"));
+        assert!(
+            Watched::of(&program(&["python3", script])).is_none(),
+            "too large"
+        );
+        // An executable may be as large as it likes.
+        let watched = Watched::of(&program(&[script])).expect("an executable");
+        assert_eq!(watched.changed(), None);
+        std::fs::write(&path, vec![b'x'; (4 << 20) + 1]).expect("written");
+        assert_eq!(watched.changed().as_deref(), Some("s.py"));
+    }
+}

@@ -1,0 +1,247 @@
+//! Requests on a keeper's socket.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use mcp_sessiond_client::{Control, SessionError};
+use mcp_sessiond_process::{self as process, Pinned, ProcessId};
+use mcp_sessiond_proto::backends::{Attach, FrontRequest, KeeperReply, KeeperRequest, ProcessRef};
+use mcp_sessiond_proto::hello::{Answer, CONTINUES, Hello, HelloError};
+use mcp_sessiond_proto::{Error, KeeperName, ServiceName, SessionId};
+use tokio::io::AsyncWriteExt;
+use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::net::{UnixListener, UnixStream};
+use tokio::sync::mpsc;
+use tokio::time::timeout;
+
+use crate::lines::{Line, Lines};
+
+/// How long a client may take for its hello and its request.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// How many clients may send their hello and request at the same time.
+const DOOR: usize = 16;
+
+/// The pause before the next accept when no descriptor is free.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// What the daemon says of a front's lease.
+#[derive(Debug)]
+pub enum Word {
+    /// This process holds the session under the epoch that was shown.
+    Holder(ProcessId),
+    /// The daemon refuses.
+    Refused(Error),
+    /// The daemon does not answer.
+    Away,
+}
+
+/// A client that has sent its request.
+#[derive(Debug)]
+pub enum Visit {
+    /// A front asks for the backend.
+    Attach {
+        /// The lease that it shows.
+        attach: Attach,
+        /// The process.
+        process: Pinned,
+        /// What the daemon says of the lease.
+        word: Word,
+        /// Its lines come from here.
+        reader: Lines<OwnedReadHalf>,
+        /// Its lines go here.
+        writer: OwnedWriteHalf,
+    },
+    /// A front's second connection, for standard error and confirmations.
+    Beside {
+        /// The front's process.
+        process: ProcessId,
+        /// The connection.
+        stream: UnixStream,
+    },
+    /// A client asks for the state of the backend.
+    Status {
+        /// Where the answer goes.
+        writer: OwnedWriteHalf,
+    },
+    /// A client asks for what the backend wrote to its standard error.
+    Errors {
+        /// How many bytes of it the client knows.
+        after: u64,
+        /// Where the answer goes.
+        writer: OwnedWriteHalf,
+    },
+    /// A daemon asks whose backend this is.
+    Remember {
+        /// Where the answer goes.
+        writer: OwnedWriteHalf,
+    },
+    /// A client asks for a fresh backend.
+    Restart {
+        /// Where the answer goes.
+        writer: OwnedWriteHalf,
+    },
+}
+
+/// What this keeper knows to check a client's request.
+#[derive(Debug)]
+pub struct House {
+    /// The session.
+    pub session: SessionId,
+    /// The service that the session belongs to, if any.
+    pub service: Option<ServiceName>,
+    /// The keeper.
+    pub keeper: KeeperName,
+    /// The daemon.
+    pub control: Control,
+}
+
+/// Accepts clients until it is dropped.
+pub async fn receive(listener: UnixListener, house: Arc<House>, visits: mpsc::Sender<Visit>) {
+    let door = Arc::new(tokio::sync::Semaphore::new(DOOR));
+    loop {
+        let Ok(place) = door.clone().acquire_owned().await else {
+            return;
+        };
+        match listener.accept().await {
+            Ok((stream, _)) => {
+                let (house, visits) = (house.clone(), visits.clone());
+                tokio::spawn(async move {
+                    if let Ok(Ok(Some(visit))) = timeout(PATIENCE, greet(stream, &house)).await {
+                        let _ = visits.send(visit).await;
+                    }
+                    drop(place);
+                });
+            }
+            Err(_) => tokio::time::sleep(PAUSE).await,
+        }
+    }
+}
+
+async fn greet(mut stream: UnixStream, house: &House) -> Result<Option<Visit>, HelloError> {
+    // A process of another user gets no answer.
+    let Ok(peer) = process::peer(&stream) else {
+        return Ok(None);
+    };
+    let hello = Hello::read(&mut stream).await?;
+    let newest = super::version();
+    let answer = hello.accept_lines(newest).err().unwrap_or(Answer::Welcome);
+    Hello {
+        version: newest,
+        features: CONTINUES,
+        ..hello.reply(answer)
+    }
+    .write(&mut stream)
+    .await?;
+    if answer != Answer::Welcome {
+        return Ok(None);
+    }
+    let process = peer.process;
+    let (reader, mut writer) = stream.into_split();
+    let mut reader = Lines::new(reader);
+    let Some(Line::Whole(line)) = reader.next().await? else {
+        return Ok(None);
+    };
+    match serde_json::from_slice(&line) {
+        Ok(KeeperRequest::Attach(attach)) => {
+            let word = word(&attach, house).await;
+            Ok(Some(Visit::Attach {
+                attach,
+                process,
+                word,
+                reader,
+                writer,
+            }))
+        }
+        Ok(KeeperRequest::Beside {}) => {
+            reply(&mut writer, &KeeperReply::Beside {}).await?;
+            let (reader, _) = reader.into_parts();
+            let stream = reader.reunite(writer).map_err(io::Error::other)?;
+            Ok(Some(Visit::Beside {
+                process: process.id(),
+                stream,
+            }))
+        }
+        Ok(KeeperRequest::Status {}) => Ok(Some(Visit::Status { writer })),
+        Ok(KeeperRequest::Errors { after }) => Ok(Some(Visit::Errors { after, writer })),
+        Ok(KeeperRequest::Restart {}) => Ok(Some(Visit::Restart { writer })),
+        Ok(KeeperRequest::Remember {}) => Ok(Some(Visit::Remember { writer })),
+        Ok(KeeperRequest::Compare { variables }) => {
+            let differing = differing(&process::own_variables(), &variables);
+            reply(&mut writer, &KeeperReply::Compared { differing }).await?;
+            Ok(None)
+        }
+        Err(_) => {
+            // The error does not quote the request, which may contain a message.
+            let sentence =
+                "a keeper takes the requests `attach`, `beside`, `status`, `errors`, `restart`, `remember` and `compare`"
+                    .into();
+            reply(
+                &mut writer,
+                &KeeperReply::Refused(Error::InvalidArgument { sentence }),
+            )
+            .await?;
+            Ok(None)
+        }
+    }
+}
+
+/// The names of the variables that differ, or that only one side has.
+fn differing(one: &BTreeMap<String, String>, other: &BTreeMap<String, String>) -> Vec<String> {
+    let names: BTreeSet<&String> = one.keys().chain(other.keys()).collect();
+    names
+        .into_iter()
+        .filter(|name| one.get(*name) != other.get(*name))
+        .cloned()
+        .collect()
+}
+
+/// Writes an answer, one line.
+///
+/// # Errors
+/// Those of the connection.
+pub async fn reply(writer: &mut OwnedWriteHalf, reply: &KeeperReply) -> io::Result<()> {
+    let mut line = serde_json::to_vec(reply)?;
+    line.push(b'\n');
+    writer.write_all(&line).await
+}
+
+/// What the daemon says of the lease that a front shows.
+async fn word(attach: &Attach, house: &House) -> Word {
+    if attach.session != house.session || attach.service != house.service {
+        return Word::Refused(Error::UnknownSession);
+    }
+    if attach.continues != house.service.is_some() {
+        let sentence =
+            "the fronts of a service's session continue each other (`continues`), and no others do"
+                .into();
+        return Word::Refused(Error::InvalidArgument { sentence });
+    }
+    let request = FrontRequest {
+        session: house.session.clone(),
+        keeper: house.keeper,
+        epoch: attach.epoch,
+    };
+    let said = house.control.call(|connection, context| {
+        let request = request.clone();
+        async move { connection.check_front(context, request).await }
+    });
+    let said = said.await;
+    // One connection for each front's check, not a lasting one for each keeper.
+    house.control.hang_up();
+    match said {
+        Ok(ProcessRef { pid, start, inode }) => Word::Holder(ProcessId {
+            pid,
+            start: process::StartTime(start),
+            inode,
+        }),
+        // The daemon is not running, or ended before it answered.
+        Err(SessionError::Refused(Error::Unavailable { .. } | Error::OutcomeUnknown { .. })) => {
+            Word::Away
+        }
+        Err(SessionError::Refused(error)) => Word::Refused(error),
+        Err(_) => Word::Away,
+    }
+}

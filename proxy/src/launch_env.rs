@@ -1,0 +1,172 @@
+//! Where this process runs, as far as what a server tells of itself may depend on it.
+
+use std::collections::BTreeMap;
+
+use mcp_sessiond_process as process;
+
+/// Variables that differ from one window, login or conversation to the next, by how their names
+/// begin: what a server tells of itself does not depend on them. Those that tell sessions apart are
+/// others. No program has its settings under one of these, as it may under `SSH_`.
+const OF_THE_MOMENT: [&str; 9] = [
+    // Hosts: the process, its sockets, and the conversation.
+    "CLAUDE_CODE_",
+    // Terminals: the window.
+    "ALACRITTY_",
+    "GHOSTTY_",
+    "GNOME_TERMINAL_",
+    "ITERM_",
+    "KITTY_",
+    "WEZTERM_",
+    // The login.
+    "DBUS_SESSION_BUS_",
+    "XDG_SESSION_",
+];
+
+/// The same by their whole names.
+const WHOLLY_OF_THE_MOMENT: [&str; 31] = [
+    "CLAUDECODE",
+    "COLUMNS",
+    "CURSOR_AGENT",
+    "CURSOR_SESSION_ID",
+    "CURSOR_TRACE_ID",
+    "GPG_TTY",
+    "LINES",
+    "OPENCODE",
+    "SSH_AGENT_PID",
+    SSH_AGENT,
+    "SSH_CLIENT",
+    "SSH_CONNECTION",
+    "SSH_TTY",
+    "STY",
+    "TERM_SESSION_ID",
+    "TMUX",
+    "TMUX_PANE",
+    "VSCODE_CODE_CACHE_PATH",
+    "VSCODE_CRASH_REPORTER_PROCESS_TYPE",
+    "VSCODE_CWD",
+    "VSCODE_ESM_ENTRYPOINT",
+    "VSCODE_GIT_ASKPASS_EXTRA_ARGS",
+    "VSCODE_GIT_ASKPASS_MAIN",
+    "VSCODE_GIT_ASKPASS_NODE",
+    "VSCODE_GIT_IPC_HANDLE",
+    "VSCODE_INJECTION",
+    "VSCODE_IPC_HOOK",
+    "VSCODE_IPC_HOOK_CLI",
+    "VSCODE_PID",
+    "WINDOWID",
+    "XDG_VTNR",
+];
+
+/// The agent's socket: its path is another one at each login, and it is the name of no account.
+const SSH_AGENT: &str = "SSH_AUTH_SOCK";
+
+/// What is in the names of credentials, and of what asks for them. These count always: with another
+/// account a server may tell something else.
+const OF_CREDENTIALS: [&str; 5] = ["KEY", "TOKEN", "SECRET", "PASS", "AUTH"];
+
+/// Names that have it for another reason.
+const OF_NO_CREDENTIALS: [&str; 4] = [
+    SSH_AGENT,
+    "VSCODE_GIT_ASKPASS_EXTRA_ARGS",
+    "VSCODE_GIT_ASKPASS_MAIN",
+    "VSCODE_GIT_ASKPASS_NODE",
+];
+
+/// The directory, and variables with digests of their values, as one text. Secrets can't be read
+/// from it.
+#[must_use]
+pub(crate) fn fingerprint() -> String {
+    let directory = std::env::current_dir().unwrap_or_default();
+    serde_json::json!([
+        directory.to_string_lossy(),
+        lasting(process::own_variables())
+    ])
+    .to_string()
+}
+
+fn lasting(mut variables: BTreeMap<String, String>) -> BTreeMap<String, String> {
+    variables.retain(|name, _| !is_of_the_moment(name));
+    variables
+}
+
+fn is_of_the_moment(name: &str) -> bool {
+    let upper = name.to_ascii_uppercase();
+    let is_credential = !OF_NO_CREDENTIALS.contains(&name)
+        && OF_CREDENTIALS.iter().any(|part| upper.contains(part));
+    !is_credential
+        && (WHOLLY_OF_THE_MOMENT.contains(&name)
+            || OF_THE_MOMENT.iter().any(|prefix| name.starts_with(prefix)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn windows_and_logins_do_not_count_and_all_else_does() {
+        let of = |names: &[&str]| {
+            names
+                .iter()
+                .map(|name| ((*name).to_owned(), String::new()))
+                .collect()
+        };
+        let all = of(&[
+            "API_KEY",
+            "CLAUDE_CODE_MESSAGING_SOCKET",
+            "PATH",
+            "SSH_CLIENT",
+            "TERM",
+            "TERM_SESSION_ID",
+        ]);
+        assert_eq!(
+            lasting(all).keys().collect::<Vec<_>>(),
+            ["API_KEY", "PATH", "TERM"]
+        );
+    }
+
+    #[test]
+    fn credentials_count_whatever_their_names_begin_with() {
+        for name in [
+            "CURSOR_API_KEY",
+            "CLAUDE_CODE_OAUTH_TOKEN",
+            "VSCODE_CLIENT_SECRET",
+            "cursor_token",
+            "CLAUDE_CODE_PASSWORD",
+            "XDG_SESSION_PASS",
+            "KITTY_AUTH",
+        ] {
+            assert!(!is_of_the_moment(name), "{name}");
+        }
+        for name in [
+            "STYTCH_PROJECT",
+            "LINES_OF_BUSINESS",
+            "TMUXINATOR_CONFIG",
+            "OPENCODE_CONFIG",
+            "COLUMNS_MAX",
+            "SSH_HOST",
+            "SSH_USER",
+            "SSH_PASSWORD",
+            "SSH_AUTH_SOCK_OF",
+            "CURSOR_ACCOUNT",
+            "VSCODE_PROFILE",
+        ] {
+            assert!(!is_of_the_moment(name), "{name}");
+        }
+        for name in [
+            "STY",
+            "LINES",
+            "COLUMNS",
+            "TMUX",
+            "CLAUDECODE",
+            "WINDOWID",
+            "OPENCODE",
+            "CURSOR_TRACE_ID",
+            "SSH_AUTH_SOCK",
+            "SSH_CONNECTION",
+            "VSCODE_PID",
+            "VSCODE_GIT_ASKPASS_NODE",
+        ] {
+            assert!(is_of_the_moment(name), "{name}");
+        }
+    }
+}

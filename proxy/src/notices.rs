@@ -1,0 +1,55 @@
+//! What the user is told on standard error, in words that all fronts share.
+
+use std::fmt::Display;
+use std::io::{self, Write as _};
+
+use mcp_sessiond_client::{Loss, Outcome};
+use mcp_sessiond_process::Pinned;
+use mcp_sessiond_proto::paths;
+
+use crate::stderr::{Voice, sentence};
+use crate::unkept::{self, Unkept};
+
+/// Says something to whoever reads our standard error, before there is anything that could be kept
+/// waiting.
+pub(crate) fn say(what: &dyn Display) {
+    let _ = io::stderr().write_all(sentence(what).as_bytes());
+}
+
+/// What the host's user should know of how the session was got. False: nothing.
+pub(crate) fn tell_of_claim(voice: &Voice, because: Option<Loss>, outcome: Outcome) -> bool {
+    match (because, outcome) {
+        (Some(loss), _) => voice.say(&format_args!(
+            "this server begins afresh: {}",
+            loss.sentence()
+        )),
+        (None, Outcome::FreshDoubtful) => voice.say(
+            &"this server will not survive a reconnect: what it was started with can't be read; \
+              `mcp-sessiond doctor` says which part, and `--instance NAME` may help",
+        ),
+        (None, _) => return false,
+    }
+    true
+}
+
+/// A time for people: its largest unit.
+pub(crate) fn span(ms: u64) -> String {
+    let units = [
+        (86_400_000, "d"),
+        (3_600_000, "h"),
+        (60_000, "min"),
+        (1_000, "s"),
+    ];
+    let unit = units.into_iter().find(|(of, _)| ms >= *of);
+    unit.map_or_else(
+        || format!("{ms} ms"),
+        |(of, name)| format!("{} {name}", ms / of),
+    )
+}
+
+/// Notes that the command runs unkept, where `status` finds it.
+pub(crate) fn note(program: String, why: &dyn Display) {
+    if let (Ok(directory), Ok(own)) = (paths::directory(), Pinned::own()) {
+        unkept::note(&directory, &Unkept::now(&own, program, why));
+    }
+}

@@ -1,0 +1,74 @@
+//! What is run: a command, and what it is run with.
+
+pub mod display_name;
+
+use std::ffi::OsString;
+use std::io;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::PathBuf;
+
+use mcp_sessiond_client::Label;
+use mcp_sessiond_process::digest;
+
+/// The variables that a server has in addition to those of its front, and where it runs instead.
+pub type LaunchEnv = (Vec<(OsString, OsString)>, Option<PathBuf>);
+
+/// What is run, as the front was told.
+#[derive(Debug, Clone)]
+pub struct Program {
+    /// A path, or a name to be found in PATH.
+    pub name: OsString,
+    /// Its arguments.
+    pub arguments: Vec<OsString>,
+    /// The name that the user has given its session.
+    pub title: Option<Label>,
+}
+
+impl Program {
+    /// What people know it by: its [display name](display_name). Its other arguments are
+    /// nobody's business.
+    #[must_use]
+    pub fn shown(&self) -> String {
+        let words = display_name::words(&self.name, &self.arguments);
+        match &self.title {
+            Some(title) => display_name::cut(format!("{}: {words}", title.as_str())),
+            None => words,
+        }
+    }
+
+    /// A digest of the command line, as hexadecimal text.
+    #[must_use]
+    pub fn digest(&self) -> String {
+        let words = std::iter::once(&self.name)
+            .chain(&self.arguments)
+            .map(|word| word.as_bytes());
+        // No word has a NUL in it.
+        let line = words.collect::<Vec<_>>().join(&0);
+        digest("mcp-sessiond command line", &line)
+            .iter()
+            .map(|byte| format!("{byte:02x}"))
+            .collect()
+    }
+
+    /// Why it can't be run, in a sentence, with the exit code that a shell has for it: 127 where
+    /// there is none, 126 where there is one that may not be run.
+    #[must_use]
+    pub fn not_run(&self, error: &io::Error) -> (u8, String) {
+        let name = self.name.to_string_lossy();
+        let is_missing = error.kind() == io::ErrorKind::NotFound;
+        match std::env::var_os("PATH") {
+            // Hosts with a graphical interface have another one than a shell.
+            Some(path) if is_missing && !name.contains('/') => (
+                127,
+                format!(
+                    "{name} can't be run: it was not found in PATH={}",
+                    path.to_string_lossy()
+                ),
+            ),
+            _ => (
+                if is_missing { 127 } else { 126 },
+                format!("{name} can't be run: {error}"),
+            ),
+        }
+    }
+}

@@ -1,0 +1,110 @@
+//! How a front comes to a connection to its server, again and again.
+
+use std::os::unix::net::UnixStream;
+use std::time::Instant;
+
+use mcp_sessiond_client::{Error, Loss, Outcome};
+use mcp_sessiond_proto::Json;
+use mcp_sessiond_proto::backends::Attached;
+
+use crate::lines::LineBuffer;
+use crate::waits::{PATIENCE, PAUSE, Waits};
+
+/// Bytes by which a message may have grown when the host's own ids are put back into it.
+pub(crate) const MARGIN: usize = 64 * 1024;
+
+/// Why there is no backend to attach to.
+#[derive(Debug, thiserror::Error)]
+pub enum NoBackend {
+    /// There can be no session: no daemon, or what the daemon refused, and why.
+    #[error("{1}")]
+    NoSession(Option<Error>, String),
+    /// There is no such program, or none that may be run.
+    #[error("{sentence}")]
+    NoProgram {
+        /// The exit code that a shell has for it.
+        code: u8,
+        /// One sentence.
+        sentence: String,
+    },
+    /// Something was lost on the way. The next attempt may go better.
+    #[error("{0}")]
+    Passing(String),
+    /// A former server of this one is still being taken down.
+    #[error("{0}")]
+    Ending(String),
+    /// The session with the user's name is somebody else's now.
+    #[error("{0}")]
+    Taken(String),
+}
+
+/// What has happened when a keeper was lost and there is another one.
+pub(crate) const FRESH: &str =
+    "the keeper of the server had ended, and the server with it; a fresh one was started";
+
+/// How a front gets to its backend, again and again.
+pub(crate) trait Attaching: Send + Sync {
+    /// Attaches to it; it is started if there is none. `initialize` is what the host has sent and
+    /// got its answer to, from a backend that is lost. `until` is when nobody waits for it any
+    /// more.
+    ///
+    /// # Errors
+    /// [`NoBackend`].
+    fn attach(&mut self, initialize: Option<Json>, until: Instant)
+    -> Result<Attachment, NoBackend>;
+
+    /// What has happened when it was lost and is there again.
+    fn back(&self) -> &'static str {
+        FRESH
+    }
+
+    /// What the host's user should know of the way that was taken, once.
+    fn news(&mut self) -> Option<String> {
+        None
+    }
+}
+
+/// A connection to the keeper.
+#[derive(Debug)]
+pub struct Attachment {
+    /// Where the keeper speaks.
+    pub reader: UnixStream,
+    /// What it has said already.
+    pub lines: LineBuffer,
+    /// The connection beside it.
+    pub beside: Option<UnixStream>,
+    /// What the keeper found.
+    pub attached: Attached,
+    /// How the front came to its session.
+    pub outcome: Outcome,
+    /// What was lost before.
+    pub because: Option<Loss>,
+    /// Variables that the server was started with in another way than this front, where the user
+    /// has named it.
+    pub differing: Vec<String>,
+}
+
+/// Attaches for the first time. What can pass is tried again, within the time that a host waits for
+/// us.
+pub(crate) fn first_time(door: &mut dyn Attaching, waits: Waits) -> Result<Attachment, NoBackend> {
+    let began = Instant::now();
+    let mut until = began + waits.keeper;
+    let mut pause = PAUSE;
+    loop {
+        let why = match door.attach(None, until) {
+            Err(why @ NoBackend::Ending(_)) => {
+                // So far it was the former server's time.
+                until = (Instant::now() + waits.keeper).min(began + PATIENCE);
+                why
+            }
+            Err(why @ NoBackend::Passing(_)) => why,
+            attached => return attached,
+        };
+        if Instant::now() + pause >= until {
+            return Err(why);
+        }
+        std::thread::sleep(pause);
+        // Many attempts fit into the time that there is.
+        pause = (pause * 2).min(waits.keeper / 8);
+    }
+}

@@ -1,0 +1,464 @@
+//! A server in a keeper: from a claim to a connection to the keeper that holds the session's backend.
+
+mod daemon_calls;
+
+use std::ffi::OsString;
+use std::io;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use mcp_sessiond_client::{Control, Error, Options, Outcome, SessionError};
+use mcp_sessiond_process::{self as process, executable};
+use mcp_sessiond_proto::backends::{Attach, Backend, KeeperReply, KeeperRequest, RELAYED_MAX};
+use mcp_sessiond_proto::services::FindRequest;
+use mcp_sessiond_proto::types::LeaseRef;
+use mcp_sessiond_proto::{BackendName, ClaimRequest, Claimed, Json, KeeperName, SessionId, paths};
+use tokio::time::timeout_at;
+
+use self::daemon_calls::Runtime;
+pub use self::daemon_calls::{Releaser, Stopper};
+use super::attach::{Attaching, Attachment, MARGIN, NoBackend};
+use crate::keeper::dial::{DialError, Dialled, dial_until};
+use crate::keeper::launch::{Launch, Report};
+use crate::lines::LineBuffer;
+use crate::program::Program;
+use crate::signals::GivenMask;
+
+/// How long a keeper may not answer before another is started in its place, as a part of what a
+/// host waits for us: it hangs, and its backend with it. One that has only just registered is about
+/// to listen.
+const SILENCE: (u32, u32) = (3, 4);
+
+/// How long a keeper waits for its front, as a multiple of what a host waits for us: the front has
+/// given up by then.
+const KEEPER_WAIT: (u32, u32) = (5, 2);
+
+/// Where a front gets in.
+#[derive(Debug)]
+pub struct Door {
+    runtime: Runtime,
+    control: Control,
+    options: Options,
+    claim: ClaimRequest,
+    directory: PathBuf,
+    program: Program,
+    mask: GivenMask,
+    /// The first claim was answered: control and claim are those of all later ones.
+    has_claimed: bool,
+    /// How long a host waits for us.
+    wait: Duration,
+    silence: Duration,
+    lease: Arc<Mutex<Option<LeaseRef>>>,
+    /// The keeper that was asked last, and since when.
+    silent: Option<(KeeperName, Instant)>,
+    /// Which backend of the session this is, where it has several.
+    backend: Option<BackendName>,
+    /// What the backend gets in addition to what this process has, and where it runs instead.
+    environment: Vec<(OsString, OsString)>,
+    home: Option<PathBuf>,
+}
+
+impl Door {
+    /// Nothing is asked of anybody yet.
+    ///
+    /// # Errors
+    /// When there is no runtime directory that can be used.
+    pub fn new(
+        options: Options,
+        claim: ClaimRequest,
+        program: Program,
+        mask: GivenMask,
+        wait: Duration,
+    ) -> Result<Self, NoBackend> {
+        let failed = |error: &dyn std::fmt::Display| NoBackend::NoSession(None, error.to_string());
+        let directory = paths::directory().map_err(|error| failed(&error))?;
+        let runtime = Runtime::new().map_err(|error| failed(&error))?;
+        let control = Control::new(options.clone().timeout(wait));
+        let silence = wait * SILENCE.0 / SILENCE.1;
+        let lease = Arc::default();
+        Ok(Self {
+            runtime,
+            control,
+            options,
+            claim,
+            directory,
+            program,
+            mask,
+            has_claimed: false,
+            wait,
+            silence,
+            lease,
+            silent: None,
+            backend: None,
+            environment: Vec::new(),
+            home: None,
+        })
+    }
+
+    /// The way to a backend of the session that this process has claimed already. `name` says to
+    /// which, where there are several.
+    #[must_use]
+    pub fn to_backend(
+        self,
+        name: Option<BackendName>,
+        environment: Vec<(OsString, OsString)>,
+        home: Option<PathBuf>,
+    ) -> Self {
+        let mut door = Self {
+            backend: name,
+            environment,
+            home,
+            ..self
+        };
+        door.has_now_claimed();
+        door
+    }
+
+    /// The way to the backend of this name, of a session that is still to be claimed.
+    #[must_use]
+    pub fn named(self, backend: Option<BackendName>) -> Self {
+        Self { backend, ..self }
+    }
+
+    /// The backend gets these variables in addition to those of this process, and runs there
+    /// instead.
+    #[must_use]
+    pub fn with(self, environment: Vec<(OsString, OsString)>, home: Option<PathBuf>) -> Self {
+        Self {
+            environment,
+            home,
+            ..self
+        }
+    }
+
+    /// Has a daemon started, where there is none and there may be one.
+    ///
+    /// # Errors
+    /// [`NoBackend`].
+    pub fn wake_daemon(&self) -> Result<(), NoBackend> {
+        let woken = self
+            .runtime
+            .block_on(self.control.call(|_, _| async { Ok(Ok(())) }));
+        self.control.hang_up();
+        woken.map_err(Self::no_session)
+    }
+
+    /// The session that it has claimed.
+    #[must_use]
+    pub fn session(&self) -> Option<SessionId> {
+        let lease = self.lease.lock().unwrap_or_else(PoisonError::into_inner);
+        lease.as_ref().map(|lease| lease.session.clone())
+    }
+
+    /// Claims the session, and asks for no backend.
+    ///
+    /// # Errors
+    /// [`NoBackend`].
+    pub fn claim(&mut self, until: Instant) -> Result<Claimed, NoBackend> {
+        let late = |_| NoBackend::Passing("the daemon did not answer in time".to_owned());
+        let claim = ClaimRequest {
+            wait_ms: wait_ms(self.wait),
+            ..self.claim.clone()
+        };
+        let claimed = self
+            .runtime
+            .block_on(async { timeout_at(until.into(), self.control.claim(claim)).await });
+        let claimed = claimed.map_err(late)?.map_err(Self::no_session)?;
+        self.control.hang_up();
+        let lease = LeaseRef {
+            session: claimed.session.clone(),
+            epoch: claimed.epoch,
+        };
+        *self.lease.lock().unwrap_or_else(PoisonError::into_inner) = Some(lease);
+        Ok(claimed)
+    }
+
+    /// Whether the session was ever claimed: only at its first claim does the daemon read what this
+    /// process was started with.
+    pub(crate) fn has_claimed(&self) -> bool {
+        self.has_claimed
+    }
+
+    /// From now on control and claim are those of all later attempts.
+    fn has_now_claimed(&mut self) {
+        self.has_claimed = true;
+        // What is lost from now on is not to be lost twice; and what is taken is not taken back.
+        self.claim.fresh = false;
+        if let Some(named) = &mut self.claim.named {
+            named.take = false;
+        }
+        self.control = Control::new(self.options.clone());
+    }
+
+    /// Claims the session, and attaches to the keeper of its backend, which is started if there is
+    /// none.
+    fn enter(&mut self, initialize: Option<Json>, until: Instant) -> Result<Attachment, NoBackend> {
+        let (claimed, found) = self.runtime.block_on(self.find(until))?;
+        if !self.has_claimed {
+            self.has_now_claimed();
+        }
+        let Claimed {
+            session,
+            epoch,
+            outcome,
+            because,
+            ..
+        } = claimed;
+        let lease = LeaseRef { session, epoch };
+        let found = found.map(|found| found.keeper);
+        let is_first = initialize.is_none();
+        let knocked = self.reach(&lease, found, initialize, until)?;
+        let is_news = is_first && self.claim.named.is_some() && knocked.attached.resumed;
+        let named = found.filter(|_| is_news);
+        let differing = named
+            .map(|keeper| self.differing(keeper, until))
+            .unwrap_or_default();
+        Ok(Attachment {
+            outcome,
+            because,
+            differing,
+            ..knocked
+        })
+    }
+
+    /// Attaches to the keeper that was found, or to one that is started.
+    fn reach(
+        &mut self,
+        lease: &LeaseRef,
+        found: Option<KeeperName>,
+        initialize: Option<Json>,
+        until: Instant,
+    ) -> Result<Attachment, NoBackend> {
+        // Its connection is not needed until something happens to the keeper.
+        self.control.hang_up();
+        *self.lease.lock().unwrap_or_else(PoisonError::into_inner) = Some(lease.clone());
+        let keeper = match found {
+            Some(keeper) => {
+                let since = self.silent_since(keeper);
+                match self.knock(
+                    keeper,
+                    lease,
+                    initialize.clone(),
+                    until.min(since + self.silence),
+                ) {
+                    Err(NoBackend::Passing(_))
+                        if since.elapsed() >= self.silence || !self.is_kept(lease, keeper) =>
+                    {
+                        self.launch(lease, until)?
+                    }
+                    Ok(attachment) => {
+                        self.silent = None;
+                        return Ok(attachment);
+                    }
+                    refused => return refused,
+                }
+            }
+            None => self.launch(lease, until)?,
+        };
+        self.knock(keeper, lease, initialize, until)
+    }
+
+    /// Since when this keeper has been asked in vain; now, if it was not asked before.
+    fn silent_since(&mut self, keeper: KeeperName) -> Instant {
+        match self.silent {
+            Some((silent, since)) if silent == keeper => since,
+            _ => {
+                let now = Instant::now();
+                self.silent = Some((keeper, now));
+                now
+            }
+        }
+    }
+
+    /// Whether the backend has a keeper already.
+    #[must_use]
+    pub fn is_running(&self, until: Instant) -> bool {
+        let found = self.runtime.block_on(self.find(until));
+        self.control.hang_up();
+        matches!(found, Ok((_, Some(_))))
+    }
+
+    async fn find(&self, until: Instant) -> Result<(Claimed, Option<Backend>), NoBackend> {
+        let late = |_| NoBackend::Passing("the daemon did not answer in time".to_owned());
+        // A first claim that is answered later would give a lease to a front that has given up.
+        let wait_ms = if self.has_claimed {
+            None
+        } else {
+            wait_ms(self.wait)
+        };
+        let claim = ClaimRequest {
+            wait_ms,
+            ..self.claim.clone()
+        };
+        let claimed = timeout_at(until.into(), self.control.claim(claim))
+            .await
+            .map_err(late)?;
+        let claimed = claimed.map_err(Self::no_session)?;
+        let lease = LeaseRef {
+            session: claimed.session.clone(),
+            epoch: claimed.epoch,
+        };
+        // As long as a former backend is being ended, the daemon is asked again and again.
+        let ending =
+            |_| NoBackend::Ending("a former server of this one is still being ended".to_owned());
+        let found = timeout_at(until.into(), self.kept(&lease))
+            .await
+            .map_err(ending)?;
+        let found = found.map_err(|error| match error {
+            SessionError::Refused(error @ Error::Unavailable { .. }) => {
+                NoBackend::Ending(error.to_string())
+            }
+            SessionError::Refused(error) => NoBackend::Passing(error.to_string()),
+            error => Self::no_session(error),
+        })?;
+        Ok((claimed, found))
+    }
+
+    /// The session's backend, as the daemon knows it.
+    async fn kept(&self, lease: &LeaseRef) -> Result<Option<Backend>, SessionError> {
+        let found = self.control.call(|connection, context| {
+            let LeaseRef { session, epoch } = lease.clone();
+            let request = FindRequest {
+                session,
+                epoch,
+                service: None,
+                backend: self.backend.clone(),
+            };
+            async move { connection.find_backend(context, request).await }
+        });
+        found.await
+    }
+
+    /// Whether the daemon still takes this keeper for the session's.
+    fn is_kept(&self, lease: &LeaseRef, keeper: KeeperName) -> bool {
+        let found = self.runtime.block_on(self.kept(lease));
+        self.control.hang_up();
+        matches!(found, Ok(Some(backend)) if backend.keeper == keeper)
+    }
+
+    fn no_session(error: SessionError) -> NoBackend {
+        let sentence = error.to_string();
+        match error {
+            SessionError::Refused(Error::NameTaken { sentence }) => NoBackend::Taken(sentence),
+            SessionError::Refused(
+                error @ (Error::QuotaExceeded { .. } | Error::NoVerifiedHost { .. }),
+            ) => NoBackend::NoSession(Some(error), sentence),
+            SessionError::Connect(_) => NoBackend::NoSession(None, sentence),
+            _ => NoBackend::Passing(sentence),
+        }
+    }
+
+    /// Starts a keeper, and waits until it has registered and started the backend.
+    fn launch(&self, lease: &LeaseRef, until: Instant) -> Result<KeeperName, NoBackend> {
+        let passing =
+            |error: io::Error| NoBackend::Passing(format!("no keeper could be started: {error}"));
+        let binary = executable::own().ok_or_else(|| passing(io::ErrorKind::NotFound.into()))?;
+        let launch = Launch {
+            descriptors: None,
+            binary: &binary,
+            session: &lease.session,
+            service: None,
+            backend: self.backend.as_ref(),
+            epoch: lease.epoch,
+            wait: self.wait * KEEPER_WAIT.0 / KEEPER_WAIT.1,
+            program: &self.program,
+            environment: &self.environment,
+            home: self.home.as_deref(),
+        };
+        match launch.start(&self.mask, until).map_err(passing)? {
+            Report::Ready(name) => Ok(name),
+            Report::NoProgram { code, sentence } => Err(NoBackend::NoProgram { code, sentence }),
+            Report::NoLease(sentence) | Report::NoSession(sentence) | Report::Failed(sentence) => {
+                Err(NoBackend::Passing(sentence))
+            }
+        }
+    }
+
+    /// Attaches to this keeper.
+    fn knock(
+        &self,
+        keeper: KeeperName,
+        lease: &LeaseRef,
+        initialize: Option<Json>,
+        until: Instant,
+    ) -> Result<Attachment, NoBackend> {
+        let socket = paths::keeper_socket(&self.directory, keeper);
+        let passing = |error: DialError| NoBackend::Passing(error.to_string());
+        let beside = dial_until(&socket, &KeeperRequest::Beside {}, until).map_err(passing)?;
+        let attach = Attach {
+            session: lease.session.clone(),
+            epoch: lease.epoch,
+            initialize,
+            service: None,
+            continues: false,
+        };
+        let attach = KeeperRequest::Attach(attach);
+        let Dialled { reader, reply } = dial_until(&socket, &attach, until).map_err(passing)?;
+        let KeeperReply::Attached(attached) = reply else {
+            return Err(passing(DialError::Answer));
+        };
+        let mut lines = LineBuffer::taking(RELAYED_MAX + MARGIN);
+        lines.room().extend_from_slice(reader.buffer());
+        Ok(Attachment {
+            reader: reader.into_inner(),
+            lines,
+            beside: Some(beside.reader.into_inner()),
+            attached,
+            outcome: Outcome::Held,
+            because: None,
+            differing: Vec::new(),
+        })
+    }
+
+    /// The variables that the backend was started with in another way than this process. An older
+    /// keeper does not say.
+    fn differing(&self, keeper: KeeperName, until: Instant) -> Vec<String> {
+        let compare = KeeperRequest::Compare {
+            variables: process::own_variables(),
+        };
+        match dial_until(
+            &paths::keeper_socket(&self.directory, keeper),
+            &compare,
+            until,
+        ) {
+            Ok(Dialled {
+                reply: KeeperReply::Compared { differing },
+                ..
+            }) => differing,
+            _ => Vec::new(),
+        }
+    }
+
+    /// What gives the lease up, from whichever thread.
+    #[must_use]
+    pub fn releaser(&self) -> Releaser {
+        Releaser::new(self.options.clone(), self.lease.clone())
+    }
+
+    /// What ends the backend.
+    #[must_use]
+    pub fn stopper(&self) -> Stopper {
+        Stopper::new(
+            self.options.clone(),
+            self.lease.clone(),
+            self.backend.clone(),
+        )
+    }
+}
+
+impl Attaching for Door {
+    fn attach(
+        &mut self,
+        initialize: Option<Json>,
+        until: Instant,
+    ) -> Result<Attachment, NoBackend> {
+        self.enter(initialize, until)
+    }
+}
+
+/// How long a claim may wait for another holder to be gone, so that there is time left for the
+/// rest.
+fn wait_ms(whole: Duration) -> Option<u32> {
+    u32::try_from((whole * SILENCE.0 / SILENCE.1).as_millis()).ok()
+}

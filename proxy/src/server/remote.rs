@@ -1,0 +1,36 @@
+//! A server that runs elsewhere and is reached over HTTP: there is no keeper, since there is no
+//! process to be kept. What the next front needs of the connection is in the session's state.
+
+mod resume_store;
+
+use futures::future::BoxFuture;
+use mcp_sessiond_bundle::{Failure, Pipe};
+
+pub use self::resume_store::Shelf;
+pub(crate) use self::resume_store::Users;
+
+/// Connects to a server elsewhere.
+pub struct Connecting(Box<dyn FnOnce(Shelf) -> BoxFuture<'static, Result<Pipe, Failure>> + Send>);
+
+impl Connecting {
+    /// What is called for it, in a tokio runtime.
+    pub fn new(
+        connect: impl FnOnce(Shelf) -> BoxFuture<'static, Result<Pipe, Failure>> + Send + 'static,
+    ) -> Self {
+        Self(Box::new(connect))
+    }
+
+    /// Connects, and keeps on the shelf what the next one needs to go on.
+    ///
+    /// # Errors
+    /// [`Failure`]: what was wrong.
+    pub async fn connect(self, shelf: Shelf) -> Result<Pipe, Failure> {
+        (self.0)(shelf).await
+    }
+}
+
+impl std::fmt::Debug for Connecting {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str("Connecting")
+    }
+}

@@ -1,0 +1,269 @@
+//! What is kept of the connection to a server elsewhere: values in the state of the front's
+//! session. The next front of the session finds them, and the session ends with its host.
+
+use std::collections::BTreeMap;
+use std::fmt::{self, Display};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use mcp_sessiond_client::{Control, Options, SessionError};
+use mcp_sessiond_proto::debug::PAGE_MAX;
+use mcp_sessiond_proto::sessions::SessionRef;
+use mcp_sessiond_proto::state::{
+    ListStateRequest, ReadStateRequest, STATE_KEYS_MAX, StateEntry, StateWrite, WriteStateRequest,
+};
+use mcp_sessiond_proto::types::LeaseRef;
+use mcp_sessiond_proto::{Json, StateKey};
+use sha2::{Digest as _, Sha256};
+use tokio::sync::watch;
+
+use crate::stderr::Voice;
+
+/// How long it is waited for the daemon: as long as a host waits for us.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// Values that are read at once: a call takes 3 MiB.
+const READ_MAX: usize = 3;
+
+/// What the values of a server begin with, and how many hexadecimal digits say which server that
+/// is.
+const PREFIX: &str = "remote-server";
+const DIGEST: usize = 16;
+
+/// Says something to whoever reads our standard error.
+type Say = dyn Fn(&dyn Display) + Send + Sync;
+
+/// A place for values by their keys, and a voice. Clones are the same place.
+#[derive(Clone)]
+pub struct Shelf {
+    /// None: there is no session, and nothing is kept.
+    place: Option<Arc<Place>>,
+    name: String,
+    voice: Arc<Say>,
+    /// Which use of the place this is. What a former one would write is not written any more.
+    user: u64,
+    newest: Arc<AtomicU64>,
+    /// Whether the host has closed its end. The session is the next front's then.
+    leaving: watch::Receiver<bool>,
+}
+
+/// Who uses the shelves of a session last, by the server's name. An edited entry is another server
+/// of the same name, and has the shelf of the former one, which may still be ending.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Users(Arc<Mutex<BTreeMap<String, Arc<AtomicU64>>>>);
+
+impl Users {
+    /// The shelf, for whoever uses it after all before.
+    pub(crate) fn share(&self, shelf: Shelf) -> Shelf {
+        let mut users = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let newest = users.entry(shelf.name.clone()).or_default().clone();
+        Shelf { newest, ..shelf }
+    }
+}
+
+struct Place {
+    control: Control,
+    of: SessionRef,
+    prefix: String,
+}
+
+impl fmt::Debug for Shelf {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "Shelf({:?})", self.name)
+    }
+}
+
+impl Shelf {
+    /// That of the server of this name, in the session with this lease, if there is one.
+    pub(crate) fn new(
+        options: &Options,
+        lease: Option<&LeaseRef>,
+        name: &str,
+        voice: Voice,
+        leaving: watch::Receiver<bool>,
+    ) -> Self {
+        let place = lease.map(|LeaseRef { session, epoch }| {
+            let digest = Sha256::digest(name);
+            let digest: String = digest
+                .iter()
+                .take(DIGEST / 2)
+                .map(|byte| format!("{byte:02x}"))
+                .collect();
+            Arc::new(Place {
+                control: Control::new(options.clone().timeout(PATIENCE)),
+                of: SessionRef {
+                    session: session.clone(),
+                    service: None,
+                    epoch: Some(*epoch),
+                    caller: None,
+                },
+                prefix: format!("{PREFIX}/{digest}/"),
+            })
+        });
+        Self {
+            place,
+            leaving,
+            ..Self::empty(name, move |what| voice.say(what))
+        }
+    }
+
+    /// One that keeps nothing, of the server of this name.
+    #[must_use]
+    pub fn empty(name: &str, say: impl Fn(&dyn Display) + Send + Sync + 'static) -> Self {
+        let (_, leaving) = watch::channel(false);
+        let voice = Arc::new(say);
+        Self {
+            place: None,
+            name: name.to_owned(),
+            voice,
+            user: 0,
+            newest: Arc::default(),
+            leaving,
+        }
+    }
+
+    /// The same for a new use of it.
+    #[must_use]
+    pub fn anew(&self) -> Self {
+        Self {
+            user: self.newest.fetch_add(1, Ordering::SeqCst) + 1,
+            ..self.clone()
+        }
+    }
+
+    /// Whether another use of it has begun since.
+    fn is_former(&self) -> bool {
+        self.newest.load(Ordering::SeqCst) != self.user
+    }
+
+    /// Says something about the server on standard error.
+    pub fn say(&self, what: &dyn Display) {
+        (self.voice)(&format_args!("{}: {what}", self.name));
+    }
+
+    /// Whether there is a session.
+    #[must_use]
+    pub fn keeps(&self) -> bool {
+        self.place.is_some()
+    }
+
+    /// All values.
+    ///
+    /// # Errors
+    /// [`SessionError`].
+    pub async fn read(&self) -> Result<BTreeMap<String, String>, SessionError> {
+        let Some(place) = &self.place else {
+            return Ok(BTreeMap::new());
+        };
+        let keys = place.keys().await?;
+        let mut values = BTreeMap::new();
+        for keys in keys.chunks(READ_MAX) {
+            let request = ReadStateRequest {
+                of: place.of.clone(),
+                keys: keys.to_vec(),
+            };
+            let read = place.control.call(|connection, context| {
+                let request = request.clone();
+                async move { connection.read_state(context, request).await }
+            });
+            values.extend(read.await?.into_iter().filter_map(
+                |StateEntry { key, value, .. }| {
+                    Some((
+                        key.as_str().strip_prefix(&place.prefix)?.to_owned(),
+                        value?.as_str().to_owned(),
+                    ))
+                },
+            ));
+        }
+        Ok(values)
+    }
+
+    /// Writes values, which are JSON, by their keys; where there is none, the key goes.
+    ///
+    /// # Errors
+    /// [`SessionError`].
+    pub async fn write(
+        &self,
+        values: BTreeMap<String, Option<String>>,
+    ) -> Result<(), SessionError> {
+        let Some(place) = &self.place else {
+            return Ok(());
+        };
+        let writes: Vec<StateWrite> = values
+            .into_iter()
+            .filter_map(|(key, value)| place.one(&key, value))
+            .collect();
+        for writes in writes.chunks(STATE_KEYS_MAX) {
+            if *self.leaving.borrow() || self.is_former() {
+                return Ok(());
+            }
+            let request = WriteStateRequest {
+                of: place.of.clone(),
+                writes: writes.to_vec(),
+                request: None,
+            };
+            let written = place.control.call(|connection, context| {
+                let request = request.clone();
+                async move { connection.write_state(context, request).await }
+            });
+            written.await?;
+        }
+        Ok(())
+    }
+}
+
+impl Place {
+    async fn keys(&self) -> Result<Vec<StateKey>, SessionError> {
+        let (mut all, mut after) = (Vec::new(), None);
+        loop {
+            let request = ListStateRequest {
+                of: self.of.clone(),
+                after: after.take(),
+            };
+            let page = self.control.call(|connection, context| {
+                let request = request.clone();
+                async move { connection.list_state(context, request).await }
+            });
+            let page = page.await?;
+            let is_last = page.len() < PAGE_MAX;
+            after = page.last().map(|last| last.key.clone());
+            all.extend(
+                page.into_iter()
+                    .map(|known| known.key)
+                    .filter(|key| key.as_str().starts_with(&self.prefix)),
+            );
+            if is_last {
+                return Ok(all);
+            }
+        }
+    }
+
+    /// None where it can't be written: keys are short, and values are JSON.
+    fn one(&self, key: &str, value: Option<String>) -> Option<StateWrite> {
+        let key: StateKey = format!("{}{key}", self.prefix).parse().ok()?;
+        match value {
+            Some(value) => Some(StateWrite::new(key, Json::new(value).ok()?)),
+            None => Some(StateWrite::remove(key)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_an_edited_server_keeps_is_not_removed_by_the_end_of_the_former_one() {
+        let users = Users::default();
+        let shelf = |name: &str| users.share(Shelf::empty(name, |_| {}));
+        let former = shelf("a").anew();
+        let (edited, other) = (shelf("a"), shelf("b").anew());
+        assert!(!former.is_former(), "nobody uses it in its place yet");
+        let edited = edited.anew();
+        assert!(former.is_former());
+        assert!(!edited.is_former() && !other.is_former());
+        let again = edited.anew();
+        assert!(edited.is_former() && !again.is_former());
+    }
+}

@@ -1,0 +1,370 @@
+//! The connection to a keeper. It reconnects when the connection breaks.
+
+use std::collections::VecDeque;
+use std::io;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use mcp_sessiond_proto::backends::{Attach, Attached, KeeperReply, KeeperRequest, RELAYED_MAX};
+use mcp_sessiond_proto::{Epoch, Error, ServiceName, SessionId};
+use serde_json::Value;
+use tokio::net::UnixStream;
+use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::sync::{mpsc, oneshot, watch};
+
+use crate::keeper::continuing::{PREFIX_MAX, Said};
+use crate::keeper::dial::{DialError, dial_until};
+use crate::lines::{Line, LineBuffer, Lines, Outlet};
+
+/// By how many bytes a message may grow when the relay puts the client's own ids back.
+const MARGIN: usize = 64 * 1024;
+
+/// How long one attempt to attach may take.
+const ATTEMPT: Duration = Duration::from_secs(4);
+
+/// The pause after a failed attempt. It doubles up to the maximum.
+const PAUSE: Duration = Duration::from_millis(20);
+const PAUSE_MAX: Duration = Duration::from_secs(1);
+
+/// A line of the backend.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Message {
+    /// Its number, from 1, in the order of the backend's lines. A line that is sent again keeps its
+    /// number.
+    pub number: u64,
+    /// The line, without its newline: a message, or a batch.
+    pub line: Bytes,
+}
+
+/// Where the keeper is, and what the front shows it to attach.
+#[derive(Debug, Clone)]
+pub(super) struct Place {
+    pub(super) socket: PathBuf,
+    pub(super) service: ServiceName,
+    pub(super) session: SessionId,
+    pub(super) epoch: Epoch,
+}
+
+/// A request to the keeper.
+#[derive(Debug)]
+pub(super) enum Wish {
+    /// Take this line.
+    Send(Bytes, Taken),
+    /// The lines up to this number are confirmed.
+    Confirm(u64),
+    /// List the calls that you know.
+    Calls(oneshot::Sender<Vec<Value>>),
+    /// End.
+    End,
+}
+
+/// The backend and its keeper are gone, or another process serves the session now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the server is gone")]
+pub struct Gone {
+    /// Whether the line may have reached the backend: it was written, and the keeper had no time to
+    /// acknowledge it.
+    pub may_have_arrived: bool,
+}
+
+/// Where it is told whether the keeper has taken a line.
+type Taken = oneshot::Sender<Result<(), Gone>>;
+
+/// A connection to a keeper that has accepted this front, and what has to be repeated after a
+/// reconnect.
+#[derive(Debug)]
+pub(super) struct Link {
+    place: Place,
+    incarnation: u64,
+    connection: Connection,
+    /// The lines that the keeper has not acknowledged; the number of the last one that it has; and
+    /// whether the first of `sends` was written on this connection.
+    sends: VecDeque<(Bytes, Taken)>,
+    taken: u64,
+    is_sent: bool,
+    /// Whether it was written on this connection or a former one.
+    is_written: bool,
+    calls: VecDeque<oneshot::Sender<Vec<Value>>>,
+    /// The newest line that the caller has confirmed, and the newest that it was given.
+    confirmed: u64,
+    handed_on: u64,
+    ends: bool,
+    /// Control lines to write, which go before messages.
+    lane: VecDeque<Bytes>,
+}
+
+#[derive(Debug)]
+struct Connection {
+    reader: Lines<OwnedReadHalf>,
+    writer: OwnedWriteHalf,
+    outlet: Outlet,
+}
+
+/// What happened.
+enum Event {
+    Wish(Option<Wish>),
+    Line(io::Result<Option<Line>>),
+    Written(io::Result<()>),
+}
+
+/// How a connection ends.
+enum Ended {
+    /// It broke.
+    Broken,
+    /// The caller has dropped the [`Backend`](super::Backend).
+    Dropped,
+    /// The keeper ends.
+    ByKeeper,
+}
+
+impl Link {
+    /// Attaches.
+    pub(super) async fn open(place: Place, until: Instant) -> Result<(Self, Attached), DialError> {
+        let (connection, attached) = Connection::open(&place, until).await?;
+        let link = Self {
+            place,
+            incarnation: attached.incarnation,
+            connection,
+            sends: VecDeque::new(),
+            taken: attached.taken,
+            is_sent: false,
+            is_written: false,
+            calls: VecDeque::new(),
+            confirmed: 0,
+            handed_on: 0,
+            ends: false,
+            lane: VecDeque::new(),
+        };
+        Ok((link, attached))
+    }
+
+    /// Carries lines until the keeper is gone, or the caller has dropped the backend. Drops
+    /// `is_gone` once the backend is gone.
+    pub(super) async fn run(
+        mut self,
+        mut wishes: mpsc::UnboundedReceiver<Wish>,
+        messages: mpsc::UnboundedSender<Message>,
+        is_gone: watch::Sender<()>,
+    ) {
+        loop {
+            match self.carry(&mut wishes, &messages).await {
+                Ended::Dropped => return,
+                // The keeper acknowledges what it has taken before it says that it ends.
+                Ended::ByKeeper => {
+                    self.give_up(false);
+                    drop((wishes, messages));
+                    // It closes the connection once the backend is gone.
+                    while let Ok(Some(_)) = self.connection.reader.next().await {}
+                    return drop(is_gone);
+                }
+                Ended::Broken if !self.reconnect(&messages).await => return self.give_up(true),
+                Ended::Broken => {}
+            }
+        }
+    }
+
+    async fn carry(
+        &mut self,
+        wishes: &mut mpsc::UnboundedReceiver<Wish>,
+        messages: &mpsc::UnboundedSender<Message>,
+    ) -> Ended {
+        loop {
+            self.put_next();
+            let Connection {
+                reader,
+                writer,
+                outlet,
+            } = &mut self.connection;
+            let is_empty = outlet.is_empty();
+            let event = tokio::select! {
+                biased;
+                line = reader.next() => Event::Line(line),
+                wish = wishes.recv() => Event::Wish(wish),
+                written = outlet.write(writer), if !is_empty => Event::Written(written),
+            };
+            match event {
+                Event::Wish(None) => return Ended::Dropped,
+                Event::Wish(Some(wish)) => self.wish(wish),
+                Event::Written(Ok(())) => {}
+                Event::Written(Err(_)) | Event::Line(Ok(None) | Err(_)) => return Ended::Broken,
+                Event::Line(Ok(Some(line))) => match Said::read(line) {
+                    Some(Said::Message(number, Line::Whole(line))) => {
+                        // After a reconnect the keeper repeats lines.
+                        if number > self.handed_on {
+                            self.handed_on = number;
+                            if messages.send(Message { number, line }).is_err() {
+                                return Ended::Dropped;
+                            }
+                        }
+                    }
+                    Some(Said::Taken(number)) => self.note_taken(number),
+                    Some(Said::Calls(calls)) => {
+                        if let Some(told) = self.calls.pop_front() {
+                            let _ = told.send(serde_json::from_slice(&calls).unwrap_or_default());
+                        }
+                    }
+                    Some(Said::End) => return Ended::ByKeeper,
+                    Some(Said::Message(..) | Said::Confirmed(_)) | None => return Ended::Broken,
+                },
+            }
+        }
+    }
+
+    fn wish(&mut self, wish: Wish) {
+        match wish {
+            Wish::Send(line, taken) => self.sends.push_back((line, taken)),
+            Wish::Confirm(number) => {
+                if number > self.confirmed {
+                    self.confirmed = number;
+                    self.lane.retain(|line| !line.starts_with(b"c"));
+                    self.lane.push_back(format!("c{number}").into());
+                }
+            }
+            Wish::Calls(told) => {
+                self.calls.push_back(told);
+                self.lane.push_back(Bytes::from_static(b"o"));
+            }
+            Wish::End => {
+                self.ends = true;
+                self.lane.push_back(Bytes::from_static(b"e"));
+            }
+        }
+    }
+
+    /// Writes the next line: a message only after the keeper has acknowledged the one before.
+    fn put_next(&mut self) {
+        if !self.connection.outlet.is_empty() {
+            return;
+        }
+        if let Some(line) = self.lane.pop_front() {
+            self.connection.outlet.put(line);
+        } else if let (false, Some((line, _))) = (self.is_sent, self.sends.front()) {
+            (self.is_sent, self.is_written) = (true, true);
+            self.connection
+                .outlet
+                .put(Said::message(self.taken + 1, line));
+        }
+    }
+
+    fn note_taken(&mut self, number: u64) {
+        while self.taken < number {
+            self.taken += 1;
+            (self.is_sent, self.is_written) = (false, false);
+            if let Some((_, taken)) = self.sends.pop_front() {
+                // The caller may have dropped its future.
+                let _ = taken.send(Ok(()));
+            }
+        }
+    }
+
+    /// The keeper takes no line any more. `is_cut` says whether it may have taken one without our
+    /// knowledge.
+    fn give_up(&mut self, is_cut: bool) {
+        for (at, (_, taken)) in self.sends.drain(..).enumerate() {
+            let may_have_arrived = at == 0 && self.is_written && is_cut;
+            let _ = taken.send(Err(Gone { may_have_arrived }));
+        }
+        self.calls.clear();
+    }
+
+    /// Attaches again. False: the keeper is gone, or another process has leased the service.
+    async fn reconnect(&mut self, messages: &mpsc::UnboundedSender<Message>) -> bool {
+        let mut pause = PAUSE;
+        loop {
+            if messages.is_closed() {
+                return false;
+            }
+            match Connection::open(&self.place, Instant::now() + ATTEMPT).await {
+                Ok((_, attached)) if attached.incarnation != self.incarnation => return false,
+                Ok((connection, attached)) => {
+                    self.connection = connection;
+                    self.note_taken(attached.taken);
+                    // The keeper says up to which line it has taken them: it has not taken this
+                    // one.
+                    (self.is_sent, self.is_written) = (false, false);
+                    self.lane.clear();
+                    if self.confirmed > 0 {
+                        self.lane.push_back(format!("c{}", self.confirmed).into());
+                    }
+                    self.lane
+                        .extend(self.calls.iter().map(|_| Bytes::from_static(b"o")));
+                    if self.ends {
+                        self.lane.push_back(Bytes::from_static(b"e"));
+                    }
+                    return true;
+                }
+                Err(error) if is_final(&error) => return false,
+                Err(_) => tokio::time::sleep(pause).await,
+            }
+            pause = (pause * 2).min(PAUSE_MAX);
+        }
+    }
+}
+
+/// Copies the backend's standard error to ours, until the keeper closes the connection.
+async fn show(mut errors: UnixStream) {
+    // If our standard error is closed, the rest is dropped.
+    drop(tokio::io::copy(&mut errors, &mut tokio::io::stderr()).await);
+}
+
+/// Whether another attempt is useless.
+fn is_final(error: &DialError) -> bool {
+    match error {
+        // The keeper is gone for good: no other keeper listens on its socket.
+        DialError::Io(error) => {
+            matches!(
+                error.kind(),
+                io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused
+            )
+        }
+        DialError::Refused(Error::Unavailable { .. }) | DialError::Silent => false,
+        DialError::Refused(_) | DialError::Hello(_) | DialError::Answer => true,
+    }
+}
+
+impl Connection {
+    async fn open(place: &Place, until: Instant) -> Result<(Self, Attached), DialError> {
+        let Place {
+            socket,
+            service,
+            session,
+            epoch,
+        } = place.clone();
+        let attach = Attach {
+            session,
+            epoch,
+            initialize: None,
+            service: Some(service),
+            continues: true,
+        };
+        let request = KeeperRequest::Attach(attach);
+        let dialling = tokio::task::spawn_blocking(move || {
+            let beside = dial_until(&socket, &KeeperRequest::Beside {}, until)?;
+            Ok::<_, DialError>((beside, dial_until(&socket, &request, until)?))
+        });
+        let (beside, dialled) = dialling
+            .await
+            .map_err(|error| DialError::Io(io::Error::other(error)))??;
+        let KeeperReply::Attached(attached) = dialled.reply else {
+            return Err(DialError::Answer);
+        };
+        let mut buffer = LineBuffer::taking(RELAYED_MAX + PREFIX_MAX + MARGIN);
+        buffer.room().extend_from_slice(dialled.reader.buffer());
+        let stream = dialled.reader.into_inner();
+        stream.set_nonblocking(true)?;
+        let (reader, writer) = UnixStream::from_std(stream)?.into_split();
+        let reader = Lines::from_parts(reader, buffer);
+        let errors = beside.reader.into_inner();
+        errors.set_nonblocking(true)?;
+        tokio::spawn(show(UnixStream::from_std(errors)?));
+        Ok((
+            Self {
+                reader,
+                writer,
+                outlet: Outlet::default(),
+            },
+            attached,
+        ))
+    }
+}

@@ -1,0 +1,378 @@
+//! A front's way to a shared server: it connects to the sharer, or starts it. A host that can't
+//! share gets a server of its own.
+
+use std::fs::{DirBuilder, File, OpenOptions};
+use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
+use std::os::fd::AsFd as _;
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use mcp_sessiond_client::Outcome;
+use mcp_sessiond_process::{self as process, executable};
+use mcp_sessiond_proto::backends::{Attached, RELAYED_MAX};
+use mcp_sessiond_proto::{Json, paths};
+use nix::fcntl::{Flock, FlockArg};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+
+use super::{Looking, Reply, Report, Request, Shared, VARIABLES, VERSION};
+use crate::lines::LineBuffer;
+use crate::memory::while_readable;
+use crate::server::attach::{Attaching, Attachment, FRESH, MARGIN, NoBackend};
+use crate::server::kept::{Door, Releaser, Stopper};
+use crate::signals::GivenMask;
+use crate::waits::{PATIENCE, PAUSE};
+
+/// The longest pause between attempts to reach a sharer that another front is starting.
+const PAUSE_MAX: Duration = Duration::from_millis(50);
+
+/// How long a sharer may take to be reached, or started: it may wait for a former one to end, and
+/// its keeper for a former server.
+const START: Duration = Duration::from_secs(2 * PATIENCE.as_secs());
+
+/// How often a host that comes again is told to come later, before it gets a server of its own: a
+/// quarter of a minute, with the pauses that fronts make.
+const REFUSALS: u32 = 16;
+
+/// A way to a shared server, and to one of the host's own.
+#[derive(Debug)]
+pub struct Place {
+    shared: Shared,
+    looking: Looking,
+    /// Whether it has had the server: what the entry stands for may have changed since.
+    had: bool,
+    /// What the host has said first.
+    first: Bytes,
+    mask: GivenMask,
+    /// The way to a server of its own.
+    door: Door,
+    /// Why that is the one, if it is.
+    own: Option<String>,
+    /// How often it was told to come later, one after the other.
+    refusals: u32,
+    /// Whether that was said.
+    told: bool,
+    /// Nobody waits for the server any more once the other end of this is closed.
+    wanted: Option<UnixStream>,
+}
+
+/// What comes of asking for a place.
+enum Answer {
+    Welcome(Attachment),
+    Own(String),
+    Later(String),
+    /// Nobody is there.
+    Nobody,
+}
+
+impl Place {
+    /// `first` is the host's first line; `door` leads to the same program, where the host gets a
+    /// server of its own.
+    #[must_use]
+    pub fn new(
+        shared: Shared,
+        looking: Looking,
+        first: Bytes,
+        mask: GivenMask,
+        door: Door,
+    ) -> Self {
+        Self {
+            shared,
+            looking,
+            had: false,
+            first,
+            mask,
+            door,
+            own: None,
+            refusals: 0,
+            told: false,
+            wanted: None,
+        }
+    }
+
+    /// What gives the lease of a server of its own up.
+    #[must_use]
+    pub fn releaser(&self) -> Releaser {
+        self.door.releaser()
+    }
+
+    /// What ends a server of its own.
+    #[must_use]
+    pub fn stopper(&self) -> Stopper {
+        self.door.stopper()
+    }
+
+    /// It is given up once the other end of this is closed.
+    #[must_use]
+    pub fn while_wanted(self, wanted: UnixStream) -> Self {
+        Self {
+            wanted: Some(wanted),
+            ..self
+        }
+    }
+
+    fn share(&self, line: &[u8], again: bool) -> Result<Answer, NoBackend> {
+        let passing = |error: &dyn std::fmt::Display| {
+            NoBackend::Passing(format!("the shared server: {error}"))
+        };
+        let directory = paths::directory().map_err(|error| passing(&error))?;
+        let socket = self.shared.socket(&directory);
+        let until = Instant::now() + START;
+        let mut pause = PAUSE;
+        let mut is_awake = false;
+        loop {
+            match self
+                .ask(&socket, line, again)
+                .map_err(|error| passing(&error))?
+            {
+                Answer::Nobody => {}
+                answer => return Ok(answer),
+            }
+            if !is_awake {
+                // Not by the sharer: a daemon that it starts would have its variables, and no
+                // directory is there without one.
+                self.door.wake_daemon()?;
+                is_awake = true;
+            }
+            if let Some(lock) = self
+                .lock(&directory, &socket)
+                .map_err(|error| passing(&error))?
+            {
+                // It may have been started before the lock was ours.
+                match self
+                    .ask(&socket, line, again)
+                    .map_err(|error| passing(&error))?
+                {
+                    Answer::Nobody => {}
+                    answer => return Ok(answer),
+                }
+                let report = self.start(&directory).map_err(|error| passing(&error))?;
+                drop(lock);
+                match report {
+                    Report::Ready {} => continue,
+                    Report::NoProgram { code, sentence } => {
+                        return Err(NoBackend::NoProgram { code, sentence });
+                    }
+                    Report::Failed {
+                        sentence,
+                        passing: false,
+                    } => {
+                        return Err(NoBackend::NoSession(None, sentence));
+                    }
+                    Report::Failed { sentence, .. } if Instant::now() >= until => {
+                        return Err(passing(&sentence));
+                    }
+                    Report::Failed { .. } => {}
+                }
+            }
+            if Instant::now() >= until {
+                return Err(passing(&"it did not start in time"));
+            }
+            std::thread::sleep(pause);
+            pause = (pause * 2).min(PAUSE_MAX);
+        }
+    }
+
+    /// Asks who listens there for a place, and waits for the answer as long as somebody is there:
+    /// the server may take its time.
+    fn ask(&self, socket: &Path, line: &[u8], again: bool) -> io::Result<Answer> {
+        let Ok(mut stream) = UnixStream::connect(socket) else {
+            return Ok(Answer::Nobody);
+        };
+        // Another user's process is none of ours.
+        if process::peer(&stream).is_err() {
+            return Ok(Answer::Nobody);
+        }
+        let request = Request::Place {
+            version: VERSION,
+            key: self.shared.key.clone(),
+            again,
+        };
+        let request = serde_json::to_vec(&request)?;
+        let sent = stream.write_all(&[&request, &b"\n"[..], line, b"\n"].concat());
+        let mut lines = LineBuffer::taking(RELAYED_MAX + MARGIN);
+        let mut chunk = [0; 4096];
+        if sent.is_err() {
+            return Ok(Answer::Nobody);
+        }
+        while lines.whole_line().is_none() {
+            if !self.wait_for(&stream) {
+                return Err(io::Error::other("the host is gone"));
+            }
+            match stream.read(&mut chunk) {
+                // It ends, or was killed.
+                Ok(0) => return Ok(Answer::Nobody),
+                Ok(read) => lines.room().extend_from_slice(&chunk[..read]),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(_) => return Ok(Answer::Nobody),
+            }
+        }
+        let reply = lines.whole_line().map(serde_json::from_slice::<Reply>);
+        let reply = reply.and_then(Result::ok).unwrap_or(Reply::Other {});
+        let _ = lines.next_line();
+        match reply {
+            Reply::Welcome {} => {}
+            Reply::Own { why } => return Ok(Answer::Own(why)),
+            Reply::Later { why } => return Ok(Answer::Later(why)),
+            Reply::Other {} | Reply::Status { .. } => {
+                return Ok(Answer::Own(
+                    "another server or another version has its socket".to_owned(),
+                ));
+            }
+        }
+        Ok(Answer::Welcome(Attachment {
+            reader: stream,
+            lines,
+            beside: None,
+            attached: Attached::default(),
+            outcome: Outcome::Held,
+            because: None,
+            differing: Vec::new(),
+        }))
+    }
+
+    /// Waits until the sharer has said something. False: nobody waits for that any more.
+    fn wait_for(&self, stream: &UnixStream) -> bool {
+        let output = io::stdout();
+        let mut awaited = vec![
+            PollFd::new(stream.as_fd(), PollFlags::POLLIN),
+            // Errors and hang-ups are told without being asked for.
+            PollFd::new(output.as_fd(), PollFlags::empty()),
+        ];
+        awaited.extend(
+            self.wanted
+                .as_ref()
+                .map(|wanted| PollFd::new(wanted.as_fd(), PollFlags::POLLIN)),
+        );
+        loop {
+            match poll(&mut awaited, PollTimeout::NONE) {
+                Err(nix::errno::Errno::EINTR) => {}
+                Err(_) => return true,
+                Ok(_) => return awaited[0].any().unwrap_or(true),
+            }
+        }
+    }
+
+    /// The right to start the sharer. None: another front has it.
+    fn lock(&self, directory: &Path, socket: &Path) -> io::Result<Option<Flock<File>>> {
+        match DirBuilder::new()
+            .mode(0o700)
+            .create(paths::shared(directory))
+        {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+            _ => {}
+        }
+        let path = socket.with_extension("lock");
+        let file = OpenOptions::new()
+            .create(true)
+            .append(true)
+            .mode(0o600)
+            .open(path)?;
+        match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
+            Ok(lock) => Ok(Some(lock)),
+            Err((_, nix::errno::Errno::EWOULDBLOCK)) => Ok(None),
+            Err((_, error)) => Err(error.into()),
+        }
+    }
+
+    /// Starts the sharer, with nothing of this process but what every server of every host has, and
+    /// waits for its report.
+    fn start(&self, directory: &Path) -> io::Result<Report> {
+        let shared = if self.had {
+            (self.looking.0)()
+        } else {
+            Ok(self.shared.clone())
+        };
+        let shared = match shared {
+            Ok(shared) => shared,
+            // Not the former secret.
+            Err(sentence) => {
+                return Ok(Report::Failed {
+                    sentence,
+                    passing: false,
+                });
+            }
+        };
+        let mut command = Command::new(executable::own().ok_or(io::ErrorKind::NotFound)?);
+        command.arg("share").env_clear();
+        let ours = VARIABLES
+            .into_iter()
+            .filter_map(|name| Some((name, std::env::var_os(name)?)));
+        command.envs(ours);
+        if std::env::var_os(paths::DIRECTORY_VARIABLE).is_some() {
+            command.env(paths::DIRECTORY_VARIABLE, directory);
+        }
+        command
+            .current_dir("/")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null());
+        let mut child = self.mask.while_in_force(|| command.spawn())?;
+        let errand = serde_json::to_vec(&shared)?;
+        if let Some(mut input) = child.stdin.take() {
+            input.write_all(&errand)?;
+        }
+        let mut line = String::new();
+        if let Some(output) = child.stdout.take() {
+            BufReader::new(output).read_line(&mut line)?;
+        }
+        // What we have started passes the report on and exits.
+        child.wait()?;
+        serde_json::from_str(&line)
+            .map_err(|_| io::Error::other("it ended before it had said anything"))
+    }
+}
+
+impl Attaching for Place {
+    fn attach(
+        &mut self,
+        initialize: Option<Json>,
+        until: Instant,
+    ) -> Result<Attachment, NoBackend> {
+        if self.own.is_none() {
+            let again = initialize.is_some();
+            let line = initialize
+                .as_ref()
+                .map_or(&self.first[..], |line| line.as_str().as_bytes());
+            match self.share(line, again)? {
+                Answer::Welcome(attachment) => {
+                    (self.refusals, self.had) = (0, true);
+                    return Ok(attachment);
+                }
+                Answer::Later(why) if self.refusals < REFUSALS => {
+                    self.refusals += 1;
+                    return Err(NoBackend::Passing(why));
+                }
+                Answer::Own(why) | Answer::Later(why) => self.own = Some(why),
+                Answer::Nobody => {
+                    return Err(NoBackend::Passing("the shared server is gone".to_owned()));
+                }
+            }
+        }
+        // That took the shared server's time.
+        let until = until.max(Instant::now() + PATIENCE);
+        if self.door.has_claimed() {
+            return self.door.attach(initialize, until);
+        }
+        // A host that has shared the server until now has claimed nothing.
+        while_readable(|| self.door.attach(initialize, until))
+    }
+
+    fn back(&self) -> &'static str {
+        match self.own {
+            Some(_) => FRESH,
+            None => "the connection to the shared server had ended; there is a new one",
+        }
+    }
+
+    fn news(&mut self) -> Option<String> {
+        let why = self.own.as_ref().filter(|_| !self.told)?;
+        self.told = true;
+        Some(format!(
+            "{why}; so it does not share the server, and gets one of its own"
+        ))
+    }
+}

@@ -1,0 +1,444 @@
+//! The process that has a shared server: a front to its keeper, and the server to everybody else.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::io::{self, Read as _, Write as _};
+use std::ops::ControlFlow;
+use std::os::fd::AsRawFd as _;
+use std::os::unix::net::UnixStream as StdStream;
+use std::process::{Command, ExitCode, Stdio};
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures::StreamExt as _;
+use mcp_sessiond_client::{ClaimRequest, Label, Named, Options, SessionId, Start};
+use mcp_sessiond_process::executable;
+use mcp_sessiond_process::signals::not_ignored;
+use mcp_sessiond_process::socket::{self, Listener};
+use mcp_sessiond_proto::paths;
+use mcp_sessiond_relay::many::{Deed, Many};
+use nix::sys::signal::Signal;
+use nix::sys::socket::{MsgFlags, send};
+use signal_hook_tokio::Signals;
+use tokio::io::AsyncReadExt as _;
+use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::net::{UnixListener, UnixStream};
+use tokio::sync::mpsc;
+use tokio::time::{Instant, sleep_until, timeout};
+
+use super::clients::{Arrival, Event, Writer, receive};
+use super::{Reply, Report, Shared};
+use crate::keeper::launch;
+use crate::lines::{Line, Lines, Outlet};
+use crate::memory::{give_back_once_started, keep_to_ourselves};
+use crate::server::attach::{Attachment, NoBackend, first_time};
+use crate::server::kept::{Door, Stopper};
+use crate::signals::GivenMask;
+use crate::waits::Waits;
+
+/// Events of places that wait to be dealt with. More keep their places waiting.
+const EVENTS: usize = 64;
+
+/// Bytes that may wait for the server. More keep all places waiting.
+const BACKLOG: usize = 4 * 1024 * 1024;
+
+/// How long nobody may come to a sharer that has just been started: whoever has started it comes at
+/// once.
+const FIRST: Duration = Duration::from_secs(20);
+
+/// How long a claim waits, and the server's keeper may take.
+const WAITS: Waits = Waits {
+    first_line: Duration::ZERO,
+    keeper: Duration::from_secs(2),
+};
+
+/// How long places may take to read what was said last.
+const FAREWELL: Duration = Duration::from_secs(1);
+
+/// The longest sleep when no deadline is set.
+const QUIET: Duration = Duration::from_secs(24 * 3600);
+
+/// Starts the sharer proper, which is no child of the front then, and passes its report and its
+/// errand on.
+#[must_use]
+pub fn launch() -> ExitCode {
+    let report = start().unwrap_or_else(|error| Report::Failed {
+        sentence: error.to_string(),
+        passing: true,
+    });
+    write(&report);
+    if matches!(report, Report::Ready {}) {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::from(70)
+    }
+}
+
+fn start() -> io::Result<Report> {
+    mcp_sessiond_process::sys::keep_only_standard_streams()?;
+    let mut sharer = Command::new(executable::own().ok_or(io::ErrorKind::NotFound)?)
+        .args(["share", "--detached"])
+        .stdin(Stdio::inherit())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()?;
+    let mut line = String::new();
+    if let Some(output) = sharer.stdout.take() {
+        io::BufRead::read_line(&mut io::BufReader::new(output), &mut line)?;
+    }
+    serde_json::from_str(&line)
+        .map_err(|_| io::Error::other("it ended before it had said anything"))
+}
+
+/// Reports on standard output. Whoever waited may have been killed; that is no reason to end.
+fn write(report: &Report) {
+    let mut output = io::stdout();
+    if let Ok(line) = serde_json::to_string(report) {
+        let _ = writeln!(output, "{line}").and_then(|()| output.flush());
+    }
+}
+
+/// Reads its errand from standard input, gets the server, reports, and shares it until nobody uses
+/// it any more.
+#[must_use]
+pub fn run() -> ExitCode {
+    let _ = nix::unistd::setsid();
+    // A host may have blocked it.
+    let mask = GivenMask::unblock(&[Signal::SIGTERM]);
+    match open(mask) {
+        Ok(opened) => {
+            keep_to_ourselves();
+            write(&Report::Ready {});
+            let _ = launch::let_go();
+            opened.share();
+            ExitCode::SUCCESS
+        }
+        Err(report) => {
+            write(&report);
+            ExitCode::from(70)
+        }
+    }
+}
+
+/// A sharer that has its server.
+struct Opened {
+    shared: Shared,
+    listener: Listener,
+    stopper: Stopper,
+    session: SessionId,
+    attachment: Attachment,
+}
+
+fn failed(error: &dyn std::fmt::Display, passing: bool) -> Report {
+    Report::Failed {
+        sentence: error.to_string(),
+        passing,
+    }
+}
+
+fn open(mask: GivenMask) -> Result<Opened, Report> {
+    let mut errand = Vec::new();
+    io::stdin()
+        .read_to_end(&mut errand)
+        .map_err(|error| failed(&error, false))?;
+    let shared: Shared = serde_json::from_slice(&errand).map_err(|error| failed(&error, false))?;
+    let directory = paths::directory().map_err(|error| failed(&error, false))?;
+    let path = shared.socket(&directory);
+    if socket::is_served(&path) {
+        return Err(failed(&"another one is there", true));
+    }
+    let program = shared.program();
+    let name: Label = format!("shared {}", shared.key.get(..16).unwrap_or_default())
+        .parse()
+        .map_err(|error| failed(&error, false))?;
+    // Not what the words of the command stand for: a secret among them may have been renewed.
+    let named = Named {
+        name,
+        command: shared.key.clone(),
+        take: false,
+    };
+    let shown = Some(program.shown());
+    let claim = ClaimRequest {
+        named: Some(named),
+        program: shown,
+        ..ClaimRequest::default()
+    };
+    let options = Options::default().start(Start::Never);
+    let (environment, cwd) = shared.launch_env();
+    let home = std::env::home_dir().filter(|home| home.is_dir());
+    let door = Door::new(options, claim, program, mask, WAITS.keeper)
+        .map_err(|error| failed(&error, false))?;
+    let mut door = door.with(environment, cwd.or(home));
+    let attachment = first_time(&mut door, WAITS).map_err(|why| match why {
+        NoBackend::NoProgram { code, sentence } => Report::NoProgram { code, sentence },
+        NoBackend::NoSession(..) => failed(&why, false),
+        NoBackend::Passing(_) | NoBackend::Ending(_) | NoBackend::Taken(_) => failed(&why, true),
+    })?;
+    let session = door
+        .session()
+        .ok_or_else(|| failed(&"it has no session", true))?;
+    // The lease is the right to the path.
+    let listener = Listener::bind(&path).map_err(|error| failed(&error, false))?;
+    Ok(Opened {
+        shared,
+        listener,
+        stopper: door.stopper(),
+        session,
+        attachment,
+    })
+}
+
+impl Opened {
+    fn share(self) {
+        let Ok(runtime) = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+        else {
+            return;
+        };
+        let _ = runtime.block_on(self.serve());
+        runtime.shutdown_background();
+    }
+
+    async fn serve(self) -> io::Result<()> {
+        tokio::spawn(give_back_once_started());
+        let Self {
+            shared,
+            listener,
+            stopper,
+            session,
+            attachment,
+        } = self;
+        let Attachment {
+            reader,
+            lines,
+            beside,
+            attached,
+            ..
+        } = attachment;
+        let placed = listener.try_clone()?;
+        let listener = UnixListener::from_std(listener.into())?;
+        reader.set_nonblocking(true)?;
+        let (reader, writer) = UnixStream::from_std(reader)?.into_split();
+        if let Some(beside) = &beside {
+            hush(beside.try_clone()?)?;
+        }
+        let (sender, events) = mpsc::channel(EVENTS);
+        tokio::spawn(receive(listener, shared.key.clone(), sender));
+        let began = Instant::now();
+        let mut sharer = Sharer {
+            many: Many::new(attached.resumed),
+            session,
+            began,
+            lonely: Some(began + FIRST),
+            linger: shared.linger,
+            writers: BTreeMap::new(),
+            outlet: Outlet::default(),
+            waiting: VecDeque::new(),
+            backlog: 0,
+            beside,
+        };
+        let over = sharer
+            .carry(Lines::from_parts(reader, lines), writer, events)
+            .await?;
+        placed.unlink();
+        let is_alone = sharer.writers.is_empty();
+        // What has been said is still read.
+        let told = std::mem::take(&mut sharer.writers)
+            .into_values()
+            .map(Writer::finish);
+        drop(timeout(FAREWELL, futures::future::join_all(told)).await);
+        if over == Over::Lonely || over == Over::Told && is_alone {
+            stopper.stop().await;
+        }
+        Ok(())
+    }
+}
+
+/// Why it ends.
+#[derive(PartialEq, Eq)]
+enum Over {
+    /// Nobody has used the server for its linger time.
+    Lonely,
+    /// The keeper is gone, and the server with it.
+    Lost,
+    /// By a signal. The server waits for the next sharer.
+    Told,
+}
+
+struct Sharer {
+    many: Many,
+    session: SessionId,
+    began: Instant,
+    /// When to end, while nobody is there.
+    lonely: Option<Instant>,
+    linger: Duration,
+    writers: BTreeMap<u64, Writer>,
+    outlet: Outlet,
+    /// Lines for the server.
+    waiting: VecDeque<Bytes>,
+    /// Bytes of them.
+    backlog: usize,
+    beside: Option<StdStream>,
+}
+
+impl Sharer {
+    async fn carry(
+        &mut self,
+        mut reader: Lines<OwnedReadHalf>,
+        mut writer: OwnedWriteHalf,
+        mut events: mpsc::Receiver<Event>,
+    ) -> io::Result<Over> {
+        let mut terminate = Signals::new(not_ignored(&[Signal::SIGTERM]))?;
+        loop {
+            if self.do_deeds().is_break() {
+                return Ok(Over::Lost);
+            }
+            if self.outlet.is_empty()
+                && let Some(line) = self.waiting.pop_front()
+            {
+                self.backlog = self.backlog.saturating_sub(line.len());
+                self.outlet.put(line);
+            }
+            let is_busy = !self.outlet.is_empty();
+            let lonely = self.lonely.unwrap_or_else(|| Instant::now() + QUIET);
+            tokio::select! {
+                biased;
+                Some(_) = terminate.next() => return Ok(Over::Told),
+                line = reader.next() => match line {
+                    // It says that it ends on purpose, which its end follows. A stopped server
+                    // stays stopped until it is used.
+                    Ok(Some(Line::Whole(line))) if line.is_empty() => {
+                        // Who waits for a welcome takes nothing else for one, and has its
+                        // connection's end.
+                        let welcome = self.writers.iter_mut().filter(|(place, _)| self.many.is_shared_by(**place));
+                        for (_, writer) in welcome {
+                            let _ = writer.put(&line);
+                        }
+                    }
+                    Ok(Some(line)) => {
+                        let now = self.now();
+                        match line {
+                            Line::Whole(line) => self.many.from_server(&line, now),
+                            Line::Oversized { head, tail } => self.many.oversized_from_server(&head, &tail, now),
+                        }
+                        self.confirm();
+                    }
+                    Ok(None) | Err(_) => return Ok(Over::Lost),
+                },
+                written = self.outlet.write(&mut writer), if is_busy => {
+                    if written.is_err() {
+                        return Ok(Over::Lost);
+                    }
+                }
+                Some(event) = events.recv(), if self.backlog < BACKLOG => self.take_in(event),
+                () = sleep_until(lonely), if self.lonely.is_some() => return Ok(Over::Lonely),
+            }
+        }
+    }
+
+    fn now(&self) -> u64 {
+        u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX)
+    }
+
+    fn take_in(&mut self, event: Event) {
+        let now = self.now();
+        match event {
+            Event::Arrived(Arrival {
+                place,
+                first,
+                again,
+                writer,
+            }) => {
+                self.writers.insert(place, writer);
+                self.lonely = None;
+                self.many.arrive(place, first, again);
+            }
+            Event::Said(place, Line::Whole(line)) => self.many.from_place(place, &line, now),
+            Event::Said(place, Line::Oversized { head, tail }) => {
+                self.many.oversized_from_place(place, &head, &tail, now);
+            }
+            Event::Left(place) => self.leave(place),
+            Event::Status(writer) => {
+                let (session, places) = (self.session.clone(), self.many.places());
+                writer.reply(&Reply::Status {
+                    session,
+                    places,
+                    withheld: self.many.withheld(),
+                });
+            }
+        }
+    }
+
+    fn leave(&mut self, place: u64) {
+        if self.writers.remove(&place).is_some() {
+            let now = self.now();
+            self.many.leave(place, now);
+            if self.writers.is_empty() {
+                self.lonely = Some(Instant::now() + self.linger);
+            }
+        }
+    }
+
+    /// Breaks where the server is as good as gone.
+    fn do_deeds(&mut self) -> ControlFlow<()> {
+        loop {
+            let deeds = self.many.deeds();
+            if deeds.is_empty() {
+                return ControlFlow::Continue(());
+            }
+            for deed in deeds {
+                match deed {
+                    Deed::Server(line) => {
+                        self.backlog += line.len();
+                        self.waiting.push_back(line);
+                    }
+                    Deed::Welcome(place) => self.tell(place, &Reply::Welcome {}),
+                    Deed::Own(place, why) => {
+                        self.tell(place, &Reply::Own { why });
+                        self.leave(place);
+                    }
+                    Deed::Later(place, why) => {
+                        self.tell(place, &Reply::Later { why });
+                        self.leave(place);
+                    }
+                    Deed::Over => return ControlFlow::Break(()),
+                    Deed::Place(place, line) => {
+                        let Some(writer) = self.writers.get_mut(&place) else {
+                            continue;
+                        };
+                        // Nobody else waits for one that does not read.
+                        if !writer.put(&line) {
+                            writer.cut();
+                            self.leave(place);
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    fn tell(&mut self, place: u64, reply: &Reply) {
+        if let Some(writer) = self.writers.get_mut(&place) {
+            writer.reply(reply);
+        }
+    }
+
+    /// Tells the keeper that a message was dealt with. This must never make anybody wait.
+    fn confirm(&self) {
+        if let Some(beside) = &self.beside {
+            let _ = send(beside.as_raw_fd(), &[1], MsgFlags::MSG_DONTWAIT);
+        }
+    }
+}
+
+/// Reads the server's standard error, and shows it to no host: it may be about another one. The
+/// keeper remembers the last of it.
+fn hush(beside: StdStream) -> io::Result<()> {
+    beside.set_nonblocking(true)?;
+    let mut beside = UnixStream::from_std(beside)?;
+    tokio::spawn(async move {
+        let mut chunk = [0; 4096];
+        while let Ok(1..) = beside.read(&mut chunk).await {}
+    });
+    Ok(())
+}

@@ -1,0 +1,29 @@
+//! How long a front waits for a keeper, and how long it pauses between attempts.
+
+use std::time::Duration;
+
+/// How long it is tried to attach where a former server of this one is still being taken down: that
+/// is the server's time.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
+
+/// The first and the longest pause between attempts; each is twice the one before.
+pub(crate) const PAUSE: Duration = Duration::from_millis(5);
+pub(crate) const PAUSE_MAX: Duration = Duration::from_secs(2);
+
+/// How long a front waits before it goes on without.
+#[derive(Debug, Clone, Copy)]
+pub struct Waits {
+    /// For the host's first line.
+    pub first_line: Duration,
+    /// To have a keeper.
+    pub keeper: Duration,
+}
+
+impl Default for Waits {
+    fn default() -> Self {
+        Self {
+            first_line: Duration::from_secs(1),
+            keeper: Duration::from_secs(2),
+        }
+    }
+}
