@@ -22,8 +22,8 @@ use futures::FutureExt as _;
 use futures::future::{BoxFuture, try_join_all};
 use mcp_sessiond_bundle::{Decorations, Memory, Style};
 use mcp_sessiond_client::{Options, Session, SessionError, SessionId, SessionStatus};
-use mcp_sessiond_proxy::server::service::{self, Service, NotLeased};
 use mcp_sessiond_proxy::front::bundle::{self, Server};
+use mcp_sessiond_proxy::server::service::{self, NotLeased, Service};
 use tokio::sync::watch;
 use tokio::time::sleep;
 

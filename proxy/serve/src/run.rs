@@ -31,7 +31,6 @@ use tokio::time::sleep;
 
 use crate::backend::Backends;
 use crate::bundled::{Bundles, Listing, Making};
-use crate::{complain, inspect};
 use crate::counts::{Connection, Counts};
 use crate::endpoints::Endpoints;
 use crate::http::{PATH, router};
@@ -42,6 +41,7 @@ use crate::not_served::not_leased;
 use crate::settings::{Behind, Listen, Proof, Servers, Settings};
 use crate::table::Table;
 use crate::upstream::Upstreams;
+use crate::{complain, inspect};
 
 /// How often a client of HTTP/2 gets a ping, and how long it may take to answer.
 const PING_WAIT: Duration = Duration::from_secs(15);

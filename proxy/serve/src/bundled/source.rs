@@ -12,10 +12,10 @@ use mcp_sessiond_bundle::{
     End, Failure, FailureCode, Pipe, Receipt, Said, Source, Spoken, WAITING,
 };
 use mcp_sessiond_client::SessionId;
-use mcp_sessiond_proxy::server::remote::Shelf;
-use mcp_sessiond_proxy::server::service::{Command, NoBackend, Backend, Running};
+use mcp_sessiond_proxy::front::bundle::{Launch, Server};
 use mcp_sessiond_proxy::id_prefix::told_apart;
-use mcp_sessiond_proxy::front::bundle::{Server, Launch};
+use mcp_sessiond_proxy::server::remote::Shelf;
+use mcp_sessiond_proxy::server::service::{Backend, Command, NoBackend, Running};
 use serde_json::value::RawValue;
 use tokio::runtime::Handle;
 use tokio::sync::{mpsc, oneshot};
