@@ -14,9 +14,9 @@ use clap::{Args, Parser};
 use mcp_sessiond_client::{Label, Start};
 use mcp_sessiond_daemon::config::{self, Config};
 use mcp_sessiond_process::{digest, executable};
-use mcp_sessiond_serve::run::{NotServed, run as serve};
-use mcp_sessiond_serve::settings::{Behind, Listen, Servers, Settings};
-use mcp_sessiond_serve::upstream::url::Url;
+use mcp_sessiond_serve::run::{StartError, run as serve};
+use mcp_sessiond_serve::settings::{Listen, Servers, Settings, Target};
+use mcp_sessiond_serve::url::Url;
 
 use mcp_sessiond_proxy::several::{Filter, Glob};
 use mcp_sessiond_proxy::signals::GivenMask;
@@ -202,12 +202,12 @@ pub(super) fn run(arguments: Arguments) -> ExitCode {
         Ok(Err(error)) => {
             complain(&error);
             ExitCode::from(match error {
-                NotServed::NoDaemon(_)
-                | NotServed::Taken { .. }
-                | NotServed::NotLeased(_)
-                | NotServed::NoListener { .. } => NOT_NOW,
-                NotServed::List(_) => BAD_DATA,
-                NotServed::Io(_) => FAILED,
+                StartError::NoDaemon(_)
+                | StartError::Taken { .. }
+                | StartError::NotLeased(_)
+                | StartError::NoListener { .. } => NOT_NOW,
+                StartError::List(_) => BAD_DATA,
+                StartError::Io(_) => FAILED,
             })
         }
         Err(error) => {
@@ -246,8 +246,8 @@ fn before(line: Vec<OsString>, words: &[OsString]) -> Option<OsString> {
     line.into_iter().rev().nth(words.len())
 }
 
-/// What is behind, and what that is called where it has no name of its own.
-fn behind(arguments: &mut Arguments, config: &Config) -> Result<(Behind, String), NoSettings> {
+/// What is served, and what that is called where it has no name of its own.
+fn target(arguments: &mut Arguments, config: &Config) -> Result<(Target, String), NoSettings> {
     let (only, without) = (
         std::mem::take(&mut arguments.only),
         std::mem::take(&mut arguments.without),
@@ -255,7 +255,7 @@ fn behind(arguments: &mut Arguments, config: &Config) -> Result<(Behind, String)
     let command = std::mem::take(&mut arguments.command);
     if let Some(url) = arguments.upstream.take() {
         let what = url.to_string();
-        return Ok((Behind::Upstream(url), what));
+        return Ok((Target::Upstream(url), what));
     }
     let names = if arguments.all {
         None
@@ -270,7 +270,7 @@ fn behind(arguments: &mut Arguments, config: &Config) -> Result<(Behind, String)
         }
         let program = wrap::program(command);
         let what = program.digest();
-        return Ok((Behind::Program(program), what));
+        return Ok((Target::Program(program), what));
     }
     let filter = Filter {
         server: None,
@@ -286,7 +286,7 @@ fn behind(arguments: &mut Arguments, config: &Config) -> Result<(Behind, String)
         settings: all::settings(config),
     };
     Ok((
-        Behind::Servers(servers),
+        Target::Servers(servers),
         format!("{}\0{named}", path.display()),
     ))
 }
@@ -300,7 +300,7 @@ fn settings(mut arguments: Arguments, config: &Config) -> Result<Settings, NoSet
         arguments.who.proof(listen)?,
         arguments.who.identity(listen)?,
     );
-    let (behind, what) = behind(&mut arguments, config)?;
+    let (target, what) = target(&mut arguments, config)?;
     let start = if arguments.no_start {
         Start::Never
     } else {
@@ -339,7 +339,7 @@ fn settings(mut arguments: Arguments, config: &Config) -> Result<Settings, NoSet
         // systemd gives a service up that exits with 75.
         waits: std::env::var_os("NOTIFY_SOCKET").is_some(),
         keep,
-        behind,
+        target,
         listen,
         hold: Duration::from_millis(http.hold_ms),
         idle: Duration::from_millis(http.idle_ms),

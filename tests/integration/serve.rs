@@ -1,6 +1,8 @@
 //! `mcp-sessiond serve`: servers over HTTP, for clients whose connection breaks, and while `serve`
 //! and the daemon are killed.
 
+mod admission;
+mod basics;
 mod browser;
 mod bundle;
 mod cuts;
@@ -11,13 +13,11 @@ mod identity;
 mod inspect;
 mod killed;
 mod limits;
-mod many;
+mod load;
 mod modern;
 mod page;
 mod streams;
-mod thin;
 mod upstream;
-mod who;
 
 use mcp_sessiond_tests::{Daemon, Serve, World};
 

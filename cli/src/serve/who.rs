@@ -4,10 +4,10 @@ use std::path::PathBuf;
 
 use clap::Args;
 use mcp_sessiond_daemon::config;
+use mcp_sessiond_serve::identity_headers::IdentityHeaders;
 use mcp_sessiond_serve::jwt::Jwt;
 use mcp_sessiond_serve::settings::{Listen, Proof};
 use mcp_sessiond_serve::token::Token;
-use mcp_sessiond_serve::who::identity::IdentityHeaders;
 
 use crate::complain;
 

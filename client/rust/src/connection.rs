@@ -1,9 +1,9 @@
 //! One connection to a daemon that is ours.
 
-#[cfg(not(unix))]
-mod nowhere;
 #[cfg(unix)]
-mod reach;
+mod unix;
+#[cfg(not(unix))]
+mod unsupported;
 
 use std::ops::Deref;
 use std::time::Duration;
@@ -18,10 +18,10 @@ use crate::directory::Directory;
 use crate::error::ConnectError;
 use crate::runtime::driven;
 use crate::start::Start;
-#[cfg(not(unix))]
-pub(crate) use nowhere::connect_within;
 #[cfg(unix)]
-pub(crate) use reach::connect_within;
+pub(crate) use unix::connect_within;
+#[cfg(not(unix))]
+pub(crate) use unsupported::connect_within;
 
 /// How long [`connect`] tries, with starting the daemon.
 pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);

@@ -7,8 +7,8 @@ use mcp_sessiond_proto::client::CallError;
 use mcp_sessiond_proto::{ClaimRequest, Claimed, Error};
 
 use crate::connection::Connection;
+use crate::connections::Connections;
 use crate::error::SessionError;
-use crate::line::Line;
 use crate::options::Options;
 use crate::runtime::driven;
 
@@ -16,13 +16,13 @@ use crate::runtime::driven;
 /// breaks is made anew, and a daemon that is not there is started, within the timeout of the
 /// options. For programs that are part of mcp-sessiond; a server has [`Sessiond`](crate::Sessiond).
 #[derive(Debug, Clone)]
-pub struct Control(Arc<Line>);
+pub struct Control(Arc<Connections>);
 
 impl Control {
     /// Connects at the first call.
     #[must_use]
     pub fn new(options: Options) -> Self {
-        Self(Line::new(options))
+        Self(Connections::new(options))
     }
 
     /// Claims.
@@ -32,8 +32,8 @@ impl Control {
     pub async fn claim(&self, request: ClaimRequest) -> Result<Claimed, SessionError> {
         let (claimed, _) = driven(
             self.0
-                .calls
-                .claim(request, &self.0.options, self.0.patience()),
+                .client
+                .claim(request, &self.0.options, self.0.deadline()),
         )
         .await?;
         Ok(claimed)
@@ -50,10 +50,12 @@ impl Control {
     where
         F: Future<Output = Result<Result<T, Error>, CallError>>,
     {
-        let patience = self.0.patience();
-        let Line { calls, options, .. } = &*self.0;
-        let ready = || async move { Ok((calls.connect(options, patience).await?, ())) };
-        let repeated = calls.repeat(patience, ready, |connection, context, ()| {
+        let deadline = self.0.deadline();
+        let Connections {
+            client, options, ..
+        } = &*self.0;
+        let ready = || async move { Ok((client.connect(options, deadline).await?, ())) };
+        let repeated = client.repeat(deadline, ready, |connection, context, ()| {
             call(connection, context)
         });
         let (value, _) = driven(repeated).await?;
@@ -62,6 +64,6 @@ impl Control {
 
     /// Lets the connection go. The next call makes another.
     pub fn hang_up(&self) {
-        self.0.calls.hang_up();
+        self.0.client.hang_up();
     }
 }

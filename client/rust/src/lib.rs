@@ -90,9 +90,32 @@
 //! **Systems.** The daemon runs on Linux and macOS. Elsewhere, as on Windows, the crate compiles,
 //! and resume is disabled.
 //!
-//! **Below.** [`connect`] is for who wants every failure to be visible, as the command line does:
-//! it finds or starts the daemon, makes sure that it is ours, and returns the service itself.
+//! **Below.** With the feature `control`, `connect` shows its caller every failure, as the command
+//! line needs it: it finds or starts the daemon, checks that the daemon is ours, and returns the
+//! service itself.
+//!
+//! # Code map
+//!
+//! - [`sessiond`]: the three calls for a token; they never fail. [`mod@start`]: whether a daemon is
+//!   started where none runs. [`log`]: each line that is logged.
+//! - [`sessions`](mod@sessions): the sessions of one owner. [`session`](mod@session): one of them,
+//!   with its state, streams, tasks and attachments. [`mod@credential`]: callers that are known by
+//!   a hash.
+//! - [`connections`]: the connections that the sessions of one owner share. [`retrying_client`]:
+//!   calls on a connection that may break at any moment. [`deadline`]: by when a call has to be
+//!   answered.
+//! - [`connection`]: one connection to a daemon that is ours. [`directory`]: the directory that its
+//!   socket is in. [`error`]: what can go wrong. [`mod@options`]: settings. [`runtime`]: what drives
+//!   the calls.
+//! - [`control`]: bare calls, for programs that are part of mcp-sessiond.
+//! - [`tower`]: a layer for HTTP servers. [`rmcp`]: HTTP servers on the official SDK.
+//!   [`tower_sessions`], [`turul`]: stores for other frameworks.
+//!
+//! **Architecture Invariants:** nothing is sent to a daemon of another user, nor through a directory
+//! that others may enter. [`Sessiond`] returns `Option` and `bool`: no call of it fails the server.
+//! The daemon's framework for RPCs is not among the dependencies of a server that uses this crate.
 #![forbid(unsafe_code)]
+#![allow(rustdoc::private_intra_doc_links)]
 #![cfg_attr(
     not(all(unix, feature = "sessions", feature = "control")),
     allow(
@@ -102,18 +125,18 @@
     )
 )]
 
-mod calls;
 mod connection;
+mod connections;
 #[cfg(feature = "control")]
 mod control;
 #[cfg(feature = "sessions")]
 mod credential;
+mod deadline;
 mod directory;
 mod error;
-mod line;
 mod log;
 mod options;
-mod patience;
+mod retrying_client;
 #[cfg(feature = "rmcp")]
 pub mod rmcp;
 mod runtime;
@@ -144,6 +167,7 @@ pub use directory::Directory;
 #[cfg(any(feature = "sessions", feature = "control"))]
 pub use error::SessionError;
 pub use error::{ConnectError, Reason};
+pub use log::LOG_TARGET;
 #[cfg(feature = "control")]
 pub use mcp_sessiond_proto::client::CallError;
 #[cfg(feature = "sessions")]
@@ -177,6 +201,3 @@ pub use sessiond::{Sessiond, Status};
 #[cfg(feature = "sessions")]
 pub use sessions::{CreateOptions, Sessions};
 pub use start::{BINARY_VARIABLE, Start};
-
-/// The target of every line that this crate logs.
-pub const LOG_TARGET: &str = "mcp_sessiond_client";

@@ -6,8 +6,10 @@ use std::fmt::Display;
 use mcp_sessiond_proto::{Error, Loss};
 use tracing::{info, warn};
 
-use crate::LOG_TARGET;
 use crate::error::Reason;
+
+/// The target of every line that this crate logs.
+pub const LOG_TARGET: &str = "mcp_sessiond_client";
 
 pub(crate) fn absent() {
     info!(target: LOG_TARGET, "Token file not found (first run or clean slate)");

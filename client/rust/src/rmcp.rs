@@ -34,18 +34,18 @@
 //! unknown". `examples/durable_server.rs` is a whole server.
 
 mod body;
-mod carried;
 mod context;
 mod events;
+mod handshake;
 mod live;
 mod manager;
-mod names;
 mod options;
-mod post;
-mod pump;
+mod prune;
 mod readers;
-mod record;
-mod room;
+mod recorder;
+mod request_names;
+mod request_scope;
+mod request_stream;
 mod service;
 mod table;
 mod tail;

@@ -1,7 +1,7 @@
 //! One session: its life. What it contains is in the files below.
 
 mod attachment;
-mod claimed;
+mod of_instance;
 mod replay;
 mod state;
 mod stream;
@@ -23,12 +23,12 @@ pub use attachment::Attachment;
 pub use stream::Stream;
 pub use task::{Task, TaskOptions, TaskUpdate};
 
-use crate::calls::{Calls, Link};
 use crate::connection::Connection;
+use crate::connections::Connections;
 use crate::credential;
+use crate::deadline::Deadline;
 use crate::error::SessionError;
-use crate::line::Line;
-use crate::patience::Patience;
+use crate::retrying_client::{NumberedConnection, RetryingClient};
 use crate::runtime::driven;
 use crate::sessiond::Sessiond;
 
@@ -42,7 +42,7 @@ use crate::sessiond::Sessiond;
 pub struct Session(Arc<Inner>);
 
 struct Inner {
-    line: Arc<Line>,
+    connections: Arc<Connections>,
     id: SessionId,
     hold: Hold,
     /// Who asks; it changes when a credential is rotated.
@@ -98,9 +98,14 @@ impl fmt::Debug for Session {
 }
 
 impl Session {
-    pub(crate) fn new(line: Arc<Line>, id: SessionId, hold: Hold, caller: Option<Caller>) -> Self {
+    pub(crate) fn new(
+        connections: Arc<Connections>,
+        id: SessionId,
+        hold: Hold,
+        caller: Option<Caller>,
+    ) -> Self {
         Self(Arc::new(Inner {
-            line,
+            connections,
             id,
             hold,
             caller: Mutex::new(caller),
@@ -118,7 +123,7 @@ impl Session {
     #[must_use]
     pub fn on_behalf_of(&self, caller: Caller) -> Self {
         Self::new(
-            self.0.line.clone(),
+            self.0.connections.clone(),
             self.0.id.clone(),
             self.0.hold.clone(),
             Some(caller),
@@ -220,7 +225,7 @@ impl Session {
         // The call may be repeated as the former caller, which must not have become a stranger by
         // then.
         let patience_ms =
-            u64::try_from(self.0.line.options.timeout.as_millis()).unwrap_or(u64::MAX);
+            u64::try_from(self.0.connections.options.timeout.as_millis()).unwrap_or(u64::MAX);
         let grace_ms = Some(GRACE_MS.max(patience_ms.saturating_mul(2)));
         self.call(|connection, context, of| {
             let request = RotateRequest { of, hash, grace_ms };
@@ -261,50 +266,55 @@ impl Session {
     where
         F: Future<Output = Result<Result<T, Error>, CallError>>,
     {
-        Ok(self.call_telling(call).await?.0)
+        Ok(self.call_with_connection(call).await?.0)
     }
 
     /// The same. Tells the connection, too.
-    async fn call_telling<T, F>(
+    async fn call_with_connection<T, F>(
         &self,
         call: impl Fn(Connection, Duration, SessionRef) -> F,
-    ) -> Result<(T, Link), SessionError>
+    ) -> Result<(T, NumberedConnection), SessionError>
     where
         F: Future<Output = Result<Result<T, Error>, CallError>>,
     {
-        let Line { calls, .. } = &*self.0.line;
-        let patience = self.0.line.patience();
+        let Connections { client, .. } = &*self.0.connections;
+        let deadline = self.0.connections.deadline();
         driven(async {
-            let _place = calls.place(patience).await?;
-            calls
-                .repeat(patience, async || self.ready(patience).await, call)
+            let _permit = client.permit(deadline).await?;
+            client
+                .repeat(deadline, async || self.ready(deadline).await, call)
                 .await
         })
         .await
     }
 
     /// A connection on which this process speaks for the session, and what a call says of it.
-    async fn ready(&self, patience: Patience) -> Result<(Link, SessionRef), SessionError> {
+    async fn ready(
+        &self,
+        deadline: Deadline,
+    ) -> Result<(NumberedConnection, SessionRef), SessionError> {
         if let Hold::Claimed(sessiond) = &self.0.hold {
-            let (epoch, link) = sessiond.leased(&self.0.id, patience).await?;
+            let (epoch, link) = sessiond.leased(&self.0.id, deadline).await?;
             return Ok((link, self.named(Some(epoch))));
         }
-        let Line { calls, options, .. } = &*self.0.line;
-        Ok((calls.connect(options, patience).await?, self.named(None)))
+        let Connections {
+            client, options, ..
+        } = &*self.0.connections;
+        Ok((client.connect(options, deadline).await?, self.named(None)))
     }
 
     /// The same on another connection, for a call that changes nothing.
     async fn ready_on(
         &self,
-        lane: &Calls,
-        patience: Patience,
-    ) -> Result<(Link, SessionRef), SessionError> {
-        let Line { options, .. } = &*self.0.line;
-        let link = lane.connect(options, patience).await?;
+        client: &RetryingClient,
+        deadline: Deadline,
+    ) -> Result<(NumberedConnection, SessionRef), SessionError> {
+        let Connections { options, .. } = &*self.0.connections;
+        let link = client.connect(options, deadline).await?;
         if let (Hold::Claimed(sessiond), Some(_)) = (&self.0.hold, options.claim.instance) {
             // On behalf of an ancestor: that has to be said on each connection.
-            sessiond.leased(&self.0.id, patience).await?;
-            sessiond.vouch(lane, &link, patience).await?;
+            sessiond.leased(&self.0.id, deadline).await?;
+            sessiond.claim_on(client, &link, deadline).await?;
         }
         Ok((link, self.named(None)))
     }

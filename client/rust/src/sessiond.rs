@@ -1,23 +1,21 @@
 //! Version 1's three calls. They carry out what a server means, and swallow what it must not have
 //! to handle.
 
-mod lease;
-
 use std::fmt;
 use std::sync::{Arc, Mutex as StdMutex, PoisonError};
 use std::time::Duration;
 
 use mcp_sessiond_proto::types::{LeaseRef, Outcome, StoreRequest, TokenStatus};
-use mcp_sessiond_proto::{ClaimRequest, Epoch, Error, Loss, SessionId, Token};
+use mcp_sessiond_proto::{ClaimRequest, Claimed, Epoch, Error, Loss, SessionId, Token};
 use tokio::sync::{Mutex, MutexGuard};
 use tokio::time::Instant;
 
-use crate::calls::Failure;
-use crate::error::Reason;
-use crate::line::Line;
+use crate::connections::Connections;
+use crate::deadline::Deadline;
+use crate::error::{Reason, SessionError};
 use crate::log;
 use crate::options::Options;
-use crate::patience::Patience;
+use crate::retrying_client::{Failure, NumberedConnection, RetryingClient};
 use crate::runtime::driven;
 
 /// How long a daemon that could not be reached is left alone, so that a server is not slowed by
@@ -81,7 +79,7 @@ impl fmt::Display for Status {
 
 #[derive(Debug)]
 struct Inner {
-    line: Arc<Line>,
+    connections: Arc<Connections>,
     state: Mutex<State>,
     /// A copy, for who asks while a call is under way.
     status: StdMutex<Status>,
@@ -122,7 +120,7 @@ impl Sessiond {
     pub fn init(options: Options) -> Self {
         let status = StdMutex::new(Status::Unclaimed);
         Self(Arc::new(Inner {
-            line: Line::new(options),
+            connections: Connections::new(options),
             state: Mutex::default(),
             status,
         }))
@@ -143,9 +141,9 @@ impl Sessiond {
 
     async fn load_here(&self) -> Option<Token> {
         let mut state = self.0.state.lock().await;
-        let patience = self.patience(&state)?;
-        let request = self.0.line.options.claim.clone();
-        let claimed = match self.claim(&mut state, request, patience).await {
+        let deadline = self.deadline(&state)?;
+        let request = self.0.connections.options.claim.clone();
+        let claimed = match self.claim(&mut state, request, deadline).await {
             Ok((claimed, _)) => claimed,
             Err(reason) => {
                 self.disable(&mut state, reason);
@@ -192,14 +190,14 @@ impl Sessiond {
             }
         };
         let mut state = self.0.state.lock().await;
-        let Some(patience) = self.patience(&state) else {
+        let Some(deadline) = self.deadline(&state) else {
             return false;
         };
-        match self.store_leased(&mut state, token, patience).await {
+        match self.store_leased(&mut state, token, deadline).await {
             Ok(resumed) => {
                 // Only what this very process was offered can have been accepted; for an ancestor,
                 // another command may have been offered it.
-                let offered = state.offered || self.0.line.options.claim.instance.is_some();
+                let offered = state.offered || self.0.connections.options.claim.instance.is_some();
                 if resumed && offered {
                     log::resumed();
                 }
@@ -243,14 +241,14 @@ impl Sessiond {
 
     async fn reject_here(&self) -> bool {
         let mut state = self.0.state.lock().await;
-        let Some(patience) = self.patience(&state) else {
+        let Some(deadline) = self.deadline(&state) else {
             return false;
         };
         let refused = match state.lease.clone() {
             Some(lease) => lease,
             // For an ancestor, another command has loaded the token, and the lease is the same.
-            None if self.0.line.options.claim.instance.is_some() => {
-                match self.claim_again(&mut state, patience).await {
+            None if self.0.connections.options.claim.instance.is_some() => {
+                match self.claim_again(&mut state, deadline).await {
                     Ok((lease, _)) => lease,
                     Err(reason) => {
                         self.disable(&mut state, reason);
@@ -263,7 +261,7 @@ impl Sessiond {
         state.offered = false;
         log::rejected();
         loop {
-            let (lease, link) = match self.lease(&mut state, patience).await {
+            let (lease, link) = match self.lease(&mut state, deadline).await {
                 Ok(leased) => leased,
                 Err(reason) => {
                     self.disable(&mut state, reason);
@@ -279,7 +277,13 @@ impl Sessiond {
                 session: lease.session,
                 epoch: lease.epoch,
             };
-            match self.0.line.calls.reject(&link, request, patience).await {
+            match self
+                .0
+                .connections
+                .client
+                .reject(&link, request, deadline)
+                .await
+            {
                 Ok(()) => return true,
                 Err(Failure::Disconnected) => {}
                 Err(Failure::Refused(
@@ -324,9 +328,9 @@ impl Sessiond {
         // Where the daemon is gone, so is the lease soon: with this process.
         drop(
             self.0
-                .line
-                .calls
-                .release(request, self.0.line.options.timeout)
+                .connections
+                .client
+                .release(request, self.0.connections.options.timeout)
                 .await,
         );
     }
@@ -338,8 +342,8 @@ impl Sessiond {
 
     async fn claimed_here(&self) -> Option<SessionId> {
         let mut state = self.0.state.lock().await;
-        let patience = self.patience(&state)?;
-        match self.claim_again(&mut state, patience).await {
+        let deadline = self.deadline(&state)?;
+        match self.claim_again(&mut state, deadline).await {
             Ok((lease, _)) => Some(lease.session),
             Err(reason) => {
                 self.disable(&mut state, reason);
@@ -356,12 +360,12 @@ impl Sessiond {
 
     async fn claimed_anew_here(&self) -> Option<SessionId> {
         let mut state = self.0.state.lock().await;
-        let patience = self.patience(&state)?;
+        let deadline = self.deadline(&state)?;
         let request = ClaimRequest {
             fresh: true,
-            ..self.0.line.options.claim.clone()
+            ..self.0.connections.options.claim.clone()
         };
-        match self.claim(&mut state, request, patience).await {
+        match self.claim(&mut state, request, deadline).await {
             Ok((claimed, _)) => {
                 state.offered = false;
                 Some(claimed.session)
@@ -425,24 +429,30 @@ impl Sessiond {
         &self,
         state: &mut MutexGuard<'_, State>,
         token: Token,
-        patience: Patience,
+        deadline: Deadline,
     ) -> Result<bool, NotStored> {
         let mut claimed_again = false;
         loop {
-            let (lease, link) = self.lease(state, patience).await?;
+            let (lease, link) = self.lease(state, deadline).await?;
             let request = StoreRequest {
                 session: lease.session,
                 epoch: lease.epoch,
                 token: token.clone(),
             };
-            match self.0.line.calls.store(&link, request, patience).await {
+            match self
+                .0
+                .connections
+                .client
+                .store(&link, request, deadline)
+                .await
+            {
                 Ok(stored) => return Ok(stored.resumed),
                 Err(Failure::Disconnected) => {}
                 Err(Failure::Refused(
                     Error::StaleEpoch { .. } | Error::LeaseEnded | Error::UnknownSession,
                 )) if !claimed_again => {
                     claimed_again = true;
-                    self.claim_again(state, patience).await?;
+                    self.claim_again(state, deadline).await?;
                 }
                 Err(Failure::Refused(error)) => return Err(NotStored::Refused(error)),
                 Err(Failure::Gone(reason)) => return Err(NotStored::Disabled(reason)),
@@ -451,13 +461,13 @@ impl Sessiond {
     }
 
     /// How long the call may take; none where resume is disabled and it is not time to try again.
-    fn patience(&self, state: &State) -> Option<Patience> {
-        let timeout = self.0.line.options.timeout;
+    fn deadline(&self, state: &State) -> Option<Deadline> {
+        let timeout = self.0.connections.options.timeout;
         match &state.disabled {
-            None => Some(Patience::new(timeout)),
+            None => Some(Deadline::new(timeout)),
             Some(disabled) if disabled.reason.is_final() => None,
             Some(disabled) if disabled.since.elapsed() < RETRY_AFTER => None,
-            Some(_) => Some(Patience::new(timeout.min(RETRY_TIMEOUT))),
+            Some(_) => Some(Deadline::new(timeout.min(RETRY_TIMEOUT))),
         }
     }
 
@@ -472,7 +482,7 @@ impl Sessiond {
         state.offered = false;
         if reason.is_final() {
             state.lease = None;
-            self.0.line.calls.hang_up();
+            self.0.connections.client.hang_up();
         }
         state.disabled = Some(Disabled {
             reason: reason.clone(),
@@ -483,5 +493,153 @@ impl Sessiond {
 
     fn publish(&self, status: Status) {
         *self.0.status.lock().unwrap_or_else(PoisonError::into_inner) = status;
+    }
+}
+
+/// The lease: claimed, and claimed again on every new connection.
+impl Sessiond {
+    /// The lease, claimed on the connection that there is now.
+    async fn lease(
+        &self,
+        state: &mut State,
+        deadline: Deadline,
+    ) -> Result<(Lease, NumberedConnection), Reason> {
+        let Connections {
+            client, options, ..
+        } = &*self.0.connections;
+        let link = client.connect(options, deadline).await?;
+        match &state.lease {
+            Some(lease) if lease.connection == link.number => Ok((lease.clone(), link)),
+            _ => self.claim_again(state, deadline).await,
+        }
+    }
+
+    /// The epoch of a session that this instance has, and the connection that it is claimed on.
+    pub(crate) async fn leased(
+        &self,
+        session: &SessionId,
+        deadline: Deadline,
+    ) -> Result<(Epoch, NumberedConnection), SessionError> {
+        let mut state = deadline.bound(self.0.state.lock()).await?;
+        let is_it = |lease: &Lease| {
+            if lease.session == *session {
+                Ok(())
+            } else {
+                Err(Error::UnknownSession)
+            }
+        };
+        is_it(state.lease.as_ref().ok_or(Error::LeaseEnded)?)?;
+        let (lease, link) = self.lease(&mut state, deadline).await?;
+        is_it(&lease)?;
+        Ok((lease.epoch, link))
+    }
+
+    /// Claims on another connection what this instance has, so that it is known there on whose
+    /// behalf calls are.
+    pub(crate) async fn claim_on(
+        &self,
+        client: &RetryingClient,
+        link: &NumberedConnection,
+        deadline: Deadline,
+    ) -> Result<(), SessionError> {
+        match client
+            .claim_on(link, self.0.connections.options.claim.clone(), deadline)
+            .await
+        {
+            // The call that it is for finds the connection broken, too.
+            Ok(_) | Err(Failure::Disconnected) => Ok(()),
+            Err(Failure::Refused(error)) => Err(error.into()),
+            Err(Failure::Gone(reason)) => Err(reason.into()),
+        }
+    }
+
+    pub(crate) fn connections(&self) -> &Arc<Connections> {
+        &self.0.connections
+    }
+
+    /// Claims what this instance had, or, if it had nothing, what there is. A session that is
+    /// neither the former one nor a fresh one is a sibling's, with a token that must not be
+    /// overwritten.
+    async fn claim_again(
+        &self,
+        state: &mut State,
+        deadline: Deadline,
+    ) -> Result<(Lease, NumberedConnection), Reason> {
+        let former = state.lease.clone();
+        let request = self.0.connections.options.claim.clone();
+        let (claimed, link) = self.claim(state, request, deadline).await?;
+        let lease = state.lease.clone().ok_or(Reason::SessionLost)?;
+        match former {
+            Some(former) if former.session != claimed.session && is_former(&claimed) => {
+                let request = LeaseRef {
+                    session: lease.session,
+                    epoch: lease.epoch,
+                };
+                // Taken back first: whoever drops this future must not leave the sibling's lease
+                // behind.
+                state.lease = Some(Lease {
+                    connection: NO_CONNECTION,
+                    ..former
+                });
+                drop(
+                    self.0
+                        .connections
+                        .client
+                        .release(request, self.0.connections.options.timeout)
+                        .await,
+                );
+                Err(Reason::SessionLost)
+            }
+            _ => Ok((lease, link)),
+        }
+    }
+
+    /// Claims, and takes down what was got.
+    async fn claim(
+        &self,
+        state: &mut State,
+        request: ClaimRequest,
+        deadline: Deadline,
+    ) -> Result<(Claimed, NumberedConnection), Reason> {
+        let Connections {
+            client, options, ..
+        } = &*self.0.connections;
+        let (claimed, link) = client.claim(request, options, deadline).await?;
+        if claimed.token_status == TokenStatus::Corrupted {
+            log::corrupted();
+        }
+        // How the process came to its session says more than that it still has it.
+        let known = state
+            .lease
+            .take()
+            .filter(|lease| lease.session == claimed.session);
+        let outcome = match (claimed.outcome, known) {
+            (Outcome::Held, Some(lease)) => lease.outcome,
+            (outcome, _) => outcome,
+        };
+        let (session, epoch) = (claimed.session.clone(), claimed.epoch);
+        state.lease = Some(Lease {
+            session: session.clone(),
+            epoch,
+            outcome,
+            connection: link.number,
+        });
+        state.disabled = None;
+        self.publish(Status::Active {
+            session,
+            epoch,
+            outcome,
+        });
+        Ok((claimed, link))
+    }
+}
+
+/// Whether the session was a former instance's. `held` may be the repetition of a claim whose
+/// answer was lost.
+fn is_former(claimed: &Claimed) -> bool {
+    match claimed.outcome {
+        Outcome::Resumed => true,
+        Outcome::Held => claimed.token_status != TokenStatus::Absent,
+        _ => false,
     }
 }

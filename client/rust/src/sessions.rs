@@ -12,20 +12,20 @@ use mcp_sessiond_proto::sessions::{
 use mcp_sessiond_proto::{Error, Json, RequestId, ServiceName, SessionId};
 
 use crate::connection::Connection;
+use crate::connections::Connections;
 use crate::error::SessionError;
-use crate::line::Line;
 use crate::options::Options;
 use crate::runtime::driven;
 use crate::session::{Hold, Session};
 
-/// The sessions of a host or of a service, and the line to the daemon that they share. Clones are
+/// The sessions of a host or of a service, and the connections to the daemon that they share. Clones are
 /// the same.
 ///
 /// Every call says what went wrong. What passes is waited for, within [`Options::timeout`]: a
 /// daemon that is restarting or busy, an answer that was lost.
 #[derive(Debug, Clone)]
 pub struct Sessions {
-    line: Arc<Line>,
+    connections: Arc<Connections>,
     service: Option<ServiceName>,
     caller: Option<Caller>,
 }
@@ -87,7 +87,7 @@ impl Sessions {
     #[must_use]
     pub fn of_host(options: Options) -> Self {
         Self {
-            line: Line::new(options),
+            connections: Connections::new(options),
             service: None,
             caller: None,
         }
@@ -98,7 +98,7 @@ impl Sessions {
     #[must_use]
     pub fn of_service(service: ServiceName, options: Options) -> Self {
         Self {
-            line: Line::new(options),
+            connections: Connections::new(options),
             service: Some(service),
             caller: None,
         }
@@ -154,7 +154,7 @@ impl Sessions {
             let request = request.clone();
             async move { connection.create_session(context, request).await }
         });
-        self.had(made.await?, caller)
+        self.opened_session(made.await?, caller)
     }
 
     /// Takes a session up by its id: one that lives. A host's is leased to this process.
@@ -181,7 +181,7 @@ impl Sessions {
         });
         let view = opened.await?;
         let is_bound = view.bound;
-        Ok((self.had(view, self.caller.clone())?, is_bound))
+        Ok((self.opened_session(view, self.caller.clone())?, is_bound))
     }
 
     /// The session of this id, where they are a service's. Nothing is asked.
@@ -189,7 +189,7 @@ impl Sessions {
     pub(crate) fn at(&self, id: SessionId) -> Option<Session> {
         let hold = Hold::Service(self.service.clone()?);
         Some(Session::new(
-            self.line.clone(),
+            self.connections.clone(),
             id,
             hold,
             self.caller.clone(),
@@ -216,7 +216,7 @@ impl Sessions {
         if self.service.is_none() {
             self.open(&found.session).await
         } else {
-            self.had(found, self.caller.clone())
+            self.opened_session(found, self.caller.clone())
         }
     }
 
@@ -290,25 +290,32 @@ impl Sessions {
         .await
     }
 
-    fn had(&self, view: View, caller: Option<Caller>) -> Result<Session, SessionError> {
+    fn opened_session(&self, view: View, caller: Option<Caller>) -> Result<Session, SessionError> {
         let hold = match &self.service {
             Some(service) => Hold::Service(service.clone()),
             // A daemon that gives no lease is not of this protocol.
             None => Hold::Leased(view.epoch.ok_or(Error::Unknown)?),
         };
-        Ok(Session::new(self.line.clone(), view.session, hold, caller))
+        Ok(Session::new(
+            self.connections.clone(),
+            view.session,
+            hold,
+            caller,
+        ))
     }
 
     async fn call<T, F>(&self, call: impl Fn(Connection, Duration) -> F) -> Result<T, SessionError>
     where
         F: Future<Output = Result<Result<T, Error>, CallError>>,
     {
-        let Line { calls, options, .. } = &*self.line;
-        let patience = self.line.patience();
+        let Connections {
+            client, options, ..
+        } = &*self.connections;
+        let deadline = self.connections.deadline();
         driven(async {
-            let _place = calls.place(patience).await?;
-            let ready = async || Ok((calls.connect(options, patience).await?, ()));
-            let repeated = calls.repeat(patience, ready, |connection, context, ()| {
+            let _permit = client.permit(deadline).await?;
+            let ready = async || Ok((client.connect(options, deadline).await?, ()));
+            let repeated = client.repeat(deadline, ready, |connection, context, ()| {
                 call(connection, context)
             });
             Ok(repeated.await?.0)

@@ -28,19 +28,19 @@
 //! gets its session, and [`Refusal`] which response an error becomes. `examples/http_server.rs` is
 //! a whole server on rmcp and axum.
 
-mod begin;
+mod begin_policy;
 pub mod caller;
 mod layer;
-mod new;
 mod refusal;
 mod session;
+mod unannounced;
 mod wire;
 
-pub use begin::Begin;
+pub use begin_policy::Begin;
 pub use layer::{SessionLayer, SessionService};
 pub use refusal::{CONNECTION, INVALID, NO_METHOD, NO_SESSION, Refusal};
 #[cfg(feature = "rmcp")]
-pub(crate) use session::Begins;
+pub(crate) use session::BeginsSession;
 pub use session::SessiondSession;
 pub use wire::{
     SESSION_COOKIE, SESSION_HEADER, SameSite, SessionCookie, name_session, named_by_cookies,

@@ -42,7 +42,7 @@ pub struct SessiondStore {
 
 /// What is kept of a record.
 #[derive(Serialize, Deserialize)]
-struct Kept<T> {
+struct StoredRecord<T> {
     data: T,
     /// Nanoseconds since 1970.
     expires: i128,
@@ -124,7 +124,7 @@ impl SessionStore for SessiondStore {
         let wrong = |error: serde_json::Error| {
             StoreError::Decode(format!("line {}, column {}", error.line(), error.column()))
         };
-        let Kept { data, expires } = serde_json::from_str(kept.as_str()).map_err(wrong)?;
+        let StoredRecord { data, expires } = serde_json::from_str(kept.as_str()).map_err(wrong)?;
         let expiry_date = time::OffsetDateTime::from_unix_timestamp_nanos(expires);
         let expiry_date = expiry_date.map_err(|error| StoreError::Decode(error.to_string()))?;
         let record = Record {
@@ -147,7 +147,7 @@ impl SessionStore for SessiondStore {
 }
 
 async fn write(session: &Session, record: &Record) -> Result<(), SessionError> {
-    let kept = Kept {
+    let kept = StoredRecord {
         data: &record.data,
         expires: record.expiry_date.unix_timestamp_nanos(),
     };

@@ -7,8 +7,8 @@ use futures::future::BoxFuture;
 use mcp_sessiond_client::{Session, SessionId};
 use tokio::sync::{Mutex, MutexGuard};
 
+use crate::messages::Id;
 use crate::refusal::Refusal;
-use crate::which::Id;
 
 /// The backend is gone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]

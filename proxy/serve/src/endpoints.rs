@@ -17,13 +17,13 @@ use hyper_util::service::TowerToHyperService;
 use mcp_sessiond_client::{Options, ServiceName, Sessions};
 use mcp_sessiond_process::digest;
 
-use crate::bundled::{Bundles, Making};
-use crate::complain;
+use crate::bundles::{BundleOptions, Bundles};
 use crate::counts::Counts;
 use crate::http::{At, PATH, missing, single};
 use crate::live::Shared;
-use crate::not_served::{NotServed, not_leased};
 use crate::settings::Settings;
+use crate::start_error::{StartError, not_leased};
+use crate::stderr::warn;
 use crate::table::Table;
 
 /// Where each server is, by its name.
@@ -45,16 +45,16 @@ pub(crate) struct Endpoints(Arc<Inner>);
 
 struct Inner {
     settings: Arc<Settings>,
-    making: Option<Making>,
+    bundle: Option<BundleOptions>,
     all: RwLock<BTreeMap<String, Endpoint>>,
 }
 
 impl Endpoints {
     /// With no server yet.
-    pub(crate) fn new(settings: Arc<Settings>, making: Option<Making>) -> Self {
+    pub(crate) fn new(settings: Arc<Settings>, bundle: Option<BundleOptions>) -> Self {
         Self(Arc::new(Inner {
             settings,
-            making,
+            bundle,
             all: RwLock::default(),
         }))
     }
@@ -74,11 +74,11 @@ impl Endpoints {
     ///
     /// # Errors
     /// When the name of a service can't be leased. The others are served nevertheless.
-    pub(crate) async fn update(&self) -> Result<(), NotServed> {
-        let Some(making) = &self.0.making else {
+    pub(crate) async fn update(&self) -> Result<(), StartError> {
+        let Some(bundle) = &self.0.bundle else {
             return Ok(());
         };
-        let wanted: BTreeSet<String> = making
+        let wanted: BTreeSet<String> = bundle
             .listing
             .borrow()
             .servers
@@ -100,7 +100,7 @@ impl Endpoints {
         }
         let mut first = Ok(());
         for name in wanted.into_iter().filter(|name| !there.contains(name)) {
-            match self.endpoint(making, &name).await {
+            match self.endpoint(bundle, &name).await {
                 Ok(endpoint) => {
                     let mut all = self.0.all.write().unwrap_or_else(PoisonError::into_inner);
                     all.insert(name, endpoint);
@@ -112,10 +112,10 @@ impl Endpoints {
         first
     }
 
-    async fn endpoint(&self, making: &Making, name: &str) -> Result<Endpoint, NotServed> {
+    async fn endpoint(&self, bundle: &BundleOptions, name: &str) -> Result<Endpoint, StartError> {
         let settings = &self.0.settings;
         let service = service(&settings.service, name)?;
-        let leased = Bundles::lease(settings, service.clone(), making, Some(name.to_owned())).await;
+        let leased = Bundles::lease(settings, service.clone(), bundle, Some(name.to_owned())).await;
         let backends = leased.map_err(|error| not_leased(error, &service))?;
         let options = Options::default()
             .start(settings.start.clone())
@@ -133,8 +133,8 @@ impl Endpoints {
     }
 
     /// The routes of all servers as one, and those of each.
-    pub(crate) fn beside(&self, whole: Router) -> Router {
-        if self.0.making.is_none() {
+    pub(crate) fn merged_into(&self, whole: Router) -> Router {
+        if self.0.bundle.is_none() {
             return whole;
         }
         whole.merge(
@@ -146,25 +146,25 @@ impl Endpoints {
 
     /// Follows the edits of the list, and ends sessions that are idle for too long, until it is
     /// dropped.
-    pub(crate) async fn look_after(&self) {
-        let Some(making) = &self.0.making else {
+    pub(crate) async fn follow(&self) {
+        let Some(bundle) = &self.0.bundle else {
             return std::future::pending().await;
         };
-        let mut edits = making.listing.clone();
+        let mut edits = bundle.listing.clone();
         edits.mark_changed();
         loop {
-            let looking = join_all(self.all().into_iter().map(|endpoint| async move {
-                endpoint.table.look_after().await;
+            let idle = join_all(self.all().into_iter().map(|endpoint| async move {
+                endpoint.table.end_idle().await;
             }));
             tokio::select! {
-                // Without a server there is nothing to look after.
-                _ = looking, if !self.all().is_empty() => {}
+                // Without a server no session can be idle.
+                _ = idle, if !self.all().is_empty() => {}
                 edited = edits.changed() => {
                     if edited.is_err() {
                         return std::future::pending().await;
                     }
                     if let Err(error) = self.update().await {
-                        complain(error);
+                        warn(error);
                     }
                 }
             }
@@ -186,7 +186,7 @@ impl Endpoints {
 }
 
 /// The service of one server's sessions.
-fn service(whole: &ServiceName, name: &str) -> Result<ServiceName, NotServed> {
+fn service(whole: &ServiceName, name: &str) -> Result<ServiceName, StartError> {
     let digest = digest("mcp-sessiond serve server", name.as_bytes());
     let digest: String = digest
         .iter()
@@ -196,7 +196,7 @@ fn service(whole: &ServiceName, name: &str) -> Result<ServiceName, NotServed> {
     let plain = format!("{whole}/{name}").parse();
     plain
         .or_else(|_| format!("{whole}/{digest}").parse())
-        .map_err(|error| NotServed::List(format!("--name is too long: {error}")))
+        .map_err(|error| StartError::List(format!("--name is too long: {error}")))
 }
 
 /// Passes a request on to the endpoint that it is for.

@@ -20,16 +20,16 @@ use mcp_sessiond_client::tower::{SESSION_HEADER as SESSION, name_session, named_
 use mcp_sessiond_client::{Caller, SessionId};
 use tower_http::cors::{AllowHeaders, AllowOrigin, CorsLayer};
 
+use crate::admission;
 use crate::inspect;
 use crate::live::Live;
+use crate::live::tail::Parts;
 use crate::modern;
 use crate::record::{ASSUMED, VERSIONS};
 use crate::refusal::Refusal;
 use crate::response::event_stream;
 use crate::settings::Settings;
 use crate::table::Table;
-use crate::tail::Parts;
-use crate::who;
 
 /// Where it is served.
 pub const PATH: &str = "/mcp";
@@ -143,8 +143,8 @@ async fn admitted(
     mut request: Request,
     next: Next,
 ) -> Response<Body> {
-    let caller = who::admit(request.uri(), request.headers(), &settings)
-        .and_then(|()| who::caller(request.headers(), &settings));
+    let caller = admission::check_origin(request.uri(), request.headers(), &settings)
+        .and_then(|()| admission::caller(request.headers(), &settings));
     match caller {
         Ok(caller) => {
             request.extensions_mut().insert(caller);

@@ -6,8 +6,7 @@
 //! for whoever may use `/mcp`, and each caller sees its own sessions only.
 
 mod guard;
-mod kept;
-mod seen;
+mod views;
 mod watch;
 
 use std::collections::HashMap;
@@ -19,23 +18,27 @@ use axum::http::{HeaderMap, HeaderValue, Response, StatusCode, header};
 use axum::routing::{get, post};
 use axum::{Extension, Router, middleware};
 use mcp_sessiond_client::{
-    Caller, Control, Error, Options, Session, SessionError, SessionId, SessionStatus, SessionView,
-    Sessions,
+    CallError, Caller, Connection, Control, Directory, Error, Options, Session, SessionError,
+    SessionId, SessionStatus, SessionView, Sessions,
 };
-use mcp_sessiond_proto::ServiceName;
-use mcp_sessiond_proto::backends::{Backend, StopRequest};
+use mcp_sessiond_proto::backends::{
+    Backend, BackendState, BackendStatus, KeeperReply, KeeperRequest, StopRequest,
+};
+use mcp_sessiond_proto::debug::{InspectRequest, PAGE_MAX, Page};
 use mcp_sessiond_proto::sessions::SessionRef;
+use mcp_sessiond_proto::{ServiceName, paths};
+use mcp_sessiond_proxy::keeper::dial::dial;
 use serde::Serialize;
 use tokio::sync::Semaphore;
 
-use self::guard::{admitted, armoured, welcome};
-use self::seen::{List, One, Row, Whose};
+use self::guard::{admit_page, admitted, with_safe_headers};
+use self::views::{Access, Call, Server, SessionDetails, SessionList, SessionRow, Stream, shorten};
 use self::watch::Watch;
-use crate::live::{Live, held};
+use crate::live::{Live, LiveStatus, within_hold};
 use crate::modern;
 use crate::refusal::Refusal;
 use crate::response::{event_stream, json};
-use crate::settings::{Behind, Settings};
+use crate::settings::{Settings, Target};
 use crate::table::Table;
 
 /// Where the page is.
@@ -52,16 +55,14 @@ const LISTED_MAX: usize = 200;
 /// Connections that may be told of events at one time.
 const WATCHERS_MAX: usize = 16;
 
-type Server = Arc<Inspector>;
-
 /// What the page asks.
 struct Inspector {
     table: Arc<Table>,
     sessions: Sessions,
     control: Control,
-    /// Whose the sessions are that this process does not serve: to ask the daemon is to use the
+    /// Which sessions that this process does not serve are the caller's: asking the daemon counts as use of the
     /// session, so it is done once.
-    known: Mutex<HashMap<SessionId, (Caller, Whose)>>,
+    known: Mutex<HashMap<SessionId, (Caller, Access)>>,
     watchers: Arc<Semaphore>,
 }
 
@@ -81,7 +82,7 @@ pub fn router(table: &Arc<Table>) -> Router {
         known: Mutex::default(),
         watchers: Arc::new(Semaphore::new(WATCHERS_MAX)),
     });
-    let page = get(page).layer(middleware::from_fn_with_state(table.clone(), welcome));
+    let page = get(page).layer(middleware::from_fn_with_state(table.clone(), admit_page));
     Router::new()
         .route("/inspect/sessions", get(list))
         .route("/inspect/sessions/{session}", get(one).delete(end))
@@ -90,7 +91,7 @@ pub fn router(table: &Arc<Table>) -> Router {
         .layer(middleware::from_fn_with_state(table.clone(), admitted))
         .with_state(inspector)
         .route(PATH, page)
-        .layer(middleware::map_response(armoured))
+        .layer(middleware::map_response(with_safe_headers))
 }
 
 async fn page() -> Result<Response<Body>, Refusal> {
@@ -107,7 +108,7 @@ async fn page() -> Result<Response<Body>, Refusal> {
 
 /// The service's sessions.
 async fn list(
-    State(inspector): State<Server>,
+    State(inspector): State<Arc<Inspector>>,
     Extension(caller): Extension<Caller>,
 ) -> Result<Response<Body>, Refusal> {
     let mut views = inspector.living().await?;
@@ -126,7 +127,7 @@ async fn list(
         }
     }
     sessions.sort_by_key(|row| std::cmp::Reverse(row.created_ms));
-    Ok(shown(&List::new(
+    Ok(json_response(&SessionList::new(
         inspector.settings(),
         sessions,
         others,
@@ -136,7 +137,7 @@ async fn list(
 
 /// One session, with its streams and its server.
 async fn one(
-    State(inspector): State<Server>,
+    State(inspector): State<Arc<Inspector>>,
     Extension(caller): Extension<Caller>,
     Path(named): Path<String>,
 ) -> Result<Response<Body>, Refusal> {
@@ -148,12 +149,12 @@ async fn one(
         .ok_or_else(Refusal::unknown_session)?;
     let backend = inspector.backends().await?.remove(&id);
     let row = inspector.row(&view, &caller, backend.as_ref()).await?;
-    let row = row.ok_or_else(crate::who::bound_to_another)?;
+    let row = row.ok_or_else(crate::admission::bound_to_another)?;
     let live = inspector.table.served(&id);
-    let (now, restarts) = live.map(|live| (live.now(), live.restarts())).unzip();
+    let (now, restarts) = live.map(|live| (live.status(), live.restarts())).unzip();
     let streams = inspector.streams(&id, now.as_ref()).await?;
     let server = inspector.server(backend, restarts).await;
-    Ok(shown(&One {
+    Ok(json_response(&SessionDetails {
         row,
         streams,
         server,
@@ -162,13 +163,13 @@ async fn one(
 
 /// Each event of a session as it comes: which kind of message it is, and how large.
 async fn events(
-    State(inspector): State<Server>,
+    State(inspector): State<Arc<Inspector>>,
     Extension(caller): Extension<Caller>,
     Path(named): Path<String>,
     headers: HeaderMap,
 ) -> Result<Response<Body>, Refusal> {
-    let place = inspector.watchers.clone().try_acquire_owned();
-    let place = place
+    let permit = inspector.watchers.clone().try_acquire_owned();
+    let permit = permit
         .map_err(|_| Refusal::for_now(format!("{WATCHERS_MAX} pages watch events already")))?;
     let session = inspector.open(&session_id(&named)?, &caller).await?;
     let last = headers
@@ -176,7 +177,7 @@ async fn events(
         .and_then(|last| last.to_str().ok()?.parse().ok());
     let last_number = inspector.daemons(session.view()).await?.last_number;
     let keep_alive = inspector.settings().keep_alive;
-    let watch = Watch::after(session, last, last_number, keep_alive, place);
+    let watch = Watch::after(session, last, last_number, keep_alive, permit);
     Ok(event_stream(futures::stream::unfold(
         watch,
         async |mut watch| {
@@ -188,7 +189,7 @@ async fn events(
 
 /// Ends a session, and its server.
 async fn end(
-    State(inspector): State<Server>,
+    State(inspector): State<Arc<Inspector>>,
     Extension(caller): Extension<Caller>,
     Path(named): Path<String>,
 ) -> Result<StatusCode, Refusal> {
@@ -209,7 +210,7 @@ async fn end(
 
 /// Ends the server of a session. The session's next request starts a fresh one.
 async fn restart(
-    State(inspector): State<Server>,
+    State(inspector): State<Arc<Inspector>>,
     Extension(caller): Extension<Caller>,
     Path(named): Path<String>,
 ) -> Result<StatusCode, Refusal> {
@@ -248,7 +249,7 @@ impl Inspector {
         &self,
         call: impl Future<Output = Result<T, SessionError>>,
     ) -> Result<T, Refusal> {
-        held(self.settings().hold, call).await
+        within_hold(self.settings().hold, call).await
     }
 
     /// The service's sessions that have not ended.
@@ -261,7 +262,7 @@ impl Inspector {
     /// A session that this process serves, if it is the caller's.
     fn served(&self, id: &SessionId, caller: &Caller) -> Result<Option<Arc<Live>>, Refusal> {
         match self.table.served(id) {
-            Some(live) if !live.is_of(caller) => Err(crate::who::bound_to_another()),
+            Some(live) if !live.is_of(caller) => Err(crate::admission::bound_to_another()),
             live => Ok(live),
         }
     }
@@ -272,7 +273,7 @@ impl Inspector {
         let opened = self.daemons(sessions.open(id)).await;
         opened.map_err(|refusal| {
             if refusal.status == StatusCode::FORBIDDEN {
-                crate::who::bound_to_another()
+                crate::admission::bound_to_another()
             } else {
                 refusal
             }
@@ -285,34 +286,34 @@ impl Inspector {
         view: &SessionView,
         caller: &Caller,
         backend: Option<&Backend>,
-    ) -> Result<Option<Row>, Refusal> {
+    ) -> Result<Option<SessionRow>, Refusal> {
         let live = self.table.served(&view.session);
-        let whose = match &live {
-            Some(live) if live.is_of(caller) => Whose::of(live.record()),
-            Some(_) => Whose::Others,
-            None => self.whose(&view.session, caller).await?,
+        let access = match &live {
+            Some(live) if live.is_of(caller) => Access::of(live.record()),
+            Some(_) => Access::Others,
+            None => self.access(&view.session, caller).await?,
         };
-        let Whose::Callers(client) = whose else {
+        let Access::Own(client) = access else {
             return Ok(None);
         };
         let pid = backend.and_then(|backend| backend.pid);
-        let row = Row::new(view, client, live.map(|live| live.now()).as_ref(), pid);
+        let row = SessionRow::new(view, client, live.map(|live| live.status()).as_ref(), pid);
         Ok(Some(match modern::version_of(&view.session) {
             Some(version) => row.of_all(version, self.table.modern_requests(&view.session)),
             None => row,
         }))
     }
 
-    /// Whose a session is that this process does not serve.
-    async fn whose(&self, id: &SessionId, caller: &Caller) -> Result<Whose, Refusal> {
+    /// Whether the caller may see a session that this process does not serve.
+    async fn access(&self, id: &SessionId, caller: &Caller) -> Result<Access, Refusal> {
         let known = self
             .known
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .get(id)
             .cloned();
-        if let Some((_, whose)) = known.filter(|(of, _)| of == caller) {
-            return Ok(whose);
+        if let Some((_, access)) = known.filter(|(of, _)| of == caller) {
+            return Ok(access);
         }
         let (service, caller) = (self.service(), caller.clone());
         let of = SessionRef {
@@ -325,7 +326,7 @@ impl Inspector {
             let of = of.clone();
             async move { connection.get_session(context, of).await }
         });
-        let viewed = held(self.settings().hold, async {
+        let viewed = within_hold(self.settings().hold, async {
             match viewed.await {
                 Err(SessionError::Refused(Error::BindingMismatch | Error::UnknownSession)) => {
                     Ok(None)
@@ -333,12 +334,12 @@ impl Inspector {
                 viewed => viewed.map(Some),
             }
         });
-        let whose = viewed
+        let access = viewed
             .await?
-            .map_or(Whose::Others, |view| Whose::stored(&view));
+            .map_or(Access::Others, |view| Access::stored(&view));
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        known.insert(id.clone(), (caller, whose.clone()));
-        Ok(whose)
+        known.insert(id.clone(), (caller, access.clone()));
+        Ok(access)
     }
 
     /// Forgets what is known of sessions that are gone.
@@ -349,7 +350,7 @@ impl Inspector {
 
     /// Ends the server of a session to which this process is not attached.
     async fn stop(&self, id: &SessionId) -> Result<(), Refusal> {
-        if let Behind::Upstream(_) = self.settings().behind {
+        if let Target::Upstream(_) = self.settings().target {
             return Ok(());
         }
         let request = StopRequest {
@@ -370,6 +371,91 @@ impl Inspector {
         })
         .await
     }
+
+    /// The servers of this service's sessions, as the daemon knows them.
+    async fn backends(&self) -> Result<HashMap<SessionId, Backend>, Refusal> {
+        if let Target::Upstream(_) = self.settings().target {
+            return Ok(HashMap::new());
+        }
+        let mut all: Vec<Backend> = Vec::new();
+        loop {
+            let after = all.last().map(|last| last.session.clone());
+            let page = self.control.call(|connection: Connection, context| {
+                let page = Page { after: after.clone() };
+                async move { Ok::<_, CallError>(Ok(connection.list_backends(context, page).await?)) }
+            });
+            let page = self.daemons(page).await?;
+            let more = page.len() >= PAGE_MAX;
+            all.extend(page);
+            if !more {
+                let ours = all
+                    .into_iter()
+                    .filter(|backend| backend.service.as_ref() == Some(self.service()));
+                return Ok(ours
+                    .map(|backend| (backend.session.clone(), backend))
+                    .collect());
+            }
+        }
+    }
+
+    /// The streams of a session.
+    async fn streams(
+        &self,
+        id: &SessionId,
+        now: Option<&LiveStatus>,
+    ) -> Result<Vec<Stream>, Refusal> {
+        let owner = Some(format!("service {}", self.service()));
+        let inspected = self.control.call(|connection, context| {
+            let request = InspectRequest {
+                session: id.clone(),
+                owner: owner.clone(),
+            };
+            async move { connection.inspect_session(context, request).await }
+        });
+        let inspected = self.daemons(inspected).await?;
+        let streams = inspected.into_iter().flat_map(|one| one.streams);
+        Ok(streams.map(|stream| Stream::new(stream, now)).collect())
+    }
+
+    /// The server of a session. None: none runs.
+    async fn server(&self, backend: Option<Backend>, restarts: Option<u32>) -> Option<Server> {
+        if let Target::Upstream(url) = &self.settings().target {
+            return Some(Server {
+                server: url.to_string(),
+                ..Server::default()
+            });
+        }
+        let Backend {
+            keeper,
+            keeper_pid,
+            program,
+            pid,
+            ..
+        } = backend?;
+        let asked = tokio::task::spawn_blocking(move || {
+            let directory = Directory::of_user().ok()?;
+            dial(
+                &paths::keeper_socket(directory.path(), keeper),
+                &KeeperRequest::Status {},
+            )
+            .ok()
+        });
+        let keeper_pid = Some(keeper_pid);
+        let silent = Server {
+            server: program,
+            pid,
+            keeper_pid,
+            restarts,
+            state: Some("silent"),
+            ..Server::default()
+        };
+        Some(
+            match asked.await.ok().flatten().map(|dialled| dialled.reply) {
+                Some(KeeperReply::Status(status)) => with_status(silent, *status),
+                _ => silent,
+            },
+        )
+    }
 }
 
 fn session_id(named: &str) -> Result<SessionId, Refusal> {
@@ -385,6 +471,32 @@ async fn detached(
         .unwrap_or_else(|error| Err(Refusal::for_now(error.to_string())))
 }
 
-fn shown(value: &impl Serialize) -> Response<Body> {
+fn json_response(value: &impl Serialize) -> Response<Body> {
     json(serde_json::to_string(value).unwrap_or_default())
+}
+
+/// What its keeper says.
+fn with_status(server: Server, status: BackendStatus) -> Server {
+    let state = match status.state {
+        BackendState::Stopping => "stopping",
+        BackendState::Restarting | BackendState::Initializing => "starting",
+        BackendState::Started | BackendState::Ready if status.front.is_some() => "in use",
+        BackendState::Started | BackendState::Ready => "waiting",
+    };
+    let calls = status.calls.into_iter();
+    Server {
+        pid: status.pid,
+        state: Some(state),
+        age_ms: status.pid.map(|_| status.age_ms),
+        restarts: server.restarts.map(|restarts| restarts + status.restarts),
+        memory: Some(status.backend_bytes).filter(|bytes| *bytes > 0),
+        last_error: status.last_error,
+        calls: calls
+            .map(|call| Call {
+                method: shorten(call.method),
+                age_ms: call.age_ms,
+            })
+            .collect(),
+        ..server
+    }
 }

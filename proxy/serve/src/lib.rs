@@ -1,51 +1,72 @@
 //! Streamable HTTP in front of MCP servers.
 //!
 //! Everything that has to survive this process is in the daemon: each session of a client is a
-//! session of a service, with its handshake, its streams and their events. `serve` stores what a
-//! server says before it sends it. So this process may be killed, and the next one goes on.
+//! session of the service `serve.NAME`, with its handshake, its streams and their events. `serve`
+//! stores a message of a server before it sends it. So this process may be killed, and the next one
+//! goes on.
 //!
-//! - [`http`]: requests. [`who`]: who may make them; [`jwt`]: verified tokens. [`refusal`]: why
-//!   they are refused. [`response`]: messages and streams.
-//! - [`live`]: a session, its server and its readers. [`which`]: the stream that a message goes to.
-//!   [`tail`]: the events that a reader is sent. [`said`]: the messages themselves.
+//! **Requests**
+//!
+//! - [`run`]: the listener, from the start of the process to its end; [`settings`]: what it serves,
+//!   and how; [`start_error`]: why it does not start.
+//! - [`http`]: POST, GET and DELETE of `/mcp`; [`endpoints`]: each of several servers at
+//!   `/servers/NAME`.
+//! - [`admission`]: who may connect, and on whose behalf a request is made; [`token`]: the bearer
+//!   token; [`jwt`]: tokens of an issuer, verified; [`identity_headers`]: users whom a proxy names.
+//! - [`refusal`]: requests that are refused; [`response`]: messages and streams of events.
+//!
+//! **Sessions**
+//!
+//! - [`table`]: the sessions that this process serves.
+//! - [`live`]: one of them: how it begins, the calls of its client, the lines of its server, and
+//!   the readers of its streams.
+//! - [`record`]: the handshake that is stored with a session.
+//! - [`stream_router`]: which stream a message of the server goes to, as a state machine without
+//!   I/O.
+//! - [`messages`]: JSON-RPC messages in both directions, and the ids by which each side knows them.
 //! - [`modern`]: MCP 2026-07-28, which has no sessions.
-//! - [`backend`]: the trait between HTTP and a server. [`kept`]: a server that a keeper holds,
-//!   which survives this process. [`upstream`]: a server that speaks HTTP itself.
-//! - [`inspect`]: a page about the sessions. [`run`]: the listener. [`counts`]: metrics.
+//!
+//! **Servers**
+//!
+//! - [`backend`]: the trait between HTTP and a server.
+//! - [`keeper_backend`]: a server in a keeper, which survives this process.
+//! - [`bundles`]: several servers as one, each in a keeper.
+//! - [`upstream`]: a server that speaks HTTP itself (`--upstream`), at a [`url`].
+//! - [`send_budget`]: how many bytes may wait for a server.
+//!
+//! **Seen from outside**
+//!
+//! - [`inspect`]: the page of `--inspect`; [`counts`]: metrics; [`stderr`]: lines on standard
+//!   error.
 //!
 //! **Architecture Invariant:** `serve` sends the client of a session nothing that the daemon has
 //! not stored, other than comments and errors that refuse a request.
 #![forbid(unsafe_code)]
+#![allow(rustdoc::private_intra_doc_links)]
 
+pub mod admission;
 pub mod backend;
-pub mod bundled;
+pub mod bundles;
 pub mod counts;
 pub mod endpoints;
 pub mod http;
+pub mod identity_headers;
 pub mod inspect;
 pub mod jwt;
-pub mod kept;
+pub mod keeper_backend;
 pub mod live;
+pub mod messages;
 pub mod modern;
-mod not_served;
 pub mod record;
 pub mod refusal;
 pub mod response;
 pub mod run;
-pub mod said;
+mod send_budget;
 pub mod settings;
+mod start_error;
+mod stderr;
+pub mod stream_router;
 pub mod table;
-pub mod tail;
 pub mod token;
-mod unsent;
 pub mod upstream;
-pub mod which;
-pub mod who;
-
-use std::fmt::Display;
-use std::io::Write as _;
-
-/// Writes a line to standard error.
-pub(crate) fn complain(message: impl Display) {
-    let _ = writeln!(std::io::stderr(), "mcp-sessiond serve: {message}");
-}
+pub mod url;

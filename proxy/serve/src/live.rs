@@ -2,38 +2,41 @@
 //! streams.
 
 mod calls;
+mod delivery;
 pub(crate) mod handshake;
-mod pump;
 mod restore;
-mod room;
-mod seen;
+pub mod tail;
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;
+use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use mcp_sessiond_client::{Caller, EventId, Json, Session, SessionError, SessionId, StreamId};
 use tokio::sync::{Notify, mpsc};
-use tokio::time::{Duration, Instant};
+use tokio::time::{Duration, Instant, timeout};
 
 use crate::backend::{Backends, Slot};
 use crate::counts::Counts;
+use crate::messages::Id;
 use crate::record::Record;
 use crate::refusal::Refusal;
 use crate::settings::Settings;
-use crate::which::{Id, Which};
+use crate::stream_router::StreamRouter;
 
-pub use self::handshake::Began;
-pub(crate) use self::handshake::held;
-pub use self::seen::Now;
+pub use self::handshake::Beginning;
+pub(crate) use self::handshake::within_hold;
 
 /// The key of the session's state under which the last event is noted that a reader of the
 /// standalone stream was sent: its position and its id.
-const TOLD: &str = "serve.told";
+const LAST_DELIVERED: &str = "serve.last_delivered";
 
 /// Events that wait for a reader's connection. A reader that is slower reads the rest from the
 /// daemon.
 const WAITING_MAX: usize = 64;
+
+/// How long it may take until what a server said last is stored.
+const STORE_WAIT: Duration = Duration::from_secs(5);
 
 /// What all sessions of this process share.
 pub struct Shared {
@@ -47,9 +50,18 @@ pub struct Shared {
     pub counts: Counts,
 }
 
+/// How a session is at the moment.
+#[derive(Debug)]
+pub struct LiveStatus {
+    /// The streams that have open calls, and how many.
+    pub calls: Vec<(StreamId, usize)>,
+    /// The streams that a client reads.
+    pub readers: Vec<StreamId>,
+}
+
 /// An event that the daemon has stored, and that may be sent.
 #[derive(Debug, Clone)]
-pub struct Sent {
+pub struct StoredEvent {
     /// Its position in its stream.
     pub position: u64,
     /// The session's id.
@@ -60,7 +72,7 @@ pub struct Sent {
 
 /// Why a reader gets no more events.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Over {
+pub enum ReaderEnd {
     /// The stream or the session has ended.
     Ended,
     /// Another reader has taken its place: each message goes to one reader.
@@ -71,54 +83,54 @@ pub enum Over {
 
 /// The receiving end of a stream.
 #[derive(Debug)]
-pub struct Reading {
+pub struct EventReceiver {
     /// The events.
-    pub events: mpsc::Receiver<Sent>,
+    pub events: mpsc::Receiver<StoredEvent>,
     /// Why there are no more events, once the channel is closed.
-    pub over: Arc<OnceLock<Over>>,
+    pub end: Arc<OnceLock<ReaderEnd>>,
 }
 
 #[derive(Debug)]
-struct Reader {
-    events: mpsc::Sender<Sent>,
-    over: Arc<OnceLock<Over>>,
+struct EventSender {
+    events: mpsc::Sender<StoredEvent>,
+    end: Arc<OnceLock<ReaderEnd>>,
 }
 
-impl Reader {
-    fn end(self, why: Over) {
-        let _ = self.over.set(why);
+impl EventSender {
+    fn end(self, why: ReaderEnd) {
+        let _ = self.end.set(why);
     }
 }
 
 #[derive(Debug)]
 struct State {
-    which: Which,
-    readers: HashMap<StreamId, Reader>,
+    router: StreamRouter,
+    readers: HashMap<StreamId, EventSender>,
     /// Streams whose last message is being stored.
     finishing: HashSet<StreamId>,
     /// The last event of the standalone stream that was sent to a reader.
-    told: Option<(u64, EventId)>,
-    /// Whether a task stores `told` at the moment.
-    is_storing_told: bool,
+    last_delivered: Option<(u64, EventId)>,
+    /// Whether a task stores `last_delivered` at the moment.
+    is_storing_delivered: bool,
     /// The incarnation of the server that runs.
     running: Option<String>,
     /// The incarnation of the server that was sent `notifications/initialized`.
-    welcomed: Option<String>,
+    initialized: Option<String>,
     /// The calls that a former process has left open, until the server has said which of them it
     /// knows.
-    left: Vec<Left>,
+    inherited: Vec<InheritedStream>,
     /// When a client last read, called or waited.
     active: Instant,
     /// How often its server was started again.
     restarts: u32,
-    /// Whether somebody was told that there is no room for events.
-    has_complained: bool,
+    /// Whether standard error says already that there is no room for events.
+    has_warned: bool,
     ended: bool,
 }
 
 /// A stream of a former process, with calls that were not answered on it.
 #[derive(Debug)]
-struct Left {
+struct InheritedStream {
     stream: StreamId,
     calls: Vec<Id>,
     /// Whether all of its events are still there. If not, an answer may be among those that are
@@ -147,17 +159,17 @@ impl fmt::Debug for Live {
 impl Live {
     fn new(shared: Arc<Shared>, session: Session, caller: Caller, record: Record) -> Arc<Self> {
         let state = State {
-            which: Which::new(shared.settings.redirect),
+            router: StreamRouter::new(shared.settings.redirect),
             readers: HashMap::new(),
             finishing: HashSet::new(),
-            told: None,
-            is_storing_told: false,
+            last_delivered: None,
+            is_storing_delivered: false,
             running: None,
-            welcomed: None,
-            left: Vec::new(),
+            initialized: None,
+            inherited: Vec::new(),
             active: Instant::now(),
             restarts: 0,
-            has_complained: false,
+            has_warned: false,
             ended: false,
         };
         let (state, backend) = (Mutex::new(state), Slot::default());
@@ -212,23 +224,23 @@ impl Live {
     /// 403.
     pub fn admit(&self, caller: &Caller) -> Result<(), Refusal> {
         self.state().active = Instant::now();
-        if same(&self.caller, caller) {
+        if same_caller(&self.caller, caller) {
             Ok(())
         } else {
-            Err(crate::who::bound_to_another())
+            Err(crate::admission::bound_to_another())
         }
     }
 
     /// Notes which readers have gone.
-    pub fn sweep(&self) {
-        self.state().sweep();
+    pub fn forget_gone_readers(&self) {
+        self.state().forget_gone_readers();
     }
 
     /// Whether a client reads, or waits for an answer.
     fn is_busy(&self) -> bool {
         let mut state = self.state();
-        state.sweep();
-        let busy = !state.readers.is_empty() || !state.which.is_idle();
+        state.forget_gone_readers();
+        let busy = !state.readers.is_empty() || !state.router.is_idle();
         if busy {
             state.active = Instant::now();
         }
@@ -238,18 +250,19 @@ impl Live {
     /// For how long nobody has used this session of the caller. None: it is in use, or is another
     /// caller's.
     pub fn unused_for(&self, caller: &Caller) -> Option<Duration> {
-        (same(&self.caller, caller) && !self.is_busy()).then(|| self.state().active.elapsed())
+        (same_caller(&self.caller, caller) && !self.is_busy())
+            .then(|| self.state().active.elapsed())
     }
 
     /// Ends the session if nobody has used it for too long. Tells the daemon of one that is in use,
     /// and lets go of one that the daemon has ended.
-    pub async fn look(&self) {
+    pub async fn check_idle(&self) {
         if self.is_busy() {
             drop(
                 self.session
                     .touch()
                     .await
-                    .map_err(|error| self.notice(error.into())),
+                    .map_err(|error| self.on_refusal(error.into())),
             );
         } else if self.state().active.elapsed() >= self.settings().idle {
             drop(self.end().await);
@@ -258,7 +271,7 @@ impl Live {
 
     /// Passes a refusal of the daemon on. If the session has ended, this process lets go of it, and
     /// ends its server.
-    pub(super) fn notice(&self, refusal: Refusal) -> Refusal {
+    pub(super) fn on_refusal(&self, refusal: Refusal) -> Refusal {
         if refusal == Refusal::unknown_session() {
             self.close();
             let (shared, id, backend) = (
@@ -280,60 +293,67 @@ impl Live {
     ///
     /// # Errors
     /// What the daemon refuses; 503 if it does not answer in time.
-    pub async fn held<T>(
+    pub async fn within_hold<T>(
         &self,
         call: impl Future<Output = Result<T, SessionError>>,
     ) -> Result<T, Refusal> {
-        held(self.settings().hold, call)
+        within_hold(self.settings().hold, call)
             .await
-            .map_err(|refusal| self.notice(refusal))
+            .map_err(|refusal| self.on_refusal(refusal))
     }
 
     /// Makes the caller the reader of a stream; the former reader's connection ends. None: nothing
     /// more will come there.
-    pub fn read(&self, stream: &StreamId) -> Option<Reading> {
+    pub fn read(&self, stream: &StreamId) -> Option<EventReceiver> {
         let mut state = self.state();
         let comes = stream.as_str() == StreamId::STANDALONE
-            || state.which.is_open(stream)
+            || state.router.is_open(stream)
             || state.finishing.contains(stream);
         (comes && !state.ended).then(|| state.read(stream))
     }
 
     /// The last event of the standalone stream that was sent to a reader.
-    pub fn told(&self) -> Option<EventId> {
-        self.state().told.as_ref().map(|(_, id)| id.clone())
+    pub fn last_delivered(&self) -> Option<EventId> {
+        self.state()
+            .last_delivered
+            .as_ref()
+            .map(|(_, id)| id.clone())
     }
 
     /// This event of the standalone stream is being sent to its reader. It is noted in the
     /// session's state, so that the next process goes on after it. If this process is killed before
     /// that, the next reader gets the event again.
-    pub fn tell(self: &Arc<Self>, position: u64, id: &EventId) {
+    pub fn delivered(self: &Arc<Self>, position: u64, id: &EventId) {
         let mut state = self.state();
-        if state.told.as_ref().is_none_or(|(told, _)| *told < position) {
-            state.told = Some((position, id.clone()));
-            if !std::mem::replace(&mut state.is_storing_told, true) {
-                tokio::spawn(self.clone().store_told());
+        if state
+            .last_delivered
+            .as_ref()
+            .is_none_or(|(last, _)| *last < position)
+        {
+            state.last_delivered = Some((position, id.clone()));
+            if !std::mem::replace(&mut state.is_storing_delivered, true) {
+                tokio::spawn(self.clone().store_last_delivered());
             }
         }
     }
 
-    async fn store_told(self: Arc<Self>) {
+    async fn store_last_delivered(self: Arc<Self>) {
         let mut stored = None;
         loop {
-            let told = {
+            let last = {
                 let mut state = self.state();
-                let told = state
-                    .told
+                let last = state
+                    .last_delivered
                     .clone()
-                    .filter(|told| stored.as_ref() != Some(told));
-                state.is_storing_told = told.is_some();
-                told
+                    .filter(|last| stored.as_ref() != Some(last));
+                state.is_storing_delivered = last.is_some();
+                last
             };
-            let Some(told) = told else { return };
-            if let Ok(key) = TOLD.parse() {
-                drop(self.session.set_as(&key, &(told.0, &told.1.0)).await);
+            let Some(last) = last else { return };
+            if let Ok(key) = LAST_DELIVERED.parse() {
+                drop(self.session.set_as(&key, &(last.0, &last.1.0)).await);
             }
-            stored = Some(told);
+            stored = Some(last);
         }
     }
 
@@ -342,7 +362,7 @@ impl Live {
     /// # Errors
     /// When the daemon could not be told. Then the session goes on.
     pub async fn end(&self) -> Result<(), Refusal> {
-        terminated(&self.session).await?;
+        terminate(&self.session).await?;
         self.close();
         self.backend.end().await;
         self.shared.backends.forget(self.id());
@@ -355,42 +375,99 @@ impl Live {
         let mut state = self.state();
         state.ended = true;
         state.running = None;
-        state.which.clear();
+        state.router.clear();
         state
             .readers
             .drain()
-            .for_each(|(_, reader)| reader.end(Over::Ended));
+            .for_each(|(_, reader)| reader.end(ReaderEnd::Ended));
+    }
+
+    /// Whether the session was made for this caller. That does not count as use.
+    #[must_use]
+    pub fn is_of(&self, caller: &Caller) -> bool {
+        same_caller(&self.caller, caller)
+    }
+
+    /// How it is at the moment.
+    #[must_use]
+    pub fn status(&self) -> LiveStatus {
+        let mut state = self.state();
+        state.forget_gone_readers();
+        LiveStatus {
+            calls: state.router.open_calls().collect(),
+            readers: state.readers.keys().cloned().collect(),
+        }
+    }
+
+    /// How often its server was started again since this process serves it.
+    #[must_use]
+    pub fn restarts(&self) -> u32 {
+        self.state().restarts
+    }
+
+    /// Ends the server. Its open calls get an error: their outcome is unknown. The next request
+    /// starts a fresh server, and sends it the recorded handshake. False: this process has no
+    /// server for the session.
+    ///
+    /// # Errors
+    /// When the server does not end.
+    pub async fn restart(&self) -> Result<bool, Refusal> {
+        // A request that comes now waits for the fresh server.
+        let mut slot = self.backend.lock().await;
+        let Some(backend) = slot.clone() else {
+            return Ok(false);
+        };
+        backend.end().await;
+        // What it has said is stored before a fresh one says anything.
+        let gone = async {
+            loop {
+                let mut gone = pin!(self.gone.notified());
+                gone.as_mut().enable();
+                if self.state().running.as_deref() != Some(backend.incarnation()) {
+                    return;
+                }
+                gone.await;
+            }
+        };
+        if timeout(STORE_WAIT, gone).await.is_err() {
+            return Err(Refusal::for_now(
+                "the server is ending, and has not ended yet: try again",
+            ));
+        }
+        *slot = None;
+        drop(timeout(STORE_WAIT, backend.gone()).await);
+        Ok(true)
     }
 }
 
 impl State {
-    fn read(&mut self, stream: &StreamId) -> Reading {
+    fn read(&mut self, stream: &StreamId) -> EventReceiver {
         let (sender, events) = mpsc::channel(WAITING_MAX);
-        let over = Arc::new(OnceLock::new());
-        let reader = Reader {
+        let end = Arc::new(OnceLock::new());
+        let reader = EventSender {
             events: sender,
-            over: over.clone(),
+            end: end.clone(),
         };
         if let Some(former) = self.readers.insert(stream.clone(), reader) {
-            former.end(Over::Replaced);
+            former.end(ReaderEnd::Replaced);
         }
-        self.which.reader(stream, true);
+        self.router.set_reader(stream, true);
         self.active = Instant::now();
-        Reading { events, over }
+        EventReceiver { events, end }
     }
 
     /// Forgets readers that have gone.
-    fn sweep(&mut self) {
+    fn forget_gone_readers(&mut self) {
         let Self {
             readers,
-            which,
+            router,
             active,
             ..
         } = self;
         readers.retain(|stream, reader| {
             let is_there = !reader.events.is_closed();
             if !is_there {
-                which.reader(stream, false);
+                router.set_reader(stream, false);
                 *active = Instant::now();
             }
             is_there
@@ -398,22 +475,22 @@ impl State {
     }
 
     /// Sends an event to the reader of its stream.
-    fn give(&mut self, stream: &StreamId, sent: Sent) {
+    fn deliver(&mut self, stream: &StreamId, sent: StoredEvent) {
         let Some(reader) = self.readers.get(stream) else {
             return;
         };
         match reader.events.try_send(sent) {
-            Ok(()) => self.which.resumable(stream),
+            Ok(()) => self.router.set_resumable(stream),
             Err(mpsc::error::TrySendError::Full(_)) => {
                 // Its connection stays: it reads the rest from the daemon, and then reads here
                 // again.
                 if let Some(reader) = self.readers.remove(stream) {
-                    reader.end(Over::Lagging);
+                    reader.end(ReaderEnd::Lagging);
                 }
             }
             Err(mpsc::error::TrySendError::Closed(_)) => {
                 self.readers.remove(stream);
-                self.which.reader(stream, false);
+                self.router.set_reader(stream, false);
             }
         }
     }
@@ -421,15 +498,15 @@ impl State {
     /// A stream has ended.
     fn finish(&mut self, stream: &StreamId) {
         self.finishing.remove(stream);
-        self.which.reader(stream, false);
+        self.router.set_reader(stream, false);
         if let Some(reader) = self.readers.remove(stream) {
-            reader.end(Over::Ended);
+            reader.end(ReaderEnd::Ended);
         }
     }
 }
 
 /// Ends a session in the daemon, unless it has ended there already.
-pub(crate) async fn terminated(session: &Session) -> Result<(), Refusal> {
+pub(crate) async fn terminate(session: &Session) -> Result<(), Refusal> {
     match session.terminate().await.map_err(Refusal::from) {
         Err(refusal) if refusal != Refusal::unknown_session() => Err(refusal),
         _ => Ok(()),
@@ -437,7 +514,7 @@ pub(crate) async fn terminated(session: &Session) -> Result<(), Refusal> {
 }
 
 /// Compares two callers; credentials in constant time.
-pub(crate) fn same(one: &Caller, other: &Caller) -> bool {
+pub(crate) fn same_caller(one: &Caller, other: &Caller) -> bool {
     match (one, other) {
         (Caller::Credential { hash: one }, Caller::Credential { hash: other }) => {
             subtle::ConstantTimeEq::ct_eq(&one.0[..], &other.0[..]).into()

@@ -12,21 +12,21 @@
 //! - `envelope.rs`: what a POST says of itself. `params.rs`: arguments that are repeated in
 //!   headers.
 //! - `callers.rs`: the servers of all callers. `discover.rs`: what a server speaks.
-//! - `server.rs`: one of them. `asking.rs`: requests that it was sent. `open.rs`: to which of them a
-//!   message of the server belongs. `uses.rs`: whether it is in use.
+//! - `server.rs`: one of them. `pending.rs`: requests that it was sent. `open_requests.rs`: to which of them a
+//!   message of the server belongs. `usage.rs`: whether it is in use.
 //! - `reply.rs`: the response.
 //!
 //! A server that speaks HTTP itself gets the requests as they came.
 
-mod asking;
 mod callers;
 mod discover;
 mod envelope;
-mod open;
+mod open_requests;
 mod params;
+mod pending;
 mod reply;
 mod server;
-mod uses;
+mod usage;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -40,12 +40,12 @@ use mcp_sessiond_client::Caller;
 pub use self::callers::{Callers, version_of};
 use self::envelope::{Posted, Refused, VERSION, names_modern};
 use crate::live;
+use crate::messages::outcome_unknown;
 use crate::refusal::Refusal;
 use crate::response::json;
-use crate::said::unknown;
-use crate::settings::Behind;
+use crate::settings::Target;
 use crate::upstream::forward::{NotForwarded, forward};
-use crate::upstream::url::Url;
+use crate::url::Url;
 
 /// Whether a request is of this era by its headers. It has nothing but POST.
 ///
@@ -71,10 +71,10 @@ pub async fn post(
     body: &Bytes,
 ) -> Option<Response<Body>> {
     let posted = envelope::read(headers, body).transpose()?;
-    if let (Ok(posted), Behind::Upstream(url)) = (&posted, &shared.settings.behind) {
+    if let (Ok(posted), Target::Upstream(url)) = (&posted, &shared.settings.target) {
         return Some(through(url, shared.settings.hold, posted, headers, body.clone()).await);
     }
-    let carried = async {
+    let answered = async {
         match posted? {
             Posted::Request(request) => {
                 let refused = |refusal| Refused {
@@ -99,7 +99,7 @@ pub async fn post(
             }
         }
     };
-    Some(carried.await.unwrap_or_else(|Refused { refusal, id }| {
+    Some(answered.await.unwrap_or_else(|Refused { refusal, id }| {
         refusal.answering(id.as_deref().unwrap_or("null"))
     }))
 }
@@ -121,7 +121,7 @@ async fn through(
         Ok(response) => response,
         Err(NotForwarded::Refused(refusal)) => refusal.answering(id),
         Err(NotForwarded::Unknown) => {
-            let mut response = json(unknown(id).as_str().to_owned());
+            let mut response = json(outcome_unknown(id).as_str().to_owned());
             if let Posted::Notification(_) = posted {
                 *response.status_mut() = StatusCode::BAD_GATEWAY;
             }

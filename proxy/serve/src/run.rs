@@ -30,17 +30,17 @@ use tokio::sync::watch;
 use tokio::time::sleep;
 
 use crate::backend::Backends;
-use crate::bundled::{Bundles, Listing, Making};
-use crate::complain;
+use crate::bundles::{BundleOptions, Bundles, Listing};
 use crate::counts::{Connection, Counts};
 use crate::endpoints::Endpoints;
 use crate::http::{PATH, router};
 use crate::inspect;
-use crate::kept::Keepers;
+use crate::keeper_backend::Keepers;
 use crate::live::Shared;
-pub use crate::not_served::NotServed;
-use crate::not_served::not_leased;
-use crate::settings::{Behind, Listen, Proof, Servers, Settings};
+use crate::settings::{Listen, Proof, Servers, Settings, Target};
+pub use crate::start_error::StartError;
+use crate::start_error::not_leased;
+use crate::stderr::warn;
 use crate::table::Table;
 use crate::upstream::Upstreams;
 
@@ -72,8 +72,8 @@ enum Listener {
 /// kept.
 ///
 /// # Errors
-/// [`NotServed`], before anything was served.
-pub async fn run(settings: Settings) -> Result<(), NotServed> {
+/// [`StartError`], before anything was served.
+pub async fn run(settings: Settings) -> Result<(), StartError> {
     tokio::spawn(mcp_sessiond_proxy::memory::give_back_once_started());
     let options = Options::default()
         .start(settings.start.clone())
@@ -84,10 +84,10 @@ pub async fn run(settings: Settings) -> Result<(), NotServed> {
         found = find_daemon(&sessions, settings.waits) => found?,
         _ = signals.next() => return Ok(()),
     };
-    let (backends, making) = backends(&settings).await?;
+    let (backends, bundle) = backends(&settings).await?;
     let (listener, at) = bind(&settings.listen).await?;
     let settings = Arc::new(settings);
-    let endpoints = Endpoints::new(settings.clone(), making);
+    let endpoints = Endpoints::new(settings.clone(), bundle);
     endpoints.update().await?;
     let table = Arc::new(Table::new(Shared {
         settings,
@@ -98,11 +98,15 @@ pub async fn run(settings: Settings) -> Result<(), NotServed> {
     announce(&at, table.shared().settings.inspect);
     note(table.shared());
     let _ = sd_notify::notify(&[NotifyState::Ready]);
-    let serving = accept(&listener, endpoints.beside(router(&table)), table.shared());
+    let serving = accept(
+        &listener,
+        endpoints.merged_into(router(&table)),
+        table.shared(),
+    );
     let ends = tokio::select! {
         () = serving => false,
-        () = table.look_after() => false,
-        () = endpoints.look_after() => false,
+        () = table.end_idle() => false,
+        () = endpoints.follow() => false,
         signal = signals.next() => signal == Some(Signal::SIGINT as i32) && !table.shared().settings.keep,
     };
     if let Listener::Unix(_, path) = &listener {
@@ -118,7 +122,10 @@ pub async fn run(settings: Settings) -> Result<(), NotServed> {
 }
 
 /// Reads the servers of servers.json, and follows the edits of that file.
-fn making(servers: &Servers, descriptors: Option<u64>) -> Result<Making, NotServed> {
+fn bundle_options(
+    servers: &Servers,
+    descriptors: Option<u64>,
+) -> Result<BundleOptions, StartError> {
     let mut list = (servers.list)();
     let listing = |list: &dyn List| {
         Ok(Listing {
@@ -127,8 +134,8 @@ fn making(servers: &Servers, descriptors: Option<u64>) -> Result<Making, NotServ
         })
     };
     // Without what is added to them something would be let through that must not be.
-    let (edits, current) = watch::channel(Arc::new(listing(&*list).map_err(NotServed::List)?));
-    let making = Making {
+    let (edits, current) = watch::channel(Arc::new(listing(&*list).map_err(StartError::List)?));
+    let bundle = BundleOptions {
         listing: current,
         place: list.place(),
         settings: servers.settings.clone(),
@@ -139,27 +146,27 @@ fn making(servers: &Servers, descriptors: Option<u64>) -> Result<Making, NotServ
             match list.next().await {
                 Edit::Servers(_) => match listing(&*list) {
                     Ok(now) => drop(edits.send_replace(Arc::new(now))),
-                    Err(why) => complain(format_args!("{why}; its servers stay as they are")),
+                    Err(why) => warn(format_args!("{why}; its servers stay as they are")),
                 },
-                Edit::Wrong(why) => complain(why),
+                Edit::Wrong(why) => warn(why),
             }
         }
     });
-    Ok(making)
+    Ok(bundle)
 }
 
 /// Makes sure that there is a daemon.
-async fn find_daemon(sessions: &Sessions, waits: bool) -> Result<(), NotServed> {
-    let mut is_said = false;
+async fn find_daemon(sessions: &Sessions, waits: bool) -> Result<(), StartError> {
+    let mut is_logged = false;
     while let Err(error) = sessions.list().await {
-        let error = NotServed::NoDaemon(error);
+        let error = StartError::NoDaemon(error);
         if !waits {
             return Err(error);
         }
-        if !is_said {
-            complain(format_args!("{error}; waiting for one"));
+        if !is_logged {
+            warn(format_args!("{error}; waiting for one"));
         }
-        is_said = true;
+        is_logged = true;
         sleep(DAEMON_PAUSE).await;
     }
     Ok(())
@@ -168,7 +175,7 @@ async fn find_daemon(sessions: &Sessions, waits: bool) -> Result<(), NotServed> 
 /// Notes a server that no keeper holds, where `mcp-sessiond status` finds it.
 fn note(shared: &Shared) {
     let settings = &shared.settings;
-    let Behind::Upstream(url) = &settings.behind else {
+    let Target::Upstream(url) = &settings.target else {
         return;
     };
     if let (Ok(directory), Ok(own)) = (paths::directory(), Pinned::own()) {
@@ -185,24 +192,26 @@ fn note(shared: &Shared) {
 
 /// Leases the service. Returns where the backends of its sessions come from; and, of several
 /// servers, what a bundle of them is made of.
-async fn backends(settings: &Settings) -> Result<(Arc<dyn Backends>, Option<Making>), NotServed> {
+async fn backends(
+    settings: &Settings,
+) -> Result<(Arc<dyn Backends>, Option<BundleOptions>), StartError> {
     // One for each client's connection, and two for each server's keeper.
     let descriptors = descriptors::raise();
     let refused = |error| not_leased(error, &settings.service);
-    Ok(match &settings.behind {
-        Behind::Program(program) => {
+    Ok(match &settings.target {
+        Target::Program(program) => {
             let keepers = Keepers::of(settings, program.clone(), descriptors).await;
             (Arc::new(keepers.map_err(refused)?), None)
         }
-        Behind::Upstream(url) => {
+        Target::Upstream(url) => {
             let upstreams = Upstreams::of(settings, url.clone()).await;
             (Arc::new(upstreams.map_err(refused)?), None)
         }
-        Behind::Servers(servers) => {
-            let making = making(servers, descriptors)?;
+        Target::Servers(servers) => {
+            let bundle = bundle_options(servers, descriptors)?;
             let service = settings.service.clone();
-            let bundles = Bundles::lease(settings, service, &making, None).await;
-            (Arc::new(bundles.map_err(refused)?), Some(making))
+            let bundles = Bundles::lease(settings, service, &bundle, None).await;
+            (Arc::new(bundles.map_err(refused)?), Some(bundle))
         }
     })
 }
@@ -219,10 +228,10 @@ fn announce(at: &str, inspect: bool) {
     }
 }
 
-async fn bind(listen: &Listen) -> Result<(Listener, String), NotServed> {
+async fn bind(listen: &Listen) -> Result<(Listener, String), StartError> {
     match listen {
         Listen::Tcp(address) => {
-            let refused = |error| NotServed::NoListener {
+            let refused = |error| StartError::NoListener {
                 at: address.to_string(),
                 error,
             };
@@ -231,7 +240,7 @@ async fn bind(listen: &Listen) -> Result<(Listener, String), NotServed> {
             Ok((Listener::Tcp(listener), format!("http://{at}{PATH}")))
         }
         Listen::Unix(path) => {
-            let refused = |error| NotServed::NoListener {
+            let refused = |error| StartError::NoListener {
                 at: path.display().to_string(),
                 error,
             };
@@ -270,9 +279,9 @@ async fn accept(listener: &Listener, router: Router, shared: &Arc<Shared>) {
     // Where every caller has to show a token, it does so in each request. Else the kernel has to
     // say who has connected.
     let (asks_kernel, peer_wait) = (matches!(settings.proof, Proof::Kernel), settings.peer_wait);
-    let places = Arc::new(tokio::sync::Semaphore::new(CONNECTIONS_MAX));
+    let permits = Arc::new(tokio::sync::Semaphore::new(CONNECTIONS_MAX));
     loop {
-        let Ok(place) = places.clone().acquire_owned().await else {
+        let Ok(permit) = permits.clone().acquire_owned().await else {
             return;
         };
         let (router, shared) = (router.clone(), shared.clone());
@@ -289,8 +298,8 @@ async fn accept(listener: &Listener, router: Router, shared: &Arc<Shared>) {
                     tokio::spawn(async move {
                         shared
                             .counts
-                            .connection(converse(stream, router, peer_wait).await);
-                        drop(place);
+                            .connection(serve_connection(stream, router, peer_wait).await);
+                        drop(permit);
                     });
                 }
                 Err(error) => pause(&error).await,
@@ -301,10 +310,10 @@ async fn accept(listener: &Listener, router: Router, shared: &Arc<Shared>) {
                         let ours = nix::unistd::geteuid().as_raw();
                         let is_ours = stream.peer_cred().is_ok_and(|peer| peer.uid() == ours);
                         shared.counts.connection(match is_ours {
-                            true => converse(stream, router, peer_wait).await,
+                            true => serve_connection(stream, router, peer_wait).await,
                             false => Connection::AnotherUser,
                         });
-                        drop(place);
+                        drop(permit);
                     });
                 }
                 Err(error) => pause(&error).await,
@@ -324,12 +333,12 @@ fn is_ours(stream: &TcpStream) -> bool {
 async fn pause(error: &io::Error) {
     // A client that has hung up already needs no connection.
     if error.kind() != io::ErrorKind::ConnectionAborted {
-        complain(format_args!("a connection was not accepted: {error}"));
+        warn(format_args!("a connection was not accepted: {error}"));
         sleep(PAUSE).await;
     }
 }
 
-async fn converse(
+async fn serve_connection(
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
     router: Router,
     peer_wait: Duration,

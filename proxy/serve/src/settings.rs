@@ -9,10 +9,10 @@ use mcp_sessiond_client::{ServiceName, Start};
 use mcp_sessiond_proxy::keeper::backend::Program;
 use mcp_sessiond_proxy::several::{self, List};
 
+use crate::identity_headers::IdentityHeaders;
 use crate::jwt::Jwt;
 use crate::token::Token;
-use crate::upstream::url::Url;
-use crate::who::identity::IdentityHeaders;
+use crate::url::Url;
 
 /// Where `serve` listens.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -41,9 +41,9 @@ impl fmt::Debug for Servers {
     }
 }
 
-/// What is behind.
+/// What is served.
 #[derive(Debug, Clone)]
-pub enum Behind {
+pub enum Target {
     /// A program, which is run for each session.
     Program(Program),
     /// Several programs, all of which are run for each session.
@@ -63,8 +63,8 @@ pub struct Settings {
     pub waits: bool,
     /// Whether the sessions stay after SIGINT, as they do after SIGTERM.
     pub keep: bool,
-    /// What is behind.
-    pub behind: Behind,
+    /// What is served.
+    pub target: Target,
     /// Where `serve` listens.
     pub listen: Listen,
     /// How long a request waits for the daemon.

@@ -11,12 +11,12 @@ use serde_json::value::RawValue;
 use tokio::sync::OnceCell;
 use tokio::time::sleep;
 
-use crate::live::{Began, Live, Shared};
+use crate::live::{Beginning, Live, Shared};
 use crate::modern::{self, Callers};
 use crate::refusal::Refusal;
 
 /// So many times within `http.idle_ms` each session is checked for whether it is in use.
-const LOOKS: u32 = 4;
+const CHECKS: u32 = 4;
 
 type Slot = Arc<OnceCell<Arc<Live>>>;
 
@@ -64,16 +64,16 @@ impl Table {
     /// # Errors
     /// When there are as many sessions as there may be and all are in use, no daemon, or no server
     /// can be started.
-    pub async fn begin(&self, caller: Caller, params: Box<RawValue>) -> Result<Began, Refusal> {
+    pub async fn begin(&self, caller: Caller, params: Box<RawValue>) -> Result<Beginning, Refusal> {
         let beginning = loop {
             match self.reserve() {
                 Ok(beginning) => break beginning,
-                Err(refusal) if !self.make_room(&caller).await => return Err(refusal),
+                Err(refusal) if !self.end_least_used(&caller).await => return Err(refusal),
                 Err(_) => {}
             }
         };
         let began = Live::begin(&self.shared, caller, params).await?;
-        if let Began::Session(live) = &began {
+        if let Beginning::Session(live) = &began {
             let slot = Arc::new(OnceCell::new_with(Some(live.clone())));
             self.slots().insert(live.id().clone(), slot);
         }
@@ -86,13 +86,13 @@ impl Table {
         let slots = self.slots();
         let beginning = self.beginning.clone();
         // Without the references of the table and of this call.
-        self.room(count(&slots) + Arc::strong_count(&beginning) - 2)?;
+        self.check_count(count(&slots) + Arc::strong_count(&beginning) - 2)?;
         Ok(beginning)
     }
 
     /// Ends the session of this caller that was unused for longest. Many clients never end theirs.
     /// False: all are in use, or were a moment ago.
-    async fn make_room(&self, caller: &Caller) -> bool {
+    async fn end_least_used(&self, caller: &Caller) -> bool {
         let least = self.shared.settings.unused;
         if least.is_zero() {
             return false;
@@ -108,7 +108,7 @@ impl Table {
         match unused.max_by_key(|(time, _)| *time) {
             Some((time, live)) if time >= least => {
                 let seconds = time.as_secs();
-                crate::complain(format_args!(
+                crate::stderr::warn(format_args!(
                     "session {} ends, to make room for a new one: nobody has used it for {seconds} s",
                     live.id()
                 ));
@@ -125,7 +125,7 @@ impl Table {
         headers: &HeaderMap,
         body: &Bytes,
     ) -> Option<Response<Body>> {
-        let room = || self.room(count(&self.slots()));
+        let room = || self.check_count(count(&self.slots()));
         modern::post(&self.modern, &self.shared, room, caller, headers, body).await
     }
 
@@ -135,7 +135,7 @@ impl Table {
         count(&self.slots()) + self.modern.count()
     }
 
-    fn room(&self, sessions: usize) -> Result<(), Refusal> {
+    fn check_count(&self, sessions: usize) -> Result<(), Refusal> {
         let count = sessions + self.modern.count();
         let most = self.shared.settings.sessions;
         if count < most {
@@ -158,7 +158,7 @@ impl Table {
                 Err(refusal) => {
                     // One that does not exist needs no room.
                     Live::exists(&self.shared, caller, id).await?;
-                    if !self.make_room(caller).await {
+                    if !self.end_least_used(caller).await {
                         return Err(refusal);
                     }
                 }
@@ -186,7 +186,7 @@ impl Table {
         if let Some(slot) = slots.get(id) {
             return Ok(slot.clone());
         }
-        self.room(count(&slots))?;
+        self.check_count(count(&slots))?;
         Ok(slots.entry(id.clone()).or_default().clone())
     }
 
@@ -204,20 +204,20 @@ impl Table {
     }
 
     /// Ends sessions that are idle for too long, until it is dropped.
-    pub async fn look_after(&self) {
+    pub async fn end_idle(&self) {
         let idle = self.shared.settings.idle;
         if idle.is_zero() {
             return std::future::pending().await;
         }
         loop {
-            sleep(idle / LOOKS).await;
+            sleep(idle / CHECKS).await;
             let all: Vec<_> = self
                 .slots()
                 .values()
                 .filter_map(|slot| slot.get().cloned())
                 .collect();
-            let looks = futures::future::join_all(all.iter().map(|live| live.look()));
-            futures::future::join(looks, self.modern.look()).await;
+            let checks = futures::future::join_all(all.iter().map(|live| live.check_idle()));
+            futures::future::join(checks, self.modern.check_idle()).await;
         }
     }
 

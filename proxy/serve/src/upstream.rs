@@ -5,21 +5,20 @@
 //! forgotten the session, `serve` repeats the recorded handshake to it, and answers the calls that
 //! were open "outcome unknown".
 //!
-//! - [`url`]: where the server is. `wire.rs`: requests to it.
+//! - `wire.rs`: requests to it.
 //! - `link.rs`: what all requests of one session share. `calls.rs`: requests that want an answer.
-//!   `shake.rs`: the handshake. `listen.rs`: the standalone stream.
+//!   `initialize.rs`: the handshake. `listen.rs`: the standalone stream.
 //! - [`forward`]: requests of MCP 2026-07-28, which are passed on.
 //! - `ledger.rs`: what is stored. `numbers.rs`: how a message is recognised that the server
 //!   repeats.
 
 mod calls;
 pub mod forward;
+mod initialize;
 mod ledger;
 mod link;
 mod listen;
 mod numbers;
-mod shake;
-pub mod url;
 mod wire;
 
 use std::sync::{Arc, Mutex, PoisonError};
@@ -35,18 +34,17 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use self::calls::Stream;
-use self::ledger::{Found, Known, Ledger, Place};
+use self::ledger::{Found, Known, Ledger, StreamCursor};
 use self::link::{Link, WAITING_MAX, normal};
 use self::numbers::base;
-use self::url::Url;
 use self::wire::{Reply, connect};
 use crate::backend::{Backend, Backends, Ended};
-use crate::kept::claim;
+use crate::keeper_backend::claim;
+use crate::messages::{Id, Posted, PostedKind, answering, asked_by, not_started, read_post};
 use crate::record::Record;
 use crate::refusal::{Refusal, no_server};
-use crate::said::{Posted, PostedKind, answering, asked_by, not_started, posted};
 use crate::settings::Settings;
-use crate::which::Id;
+use crate::url::Url;
 
 /// The server has ended, and has not got the line.
 const NOT_SENT: Ended = Ended {
@@ -228,15 +226,15 @@ impl Upstream {
     }
 
     /// Goes on with calls that another process has made.
-    fn go_on(&self, place: Place) {
+    fn go_on(&self, place: StreamCursor) {
         let (link, stream) = (self.link.clone(), base(place.number));
         self.link.open(stream, place.calls.clone());
         let task = self.spawn(async move { link.go_on(place).await });
-        self.link.carried_out(stream, task);
+        self.link.set_task(stream, task);
     }
 
     /// Listens to what belongs to no call.
-    fn listen(&self, found: Option<Place>) {
+    fn listen(&self, found: Option<StreamCursor>) {
         let link = self.link.clone();
         let mut listens = self.listens.lock().unwrap_or_else(PoisonError::into_inner);
         if !std::mem::replace(&mut *listens, true) {
@@ -248,10 +246,10 @@ impl Upstream {
     async fn call(&self, calls: Vec<Id>, line: Bytes) {
         let stream = Stream::new(self.link.numbers());
         let id = stream.id();
-        let place = Place {
+        let place = StreamCursor {
             calls: calls.clone(),
             number: id,
-            ..Place::default()
+            ..StreamCursor::default()
         };
         let is_on_record = self.link.ledger.place(id, place).await;
         self.link.open(id, calls);
@@ -260,7 +258,7 @@ impl Upstream {
         }
         let (link, (begun, begins)) = (self.link.clone(), oneshot::channel());
         let task = self.spawn(async move { link.call(stream, line, begun).await });
-        self.link.carried_out(id, task);
+        self.link.set_task(id, task);
         // It is dropped, and that is the word.
         drop(begins.await);
     }
@@ -279,7 +277,7 @@ impl Upstream {
             }
             let renewed = self.link.renew(generation).await;
             if let Err(sentence) = renewed {
-                crate::complain(sentence);
+                crate::stderr::warn(sentence);
                 return Err(NOT_SENT);
             }
             // Another session of the server's has no such call, and has asked for nothing.
@@ -290,7 +288,7 @@ impl Upstream {
     }
 
     async fn pass(&self, line: Bytes) -> Result<(), Ended> {
-        let (messages, _) = posted(&line).map_err(|_| NOT_SENT)?;
+        let (messages, _) = read_post(&line).map_err(|_| NOT_SENT)?;
         let mut calls = Vec::new();
         for Posted { kind, .. } in &messages {
             match kind {
@@ -410,6 +408,6 @@ impl Backend for Upstream {
     }
 
     fn outlasts(&self) -> bool {
-        self.link.says_again()
+        self.link.numbers_events()
     }
 }

@@ -2,7 +2,7 @@
 
 mod edits;
 mod kills;
-mod told;
+mod resume_state;
 
 use mcp_sessiond_tests::{Daemon, HttpClient, Raw, Reply, Serve, World};
 use serde_json::{Value, json};

@@ -15,9 +15,9 @@ use tokio::sync::mpsc::Receiver;
 type BoxError = Box<dyn Error + Send + Sync>;
 
 /// The body of a request, of whatever server.
-pub(super) struct Posted(UnsyncBoxBody<Bytes, BoxError>);
+pub(super) struct RequestBody(UnsyncBoxBody<Bytes, BoxError>);
 
-impl Posted {
+impl RequestBody {
     pub(super) fn of<B>(body: B) -> Self
     where
         B: Body + Send + 'static,
@@ -29,7 +29,7 @@ impl Posted {
     }
 }
 
-impl From<Bytes> for Posted {
+impl From<Bytes> for RequestBody {
     fn from(bytes: Bytes) -> Self {
         Self(
             Full::new(bytes)
@@ -39,7 +39,7 @@ impl From<Bytes> for Posted {
     }
 }
 
-impl Body for Posted {
+impl Body for RequestBody {
     type Data = Bytes;
     type Error = BoxError;
 

@@ -1,4 +1,4 @@
-//! What a response says.
+//! The events of a response.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,26 +18,26 @@ const PARTS: usize = 16;
 
 /// A message on its way to the client. Without an id it was not kept.
 #[derive(Debug)]
-pub(super) struct Told {
+pub(super) struct Delivery {
     pub(super) id: Option<EventId>,
     pub(super) text: String,
 }
 
-/// What a response says.
+/// The events of a response.
 pub(super) enum Events {
     /// This message.
     One(String),
     /// What a stream has said from a place on, and what it says then, out of the daemon.
-    Kept(Tail),
+    Stored(Tail),
     /// What is said on a stream that was just opened.
-    Fresh(Fresh),
+    New(NewStream),
 }
 
 /// A stream that was just opened: this process says what it keeps there.
-pub(super) struct Fresh {
+pub(super) struct NewStream {
     /// What becomes of it when the client is too slow: the daemon has the rest.
     pub(super) tail: Tail,
-    pub(super) told: Receiver<Told>,
+    pub(super) deliveries: Receiver<Delivery>,
     /// Whether more was kept than the client was told.
     pub(super) is_behind: Arc<AtomicBool>,
 }
@@ -48,13 +48,13 @@ impl Events {
         let (parts, body) = channel(PARTS);
         let writer = Writer::new(parts, options.retry, options.rmcp.sse_keep_alive);
         let cancelled = options.rmcp.cancellation_token.clone();
-        let place = self
+        let slot = self
             .tail()
-            .map(|tail| readers.come(tail.session.id(), &tail.stream));
+            .map(|tail| readers.register(tail.session.id(), &tail.stream));
         tokio::spawn(async move {
             let ended = async {
-                match &place {
-                    Some(place) => place.ended().await,
+                match &slot {
+                    Some(slot) => slot.ended().await,
                     None => std::future::pending().await,
                 }
             };
@@ -71,28 +71,28 @@ impl Events {
     fn tail(&self) -> Option<&Tail> {
         match self {
             Self::One(_) => None,
-            Self::Kept(tail) | Self::Fresh(Fresh { tail, .. }) => Some(tail),
+            Self::Stored(tail) | Self::New(NewStream { tail, .. }) => Some(tail),
         }
     }
 
     async fn write(self, writer: &Writer) {
         match self {
             Self::One(text) => writer.event(None, &text).await,
-            Self::Kept(tail) => {
+            Self::Stored(tail) => {
                 writer.begin(tail.primed.as_ref()).await;
                 tail.follow(writer).await;
             }
-            Self::Fresh(Fresh {
+            Self::New(NewStream {
                 mut tail,
-                mut told,
+                mut deliveries,
                 is_behind,
             }) => {
                 writer.begin(tail.primed.as_ref()).await;
                 loop {
-                    match timeout(writer.pause(), told.recv()).await {
+                    match timeout(writer.pause(), deliveries.recv()).await {
                         Err(_) => writer.comment().await,
                         Ok(None) => break,
-                        Ok(Some(Told { id, text })) => {
+                        Ok(Some(Delivery { id, text })) => {
                             writer.event(id.as_ref(), &text).await;
                             tail.is_past(id);
                         }

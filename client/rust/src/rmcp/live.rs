@@ -16,11 +16,11 @@ use serde_json::Value;
 use tokio::sync::mpsc::{Receiver, Sender, UnboundedSender, channel, unbounded_channel};
 use tokio::sync::oneshot;
 
-use super::events::Fresh;
-use super::names::Names;
-use super::post;
-use super::pump::{Failing, Pump, Said};
-use super::record::outcome_unknown;
+use super::events::NewStream;
+use super::handshake::outcome_unknown;
+use super::recorder::{Outgoing, Recorder, StoreFailures};
+use super::request_names::RequestNames;
+use super::request_stream;
 use super::tail::primes;
 use crate::error::SessionError;
 use crate::session::Session;
@@ -31,21 +31,21 @@ const INBOX: usize = 64;
 /// A server, and the requests that it works on.
 pub(super) struct Live {
     id: SessionId,
-    failing: Arc<Failing>,
-    desk: Mutex<Desk>,
+    failures: Arc<StoreFailures>,
+    state: Mutex<State>,
 }
 
-struct Desk {
+struct State {
     /// On behalf of whoever used it last.
     session: Session,
     /// None: the server was closed, by whomever.
     inbox: Option<Sender<ClientJsonRpcMessage>>,
     /// Who waits for the answer to `initialize`.
-    shaking: Option<oneshot::Sender<ServerJsonRpcMessage>>,
+    initializing: Option<oneshot::Sender<ServerJsonRpcMessage>>,
     /// The version of MCP that the server has chosen. None: it is not initialised.
     version: Option<String>,
-    standalone: UnboundedSender<Said>,
-    posts: HashMap<RequestId, Post>,
+    standalone: UnboundedSender<Outgoing>,
+    open: HashMap<RequestId, OpenRequest>,
     tokens: HashMap<ProgressToken, RequestId>,
     /// The requests of the server's, and for which of the client's it has sent them.
     asked: HashMap<RequestId, RequestId>,
@@ -55,13 +55,13 @@ struct Desk {
     /// The newest request of each id of the client's that the server works on, as the server knows
     /// it.
     newest: HashMap<RequestId, RequestId>,
-    names: Names,
+    names: RequestNames,
     used: Instant,
 }
 
 /// A request that the server works on.
-struct Post {
-    said: UnboundedSender<Said>,
+struct OpenRequest {
+    said: UnboundedSender<Outgoing>,
     /// Its id, as the client knows it.
     id: RequestId,
     /// Its progress token: as the server knows it, and as the client does.
@@ -81,29 +81,29 @@ pub(super) enum NotBegun {
 
 impl Live {
     /// A server's place, and what arrives at the server.
-    pub(super) fn new(session: &Session) -> (Arc<Self>, Arriving) {
+    pub(super) fn new(session: &Session) -> (Arc<Self>, Incoming) {
         let (inbox, arriving) = channel(INBOX);
         let (standalone, said) = unbounded_channel();
         let id = session.id().clone();
-        let failing = Arc::new(Failing::of(id.clone()));
-        let desk = Desk {
+        let failures = Arc::new(StoreFailures::of(id.clone()));
+        let state = State {
             session: session.clone(),
             inbox: Some(inbox),
-            shaking: None,
+            initializing: None,
             version: None,
             standalone,
-            posts: HashMap::new(),
+            open: HashMap::new(),
             tokens: HashMap::new(),
             asked: HashMap::new(),
             opening: HashMap::new(),
             newest: HashMap::new(),
-            names: Names::new(),
+            names: RequestNames::new(),
             used: Instant::now(),
         };
         let live = Arc::new(Self {
             id,
-            failing: failing.clone(),
-            desk: Mutex::new(desk),
+            failures: failures.clone(),
+            state: Mutex::new(state),
         });
         let of = Arc::downgrade(&live);
         let first = session.clone();
@@ -113,10 +113,10 @@ impl Live {
                     .map_or_else(|| first.clone(), |live| live.session())
                     .standalone()
             };
-            Pump {
+            Recorder {
                 stream,
-                failing,
-                listener: None,
+                failures,
+                reader: None,
             }
             .run(said)
             .await;
@@ -124,8 +124,8 @@ impl Live {
         (live, arriving)
     }
 
-    fn desk(&self) -> MutexGuard<'_, Desk> {
-        self.desk.lock().unwrap_or_else(PoisonError::into_inner)
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(super) fn id(&self) -> &SessionId {
@@ -133,51 +133,51 @@ impl Live {
     }
 
     pub(super) fn session(&self) -> Session {
-        self.desk().session.clone()
+        self.state().session.clone()
     }
 
     /// Somebody uses it, on whose behalf it goes on.
     pub(super) fn used_by(&self, session: &Session) {
-        let mut desk = self.desk();
-        desk.session = session.clone();
-        desk.used = Instant::now();
+        let mut state = self.state();
+        state.session = session.clone();
+        state.used = Instant::now();
     }
 
     /// Whether it can be used: its server is initialised, and was not closed.
     pub(super) fn is_ready(&self) -> bool {
-        let desk = self.desk();
-        desk.version.is_some() && desk.inbox.is_some()
+        let state = self.state();
+        state.version.is_some() && state.inbox.is_some()
     }
 
     pub(super) fn is_closed(&self) -> bool {
-        self.desk().inbox.is_none()
+        self.state().inbox.is_none()
     }
 
     /// Whether the server works on something, or is about to.
     pub(super) fn is_busy(&self) -> bool {
-        let desk = self.desk();
-        !desk.posts.is_empty() || !desk.opening.is_empty()
+        let state = self.state();
+        !state.open.is_empty() || !state.opening.is_empty()
     }
 
     /// For how long nobody has used it.
     pub(super) fn idle(&self) -> Duration {
-        self.desk().used.elapsed()
+        self.state().used.elapsed()
     }
 
     /// Gives `initialize` to the server, and waits for its answer.
-    pub(super) async fn shake(
+    pub(super) async fn initialize(
         &self,
         initialize: ClientJsonRpcMessage,
     ) -> Result<ServerJsonRpcMessage, Closed> {
-        let (shaking, answer) = oneshot::channel();
-        self.desk().shaking = Some(shaking);
+        let (initializing, answer) = oneshot::channel();
+        self.state().initializing = Some(initializing);
         self.give(initialize).await?;
         answer.await.map_err(|_| Closed)
     }
 
     /// The server is initialised.
     pub(super) fn ready(&self, version: String) {
-        self.desk().version = Some(version);
+        self.state().version = Some(version);
     }
 
     /// Gives a message to the server.
@@ -186,7 +186,7 @@ impl Live {
     }
 
     fn inbox(&self) -> Result<Sender<ClientJsonRpcMessage>, Closed> {
-        self.desk().inbox.clone().ok_or(Closed)
+        self.state().inbox.clone().ok_or(Closed)
     }
 
     /// Gives the server what needs no answer. A request that is cancelled is not answered any more.
@@ -194,9 +194,9 @@ impl Live {
         let inbox = self.inbox()?;
         // First, so that nothing comes between what is noted here and what the server gets.
         let place = inbox.reserve().await.map_err(|_| Closed)?;
-        let mut desk = self.desk();
+        let mut state = self.state();
         if let Some(id) = cancelled(&mut message)
-            && !desk.cancel(id)
+            && !state.cancel(id)
         {
             return Ok(());
         }
@@ -209,39 +209,39 @@ impl Live {
         &self,
         session: Session,
         mut request: JsonRpcRequest<ClientRequest>,
-    ) -> Result<Fresh, NotBegun> {
-        let does_prime = self.desk().version.as_deref().is_some_and(primes);
+    ) -> Result<NewStream, NotBegun> {
+        let does_prime = self.state().version.as_deref().is_some_and(primes);
         let mut opening = Opening::of(self, &request.id);
         let id = as_value(&request.id);
-        let opened = post::open(session, id, does_prime, self.failing.clone()).await;
+        let opened = request_stream::open(session, id, does_prime, self.failures.clone()).await;
         let (said, fresh) = opened.map_err(NotBegun::Refused)?;
         let inbox = self.inbox().map_err(|_| NotBegun::Closed)?;
         // First, so that no cancellation of the request comes before it.
         let place = inbox.reserve().await.map_err(|_| NotBegun::Closed)?;
-        let mut desk = self.desk();
-        if desk.inbox.is_none() {
+        let mut state = self.state();
+        if state.inbox.is_none() {
             return Err(NotBegun::Closed);
         }
-        opening.is_over(&mut desk);
-        desk.take(said, &mut request);
+        opening.is_over(&mut state);
+        state.take(said, &mut request);
         place.send(JsonRpcMessage::Request(request));
         Ok(fresh)
     }
 
     /// What the server says. Whoever gets something waits until it is kept, or can't be.
     pub(super) fn say(&self, message: ServerJsonRpcMessage) -> Option<oneshot::Receiver<()>> {
-        self.desk().say(message)
+        self.state().say(message)
     }
 
     /// The server has ended: what it has not answered it never will.
     pub(super) fn close(&self) {
-        let mut desk = self.desk();
-        desk.inbox = None;
-        desk.shaking = None;
-        for post in std::mem::take(&mut desk.posts).into_values() {
+        let mut state = self.state();
+        state.inbox = None;
+        state.initializing = None;
+        for post in std::mem::take(&mut state.open).into_values() {
             let id = as_value(&post.id);
             let text = outcome_unknown(&id).as_str().to_owned();
-            let _ = post.said.send(Said {
+            let _ = post.said.send(Outgoing {
                 text,
                 answers: Some(id),
                 done: oneshot::channel().0,
@@ -259,16 +259,16 @@ struct Opening<'a> {
 
 impl<'a> Opening<'a> {
     fn of(live: &'a Live, id: &RequestId) -> Self {
-        *live.desk().opening.entry(id.clone()).or_default() += 1;
+        *live.state().opening.entry(id.clone()).or_default() += 1;
         Self {
             live,
             id: Some(id.clone()),
         }
     }
 
-    fn is_over(&mut self, desk: &mut Desk) {
+    fn is_over(&mut self, state: &mut State) {
         let Some(id) = self.id.take() else { return };
-        if let Entry::Occupied(mut count) = desk.opening.entry(id) {
+        if let Entry::Occupied(mut count) = state.opening.entry(id) {
             *count.get_mut() -= 1;
             if *count.get() == 0 {
                 count.remove();
@@ -281,16 +281,20 @@ impl Drop for Opening<'_> {
     fn drop(&mut self) {
         if self.id.is_some() {
             let live = self.live;
-            self.is_over(&mut live.desk());
+            self.is_over(&mut live.state());
         }
     }
 }
 
-impl Desk {
+impl State {
     /// A request is the server's now, by another id where the client uses one again.
-    fn take(&mut self, said: UnboundedSender<Said>, request: &mut JsonRpcRequest<ClientRequest>) {
+    fn take(
+        &mut self,
+        said: UnboundedSender<Outgoing>,
+        request: &mut JsonRpcRequest<ClientRequest>,
+    ) {
         let id = request.id.clone();
-        if self.posts.contains_key(&id) || !self.names.is_free(&id) {
+        if self.open.contains_key(&id) || !self.names.is_free(&id) {
             request.id = self.names.give();
         }
         self.newest.insert(id.clone(), request.id.clone());
@@ -310,14 +314,14 @@ impl Desk {
                 self.tokens.insert(name.clone(), request.id.clone());
                 (name, token)
             });
-        self.posts
-            .insert(request.id.clone(), Post { said, id, token });
+        self.open
+            .insert(request.id.clone(), OpenRequest { said, id, token });
     }
 
     /// The server does not work on a request any more. Its stream is closed once nobody can say
     /// anything there.
-    fn done(&mut self, id: &RequestId) -> Option<Post> {
-        let post = self.posts.remove(id)?;
+    fn done(&mut self, id: &RequestId) -> Option<OpenRequest> {
+        let post = self.open.remove(id)?;
         if let Some((name, _)) = &post.token {
             self.tokens.remove(name);
         }
@@ -334,13 +338,13 @@ impl Desk {
         // Two pages of one client may count alike, and the other one's call is not to be cancelled:
         // better none.
         if self.opening.contains_key(id)
-            || self.posts.values().filter(|post| post.id == *id).count() > 1
+            || self.open.values().filter(|post| post.id == *id).count() > 1
         {
             return false;
         }
         let Some(name) = self.newest.get(id) else {
             // It has been answered. A former one of that id is not meant.
-            return !self.posts.contains_key(id);
+            return !self.open.contains_key(id);
         };
         *id = name.clone();
         if let Some(post) = self.done(id) {
@@ -359,8 +363,8 @@ impl Desk {
             _ => None,
         };
         if let Some(id) = id {
-            if let Some(shaking) = self.shaking.take() {
-                let _ = shaking.send(message);
+            if let Some(initializing) = self.initializing.take() {
+                let _ = initializing.send(message);
                 return None;
             }
             self.used = Instant::now();
@@ -369,7 +373,7 @@ impl Desk {
             return post.say(&id, &message, true);
         }
         if let Some(id) = self.post_of(&message)
-            && let Some(post) = self.posts.get(&id)
+            && let Some(post) = self.open.get(&id)
         {
             return post.say(&id, &message, false);
         }
@@ -386,7 +390,7 @@ impl Desk {
             JsonRpcMessage::Request(request) => {
                 let OriginatingRequestId(id) =
                     request.request.extensions().get::<OriginatingRequestId>()?;
-                if self.posts.contains_key(id) {
+                if self.open.contains_key(id) {
                     self.asked.insert(request.id.clone(), id.clone());
                 }
                 Some(id.clone())
@@ -406,7 +410,7 @@ impl Desk {
     }
 }
 
-impl Post {
+impl OpenRequest {
     /// Says something to the client, by the names that it knows.
     fn say(
         &self,
@@ -448,12 +452,12 @@ fn is_progress(message: &ServerJsonRpcMessage) -> bool {
 }
 
 fn send(
-    to: &UnboundedSender<Said>,
+    to: &UnboundedSender<Outgoing>,
     text: String,
     answers: Option<Value>,
 ) -> Option<oneshot::Receiver<()>> {
     let (done, is_kept) = oneshot::channel();
-    to.send(Said {
+    to.send(Outgoing {
         text,
         answers,
         done,
@@ -481,4 +485,4 @@ fn as_value(id: &RequestId) -> Value {
 }
 
 /// What arrives at a server.
-pub(super) type Arriving = Receiver<ClientJsonRpcMessage>;
+pub(super) type Incoming = Receiver<ClientJsonRpcMessage>;

@@ -15,64 +15,61 @@ use rmcp::transport::streamable_http_server::session::{
 use rmcp::transport::streamable_http_server::{RestoreOutcome, SessionId as Named, SessionManager};
 use serde_json::{Value, json};
 
-use super::carried::{Carried, Outcome, Purpose};
 use super::events::Events;
+use super::handshake::Handshake;
 use super::live::{Live, NotBegun};
-use super::record::Handshake;
+use super::request_scope::{Outcome, Purpose, RequestScope};
 use super::table::Table;
 use super::transport::DurableTransport;
 use crate::tower::Refusal;
 
-/// A request was refused. rmcp need not know more: the response is what [`Carried`] says. rmcp logs
+/// A request was refused. rmcp need not know more: the response is what [`RequestScope`] says. rmcp logs
 /// an error of it, so it is told only where it must not go on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the request was refused")]
 pub(super) struct Refused;
 
 /// The sessions, as rmcp sees them. The streams that it gets are empty: the response's events are
-/// [`Carried`]'s.
+/// [`RequestScope`]'s.
 pub(super) struct Manager(pub(super) Arc<Table>);
 
 impl Manager {
-    fn refuse(carried: &Carried, refusal: impl Into<Refusal>) -> Refused {
-        carried.settle(Outcome::Refused(refusal.into()));
+    fn refuse(scope: &RequestScope, refusal: impl Into<Refusal>) -> Refused {
+        scope.settle(Outcome::Refused(refusal.into()));
         Refused
     }
 
     /// The server of the request's session, which has used it now.
-    fn used(&self, carried: &Carried) -> Result<Arc<Live>, Refusal> {
-        let live = self.0.live(carried.session.id()).ok_or_else(ended)?;
-        live.used_by(&carried.session);
+    fn used(&self, scope: &RequestScope) -> Result<Arc<Live>, Refusal> {
+        let live = self.0.live(scope.session.id()).ok_or_else(ended)?;
+        live.used_by(&scope.session);
         Ok(live)
     }
 
     async fn accept(
         &self,
-        carried: &Carried,
+        scope: &RequestScope,
         message: ClientJsonRpcMessage,
     ) -> Result<(), Refusal> {
-        self.used(carried)?
-            .accept(message)
-            .await
-            .map_err(|_| ended())
+        self.used(scope)?.accept(message).await.map_err(|_| ended())
     }
 
     /// What a request is answered with.
     async fn stream(
         &self,
-        carried: &Carried,
+        scope: &RequestScope,
         message: ClientJsonRpcMessage,
     ) -> Result<Events, Refusal> {
         let JsonRpcMessage::Request(request) = message else {
             return Err(Refusal::failed());
         };
         if matches!(request.request, ClientRequest::InitializeRequest(_)) {
-            return Self::repeat(carried, &request.id).await;
+            return Self::repeat(scope, &request.id).await;
         }
-        let (live, session) = (self.used(carried)?, carried.session.clone());
+        let (live, session) = (self.used(scope)?, scope.session.clone());
         // In a task of its own: a client that hangs up now has sent its request all the same.
         match tokio::spawn(async move { live.begin(session, request).await }).await {
-            Ok(Ok(fresh)) => Ok(Events::Fresh(fresh)),
+            Ok(Ok(fresh)) => Ok(Events::New(fresh)),
             Ok(Err(NotBegun::Refused(error))) => Err(error.into()),
             Ok(Err(NotBegun::Closed)) => Err(ended()),
             Err(_) => Err(Refusal::failed()),
@@ -80,8 +77,8 @@ impl Manager {
     }
 
     /// The recorded answer, for a client that begins again with a session that it has.
-    async fn repeat(carried: &Carried, id: &RequestId) -> Result<Events, Refusal> {
-        let recorded = Handshake::of(&carried.session).await?;
+    async fn repeat(scope: &RequestScope, id: &RequestId) -> Result<Events, Refusal> {
+        let recorded = Handshake::of(&scope.session).await?;
         let Handshake { result, .. } = recorded.ok_or_else(Refusal::unknown_session)?;
         Ok(Events::One(
             json!({"jsonrpc": "2.0", "id": id, "result": result}).to_string(),
@@ -99,10 +96,10 @@ impl SessionManager for Manager {
     type Transport = DurableTransport;
 
     async fn create_session(&self) -> Result<(Named, DurableTransport), Refused> {
-        let carried = Carried::here().ok_or(Refused)?;
+        let scope = RequestScope::here().ok_or(Refused)?;
         Ok((
-            carried.session.id().as_str().into(),
-            self.0.make(&carried.session),
+            scope.session.id().as_str().into(),
+            self.0.insert(&scope.session),
         ))
     }
 
@@ -111,31 +108,31 @@ impl SessionManager for Manager {
         _: &Named,
         message: ClientJsonRpcMessage,
     ) -> Result<ServerJsonRpcMessage, Refused> {
-        let carried = Carried::here().ok_or(Refused)?;
+        let scope = RequestScope::here().ok_or(Refused)?;
         let live = self
-            .used(&carried)
-            .map_err(|refusal| Self::refuse(&carried, refusal))?;
+            .used(&scope)
+            .map_err(|refusal| Self::refuse(&scope, refusal))?;
         let asked = params(&message);
         let answer = live
-            .shake(message)
+            .initialize(message)
             .await
-            .map_err(|_| Self::refuse(&carried, Refusal::failed()))?;
+            .map_err(|_| Self::refuse(&scope, Refusal::failed()))?;
         let JsonRpcMessage::Response(response) = &answer else {
-            self.0.let_go(live.id());
-            if carried.purpose == Purpose::Restore {
-                return Err(Self::refuse(&carried, Refusal::failed()));
+            self.0.release(live.id());
+            if scope.purpose == Purpose::Restore {
+                return Err(Self::refuse(&scope, Refusal::failed()));
             }
-            let _ = carried.session.terminate().await;
+            let _ = scope.session.terminate().await;
             return Ok(answer);
         };
         let result = serde_json::to_value(&response.result).unwrap_or_default();
         let handshake = Handshake::new(asked, result);
-        if carried.purpose == Purpose::Client {
+        if scope.purpose == Purpose::Client {
             // Before the client knows its session.
-            let stored = handshake.store(&carried.session).await;
+            let stored = handshake.store(&scope.session).await;
             stored.map_err(|error| {
-                self.0.let_go(live.id());
-                Self::refuse(&carried, error)
+                self.0.release(live.id());
+                Self::refuse(&scope, error)
             })?;
         }
         live.ready(handshake.version);
@@ -144,19 +141,19 @@ impl SessionManager for Manager {
 
     /// For a request of a client's it has been made sure of already.
     async fn has_session(&self, _: &Named) -> Result<bool, Refused> {
-        Ok(Carried::here().is_some_and(|carried| carried.purpose == Purpose::Client))
+        Ok(RequestScope::here().is_some_and(|scope| scope.purpose == Purpose::Client))
     }
 
     async fn close_session(&self, id: &Named) -> Result<(), Refused> {
-        let Some(carried) = Carried::here() else {
+        let Some(scope) = RequestScope::here() else {
             if let Ok(id) = id.parse::<SessionId>() {
                 self.0.is_gone(&id);
             }
             return Ok(());
         };
-        match carried.session.terminate().await {
-            Ok(()) => self.0.end(carried.session.id()),
-            Err(error) => carried.settle(Outcome::Refused(error.into())),
+        match scope.session.terminate().await {
+            Ok(()) => self.0.end(scope.session.id()),
+            Err(error) => scope.settle(Outcome::Refused(error.into())),
         }
         Ok(())
     }
@@ -166,8 +163,8 @@ impl SessionManager for Manager {
         _: &Named,
         message: ClientJsonRpcMessage,
     ) -> Result<impl Stream<Item = ServerSseMessage> + Send + Sync + 'static, Refused> {
-        let carried = Carried::here().ok_or(Refused)?;
-        carried.settle(match self.stream(&carried, message).await {
+        let scope = RequestScope::here().ok_or(Refused)?;
+        scope.settle(match self.stream(&scope, message).await {
             Ok(events) => Outcome::Events(events),
             Err(refusal) => Outcome::Refused(refusal),
         });
@@ -179,9 +176,9 @@ impl SessionManager for Manager {
         _: &Named,
         message: ClientJsonRpcMessage,
     ) -> Result<(), Refused> {
-        let carried = Carried::here().ok_or(Refused)?;
-        if let Err(refusal) = self.accept(&carried, message).await {
-            carried.settle(Outcome::Refused(refusal));
+        let scope = RequestScope::here().ok_or(Refused)?;
+        if let Err(refusal) = self.accept(&scope, message).await {
+            scope.settle(Outcome::Refused(refusal));
         }
         Ok(())
     }
@@ -202,8 +199,8 @@ impl SessionManager for Manager {
     }
 
     async fn restore_session(&self, _: Named) -> Result<RestoreOutcome<DurableTransport>, Refused> {
-        let carried = Carried::here().ok_or(Refused)?;
-        Ok(RestoreOutcome::Restored(self.0.make(&carried.session)))
+        let scope = RequestScope::here().ok_or(Refused)?;
+        Ok(RestoreOutcome::Restored(self.0.insert(&scope.session)))
     }
 }
 
@@ -228,13 +225,13 @@ type Stored<'a, T> = Pin<Box<dyn Future<Output = Result<T, SessionStoreError>> +
 
 impl Store {
     async fn recorded() -> Option<SessionState> {
-        let carried = Carried::here()?;
-        match Handshake::of(&carried.session).await {
+        let scope = RequestScope::here()?;
+        match Handshake::of(&scope.session).await {
             Ok(handshake) => serde_json::from_value(handshake?.initialize)
                 .ok()
                 .map(SessionState::new),
             Err(error) => {
-                carried.settle(Outcome::Refused(error.into()));
+                scope.settle(Outcome::Refused(error.into()));
                 None
             }
         }

@@ -23,7 +23,7 @@ const IDLE: Duration = Duration::from_secs(30 * 60);
 pub(super) const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Tells the caller of a request.
-pub(super) type WhoAsks = Arc<dyn Fn(&Parts) -> Result<Option<Caller>, Refusal> + Send + Sync>;
+pub(super) type CallerOf = Arc<dyn Fn(&Parts) -> Result<Option<Caller>, Refusal> + Send + Sync>;
 
 /// How [`durable`](super::durable) works. Every default is right for a server that listens for its
 /// own user's clients.
@@ -31,7 +31,7 @@ pub(super) type WhoAsks = Arc<dyn Fn(&Parts) -> Result<Option<Caller>, Refusal> 
 pub struct DurableOptions {
     pub(super) service: ServiceName,
     pub(super) client: Options,
-    pub(super) caller: WhoAsks,
+    pub(super) caller: CallerOf,
     pub(super) lifetimes: Lifetimes,
     pub(super) cookie: Option<SessionCookie>,
     pub(super) retry: Duration,

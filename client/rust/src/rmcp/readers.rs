@@ -12,9 +12,9 @@ type Name = (SessionId, StreamId);
 #[derive(Debug, Default, Clone)]
 pub(super) struct Readers(Arc<Mutex<HashMap<Name, Arc<Notify>>>>);
 
-/// The place of a reader. The reader goes when this is dropped.
+/// The slot of one reader, which is free again when this is dropped.
 #[derive(Debug)]
-pub(super) struct Place {
+pub(super) struct ClientSlot {
     readers: Readers,
     name: Name,
     end: Arc<Notify>,
@@ -25,13 +25,13 @@ impl Readers {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A reader comes. The former one's connection ends: each message goes to one.
-    pub(super) fn come(&self, session: &SessionId, stream: &StreamId) -> Place {
+    /// Registers a reader. The former one's connection ends: each message goes to one.
+    pub(super) fn register(&self, session: &SessionId, stream: &StreamId) -> ClientSlot {
         let (name, end) = ((session.clone(), stream.clone()), Arc::<Notify>::default());
         if let Some(former) = self.all().insert(name.clone(), end.clone()) {
             former.notify_one();
         }
-        Place {
+        ClientSlot {
             readers: self.clone(),
             name,
             end,
@@ -47,14 +47,14 @@ impl Readers {
     }
 }
 
-impl Place {
+impl ClientSlot {
     /// Another reader has come, or the session has ended.
     pub(super) async fn ended(&self) {
         self.end.notified().await;
     }
 }
 
-impl Drop for Place {
+impl Drop for ClientSlot {
     fn drop(&mut self) {
         let mut all = self.readers.all();
         if all

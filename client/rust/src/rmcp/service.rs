@@ -19,17 +19,18 @@ use rmcp::transport::streamable_http_server::StreamableHttpService;
 use tower_layer::Layer as _;
 use tower_service::Service;
 
-use super::body::{DurableBody, Posted};
-use super::carried::{Carried, Outcome, Purpose};
+use super::body::{DurableBody, RequestBody};
 use super::events::Events;
 use super::manager::{Manager, Store};
 use super::options::DurableOptions;
+use super::request_scope::{Outcome, Purpose, RequestScope};
 use super::table::Table;
 use super::tail::Tail;
 use crate::session::Session;
 use crate::sessions::Sessions;
 use crate::tower::{
-    Begins, Refusal, SESSION_HEADER, SessionLayer, SessionService, SessiondSession, name_session,
+    BeginsSession, Refusal, SESSION_HEADER, SessionLayer, SessionService, SessiondSession,
+    name_session,
 };
 
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
@@ -69,7 +70,7 @@ where
     if let Some(cookie) = &options.cookie {
         layer = layer.cookie(cookie.clone());
     }
-    DurableService(layer.layer(Inner(Arc::new(Parted {
+    DurableService(layer.layer(Inner(Arc::new(Shared {
         table,
         rmcp,
         options,
@@ -110,14 +111,14 @@ where
     }
 
     fn call(&mut self, request: Request<B>) -> Answering {
-        self.0.call(request.map(Posted::of))
+        self.0.call(request.map(RequestBody::of))
     }
 }
 
 /// The service behind the layer: its requests have a session.
-struct Inner<S>(Arc<Parted<S>>);
+struct Inner<S>(Arc<Shared<S>>);
 
-struct Parted<S> {
+struct Shared<S> {
     table: Arc<Table>,
     rmcp: StreamableHttpService<S, Manager>,
     options: DurableOptions,
@@ -129,7 +130,7 @@ impl<S> Clone for Inner<S> {
     }
 }
 
-impl<S> Service<Request<Posted>> for Inner<S>
+impl<S> Service<Request<RequestBody>> for Inner<S>
 where
     S: ServerHandler + Send + 'static,
 {
@@ -141,7 +142,7 @@ where
         Poll::Ready(Ok(()))
     }
 
-    fn call(&mut self, request: Request<Posted>) -> Answering {
+    fn call(&mut self, request: Request<RequestBody>) -> Answering {
         let service = self.0.clone();
         Box::pin(async move {
             let answered = service.answer(request).await;
@@ -150,20 +151,20 @@ where
     }
 }
 
-impl<S> Parted<S>
+impl<S> Shared<S>
 where
     S: ServerHandler + Send + 'static,
 {
     async fn answer(
         self: Arc<Self>,
-        request: Request<Posted>,
+        request: Request<RequestBody>,
     ) -> Result<Response<DurableBody>, Refusal> {
         let Some(SessiondSession(session)) = SessiondSession::of(request.extensions()) else {
             return Err(Refusal::no_session());
         };
         let (mut parts, body) = request.into_parts();
         let mut beginning = None;
-        if parts.extensions.get::<Begins>().is_some() {
+        if parts.extensions.get::<BeginsSession>().is_some() {
             beginning = Some(Beginning {
                 table: self.table.clone(),
                 session: Some(session.clone()),
@@ -178,21 +179,21 @@ where
         }
         let is_get = parts.method == Method::GET;
         let headers = is_get.then(|| parts.headers.clone());
-        let carried = Carried::new(session, Purpose::Client);
+        let scope = RequestScope::new(session, Purpose::Client);
         // Also a GET: rmcp looks at `Host`, `Origin` and `Accept`.
-        let response = carried
+        let response = scope
             .scope(self.rmcp.handle(Request::from_parts(parts, body)))
             .await;
         if let Some(beginning) = beginning.filter(|_| response.status().is_success()) {
             beginning.has_begun();
         }
         if let Some(headers) = headers.filter(|_| response.status() == StatusCode::OK) {
-            get(&carried, &headers).await;
+            get(&scope, &headers).await;
         }
         let (mut head, body) = response.into_parts();
         // The layer above names it.
         head.headers.remove(SESSION_HEADER);
-        match carried.outcome() {
+        match scope.outcome() {
             None => Ok(Response::from_parts(head, DurableBody::of(body))),
             Some(Outcome::Refused(refusal)) => Err(refusal),
             Some(Outcome::Ended) => {
@@ -226,10 +227,10 @@ where
         for name in [LAST_EVENT_ID, VERSION, CONTENT_LENGTH] {
             parts.headers.remove(name);
         }
-        let carried = Carried::new(session, Purpose::Restore);
+        let scope = RequestScope::new(session, Purpose::Restore);
         let request = Request::from_parts(parts, Full::<Bytes>::default());
-        let response = carried.scope(self.rmcp.handle(request)).await;
-        match (carried.outcome(), response.status()) {
+        let response = scope.scope(self.rmcp.handle(request)).await;
+        match (scope.outcome(), response.status()) {
             (Some(Outcome::Refused(refusal)), _) => Err(refusal),
             (_, StatusCode::OK) => Ok(()),
             // Its `initialize` was never answered.
@@ -259,26 +260,26 @@ impl Beginning {
 impl Drop for Beginning {
     fn drop(&mut self) {
         if let Some(session) = &self.session {
-            self.table.let_go(session.id());
+            self.table.release(session.id());
         }
     }
 }
 
 /// What a GET reads. No server is needed for it.
-async fn get(carried: &Carried, headers: &HeaderMap) {
+async fn get(scope: &RequestScope, headers: &HeaderMap) {
     let header = |name: HeaderName| {
         headers
             .get(name)
             .map(|value| value.to_str().unwrap_or_default())
     };
     let reading = Tail::begin(
-        carried.session.clone(),
+        scope.session.clone(),
         header(LAST_EVENT_ID),
         header(VERSION),
     )
     .await;
-    carried.settle(match reading {
-        Ok(Some(tail)) => Outcome::Events(Events::Kept(tail)),
+    scope.settle(match reading {
+        Ok(Some(tail)) => Outcome::Events(Events::Stored(tail)),
         Ok(None) => Outcome::Ended,
         Err(error) => Outcome::Refused(error.into()),
     });

@@ -15,7 +15,7 @@ use crate::session::Session;
 use crate::tower::Refusal;
 
 /// How often it is looked which servers nobody uses, and which work.
-const LOOK: Duration = Duration::from_secs(60);
+const CHECK_EVERY: Duration = Duration::from_secs(60);
 
 /// What came of a restore; None: nothing yet.
 type Restored = watch::Receiver<Option<Result<(), Refusal>>>;
@@ -59,13 +59,13 @@ impl Table {
     }
 
     /// A place for a new server. What was in it is closed.
-    pub(super) fn make(self: &Arc<Self>, session: &Session) -> DurableTransport {
+    pub(super) fn insert(self: &Arc<Self>, session: &Session) -> DurableTransport {
         let (live, arriving) = Live::new(session);
         let transport = DurableTransport::new(live.clone(), arriving);
         let mut servers = self.servers();
         let former = servers.lives.insert(session.id().clone(), live);
         if !std::mem::replace(&mut servers.is_watched, true) {
-            tokio::spawn(look(Arc::downgrade(self)));
+            tokio::spawn(release_idle_servers(Arc::downgrade(self)));
         }
         drop(servers);
         if let Some(former) = former {
@@ -102,7 +102,7 @@ impl Table {
                             .await
                             .unwrap_or_else(|_| Err(Refusal::failed()));
                         if result.is_err() {
-                            table.let_go(&id);
+                            table.release(&id);
                         }
                         table.servers().restoring.remove(&id);
                         tell.send_replace(Some(result));
@@ -120,7 +120,7 @@ impl Table {
     }
 
     /// Ends the server of a session, which stays.
-    pub(super) fn let_go(&self, id: &SessionId) {
+    pub(super) fn release(&self, id: &SessionId) {
         let live = self.servers().lives.remove(id);
         if let Some(live) = live {
             live.close();
@@ -129,7 +129,7 @@ impl Table {
 
     /// Lets servers go that nobody has used for long, and says of the sessions of those that work
     /// that they are in use.
-    pub(super) async fn tend(&self) {
+    pub(super) async fn release_idle(&self) {
         let (mut busy, mut idle) = (Vec::new(), Vec::new());
         // At one go: while something is waited for, a session may get another server.
         self.servers().lives.retain(|_, live| {
@@ -160,16 +160,16 @@ impl Table {
 
     /// The session has ended.
     pub(super) fn end(&self, id: &SessionId) {
-        self.let_go(id);
+        self.release(id);
         self.readers.end(id);
     }
 }
 
 /// Tends the servers as long as there is a table.
-async fn look(table: Weak<Table>) {
+async fn release_idle_servers(table: Weak<Table>) {
     loop {
-        sleep(LOOK).await;
+        sleep(CHECK_EVERY).await;
         let Some(table) = table.upgrade() else { return };
-        table.tend().await;
+        table.release_idle().await;
     }
 }

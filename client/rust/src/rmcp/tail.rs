@@ -10,7 +10,7 @@ use serde::de::IgnoredAny;
 use serde_json::{Value, json};
 use tokio::time::sleep;
 
-use super::record::key;
+use super::handshake::key;
 use super::writer::Writer;
 use crate::error::SessionError;
 use crate::session::Session;

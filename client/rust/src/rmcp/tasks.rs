@@ -1,7 +1,7 @@
 //! The Tasks extension of MCP 2026-07-28 (SEP-2663), for servers on rmcp: tasks that survive the
 //! process, in the daemon.
 
-mod kept;
+mod task_store;
 mod wire;
 mod work;
 
@@ -24,10 +24,10 @@ use rmcp::model::{
 use rmcp::service::RequestContext;
 use rmcp::{ErrorData, RoleServer};
 use tracing::warn;
-use work::Live;
+use work::RunningTask;
 pub use work::Work;
 
-use super::options::{TIMEOUT, WhoAsks};
+use super::options::{CallerOf, TIMEOUT};
 use crate::LOG_TARGET;
 use crate::error::SessionError;
 use crate::options::Options;
@@ -106,9 +106,9 @@ impl RunOptions {
 pub struct DurableTasks {
     service: ServiceName,
     sessions: Sessions,
-    caller: WhoAsks,
+    caller: CallerOf,
     /// What this process works on: it need not wait to hear what it has been told itself.
-    working: Arc<Mutex<HashMap<String, Weak<Live>>>>,
+    working: Arc<Mutex<HashMap<String, Weak<RunningTask>>>>,
     is_failing: Arc<AtomicBool>,
 }
 
@@ -217,7 +217,7 @@ impl DurableTasks {
         &self,
         context: &Context,
         begin: TaskOptions,
-    ) -> Result<Result<(Live, View), ErrorData>, ErrorData> {
+    ) -> Result<Result<(RunningTask, View), ErrorData>, ErrorData> {
         let declared = context
             .client_capabilities()
             .filter(|declared| declared.supports_tasks());
@@ -225,8 +225,12 @@ impl DurableTasks {
             return Ok(Err(wire::undeclared()));
         };
         let capabilities = serde_json::to_value(declared).unwrap_or_default();
-        let (id, task, view) = match kept::create(&self.sessions, self.caller_of(context)?, begin)
-            .await
+        let (id, task, view) = match task_store::create(
+            &self.sessions,
+            self.caller_of(context)?,
+            begin,
+        )
+        .await
         {
             Ok(created) => created,
             Err(error) => {
@@ -243,7 +247,10 @@ impl DurableTasks {
             drop(task.cancel().await);
             return Err(gone());
         }
-        Ok(Ok((Live::new(id, task, view.clone(), capabilities), view)))
+        Ok(Ok((
+            RunningTask::new(id, task, view.clone(), capabilities),
+            view,
+        )))
     }
 
     /// Answers `tasks/get`: the task as it is now.
@@ -331,7 +338,7 @@ impl DurableTasks {
             Ok(view) => {
                 let live = self.working().get(id).and_then(Weak::upgrade);
                 if let Some(live) = live {
-                    live.hear(view);
+                    live.observe(view);
                 }
                 Ok(())
             }
@@ -345,7 +352,7 @@ impl DurableTasks {
         if !is_of_the_extension(context) {
             return Err(ErrorData::method_not_found::<M>());
         }
-        kept::find(&self.sessions, self.caller_of(context)?, id).await
+        task_store::find(&self.sessions, self.caller_of(context)?, id).await
     }
 
     fn caller_of(&self, context: &Context) -> Result<Option<Caller>, ErrorData> {
@@ -355,7 +362,7 @@ impl DurableTasks {
         (self.caller)(parts).map_err(|refusal| ErrorData::invalid_request(refusal.message, None))
     }
 
-    fn working(&self) -> MutexGuard<'_, HashMap<String, Weak<Live>>> {
+    fn working(&self) -> MutexGuard<'_, HashMap<String, Weak<RunningTask>>> {
         self.working.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

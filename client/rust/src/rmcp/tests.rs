@@ -11,7 +11,7 @@ use tokio::sync::mpsc::unbounded_channel;
 use tokio::task::yield_now;
 
 use super::live::Live;
-use super::names::Names;
+use super::request_names::RequestNames;
 use super::table::Table;
 use crate::session::Session;
 use crate::sessions::Sessions;
@@ -33,7 +33,7 @@ async fn a_server_that_takes_the_place_of_an_idle_one_is_not_let_go_for_it() {
     let (mut sessions, mut transports) = (Vec::new(), Vec::new());
     for id in &ids {
         let session = of.open(&id.parse().expect("an id")).await.expect("opened");
-        transports.push(table.make(&session));
+        transports.push(table.insert(&session));
         sessions.push(session);
     }
     let busy = sessions.pop().expect("the last one");
@@ -44,10 +44,10 @@ async fn a_server_that_takes_the_place_of_an_idle_one_is_not_let_go_for_it() {
         fake.shared.stalled.notified().await;
         sessions
             .iter()
-            .map(|session| table.make(session))
+            .map(|session| table.insert(session))
             .collect::<Vec<_>>()
     };
-    let ((), _replaced) = tokio::join!(table.tend(), replace);
+    let ((), _replaced) = tokio::join!(table.release_idle(), replace);
     for session in &sessions {
         assert!(
             table
@@ -174,9 +174,9 @@ async fn a_server_that_nobody_uses_is_let_go() {
         .expect("opened");
     for (idle, is_kept) in [(Duration::from_secs(3_600), true), (Duration::ZERO, false)] {
         let table = Table::new(idle);
-        let _transport = table.make(&session);
+        let _transport = table.insert(&session);
         let live = table.live(session.id()).expect("made");
-        table.tend().await;
+        table.release_idle().await;
         assert_eq!(
             (table.live(session.id()).is_some(), live.is_closed()),
             (is_kept, !is_kept)
@@ -194,7 +194,7 @@ async fn a_session_that_was_restored_is_not_restored_again() {
     let restore = || {
         let (table, session, keep) = (table.clone(), session.clone(), keep.clone());
         async move {
-            assert!(keep.send(table.make(&session)).is_ok());
+            assert!(keep.send(table.insert(&session)).is_ok());
             table
                 .live(session.id())
                 .expect("made")
@@ -222,7 +222,7 @@ async fn a_session_that_was_restored_is_not_restored_again() {
 
 #[test]
 fn the_names_of_cancelled_requests_stay_taken_however_many_they_are() {
-    let mut names = Names::new();
+    let mut names = RequestNames::new();
     let number = NumberOrString::Number;
     let text = |text: &str| NumberOrString::String(text.into());
     names.leave(number(3));
@@ -237,7 +237,7 @@ fn the_names_of_cancelled_requests_stay_taken_however_many_they_are() {
     assert!(!names.is_free(&number(3)) && !names.is_free(&number(9_999)));
     // Which ones is not remembered any more: none is free.
     assert!(!names.is_free(&number(10_000)));
-    let mut long = Names::new();
+    let mut long = RequestNames::new();
     long.leave(text(&"x".repeat(100_000)));
     assert!(!long.is_free(&text("y")));
 }

@@ -6,16 +6,16 @@ use rmcp::RoleServer;
 use rmcp::model::{ClientJsonRpcMessage, ServerJsonRpcMessage};
 use rmcp::transport::Transport;
 
-use super::live::{Arriving, Closed, Live};
+use super::live::{Closed, Incoming, Live};
 
 /// The server's end of a session. The server is closed when this is dropped.
 pub(super) struct DurableTransport {
     live: Arc<Live>,
-    arriving: Arriving,
+    arriving: Incoming,
 }
 
 impl DurableTransport {
-    pub(super) fn new(live: Arc<Live>, arriving: Arriving) -> Self {
+    pub(super) fn new(live: Arc<Live>, arriving: Incoming) -> Self {
         Self { live, arriving }
     }
 }

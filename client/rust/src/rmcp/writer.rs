@@ -7,7 +7,7 @@ use mcp_sessiond_proto::streams::EventId;
 use tokio::sync::mpsc::Sender;
 
 /// How often it is looked whether a client is there that gets no comments.
-const LOOK: Duration = Duration::from_secs(25);
+const CHECK_EVERY: Duration = Duration::from_secs(25);
 
 /// Writes events. Where nobody reads them any more, they are nobody's.
 pub(super) struct Writer {
@@ -57,7 +57,7 @@ impl Writer {
 
     /// After how long without an event there is a comment.
     pub(super) fn pause(&self) -> Duration {
-        self.comments.unwrap_or(LOOK)
+        self.comments.unwrap_or(CHECK_EVERY)
     }
 
     pub(super) async fn comment(&self) {

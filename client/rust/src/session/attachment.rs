@@ -5,9 +5,9 @@ use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 use super::Session;
-use crate::calls::{BROKEN_PAUSE, Link};
 use crate::connection::Connection;
 use crate::error::SessionError;
+use crate::retrying_client::{BROKEN_PAUSE, NumberedConnection};
 use crate::runtime::driven;
 use crate::sessiond::RETRY_AFTER;
 
@@ -63,18 +63,18 @@ impl Session {
         let attachment = Attachment { leave, keeping };
         // The task ends without a word only with its runtime.
         told.await
-            .unwrap_or_else(|_| Err(SessionError::NoAnswer(self.0.line.options.timeout)))?;
+            .unwrap_or_else(|_| Err(SessionError::NoAnswer(self.0.connections.options.timeout)))?;
         Ok(attachment)
     }
 
-    async fn attach_once(&self) -> Result<Link, SessionError> {
+    async fn attach_once(&self) -> Result<NumberedConnection, SessionError> {
         let attach = |connection: Connection, context, of| async move {
             connection.attach_session(context, of).await
         };
-        Ok(self.call_telling(attach).await?.1)
+        Ok(self.call_with_connection(attach).await?.1)
     }
 
-    async fn keep_attached(&self, mut link: Link, mut left: oneshot::Receiver<()>) {
+    async fn keep_attached(&self, mut link: NumberedConnection, mut left: oneshot::Receiver<()>) {
         loop {
             tokio::select! {
                 _ = &mut left => return self.detach(&link).await,
@@ -95,13 +95,13 @@ impl Session {
         }
     }
 
-    async fn detach(&self, link: &Link) {
-        let (patience, of) = (self.0.line.patience(), self.named(None));
+    async fn detach(&self, link: &NumberedConnection) {
+        let (deadline, of) = (self.0.connections.deadline(), self.named(None));
         let detach = |connection: Connection, context| {
             let of = of.clone();
             async move { connection.detach_session(context, of).await }
         };
         // Where the connection breaks now, the client has gone with it.
-        drop(self.0.line.calls.call(link, patience, detach).await);
+        drop(self.0.connections.client.call(link, deadline, detach).await);
     }
 }

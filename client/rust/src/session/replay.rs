@@ -13,8 +13,8 @@ use tokio::time::{Instant, sleep};
 
 use super::Session;
 use crate::connection::Connection;
+use crate::deadline::Deadline;
 use crate::error::SessionError;
-use crate::patience::Patience;
 use crate::runtime::driven;
 
 /// The pause after a `wait` that ended before its time with nothing to tell: the daemon is about to
@@ -96,7 +96,7 @@ impl Session {
         Ok(all)
     }
 
-    /// What is said next after up to 64 places in different streams, or after one number. Where
+    /// What is said next after up to 64 cursors of different streams, or after one number. Where
     /// nothing is said before the time is over, there are no events; `next` is where to go on
     /// either way. Other calls are not kept waiting, and dropping this future does no harm.
     ///
@@ -147,7 +147,7 @@ impl Session {
     }
 
     async fn wait_once(&self, after: &[Cursor], time: Duration) -> Result<Replayed, SessionError> {
-        self.call_that_waits(time, |connection, context, of, timeout_ms| {
+        self.waiting_call(time, |connection, context, of, timeout_ms| {
             let request = WaitRequest {
                 of,
                 after: after.to_vec(),
@@ -161,7 +161,7 @@ impl Session {
 
     /// Makes a call that may wait for so long, on a connection on which it keeps no other call
     /// waiting. It is told how many ms are left.
-    pub(super) async fn call_that_waits<T, F>(
+    pub(super) async fn waiting_call<T, F>(
         &self,
         time: Duration,
         call: impl Fn(Connection, Duration, SessionRef, u32) -> F,
@@ -170,18 +170,18 @@ impl Session {
         F: Future<Output = Result<Result<T, Error>, CallError>>,
     {
         let until = Instant::now() + time;
-        let patience = Patience::new(time + self.0.line.options.timeout);
-        let (lane, _place) = self.0.line.lane(patience).await?;
+        let deadline = Deadline::new(time + self.0.connections.options.timeout);
+        let (client, _permit) = self.0.connections.for_waiting_call(deadline).await?;
         let call = |connection: Connection, context, of| {
             // What was waited before a connection broke counts.
             let left = until.saturating_duration_since(Instant::now());
             let left_ms = u32::try_from(left.as_micros().div_ceil(1_000)).unwrap_or(WAIT_MAX_MS);
             call(connection, context, of, left_ms)
         };
-        Ok(lane
+        Ok(client
             .repeat(
-                patience,
-                async || self.ready_on(&lane, patience).await,
+                deadline,
+                async || self.ready_on(&client, deadline).await,
                 call,
             )
             .await?

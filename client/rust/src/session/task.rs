@@ -315,17 +315,17 @@ impl Task {
             });
             let part = left.min(Duration::from_millis(WAIT_MAX_MS.into()));
             let began = Instant::now();
-            let waited =
-                self.session
-                    .call_that_waits(part, |connection, context, of, timeout_ms| {
-                        let request = WaitTaskRequest {
-                            of,
-                            task: self.id.clone(),
-                            version,
-                            timeout_ms: Some(timeout_ms),
-                        };
-                        async move { connection.wait_task(context, request).await }
-                    });
+            let waited = self
+                .session
+                .waiting_call(part, |connection, context, of, timeout_ms| {
+                    let request = WaitTaskRequest {
+                        of,
+                        task: self.id.clone(),
+                        version,
+                        timeout_ms: Some(timeout_ms),
+                    };
+                    async move { connection.wait_task(context, request).await }
+                });
             let task = waited.await?;
             let is_over = until.is_some_and(|until| Instant::now() >= until);
             if task.version != version || task.status.is_final() || is_over {

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::fake::{Fake, Turn, grant};
 use super::sessions::{session, view};
-use crate::calls::PLACES;
+use crate::retrying_client::CALLS_MAX;
 use crate::{Cursor, Sessiond};
 
 const LONG: Duration = Duration::from_secs(3_600);
@@ -99,7 +99,7 @@ async fn a_wait_goes_on_where_it_was_until_there_is_something() {
 
 #[tokio::test]
 async fn waits_keep_no_call_waiting_however_many_there_are() {
-    let waits = 2 * PLACES + 1;
+    let waits = 2 * CALLS_MAX + 1;
     let mut turns = vec![Turn::Tell(view("s1", None))];
     turns.extend((0..waits).map(|_| Turn::Stall));
     turns.push(Turn::Done);

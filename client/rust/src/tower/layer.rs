@@ -15,9 +15,9 @@ use tokio::runtime::Handle;
 use tower_layer::Layer;
 use tower_service::Service;
 
-use super::begin::{Asked, Begin, What, asked};
-use super::new::New;
-use super::session::Looked;
+use super::begin_policy::{Begin, FirstRequest, Purpose, asked};
+use super::session::HasLayer;
+use super::unannounced::UnannouncedSession;
 use super::wire::{SESSION_HEADER, SessionCookie, name_session, named_by_cookies, named_by_header};
 use super::{Refusal, SessiondSession};
 use crate::sessions::{CreateOptions, Sessions};
@@ -185,13 +185,13 @@ where
                 }
             };
             let extensions = request.extensions_mut();
-            extensions.insert(Looked);
+            extensions.insert(HasLayer);
             if let Some(found) = &found {
                 extensions.insert(found.session().clone());
             }
             #[cfg(feature = "rmcp")]
             if matches!(found, Some(Found::New(_))) {
-                extensions.insert(super::Begins);
+                extensions.insert(super::BeginsSession);
             }
             let response = inner.call(request).await?;
             Ok(match found {
@@ -210,7 +210,7 @@ enum Found {
     /// By a cookie alone. Scripts of a page can read the header of a response, and not the cookie:
     /// so the response does not name it.
     ByCookie(SessiondSession),
-    New(New),
+    New(UnannouncedSession),
 }
 
 impl Found {
@@ -248,16 +248,16 @@ impl Rules {
             Named::Stale(refusal) => refusal,
             Named::None => Refusal::no_session(),
         };
-        let (Asked { what, id }, request) =
+        let (FirstRequest { what, id }, request) =
             asked(self.begin, Request::from_parts(parts, body)).await?;
         let refusal = match what {
-            What::Session(metadata) => match self.create(caller, metadata).await {
+            Purpose::Session(metadata) => match self.create(caller, metadata).await {
                 Ok(new) => return Ok((Some(Found::New(new)), request)),
                 Err(refusal) => refusal,
             },
-            What::Discovery | What::Other if self.is_optional => return Ok((None, request)),
-            What::Discovery => Refusal::no_discover(),
-            What::Other => refused,
+            Purpose::Discovery | Purpose::Other if self.is_optional => return Ok((None, request)),
+            Purpose::Discovery => Refusal::no_discover(),
+            Purpose::Other => refused,
         };
         Err(Refused { refusal, id })
     }
@@ -313,7 +313,11 @@ impl Rules {
             .map_err(Refusal::from)
     }
 
-    async fn create(&self, caller: Option<Caller>, metadata: Option<Json>) -> Result<New, Refusal> {
+    async fn create(
+        &self,
+        caller: Option<Caller>,
+        metadata: Option<Json>,
+    ) -> Result<UnannouncedSession, Refusal> {
         let mut options = CreateOptions::default()
             .status(Status::Ready)
             .lifetimes(self.lifetimes);
@@ -331,7 +335,7 @@ impl Rules {
             sessions
                 .create(options)
                 .await
-                .map(|made| New::of(SessiondSession(made)))
+                .map(|made| UnannouncedSession::of(SessiondSession(made)))
         };
         let Ok(runtime) = Handle::try_current() else {
             return Ok(creating.await?);
@@ -349,7 +353,11 @@ impl Rules {
 
     /// The response to the first request of a session, which tells the client of it. If the request
     /// has failed, the session ends.
-    async fn tell<R: From<String>>(&self, new: New, response: Response<R>) -> Response<R> {
+    async fn tell<R: From<String>>(
+        &self,
+        new: UnannouncedSession,
+        response: Response<R>,
+    ) -> Response<R> {
         let status = response.status();
         if status.is_client_error() || status.is_server_error() {
             new.end().await;
@@ -360,7 +368,7 @@ impl Rules {
             let message = "the server behind this layer has named a session of its own; switch its sessions off";
             return Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, message).to_response();
         }
-        let session = new.told();
+        let session = new.announced();
         let mut response = named_in(response, &session);
         if let Some(cookie) = &self.cookie {
             cookie.name_session(response.headers_mut(), session.id());

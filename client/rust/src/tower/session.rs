@@ -52,12 +52,12 @@ impl SessiondSession {
 
 /// In the extensions of every request that came through a [`SessionLayer`](super::SessionLayer).
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Looked;
+pub(super) struct HasLayer;
 
 /// In the extensions of a request that begins its session.
 #[cfg(feature = "rmcp")]
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Begins;
+pub(crate) struct BeginsSession;
 
 #[cfg(feature = "axum")]
 mod extractors {
@@ -65,14 +65,14 @@ mod extractors {
     use http::StatusCode;
     use http::request::Parts;
 
-    use super::{Looked, SessiondSession};
+    use super::{HasLayer, SessiondSession};
     use crate::tower::Refusal;
 
     impl<S: Sync> FromRequestParts<S> for SessiondSession {
         type Rejection = Refusal;
 
         async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Refusal> {
-            looked(parts)?;
+            needs_layer(parts)?;
             Self::of_parts(parts).ok_or_else(Refusal::no_session)
         }
     }
@@ -81,17 +81,17 @@ mod extractors {
         type Rejection = Refusal;
 
         async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Option<Self>, Refusal> {
-            looked(parts)?;
+            needs_layer(parts)?;
             Ok(Self::of_parts(parts))
         }
     }
 
-    fn looked(parts: &Parts) -> Result<(), Refusal> {
+    fn needs_layer(parts: &Parts) -> Result<(), Refusal> {
         let message = "this route of the server has no `SessionLayer`";
         let missing = || Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, message);
         parts
             .extensions
-            .get::<Looked>()
+            .get::<HasLayer>()
             .map(|_| ())
             .ok_or_else(missing)
     }

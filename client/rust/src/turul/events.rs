@@ -17,7 +17,7 @@ const FLOOR: &str = "mcp.turul.events_from";
 
 /// What is kept of an event.
 #[derive(Serialize, Deserialize)]
-struct Kept {
+struct StoredEvent {
     timestamp: u64,
     event_type: String,
     data: Value,
@@ -37,7 +37,7 @@ pub(super) async fn store(
         retry,
         ..
     } = event;
-    let kept = Kept {
+    let kept = StoredEvent {
         timestamp,
         event_type,
         data,
@@ -49,7 +49,7 @@ pub(super) async fn store(
         .append(message)
         .await
         .map_err(|error| failed(error, id))?;
-    let Kept {
+    let StoredEvent {
         timestamp,
         event_type,
         data,
@@ -136,7 +136,7 @@ async fn read(session: &Session, number: u64) -> Result<Vec<Event>, SessionError
 
 fn sse_event(event: &Event) -> Result<SseEvent, StorageError> {
     let kept = serde_json::from_str(event.message.as_str()).map_err(|error| wrong(&error))?;
-    let Kept {
+    let StoredEvent {
         timestamp,
         event_type,
         data,

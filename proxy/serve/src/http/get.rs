@@ -9,9 +9,9 @@ use mcp_sessiond_client::{Caller, EventId};
 
 use super::accept::{EVENTS, takes};
 use super::{LAST_EVENT, Server, events, named, session};
+use crate::live::tail::{Tail, resumed, standalone};
 use crate::modern::only_posts;
 use crate::refusal::Refusal;
-use crate::tail::{Tail, resumed, standalone};
 
 pub(super) async fn get(
     State(table): State<Server>,

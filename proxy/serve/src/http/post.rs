@@ -17,13 +17,12 @@ use super::{
     At, PATH, RECONNECT, SESSION, Server, body, by_cookie, events, found, name_session, named,
     session,
 };
-use crate::live::{Began, Live};
+use crate::live::tail::Tail;
+use crate::live::{Beginning, Live};
+use crate::messages::{self, Id, Posted, PostedKind, read_post};
 use crate::refusal::Refusal;
 use crate::response::json;
-use crate::said::{self, Posted, PostedKind, posted};
 use crate::settings::Settings;
-use crate::tail::Tail;
-use crate::which::Id;
 
 pub(super) async fn post(
     State(table): State<Server>,
@@ -38,7 +37,7 @@ pub(super) async fn post(
     if let Some(answered) = table.modern(&caller, &headers, &sent).await {
         return Ok(answered);
     }
-    let (messages, is_batch) = posted(&sent)?;
+    let (messages, is_batch) = read_post(&sent)?;
     if messages
         .iter()
         .any(|message| matches!(message.kind, PostedKind::Initialize(..)))
@@ -80,13 +79,19 @@ pub(super) async fn post(
     }
     let called = tokio::spawn(async move { live.call(messages, is_batch).await.map(Tail::parts) });
     let Ok(called) = called.await else {
-        let unknown: Vec<_> = calls.iter().map(|id| said::unknown(id)).collect();
+        let unknown: Vec<_> = calls
+            .iter()
+            .map(|id| messages::outcome_unknown(id))
+            .collect();
         return Ok(json(errors(&unknown, is_batch)));
     };
     match called {
         Ok(parts) => Ok(events(&headers, &session, parts)),
         Err(refusal) if is_about_the_call(&refusal) => {
-            let refused: Vec<_> = calls.iter().map(|id| said::refused(id, &refusal)).collect();
+            let refused: Vec<_> = calls
+                .iter()
+                .map(|id| messages::refused(id, &refusal))
+                .collect();
             Ok(json(errors(&refused, is_batch)))
         }
         Err(refusal) => Err(refusal),
@@ -142,14 +147,14 @@ async fn initialize(
         let table = table.clone();
         async move {
             let began = table.begin(caller, params).await;
-            if let Err(Ok(Began::Session(live))) = told.send(began) {
+            if let Err(Ok(Beginning::Session(live))) = told.send(began) {
                 drop(live.end().await);
             }
         }
     });
     match began.await.map_err(|_| broken())?? {
-        Began::Session(live) => Ok(handshaken(settings, path, &live, id)),
-        Began::Refused(error) => Ok(json(said::error(id, &error))),
+        Beginning::Session(live) => Ok(handshaken(settings, path, &live, id)),
+        Beginning::Refused(error) => Ok(json(messages::error(id, &error))),
     }
 }
 
@@ -177,7 +182,7 @@ async fn known(
 
 /// The answer to `initialize` that is on record.
 fn handshaken(settings: &Settings, path: &str, live: &Live, id: &Id) -> Response<Body> {
-    let mut response = json(said::result(id, &live.record().result));
+    let mut response = json(messages::result(id, &live.record().result));
     let headers = response.headers_mut();
     name_session(headers, live.id());
     if settings.cookie {

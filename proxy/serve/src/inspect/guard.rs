@@ -10,9 +10,9 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, Uri, 
 use axum::middleware::Next;
 use axum::response::IntoResponse as _;
 
+use crate::admission;
 use crate::refusal::Refusal;
 use crate::table::Table;
-use crate::who;
 
 /// A request that changes anything has this header. A browser lets a page of another origin send it
 /// only if `serve` allows that, which it does not.
@@ -25,12 +25,12 @@ const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 const RANDOM: usize = 16;
 
 /// Admits a request for the page: no token is needed, as the page has no data.
-pub(super) async fn welcome(
+pub(super) async fn admit_page(
     State(table): State<Arc<Table>>,
     request: Request,
     next: Next,
 ) -> Response<Body> {
-    match who::admit(request.uri(), request.headers(), &table.shared().settings) {
+    match admission::check_origin(request.uri(), request.headers(), &table.shared().settings) {
         Ok(()) => next.run(request).await,
         Err(refusal) => refusal.into_response(),
     }
@@ -44,7 +44,7 @@ pub(super) async fn admitted(
 ) -> Response<Body> {
     let settings = &table.shared().settings;
     let headers = request.headers();
-    let caller = who::admit(request.uri(), headers, settings)
+    let caller = admission::check_origin(request.uri(), headers, settings)
         .and_then(|()| own_page(request.uri(), headers))
         .and_then(|()| {
             let has_leave = request.method().is_safe() || headers.contains_key(&OWN);
@@ -55,7 +55,7 @@ pub(super) async fn admitted(
                 )
             })
         })
-        .and_then(|()| who::caller(headers, settings));
+        .and_then(|()| admission::caller(headers, settings));
     match caller {
         Ok(caller) => {
             request.extensions_mut().insert(caller);
@@ -113,7 +113,7 @@ pub(super) fn policy(nonce: &str) -> HeaderValue {
 
 /// Headers of each response, refusals among them: nothing is stored, framed, or taken for anything
 /// else.
-pub(super) async fn armoured(mut response: Response<Body>) -> Response<Body> {
+pub(super) async fn with_safe_headers(mut response: Response<Body>) -> Response<Body> {
     let headers = response.headers_mut();
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
     let mut say = |name, value| {

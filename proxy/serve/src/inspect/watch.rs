@@ -12,15 +12,15 @@ use serde::Serialize;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::sleep;
 
-use super::seen::{now_ms, short};
-use crate::tail::COMMENT;
+use super::views::{now_ms, shorten};
+use crate::response::COMMENT;
 
 /// Events of the past that a page is told of at first.
 const PAST_MAX: u64 = 200;
 
 /// An event.
 #[derive(Debug, Serialize)]
-struct Shown<'a> {
+struct EventView<'a> {
     /// Its number in the session.
     number: u64,
     /// When it came, in ms since the Unix epoch; null: before this page watched.
@@ -43,7 +43,7 @@ pub(super) struct Watch {
     waiting: VecDeque<Bytes>,
     keep_alive: Duration,
     is_over: bool,
-    _place: OwnedSemaphorePermit,
+    _permit: OwnedSemaphorePermit,
 }
 
 impl Watch {
@@ -53,7 +53,7 @@ impl Watch {
         last: Option<u64>,
         last_number: u64,
         keep_alive: Duration,
-        place: OwnedSemaphorePermit,
+        permit: OwnedSemaphorePermit,
     ) -> Self {
         let after = Cursor::Number(last.unwrap_or_else(|| last_number.saturating_sub(PAST_MAX)));
         let waiting = VecDeque::new();
@@ -64,7 +64,7 @@ impl Watch {
             waiting,
             keep_alive,
             is_over: false,
-            _place: place,
+            _permit: permit,
         }
     }
 
@@ -77,20 +77,20 @@ impl Watch {
             if self.is_over {
                 return None;
             }
-            let said = if self.is_current {
+            let page = if self.is_current {
                 self.session
                     .wait(std::slice::from_ref(&self.after), self.keep_alive)
                     .await
             } else {
                 self.session.replay(&self.after).await
             };
-            self.take(said).await;
+            self.take(page).await;
         }
     }
 
-    async fn take(&mut self, said: Result<Replayed, SessionError>) {
-        match said {
-            Ok(said) => self.say(said),
+    async fn take(&mut self, page: Result<Replayed, SessionError>) {
+        match page {
+            Ok(page) => self.push(page),
             Err(error) if error.passes() => {
                 self.waiting.push_back(COMMENT.into());
                 sleep(self.keep_alive / 4).await;
@@ -102,14 +102,14 @@ impl Watch {
         }
     }
 
-    fn say(&mut self, said: Replayed) {
+    fn push(&mut self, page: Replayed) {
         let Replayed {
             events,
             gaps,
             next,
             more,
             ..
-        } = said;
+        } = page;
         for gap in gaps {
             let lost = format!(r#"{{"first":{},"last":{}}}"#, gap.first, gap.last);
             self.waiting
@@ -139,7 +139,7 @@ fn part(event: &Event, at_ms: Option<u64>) -> Bytes {
         number, position, ..
     } = *event;
     let (stream, bytes) = (event.stream.as_str(), event.message.len());
-    let shown = Shown {
+    let shown = EventView {
         number,
         at_ms,
         stream,
@@ -157,8 +157,8 @@ fn kind(message: &Json) -> (&'static str, Option<String>) {
     let line = Bytes::copy_from_slice(message.as_str().as_bytes());
     let copy = OnceCell::new();
     match Line::of(&line, &copy).message().map(|message| message.kind) {
-        Some(Kind::Request { method, .. }) => ("request", Some(short(method.into_owned()))),
-        Some(Kind::Notification { method }) => ("notification", Some(short(method.into_owned()))),
+        Some(Kind::Request { method, .. }) => ("request", Some(shorten(method.into_owned()))),
+        Some(Kind::Notification { method }) => ("notification", Some(shorten(method.into_owned()))),
         Some(Kind::Answer { failed: true, .. }) => ("error", None),
         Some(Kind::Answer { .. }) => ("answer", None),
         None => ("other", None),

@@ -13,7 +13,7 @@ use jsonwebtoken::jwk::{
 use jsonwebtoken::{Algorithm, DecodingKey};
 use serde::Deserialize;
 
-use crate::complain;
+use crate::stderr::warn;
 
 /// Bytes that the file may have.
 const FILE_MAX: u64 = 1024 * 1024;
@@ -136,13 +136,13 @@ impl Keys {
                 Ok((seen, keys)) => *known = (Some(seen), keys),
                 Err(NoKeys::None) => {
                     known.1 = Arc::default();
-                    complain(format_args!(
+                    warn(format_args!(
                         "{}: {}, so no token is valid",
                         self.path.display(),
                         NoKeys::None
                     ));
                 }
-                Err(error) => complain(format_args!(
+                Err(error) => warn(format_args!(
                     "{}: {error}. The keys that it had before stay in force",
                     self.path.display()
                 )),

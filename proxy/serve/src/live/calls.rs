@@ -8,13 +8,16 @@ use mcp_sessiond_client::{
 };
 use serde_json::value::RawValue;
 
-use super::pump::closed;
-use super::{Live, Reading};
+use super::delivery::close;
+use super::tail::Tail;
+use super::{EventReceiver, Live};
 use crate::backend::{Backend, Ended};
+use crate::messages::{
+    Calls, Id, Posted, PostedKind, answering, asked_by, cancelling, not_started, outcome_unknown,
+    to_server,
+};
 use crate::refusal::Refusal;
-use crate::said::{Calls, Posted, PostedKind, inward, not_started, to_server, unknown};
-use crate::tail::Tail;
-use crate::which::Id;
+use crate::stream_router::StreamRouter;
 
 /// Bytes that the ids of one POST may have together: the daemon keeps them as the origin of the
 /// stream.
@@ -30,14 +33,14 @@ impl Live {
         for Posted { kind, line } in messages {
             let initialized = matches!(kind, PostedKind::Initialized);
             // A client says it again when it has sent `initialize` again. The server gets it once.
-            if initialized && self.is_welcomed(server.incarnation()) {
+            if initialized && self.is_initialized(server.incarnation()) {
                 continue;
             }
             let stream = match &kind {
-                PostedKind::Cancelled(id) => self.state().which.stream_of(id).cloned(),
+                PostedKind::Cancelled(id) => self.state().router.stream_of(id).cloned(),
                 _ => None,
             };
-            let line = inward(&kind, line, server.incarnation(), &mut self.state().which);
+            let line = for_server(&kind, line, server.incarnation(), &mut self.state().router);
             let Some(line) = line else { continue };
             if let (PostedKind::Cancelled(id), Some(stream)) = (&kind, stream) {
                 // At once, though the server may be busy, or gone.
@@ -49,7 +52,7 @@ impl Live {
                 ));
             }
             if initialized {
-                self.state().welcomed = Some(server.incarnation().to_owned());
+                self.state().initialized = Some(server.incarnation().to_owned());
             }
         }
         Ok(())
@@ -60,7 +63,7 @@ impl Live {
     async fn drop_call(&self, stream: &StreamId, id: &str) {
         let ends = {
             let mut state = self.state();
-            let ends = state.which.dropped(stream, id) == Some(true);
+            let ends = state.router.drop_call(stream, id) == Some(true);
             if ends {
                 state.finishing.insert(stream.clone());
             }
@@ -91,7 +94,7 @@ impl Live {
             let will = calls
                 .first()
                 .filter(|_| !is_batch && !server.outlasts())
-                .map(|id| unknown(id));
+                .map(|id| outcome_unknown(id));
             let (opened, primed) = self
                 .open(server.incarnation(), is_batch, &origin, will)
                 .await?;
@@ -119,10 +122,10 @@ impl Live {
         will: Option<Json>,
     ) -> Result<(Stream, Appended), Refusal> {
         let (first, second) = (name(incarnation, is_batch)?, name(incarnation, is_batch)?);
-        self.held(async {
+        self.within_hold(async {
             let is_full = |error: &SessionError| error.refusal().is_some_and(Error::is_of_memory);
             match self.open_as(&first, origin, will.clone()).await {
-                Err(error) if is_full(&error) && self.make_room().await => {
+                Err(error) if is_full(&error) && self.prune_events().await => {
                     self.open_as(&second, origin, will).await
                 }
                 opened => opened,
@@ -160,11 +163,11 @@ impl Live {
             if let Err(Ended { may_have_arrived }) =
                 server.send(to_server(&line, stream.as_str())).await
             {
-                self.not_taken(
+                self.call_not_sent(
                     stream,
                     id,
                     if may_have_arrived {
-                        unknown
+                        outcome_unknown
                     } else {
                         not_started
                     },
@@ -174,7 +177,7 @@ impl Live {
         }
     }
 
-    fn tail(self: &Arc<Self>, stream: StreamId, primed: &Appended, reading: Reading) -> Tail {
+    fn tail(self: &Arc<Self>, stream: StreamId, primed: &Appended, reading: EventReceiver) -> Tail {
         let after = Cursor::Event(primed.id.clone());
         let mut tail = Tail::new(self.clone(), stream, primed.position, after, Some(reading));
         tail.prime(&primed.id);
@@ -189,7 +192,7 @@ impl Live {
         stream: &StreamId,
         calls: &[Id],
         incarnation: &str,
-    ) -> Result<Option<Reading>, Refusal> {
+    ) -> Result<Option<EventReceiver>, Refusal> {
         let mut state = self.state();
         if state.ended {
             return Err(Refusal::unknown_session());
@@ -197,19 +200,19 @@ impl Live {
         if state.running.as_deref() != Some(incarnation) {
             return Ok(None);
         }
-        state.which.open(stream.clone(), calls.to_vec());
+        state.router.open(stream.clone(), calls.to_vec());
         // A client of an older version may know no event that is not a message.
         if self.record.primes() {
-            state.which.resumable(stream);
+            state.router.set_resumable(stream);
         }
         Ok(Some(state.read(stream)))
     }
 
-    /// The server ended before it had acknowledged this call, which is answered in these words.
-    async fn not_taken(&self, stream: &StreamId, id: &str, words: fn(&str) -> Json) {
+    /// The server ended before it had acknowledged this call, which is answered with this error.
+    async fn call_not_sent(&self, stream: &StreamId, id: &str, error: fn(&str) -> Json) {
         let ends = {
             let mut state = self.state();
-            let ends = state.which.dropped(stream, id);
+            let ends = state.router.drop_call(stream, id);
             if ends == Some(true) {
                 state.finishing.insert(stream.clone());
             }
@@ -217,17 +220,40 @@ impl Live {
         };
         // None: it was answered with all others that were open.
         match ends {
-            Some(true) => drop(self.say_last(stream, RequestId::mint(), words(id)).await),
-            Some(false) => drop(self.say(stream, RequestId::mint(), words(id)).await),
+            Some(true) => drop(self.store_last(stream, RequestId::mint(), error(id)).await),
+            Some(false) => drop(self.store(stream, RequestId::mint(), error(id)).await),
             None => {}
         }
     }
 
     /// Closes a stream, and ends its reader's connection.
     pub(super) async fn finish(&self, stream: &StreamId) {
-        closed(&self.session.stream(stream.clone())).await;
+        close(&self.session.stream(stream.clone())).await;
         self.state().finish(stream);
     }
+}
+
+/// A message that wants no answer, as this server gets it. None: it is about a request of a former
+/// server.
+fn for_server(
+    kind: &PostedKind,
+    line: Bytes,
+    incarnation: &str,
+    router: &mut StreamRouter,
+) -> Option<Bytes> {
+    Some(match kind {
+        PostedKind::Answer(id) => {
+            let asked = asked_by(incarnation, id)?;
+            router.request_answered(&asked);
+            answering(&line, &asked)
+        }
+        PostedKind::Progress(token) => answering(&line, &asked_by(incarnation, token)?),
+        PostedKind::Cancelled(id) => match router.stream_of(id) {
+            Some(stream) => cancelling(&line, stream),
+            None => line,
+        },
+        _ => line,
+    })
 }
 
 /// What the names of streams of single calls begin with.

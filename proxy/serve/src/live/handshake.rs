@@ -14,9 +14,9 @@ use tokio::time::timeout;
 
 use super::{Live, Shared};
 use crate::backend::Backend;
+use crate::messages::{InitializeAnswer, answered_id};
 use crate::record::Record;
 use crate::refusal::{Refusal, daemon_away};
-use crate::said::{Handshaken, answers};
 
 /// How long a server may take to answer `initialize`: `npx` and `uvx` download some first.
 pub(crate) const HANDSHAKE_WAIT: Duration = Duration::from_secs(120);
@@ -26,7 +26,7 @@ const ID: &str = r#""mcp-sessiond-serve""#;
 
 /// How a session has begun.
 #[derive(Debug)]
-pub enum Began {
+pub enum Beginning {
     /// The server has answered `initialize`.
     Session(Arc<Live>),
     /// The server has refused `initialize`, with this error.
@@ -34,7 +34,7 @@ pub enum Began {
 }
 
 /// Lines of the server from before its first answer, with their numbers.
-pub(crate) type Early = Vec<(u64, Bytes)>;
+pub(crate) type EarlyLines = Vec<(u64, Bytes)>;
 
 impl Live {
     /// Begins a session, with a server of its own.
@@ -45,12 +45,12 @@ impl Live {
         shared: &Arc<Shared>,
         caller: Caller,
         params: Box<RawValue>,
-    ) -> Result<Began, Refusal> {
+    ) -> Result<Beginning, Refusal> {
         let hold = shared.settings.hold;
         let session = shared.create(SessionId::mint(), &caller).await?;
         let made = async {
             let backend = shared.backends.backend(&session).await?;
-            let (handshaken, early) = shake(&*backend, &params).await?;
+            let (handshaken, early) = initialize(&*backend, &params).await?;
             Ok((backend, handshaken, early))
         };
         let (backend, handshaken, early) = match made.await {
@@ -63,17 +63,17 @@ impl Live {
         let Some(result) = handshaken.result else {
             backend.end().await;
             shared.discard(&session).await;
-            return Ok(Began::Refused(refused(handshaken)?));
+            return Ok(Beginning::Refused(initialize_error(handshaken)?));
         };
         let record = Record::new(params, result);
-        if let Err(refusal) = held(hold, record.store(&session)).await {
+        if let Err(refusal) = within_hold(hold, record.store(&session)).await {
             backend.end().await;
             shared.discard(&session).await;
             return Err(refusal);
         }
         let live = Self::new(shared.clone(), session, caller, record);
-        live.take(backend, early).await;
-        Ok(Began::Session(live))
+        live.adopt(backend, early).await;
+        Ok(Beginning::Session(live))
     }
 
     /// The session's server. If none runs, one is started and sent the recorded handshake.
@@ -89,25 +89,25 @@ impl Live {
             return Err(Refusal::unknown_session());
         }
         let backend = self.shared.backends.backend(&self.session).await;
-        let backend = backend.map_err(|refusal| self.notice(refusal))?;
-        self.settle_left(&*backend).await;
+        let backend = backend.map_err(|refusal| self.on_refusal(refusal))?;
+        self.settle_inherited(&*backend).await;
         let early = self
             .ready(&*backend)
             .await
-            .inspect_err(|_| self.unsettle())?;
-        self.state().welcomed = Some(backend.incarnation().to_owned());
-        self.run(&backend, early);
+            .inspect_err(|_| self.give_up_open())?;
+        self.state().initialized = Some(backend.incarnation().to_owned());
+        self.start_reading(&backend, early);
         *slot = Some(backend.clone());
         Ok(backend)
     }
 
     /// Sends the server the recorded handshake, as far as it needs that.
-    async fn ready(&self, backend: &dyn Backend) -> Result<Early, Refusal> {
+    async fn ready(&self, backend: &dyn Backend) -> Result<EarlyLines, Refusal> {
         let mut early = Vec::new();
         if !backend.continues() {
             self.state().restarts += 1;
-            let (handshaken, said) = shake(backend, &self.record.initialize).await?;
-            early = said;
+            let (handshaken, lines) = initialize(backend, &self.record.initialize).await?;
+            early = lines;
             if handshaken.result.is_none() {
                 backend.end().await;
                 let message =
@@ -118,7 +118,10 @@ impl Live {
         // A former process may have been killed before it had sent this. A keeper passes it on
         // once.
         let initialized = r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#;
-        backend.send(initialized.into()).await.map_err(|_| mute())?;
+        backend
+            .send(initialized.into())
+            .await
+            .map_err(|_| no_answer())?;
         Ok(early)
     }
 
@@ -131,15 +134,15 @@ impl Live {
         self.server().await.map(drop)
     }
 
-    async fn take(self: &Arc<Self>, backend: Arc<dyn Backend>, early: Early) {
+    async fn adopt(self: &Arc<Self>, backend: Arc<dyn Backend>, early: EarlyLines) {
         let mut slot = self.backend.lock().await;
-        self.run(&backend, early);
+        self.start_reading(&backend, early);
         *slot = Some(backend);
     }
 
-    fn run(self: &Arc<Self>, backend: &Arc<dyn Backend>, early: Early) {
+    fn start_reading(self: &Arc<Self>, backend: &Arc<dyn Backend>, early: EarlyLines) {
         self.state().running = Some(backend.incarnation().to_owned());
-        tokio::spawn(self.clone().pump(backend.clone(), early));
+        tokio::spawn(self.clone().read_server(backend.clone(), early));
     }
 }
 
@@ -171,12 +174,12 @@ impl Shared {
                 absolute_ms: Some(0),
                 grace_ms: Some(0),
             });
-        held(self.settings.hold, self.sessions.create(options)).await
+        within_hold(self.settings.hold, self.sessions.create(options)).await
     }
 }
 
 /// Waits for a call of the daemon, for as long as a request may be held.
-pub(crate) async fn held<T>(
+pub(crate) async fn within_hold<T>(
     hold: Duration,
     call: impl Future<Output = Result<T, SessionError>>,
 ) -> Result<T, Refusal> {
@@ -190,18 +193,21 @@ pub(crate) async fn held<T>(
 ///
 /// # Errors
 /// None.
-fn refused(handshaken: Handshaken) -> Result<Box<RawValue>, Refusal> {
-    let null = || RawValue::from_string("null".into()).map_err(|_| mute());
+fn initialize_error(handshaken: InitializeAnswer) -> Result<Box<RawValue>, Refusal> {
+    let null = || RawValue::from_string("null".into()).map_err(|_| no_answer());
     handshaken.error.map_or_else(null, Ok)
 }
 
 /// Sends `initialize`, and waits for the answer.
-async fn shake(backend: &dyn Backend, params: &RawValue) -> Result<(Handshaken, Early), Refusal> {
-    match asked(backend, "initialize", params, HANDSHAKE_WAIT).await {
+async fn initialize(
+    backend: &dyn Backend,
+    params: &RawValue,
+) -> Result<(InitializeAnswer, EarlyLines), Refusal> {
+    match first_request(backend, "initialize", params, HANDSHAKE_WAIT).await {
         Ok(Some(answered)) => Ok(answered),
         Ok(None) => {
             backend.end().await;
-            Err(mute())
+            Err(no_answer())
         }
         Err(_) => {
             backend.end().await;
@@ -217,12 +223,12 @@ async fn shake(backend: &dyn Backend, params: &RawValue) -> Result<(Handshaken, 
 ///
 /// # Errors
 /// When it has not answered in time.
-pub(crate) async fn asked(
+pub(crate) async fn first_request(
     backend: &dyn Backend,
     method: &str,
     params: &RawValue,
     wait: Duration,
-) -> Result<Option<(Handshaken, Early)>, Elapsed> {
+) -> Result<Option<(InitializeAnswer, EarlyLines)>, Elapsed> {
     let line = format!(r#"{{"jsonrpc":"2.0","id":{ID},"method":"{method}","params":{params}}}"#);
     if backend.send(line.into()).await.is_err() {
         return Ok(None);
@@ -232,8 +238,8 @@ pub(crate) async fn asked(
         while let Some((number, line)) = backend.next().await {
             let is_it = std::str::from_utf8(&line).ok().and_then(|text| {
                 let message = mcp_sessiond_client::Json::new(text).ok()?;
-                answers(&message).filter(|id| **id == *ID)?;
-                serde_json::from_str::<Handshaken>(text).ok()
+                answered_id(&message).filter(|id| **id == *ID)?;
+                serde_json::from_str::<InitializeAnswer>(text).ok()
             });
             match is_it {
                 Some(handshaken) => {
@@ -249,7 +255,7 @@ pub(crate) async fn asked(
     Ok(answered.map(|handshaken| (handshaken, early)))
 }
 
-fn mute() -> Refusal {
+fn no_answer() -> Refusal {
     let message = "the server ended before it had answered `initialize`; what it said is on `serve`'s standard error";
     Refusal::new(StatusCode::BAD_GATEWAY, message)
 }

@@ -9,18 +9,17 @@ use mcp_sessiond_client::{
 };
 
 use super::calls::{calls_of, is_for};
-use super::handshake::held;
-use super::{Left, Live, Shared, TOLD};
+use super::handshake::within_hold;
+use super::{InheritedStream, LAST_DELIVERED, Live, Shared};
 use crate::backend::Backend;
+use crate::messages::{Id, addressed, answered_id, not_started, outcome_unknown};
 use crate::record::Record;
 use crate::refusal::Refusal;
-use crate::said::{addressed, answers, not_started, unknown};
-use crate::which::Id;
 
 /// What a caller is told of a session of somebody else.
 fn bound(refusal: Refusal) -> Refusal {
     if refusal.status == 403 {
-        crate::who::bound_to_another()
+        crate::admission::bound_to_another()
     } else {
         refusal
     }
@@ -37,7 +36,7 @@ impl Live {
         id: &SessionId,
     ) -> Result<Arc<Self>, Refusal> {
         let sessions = shared.sessions.on_behalf_of(caller.clone());
-        let (session, view, streams, record) = held(shared.settings.hold, async {
+        let (session, view, streams, record) = within_hold(shared.settings.hold, async {
             let session = sessions.open(id).await?;
             let view = session.view().await?;
             let streams = session.streams().await?;
@@ -56,16 +55,16 @@ impl Live {
         let mut left = Vec::new();
         for stream in streams {
             if stream.stream.as_str() != StreamId::STANDALONE && !stream.closed {
-                left.push(held(shared.settings.hold, live.unanswered(&stream)).await?);
+                left.push(within_hold(shared.settings.hold, live.unanswered(&stream)).await?);
             }
         }
-        if let Ok(key) = TOLD.parse() {
-            let told = held(
+        if let Ok(key) = LAST_DELIVERED.parse() {
+            let last = within_hold(
                 shared.settings.hold,
                 live.session.get_as::<(u64, String)>(&key),
             )
             .await?;
-            live.state().told = told.map(|(position, id)| (position, EventId(id)));
+            live.state().last_delivered = last.map(|(position, id)| (position, EventId(id)));
         }
         if left.is_empty() {
             return Ok(live);
@@ -76,13 +75,13 @@ impl Live {
             state
                 .finishing
                 .extend(left.iter().map(|left| left.stream.clone()));
-            state.left = left;
+            state.inherited = left;
         }
         tokio::spawn({
             let live = live.clone();
             async move {
                 if live.server().await.is_err() {
-                    live.give_up_left().await;
+                    live.give_up_inherited().await;
                 }
             }
         });
@@ -99,94 +98,98 @@ impl Live {
         id: &SessionId,
     ) -> Result<(), Refusal> {
         let sessions = shared.sessions.on_behalf_of(caller.clone());
-        let seen = held(shared.settings.hold, async {
+        let seen = within_hold(shared.settings.hold, async {
             sessions.open(id).await?.view().await
         });
         seen.await.map(drop).map_err(bound)
     }
 
     /// The outcome of the calls that a former process has left open is unknown.
-    async fn give_up_left(&self) {
-        let left = std::mem::take(&mut self.state().left);
+    async fn give_up_inherited(&self) {
+        let left = std::mem::take(&mut self.state().inherited);
         let left = left
             .into_iter()
             .map(|left| (left.stream, left.calls))
             .collect();
-        self.give_up(left, unknown).await;
+        self.give_up(left, outcome_unknown).await;
     }
 
     /// The server was gone again before anything was heard of it: the outcome of all open calls is
     /// unknown.
-    pub(super) fn unsettle(self: &Arc<Self>) {
+    pub(super) fn give_up_open(self: &Arc<Self>) {
         let open = {
             let mut state = self.state();
-            let open = state.which.clear();
+            let open = state.router.clear();
             state
                 .finishing
                 .extend(open.iter().map(|(stream, _)| stream.clone()));
             open
         };
         let live = self.clone();
-        tokio::spawn(async move { live.give_up(open, unknown).await });
+        tokio::spawn(async move { live.give_up(open, outcome_unknown).await });
     }
 
     /// Goes on with the calls that this server has taken from a former process. Each other call is
     /// answered here. If it was meant for this server, the server has never got it; if for one that
     /// is gone, its outcome is unknown.
-    pub(super) async fn settle_left(self: &Arc<Self>, backend: &dyn Backend) {
-        if self.state().left.is_empty() {
+    pub(super) async fn settle_inherited(self: &Arc<Self>, backend: &dyn Backend) {
+        if self.state().inherited.is_empty() {
             return;
         }
         let (known, is_gone) = match backend.open_calls().await {
             Ok(known) => (known, false),
             Err(_) => (Vec::new(), true),
         };
-        let known: HashSet<Id> = known.into_iter().map(|id| normal(&id)).collect();
-        let words = |left: &Left| {
+        let known: HashSet<Id> = known.into_iter().map(|id| normal_id(&id)).collect();
+        let error = |left: &InheritedStream| {
             let is_certain = !is_gone
                 && backend.knows_all()
                 && left.is_whole
                 && is_for(&left.stream, backend.incarnation());
-            if is_certain { not_started } else { unknown }
+            if is_certain {
+                not_started
+            } else {
+                outcome_unknown
+            }
         };
         let mut lost = Vec::new();
-        let left = std::mem::take(&mut self.state().left);
+        let left = std::mem::take(&mut self.state().inherited);
         for left in left {
-            let words = words(&left);
-            let Left { stream, calls, .. } = left;
+            let error = error(&left);
+            let InheritedStream { stream, calls, .. } = left;
             let (open, others): (Vec<_>, Vec<_>) = calls
                 .into_iter()
-                .partition(|id| known.contains(&normal(&addressed(&stream, id))));
+                .partition(|id| known.contains(&normal_id(&addressed(&stream, id))));
             if open.is_empty() {
-                lost.push((words, (stream, others)));
+                lost.push((error, (stream, others)));
                 continue;
             }
             // These come before the last answer, which ends the stream.
             for id in others {
-                self.say(&stream, RequestId::mint(), words(&id)).await;
+                self.store(&stream, RequestId::mint(), error(&id)).await;
             }
             let mut state = self.state();
             state.finishing.remove(&stream);
-            state.which.goes_on(stream, open);
+            state.router.reopen(stream, open);
         }
         let live = self.clone();
         tokio::spawn(async move {
-            for (words, lost) in lost {
-                live.give_up(vec![lost], words).await;
+            for (error, lost) in lost {
+                live.give_up(vec![lost], error).await;
             }
         });
     }
 
     /// The calls of an open stream that were not answered on it.
-    async fn unanswered(&self, stream: &StreamView) -> Result<Left, SessionError> {
-        let said = self
+    async fn unanswered(&self, stream: &StreamView) -> Result<InheritedStream, SessionError> {
+        let stored = self
             .session
             .replay_all(&Cursor::Stream(stream.stream.clone()))
             .await?;
-        let answered: HashSet<Id> = said
+        let answered: HashSet<Id> = stored
             .events
             .iter()
-            .filter_map(|event| answers(&event.message))
+            .filter_map(|event| answered_id(&event.message))
             .collect();
         let calls = stream
             .opened_by
@@ -197,16 +200,16 @@ impl Live {
             .into_iter()
             .filter(|id| !answered.contains(id))
             .collect();
-        Ok(Left {
+        Ok(InheritedStream {
             stream: stream.stream.clone(),
             calls,
-            is_whole: said.gaps.is_empty(),
+            is_whole: stored.gaps.is_empty(),
         })
     }
 }
 
 /// An id as the keeper writes it.
-fn normal(id: &str) -> Id {
+fn normal_id(id: &str) -> Id {
     serde_json::from_str::<serde_json::Value>(id)
         .map_or_else(|_| id.into(), |id| id.to_string().into())
 }

@@ -12,13 +12,13 @@ use futures::future::{BoxFuture, Shared, join_all};
 use mcp_sessiond_client::{Caller, Session, SessionId, SessionStatus, Update};
 use tokio::time::{Instant, timeout};
 
-use super::asking::{Waiting, ask};
-use super::discover::{Speaks, discover};
+use super::discover::{Era, discover};
 use super::envelope::{self, VERSION, unsupported};
-use super::server::{Server, Using};
+use super::pending::{PendingRequest, send_request};
+use super::server::{RequestGuard, Server};
 use crate::backend::Backend;
-use crate::live::handshake::{Early, held};
-use crate::live::{self, same, terminated};
+use crate::live::handshake::{EarlyLines, within_hold};
+use crate::live::{self, same_caller, terminate};
 use crate::record::VERSIONS;
 use crate::refusal::Refusal;
 
@@ -27,18 +27,18 @@ use crate::refusal::Refusal;
 /// for as long as a server may take to start.
 const CLIENT_WAIT: Duration = Duration::from_secs(20);
 /// After this time a server is asked again that has said nothing, or has ended.
-const OLDER_FOR: Duration = Duration::from_secs(60);
+const OLDER_ERA_FOR: Duration = Duration::from_secs(60);
 
 /// What the ids of these sessions begin with.
 const PREFIX: &str = "modern-";
 
 /// A server that is being started, or runs. All clients that wait for it share its start, and how
 /// that fails.
-type Making = Shared<BoxFuture<'static, Result<Arc<Server>, Unfit>>>;
+type Starting = Shared<BoxFuture<'static, Result<Arc<Server>, NoModernServer>>>;
 
 /// Whether a server was asked that does not speak this version.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-enum Older {
+enum OlderEra {
     /// None was.
     #[default]
     No,
@@ -49,15 +49,15 @@ enum Older {
 }
 
 /// Servers that were not heard yet, by their sessions.
-type BeingAsked = HashMap<SessionId, (Session, Arc<dyn Backend>)>;
+type Discovering = HashMap<SessionId, (Session, Arc<dyn Backend>)>;
 
 /// The servers of all callers.
 #[derive(Default)]
 pub struct Callers {
-    makings: Mutex<Vec<(Caller, Making)>>,
-    older: Mutex<Older>,
+    servers: Mutex<Vec<(Caller, Starting)>>,
+    older: Mutex<OlderEra>,
     /// The servers that are being asked.
-    asked: Mutex<BeingAsked>,
+    discovering: Mutex<Discovering>,
     has_ended: AtomicBool,
 }
 
@@ -74,28 +74,30 @@ pub fn version_of(id: &SessionId) -> Option<&'static str> {
 }
 
 impl Callers {
-    fn makings(&self) -> MutexGuard<'_, Vec<(Caller, Making)>> {
-        let mut makings = self.makings.lock().unwrap_or_else(PoisonError::into_inner);
-        makings.retain(|(_, making)| match making.peek() {
+    fn servers(&self) -> MutexGuard<'_, Vec<(Caller, Starting)>> {
+        let mut servers = self.servers.lock().unwrap_or_else(PoisonError::into_inner);
+        servers.retain(|(_, starting)| match starting.peek() {
             Some(Ok(server)) => !server.has_ended(),
             Some(Err(_)) => false,
             None => true,
         });
-        makings
+        servers
     }
 
-    fn asked(&self) -> MutexGuard<'_, BeingAsked> {
-        self.asked.lock().unwrap_or_else(PoisonError::into_inner)
+    fn discovering(&self) -> MutexGuard<'_, Discovering> {
+        self.discovering
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn older(&self) -> MutexGuard<'_, Older> {
+    fn older(&self) -> MutexGuard<'_, OlderEra> {
         self.older.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// How many servers there are, with those that are being started.
     #[must_use]
     pub fn count(&self) -> usize {
-        self.makings().len()
+        self.servers().len()
     }
 
     /// How many requests are open at the server of this session. None: this process does not have
@@ -116,7 +118,7 @@ impl Callers {
         caller: &Caller,
         request: &envelope::Request,
         headers: &HeaderMap,
-    ) -> Result<Waiting, Refusal> {
+    ) -> Result<PendingRequest, Refusal> {
         let older = |refusal: Refusal| {
             let is_probe =
                 refusal.code == envelope::UNSUPPORTED && request.method == "server/discover";
@@ -133,11 +135,11 @@ impl Callers {
         if request.version != VERSION {
             return Err(unsupported(&request.version, &[VERSION]));
         }
-        match ask(using, request, headers).await {
+        match send_request(using, request, headers).await {
             // The daemon has ended the session.
             Err(refusal) if refusal == Refusal::unknown_session() => {
                 let using = self.of(shared, &room, caller, &request.version).await?;
-                ask(using, request, headers).await
+                send_request(using, request, headers).await
             }
             asked => asked,
         }
@@ -153,25 +155,27 @@ impl Callers {
         room: impl Fn() -> Result<(), Refusal>,
         caller: &Caller,
         version: &str,
-    ) -> Result<Using, Refusal> {
+    ) -> Result<RequestGuard, Refusal> {
         if self.is_older() {
             return Err(unsupported(version, &VERSIONS));
         }
         loop {
-            let known = find(&self.makings(), caller);
-            let making = match known {
-                Some(making) => making,
+            let known = find(&self.servers(), caller);
+            let starting = match known {
+                Some(starting) => starting,
                 None => {
                     room()?;
-                    self.make(shared, caller)
+                    self.start(shared, caller)
                 }
             };
-            let server = match timeout(CLIENT_WAIT, making).await {
+            let server = match timeout(CLIENT_WAIT, starting).await {
                 Ok(Ok(server)) => server,
-                Ok(Err(Unfit::Refused(refusal))) => return Err(refusal),
-                Ok(Err(Unfit::Older)) | Err(_) => return Err(unsupported(version, &VERSIONS)),
+                Ok(Err(NoModernServer::Refused(refusal))) => return Err(refusal),
+                Ok(Err(NoModernServer::Older)) | Err(_) => {
+                    return Err(unsupported(version, &VERSIONS));
+                }
             };
-            if let Some(using) = server.enter().await {
+            if let Some(using) = server.guard_request().await {
                 return Ok(using);
             }
         }
@@ -181,38 +185,38 @@ impl Callers {
     /// ago.
     fn is_older(&self) -> bool {
         match *self.older() {
-            Older::No => false,
-            Older::Until(until) => Instant::now() < until,
-            Older::Yes => true,
+            OlderEra::No => false,
+            OlderEra::Until(until) => Instant::now() < until,
+            OlderEra::Yes => true,
         }
     }
 
     /// Starts a server, in a task of its own: a client that hangs up leaves nothing half made.
-    fn make(self: &Arc<Self>, shared: &Arc<live::Shared>, caller: &Caller) -> Making {
-        let mut makings = self.makings();
-        if let Some(making) = find(&makings, caller) {
-            return making;
+    fn start(self: &Arc<Self>, shared: &Arc<live::Shared>, caller: &Caller) -> Starting {
+        let mut servers = self.servers();
+        if let Some(starting) = find(&servers, caller) {
+            return starting;
         }
         let (callers, shared, of) = (self.clone(), shared.clone(), caller.clone());
-        let making = async move { callers.begin(&shared, &of).await }
+        let starting = async move { callers.begin(&shared, &of).await }
             .boxed()
             .shared();
-        tokio::spawn(making.clone());
-        makings.push((caller.clone(), making.clone()));
-        making
+        tokio::spawn(starting.clone());
+        servers.push((caller.clone(), starting.clone()));
+        starting
     }
 
     fn all(&self) -> Vec<Arc<Server>> {
-        let makings = self.makings();
-        makings
+        let servers = self.servers();
+        servers
             .iter()
-            .filter_map(|(_, making)| making.peek()?.clone().ok())
+            .filter_map(|(_, starting)| starting.peek()?.clone().ok())
             .collect()
     }
 
     /// Ends servers that are idle for too long.
-    pub async fn look(&self) {
-        join_all(self.all().iter().map(|server| server.look())).await;
+    pub async fn check_idle(&self) {
+        join_all(self.all().iter().map(|server| server.check_idle())).await;
     }
 
     /// Lets go of all servers, which go on for the process that serves the name next.
@@ -223,9 +227,9 @@ impl Callers {
     /// Ends all servers, also those that are being asked.
     pub async fn end(&self) {
         self.has_ended.store(true, Ordering::Relaxed);
-        let asked: Vec<_> = self.asked().drain().map(|(_, asked)| asked).collect();
+        let asked: Vec<_> = self.discovering().drain().map(|(_, asked)| asked).collect();
         let asked = asked.iter().map(|(session, backend)| async {
-            drop(terminated(session).await);
+            drop(terminate(session).await);
             backend.end().await;
         });
         let all = self.all();
@@ -241,7 +245,7 @@ impl Callers {
         &self,
         shared: &Arc<live::Shared>,
         caller: &Caller,
-    ) -> Result<Arc<Server>, Unfit> {
+    ) -> Result<Arc<Server>, NoModernServer> {
         if let Some(session) = former(shared, caller).await? {
             return Ok(Server::new(shared.clone(), session));
         }
@@ -251,11 +255,11 @@ impl Callers {
         match self.begin_in(shared, &session).await {
             Ok((backend, early)) => {
                 let server = Server::new(shared.clone(), session);
-                server.take(backend, early).await;
+                server.adopt(backend, early).await;
                 Ok(server)
             }
             Err(unfit) => {
-                drop(terminated(&session).await);
+                drop(terminate(&session).await);
                 Err(unfit)
             }
         }
@@ -265,49 +269,49 @@ impl Callers {
         &self,
         shared: &Arc<live::Shared>,
         session: &Session,
-    ) -> Result<(Arc<dyn Backend>, Early), Unfit> {
+    ) -> Result<(Arc<dyn Backend>, EarlyLines), NoModernServer> {
         let backend = shared.backends.backend(session).await?;
-        self.asked()
+        self.discovering()
             .insert(session.id().clone(), (session.clone(), backend.clone()));
         let (speaks, early) = match self.has_ended.load(Ordering::Relaxed) {
-            true => (Speaks::Unknown, Vec::new()),
+            true => (Era::Unknown, Vec::new()),
             false => discover(&*backend).await,
         };
-        self.asked().remove(session.id());
+        self.discovering().remove(session.id());
         *self.older() = match speaks {
-            Speaks::Modern => {
+            Era::Modern => {
                 let ready = Update::default().status(SessionStatus::Ready);
-                held(shared.settings.hold, session.update(ready)).await?;
+                within_hold(shared.settings.hold, session.update(ready)).await?;
                 return Ok((backend, early));
             }
-            Speaks::Older => Older::Yes,
-            Speaks::Unknown => Older::Until(Instant::now() + OLDER_FOR),
+            Era::Older => OlderEra::Yes,
+            Era::Unknown => OlderEra::Until(Instant::now() + OLDER_ERA_FOR),
         };
         backend.end().await;
         // Some servers can't be started while another one of them runs, and the next request may be
         // `initialize`.
         backend.gone().await;
-        Err(Unfit::Older)
+        Err(NoModernServer::Older)
     }
 }
 
-fn find(makings: &[(Caller, Making)], caller: &Caller) -> Option<Making> {
-    makings
+fn find(servers: &[(Caller, Starting)], caller: &Caller) -> Option<Starting> {
+    servers
         .iter()
-        .find(|(other, _)| same(other, caller))
-        .map(|(_, making)| making.clone())
+        .find(|(other, _)| same_caller(other, caller))
+        .map(|(_, starting)| starting.clone())
 }
 
 /// Why there is no server that speaks this era.
 #[derive(Debug, Clone)]
-enum Unfit {
+enum NoModernServer {
     /// There is none at all.
     Refused(Refusal),
     /// It speaks the era before.
     Older,
 }
 
-impl From<Refusal> for Unfit {
+impl From<Refusal> for NoModernServer {
     fn from(refusal: Refusal) -> Self {
         Self::Refused(refusal)
     }
@@ -318,13 +322,13 @@ impl From<Refusal> for Unfit {
 async fn former(shared: &Arc<live::Shared>, caller: &Caller) -> Result<Option<Session>, Refusal> {
     let hold = shared.settings.hold;
     let sessions = shared.sessions.on_behalf_of(caller.clone());
-    let listed = held(hold, sessions.list()).await?;
+    let listed = within_hold(hold, sessions.list()).await?;
     let of_this_era = listed
         .iter()
         .filter(|view| view.session.as_str().starts_with(PREFIX));
     let mut found = None;
     for view in of_this_era.filter(|view| view.status != SessionStatus::Terminated) {
-        let opened = match held(hold, sessions.open(&view.session)).await {
+        let opened = match within_hold(hold, sessions.open(&view.session)).await {
             Ok(session) => shared.backends.claim(&session).await.map(|()| session),
             refused => refused,
         };
@@ -332,7 +336,7 @@ async fn former(shared: &Arc<live::Shared>, caller: &Caller) -> Result<Option<Se
             Ok(session) if view.status == SessionStatus::Ready && found.is_none() => {
                 found = Some(session);
             }
-            Ok(session) => drop(terminated(&session).await),
+            Ok(session) => drop(terminate(&session).await),
             // It is another caller's or another machine's, or has ended.
             Err(refusal)
                 if [StatusCode::FORBIDDEN, StatusCode::NOT_FOUND].contains(&refusal.status) => {}

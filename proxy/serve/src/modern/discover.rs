@@ -6,16 +6,16 @@ use serde_json::value::RawValue;
 
 use super::envelope::VERSION;
 use crate::backend::Backend;
-use crate::live::handshake::{Early, HANDSHAKE_WAIT, asked};
-use crate::said::Handshaken;
+use crate::live::handshake::{EarlyLines, HANDSHAKE_WAIT, first_request};
+use crate::messages::InitializeAnswer;
 
 /// JSON-RPC's codes by which servers of the era before are known to answer: no such method,
 /// parameters that can't be taken, no request.
 const NO_SUCH_REQUEST: [i64; 3] = [-32601, -32602, -32600];
 
-/// What a server is heard to speak.
+/// The era of MCP that a server speaks.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Speaks {
+pub(super) enum Era {
     /// The version of this era.
     Modern,
     /// Versions of the era before.
@@ -26,22 +26,22 @@ pub(super) enum Speaks {
 
 /// Asks a server that was just started, for as long as that may take. Returns what it has said
 /// before the answer, too.
-pub(super) async fn discover(backend: &dyn Backend) -> (Speaks, Early) {
+pub(super) async fn discover(backend: &dyn Backend) -> (Era, EarlyLines) {
     let meta = json!({
         "io.modelcontextprotocol/protocolVersion": VERSION,
         "io.modelcontextprotocol/clientCapabilities": {},
         "io.modelcontextprotocol/clientInfo": {"name": "mcp-sessiond", "version": env!("CARGO_PKG_VERSION")},
     });
     let Ok(params) = RawValue::from_string(json!({"_meta": meta}).to_string()) else {
-        return (Speaks::Unknown, Vec::new());
+        return (Era::Unknown, Vec::new());
     };
-    match asked(backend, "server/discover", &params, HANDSHAKE_WAIT).await {
-        Ok(Some((answer, early))) => (heard(&answer), early),
-        Ok(None) | Err(_) => (Speaks::Unknown, Vec::new()),
+    match first_request(backend, "server/discover", &params, HANDSHAKE_WAIT).await {
+        Ok(Some((answer, early))) => (era_of(&answer), early),
+        Ok(None) | Err(_) => (Era::Unknown, Vec::new()),
     }
 }
 
-fn heard(answer: &Handshaken) -> Speaks {
+fn era_of(answer: &InitializeAnswer) -> Era {
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]
     struct Discovered {
@@ -59,15 +59,15 @@ fn heard(answer: &Handshaken) -> Speaks {
                     .iter()
                     .any(|version| version == VERSION) =>
             {
-                Speaks::Modern
+                Era::Modern
             }
-            _ => Speaks::Older,
+            _ => Era::Older,
         },
         (None, Some(error)) => match serde_json::from_str::<Failure>(error.get()) {
-            Ok(failure) if NO_SUCH_REQUEST.contains(&failure.code) => Speaks::Older,
-            _ => Speaks::Unknown,
+            Ok(failure) if NO_SUCH_REQUEST.contains(&failure.code) => Era::Older,
+            _ => Era::Unknown,
         },
-        (None, None) => Speaks::Unknown,
+        (None, None) => Era::Unknown,
     }
 }
 
@@ -77,10 +77,10 @@ mod tests {
 
     #[test]
     fn a_server_says_what_it_speaks_and_a_failure_says_nothing() {
-        let heard = |answer: &str| heard(&serde_json::from_str(answer).expect("an answer"));
+        let era_of = |answer: &str| era_of(&serde_json::from_str(answer).expect("an answer"));
         assert_eq!(
-            heard(r#"{"result":{"supportedVersions":["2026-07-28"]}}"#),
-            Speaks::Modern
+            era_of(r#"{"result":{"supportedVersions":["2026-07-28"]}}"#),
+            Era::Modern
         );
         for older in [
             r#"{"result":{"supportedVersions":["2025-11-25"]}}"#,
@@ -89,14 +89,14 @@ mod tests {
             r#"{"error":{"code":-32601,"message":"Method not found"}}"#,
             r#"{"error":{"code":-32602,"message":"Received request before initialization was complete"}}"#,
         ] {
-            assert_eq!(heard(older), Speaks::Older, "{older}");
+            assert_eq!(era_of(older), Era::Older, "{older}");
         }
         for unknown in [
             r#"{"error":{"code":-32603,"message":"Internal error"}}"#,
             r#"{"error":1}"#,
             "{}",
         ] {
-            assert_eq!(heard(unknown), Speaks::Unknown, "{unknown}");
+            assert_eq!(era_of(unknown), Era::Unknown, "{unknown}");
         }
     }
 }

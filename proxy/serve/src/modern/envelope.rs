@@ -12,9 +12,8 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
+use crate::messages::{Id, one_line};
 use crate::refusal::Refusal;
-use crate::said::one_line;
-use crate::which::Id;
 
 /// The version of MCP that is spoken here.
 pub(super) const VERSION: &str = "2026-07-28";

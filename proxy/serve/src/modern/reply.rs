@@ -9,17 +9,16 @@ use mcp_sessiond_client::Json;
 use serde::Deserialize;
 use tokio::time::timeout;
 
-use super::asking::Waiting;
 use super::envelope;
-use super::open::Sent;
-use crate::response::{event_stream, json};
-use crate::tail::COMMENT;
+use super::open_requests::Delivery;
+use super::pending::PendingRequest;
+use crate::response::{COMMENT, event_stream, json};
 
 /// Waits for the first message, and answers: with that message, if it is the answer; else with a
 /// stream.
-pub(super) async fn reply(mut waiting: Waiting) -> Response<Body> {
+pub(super) async fn reply(mut waiting: PendingRequest) -> Response<Body> {
     match timeout(waiting.keep_alive(), waiting.next()).await {
-        Ok(Some(Sent {
+        Ok(Some(Delivery {
             message,
             is_answer: true,
         })) => whole(&message),
@@ -52,7 +51,7 @@ fn whole(message: &Json) -> Response<Body> {
     response
 }
 
-fn stream(waiting: Waiting, first: Option<Sent>) -> Response<Body> {
+fn stream(waiting: PendingRequest, first: Option<Delivery>) -> Response<Body> {
     let parts = futures::stream::unfold((Some(waiting), first), async |(waiting, first)| {
         let mut waiting = waiting?;
         let sent = match first {
@@ -68,11 +67,11 @@ fn stream(waiting: Waiting, first: Option<Sent>) -> Response<Body> {
             },
         };
         match sent {
-            Some(Sent {
+            Some(Delivery {
                 message,
                 is_answer: true,
             }) => Some((event(&message), (None, None))),
-            Some(Sent {
+            Some(Delivery {
                 message,
                 is_answer: false,
             }) => Some((event(&message), (Some(waiting), None))),

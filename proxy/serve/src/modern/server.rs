@@ -13,15 +13,15 @@ use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
 
-use super::open::{Asked, Cancelled, Key, Messages, Open, Todo};
+use super::open_requests::{Cancelled, Effects, Key, Messages, OpenRequests, RequestKind};
 use super::params::Tools;
-use super::uses::{Met, Uses};
+use super::usage::{Entry, Usage};
 use crate::backend::{Backend, Ended, Slot};
-use crate::live::handshake::Early;
-use crate::live::{Shared, terminated};
+use crate::live::handshake::EarlyLines;
+use crate::live::{Shared, terminate};
+use crate::messages::to_server;
 use crate::refusal::Refusal;
-use crate::said::to_server;
-use crate::unsent::Unsent;
+use crate::send_budget::SendBudget;
 
 /// How long a server may say something of a request that was cancelled.
 const CANCEL_WAIT: Duration = Duration::from_secs(60);
@@ -34,7 +34,7 @@ pub(super) struct Server {
     state: Mutex<State>,
     backend: Slot,
     /// Bytes that wait for the server.
-    unsent: Unsent,
+    send_budget: SendBudget,
     /// Whether this process has asked the server for its tools.
     has_listed: tokio::sync::Mutex<bool>,
     /// What the keys of this process begin with, and the number of the last one.
@@ -49,11 +49,11 @@ impl fmt::Debug for Server {
 
 #[derive(Debug)]
 struct State {
-    open: Open,
+    open: OpenRequests,
     tools: Tools,
     /// The incarnation of the server that runs.
     running: Option<String>,
-    uses: Uses,
+    usage: Usage,
 }
 
 /// A request that is being sent.
@@ -71,10 +71,10 @@ impl Server {
     #[must_use]
     pub(super) fn new(shared: Arc<Shared>, session: Session) -> Arc<Self> {
         let state = State {
-            open: Open::default(),
+            open: OpenRequests::default(),
             tools: Tools::default(),
             running: None,
-            uses: Uses::new(Instant::now()),
+            usage: Usage::new(Instant::now()),
         };
         let keys = (RequestId::mint().to_string(), AtomicU64::new(0));
         let (state, backend) = (Mutex::new(state), Slot::default());
@@ -83,7 +83,7 @@ impl Server {
             session,
             state,
             backend,
-            unsent: Unsent::default(),
+            send_budget: SendBudget::default(),
             has_listed: tokio::sync::Mutex::default(),
             keys,
         })
@@ -100,8 +100,8 @@ impl Server {
     }
 
     /// The client of a request has gone. None: the request was answered.
-    pub(super) fn leave(&self, key: &str) -> Option<Cancelled> {
-        self.state().open.leave(key)
+    pub(super) fn cancel_open(&self, key: &str) -> Option<Cancelled> {
+        self.state().open.cancel(key)
     }
 
     /// Whether a list of the server's had this tool.
@@ -136,19 +136,19 @@ impl Server {
     /// Whether the session has ended.
     #[must_use]
     pub(super) fn has_ended(&self) -> bool {
-        self.state().uses.has_ended()
+        self.state().usage.has_ended()
     }
 
     /// The server goes on here. `early`: what it has said before.
-    pub(super) async fn take(self: &Arc<Self>, backend: Arc<dyn Backend>, early: Early) {
+    pub(super) async fn adopt(self: &Arc<Self>, backend: Arc<dyn Backend>, early: EarlyLines) {
         let mut slot = self.backend.lock().await;
-        self.run(&backend, early);
+        self.start_reading(&backend, early);
         *slot = Some(backend);
     }
 
-    fn run(self: &Arc<Self>, backend: &Arc<dyn Backend>, early: Early) {
+    fn start_reading(self: &Arc<Self>, backend: &Arc<dyn Backend>, early: EarlyLines) {
         self.state().running = Some(backend.incarnation().to_owned());
-        tokio::spawn(self.clone().pump(backend.clone(), early));
+        tokio::spawn(self.clone().read_server(backend.clone(), early));
     }
 
     /// The server: the one that runs, or else a new one. It needs no handshake.
@@ -175,7 +175,7 @@ impl Server {
                 tokio::spawn(self.clone().cancel(backend.clone(), cancelled, reason));
             }
         }
-        self.run(&backend, Vec::new());
+        self.start_reading(&backend, Vec::new());
         *slot = Some(backend.clone());
         Ok(backend)
     }
@@ -186,13 +186,13 @@ impl Server {
     /// When there is no server to take it, or too much waits for it.
     pub(super) async fn send(
         self: &Arc<Self>,
-        asked: Asked,
+        asked: RequestKind,
         id: &str,
         line: &Bytes,
     ) -> Result<Sending, Refusal> {
         loop {
             let backend = self.server().await?;
-            let share = self.unsent.take(line.len())?;
+            let share = self.send_budget.take(line.len())?;
             let key: Key = format!(
                 "{}-{}",
                 self.keys.0,
@@ -238,12 +238,12 @@ impl Server {
             .map_err(|_| Refusal::for_now("the server has ended, and is started again"))
     }
 
-    async fn pump(self: Arc<Self>, backend: Arc<dyn Backend>, early: Early) {
+    async fn read_server(self: Arc<Self>, backend: Arc<dyn Backend>, early: EarlyLines) {
         for (number, line) in early {
-            self.hear(&backend, number, &line);
+            self.on_line(&backend, number, &line);
         }
         while let Some((number, line)) = backend.next().await {
-            self.hear(&backend, number, &line);
+            self.on_line(&backend, number, &line);
         }
         {
             let mut state = self.state();
@@ -256,25 +256,25 @@ impl Server {
         backend.end().await;
     }
 
-    fn hear(self: &Arc<Self>, backend: &Arc<dyn Backend>, number: u64, line: &Bytes) {
-        let todo = {
+    fn on_line(self: &Arc<Self>, backend: &Arc<dyn Backend>, number: u64, line: &Bytes) {
+        let effects = {
             let mut state = self.state();
             let State { open, tools, .. } = &mut *state;
-            open.hear(line, tools)
+            open.route(line, tools)
         };
         backend.confirm(number);
-        if todo.is_empty() {
+        if effects.is_empty() {
             return;
         }
-        tokio::spawn(self.clone().work_off(backend.clone(), todo));
+        tokio::spawn(self.clone().apply(backend.clone(), effects));
     }
 
-    async fn work_off(self: Arc<Self>, backend: Arc<dyn Backend>, todo: Todo) {
-        let Todo {
+    async fn apply(self: Arc<Self>, backend: Arc<dyn Backend>, effects: Effects) {
+        let Effects {
             cancel,
             refuse,
             end,
-        } = todo;
+        } = effects;
         for id in refuse {
             let _ = backend.send(no_requests(&id).into()).await;
         }
@@ -307,30 +307,30 @@ impl Server {
 
     /// A request comes for this server, which is not ended before the request is over. None: it has
     /// ended.
-    pub(super) async fn enter(self: &Arc<Self>) -> Option<Using> {
+    pub(super) async fn guard_request(self: &Arc<Self>) -> Option<RequestGuard> {
         loop {
-            let met = self.state().uses.enter(Instant::now());
-            match met {
-                Met::Served => return Some(Using(self.clone())),
+            let entry = self.state().usage.start_request(Instant::now());
+            match entry {
+                Entry::Granted => return Some(RequestGuard(self.clone())),
                 // Whoever ends it has the slot.
-                Met::Waits => drop(self.backend.lock().await),
-                Met::Ended => return None,
+                Entry::Waits => drop(self.backend.lock().await),
+                Entry::Ended => return None,
             }
         }
     }
 
     /// Ends the session if nobody has used it for too long. Tells the daemon of one that is in use.
-    pub(super) async fn look(&self) {
+    pub(super) async fn check_idle(&self) {
         let mut slot = self.backend.lock().await;
         if self
             .state()
-            .uses
-            .begins_to_end(Instant::now(), self.shared.settings.idle)
+            .usage
+            .start_ending(Instant::now(), self.shared.settings.idle)
         {
             // Without the daemon it goes on: the session would be found again, and with it the
             // server.
-            if terminated(&self.session).await.is_err() {
-                return self.state().uses.goes_on();
+            if terminate(&self.session).await.is_err() {
+                return self.state().usage.cancel_ending();
             }
             self.close();
             if let Some(backend) = slot.take() {
@@ -351,7 +351,7 @@ impl Server {
     /// # Errors
     /// When the daemon could not be told. Then the session goes on.
     pub(super) async fn end(&self) -> Result<(), Refusal> {
-        terminated(&self.session).await?;
+        terminate(&self.session).await?;
         self.close();
         self.backend.end().await;
         self.shared.backends.forget(self.session.id());
@@ -362,7 +362,7 @@ impl Server {
     /// that serves the name next.
     pub(super) fn close(&self) {
         let mut state = self.state();
-        state.uses.end();
+        state.usage.end();
         state.running = None;
         state.open.clear();
     }
@@ -383,15 +383,15 @@ fn no_requests(id: &str) -> String {
 }
 
 /// A request that is not over. The server is not ended for want of use before this is dropped.
-pub(super) struct Using(Arc<Server>);
+pub(super) struct RequestGuard(Arc<Server>);
 
-impl fmt::Debug for Using {
+impl fmt::Debug for RequestGuard {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(formatter)
     }
 }
 
-impl Deref for Using {
+impl Deref for RequestGuard {
     type Target = Arc<Server>;
 
     fn deref(&self) -> &Arc<Server> {
@@ -399,8 +399,8 @@ impl Deref for Using {
     }
 }
 
-impl Drop for Using {
+impl Drop for RequestGuard {
     fn drop(&mut self) {
-        self.0.state().uses.leave(Instant::now());
+        self.0.state().usage.finish_request(Instant::now());
     }
 }

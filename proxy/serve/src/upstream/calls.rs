@@ -9,12 +9,11 @@ use mcp_sessiond_client::Json;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep};
 
-use super::ledger::Place;
+use super::ledger::StreamCursor;
 use super::link::Link;
 use super::numbers::Numbers;
 use super::wire::{Events, Reply, Stamp};
-use crate::said::{answered, not_started, refused_upstream, tagged, unknown};
-use crate::which::Id;
+use crate::messages::{Id, answered_ids, not_started, outcome_unknown, refused_upstream, tagged};
 
 /// The pause before another attempt.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -65,7 +64,7 @@ impl Stream {
 
     /// One that another process has begun. Its rest can be had only in the session of the server in
     /// which it began.
-    pub(super) fn found(place: &Place, stamp: Stamp) -> Self {
+    pub(super) fn found(place: &StreamCursor, stamp: Stamp) -> Self {
         let is_same = place
             .within
             .as_ref()
@@ -97,9 +96,9 @@ impl Stream {
         event: Option<String>,
         number: u64,
         line: Option<String>,
-    ) -> Place {
+    ) -> StreamCursor {
         let within = event.is_some().then(|| self.stamp.tag());
-        Place {
+        StreamCursor {
             calls,
             event,
             within,
@@ -132,12 +131,12 @@ impl Link {
             };
             drop(begun.take());
             let Ok(replied) = connected.post(line.clone(), &stream.stamp).await else {
-                return self.give_up(stream, unknown).await;
+                return self.give_up(stream, outcome_unknown).await;
             };
             match replied.reply {
                 Reply::Lost if !is_last => {
                     if let Err(sentence) = self.renew(generation).await {
-                        crate::complain(sentence);
+                        crate::stderr::warn(sentence);
                         return self.give_up(stream, not_started).await;
                     }
                 }
@@ -147,11 +146,11 @@ impl Link {
                         .give_up(stream, |id| refused_upstream(id, why.status, &why.body))
                         .await;
                 }
-                Reply::Taken => return self.give_up(stream, unknown).await,
+                Reply::Taken => return self.give_up(stream, outcome_unknown).await,
                 Reply::Message(text) => {
                     let text = String::from_utf8_lossy(&text);
                     if !self.hear(&mut stream, &text, None).await {
-                        self.give_up(stream, unknown).await;
+                        self.give_up(stream, outcome_unknown).await;
                     }
                     return;
                 }
@@ -161,19 +160,19 @@ impl Link {
     }
 
     /// Goes on with calls that another process has made.
-    pub(super) async fn go_on(&self, place: Place) {
+    pub(super) async fn go_on(&self, place: StreamCursor) {
         let stream = Stream::found(&place, self.stamp().0);
         if self.again(&place).await {
             return;
         }
         match self.resumed(&stream).await {
             Some(events) => self.follow(stream, events).await,
-            None => self.give_up(stream, unknown).await,
+            None => self.give_up(stream, outcome_unknown).await,
         }
     }
 
     /// Says once more what another process may have left unkept. Whether that was the last answer.
-    pub(super) async fn again(&self, place: &Place) -> bool {
+    pub(super) async fn again(&self, place: &StreamCursor) -> bool {
         let Some(line) = place.line.clone() else {
             return false;
         };
@@ -182,7 +181,7 @@ impl Link {
         if is_over {
             self.ledger.last(place.number);
         }
-        self.say(place.number, line).await;
+        self.emit(place.number, line).await;
         is_over
     }
 
@@ -194,7 +193,7 @@ impl Link {
             }
             match self.resumed(&stream).await {
                 Some(rest) => events = rest,
-                None => return self.give_up(stream, unknown).await,
+                None => return self.give_up(stream, outcome_unknown).await,
             }
         }
     }
@@ -264,13 +263,13 @@ impl Link {
         if is_over {
             self.ledger.last(number);
         }
-        self.say(number, line).await;
+        self.emit(number, line).await;
         is_over
     }
 
     /// Notes which calls a line answers. Whether none is left.
     fn answers(&self, stream: u64, line: &Bytes) -> bool {
-        answered(line)
+        answered_ids(line)
             .into_iter()
             .fold(false, |is_over, id| is_over | self.answered(stream, &id))
     }
@@ -310,7 +309,7 @@ impl Link {
             if self.answered(stream.id(), &id) {
                 self.ledger.last(number);
             }
-            self.say(number, words(&id).as_str().to_owned()).await;
+            self.emit(number, words(&id).as_str().to_owned()).await;
         }
     }
 }

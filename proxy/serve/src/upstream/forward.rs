@@ -12,9 +12,9 @@ use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
 use mcp_sessiond_client::tower::SESSION_HEADER as SESSION;
 
-use super::url::Url;
 use super::wire::{Connection, connect};
 use crate::refusal::{Refusal, no_server};
+use crate::url::Url;
 
 /// The headers of a request that the server gets, beside those that begin with `mcp-`. Not ours:
 /// `Authorization`, `Cookie`.

@@ -46,7 +46,7 @@ pub(super) struct Known {
 
 /// Where an open stream of the server is.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Place {
+pub(super) struct StreamCursor {
     /// The ids of its calls. None: it is the standalone stream.
     pub(super) calls: Vec<Box<str>>,
     /// The last event that is kept, by which the rest can be had.
@@ -62,9 +62,9 @@ pub(super) struct Place {
 }
 
 #[derive(Debug)]
-enum Move {
+enum Input {
     /// The stream is such from now on.
-    Opened(u64, Place),
+    Opened(u64, StreamCursor),
     /// What has this number has come with this event id.
     Reached(u64, String),
     /// Nothing follows on this number.
@@ -79,7 +79,7 @@ enum Move {
 #[derive(Debug)]
 pub(super) struct Ledger {
     session: Session,
-    moves: mpsc::UnboundedSender<Move>,
+    inputs: mpsc::UnboundedSender<Input>,
 }
 
 /// What was found on record.
@@ -88,16 +88,16 @@ pub(super) struct Found {
     /// What is known of the server.
     pub(super) known: Known,
     /// Its streams, by the numbers that stand for them.
-    pub(super) places: Vec<(u64, Place)>,
+    pub(super) places: Vec<(u64, StreamCursor)>,
 }
 
 impl Ledger {
     /// The record of this session.
     #[must_use]
     pub(super) fn of(session: Session) -> Self {
-        let (moves, moved) = mpsc::unbounded_channel();
-        tokio::spawn(follow(session.clone(), moved));
-        Self { session, moves }
+        let (inputs, receiver) = mpsc::unbounded_channel();
+        tokio::spawn(follow(session.clone(), receiver));
+        Self { session, inputs }
     }
 
     /// What is on record. None: nothing is.
@@ -140,8 +140,8 @@ impl Ledger {
 
     /// Keeps where a stream begins, or from where on it can be had. Nothing that it has said since
     /// may have been passed on. False: the daemon refuses it.
-    pub(super) async fn place(&self, stream: u64, place: Place) -> bool {
-        let _ = self.moves.send(Move::Opened(stream, place.clone()));
+    pub(super) async fn place(&self, stream: u64, place: StreamCursor) -> bool {
+        let _ = self.inputs.send(Input::Opened(stream, place.clone()));
         keep(
             &self.session,
             vec![(key(stream), serde_json::to_string(&place).ok())],
@@ -150,51 +150,52 @@ impl Ledger {
     }
 
     /// This stream was found on record.
-    pub(super) fn found(&self, stream: u64, place: Place) {
-        let _ = self.moves.send(Move::Opened(stream, place));
+    pub(super) fn found(&self, stream: u64, place: StreamCursor) {
+        let _ = self.inputs.send(Input::Opened(stream, place));
     }
 
     /// What has this number has come with this event id, and is about to be passed on.
     pub(super) fn reached(&self, number: u64, event: String) {
-        let _ = self.moves.send(Move::Reached(number, event));
+        let _ = self.inputs.send(Input::Reached(number, event));
     }
 
     /// What has this number is the last of its stream, and is about to be passed on.
     pub(super) fn last(&self, number: u64) {
-        let _ = self.moves.send(Move::Last(number));
+        let _ = self.inputs.send(Input::Last(number));
     }
 
     /// What has this number is kept.
     pub(super) fn confirmed(&self, number: u64) {
-        let _ = self.moves.send(Move::Confirmed(number));
+        let _ = self.inputs.send(Input::Confirmed(number));
     }
 
     /// Nobody waits for what the stream would say.
     pub(super) fn over(&self, stream: u64) {
-        let _ = self.moves.send(Move::Over(stream));
+        let _ = self.inputs.send(Input::Over(stream));
     }
 }
 
 /// A stream, and what of it is not kept yet.
 #[derive(Debug)]
 struct Open {
-    place: Place,
+    place: StreamCursor,
     coming: VecDeque<(u64, String)>,
     last: Option<u64>,
 }
 
 /// Writes down how far streams have come, several steps at once where the daemon is slow.
-async fn follow(session: Session, mut moved: mpsc::UnboundedReceiver<Move>) {
+async fn follow(session: Session, mut receiver: mpsc::UnboundedReceiver<Input>) {
     let mut streams = HashMap::new();
-    while let Some(first) = moved.recv().await {
+    while let Some(first) = receiver.recv().await {
         let mut writes = BTreeMap::new();
         let mut next = Some(first);
         while let Some(step) = next {
             take(&mut streams, step, &mut writes);
-            next = moved.try_recv().ok();
+            next = receiver.try_recv().ok();
         }
-        let text =
-            |place: Option<Place>| place.and_then(|place| serde_json::to_string(&place).ok());
+        let text = |place: Option<StreamCursor>| {
+            place.and_then(|place| serde_json::to_string(&place).ok())
+        };
         keep(
             &session,
             writes
@@ -207,9 +208,13 @@ async fn follow(session: Session, mut moved: mpsc::UnboundedReceiver<Move>) {
 }
 
 /// Takes a step. What has to be written by it is in `writes`; none of a place: it goes.
-fn take(streams: &mut HashMap<u64, Open>, step: Move, writes: &mut BTreeMap<u64, Option<Place>>) {
+fn take(
+    streams: &mut HashMap<u64, Open>,
+    step: Input,
+    writes: &mut BTreeMap<u64, Option<StreamCursor>>,
+) {
     match step {
-        Move::Opened(stream, place) => {
+        Input::Opened(stream, place) => {
             streams.insert(
                 stream,
                 Open {
@@ -219,17 +224,17 @@ fn take(streams: &mut HashMap<u64, Open>, step: Move, writes: &mut BTreeMap<u64,
                 },
             );
         }
-        Move::Reached(number, event) => {
+        Input::Reached(number, event) => {
             if let Some(open) = streams.get_mut(&base(number)) {
                 open.coming.push_back((number, event));
             }
         }
-        Move::Last(number) => {
+        Input::Last(number) => {
             if let Some(open) = streams.get_mut(&base(number)) {
                 open.last = Some(number);
             }
         }
-        Move::Confirmed(number) => {
+        Input::Confirmed(number) => {
             let stream = base(number);
             let Some(open) = streams.get_mut(&stream) else {
                 return;
@@ -245,7 +250,7 @@ fn take(streams: &mut HashMap<u64, Open>, step: Move, writes: &mut BTreeMap<u64,
                 .take_while(|(coming, _)| *coming <= number)
                 .count();
             if let Some((number, event)) = open.coming.drain(..kept).next_back() {
-                open.place = Place {
+                open.place = StreamCursor {
                     event: Some(event),
                     number,
                     line: None,
@@ -254,7 +259,7 @@ fn take(streams: &mut HashMap<u64, Open>, step: Move, writes: &mut BTreeMap<u64,
                 writes.insert(stream, Some(open.place.clone()));
             }
         }
-        Move::Over(stream) => {
+        Input::Over(stream) => {
             if streams.remove(&stream).is_some() {
                 writes.insert(stream, None);
             }
@@ -286,8 +291,8 @@ async fn keep(session: &Session, values: Vec<(String, Option<String>)>) -> bool 
             }
             if !error.is_over() {
                 let of = session.id();
-                crate::complain(format_args!(
-                    "what session {of} would go on by after a kill is not kept: {error}"
+                crate::stderr::warn(format_args!(
+                    "the state of the server of session {of} is not stored, so a kill of `serve` would lose its open calls: {error}"
                 ));
             }
             return false;
@@ -301,10 +306,10 @@ mod tests {
     use super::*;
     use crate::upstream::numbers::Numbers;
 
-    fn place() -> Place {
-        Place {
+    fn place() -> StreamCursor {
+        StreamCursor {
             calls: vec!["1".into()],
-            ..Place::default()
+            ..StreamCursor::default()
         }
     }
 
@@ -325,22 +330,22 @@ mod tests {
                 .remove(&stream)
                 .map(|place| place.map(|place| (place.number, place.event)))
         };
-        assert_eq!(step(Move::Opened(stream, place())), None);
+        assert_eq!(step(Input::Opened(stream, place())), None);
         for number in [first, second] {
-            assert_eq!(step(Move::Reached(number, number.to_string())), None);
+            assert_eq!(step(Input::Reached(number, number.to_string())), None);
         }
         assert_eq!(
-            step(Move::Confirmed(first)),
+            step(Input::Confirmed(first)),
             Some(Some((first, Some(first.to_string()))))
         );
-        assert_eq!(step(Move::Last(last)), None);
+        assert_eq!(step(Input::Last(last)), None);
         assert_eq!(
-            step(Move::Confirmed(second)),
+            step(Input::Confirmed(second)),
             Some(Some((second, Some(second.to_string()))))
         );
-        assert_eq!(step(Move::Confirmed(last)), Some(None));
+        assert_eq!(step(Input::Confirmed(last)), Some(None));
         assert_eq!(
-            step(Move::Confirmed(last)),
+            step(Input::Confirmed(last)),
             None,
             "it is not there any more"
         );

@@ -13,9 +13,9 @@ use tokio::task::AbortHandle;
 
 use super::ledger::{Known, Ledger};
 use super::numbers::Numbers;
-use super::url::Url;
 use super::wire::{Connected, Stamp, connect};
-use crate::which::Id;
+use crate::messages::Id;
+use crate::url::Url;
 
 /// Lines that wait to be kept. Until there is room, the server is not read from.
 pub(super) const WAITING_MAX: usize = 64;
@@ -30,7 +30,7 @@ pub(super) struct Link {
     /// What is on record.
     pub(super) ledger: Ledger,
     /// One handshake at a time.
-    pub(super) shaking: tokio::sync::Mutex<()>,
+    pub(super) initializing: tokio::sync::Mutex<()>,
     /// Sessions that the server has had for ours.
     generation: watch::Sender<u64>,
     lines: mpsc::Sender<(u64, Bytes)>,
@@ -89,12 +89,12 @@ impl Link {
             streams: 0,
             open: HashMap::new(),
         };
-        let (shaking, generation) = (tokio::sync::Mutex::new(()), watch::Sender::new(0));
+        let (initializing, generation) = (tokio::sync::Mutex::new(()), watch::Sender::new(0));
         Self {
             url,
             hold,
             ledger,
-            shaking,
+            initializing,
             generation,
             lines,
             now: Mutex::new(now),
@@ -156,7 +156,7 @@ impl Link {
     }
 
     /// Whether the server can be asked for what follows on an event.
-    pub(super) fn says_again(&self) -> bool {
+    pub(super) fn numbers_events(&self) -> bool {
         self.now().known.numbers
     }
 
@@ -193,7 +193,7 @@ impl Link {
     }
 
     /// This carries them out.
-    pub(super) fn carried_out(&self, stream: u64, task: AbortHandle) {
+    pub(super) fn set_task(&self, stream: u64, task: AbortHandle) {
         if let Some(open) = self.now().open.get_mut(&stream) {
             open.task = Some(task);
         }
@@ -247,7 +247,7 @@ impl Link {
     }
 
     /// Hands on a line, once there is room for it.
-    pub(super) async fn say(&self, number: u64, line: impl Into<Bytes>) {
+    pub(super) async fn emit(&self, number: u64, line: impl Into<Bytes>) {
         // Whoever does not listen any more has ended the session.
         let _ = self.lines.send((number, line.into())).await;
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio::time::sleep;
 
 use super::calls::{Stream, is_passing};
-use super::ledger::Place;
+use super::ledger::StreamCursor;
 use super::link::Link;
 use super::wire::{Reply, Stamp, connect};
 
@@ -19,7 +19,7 @@ const PING: &str = r#"{"jsonrpc":"2.0","id":"mcp-sessiond-serve-ping","method":"
 impl Link {
     /// Listens for as long as this is polled, from this place on where another process has listened
     /// before.
-    pub(super) async fn listen(&self, found: Option<Place>) {
+    pub(super) async fn listen(&self, found: Option<StreamCursor>) {
         let mut stream = match &found {
             Some(place) => Stream::found(place, self.stamp().0),
             None => Stream::new(self.standalone()),

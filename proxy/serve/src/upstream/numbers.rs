@@ -4,18 +4,18 @@
 //! 24 the stream, the rest what was said on it.
 
 /// Bits that count what is said on one stream.
-const SAID_BITS: u32 = 24;
+const LINE_BITS: u32 = 24;
 /// Bits that count the streams of one process.
 const STREAM_BITS: u32 = 24;
 /// What we say ourselves on a stream is counted apart: what the server has said there has other
 /// numbers, however much that was.
-const OURS: u64 = 1 << (SAID_BITS - 1);
+const OURS: u64 = 1 << (LINE_BITS - 1);
 
 /// The numbers of one stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Numbers {
     base: u64,
-    said: u64,
+    lines: u64,
     ours: u64,
 }
 
@@ -24,8 +24,8 @@ impl Numbers {
     pub(super) fn of(process: u16, stream: u64) -> Self {
         let stream = stream & ((1 << STREAM_BITS) - 1);
         Self {
-            base: (u64::from(process) << STREAM_BITS | stream) << SAID_BITS,
-            said: 0,
+            base: (u64::from(process) << STREAM_BITS | stream) << LINE_BITS,
+            lines: 0,
             ours: 0,
         }
     }
@@ -35,7 +35,7 @@ impl Numbers {
         let base = base(number);
         Self {
             base,
-            said: number - base,
+            lines: number - base,
             ours: 0,
         }
     }
@@ -47,12 +47,12 @@ impl Numbers {
 
     /// The last one; the base where there is none.
     pub(super) fn last(self) -> u64 {
-        self.base | self.said
+        self.base | self.lines
     }
 
     /// The next that the server says.
     pub(super) fn next(&mut self) -> u64 {
-        self.said = (self.said + 1) % OURS;
+        self.lines = (self.lines + 1) % OURS;
         self.last()
     }
 
@@ -65,7 +65,7 @@ impl Numbers {
 
 /// The number that stands for the stream of this one.
 pub(super) fn base(number: u64) -> u64 {
-    number >> SAID_BITS << SAID_BITS
+    number >> LINE_BITS << LINE_BITS
 }
 
 #[cfg(test)]

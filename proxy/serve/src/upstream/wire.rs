@@ -18,7 +18,7 @@ use mcp_sessiond_relay::sse::{EVENT_MAX, Event, Parser};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep, timeout};
 
-use super::url::Url;
+use crate::url::Url;
 
 /// How long one attempt to connect may take.
 const CONNECT_WAIT: Duration = Duration::from_secs(5);
@@ -379,7 +379,7 @@ impl Events {
             let mut rest = &bytes[..];
             while let Err(error) = self.parser.read(rest, |event| self.events.push_back(event)) {
                 rest = &rest[error.read..];
-                crate::complain(error);
+                crate::stderr::warn(error);
             }
         }
     }

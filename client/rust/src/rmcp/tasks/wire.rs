@@ -5,7 +5,7 @@ use mcp_sessiond_proto::{Error, Json};
 use rmcp::ErrorData;
 use rmcp::model::{
     DetailedTask, ErrorCode, InputRequest, InputRequests, JsonObject, TASKS_EXTENSION_ID, Task,
-    TaskPayload, TaskStatus as Told,
+    TaskPayload, TaskStatus as WireStatus,
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -66,7 +66,7 @@ pub(super) fn refused(error: &SessionError) -> ErrorData {
 }
 
 /// JSON of what rmcp writes without fail.
-pub(super) fn written(value: &impl Serialize) -> Json {
+pub(super) fn to_json(value: &impl Serialize) -> Json {
     Json::trusted(serde_json::to_string(value).expect("it is JSON"))
 }
 
@@ -82,11 +82,11 @@ fn read<T: DeserializeOwned>(json: &Json) -> Result<T, ErrorData> {
 /// A task without what its status brings with it.
 pub(super) fn task(id: &str, view: &View) -> Task {
     let status = match view.status {
-        TaskStatus::Working => Told::Working,
-        TaskStatus::InputRequired => Told::InputRequired,
-        TaskStatus::Completed => Told::Completed,
-        TaskStatus::Failed => Told::Failed,
-        TaskStatus::Cancelled => Told::Cancelled,
+        TaskStatus::Working => WireStatus::Working,
+        TaskStatus::InputRequired => WireStatus::InputRequired,
+        TaskStatus::Completed => WireStatus::Completed,
+        TaskStatus::Failed => WireStatus::Failed,
+        TaskStatus::Cancelled => WireStatus::Cancelled,
     };
     let mut task = Task::new(id, status, moment(view.created_ms), moment(view.updated_ms))
         .with_ttl_ms(view.ttl_ms);

@@ -15,7 +15,7 @@ use tokio::task::{JoinError, JoinHandle};
 use tokio::time::sleep;
 use tracing::warn;
 
-use super::wire::{has_ended, is_gone, missing, refused, written};
+use super::wire::{has_ended, is_gone, missing, refused, to_json};
 use crate::LOG_TARGET;
 use crate::error::SessionError;
 use crate::session::{Task, TaskUpdate};
@@ -27,7 +27,7 @@ const AWAY: Duration = Duration::from_secs(1);
 
 /// What the work of a task has to do with its client. Clones are the same.
 #[derive(Debug, Clone)]
-pub struct Work(pub(super) Result<Arc<Live>, ErrorData>);
+pub struct Work(pub(super) Result<Arc<RunningTask>, ErrorData>);
 
 impl Work {
     /// The task's id. None where the call is answered directly.
@@ -46,7 +46,7 @@ impl Work {
     pub async fn update(&self, change: TaskUpdate) {
         let Ok(live) = &self.0 else { return };
         match live.task.update(change).await {
-            Ok(view) => live.hear(view),
+            Ok(view) => live.observe(view),
             Err(error) => unless_ended(&error),
         }
     }
@@ -69,7 +69,7 @@ impl Work {
 
 /// A task while its tool works.
 #[derive(Debug)]
-pub(super) struct Live {
+pub(super) struct RunningTask {
     pub(super) id: String,
     task: Task,
     /// What the client has declared in its call.
@@ -78,7 +78,7 @@ pub(super) struct Live {
     news: watch::Sender<View>,
 }
 
-impl Live {
+impl RunningTask {
     pub(super) fn new(id: String, task: Task, view: View, capabilities: Value) -> Self {
         let news = watch::Sender::new(view);
         Self {
@@ -91,7 +91,7 @@ impl Live {
     }
 
     /// Hears how the task is.
-    pub(super) fn hear(&self, view: View) {
+    pub(super) fn observe(&self, view: View) {
         self.news.send_if_modified(|known| {
             let is_newer = view.version > known.version;
             if is_newer {
@@ -102,7 +102,7 @@ impl Live {
     }
 
     async fn ask(&self, request: &InputRequest) -> Result<Value, ErrorData> {
-        let request = written(request);
+        let request = to_json(request);
         let method =
             serde_json::from_str::<Value>(request.as_str()).unwrap_or_default()["method"].take();
         let needed = method
@@ -118,7 +118,7 @@ impl Live {
             key: key.clone(),
             request,
         });
-        self.hear(self.insist(ask).await.map_err(|error| refused(&error))?);
+        self.observe(self.insist(ask).await.map_err(|error| refused(&error))?);
         let mut news = self.news.subscribe();
         loop {
             let known = news.borrow_and_update().clone();
@@ -137,7 +137,7 @@ impl Live {
     pub(super) async fn drive(&self, mut work: JoinHandle<Result<CallToolResponse, ErrorData>>) {
         let done = tokio::select! {
             done = &mut work => done,
-            () = self.over() => return work.abort(),
+            () = self.ended() => return work.abort(),
         };
         let error = match self.insist(TaskUpdate::default().end(end(done))).await {
             Err(error) => error,
@@ -152,7 +152,7 @@ impl Live {
         let why = format!("the result could not be stored: {error}");
         let failed = ErrorData::internal_error(why, Some(json!({"outcome": "not_kept"})));
         if let Err(error) = self
-            .insist(TaskUpdate::default().end(TaskEnd::Failed(written(&failed))))
+            .insist(TaskUpdate::default().end(TaskEnd::Failed(to_json(&failed))))
             .await
         {
             unless_ended(&error);
@@ -160,7 +160,7 @@ impl Live {
     }
 
     /// Returns when the task has ended, or its time is over.
-    async fn over(&self) {
+    async fn ended(&self) {
         let mut news = self.news.subscribe();
         let ended = async {
             drop(news.wait_for(|view| view.status.is_final()).await);
@@ -171,7 +171,7 @@ impl Live {
                 match self.task.changed(known, WAIT).await {
                     Ok(view) => {
                         known = view.version;
-                        self.hear(view);
+                        self.observe(view);
                     }
                     Err(error) if is_gone(&error) => return,
                     Err(_) => sleep(AWAY).await,
@@ -186,14 +186,14 @@ impl Live {
 
     /// Repeats what may succeed later: it waits in this process while the daemon is away.
     async fn insist(&self, update: TaskUpdate) -> Result<View, SessionError> {
-        let mut is_told = false;
+        let mut is_logged = false;
         loop {
             match self.task.update(update.clone()).await {
                 Err(error) if error.passes() => {
-                    if !is_told {
+                    if !is_logged {
                         warn!(target: LOG_TARGET, "A task waits to be stored: {error}");
                     }
-                    is_told = true;
+                    is_logged = true;
                     sleep(AWAY).await;
                 }
                 made => return made,
@@ -204,11 +204,11 @@ impl Live {
 
 /// How a task ends whose work has ended so. An error of JSON-RPC alone is a failure.
 fn end(done: Result<Result<CallToolResponse, ErrorData>, JoinError>) -> TaskEnd {
-    let failed = |why| TaskEnd::Failed(written(&ErrorData::internal_error(why, None)));
+    let failed = |why| TaskEnd::Failed(to_json(&ErrorData::internal_error(why, None)));
     match done {
-        Ok(Ok(CallToolResponse::Complete(result))) => TaskEnd::Completed(written(&result)),
+        Ok(Ok(CallToolResponse::Complete(result))) => TaskEnd::Completed(to_json(&result)),
         Ok(Ok(_)) => failed("a tool that goes on as a task asks its client by `Work::ask`"),
-        Ok(Err(error)) => TaskEnd::Failed(written(&error)),
+        Ok(Err(error)) => TaskEnd::Failed(to_json(&error)),
         Err(_) => failed("the tool has panicked"),
     }
 }

@@ -1,0 +1,211 @@
+//! What a server says on one stream goes into the daemon, in its order, and then to the reader.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use mcp_sessiond_proto::streams::Appended;
+use mcp_sessiond_proto::{Json, RequestId, SessionId};
+use serde_json::Value;
+use tokio::sync::mpsc::error::TrySendError;
+use tokio::sync::mpsc::{Sender, UnboundedReceiver};
+use tokio::sync::oneshot;
+use tokio::time::sleep;
+use tracing::warn;
+
+use super::events::Delivery;
+use super::handshake::not_kept;
+use super::prune::with_room;
+use crate::LOG_TARGET;
+use crate::error::SessionError;
+use crate::session::Stream;
+
+/// What goes into one append, no more than the daemon takes: messages, and bytes of them.
+const MESSAGES_MAX: usize = 256;
+const BYTES_MAX: usize = 1024 * 1024;
+/// Between two attempts to keep an answer while the daemon is away.
+const AWAY: Duration = Duration::from_secs(1);
+
+/// A message that a server has said.
+#[derive(Debug)]
+pub(super) struct Outgoing {
+    pub(super) text: String,
+    /// The id of the request that it answers, where it is an answer: the stream ends with it.
+    pub(super) answers: Option<Value>,
+    /// Sent when the message is stored, or can't be.
+    pub(super) done: oneshot::Sender<()>,
+}
+
+/// Tells, once until it is over, that messages of a session are not kept.
+#[derive(Debug)]
+pub(super) struct StoreFailures {
+    session: SessionId,
+    is_logged: AtomicBool,
+}
+
+impl StoreFailures {
+    pub(super) fn of(session: SessionId) -> Self {
+        Self {
+            session,
+            is_logged: AtomicBool::new(false),
+        }
+    }
+
+    fn are_over(&self) {
+        self.is_logged.store(false, Ordering::Relaxed);
+    }
+
+    fn log(&self, error: &SessionError) {
+        // Nobody misses what was to be said in a session that was ended.
+        if !error.is_over() && !self.is_logged.swap(true, Ordering::Relaxed) {
+            warn!(target: LOG_TARGET, "Messages of session {} are not kept: {error}", self.session);
+        }
+    }
+}
+
+/// The reader of a stream that this process has opened.
+#[derive(Debug)]
+pub(super) struct LiveReader {
+    pub(super) deliveries: Sender<Delivery>,
+    pub(super) is_behind: Arc<AtomicBool>,
+}
+
+/// Keeps what is said on a stream.
+pub(super) struct Recorder<F> {
+    /// The stream, on behalf of whoever is known to have its session now.
+    pub(super) stream: F,
+    pub(super) failures: Arc<StoreFailures>,
+    /// Who reads what is kept, where that is this process's business.
+    pub(super) reader: Option<LiveReader>,
+}
+
+impl<F: Fn() -> Stream + Send> Recorder<F> {
+    /// Keeps what is said, up to the answer, or as long as somebody may say something. Returns
+    /// whether the stream was closed: the answer closes it.
+    pub(super) async fn run(&mut self, mut said: UnboundedReceiver<Outgoing>) -> bool {
+        let mut waiting = Vec::new();
+        while said.recv_many(&mut waiting, MESSAGES_MAX).await > 0 {
+            while !waiting.is_empty() {
+                let batch: Vec<Outgoing> = waiting.drain(..fitting(&waiting)).collect();
+                let is_answered = batch.iter().any(|said| said.answers.is_some());
+                let is_closed = self.keep(batch).await;
+                if is_answered {
+                    return is_closed;
+                }
+            }
+        }
+        false
+    }
+
+    /// Keeps a batch, and closes the stream with it if there is an answer in it. Returns whether it
+    /// was closed.
+    async fn keep(&mut self, batch: Vec<Outgoing>) -> bool {
+        let texts: Vec<Json> = batch
+            .iter()
+            .map(|said| Json::trusted(said.text.clone()))
+            .collect();
+        let closes = batch.iter().any(|said| said.answers.is_some());
+        match self.append(&RequestId::mint(), &texts, closes).await {
+            Ok(appended) => {
+                self.failures.are_over();
+                for (said, appended) in batch.into_iter().zip(appended) {
+                    self.deliver(Delivery {
+                        id: Some(appended.id),
+                        text: said.text,
+                    });
+                    let _ = said.done.send(());
+                }
+                closes
+            }
+            // One of them was refused. The others need not suffer from it.
+            Err(error) if batch.len() > 1 && !error.passes() && !error.is_over() => {
+                let mut is_closed = false;
+                for said in batch {
+                    is_closed |= Box::pin(self.keep(vec![said])).await;
+                }
+                is_closed
+            }
+            Err(error) => {
+                self.failures.log(&error);
+                let mut is_closed = false;
+                for Outgoing {
+                    text,
+                    answers,
+                    done,
+                } in batch
+                {
+                    let answer = answers.map(|id| (id, Json::trusted(text.clone())));
+                    self.deliver(Delivery { id: None, text });
+                    let _ = done.send(());
+                    if let Some((id, answer)) = answer {
+                        is_closed |= self.keep_answer_later(&id, answer, &error).await;
+                    }
+                }
+                is_closed
+            }
+        }
+    }
+
+    async fn append(
+        &self,
+        request: &RequestId,
+        texts: &[Json],
+        closes: bool,
+    ) -> Result<Vec<Appended>, SessionError> {
+        let stream = (self.stream)();
+        let append = async || {
+            let messages = texts.iter().cloned().map(Some).collect();
+            match closes {
+                true => stream.append_and_close_as(request.clone(), messages).await,
+                false => stream.append_as(request.clone(), messages).await,
+            }
+        };
+        with_room(stream.session(), append).await
+    }
+
+    /// Who comes back for an answer that was not kept gets it once the daemon is there again, or is
+    /// told what became of it. Returns whether the stream was closed.
+    async fn keep_answer_later(&self, id: &Value, answer: Json, error: &SessionError) -> bool {
+        let mut passes = error.passes();
+        let request = RequestId::mint();
+        while passes {
+            sleep(AWAY).await;
+            match self
+                .append(&request, std::slice::from_ref(&answer), true)
+                .await
+            {
+                Ok(_) => {
+                    self.failures.are_over();
+                    return true;
+                }
+                Err(error) => passes = error.passes(),
+            }
+        }
+        self.append(&RequestId::mint(), &[not_kept(id)], true)
+            .await
+            .is_ok()
+    }
+
+    /// Gives a message to the reader. One that is too slow gets the rest from the daemon.
+    fn deliver(&mut self, delivery: Delivery) {
+        let Some(reader) = &self.reader else {
+            return;
+        };
+        if let Err(failed) = reader.deliveries.try_send(delivery) {
+            if matches!(failed, TrySendError::Full(_)) {
+                reader.is_behind.store(true, Ordering::Release);
+            }
+            self.reader = None;
+        }
+    }
+}
+
+/// How many of these go into one append.
+fn fitting(waiting: &[Outgoing]) -> usize {
+    let mut bytes = 0;
+    let fits = |said: &&Outgoing| {
+        bytes += said.text.len();
+        bytes <= BYTES_MAX
+    };
+    waiting.iter().take_while(fits).count().max(1)
+}

@@ -1,0 +1,101 @@
+//! Who may connect, which host and origin a request may name, and on whose behalf it is made.
+
+use axum::http::uri::Authority;
+use axum::http::{HeaderMap, StatusCode, Uri, header};
+use mcp_sessiond_client::tower::caller::{bearer_token, of_uid};
+use mcp_sessiond_client::{Caller, credential};
+
+use crate::refusal::Refusal;
+use crate::settings::{Proof, Settings};
+
+/// Names of loopback that `Host` may say.
+const LOOPBACK: [&str; 3] = ["localhost", "127.0.0.1", "[::1]"];
+
+/// The session was made for another caller.
+#[must_use]
+pub fn bound_to_another() -> Refusal {
+    Refusal::new(
+        StatusCode::FORBIDDEN,
+        "the session is bound to another caller",
+    )
+}
+
+/// The caller of a request. Where there is a token, everybody has to show it: a proxy of our own
+/// user's speaks for whoever has reached it. Else the listener has let in connections of our own
+/// user alone. A trusted proxy says who has reached it.
+///
+/// # Errors
+/// When the token is missing or wrong, or a header is missing by which the proxy says who it is.
+pub fn caller(headers: &HeaderMap, settings: &Settings) -> Result<Caller, Refusal> {
+    let shown = || {
+        headers
+            .get(header::AUTHORIZATION)
+            .map(|value| bearer_token(value.as_bytes()))
+    };
+    let proven = match &settings.proof {
+        Proof::Kernel => of_uid(nix::unistd::geteuid().as_raw()),
+        Proof::Token(token) => match shown() {
+            Some(Some(shown)) if token.is(shown) => credential(shown),
+            Some(_) => return Err(Refusal::invalid_token("the bearer token is wrong")),
+            None => {
+                let message =
+                    "a bearer token is needed: `serve` has said at its start which file has it";
+                return Err(Refusal::unauthorized(message));
+            }
+        },
+        Proof::Jwt(jwt) => match shown() {
+            Some(Some(shown)) => jwt
+                .caller(shown)
+                .map_err(|rejected| Refusal::invalid_token(rejected.to_string()))?,
+            Some(None) => {
+                return Err(Refusal::invalid_token(
+                    "`Authorization` has no bearer token",
+                ));
+            }
+            None => {
+                return Err(Refusal::unauthorized(
+                    "a bearer token is needed: a JWT of the issuer's",
+                ));
+            }
+        },
+    };
+    match &settings.identity {
+        Some(identity) => identity.caller(headers),
+        None => Ok(proven),
+    }
+}
+
+/// Checks `Host` and `Origin`, so that no page of another origin reaches us, whatever name it has
+/// made the browser resolve to our address (DNS rebinding).
+///
+/// # Errors
+/// 403.
+pub fn check_origin(uri: &Uri, headers: &HeaderMap, settings: &Settings) -> Result<(), Refusal> {
+    let refused = |message: String| Err(Refusal::new(StatusCode::FORBIDDEN, message));
+    let named = headers
+        .get(header::HOST)
+        .and_then(|host| host.to_str().ok());
+    let authority = uri.authority().map(Authority::as_str).or(named);
+    let Some(authority) = authority.and_then(|host| host.parse::<Authority>().ok()) else {
+        return refused("the header `Host` is missing, or can't be read".into());
+    };
+    let host = authority.host();
+    let is = |name: &str| name.eq_ignore_ascii_case(host);
+    if !LOOPBACK.into_iter().any(is) && !settings.hosts.iter().any(|name| is(name)) {
+        return refused(format!(
+            "`Host: {authority}` is not a name of this listener; name it by `--host`"
+        ));
+    }
+    let Some(origin) = headers.get(header::ORIGIN) else {
+        return Ok(());
+    };
+    let origin = origin.to_str().unwrap_or_default();
+    // A page that we serve ourselves.
+    let ours = origin
+        .split_once("://")
+        .is_some_and(|(_, at)| at.eq_ignore_ascii_case(authority.as_str()));
+    if ours || settings.origins.iter().any(|named| named == origin) {
+        return Ok(());
+    }
+    refused("pages of this origin may not come here; name it by `--origin`".into())
+}

@@ -1,0 +1,335 @@
+//! The bundle of one session, as its server.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
+use mcp_sessiond_bundle::decorate::{CallLog, Current, Entry, decorate};
+use mcp_sessiond_bundle::{Backends, Memory, Message, Receipt, Source, Speaker, Spoken, WAITING};
+use mcp_sessiond_client::{RequestId, Session};
+use mcp_sessiond_proxy::several::{Server, identities};
+use tokio::sync::{mpsc, watch};
+use tokio::time::timeout;
+
+use super::source::{InheritedCalls, KeeperSource, Links, RunningServer};
+use super::{Common, Listing};
+use crate::backend::{Backend, Ended};
+use crate::messages::{Id, answered_id};
+use crate::record::Record;
+use crate::stderr::warn;
+
+/// The id of the `initialize` that a former process had sent, and that the bundle of this one gets
+/// from us.
+const ID: &str = r#""mcp-sessiond-again""#;
+
+/// How long what is under way may take when the servers have ended.
+const END_WAIT: Duration = Duration::from_secs(5);
+
+/// A bundle that serves one session.
+pub(super) struct BundleBackend {
+    common: Arc<Common>,
+    session: Session,
+    era: String,
+    speaker: Speaker,
+    spoken: tokio::sync::Mutex<mpsc::Receiver<Spoken>>,
+    /// What was handed out and not confirmed, by number.
+    unconfirmed: Mutex<VecDeque<(u64, Receipt)>>,
+    number: AtomicU64,
+    bundle: Arc<OnceLock<Arc<Backends>>>,
+    links: Arc<Links>,
+    /// The calls that a former process has sent.
+    inherited: Vec<Id>,
+    continues: AtomicBool,
+    is_ending: AtomicBool,
+    is_over: watch::Sender<bool>,
+}
+
+impl BundleBackend {
+    /// A bundle of these servers, which begins when it is sent `initialize`. `found` are those that
+    /// run.
+    pub(super) fn new(
+        common: Arc<Common>,
+        session: Session,
+        era: String,
+        memory: Arc<dyn Memory>,
+        listing: Arc<Listing>,
+        found: HashMap<String, RunningServer<Vec<Id>>>,
+    ) -> Arc<Self> {
+        let (out, spoken) = mpsc::channel(WAITING);
+        let inherited = found
+            .values()
+            .flat_map(RunningServer::calls)
+            .cloned()
+            .collect();
+        let with_calls = |found: RunningServer<Vec<Id>>| {
+            found.map(|ids| InheritedCalls::new(ids, &out, &common.is_leaving))
+        };
+        let found: HashMap<String, RunningServer<InheritedCalls>> = found
+            .into_iter()
+            .map(|(name, found)| (name, with_calls(found)))
+            .collect();
+        let links: Arc<Links> = Arc::default();
+        let id = session.id().clone();
+        let sources = {
+            let (common, links, found) = (common.clone(), links.clone(), Mutex::new(found));
+            move |servers: &[Server]| {
+                let source = |server: &Server| -> Arc<dyn Source> {
+                    let mut found = found.lock().unwrap_or_else(PoisonError::into_inner);
+                    Arc::new(KeeperSource {
+                        found: Mutex::new(found.remove(&server.name)),
+                        server: server.clone(),
+                        session: id.clone(),
+                        common: common.clone(),
+                        links: links.clone(),
+                        last_error: Mutex::default(),
+                    })
+                };
+                servers.iter().map(source).collect::<Vec<_>>()
+            }
+        };
+        let bundle: Arc<OnceLock<Arc<Backends>>> = Arc::default();
+        let is_over = watch::Sender::new(false);
+        let speaker = Speaker::new(out, {
+            let (common, bundle, is_over) = (common.clone(), bundle.clone(), is_over.subscribe());
+            move |handshake, host| {
+                let first = sources(&listing.servers);
+                let id = common.only.clone().unwrap_or_else(|| "all".to_owned());
+                let settings = common.settings.clone();
+                let backends = Arc::new(Backends::start(
+                    id, first, handshake, host, memory, settings,
+                ));
+                let current = Arc::new(Current::new(decorate(
+                    backends.clone(),
+                    &listing.decorations,
+                    &log(),
+                )));
+                let follower = ListFollower {
+                    common,
+                    backends: Arc::downgrade(&backends),
+                    current: Arc::downgrade(&current),
+                    listing,
+                };
+                tokio::spawn(follower.follow(sources, is_over));
+                let _ = bundle.set(backends);
+                current
+            }
+        });
+        Arc::new(Self {
+            common,
+            session,
+            era,
+            speaker,
+            spoken: tokio::sync::Mutex::new(spoken),
+            unconfirmed: Mutex::default(),
+            number: AtomicU64::new(0),
+            bundle,
+            links,
+            inherited,
+            continues: AtomicBool::new(false),
+            is_ending: AtomicBool::new(false),
+            is_over,
+        })
+    }
+
+    /// Goes on where a former process was, with its handshake.
+    pub(super) async fn go_on(&self, record: &Record) {
+        let params = &record.initialize;
+        let line =
+            format!(r#"{{"jsonrpc":"2.0","id":{ID},"method":"initialize","params":{params}}}"#);
+        self.continues.store(true, Ordering::SeqCst);
+        self.speaker.hear(line.as_bytes()).await;
+        // Else a client that lists something now would miss what it had before.
+        if let Some(bundle) = self.speaker.bundle() {
+            bundle.ready().await;
+        }
+    }
+
+    fn unconfirmed(&self) -> MutexGuard<'_, VecDeque<(u64, Receipt)>> {
+        self.unconfirmed
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    async fn spoken(&self) -> Option<Spoken> {
+        let mut is_over = self.is_over.subscribe();
+        let mut spoken = self.spoken.lock().await;
+        tokio::select! {
+            biased;
+            line = spoken.recv() => line,
+            _ = is_over.wait_for(|is_over| *is_over) => None,
+        }
+    }
+}
+
+impl Backend for BundleBackend {
+    fn send(&self, line: Bytes) -> BoxFuture<'_, Result<(), Ended>> {
+        async move {
+            if self.is_ending.load(Ordering::SeqCst) {
+                return Err(Ended {
+                    may_have_arrived: false,
+                });
+            }
+            let messages = Message::read(&line);
+            self.speaker.hear(&line).await;
+            // A call that no keeper knows has an unknown outcome. What has no answer has to be
+            // safe.
+            if !messages.iter().any(is_call) {
+                let _ = timeout(self.common.hold, self.links.flushed()).await;
+            }
+            Ok(())
+        }
+        .boxed()
+    }
+
+    fn next(&self) -> BoxFuture<'_, Option<(u64, Bytes)>> {
+        async {
+            loop {
+                let Spoken { line, receipt } = self.spoken().await?;
+                let is_own = || {
+                    let text = std::str::from_utf8(&line).ok()?;
+                    answered_id(&mcp_sessiond_client::Json::new(text).ok()?)
+                };
+                if self.continues() && is_own().is_some_and(|id| *id == *ID) {
+                    continue;
+                }
+                let number = self.number.fetch_add(1, Ordering::SeqCst) + 1;
+                self.unconfirmed().push_back((number, receipt));
+                return Some((number, line));
+            }
+        }
+        .boxed()
+    }
+
+    fn confirm(&self, number: u64) {
+        let stored: Vec<_> = {
+            let mut unconfirmed = self.unconfirmed();
+            let count = unconfirmed
+                .iter()
+                .take_while(|(of, _)| *of <= number)
+                .count();
+            unconfirmed.drain(..count).collect()
+        };
+        stored
+            .into_iter()
+            .for_each(|(_, receipt)| receipt.confirm());
+    }
+
+    fn mark(&self, number: u64) -> String {
+        let unconfirmed = self.unconfirmed();
+        let receipt = unconfirmed.iter().find(|(of, _)| *of == number);
+        // What the bundle itself says comes once.
+        receipt
+            .and_then(|(_, receipt)| receipt.mark())
+            .map_or_else(|| RequestId::mint().to_string(), str::to_owned)
+    }
+
+    fn open_calls(&self) -> BoxFuture<'_, Result<Vec<Id>, Ended>> {
+        std::future::ready(Ok(self.inherited.clone())).boxed()
+    }
+
+    fn end(&self) -> BoxFuture<'_, ()> {
+        async {
+            if self.is_ending.swap(true, Ordering::SeqCst) {
+                return;
+            }
+            self.common.end(&self.session, &self.era);
+            if let Some(bundle) = self.bundle.get() {
+                bundle.end().await;
+            }
+            let _ = timeout(END_WAIT, self.speaker.close()).await;
+            self.is_over.send_replace(true);
+        }
+        .boxed()
+    }
+
+    fn gone(&self) -> BoxFuture<'_, ()> {
+        self.links.gone().boxed()
+    }
+
+    fn incarnation(&self) -> &str {
+        &self.era
+    }
+
+    fn continues(&self) -> bool {
+        self.continues.load(Ordering::SeqCst)
+    }
+
+    fn knows_all(&self) -> bool {
+        false
+    }
+}
+
+fn is_call(message: &Message) -> bool {
+    matches!(message, Message::Request { .. })
+}
+
+/// Notes calls on standard error, where a decoration asks for it.
+struct StderrCallLog;
+
+impl CallLog for StderrCallLog {
+    fn note(&self, call: Entry) {
+        warn(call);
+    }
+}
+
+fn log() -> Arc<dyn CallLog> {
+    Arc::new(StderrCallLog)
+}
+
+/// Follows the edits of the list.
+struct ListFollower {
+    common: Arc<Common>,
+    backends: Weak<Backends>,
+    current: Weak<Current>,
+    listing: Arc<Listing>,
+}
+
+impl ListFollower {
+    async fn follow(
+        mut self,
+        sources: impl Fn(&[Server]) -> Vec<Arc<dyn Source>>,
+        mut is_over: watch::Receiver<bool>,
+    ) {
+        let mut edits = self.common.listing.clone();
+        loop {
+            // It may have been edited before this one was made.
+            let now = self.common.listing();
+            let (Some(backends), Some(current)) = (self.backends.upgrade(), self.current.upgrade())
+            else {
+                return;
+            };
+            let are_others = now.decorations != self.listing.decorations;
+            // Before the servers that they are for.
+            if are_others {
+                current.set(decorate(backends.clone(), &now.decorations, &log()));
+            }
+            let (running, wanted) = (identities(&self.listing.servers), identities(&now.servers));
+            let order = |listing: &Listing| {
+                listing
+                    .servers
+                    .iter()
+                    .map(|server| server.name.clone())
+                    .collect::<Vec<_>>()
+            };
+            if running != wanted || order(&self.listing) != order(&now) {
+                backends.set_sources(sources(&now.servers), |name| {
+                    running.get(name) == wanted.get(name)
+                });
+            }
+            self.listing = now;
+            if are_others {
+                backends.tell_changed().await;
+            }
+            drop((backends, current));
+            tokio::select! {
+                edited = edits.changed() => if edited.is_err() { return },
+                // Also when it is gone.
+                _ = is_over.wait_for(|is_over| *is_over) => return,
+            }
+        }
+    }
+}

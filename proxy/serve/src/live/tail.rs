@@ -1,0 +1,235 @@
+//! The body of a response that is a stream of events: first those that the client has missed, then
+//! each new one, until the stream ends.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use futures::StreamExt as _;
+use futures::stream::{BoxStream, unfold};
+use mcp_sessiond_client::{Cursor, EventId, StreamId};
+use tokio::time::sleep;
+
+use super::{EventReceiver, Live, ReaderEnd};
+use crate::messages::gap_notice;
+use crate::refusal::Refusal;
+use crate::response::COMMENT;
+
+/// The body of a response that is a stream of events, part by part.
+pub type Parts = BoxStream<'static, Bytes>;
+
+/// The events that the reader of a stream is sent.
+#[derive(Debug)]
+pub struct Tail {
+    live: Arc<Live>,
+    stream: StreamId,
+    /// The position of the last event that was sent.
+    position: u64,
+    /// Where to go on reading in the daemon.
+    after: Cursor,
+    /// Where new events come from. None: there will be none.
+    reading: Option<EventReceiver>,
+    /// Whether the daemon may have events that did not come by `reading`.
+    behind: bool,
+    /// Parts of the body, and of each event its position and its id.
+    waiting: VecDeque<(Bytes, Option<(u64, EventId)>)>,
+    over: bool,
+}
+
+/// The client has gone: from now on the session may be unused.
+impl Drop for Tail {
+    fn drop(&mut self) {
+        drop(self.reading.take());
+        self.live.forget_gone_readers();
+    }
+}
+
+impl Tail {
+    /// The events after `position`.
+    #[must_use]
+    pub fn new(
+        live: Arc<Live>,
+        stream: StreamId,
+        position: u64,
+        after: Cursor,
+        reading: Option<EventReceiver>,
+    ) -> Self {
+        let waiting = VecDeque::new();
+        Self {
+            live,
+            stream,
+            position,
+            after,
+            reading,
+            behind: false,
+            waiting,
+            over: false,
+        }
+    }
+
+    /// First sends what the daemon has stored since then.
+    #[must_use]
+    pub fn catching_up(mut self) -> Self {
+        self.behind = true;
+        self
+    }
+
+    /// Sends an event without data: an id to resume with, and how long the client is to wait before
+    /// it does. Clients of versions before 2025-11-25 expect a message in each event that is called
+    /// `message`, as one without a name is.
+    pub fn prime(&mut self, id: &EventId) {
+        let retry = self.live.settings().retry_ms;
+        let name = if self.live.record().primes() {
+            ""
+        } else {
+            "event: priming\n"
+        };
+        self.push(format!("{name}id: {}\nretry: {retry}\ndata: \n\n", id.0));
+    }
+
+    /// The parts of the body.
+    #[must_use]
+    pub fn parts(self) -> Parts {
+        let parts = unfold(self, async |mut tail| {
+            let part = tail.next().await?;
+            Some((part, tail))
+        });
+        parts.boxed()
+    }
+
+    /// The next part of the body. None: the body ends.
+    pub async fn next(&mut self) -> Option<Bytes> {
+        loop {
+            if let Some((part, event)) = self.waiting.pop_front() {
+                if let (Some((position, id)), StreamId::STANDALONE) = (event, self.stream.as_str())
+                {
+                    self.live.delivered(position, &id);
+                }
+                return Some(part);
+            }
+            if self.over {
+                return None;
+            }
+            if self.behind {
+                self.catch_up().await;
+            } else {
+                self.follow().await;
+            }
+        }
+    }
+
+    /// Sends a page of what is stored.
+    async fn catch_up(&mut self) {
+        let page = match self.live.session().replay(&self.after).await {
+            Ok(page) => page,
+            Err(error) if error.passes() && !self.live.has_ended() => {
+                self.push(COMMENT);
+                sleep(self.live.settings().keep_alive / 4).await;
+                return;
+            }
+            Err(_) => {
+                self.over = true;
+                return;
+            }
+        };
+        let lost: u64 = page
+            .gaps
+            .iter()
+            .map(|gap| gap.last + 1 - gap.first.max(self.position + 1).min(gap.last + 1))
+            .sum();
+        if lost > 0 {
+            self.push(format!("event: message\ndata: {}\n\n", gap_notice(lost)));
+        }
+        for event in page.events {
+            self.send(event.position, &event.id, event.message.as_str());
+        }
+        if let Some(next) = page.next.into_iter().next() {
+            self.after = next;
+        }
+        self.behind = page.more;
+        self.over = page.ended.contains(&self.stream) || (!page.more && self.reading.is_none());
+    }
+
+    /// Sends what is said next.
+    async fn follow(&mut self) {
+        let Some(reading) = &mut self.reading else {
+            self.over = true;
+            return;
+        };
+        let keep_alive = self.live.settings().keep_alive;
+        tokio::select! {
+            event = reading.events.recv() => match (event, reading.end.get()) {
+                (Some(event), _) => self.send(event.position, &event.id, event.message.as_str()),
+                (None, Some(ReaderEnd::Lagging)) => {
+                    self.reading = self.live.read(&self.stream);
+                    self.behind = true;
+                }
+                (None, _) => self.over = true,
+            },
+            () = sleep(keep_alive) => self.push(COMMENT),
+        }
+    }
+
+    fn send(&mut self, position: u64, id: &EventId, message: &str) {
+        if position <= self.position {
+            return;
+        }
+        self.position = position;
+        self.after = Cursor::Event(id.clone());
+        let part = format!("event: message\nid: {}\ndata: {message}\n\n", id.0);
+        self.waiting
+            .push_back((part.into(), Some((position, id.clone()))));
+    }
+
+    /// What has no place in the stream is sent in its turn, too.
+    fn push(&mut self, part: impl Into<Bytes>) {
+        self.waiting.push_back((part.into(), None));
+    }
+}
+
+/// A stream from an event on. None: it has ended, and that was its last event.
+///
+/// # Errors
+/// When there is no such event, or no daemon.
+pub async fn resumed(live: &Arc<Live>, event: EventId) -> Result<Option<Tail>, Refusal> {
+    let found = live.within_hold(live.session().find_event(&event)).await?;
+    if found.ended {
+        return Ok(None);
+    }
+    let stream = found.stream.stream;
+    // Before what is stored is read: this reader is sent everything that comes after that.
+    let reading = live.read(&stream);
+    let after = Cursor::Event(event.clone());
+    let mut tail = Tail::new(live.clone(), stream, found.position, after, reading).catching_up();
+    // Some clients forget the id of the last event with each connection.
+    tail.prime(&event);
+    Ok(Some(tail))
+}
+
+/// The standalone stream, from the first event that no reader of it was sent.
+///
+/// # Errors
+/// When there is no daemon, or no server can be started.
+pub async fn standalone(live: &Arc<Live>) -> Result<Tail, Refusal> {
+    live.wake().await?;
+    if let Some(event) = live.last_delivered()
+        && let Some(tail) = resumed(live, event).await?
+    {
+        return Ok(tail);
+    }
+    let stream = StreamId::standalone();
+    let reading = live.read(&stream);
+    let after = Cursor::Stream(stream.clone());
+    let mut tail = Tail::new(live.clone(), stream.clone(), 0, after, reading).catching_up();
+    let stored = live
+        .within_hold(live.session().replay(&Cursor::Stream(stream.clone())))
+        .await?;
+    if stored.events.is_empty() {
+        let primed = live
+            .within_hold(live.session().stream(stream).prime())
+            .await?;
+        live.delivered(primed.position, &primed.id);
+        tail.prime(&primed.id);
+    }
+    Ok(tail)
+}

@@ -1,0 +1,417 @@
+//! JSON-RPC messages: how they are read, in either direction, how they are addressed to the server,
+//! and the few that `serve` writes itself.
+//!
+//! A client may use an id again while a former call of that id is open: a page that was reloaded
+//! counts from 0. So the server gets other ids and progress tokens, which name the stream of the
+//! call as well: `"STREAM/ID"`. What it answers is given the client's own again before it is
+//! stored. A server that was started again may use an id again, too, while its client still thinks
+//! about the former request. So the client gets `"INCARNATION/ID"`, and an answer to a former
+//! server is dropped.
+
+use std::cell::OnceCell;
+
+use axum::http::StatusCode;
+use bytes::Bytes;
+use mcp_sessiond_client::{Json, StreamId};
+use mcp_sessiond_proxy::apart::tag;
+pub use mcp_sessiond_proxy::apart::{answering, asked_by, from_asked, parts, prefixed, tagged};
+use mcp_sessiond_relay::Edits;
+use mcp_sessiond_relay::message::{Kind, Line, Message, Part};
+use serde::Deserialize;
+use serde_json::json;
+use serde_json::value::RawValue;
+
+use crate::refusal::{CONNECTION, Refusal, UNREADABLE};
+
+/// The id of a JSON-RPC request, or a progress token, as the JSON text that it was sent as.
+pub type Id = Box<str>;
+
+/// A message of the server, as far as its stream depends on it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ServerMessage {
+    /// The answer to a call, which the client knows by this id.
+    Answer(StreamId, Id),
+    /// Progress of a call of this stream.
+    Progress(StreamId),
+    /// The server cancels this request of its own.
+    Cancelled(Id),
+    /// A request of the server's own.
+    Request(Id),
+    /// Any other notification.
+    Other,
+}
+
+/// A message of a client.
+#[derive(Debug)]
+pub struct Posted {
+    /// What it is.
+    pub kind: PostedKind,
+    /// The message, as one line.
+    pub line: Bytes,
+}
+
+/// The kinds of messages of a client.
+#[derive(Debug)]
+pub enum PostedKind {
+    /// A request, and its id.
+    Call(Id),
+    /// `initialize`: its parameters, and its id.
+    Initialize(Id, Box<RawValue>),
+    /// `notifications/initialized`.
+    Initialized,
+    /// The client cancels its request of this id.
+    Cancelled(Id),
+    /// The answer to the server's request of this id.
+    Answer(Id),
+    /// Progress of the server's request that has this token.
+    Progress(Id),
+    /// Any other notification.
+    Other,
+}
+
+impl PostedKind {
+    /// The id of a request.
+    #[must_use]
+    pub fn call(&self) -> Option<&Id> {
+        if let Self::Call(id) = self {
+            Some(id)
+        } else {
+            None
+        }
+    }
+}
+
+/// The messages of a POST that has calls.
+#[derive(Debug, Default)]
+pub struct Calls {
+    /// The ids of the calls.
+    pub calls: Vec<Id>,
+    /// The calls, in the same order.
+    pub lines: Vec<Bytes>,
+    /// Messages that want no answer.
+    pub rest: Vec<Posted>,
+}
+
+impl Calls {
+    /// Divides the messages of a POST.
+    ///
+    /// # Errors
+    /// When two calls have one id.
+    pub fn of(messages: Vec<Posted>) -> Result<Self, Refusal> {
+        let mut of = Self::default();
+        for message in messages {
+            let PostedKind::Call(id) = message.kind else {
+                of.rest.push(message);
+                continue;
+            };
+            if of.calls.contains(&id) {
+                return Err(Refusal::invalid(
+                    "two requests of one batch have the same id",
+                ));
+            }
+            of.calls.push(id);
+            of.lines.push(message.line);
+        }
+        Ok(of)
+    }
+}
+
+/// The messages of a POST, and whether they came as a batch.
+///
+/// # Errors
+/// When the body is no JSON-RPC.
+pub fn read_post(body: &Bytes) -> Result<(Vec<Posted>, bool), Refusal> {
+    let unreadable = || Refusal {
+        code: UNREADABLE,
+        ..Refusal::invalid("the body is no message of JSON-RPC 2.0")
+    };
+    std::str::from_utf8(body).map_err(|_| unreadable())?;
+    let copy = OnceCell::new();
+    let read = |part: Part<'_>| match part {
+        Part::Message(message) => posted_one(&message).ok_or_else(unreadable),
+        Part::Unreadable(_) | Part::Other => Err(unreadable()),
+    };
+    match Line::of(body, &copy) {
+        Line::Blank => Err(unreadable()),
+        Line::One(part) => Ok((vec![read(part)?], false)),
+        Line::Batch(parts) => Ok((
+            parts
+                .into_iter()
+                .map(|(_, part)| read(part))
+                .collect::<Result<_, _>>()?,
+            true,
+        )),
+    }
+}
+
+fn posted_one(message: &Message<'_>) -> Option<Posted> {
+    let kind = match &message.kind {
+        Kind::Request { id, method } if method == "initialize" => {
+            let params = RawValue::from_string(one_line(message.params.unwrap_or("{}"))).ok()?;
+            PostedKind::Initialize((*id).into(), params)
+        }
+        Kind::Request { id, .. } => PostedKind::Call((*id).into()),
+        Kind::Notification { method } if method == "notifications/initialized" => {
+            PostedKind::Initialized
+        }
+        Kind::Notification { method } if method == "notifications/cancelled" => message
+            .cancelled()
+            .map_or(PostedKind::Other, |id| PostedKind::Cancelled(id.into())),
+        Kind::Notification { method } if method == "notifications/progress" => {
+            message.progress().map_or(PostedKind::Other, |token| {
+                PostedKind::Progress(token.into())
+            })
+        }
+        Kind::Notification { .. } => PostedKind::Other,
+        Kind::Answer { id, .. } => PostedKind::Answer((*id).into()),
+    };
+    Some(Posted {
+        kind,
+        line: one_line(message.text).into(),
+    })
+}
+
+/// The same JSON without line ends, which it has between its tokens only.
+#[must_use]
+pub fn one_line(text: &str) -> String {
+    text.trim().replace(['\n', '\r'], " ")
+}
+
+/// An id or a progress token of a client, as the server gets it.
+#[must_use]
+pub fn addressed(stream: &StreamId, id: &str) -> Id {
+    prefixed(stream.as_str(), id)
+}
+
+/// A request of a client, as the server gets it.
+#[must_use]
+pub fn to_server(line: &Bytes, prefix: &str) -> Bytes {
+    edited(line, |message, edits| {
+        if let Kind::Request { id, .. } = &message.kind {
+            edits.replace(message, id, prefixed(prefix, id));
+        }
+        if let Some(token) = message.asked_progress() {
+            edits.replace(message, token, prefixed(prefix, token));
+        }
+    })
+}
+
+/// A cancellation by a client of a request that was opened on this stream, as the server gets it.
+#[must_use]
+pub fn cancelling(line: &Bytes, stream: &StreamId) -> Bytes {
+    edited(line, |message, edits| {
+        if let Some(id) = message.cancelled() {
+            edits.replace(message, id, addressed(stream, id));
+        }
+    })
+}
+
+fn edited(line: &Bytes, edit: impl FnOnce(&Message<'_>, &mut Edits)) -> Bytes {
+    let copy = OnceCell::new();
+    let Some(message) = Line::of(line, &copy).message() else {
+        return line.clone();
+    };
+    let mut edits = Edits::default();
+    edit(&message, &mut edits);
+    edits.spliced(&message).into()
+}
+
+/// Reads a line of the server, and tells of each message in it, as it is stored: with the client's
+/// own ids. Anything that is no JSON-RPC message is skipped.
+pub fn read_server_line(
+    line: &Bytes,
+    incarnation: &str,
+    mut each: impl FnMut(ServerMessage, Json),
+) {
+    let copy = OnceCell::new();
+    let mut one = |part: &Part<'_>| {
+        let Part::Message(message) = part else { return };
+        let mut edits = Edits::default();
+        let mut own = |text: &str| {
+            let (stream, own) = parts(text)?;
+            edits.replace(message, text, own.clone());
+            Some((stream.parse().ok()?, own))
+        };
+        let kind = match &message.kind {
+            Kind::Answer { id, .. } => match own(id) {
+                Some((stream, id)) => ServerMessage::Answer(stream, id),
+                // Nobody has asked for it.
+                None => return,
+            },
+            Kind::Request { id, .. } => {
+                tag(message, incarnation, &mut edits);
+                ServerMessage::Request((*id).into())
+            }
+            Kind::Notification { method } if method == "notifications/progress" => message
+                .progress()
+                .and_then(own)
+                .map_or(ServerMessage::Other, |(stream, _)| {
+                    ServerMessage::Progress(stream)
+                }),
+            Kind::Notification { method } if method == "notifications/cancelled" => {
+                tag(message, incarnation, &mut edits);
+                message.cancelled().map_or(ServerMessage::Other, |id| {
+                    ServerMessage::Cancelled(id.into())
+                })
+            }
+            Kind::Notification { .. } => ServerMessage::Other,
+        };
+        each(kind, with_edits(message, &edits));
+    };
+    match Line::of(line, &copy) {
+        Line::Blank => {}
+        Line::One(part) => one(&part),
+        Line::Batch(parts) => parts.iter().for_each(|(_, part)| one(part)),
+    }
+}
+
+/// A message with these edits, as the data of an event, which has no line ends.
+#[must_use]
+pub fn with_edits(message: &Message<'_>, edits: &Edits) -> Json {
+    Json::trusted(one_line(&String::from_utf8_lossy(&edits.spliced(message))))
+}
+
+/// The ids that a line answers, as they stand there.
+#[must_use]
+pub fn answered_ids(line: &Bytes) -> Vec<Id> {
+    let copy = OnceCell::new();
+    let id = |part: &Part<'_>| match part {
+        Part::Message(Message {
+            kind: Kind::Answer { id, .. },
+            ..
+        }) => Some(Id::from(*id)),
+        Part::Message(_) | Part::Unreadable(_) | Part::Other => None,
+    };
+    match Line::of(line, &copy) {
+        Line::Blank => Vec::new(),
+        Line::One(part) => id(&part).into_iter().collect(),
+        Line::Batch(parts) => parts.iter().filter_map(|(_, part)| id(part)).collect(),
+    }
+}
+
+/// The id that a message answers.
+#[must_use]
+pub fn answered_id(message: &Json) -> Option<Id> {
+    answered_ids(&Bytes::copy_from_slice(message.as_str().as_bytes())).pop()
+}
+
+/// A result under this id.
+#[must_use]
+pub fn result(id: &str, result: &RawValue) -> String {
+    format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{result}}}"#)
+}
+
+/// An error under this id.
+#[must_use]
+pub fn error(id: &str, error: &RawValue) -> String {
+    format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{error}}}"#)
+}
+
+/// The error that a call gets which the server has not answered. `outcome` is what is known of the
+/// call: `unknown`, `not_sent` or `not_kept`.
+fn call_error(id: &str, message: &str, outcome: &str) -> Json {
+    let error = json!({"code": CONNECTION, "message": message, "data": {"outcome": outcome}});
+    Json::trusted(format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{error}}}"#))
+}
+
+/// The server ended with the call: it may have been carried out or not.
+#[must_use]
+pub fn outcome_unknown(id: &str) -> Json {
+    call_error(
+        id,
+        "the server ended before it had answered: the outcome of this call is unknown",
+        "unknown",
+    )
+}
+
+/// The client has left too many messages of the call unread.
+#[must_use]
+pub fn unread(id: &str) -> Json {
+    let message = "the client has left too many messages unread: the call was cancelled, and its outcome is unknown";
+    call_error(id, message, "unknown")
+}
+
+/// The server has never got the call.
+#[must_use]
+pub fn not_started(id: &str) -> Json {
+    call_error(
+        id,
+        "the server ended before it had got this call, which was not started",
+        "not_sent",
+    )
+}
+
+/// The server has refused the request that the call came in, with this status of HTTP and this
+/// body.
+#[must_use]
+pub fn refused_upstream(id: &str, status: StatusCode, body: &[u8]) -> Json {
+    #[derive(Deserialize)]
+    struct Body {
+        error: Reason,
+    }
+    #[derive(Deserialize)]
+    struct Reason {
+        message: String,
+    }
+    let says = serde_json::from_slice::<Body>(body).map(|body| format!(": {}", body.error.message));
+    let message = format!(
+        "the server has refused this call with HTTP {status}{}",
+        says.unwrap_or_default()
+    );
+    // A server that fails may have begun.
+    call_error(
+        id,
+        &message,
+        if status.is_server_error() {
+            "unknown"
+        } else {
+            "not_sent"
+        },
+    )
+}
+
+/// A call that was refused before anything of it was sent to the server.
+#[must_use]
+pub fn refused(id: &str, refusal: &Refusal) -> Json {
+    let error =
+        json!({"code": refusal.code, "message": refusal.message, "data": {"outcome": "not_sent"}});
+    Json::trusted(format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{error}}}"#))
+}
+
+/// What the server gets for a request of its own that no client will see, for this reason.
+#[must_use]
+pub fn undeliverable_request(id: &str, message: &str) -> String {
+    let error = json!({"code": CONNECTION, "message": message});
+    format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{error}}}"#)
+}
+
+/// The call was carried out, and there is no room for its answer.
+#[must_use]
+pub fn answer_not_stored(id: &str, bytes: usize, limit: &str) -> Json {
+    let message = format!(
+        "the call was carried out, but its answer of {bytes} bytes could not be stored: {limit}"
+    );
+    call_error(id, &message, "not_kept")
+}
+
+/// So many messages of a stream were pruned before the client came for them.
+#[must_use]
+pub fn gap_notice(count: u64) -> String {
+    let data = format!("{count} earlier messages of this stream were pruned, and are lost");
+    let params = json!({"level": "error", "logger": "mcp-sessiond", "data": data});
+    json!({"jsonrpc": "2.0", "method": "notifications/message", "params": params}).to_string()
+}
+
+/// What came back to the `initialize` of ours: a result, or an error.
+#[derive(Debug, Deserialize)]
+pub struct InitializeAnswer {
+    /// The server takes it.
+    #[serde(default)]
+    pub result: Option<Box<RawValue>>,
+    /// It does not.
+    #[serde(default)]
+    pub error: Option<Box<RawValue>>,
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,184 @@
+//! Which stream a message goes to, case by case.
+
+use super::*;
+
+fn stream(name: &str) -> StreamId {
+    name.parse().expect("an id")
+}
+
+fn answer(name: &str, id: &str) -> ServerMessage {
+    ServerMessage::Answer(stream(name), id.into())
+}
+
+fn with(calls: &[&str]) -> StreamRouter {
+    let mut router = StreamRouter::new(false);
+    for id in calls {
+        router.open(stream(&format!("s{id}")), vec![(*id).into()]);
+    }
+    router
+}
+
+#[track_caller]
+fn goes(router: &mut StreamRouter, message: &ServerMessage, to: &str) {
+    let destination = router.route(message).expect("a stream");
+    assert_eq!(destination.stream.as_str(), to, "{message:?}");
+}
+
+#[test]
+fn answers_and_progress_go_to_their_calls() {
+    let mut router = with(&["1", "2"]);
+    goes(&mut router, &ServerMessage::Progress(stream("s1")), "s1");
+    goes(&mut router, &ServerMessage::Progress(stream("s2")), "s2");
+    assert_eq!(
+        router.route(&answer("s2", "2")),
+        Some(Destination {
+            stream: stream("s2"),
+            ends: true
+        })
+    );
+    assert_eq!(
+        router.route(&answer("s2", "2")),
+        None,
+        "no such call is open"
+    );
+    assert_eq!(
+        router.route(&answer("s1", "\"1\"")),
+        None,
+        "a text is no number"
+    );
+    assert_eq!(router.route(&answer("s2", "1")), None, "another stream's");
+    goes(&mut router, &answer("s1", "1"), "s1");
+    assert!(router.is_idle());
+    assert_eq!(
+        router.route(&ServerMessage::Progress(stream("s1"))),
+        None,
+        "its call is not open"
+    );
+}
+
+#[test]
+fn anything_else_goes_to_the_only_call() {
+    let mut router = with(&["1"]);
+    router.set_reader(&StreamId::standalone(), true);
+    goes(&mut router, &ServerMessage::Other, "s1");
+    goes(&mut router, &ServerMessage::Request("7".into()), "s1");
+    router.route(&answer("s1", "1"));
+    goes(&mut router, &ServerMessage::Other, StreamId::STANDALONE);
+}
+
+#[test]
+fn with_two_calls_it_goes_to_the_standalone_stream_or_to_the_newest_call() {
+    let mut router = with(&["1", "2"]);
+    goes(&mut router, &ServerMessage::Other, "s2");
+    router.set_reader(&StreamId::standalone(), true);
+    goes(&mut router, &ServerMessage::Other, StreamId::STANDALONE);
+    router.set_reader(&StreamId::standalone(), false);
+    router.route(&answer("s2", "2"));
+    goes(&mut router, &ServerMessage::Other, "s1");
+    router.route(&answer("s1", "1"));
+    goes(&mut router, &ServerMessage::Other, StreamId::STANDALONE);
+}
+
+#[test]
+fn a_cancellation_goes_where_the_request_went() {
+    let mut router = with(&["1"]);
+    goes(&mut router, &ServerMessage::Request("7".into()), "s1");
+    router.open(stream("s2"), vec!["2".into()]);
+    goes(&mut router, &ServerMessage::Request("8".into()), "s2");
+    goes(&mut router, &ServerMessage::Cancelled("7".into()), "s1");
+    router.route(&answer("s2", "2"));
+    goes(&mut router, &ServerMessage::Cancelled("8".into()), "s1");
+    goes(&mut router, &ServerMessage::Request("9".into()), "s1");
+    router.request_answered("9");
+    router.route(&answer("s1", "1"));
+    goes(
+        &mut router,
+        &ServerMessage::Cancelled("9".into()),
+        StreamId::STANDALONE,
+    );
+}
+
+#[test]
+fn messages_wait_for_a_reader_that_can_come_back() {
+    let mut router = with(&["1"]);
+    router.set_resumable(&stream("s1"));
+    router.set_reader(&stream("s1"), false);
+    router.set_reader(&StreamId::standalone(), true);
+    goes(&mut router, &ServerMessage::Progress(stream("s1")), "s1");
+    goes(&mut router, &ServerMessage::Other, "s1");
+}
+
+#[test]
+fn messages_of_a_stream_that_nobody_can_come_back_to_are_redirected_but_for_answer_and_progress() {
+    let mut router = with(&["1"]);
+    router.set_reader(&stream("s1"), false);
+    goes(&mut router, &ServerMessage::Other, StreamId::STANDALONE);
+    goes(&mut router, &ServerMessage::Progress(stream("s1")), "s1");
+    goes(&mut router, &answer("s1", "1"), "s1");
+}
+
+#[test]
+fn where_that_is_wanted_messages_are_redirected_until_the_reader_is_back() {
+    let mut router = StreamRouter::new(true);
+    router.open(stream("s1"), vec!["1".into()]);
+    router.set_resumable(&stream("s1"));
+    goes(&mut router, &ServerMessage::Other, "s1");
+    router.set_reader(&stream("s1"), false);
+    goes(&mut router, &ServerMessage::Other, StreamId::STANDALONE);
+    router.set_reader(&stream("s1"), true);
+    goes(&mut router, &ServerMessage::Other, "s1");
+}
+
+#[test]
+fn the_stream_of_a_batch_ends_with_its_last_answer() {
+    let mut router = StreamRouter::new(false);
+    router.open(stream("b"), vec!["1".into(), "2".into()]);
+    assert_eq!(
+        router.route(&answer("b", "1")),
+        Some(Destination {
+            stream: stream("b"),
+            ends: false
+        })
+    );
+    goes(&mut router, &ServerMessage::Progress(stream("b")), "b");
+    assert_eq!(
+        router.route(&answer("b", "2")),
+        Some(Destination {
+            stream: stream("b"),
+            ends: true
+        })
+    );
+}
+
+#[test]
+fn a_client_may_use_an_id_again_while_it_is_open() {
+    let mut router = with(&["1"]);
+    router.open(stream("x"), vec!["1".into()]);
+    assert_eq!(router.stream_of("1"), Some(&stream("x")), "the newest");
+    goes(&mut router, &answer("s1", "1"), "s1");
+    assert_eq!(router.drop_call(&stream("x"), "1"), Some(true));
+    assert_eq!(
+        router.route(&answer("x", "1")),
+        None,
+        "the client has cancelled it"
+    );
+    assert_eq!(
+        (router.drop_call(&stream("x"), "1"), router.stream_of("1")),
+        (None, None)
+    );
+}
+
+#[test]
+fn what_is_open_when_the_backend_goes_is_told() {
+    let mut router = with(&["1", "2"]);
+    router.route(&ServerMessage::Request("7".into()));
+    let left = router.clear();
+    assert_eq!(
+        left,
+        [
+            (stream("s1"), vec!["1".into()]),
+            (stream("s2"), vec!["2".into()])
+        ]
+    );
+    goes(&mut router, &ServerMessage::Other, StreamId::STANDALONE);
+}
