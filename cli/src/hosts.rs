@@ -1,5 +1,16 @@
 //! Hosts that keep their servers in a file: where it is, and what is in it.
 
+pub(crate) mod edit;
+pub(crate) mod entries;
+pub(crate) mod executable;
+pub(crate) mod file;
+pub(crate) mod inspect;
+pub(crate) mod members;
+pub(crate) mod record;
+pub(crate) mod tree;
+mod yaml;
+mod yaml_list;
+
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
@@ -8,11 +19,11 @@ use jsonc_parser::ParseOptions;
 use jsonc_parser::cst::{CstObject, CstObjectProp, CstRootNode};
 use serde_json::Value;
 
-use super::yaml::{Kind, Yaml};
+use self::yaml::{Kind, Yaml};
 
 /// A host. Its name on the command line is the one in small letters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(super) enum Host {
+pub(crate) enum Host {
     Claude,
     ClaudeDesktop,
     Vscode,
@@ -30,7 +41,7 @@ pub(super) enum Host {
 
 /// Why a host's file can't be used. What is in it is never part of the sentence.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum HostError {
+pub(crate) enum HostError {
     #[error("could not read {}: {error}", path.display())]
     Unread {
         path: PathBuf,
@@ -43,7 +54,7 @@ pub(super) enum HostError {
 impl Host {
     /// The files that this host reads the user's servers from, whether they are there or not; the
     /// first one that has a name counts.
-    pub(super) fn files(self, home: &Path) -> Vec<PathBuf> {
+    pub(crate) fn files(self, home: &Path) -> Vec<PathBuf> {
         let named = |variable: &str| {
             std::env::var_os(variable)
                 .filter(|value| !value.is_empty())
@@ -105,7 +116,7 @@ impl Host {
     }
 
     /// Under which name the file has its servers.
-    pub(super) fn key(self) -> &'static str {
+    pub(crate) fn key(self) -> &'static str {
         match self {
             Self::Vscode => "servers",
             Self::Codex => "mcp_servers",
@@ -117,7 +128,7 @@ impl Host {
     }
 
     /// Under which name an entry has its command.
-    pub(super) fn command(self) -> &'static str {
+    pub(crate) fn command(self) -> &'static str {
         if self == Self::Goose {
             "cmd"
         } else {
@@ -130,7 +141,7 @@ impl Host {
     ///
     /// # Errors
     /// When it can't be read, or is not of its form.
-    pub(super) fn read(self, path: &Path) -> Result<Option<Vec<(String, Value)>>, HostError> {
+    pub(crate) fn read(self, path: &Path) -> Result<Option<Vec<(String, Value)>>, HostError> {
         let text = match std::fs::read_to_string(path) {
             Ok(text) => text,
             Err(error)
@@ -172,7 +183,7 @@ impl Host {
     ///
     /// # Errors
     /// When it is not of this host's form.
-    pub(super) fn all_members(self, text: &str) -> Result<Vec<(String, Value)>, String> {
+    pub(crate) fn all_members(self, text: &str) -> Result<Vec<(String, Value)>, String> {
         let mut found = self.members(text)?;
         let Some(projects) = self.projects() else {
             return Ok(found);
@@ -211,7 +222,7 @@ impl Host {
 
     /// Under which name the file has what belongs to single projects of the user's, by their paths:
     /// `claude mcp add` puts servers there.
-    pub(super) fn projects(self) -> Option<&'static str> {
+    pub(crate) fn projects(self) -> Option<&'static str> {
         (self == Self::Claude).then_some("projects")
     }
 }
@@ -227,12 +238,12 @@ impl std::fmt::Display for Host {
 }
 
 /// What a server of a single project is called among all of a file.
-pub(super) fn of_project(server: &str, project: &str) -> String {
+pub(crate) fn of_project(server: &str, project: &str) -> String {
     format!("{server} ({project})")
 }
 
 /// JSON as hosts read it: with comments and trailing commas.
-pub(super) fn tolerant() -> ParseOptions {
+pub(crate) fn tolerant() -> ParseOptions {
     ParseOptions {
         allow_comments: true,
         allow_trailing_commas: true,
@@ -248,7 +259,7 @@ pub(super) fn tolerant() -> ParseOptions {
 }
 
 /// The object that a text is, which can be edited and keeps everything else in it.
-pub(super) fn json_object(text: &str) -> Result<(CstRootNode, CstObject), String> {
+pub(crate) fn json_object(text: &str) -> Result<(CstRootNode, CstObject), String> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     // The parser's own error would quote the text.
     let root = CstRootNode::parse(text, &tolerant()).map_err(|error| {

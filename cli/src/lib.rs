@@ -1,75 +1,60 @@
-//! The `mcp-sessiond` command: one file a verb.
+//! The `mcp-sessiond` command: the parser of the command line, and the dispatch to its verbs.
 //!
-//! A library only so that the tests can build the same command with its fault points.
+//! It is a library only so that the tests can build the same command with its fault points.
+//!
+//! - [`commands`]: the verbs, one file each, and the verb's own folder below where it needs one.
+//! - [`hosts`]: the files in which MCP hosts keep their servers: where each is, how its servers are
+//!   read, and the edits of `setup` ([`hosts::entries`]), whose record ([`hosts::record`]) allows
+//!   `setup --undo`.
+//! - [`servers`]: `servers.json`: its entries, secrets ([`servers::Servers`] looks them up just
+//!   before a start), edits while it is watched; several servers as one ([`servers::bundle`]), and
+//!   servers with a URL ([`servers::remote`]).
+//! - [`ui`]: tables and colours, printing, the screen of `status -w`, lengths of time.
+//! - [`inventory`]: the kept servers, as the daemon and their keepers report them; `status` lists
+//!   them ([`inventory::listing`]), and `stop`, `restart` and `logs` choose among them
+//!   ([`inventory::selection`]).
+//! - [`service_manager`]: the user service, of systemd or launchd.
+//! - [`claim_args`], [`session_args`]: options that several verbs share: about a claim, and about
+//!   the session that a command works on.
+//! - [`calls`]: calls to the daemon, and why one came to nothing. [`exit_code`]: all exit codes.
+//!   [`config`]: what the configuration says to a front. [`runtime`]: the asynchronous runtime of a
+//!   command. [`version`]: the versions of this executable and of others.
+//!
+//! **Architecture Invariants.** A verb prints by [`ui::output`] alone, and exits with a code of
+//! [`exit_code`]. Tokens, secrets and values are never printed, nor the arguments of a server. A
+//! host's file is changed in one step or not at all, and only where its host would read the same
+//! servers afterwards. `commands` stands above everything else: no other module names a verb.
 #![forbid(unsafe_code)]
+#![allow(rustdoc::private_intra_doc_links)]
 
-mod all;
-mod claiming;
-mod client_lines;
-mod configured;
-mod debug;
-mod demo;
-mod doctor;
+mod calls;
+mod claim_args;
+mod commands;
 #[cfg(test)]
-mod documented;
-mod failure;
+mod commands_in_docs;
+mod config;
+mod exit_code;
 mod hosts;
-mod import;
-mod install;
-mod keep;
-mod kept;
-mod listing;
-mod login;
-mod logs;
-mod manual;
-mod remote;
-mod restart;
-mod run;
-mod select;
-mod serve;
+mod inventory;
+mod runtime;
 mod servers;
-mod service;
-mod session;
-mod setup;
-mod share;
-mod state;
-mod status;
-mod stop;
-mod stream;
-mod table;
-mod task;
-mod time;
-mod token;
+mod service_manager;
+mod session_args;
+mod ui;
 mod version;
-mod waiting;
-mod whose;
-mod wrap;
-mod yaml;
 
 use std::io::{IsTerminal as _, Write};
 use std::process::ExitCode;
 
 use clap::{CommandFactory as _, Parser, Subcommand};
-use serde::Serialize;
 
-use self::kept::{Kept, Server};
-
-/// Resume is disabled, or no daemon answers.
-const DISABLED: u8 = 4;
-/// The data was refused (EX_DATAERR of sysexits.h).
-const REFUSED: u8 = 65;
-/// There is no such thing (EX_NOINPUT of sysexits.h).
-const NOT_THERE: u8 = 66;
-/// Bad usage or configuration (EX_USAGE of sysexits.h).
-const USAGE: u8 = 64;
-/// There is no such server (EX_NOINPUT of sysexits.h).
-const NO_SERVER: u8 = 66;
-/// No daemon (EX_UNAVAILABLE of sysexits.h).
-const UNAVAILABLE: u8 = 69;
-/// A file could not be written (EX_CANTCREAT of sysexits.h).
-const UNWRITTEN: u8 = 73;
-/// Something failed that has no code of its own (EX_SOFTWARE of sysexits.h).
-const FAILED: u8 = 70;
+use self::commands::{
+    completions, config as config_command, debug, demo, doctor, import, install, keep, login,
+    logout, logs, man, restart, run, serve, service, session, setup, share, state, stats, status,
+    stop, stream, task, token, uninstall, wrap,
+};
+use self::exit_code::USAGE;
+use self::ui::output::warn;
 
 /// Keeps MCP servers and their sessions alive when hosts kill and restart them.
 #[derive(Debug, Parser)]
@@ -109,13 +94,13 @@ enum Verb {
     /// Log in to a remote server of servers.json, in the browser
     Login(login::Arguments),
     /// Delete the tokens of a login
-    Logout(login::LogoutArguments),
+    Logout(logout::Arguments),
     /// Show what the user service is doing; install it, restart it, take it away
     Service(service::Arguments),
     /// Install the user service: systemd or launchd, whichever is there
     Install(install::Arguments),
     /// Take the user service away
-    Uninstall(install::UninstallArguments),
+    Uninstall(uninstall::Arguments),
     /// Load, store or reject the caller's resume token
     Token(token::Arguments),
     /// Read and write the state of a session: JSON values by key
@@ -127,17 +112,17 @@ enum Verb {
     /// End the sessions of a service that nobody uses any more
     Session(session::Arguments),
     /// Show the settings in force: name, value, source
-    Config(debug::OneTopic),
+    Config(config_command::Arguments),
     /// Show what the daemon has counted and measured
-    Stats(debug::StatsArguments),
+    Stats(stats::Arguments),
     /// Show what else the daemon knows; tokens and values are never printed
     Debug(debug::Arguments),
     /// Run the daemon in the foreground
     Run(run::Arguments),
     /// Print the completions of a shell
-    Completions(manual::CompletionsArguments),
+    Completions(completions::Arguments),
     /// Print the manual page, or write those of all verbs
-    Man(manual::ManArguments),
+    Man(man::Arguments),
     /// Hold a server for `wrap` (internal)
     #[command(hide = true)]
     Keep(keep::Arguments),
@@ -152,6 +137,10 @@ pub fn main() -> ExitCode {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => {
+            if let Some(verb) = renamed_verb(std::env::args().skip(1)) {
+                warn(verb);
+                return ExitCode::from(USAGE);
+            }
             let _ = error.print();
             return if error.use_stderr() {
                 ExitCode::from(USAGE)
@@ -176,13 +165,13 @@ pub fn main() -> ExitCode {
         Verb::Wrap(arguments) => wrap::run(arguments),
         Verb::Serve(arguments) => serve::run(*arguments),
         Verb::Login(arguments) => login::run(arguments),
-        Verb::Logout(arguments) => login::logout(&arguments),
+        Verb::Logout(arguments) => logout::run(&arguments),
         Verb::Keep(arguments) => keep::run(arguments),
         Verb::Share(arguments) => share::run(&arguments),
-        Verb::Config(arguments) => debug::run(&debug::Arguments::config(&arguments)),
-        Verb::Stats(arguments) => debug::run(&debug::Arguments::stats(&arguments)),
-        Verb::Completions(arguments) => manual::completions(&arguments),
-        Verb::Man(arguments) => manual::man(&arguments),
+        Verb::Config(arguments) => config_command::run(&arguments),
+        Verb::Stats(arguments) => stats::run(&arguments),
+        Verb::Completions(arguments) => completions::run(&arguments, Cli::command()),
+        Verb::Man(arguments) => man::run(&arguments, Cli::command()),
         Verb::Doctor(arguments) => doctor::run(&arguments),
         Verb::Debug(arguments) => debug::run(&arguments),
         Verb::Status(arguments) => status::run(&arguments),
@@ -192,10 +181,28 @@ pub fn main() -> ExitCode {
         Verb::Setup(arguments) => setup::run(&arguments),
         Verb::Import(arguments) => import::run(&arguments),
         Verb::Service(arguments) => service::run(&arguments),
-        Verb::Install(arguments) => install::install(&arguments),
-        Verb::Uninstall(arguments) => install::uninstall(&arguments),
+        Verb::Install(arguments) => install::run(&arguments),
+        Verb::Uninstall(arguments) => uninstall::run(&arguments),
         Verb::Demo(arguments) => demo::run(&arguments),
     }
+}
+
+/// Verbs that had a second name, and the name that is left.
+const RENAMED: [([&str; 2], &str); 5] = [
+    (["debug", "config"], "config"),
+    (["debug", "stats"], "stats"),
+    (["debug", "check"], "doctor"),
+    (["service", "install"], "install"),
+    (["service", "uninstall"], "uninstall"),
+];
+
+/// What to say about a command line that can't be parsed and names a verb by its former name.
+fn renamed_verb(words: impl Iterator<Item = String>) -> Option<String> {
+    let mut verbs = words.filter(|word| !word.starts_with('-'));
+    let given = [verbs.next()?, verbs.next()?];
+    let (former, verb) = RENAMED.iter().find(|(former, _)| *former == given)?;
+    let former = former.join(" ");
+    Some(format!("there is no `{former}`; use `mcp-sessiond {verb}`"))
 }
 
 /// A program has called us and said no verb.
@@ -203,54 +210,4 @@ fn without_verb() -> ExitCode {
     let help = Cli::command().render_help();
     let _ = write!(anstream::stderr(), "{}", help.ansi());
     ExitCode::from(USAGE)
-}
-
-/// Says what went wrong, on standard error, in one line.
-fn complain(message: impl std::fmt::Display) {
-    let _ = writeln!(std::io::stderr(), "mcp-sessiond: {message}");
-}
-
-/// Prints to standard output, and takes a closed pipe for the end of interest.
-fn print(text: &str) -> ExitCode {
-    match anstream::stdout().lock().write_all(text.as_bytes()) {
-        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
-            complain(format_args!("standard output: {error}"));
-            ExitCode::from(FAILED)
-        }
-        _ => ExitCode::SUCCESS,
-    }
-}
-
-fn to_json(data: &impl Serialize) -> String {
-    serde_json::to_string_pretty(data).unwrap_or_default() + "\n"
-}
-
-/// Does something to the servers that are meant. The work tells what it did, and returns the exit
-/// code.
-fn by_hand(
-    selection: &select::Selection,
-    work: impl AsyncFnOnce(&Kept, &[&Server]) -> u8,
-) -> ExitCode {
-    let done = block_on(async {
-        let kept = match Kept::look().await {
-            Ok(kept) => kept,
-            Err(failure) => return failure.report(),
-        };
-        match selection.of(&kept) {
-            Ok(servers) => work(&kept, &servers).await,
-            Err(code) => code,
-        }
-    });
-    ExitCode::from(done.unwrap_or_else(|error| {
-        complain(error);
-        FAILED
-    }))
-}
-
-/// A runtime for a command that does one thing.
-fn block_on<T>(work: impl Future<Output = T>) -> std::io::Result<T> {
-    Ok(tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()?
-        .block_on(work))
 }

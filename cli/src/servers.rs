@@ -1,15 +1,18 @@
 //! `servers.json`: the servers that the user has written down once, for all hosts. `wrap @NAME`
 //! runs one of them.
 
+pub(crate) mod bundle;
 mod entry;
 mod error;
 mod fields;
 mod file;
 mod keyring;
+pub(crate) mod remote;
 mod resolve;
 mod run;
 mod shared;
 mod watch;
+pub(crate) mod write;
 
 use std::path::{Path, PathBuf};
 
@@ -17,27 +20,27 @@ use mcp_sessiond_daemon::config;
 use mcp_sessiond_proxy::several::Decorations;
 use serde_json::{Map, Value};
 
-pub(super) use self::entry::{Entry, Kind, is_http};
-pub(super) use self::error::ServersError;
-pub(super) use self::keyring::storing;
-pub(super) use self::run::{become_wrap_of, named, names_in, shared};
-pub(super) use self::watch::{News, Watch};
+pub(crate) use self::entry::{Entry, Kind, is_http};
+pub(crate) use self::error::ServersError;
+pub(crate) use self::keyring::store_command;
+pub(crate) use self::run::{exec_wrap, named, names_in, shared};
+pub(crate) use self::watch::{FileChange, Watch};
 
 /// The file, beside the configuration.
 const FILE: &str = "servers.json";
 
 /// What the file has: servers by name, in its order.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Servers {
+pub(crate) struct Servers {
     path: PathBuf,
-    listed: Vec<Listed>,
+    listed: Vec<Item>,
     decorations: Decorations,
 }
 
 /// A server of the file. One that is wrong has no entry, unless a [`watch::Watch`] has kept its
 /// former one.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Listed {
+struct Item {
     name: String,
     entry: Option<Entry>,
     wrong: Option<String>,
@@ -48,7 +51,7 @@ impl Servers {
     ///
     /// # Errors
     /// Without a home directory.
-    pub(super) fn usual_path() -> Result<PathBuf, ServersError> {
+    pub(crate) fn usual_path() -> Result<PathBuf, ServersError> {
         Ok(config::usual_path()
             .ok_or(ServersError::NoHome)?
             .with_file_name(FILE))
@@ -58,7 +61,7 @@ impl Servers {
     ///
     /// # Errors
     /// When the file can't be read, is no JSON, or has no servers where they belong.
-    pub(super) fn read(path: &Path) -> Result<Self, ServersError> {
+    pub(crate) fn read(path: &Path) -> Result<Self, ServersError> {
         let text = std::fs::read(path).map_err(|error| ServersError::Unread {
             path: path.to_owned(),
             error,
@@ -67,7 +70,7 @@ impl Servers {
     }
 
     /// The same, from what the file at `path` has in it.
-    pub(super) fn parse(text: &[u8], path: &Path) -> Result<Self, ServersError> {
+    pub(crate) fn parse(text: &[u8], path: &Path) -> Result<Self, ServersError> {
         let (values, decorations) = file::servers(text).map_err(|error| ServersError::Form {
             path: path.to_owned(),
             error,
@@ -75,12 +78,12 @@ impl Servers {
         let base = path.parent().unwrap_or(Path::new("/"));
         let listed = values.into_iter().map(|(name, value)| {
             match value.and_then(|value| Entry::read(&name, &value, base)) {
-                Ok(entry) => Listed {
+                Ok(entry) => Item {
                     name,
                     entry: Some(entry),
                     wrong: None,
                 },
-                Err(why) => Listed {
+                Err(why) => Item {
                     name,
                     entry: None,
                     wrong: Some(why),
@@ -95,14 +98,14 @@ impl Servers {
     }
 
     /// The servers that are right, in the order of the file.
-    pub(super) fn entries(&self) -> impl Iterator<Item = &Entry> {
+    pub(crate) fn entries(&self) -> impl Iterator<Item = &Entry> {
         self.listed
             .iter()
             .filter_map(|listed| listed.entry.as_ref())
     }
 
     /// Says what is wrong with what is to be added.
-    pub(super) fn undecorated(&self, why: &dyn std::fmt::Display) -> ServersError {
+    pub(crate) fn decoration_error(&self, why: &dyn std::fmt::Display) -> ServersError {
         ServersError::Undecorated {
             path: self.path.clone(),
             why: why.to_string(),
@@ -110,17 +113,17 @@ impl Servers {
     }
 
     /// What is added to all servers together.
-    pub(super) fn decorations(&self) -> &Decorations {
+    pub(crate) fn decorations(&self) -> &Decorations {
         &self.decorations
     }
 
     /// Where the file is.
-    pub(super) fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 
     /// All servers, in the order of the file; of one that is wrong, why.
-    pub(super) fn all(&self) -> impl Iterator<Item = (&str, Result<&Entry, &str>)> {
+    pub(crate) fn all(&self) -> impl Iterator<Item = (&str, Result<&Entry, &str>)> {
         self.listed.iter().map(|listed| {
             let entry = listed
                 .entry
@@ -132,7 +135,7 @@ impl Servers {
 
     /// The names of those that are wrong, each with why.
     #[cfg(test)]
-    pub(super) fn bad(&self) -> impl Iterator<Item = (&str, &str)> {
+    pub(crate) fn bad(&self) -> impl Iterator<Item = (&str, &str)> {
         self.listed
             .iter()
             .filter_map(|listed| Some((&*listed.name, listed.wrong.as_deref()?)))
@@ -142,7 +145,7 @@ impl Servers {
     ///
     /// # Errors
     /// When there is none, or it is wrong.
-    pub(super) fn get(&self, name: &str) -> Result<&Entry, ServersError> {
+    pub(crate) fn get(&self, name: &str) -> Result<&Entry, ServersError> {
         let Some(listed) = self.listed.iter().find(|listed| listed.name == name) else {
             let mut names: Vec<String> = self
                 .listed
@@ -163,7 +166,7 @@ impl Servers {
     }
 
     /// What is listed under this name: an entry, or why there is none. None: the name is free.
-    pub(super) fn listed_as(&self, name: &str) -> Option<Result<&Entry, &str>> {
+    pub(crate) fn listed_as(&self, name: &str) -> Option<Result<&Entry, &str>> {
         let listed = self.listed.iter().find(|listed| listed.name == name)?;
         Some(
             listed
@@ -177,7 +180,7 @@ impl Servers {
     ///
     /// # Errors
     /// Why it would be wrong.
-    pub(super) fn would_be(&self, name: &str, entry: &Map<String, Value>) -> Result<Entry, String> {
+    pub(crate) fn would_be(&self, name: &str, entry: &Map<String, Value>) -> Result<Entry, String> {
         Entry::read(
             name,
             &Value::Object(entry.clone()),
@@ -196,7 +199,7 @@ impl Servers {
 
     /// What an edit has done. Entries are compared as they are written, so a secret that is another
     /// now is no change.
-    pub(super) fn changes(old: &Self, new: &Self) -> Edit {
+    pub(crate) fn changes(old: &Self, new: &Self) -> Edit {
         let mut edit = Edit::default();
         for entry in new.entries() {
             match old.entries().find(|former| former.name() == entry.name()) {
@@ -218,10 +221,10 @@ impl Servers {
 /// Names of servers, in the order of the new file; those that were removed in the order of the old
 /// one.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
-pub(super) struct Edit {
-    pub(super) added: Vec<String>,
-    pub(super) removed: Vec<String>,
-    pub(super) changed: Vec<String>,
+pub(crate) struct Edit {
+    pub(crate) added: Vec<String>,
+    pub(crate) removed: Vec<String>,
+    pub(crate) changed: Vec<String>,
 }
 
 #[cfg(test)]

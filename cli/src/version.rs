@@ -5,15 +5,15 @@ use std::process::Stdio;
 use std::time::Duration;
 
 /// This executable's.
-pub(super) const OURS: &str = env!("CARGO_PKG_VERSION");
+pub(crate) const OWN: &str = env!("CARGO_PKG_VERSION");
 
 /// How long an executable may take to say its version.
 const WAIT: Duration = Duration::from_secs(5);
 
 /// That of an executable; none where it does not say.
-pub(super) async fn of(binary: &Path) -> Option<String> {
+pub(crate) async fn of(binary: &Path) -> Option<String> {
     if is_this(binary) {
-        return Some(OURS.to_owned());
+        return Some(OWN.to_owned());
     }
     let mut command = tokio::process::Command::new(binary);
     command
@@ -32,7 +32,7 @@ pub(super) async fn of(binary: &Path) -> Option<String> {
 }
 
 /// Whether it can be run.
-pub(super) fn is_program(path: &Path) -> bool {
+pub(crate) fn is_program(path: &Path) -> bool {
     use std::os::unix::fs::PermissionsExt as _;
     path.metadata()
         .is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)

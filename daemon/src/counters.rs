@@ -1,4 +1,4 @@
-//! What is counted, for `debug stats` and for Prometheus.
+//! What is counted, for `stats` and for Prometheus.
 
 mod histogram;
 mod text;

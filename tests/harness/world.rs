@@ -247,7 +247,7 @@ impl World {
         peer
     }
 
-    /// A counter of `debug stats`.
+    /// A counter of `stats`.
     ///
     /// # Panics
     /// When there is no such counter.
@@ -260,7 +260,7 @@ impl World {
         value.unwrap_or_else(|| panic!("no counter {name} in {stats}"))
     }
 
-    /// Waits until a counter of `debug stats` is so. The daemon tells nobody of its counters
+    /// Waits until a counter of `stats` is so. The daemon tells nobody of its counters
     /// unasked.
     pub fn wait_stat(&self, name: &str, value: u64) {
         until(&format!("{name} is {value}"), || {

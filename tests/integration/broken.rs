@@ -57,7 +57,7 @@ fn found(findings: &Value, what: &str, outcome: &str) -> Option<String> {
     Some(format!(
         "{}: {}",
         one["what"].as_str()?,
-        one["mend"].as_str()?
+        one["fix"].as_str()?
     ))
 }
 

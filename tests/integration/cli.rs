@@ -134,11 +134,7 @@ fn exit_codes_say_what_happened() {
         );
     }
     assert_eq!(code(&world, &["status"], b""), Some(0), "nothing is kept");
-    for topic in [
-        &["debug"][..],
-        &["debug", "sessions"],
-        &["debug", "stats", "--json"],
-    ] {
+    for topic in [&["debug"][..], &["debug", "sessions"], &["stats", "--json"]] {
         assert_eq!(code(&world, topic, b""), Some(69), "{topic:?}");
     }
     let _daemon = world.daemon();
@@ -287,12 +283,35 @@ fn without_a_verb_a_program_gets_the_help_and_a_code() {
 }
 
 #[test]
+fn the_second_name_of_a_verb_is_refused_with_the_one_that_is_left() {
+    let world = world("");
+    for (former, verb) in [
+        (&["debug", "config", "--json"][..], "config"),
+        (&["debug", "--json", "stats"], "stats"),
+        (&["debug", "check"], "doctor"),
+        (&["service", "install", "--print"], "install"),
+        (&["service", "uninstall"], "uninstall"),
+    ] {
+        let refused = run(&world, former, b"");
+        let text = String::from_utf8_lossy(&refused.stderr).into_owned();
+        assert_eq!(refused.status.code(), Some(64), "{former:?}: {text}");
+        assert!(
+            text.contains(&format!("use `mcp-sessiond {verb}`")),
+            "{former:?}: {text}"
+        );
+    }
+}
+
+#[test]
 fn settings_and_figures_have_verbs_of_their_own() {
     let world = world("");
     let _daemon = world.daemon();
-    assert_eq!(
-        json_of(&world, &["config", "--json"]),
-        json_of(&world, &["debug", "config", "--json"])
+    let settings = json_of(&world, &["config", "--json"]);
+    assert!(
+        settings
+            .as_array()
+            .is_some_and(|all| all.iter().any(|one| one["name"] == "claim_wait_ms")),
+        "{settings}"
     );
     let counted = run(&world, &["stats", "--prometheus"], b"");
     assert!(
@@ -451,7 +470,7 @@ fn debug_shows_what_there_is_and_no_secrets() {
             .iter()
             .all(|token| token["bytes"] == 7 && token["state"] == "ok")
     );
-    let settings = json_of(&world, &["debug", "config", "--json"]);
+    let settings = json_of(&world, &["config", "--json"]);
     let wait = settings
         .as_array()
         .expect("a list")
@@ -461,7 +480,7 @@ fn debug_shows_what_there_is_and_no_secrets() {
         wait,
         Some(&json!({"name": "claim_wait_ms", "value": "0", "source": "file"}))
     );
-    json_of(&world, &["debug", "stats", "--json"]);
+    json_of(&world, &["stats", "--json"]);
     json_of(&world, &["debug", "about", "--json"]);
     for topic in [
         &["debug"][..],
@@ -469,8 +488,8 @@ fn debug_shows_what_there_is_and_no_secrets() {
         &["debug", "hosts"],
         &["debug", "sessions"],
         &["debug", "tokens"],
-        &["debug", "stats"],
-        &["debug", "config"],
+        &["stats"],
+        &["config"],
     ] {
         let output = run(&world, topic, b"");
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -487,14 +506,14 @@ fn debug_shows_what_there_is_and_no_secrets() {
 }
 
 #[test]
-fn debug_check_shows_the_way_to_the_host() {
+fn doctor_shows_the_way_to_the_host() {
     let world = world("");
     let _daemon = world.daemon();
     let host = world.host();
     let mut server = host.server(&[
         "sh",
         "-c",
-        "\"$0\" debug check --json --for $$ | tr -d '\\n'; echo; read end",
+        "\"$0\" doctor --json --for $$ | tr -d '\\n'; echo; read end",
         world.binaries.daemon,
     ]);
     let check: Value = serde_json::from_str(&server.read()).expect("JSON");

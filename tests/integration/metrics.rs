@@ -14,7 +14,7 @@ use crate::{fixture, world};
 /// The text that the daemon has for Prometheus.
 fn text(world: &World) -> String {
     let output = world
-        .sessiond(&["debug", "stats", "--prometheus"])
+        .sessiond(&["stats", "--prometheus"])
         .output()
         .expect("debug");
     assert!(output.status.success(), "{output:?}");

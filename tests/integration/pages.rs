@@ -112,7 +112,6 @@ const ENDS: &[(&str, i32)] = &[
     ("debug tokens", 0),
     ("debug sweep --service web --older-than 2h", 0),
     ("debug prune s1 --service web --keep 100", 0),
-    ("debug config", 0),
     (
         "completions bash > ~/.local/share/bash-completion/completions/mcp-sessiond",
         0,

@@ -278,7 +278,7 @@ fn a_process_has_so_many_connections_and_no_more() {
     }
     // Another process has its own.
     let debug = world
-        .sessiond(&["debug", "stats", "--json"])
+        .sessiond(&["stats", "--json"])
         .output()
         .expect("debug");
     assert!(debug.status.success(), "{debug:?}");

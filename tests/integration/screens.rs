@@ -42,8 +42,6 @@ const SHOWN: &[Case<'static>] = &[
     (&["debug", "tasks"], 0),
     (&["debug", "backends"], 0),
     (&["debug", "tokens"], 0),
-    (&["debug", "stats"], 0),
-    (&["debug", "config"], 0),
     (&["debug", "sweep"], 0),
 ];
 

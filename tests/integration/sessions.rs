@@ -56,7 +56,7 @@ fn assert_not_shown(world: &World, session: &str, secret: &str) {
     for arguments in [
         &["debug", "sessions"][..],
         &["debug", "streams"],
-        &["debug", "stats"],
+        &["stats"],
         &["debug", "session", session],
     ] {
         let output = world.sessiond(arguments).output().expect("debug");

@@ -165,7 +165,7 @@ fn the_next_daemon_ends_the_task_of_a_process_that_was_killed_while_none_ran() {
     for arguments in [
         &["debug", "sessions"][..],
         &["debug", "session", "s"],
-        &["debug", "stats"],
+        &["stats"],
     ] {
         let output = world.sessiond(arguments).output().expect("debug");
         assert!(

@@ -12,7 +12,7 @@ use super::fields::Fields;
 
 /// A server of the file. What stands for a secret is not looked up: see [`Self::resolve`].
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(in super::super) struct Entry {
+pub(crate) struct Entry {
     name: String,
     kind: Kind,
     options: Options,
@@ -22,7 +22,7 @@ pub(in super::super) struct Entry {
 
 /// How a server is reached. As text it shows names, and no values of variables and headers.
 #[derive(Clone, PartialEq, Eq)]
-pub(in super::super) enum Kind {
+pub(crate) enum Kind {
     /// A program that is started.
     Stdio {
         command: String,
@@ -39,23 +39,23 @@ pub(in super::super) enum Kind {
 
 /// What is ours of an entry.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
-pub(in super::super) struct Options {
+pub(crate) struct Options {
     /// It is not among all servers.
-    pub(in super::super) disabled: bool,
+    pub(crate) disabled: bool,
     /// One for all hosts and sessions of the user.
-    pub(in super::super) shared: bool,
+    pub(crate) shared: bool,
     /// Globs: what else it offers is left out. None: all is let through.
-    pub(in super::super) only: Option<Vec<String>>,
+    pub(crate) only: Option<Vec<String>>,
     /// Globs: what is left out of that.
-    pub(in super::super) without: Vec<String>,
+    pub(crate) without: Vec<String>,
     /// Other names, by its own.
-    pub(in super::super) rename: BTreeMap<String, String>,
+    pub(crate) rename: BTreeMap<String, String>,
     /// It is started at the first call.
-    pub(in super::super) lazy: bool,
+    pub(crate) lazy: bool,
     /// How many calls may be under way.
-    pub(in super::super) calls: Option<NonZeroU32>,
+    pub(crate) calls: Option<NonZeroU32>,
     /// How long a call may take.
-    pub(in super::super) timeout: Option<Duration>,
+    pub(crate) timeout: Option<Duration>,
 }
 
 /// Fields of ours that say what reaches a client of the server.
@@ -85,7 +85,7 @@ impl Entry {
     }
 
     /// A server at this URL that is in no file.
-    pub(in super::super) fn of_url(
+    pub(crate) fn of_url(
         name: &str,
         url: &str,
         headers: &BTreeMap<String, String>,
@@ -94,15 +94,15 @@ impl Entry {
         Self::read(name, &json!({"url": url, "headers": headers}), &base)
     }
 
-    pub(in super::super) fn name(&self) -> &str {
+    pub(crate) fn name(&self) -> &str {
         &self.name
     }
 
-    pub(in super::super) fn kind(&self) -> &Kind {
+    pub(crate) fn kind(&self) -> &Kind {
         &self.kind
     }
 
-    pub(in super::super) fn options(&self) -> &Options {
+    pub(crate) fn options(&self) -> &Options {
         &self.options
     }
 }
@@ -187,7 +187,7 @@ impl Kind {
     }
 }
 
-pub(in super::super) fn is_http(url: &str) -> bool {
+pub(crate) fn is_http(url: &str) -> bool {
     let begins = |scheme: &str| {
         url.get(..scheme.len())
             .is_some_and(|start| start.eq_ignore_ascii_case(scheme))
@@ -197,7 +197,7 @@ pub(in super::super) fn is_http(url: &str) -> bool {
 
 impl Kind {
     /// All of it, as one text, for a digest: it has what the file has.
-    pub(in super::super) fn written(&self) -> String {
+    pub(crate) fn written(&self) -> String {
         match self {
             Self::Stdio {
                 command,
@@ -212,7 +212,7 @@ impl Kind {
 
     /// Whether it is written down that a part of it is in a file or a keyring: that may become
     /// another one while the entry stays as it is.
-    pub(in super::super) fn looks_up(&self) -> bool {
+    pub(crate) fn looks_up(&self) -> bool {
         let written = self.written();
         ["${file:", "${keyring:"]
             .iter()
@@ -221,7 +221,7 @@ impl Kind {
 
     /// Whether the user's login says who the user is with the server: that may become another
     /// account's while the entry stays as it is.
-    pub(in super::super) fn logs_in(&self) -> bool {
+    pub(crate) fn logs_in(&self) -> bool {
         match self {
             Self::Stdio { .. } => false,
             Self::Http { headers, .. } => !headers

@@ -3,9 +3,10 @@
 use std::path::PathBuf;
 
 use super::FILE;
+use crate::exit_code::{DATA_ERROR, NO_INPUT, OS_ERROR};
 
 #[derive(Debug, thiserror::Error)]
-pub(in super::super) enum ServersError {
+pub(crate) enum ServersError {
     /// There is no home directory to look in.
     #[error("there is no home directory, and so no {FILE}")]
     NoHome,
@@ -45,12 +46,12 @@ pub(in super::super) enum ServersError {
 }
 
 impl ServersError {
-    /// The exit code, of sysexits.h: EX_NOINPUT, EX_DATAERR, EX_OSERR.
-    pub(in super::super) fn code(&self) -> u8 {
+    /// The exit code.
+    pub(crate) fn code(&self) -> u8 {
         match self {
-            Self::NoHome | Self::Unread { .. } | Self::Unknown { .. } => 66,
-            Self::Form { .. } | Self::Entry { .. } | Self::Undecorated { .. } => 65,
-            Self::Exec { .. } => 71,
+            Self::NoHome | Self::Unread { .. } | Self::Unknown { .. } => NO_INPUT,
+            Self::Form { .. } | Self::Entry { .. } | Self::Undecorated { .. } => DATA_ERROR,
+            Self::Exec { .. } => OS_ERROR,
         }
     }
 }

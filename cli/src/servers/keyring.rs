@@ -24,9 +24,9 @@ struct Store {
     /// The words that ask for a secret; these two stand for service and account.
     words: &'static [&'static str],
     /// The words that store one.
-    storing: &'static str,
+    store_command: &'static str,
     /// What to do where there is no such program.
-    mend: &'static str,
+    fix: &'static str,
     /// The exit code for a secret that is not there.
     nothing: i32,
 }
@@ -42,27 +42,27 @@ const STORE: Store = if cfg!(target_os = "macos") {
             "ACCOUNT",
             "-w",
         ],
-        storing: "security add-generic-password -s SERVICE -a ACCOUNT -w",
-        mend: "it is part of macOS",
+        store_command: "security add-generic-password -s SERVICE -a ACCOUNT -w",
+        fix: "it is part of macOS",
         nothing: 44,
     }
 } else {
     Store {
         program: "secret-tool",
         words: &["lookup", "service", "SERVICE", "account", "ACCOUNT"],
-        storing: "secret-tool store --label=SERVICE service SERVICE account ACCOUNT",
-        mend: "it comes with libsecret: the package libsecret-tools of Debian and Ubuntu, libsecret of Fedora and Arch; or write \
+        store_command: "secret-tool store --label=SERVICE service SERVICE account ACCOUNT",
+        fix: "it comes with libsecret: the package libsecret-tools of Debian and Ubuntu, libsecret of Fedora and Arch; or write \
                ${file:PATH} with a file that only you can read",
         nothing: 1,
     }
 };
 
 /// The command that stores a secret under these names, for the user to run.
-pub(in super::super) fn storing(service: &str, account: &str) -> String {
-    in_place(STORE.storing, service, account)
+pub(crate) fn store_command(service: &str, account: &str) -> String {
+    with_names(STORE.store_command, service, account)
 }
 
-fn in_place(words: &str, service: &str, account: &str) -> String {
+fn with_names(words: &str, service: &str, account: &str) -> String {
     let quoted = |name: &str| format!("'{}'", name.replace('\'', "'\\''"));
     let put = |word: &str| {
         let (option, value) = word.split_at(word.find('=').map_or(0, |at| at + 1));
@@ -99,7 +99,7 @@ pub(super) fn secret(name: &str) -> Result<String, String> {
     }
     let said = output(command, LIMIT).map_err(|error| match error.kind() {
         io::ErrorKind::NotFound => {
-            format!("${{keyring:{name}}} needs the program {}; {}", STORE.program, STORE.mend)
+            format!("${{keyring:{name}}} needs the program {}; {}", STORE.program, STORE.fix)
         }
         io::ErrorKind::TimedOut => format!(
             "${{keyring:{name}}}: {} has not answered for {} s; is the store locked, and does it ask for its password?",
@@ -118,9 +118,9 @@ pub(super) fn secret(name: &str) -> Result<String, String> {
             .unwrap_or(secret));
     }
     if said.code == Some(STORE.nothing) && (said.errors.is_empty() || cfg!(target_os = "macos")) {
-        let storing = storing(service, account);
+        let store_command = store_command(service, account);
         return Err(format!(
-            "there is no secret of the service {service:?} and the account {account:?}; store it by: {storing}"
+            "there is no secret of the service {service:?} and the account {account:?}; store it by: {store_command}"
         ));
     }
     Err(format!(
@@ -141,7 +141,7 @@ fn usual_bus() -> Option<String> {
 }
 
 /// What a program has said.
-struct Said {
+struct CommandOutput {
     code: Option<i32>,
     output: Vec<u8>,
     /// In one line.
@@ -149,7 +149,7 @@ struct Said {
 }
 
 /// Runs the program, which is killed when it takes longer than it may.
-fn output(mut command: Command, limit: Duration) -> io::Result<Said> {
+fn output(mut command: Command, limit: Duration) -> io::Result<CommandOutput> {
     let mut child = command
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
@@ -170,7 +170,7 @@ fn output(mut command: Command, limit: Duration) -> io::Result<Said> {
         .filter(|line| !line.is_empty())
         .collect::<Vec<_>>()
         .join("; ");
-    Ok(Said {
+    Ok(CommandOutput {
         code,
         output,
         errors,
@@ -241,7 +241,7 @@ mod tests {
     fn a_name_stands_in_a_command_as_it_is() {
         let words = "store --label=SERVICE service SERVICE account ACCOUNT";
         assert_eq!(
-            in_place(words, "MY ACCOUNT", "SERVICE"),
+            with_names(words, "MY ACCOUNT", "SERVICE"),
             "store --label='MY ACCOUNT' service 'MY ACCOUNT' account 'SERVICE'"
         );
     }

@@ -16,7 +16,7 @@ impl Entry {
     ///
     /// # Errors
     /// A sentence that names what could not be looked up, and never what it holds.
-    pub(in super::super) fn resolve(&self) -> Result<Kind, String> {
+    pub(crate) fn resolve(&self) -> Result<Kind, String> {
         // What one host has in its environment is none of the others' business.
         let only = self.options().shared.then_some(&VARIABLES[..]);
         let text = |text: &String| expanded(text, &self.base, only);
@@ -72,7 +72,7 @@ impl Entry {
 
     /// What a start would miss, as far as that can be told from here: a host may have other
     /// variables, and a keyring may ask.
-    pub(in super::super) fn missing(&self) -> Option<String> {
+    pub(crate) fn missing(&self) -> Option<String> {
         let has_more = |text: &str| text.contains("${env:") || text.contains("${keyring:");
         let mut texts: Vec<&String> = Vec::new();
         match self.kind() {

@@ -11,10 +11,10 @@ use mcp_sessiond_process::executable;
 use mcp_sessiond_proxy::shared::{Looking, Shared};
 
 use super::{Entry, Kind, Servers, ServersError};
-use crate::complain;
+use crate::ui::output::warn;
 
 /// The name of a server of the file, where that is what a command is.
-pub(in super::super) fn named(command: &[OsString]) -> Option<&str> {
+pub(crate) fn named(command: &[OsString]) -> Option<&str> {
     command
         .first()?
         .to_str()?
@@ -27,7 +27,7 @@ pub(in super::super) fn named(command: &[OsString]) -> Option<&str> {
 ///
 /// # Errors
 /// When the file can't be read, though there are names.
-pub(in super::super) fn names_in(
+pub(crate) fn names_in(
     words: &[OsString],
     before: Option<OsString>,
 ) -> Result<Option<Vec<String>>, ServersError> {
@@ -60,7 +60,7 @@ pub(in super::super) fn names_in(
 ///
 /// # Errors
 /// When there is none, or it is wrong.
-pub(in super::super) fn shared(
+pub(crate) fn shared(
     name: &str,
     config: &Arc<Config>,
 ) -> Result<Option<(Shared, Looking)>, ServersError> {
@@ -85,11 +85,7 @@ pub(in super::super) fn shared(
 /// knows this process by the command line and the environment of the server, like every other
 /// `wrap`: one that was edited is another server. `options` are those of this `wrap`; with
 /// `may_be_lazy` the file says whether the server is started at its first call.
-pub(in super::super) fn become_wrap_of(
-    name: &str,
-    options: &[OsString],
-    may_be_lazy: bool,
-) -> ServersError {
+pub(crate) fn exec_wrap(name: &str, options: &[OsString], may_be_lazy: bool) -> ServersError {
     match prepared(name, options, may_be_lazy) {
         Ok((mut command, path)) => ServersError::Exec {
             path,
@@ -139,7 +135,7 @@ fn prepared(
 fn warn_of_limits(entry: &Entry) {
     let (name, limiting) = (entry.name(), entry.options().limiting());
     if !limiting.is_empty() {
-        complain(format_args!(
+        warn(format_args!(
             "the server {name:?}: `wrap @{name}` does nothing about its `{}`, and lets everything through",
             limiting.join("`, `")
         ));

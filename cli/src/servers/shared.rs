@@ -15,11 +15,7 @@ impl Entry {
     ///
     /// # Errors
     /// Those of [`Entry::resolve`].
-    pub(in super::super) fn shared(
-        &self,
-        list: &Path,
-        config: &Config,
-    ) -> Result<Option<Shared>, String> {
+    pub(crate) fn shared(&self, list: &Path, config: &Config) -> Result<Option<Shared>, String> {
         if !self.options().shared {
             return Ok(None);
         }

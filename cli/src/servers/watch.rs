@@ -22,7 +22,7 @@ const LINKS_MAX: usize = 40;
 
 /// The file, and the servers that it had when it was last right.
 #[derive(Debug)]
-pub(in super::super) struct Watch {
+pub(crate) struct Watch {
     servers: Servers,
     /// What the file had in it when it was last read, right or wrong.
     text: Option<Vec<u8>>,
@@ -30,7 +30,7 @@ pub(in super::super) struct Watch {
     changes: Option<Changes>,
     /// A part of the way is not watched: it went while it was looked for.
     blind: bool,
-    news: VecDeque<News>,
+    news: VecDeque<FileChange>,
     /// What is wrong with the file, and until when that may pass.
     doubt: Option<(String, Instant)>,
     /// What was last said to be wrong with the file.
@@ -39,7 +39,7 @@ pub(in super::super) struct Watch {
 
 /// What an edit of the file means.
 #[derive(Debug, PartialEq, Eq)]
-pub(in super::super) enum News {
+pub(crate) enum FileChange {
     /// The servers are others now.
     Edited(Edit),
     /// A sentence on what is wrong with the file, or with one of its servers. What it had before
@@ -52,7 +52,7 @@ impl Watch {
     ///
     /// # Errors
     /// Those of [`Servers::read`].
-    pub(in super::super) fn begin(path: &Path) -> Result<Self, ServersError> {
+    pub(crate) fn begin(path: &Path) -> Result<Self, ServersError> {
         let path = std::path::absolute(path).map_err(|error| ServersError::Unread {
             path: path.to_owned(),
             error,
@@ -77,12 +77,12 @@ impl Watch {
 
     /// The servers, as the file had them when it was last right. One that is wrong now is as it was
     /// before, and is in [`Servers::bad`], too.
-    pub(in super::super) fn servers(&self) -> &Servers {
+    pub(crate) fn servers(&self) -> &Servers {
         &self.servers
     }
 
     /// Waits until an edit means something. What is wrong is told once. Cancel-safe.
-    pub(in super::super) async fn next(&mut self) -> News {
+    pub(crate) async fn next(&mut self) -> FileChange {
         loop {
             // Watch first, then look: so the next look sees what changes during this one.
             self.watch();
@@ -147,8 +147,9 @@ impl Watch {
             return;
         }
         self.doubt = None;
-        self.news
-            .push_back(News::Wrong(format!("{why}; its servers stay as they are")));
+        self.news.push_back(FileChange::Wrong(format!(
+            "{why}; its servers stay as they are"
+        )));
         self.said = Some(why);
     }
 
@@ -168,14 +169,14 @@ impl Watch {
                     ""
                 };
                 let wrong = self.servers.wrong(&listed.name, format!("{why}{stays}"));
-                self.news.push_back(News::Wrong(wrong.to_string()));
+                self.news.push_back(FileChange::Wrong(wrong.to_string()));
             }
         }
         let edit = Servers::changes(&self.servers, &servers);
         let is_new = self.servers != servers;
         self.servers = servers;
         if is_new {
-            self.news.push_back(News::Edited(edit));
+            self.news.push_back(FileChange::Edited(edit));
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What there is now, and what was counted: for `debug stats` and for Prometheus.
+//! What there is now, and what was counted: for `stats` and for Prometheus.
 
 use mcp_sessiond_proto::debug::{Counter, Stats};
 

@@ -143,14 +143,14 @@ fn no_password_in_a_url_is_shown() {
         daemon
             .log()
             .wait("the storage of the sessions' contents can't be used");
-        for verb in ["config", "about", "check"] {
-            for form in [&["debug", verb][..], &["debug", verb, "--json"]] {
-                let shown = world.sessiond(form).output().expect("debug");
+        for verb in [&["config"][..], &["debug", "about"], &["doctor"]] {
+            for form in [verb.to_vec(), [verb, &["--json"]].concat()] {
+                let shown = world.sessiond(&form).output().expect("the command");
                 let shown =
                     String::from_utf8_lossy(&[shown.stdout, shown.stderr].concat()).into_owned();
                 assert!(!shown.contains("hunter"), "{url}, {form:?}: {shown}");
                 assert!(
-                    shown.contains("127.0.0.1:1") || verb == "check",
+                    shown.contains("127.0.0.1:1") || verb == ["doctor"],
                     "{url}, {form:?}: {shown}"
                 );
             }

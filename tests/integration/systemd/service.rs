@@ -31,7 +31,7 @@ fn it_is_told_from_before_it_is_installed_until_it_is_gone() {
     assert_eq!((&*text, code), ("", Some(66)));
     assert!(why.contains("no service is installed"), "{why}");
 
-    assert_eq!(said(&machine, &["install"]).1, Some(0));
+    assert_eq!(machine.sessiond(&["install"]).status.code(), Some(0));
     let found = status(&machine);
     let of = |name: &str| units(&machine.world).join(name);
     assert_eq!(found["units"], json!([of(SERVICE), of(SOCKET)]));
@@ -77,7 +77,7 @@ fn it_is_told_from_before_it_is_installed_until_it_is_gone() {
             .0
             .contains("not there after the next login")
     );
-    assert_eq!(said(&machine, &["uninstall"]).1, Some(0));
+    assert_eq!(machine.sessiond(&["uninstall"]).status.code(), Some(0));
     assert_eq!(status(&machine)["installed"], false);
 }
 
@@ -99,7 +99,7 @@ fn another_version_and_one_that_is_gone_are_told_of() {
     assert_eq!(found["version"], "0.0.1", "{found}");
     let (text, code, _) = said(&machine, &[]);
     assert!(
-        text.contains("it starts another version") && text.contains("service install"),
+        text.contains("it starts another version") && text.contains("mcp-sessiond install"),
         "{text}"
     );
     assert_eq!(code, Some(0));

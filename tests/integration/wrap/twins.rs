@@ -236,7 +236,7 @@ fn a_conversation_that_was_left_takes_its_server_along() {
 fn leavings(world: &World) -> usize {
     const COUNT: &str = "mcp_sessiond_request_seconds_count{method=\"front_left\"} ";
     let stats = world
-        .sessiond(&["debug", "stats", "--prometheus"])
+        .sessiond(&["stats", "--prometheus"])
         .output()
         .expect("it runs");
     let stats = String::from_utf8(stats.stdout).expect("text");

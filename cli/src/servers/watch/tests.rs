@@ -24,20 +24,20 @@ impl Place {
         self.directory.path().join("servers.json")
     }
 
-    async fn next(&mut self) -> News {
+    async fn next(&mut self) -> FileChange {
         next(&mut self.watch).await
     }
 }
 
-async fn next(watch: &mut Watch) -> News {
+async fn next(watch: &mut Watch) -> FileChange {
     let news = tokio::time::timeout(Duration::from_secs(20), watch.next()).await;
     assert!(!watch.blind, "nothing was found by looking once a second");
     news.expect("it is seen")
 }
 
-fn edited(added: &[&str], removed: &[&str], changed: &[&str]) -> News {
+fn edited(added: &[&str], removed: &[&str], changed: &[&str]) -> FileChange {
     let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
-    News::Edited(Edit {
+    FileChange::Edited(Edit {
         added: names(added),
         removed: names(removed),
         changed: names(changed),
@@ -83,9 +83,9 @@ async fn an_edit_is_seen_however_it_is_written() {
 async fn a_file_that_is_wrong_or_gone_is_told_once_and_its_servers_stay() {
     let mut place = Place::new();
     let file = place.file();
-    let wrong = |news: News| match news {
-        News::Wrong(sentence) => sentence,
-        News::Edited(edit) => panic!("{edit:?}"),
+    let wrong = |news: FileChange| match news {
+        FileChange::Wrong(sentence) => sentence,
+        FileChange::Edited(edit) => panic!("{edit:?}"),
     };
 
     fs::write(&file, "{\"servers\": {").expect("in place");
@@ -115,7 +115,7 @@ async fn a_server_that_is_wrong_now_stays_as_it_was() {
         r#"{"servers": {"a": {"command": "x", "args": 1}, "b": {"command": "z"}}}"#,
     )
     .expect("in place");
-    let News::Wrong(said) = place.next().await else {
+    let FileChange::Wrong(said) = place.next().await else {
         panic!("it is wrong")
     };
     assert!(
@@ -163,7 +163,7 @@ async fn links_that_lead_elsewhere_are_followed() {
 
     // The whole directory goes and comes back.
     fs::remove_dir_all(at("config")).expect("it was there");
-    assert!(matches!(next(&mut watch).await, News::Wrong(_)));
+    assert!(matches!(next(&mut watch).await, FileChange::Wrong(_)));
     fs::create_dir(at("config")).expect("a directory");
     fs::write(at("config").join("servers.json"), one("c", "y")).expect("the file");
     assert_eq!(next(&mut watch).await, edited(&["c"], &["b"], &[]));

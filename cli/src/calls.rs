@@ -1,0 +1,102 @@
+//! Calls of a command to the daemon: what all of them share, and why one came to nothing.
+
+use std::fmt;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use mcp_sessiond_client::{
+    CallError, ConnectError, Connection, Directory, Error, SessionId, Start, connect,
+};
+use mcp_sessiond_proto::debug::PAGE_MAX;
+
+use crate::exit_code::{SOFTWARE, UNAVAILABLE};
+use crate::runtime::block_on;
+use crate::ui::output::{print, warn};
+
+/// How long the daemon may take for an answer.
+pub(crate) const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Why a command that only asks the daemon came to nothing.
+pub(crate) enum Failure {
+    /// There is none, or none of ours.
+    Connect(ConnectError),
+    /// It did not answer.
+    Call(CallError),
+    /// It refused.
+    Refused(Error),
+}
+
+impl From<ConnectError> for Failure {
+    fn from(error: ConnectError) -> Self {
+        Self::Connect(error)
+    }
+}
+
+impl From<CallError> for Failure {
+    fn from(error: CallError) -> Self {
+        Self::Call(error)
+    }
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        Self::Refused(error)
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Connect(error) => error.fmt(formatter),
+            Self::Call(error) => write!(formatter, "the daemon did not answer: {error}"),
+            Self::Refused(error) => error.fmt(formatter),
+        }
+    }
+}
+
+impl Failure {
+    /// Says so, and returns the exit code.
+    pub(crate) fn report(&self) -> u8 {
+        warn(self);
+        match self {
+            Self::Connect(_) | Self::Call(_) => UNAVAILABLE,
+            Self::Refused(_) => SOFTWARE,
+        }
+    }
+}
+
+/// Prints what this work makes of the answers of the daemon that runs; none is started.
+pub(crate) fn print_answer(
+    work: impl AsyncFnOnce(&Connection, &Directory) -> Result<String, Failure>,
+) -> ExitCode {
+    let answer = block_on(async {
+        let directory = Directory::of_user()?;
+        let connection = connect(&directory, &Start::Never).await?;
+        work(&connection, &directory).await
+    });
+    match answer {
+        Ok(Ok(text)) => print(&text),
+        Ok(Err(failure)) => ExitCode::from(failure.report()),
+        Err(error) => {
+            warn(error);
+            ExitCode::from(SOFTWARE)
+        }
+    }
+}
+
+/// Every entry of a list, a page at a time. A page that is not full is the last; one of backends
+/// may be fuller than full.
+pub(crate) async fn all_pages<T, F: Future<Output = Result<Vec<T>, CallError>>>(
+    page: impl Fn(Option<SessionId>) -> F,
+    id: impl Fn(&T) -> &SessionId,
+) -> Result<Vec<T>, Failure> {
+    let mut all = Vec::new();
+    loop {
+        let next = page(all.last().map(|last| id(last).clone())).await?;
+        let more = next.len() >= PAGE_MAX;
+        all.extend(next);
+        if !more {
+            return Ok(all);
+        }
+    }
+}

@@ -1,0 +1,31 @@
+//! The verbs of the command line, each in a file of its own: its arguments, its `--help`, and what
+//! it does.
+
+pub(crate) mod completions;
+pub(crate) mod config;
+pub(crate) mod debug;
+pub(crate) mod demo;
+pub(crate) mod doctor;
+pub(crate) mod import;
+pub(crate) mod install;
+pub(crate) mod keep;
+pub(crate) mod login;
+pub(crate) mod logout;
+pub(crate) mod logs;
+pub(crate) mod man;
+pub(crate) mod restart;
+pub(crate) mod run;
+pub(crate) mod serve;
+pub(crate) mod service;
+pub(crate) mod session;
+pub(crate) mod setup;
+pub(crate) mod share;
+pub(crate) mod state;
+pub(crate) mod stats;
+pub(crate) mod status;
+pub(crate) mod stop;
+pub(crate) mod stream;
+pub(crate) mod task;
+pub(crate) mod token;
+pub(crate) mod uninstall;
+pub(crate) mod wrap;

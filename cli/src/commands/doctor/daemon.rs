@@ -1,0 +1,202 @@
+//! The daemon: reached, or started as any client would, and what it says of itself.
+
+use mcp_sessiond_client::{ConnectError, Connection, Directory, Start, connect};
+use mcp_sessiond_daemon::config::Loaded;
+use mcp_sessiond_process::executable;
+use mcp_sessiond_proto::PROTOCOL_VERSION;
+use mcp_sessiond_proto::debug::{About, Setting};
+
+use super::{Finding, Findings};
+use crate::calls::ANSWER_TIMEOUT;
+use crate::version::OWN;
+
+/// The connection to it, if it can be used.
+pub(super) async fn check(directory: &Directory, findings: &mut Findings) -> Option<Connection> {
+    let (connection, was_started) = match reach(directory).await {
+        Ok(reached) => reached,
+        Err(error) => {
+            findings.add(Finding::problem(
+                "daemon",
+                error.to_string(),
+                fix(&error, directory),
+            ));
+            return None;
+        }
+    };
+    let about = match connection.about(ANSWER_TIMEOUT).await {
+        Ok(about) => about,
+        Err(error) => {
+            let what = format!("the daemon listens, but does not answer: {error}");
+            findings.add(Finding::problem(
+                "daemon",
+                what,
+                "see its log (docs/operating.md says where it is)",
+            ));
+            return None;
+        }
+    };
+    findings.add(running(&about, was_started));
+    storage(&about, findings);
+    for ailment in &about.ailments {
+        let (what, fix) = (ailment.finding.clone(), ailment.advice.clone());
+        match ailment.what.as_str() {
+            // Of the same file. This says what to do for the daemon that runs.
+            "settings" => findings.replace(Finding::problem("config", what, fix)),
+            "records" => findings.add(Finding::problem("records", what, fix)),
+            // Those of a newer daemon are found, too.
+            _ => findings.add(Finding::problem("daemon", what, fix)),
+        }
+    }
+    Some(connection)
+}
+
+/// Asks again about the storage, which is opened when it is first used. Returns whether it works.
+pub(super) async fn recheck(connection: &Connection, findings: &mut Findings) -> bool {
+    let Ok(about) = connection.about(ANSWER_TIMEOUT).await else {
+        return true;
+    };
+    storage(&about, findings);
+    about.storage_failure.is_none()
+}
+
+fn storage(about: &About, findings: &mut Findings) {
+    match &about.storage_failure {
+        None => findings.replace(Finding::ok(
+            "storage",
+            match &*about.storage {
+                "sqlite:" => format!(
+                    "what sessions contain is in a database in {}",
+                    about.directory
+                ),
+                "memory:" => {
+                    "what sessions contain is in the daemon's memory, and ends with it".to_owned()
+                }
+                url => format!("what sessions contain is in {url}"),
+            },
+        )),
+        Some(why) => {
+            // What was found here before is more exact about what to do.
+            let fix = findings.fix_of("storage").unwrap_or_else(|| {
+                "fix that, or the setting storage.url (docs/storage.md)".to_owned()
+            });
+            findings.replace(Finding::problem(
+                "storage",
+                format!("what sessions contain can't be kept in {}: {why}", about.storage),
+                format!("{fix}; it is tried again by itself, and claims, tokens and `wrap` don't need it"),
+            ));
+        }
+    }
+}
+
+/// Whether the daemon goes by what the file says now.
+pub(super) async fn settings(connection: &Connection, loaded: &Loaded, findings: &mut Findings) {
+    let Ok(in_force) = connection.settings(ANSWER_TIMEOUT).await else {
+        return;
+    };
+    // What comes from the environment or by a flag is its own business, or ours.
+    let is_of_file = |setting: &Setting| ["default", "file"].contains(&&*setting.source);
+    let written = loaded.settings();
+    let mut other: Vec<&str> = written
+        .iter()
+        .filter(|own| {
+            let its = in_force.iter().find(|its| its.name == own.name);
+            its.is_some_and(|its| its.value != own.value && is_of_file(its) && is_of_file(own))
+        })
+        .map(|own| &*own.name)
+        .collect();
+    let Ok(about) = connection.about(ANSWER_TIMEOUT).await else {
+        return;
+    };
+    // Another version's defaults are no news, and a file with faults was found before.
+    if other.is_empty() || about.version != OWN || findings.has_problem("config") {
+        return;
+    }
+    let (pid, names) = (about.pid, other.join(", "));
+    other.retain(|name| name.starts_with("storage."));
+    let fix = if other.is_empty() {
+        format!(
+            "`kill -HUP {pid}`, so that it reads its file again; nothing, if you have started it with another one"
+        )
+    } else {
+        format!("`kill {pid}`: the next daemon reads the file; sessions and servers stay")
+    };
+    let what =
+        format!("the daemon that runs goes by other values than what is written now, of {names}");
+    findings.replace(Finding::note("config", what, fix));
+}
+
+/// A connection, and whether the daemon was started for it.
+async fn reach(directory: &Directory) -> Result<(Connection, bool), ConnectError> {
+    match connect(directory, &Start::Never).await {
+        Ok(connection) => Ok((connection, false)),
+        Err(ConnectError::NotRunning { .. }) => {
+            let start = Start::Auto {
+                binary: executable::own(),
+            };
+            Ok((connect(directory, &start).await?, true))
+        }
+        Err(error) => Err(error),
+    }
+}
+
+fn running(about: &About, was_started: bool) -> Finding {
+    let About {
+        version,
+        pid,
+        protocol,
+        started_by,
+        ..
+    } = about;
+    let how = match &**started_by {
+        "on_demand" => "on demand",
+        "foreground" => "by hand",
+        by => by,
+    };
+    if version != OWN || *protocol != PROTOCOL_VERSION {
+        let what = format!(
+            "the daemon that runs (pid {pid}) is version {version}, and this executable is {OWN}"
+        );
+        let restart = match &**started_by {
+            "systemd" => "systemctl --user restart mcp-sessiond.service".to_owned(),
+            "launchd" => {
+                format!(
+                    "launchctl kickstart -k gui/{}/io.github.mcp-sessiond",
+                    nix::unistd::getuid()
+                )
+            }
+            _ => format!("kill {pid}"),
+        };
+        let fix = format!(
+            "`{restart}`: the next one is of the version that is installed; sessions and servers stay"
+        );
+        return Finding::note("daemon", what, fix);
+    }
+    Finding::ok(
+        "daemon",
+        if was_started {
+            format!(
+                "none ran, which is usual: one was started, as any client does (pid {pid}, version {version}), and exits when nothing needs it"
+            )
+        } else {
+            format!("answers (pid {pid}, version {version}, started {how})")
+        },
+    )
+}
+
+fn fix(error: &ConnectError, directory: &Directory) -> String {
+    match error {
+        ConnectError::NotStarted { .. } => "install it again, or set MCP_SESSIOND_BIN to its path".to_owned(),
+        ConnectError::StartFailed { .. } => "`mcp-sessiond run` in a terminal shows why".to_owned(),
+        ConnectError::DaemonUid(_) => {
+            format!("see whose socket it is: `ls -l {}`", directory.socket().display())
+        }
+        ConnectError::Hello(_) => {
+            "end that daemon, or use the executable of its version: `fuser -v` on its socket names it"
+                .to_owned()
+        }
+        _ => format!(
+            "see its log, `{}`, and end it if it hangs",
+            directory.path().join("daemon.log").display()
+        ),
+    }
+}

@@ -1,0 +1,310 @@
+//! `mcp-sessiond import`: copies servers from hosts' files into `servers.json`.
+
+mod convert;
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::{Args, ValueEnum as _};
+use serde::Serialize;
+use serde_json::{Map, Value};
+
+use crate::exit_code::{CANT_CREATE, DATA_ERROR, NO_INPUT};
+use crate::hosts::Host;
+use crate::servers::{Servers, store_command, write};
+use crate::ui::output::{print, to_json, warn};
+use crate::ui::table;
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Copies servers from a host's own file, of the user and not of a project, into `~/.config/mcp-sessiond/servers.json`. The host's file is \
+not touched. Without `--from` it shows which hosts are there and what would come from each, and writes nothing.
+
+A server that is wrapped by `mcp-sessiond wrap` comes as its own command. One whose name is there already is left as it is, and \
+refused if it differs, unless `--replace` is given. What looks like a secret is copied as it is, and named.
+
+Exit codes: 0; 64 bad usage; 65 a server was refused, or a host's file can't be read or understood, and the others were imported; or \
+servers.json can't be read or understood, and nothing was written; 66 there is no such file, or no such server in it, and nothing was written; \
+73 servers.json can't be written, or was edited meanwhile, and nothing was written.
+
+Examples:
+  mcp-sessiond import
+  mcp-sessiond import --from claude --dry-run
+  mcp-sessiond import --from claude files issues")]
+pub(crate) struct Arguments {
+    /// The host whose servers to copy
+    #[arg(long, value_name = "HOST")]
+    from: Option<Host>,
+    /// Show what would come, and write nothing
+    #[arg(long)]
+    dry_run: bool,
+    /// Replace a different server of the same name
+    #[arg(long)]
+    replace: bool,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+    /// Which servers; all by default
+    #[arg(value_name = "NAME", requires = "from")]
+    names: Vec<String>,
+}
+
+/// What becomes of a server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+enum Outcome {
+    Added,
+    Replaced,
+    Unchanged,
+    Refused,
+}
+
+/// A server of a host's file.
+#[derive(Debug, Serialize)]
+struct Candidate {
+    host: String,
+    file: PathBuf,
+    name: String,
+    outcome: Outcome,
+    /// Why it is refused.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    why: Option<String>,
+    /// Variables and headers that look like secrets.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    secrets: Vec<String>,
+}
+
+pub(crate) fn run(arguments: &Arguments) -> ExitCode {
+    ExitCode::from(import(arguments).unwrap_or_else(|(code, sentence)| {
+        warn(sentence);
+        code
+    }))
+}
+
+type Failure = (u8, String);
+
+fn import(arguments: &Arguments) -> Result<u8, Failure> {
+    let path = Servers::usual_path().map_err(|error| (error.code(), error.to_string()))?;
+    let home =
+        std::env::home_dir().ok_or_else(|| (NO_INPUT, "there is no home directory".to_owned()))?;
+    let text = match std::fs::read_to_string(&path) {
+        Ok(text) => text,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
+        Err(error) => {
+            return Err((
+                DATA_ERROR,
+                format!("could not read {}: {error}", path.display()),
+            ));
+        }
+    };
+    let understood = |text: &str| {
+        let text = if text.trim().is_empty() { "{}" } else { text };
+        Servers::parse(text.as_bytes(), &path).map_err(|error| (error.code(), error.to_string()))
+    };
+    let there = understood(&text)?;
+    let hosts = arguments
+        .from
+        .map_or_else(|| Host::value_variants().to_vec(), |host| vec![host]);
+    let (mut found, mut coming, mut code) = (Vec::new(), Vec::new(), 0);
+    for host in hosts {
+        // What one host has does not matter to another while they are only shown.
+        let mut seen: Vec<(String, Map<String, Value>)> = Vec::new();
+        let mut files = 0;
+        for file in host.files(&home) {
+            let servers = match host.read(&file) {
+                Ok(Some(servers)) => servers,
+                Ok(None) => continue,
+                Err(error) => {
+                    warn(&error);
+                    code = DATA_ERROR;
+                    files += 1;
+                    continue;
+                }
+            };
+            files += 1;
+            for (name, server) in servers {
+                let is_meant = arguments.names.is_empty() || arguments.names.contains(&name);
+                if is_meant && seen.iter().all(|(other, _)| *other != name) {
+                    let (one, entry) =
+                        candidate(host, &file, name, &server, &there, arguments.replace);
+                    seen.push((one.name.clone(), entry));
+                    found.push(one);
+                }
+            }
+        }
+        // A server that is not found may be in a file that can't be read.
+        if arguments.from.is_some() && code == 0 {
+            missing(host, &home, files, &arguments.names, &found)?;
+        }
+        coming.extend(seen.into_iter().filter(|(name, _)| {
+            found
+                .iter()
+                .any(|one| one.host == host.to_string() && one.name == *name && one.is_written())
+        }));
+    }
+    let is_dry = arguments.dry_run || arguments.from.is_none();
+    if !is_dry && !coming.is_empty() {
+        let new = write::edited(&text, &coming)
+            .map_err(|why| (DATA_ERROR, format!("{}: {why}", path.display())))?;
+        // What is written can be read again, or is not written.
+        let read = understood(&new)?;
+        for (name, _) in &coming {
+            read.get(name)
+                .map_err(|error| (error.code(), error.to_string()))?;
+        }
+        write::replace(&path, &text, &new).map_err(|error| {
+            (
+                CANT_CREATE,
+                format!("could not write {}: {error}", path.display()),
+            )
+        })?;
+    }
+    let refused = found.iter().any(|one| one.outcome == Outcome::Refused);
+    let shown = if arguments.json {
+        to_json(&found)
+    } else {
+        candidates_text(&found, &path, is_dry, arguments.from)
+    };
+    // A list is no failure of what it shows.
+    let code = if code == 0 && refused && arguments.from.is_some() {
+        DATA_ERROR
+    } else {
+        code
+    };
+    let printed = print(&shown);
+    Ok(if printed == ExitCode::SUCCESS {
+        code
+    } else {
+        crate::exit_code::SOFTWARE
+    })
+}
+
+/// Says what is not there of what was asked for.
+fn missing(
+    host: Host,
+    home: &Path,
+    files: usize,
+    names: &[String],
+    found: &[Candidate],
+) -> Result<(), Failure> {
+    if files == 0 {
+        let places: Vec<String> = host
+            .files(home)
+            .iter()
+            .map(|file| file.display().to_string())
+            .collect();
+        return Err((
+            NO_INPUT,
+            format!(
+                "{host} has no file here; it would be {}",
+                places.join(" or ")
+            ),
+        ));
+    }
+    match names
+        .iter()
+        .find(|name| found.iter().all(|one| one.name != **name))
+    {
+        Some(name) => Err((
+            NO_INPUT,
+            format!("{host} has no server {name:?}; `mcp-sessiond import` shows which there are"),
+        )),
+        None => Ok(()),
+    }
+}
+
+impl Candidate {
+    fn is_written(&self) -> bool {
+        matches!(self.outcome, Outcome::Added | Outcome::Replaced)
+    }
+}
+
+/// What becomes of a server of a host's file, and its entry.
+fn candidate(
+    host: Host,
+    file: &Path,
+    name: String,
+    server: &Value,
+    there: &Servers,
+    replace: bool,
+) -> (Candidate, Map<String, Value>) {
+    let converted = convert::converted(host, server)
+        .and_then(|entry| Ok((there.would_be(&name, &entry)?, entry)));
+    let (outcome, why, entry) = match converted {
+        Err(why) => (Outcome::Refused, Some(why), Map::new()),
+        Ok((new, entry)) => match there.listed_as(&name) {
+            None => (Outcome::Added, None, entry),
+            Some(Ok(former)) if *former == new => (Outcome::Unchanged, None, entry),
+            Some(_) if replace => (Outcome::Replaced, None, entry),
+            Some(_) => {
+                let why = "servers.json has another one of this name; --replace puts this one in its place";
+                (Outcome::Refused, Some(why.to_owned()), entry)
+            }
+        },
+    };
+    let secrets = convert::secrets(&entry);
+    (
+        Candidate {
+            host: host.to_string(),
+            file: file.to_owned(),
+            name,
+            outcome,
+            why,
+            secrets,
+        },
+        entry,
+    )
+}
+
+/// The same for people.
+fn candidates_text(found: &[Candidate], path: &Path, is_dry: bool, from: Option<Host>) -> String {
+    let mut text = String::new();
+    let mut line = |words: String| text.push_str(&(words + "\n"));
+    let mut host = "";
+    for one in found {
+        if from.is_none() && one.host != host {
+            line(format!("{}: {}", one.host, one.file.display()));
+        }
+        host = &one.host;
+        let what = match (one.outcome, is_dry) {
+            (Outcome::Added, false) => "added",
+            (Outcome::Added, true) => "would be added",
+            (Outcome::Replaced, false) => "replaced",
+            (Outcome::Replaced, true) => "would be replaced",
+            (Outcome::Unchanged, _) => "is there already",
+            (Outcome::Refused, _) => "refused",
+        };
+        let why = one
+            .why
+            .as_ref()
+            .map(|why| format!(": {why}"))
+            .unwrap_or_default();
+        // A file may be anybody's.
+        let name = table::printable(&one.name);
+        line(format!("  {name}: {what}{}", table::printable(&why)));
+        for secret in one
+            .secrets
+            .iter()
+            .filter(|_| one.outcome != Outcome::Refused)
+        {
+            line(format!(
+                "    {} looks like a secret, and is copied as it is; better: {}, and ${{keyring:{name}/{0}}} in {}",
+                table::printable(secret),
+                table::printable(&store_command(&one.name, secret)),
+                path.display()
+            ));
+        }
+    }
+    if found.is_empty() {
+        line("no server was found in a host's file".to_owned());
+    } else if from.is_none() {
+        line(
+            "Nothing was written. Copy them by: mcp-sessiond import --from HOST [NAME…]".to_owned(),
+        );
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests;

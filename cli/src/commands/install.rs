@@ -1,0 +1,158 @@
+//! `mcp-sessiond install`: the user service, of systemd or launchd.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::Args;
+
+use super::serve;
+use crate::service_manager::{self, Name, ServeCommand, ServiceError, writable};
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Writes the user service for this very executable, systemd's or launchd's, whichever is there, and has the service \
+manager listen on the daemon's socket: the first connection starts the daemon. Sessions stay when it is run again, \
+after an upgrade or from another place; it says what has changed. Where MCP_SESSIOND_DIR is set, the service is for \
+that directory; but clients that are not told of it look in the usual one. Where a package of the system has brought units for this \
+executable, it writes none, and enables those.
+
+With `--serve NAME` it writes a service for `mcp-sessiond serve --name NAME` with the options and the command that follow, and starts \
+it. The service starts again at each login and whenever it ends. `serve` and the servers behind it run in this directory, \
+with this shell's PATH; all other variables are the service manager's. Servers survive when the service is restarted. If `serve` exits \
+with 64, 70 or 75, systemd does not start it again.
+
+Exit codes: 0; 64 bad usage or directory; 69 neither a systemd user manager nor launchd can be reached; 70 it failed.
+
+Examples:
+  mcp-sessiond install --print
+  mcp-sessiond install --serve browser --listen 127.0.0.1:8000 -- npx @playwright/mcp")]
+pub(crate) struct Arguments {
+    /// Show the files and the commands, and touch nothing
+    #[arg(long)]
+    print: bool,
+    /// Leave it to the next login to start it
+    #[arg(long)]
+    no_start: bool,
+    /// Install `serve` under this name instead of the daemon
+    #[arg(long, value_name = "NAME")]
+    serve: Option<Name>,
+    /// With `--serve`: options of `serve`, `--`, and the server's command; or `--upstream URL`
+    #[arg(
+        trailing_var_arg = true,
+        allow_hyphen_values = true,
+        requires = "serve",
+        value_name = "SERVING"
+    )]
+    serving: Vec<OsString>,
+}
+
+pub(crate) fn run(arguments: &Arguments) -> ExitCode {
+    service_manager::report(install(arguments))
+}
+
+fn install(arguments: &Arguments) -> Result<(), ServiceError> {
+    let serve = match &arguments.serve {
+        Some(name) => Some((name.clone(), serve_command(name, &arguments.serving)?)),
+        None => None,
+    };
+    service_manager::install(serve.as_ref(), !arguments.no_start, arguments.print)
+}
+
+/// As it would run here and now with these words after `serve`.
+fn serve_command(name: &Name, words: &[OsString]) -> Result<ServeCommand, ServiceError> {
+    let given = ["--name", name.as_str()].map(OsString::from);
+    let given: Vec<OsString> = given.into_iter().chain(words.iter().cloned()).collect();
+    let (at, command) = serve::check(&given).map_err(ServiceError::Usage)?;
+    let (options, command) = given.split_at(given.len() - command);
+    let options = options.strip_suffix(&["--".into()]).unwrap_or(options);
+    let separator = OsString::from("--");
+    let separator = (!command.is_empty()).then_some(&separator);
+    let arguments = options.iter().chain(separator).chain(command).map(readable);
+    let directory = std::env::current_dir()
+        .map_err(|error| ServiceError::Failed(format!("this directory: {error}")))?;
+    let path = std::env::var_os("PATH")
+        .map(PathBuf::from)
+        .unwrap_or_default();
+    Ok(ServeCommand {
+        arguments: arguments.collect::<Result<_, _>>()?,
+        directory: writable(&directory)?,
+        path: writable(Path::new(&path))?,
+        at,
+    })
+}
+
+/// A word as text that can stand in a file.
+fn readable(word: &OsString) -> Result<String, ServiceError> {
+    match word.to_str() {
+        Some(text)
+            if !text.contains(|letter: char| letter.is_control() && !"\n\t".contains(letter)) =>
+        {
+            Ok(text.to_owned())
+        }
+        _ => Err(ServiceError::Usage(format!(
+            "{} can't be written into a service file",
+            word.to_string_lossy()
+        ))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn arguments(words: &[&str]) -> Vec<String> {
+        let words: Vec<OsString> = words.iter().map(OsString::from).collect();
+        serve_command(&"x".parse().expect("a name"), &words)
+            .expect("good usage")
+            .arguments
+    }
+
+    #[test]
+    fn the_command_stands_behind_a_separator() {
+        let expected = [
+            "--name",
+            "x",
+            "--listen",
+            "localhost:1",
+            "--",
+            "npx",
+            "--listen",
+            "2",
+        ];
+        assert_eq!(
+            arguments(&["--listen", "localhost:1", "--", "npx", "--listen", "2"]),
+            expected
+        );
+        assert_eq!(
+            arguments(&["--listen", "localhost:1", "npx", "--listen", "2"]),
+            expected
+        );
+        assert_eq!(
+            arguments(&["npx", "--", "2"]),
+            ["--name", "x", "--", "npx", "--", "2"]
+        );
+        let upstream = ["--upstream", "http://127.0.0.1:3/mcp"];
+        assert_eq!(
+            arguments(&upstream),
+            [&["--name", "x"], &upstream[..]].concat()
+        );
+    }
+
+    #[test]
+    fn what_serve_refuses_is_refused() {
+        for words in [
+            &[][..],
+            &["--name", "y", "npx"],
+            &["--listen", "nowhere", "npx"],
+            &["a\u{1}b"],
+        ] {
+            let words: Vec<OsString> = words.iter().map(OsString::from).collect();
+            let refused = serve_command(&"x".parse().expect("a name"), &words);
+            assert!(matches!(refused, Err(ServiceError::Usage(_))), "{words:?}");
+        }
+        for name in ["", "a b", "a/b", "a@b", "a%b", "é"] {
+            assert!(name.parse::<Name>().is_err(), "{name:?}");
+        }
+    }
+}

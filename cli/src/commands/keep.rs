@@ -1,0 +1,113 @@
+//! `mcp-sessiond keep`: the keeper of one backend. `wrap` and `serve` start it.
+
+use std::ffi::OsString;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::Args;
+use mcp_sessiond_client::{Label, SessionId};
+use mcp_sessiond_process::descriptors;
+use mcp_sessiond_proto::{BackendName, Epoch, ServiceName};
+use mcp_sessiond_proxy::keeper::backend::Program;
+use mcp_sessiond_proxy::keeper::{self, Errand, launch};
+
+use super::wrap::program;
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Internal: `mcp-sessiond wrap` and `serve` start it under a lease. It reports on standard output, in one line of JSON. It ends \
+with the session's host, on SIGTERM, or when no front has been attached for `backends.linger_ms` (of `serve`: \
+`http.linger_ms`).
+
+Example: mcp-sessiond keep --session 0199… --epoch 1 -- npx @playwright/mcp")]
+pub(crate) struct Arguments {
+    /// The session that the server belongs to
+    #[arg(long, allow_hyphen_values = true)]
+    session: SessionId,
+    /// The service that the session belongs to
+    #[arg(long, allow_hyphen_values = true)]
+    service: Option<ServiceName>,
+    /// The name of the backend, where the session has several
+    #[arg(long, allow_hyphen_values = true)]
+    backend: Option<BackendName>,
+    /// The epoch of the lease on the session, or on its service
+    #[arg(long)]
+    epoch: u64,
+    /// How long to wait for the first front, in ms
+    #[arg(long, default_value_t = 5_000)]
+    wait_ms: u64,
+    /// The name that the user has given the session
+    #[arg(long)]
+    name: Option<Label>,
+    /// The most descriptors that the server may have; by default as many as whoever starts it
+    #[arg(long)]
+    descriptors: Option<u64>,
+    /// The process behind it
+    #[arg(long, hide = true)]
+    detached: bool,
+    /// The server's command and its arguments
+    #[arg(last = true, required = true, value_name = "CMD")]
+    command: Vec<OsString>,
+}
+
+pub(crate) fn run(arguments: Arguments) -> ExitCode {
+    let Arguments {
+        session,
+        service,
+        backend,
+        epoch,
+        wait_ms,
+        name,
+        descriptors: most,
+        detached,
+        command,
+    } = arguments;
+    if let Some(most) = most {
+        descriptors::restore(most);
+    }
+    if detached {
+        let program = Program {
+            title: name,
+            ..program(command)
+        };
+        let wait = Duration::from_millis(wait_ms);
+        return keeper::run(Errand {
+            session,
+            service,
+            backend,
+            epoch: Epoch(epoch),
+            program,
+            wait,
+        });
+    }
+    let lease = [
+        "--session".into(),
+        session.as_str().into(),
+        "--epoch".into(),
+        epoch.to_string().into(),
+    ];
+    let lease = lease
+        .into_iter()
+        .chain(
+            service
+                .into_iter()
+                .flat_map(|name| ["--service".into(), name.as_str().into()]),
+        )
+        .chain(
+            backend
+                .into_iter()
+                .flat_map(|name| ["--backend".into(), name.as_str().into()]),
+        );
+    let wait = ["--wait-ms".into(), wait_ms.to_string().into()];
+    let title = name
+        .into_iter()
+        .flat_map(|name| ["--name".into(), name.as_str().into()]);
+    launch::launch(
+        lease
+            .chain(wait)
+            .chain(title)
+            .chain(["--".into()])
+            .chain(command)
+            .collect(),
+    )
+}

@@ -1,0 +1,378 @@
+//! `mcp-sessiond serve`: an MCP server over HTTP, whose clients can resume everything.
+
+mod access;
+
+use std::ffi::OsString;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::str::FromStr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use clap::{Args, Parser};
+use mcp_sessiond_client::{Label, Start};
+use mcp_sessiond_daemon::config::{self, Config};
+use mcp_sessiond_process::{digest, executable};
+use mcp_sessiond_serve::run::{NotServed, run as serve};
+use mcp_sessiond_serve::settings::{Behind, Listen, Servers, Settings};
+use mcp_sessiond_serve::upstream::url::Url;
+
+use mcp_sessiond_proxy::several::{Filter, Glob};
+use mcp_sessiond_proxy::signals::GivenMask;
+
+use self::access::AccessArgs;
+use super::wrap;
+use crate::exit_code::{DATA_ERROR, SOFTWARE, TEMPORARY, USAGE};
+use crate::runtime::block_on;
+use crate::servers::{self, ServersError, bundle};
+use crate::ui::output::warn;
+
+/// Why `--unkept` is refused, which served without a daemon.
+const UNKEPT: &str = "--unkept is no longer supported: set `storage.url = \"memory:\"` in the configuration, which keeps sessions \
+    in the daemon's memory and writes no contents to disk";
+
+/// Bytes of the digest that stands for a name.
+const DIGEST_LEN: usize = 6;
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Serves MCP's Streamable HTTP at /mcp. `serve` starts a server for the session of each client, in its own environment and \
+directory. The daemon stores the sessions, with their streams and messages: a client that has lost its connection comes back with \
+`Last-Event-ID` and gets the rest, also after `serve` was killed and started again.
+
+With `--upstream` there is no command: `serve` stands in front of a server that speaks Streamable HTTP itself. When that server \
+restarts and has forgotten everything, `serve` sends it the recorded handshake, and the client keeps its session.
+
+Servers that `serve` has started survive it. When `serve` is started again under the same name, open calls go on, and each client gets the \
+rest of its calls once. If nobody serves the name for ten minutes (`http.linger_ms`), the servers end. The sessions stay: when their \
+clients come back, `serve` starts new servers and sends them the recorded handshake.
+
+`serve NAME…` and `serve --all` serve servers of servers.json: all of them as one at /mcp, and each for itself at /servers/NAME. `serve` takes the \
+words behind it for names if the first one is in servers.json; `--` makes them a command.
+
+SIGTERM ends `serve`, and the sessions stay. SIGINT (Ctrl-C) ends the sessions, too, unless `--keep` is given. A session that no client reads or calls for \
+half an hour (`http.idle_ms`) ends.
+
+With `--identity-header`, sessions belong to the user whom a proxy names; with `--jwt-issuer`, to whom a verified token names. A client that has \
+signed in again keeps its session.
+
+With `--inspect` there is a page for a browser at /inspect. It shows sessions, streams, servers and events, and never a message; it has \
+buttons that end a session and restart its server, and a client that calls tools.
+
+Exit codes: 0 after SIGTERM or SIGINT; 64 bad usage or configuration; 65 servers.json can't be read; 66 there is none, or no such server in it; 70 `serve` has failed; 75 no daemon, or another process serves \
+the name or listens there.
+
+`mcp-sessiond install --serve NAME` makes it a service. `mcp-sessiond demo http` shows what it does.
+
+Examples:
+  mcp-sessiond serve --listen 127.0.0.1:8000 --name browser -- npx @playwright/mcp
+  mcp-sessiond serve --listen 127.0.0.1:8000 --upstream http://127.0.0.1:3000/mcp
+  mcp-sessiond serve --listen 127.0.0.1:8000 files browser
+  curl -H 'Accept: application/json, text/event-stream' -H 'Content-Type: application/json' localhost:8000/mcp -d '{…}'")]
+pub(crate) struct Arguments {
+    /// Where to listen: an address and a port (0: a free one, which is printed), or `unix:PATH`
+    #[arg(long, value_name = "WHERE", default_value = "127.0.0.1:8000")]
+    listen: At,
+    /// The name under which sessions are found again; by default a digest of command or URL, and
+    /// directory
+    #[arg(long, value_name = "NAME")]
+    name: Option<Label>,
+    /// A name of this machine that clients may use, beside localhost, 127.0.0.1 and [::1]
+    #[arg(long = "host", value_name = "HOST")]
+    hosts: Vec<String>,
+    /// An origin whose pages may connect, such as https://app.example
+    #[arg(long = "origin", value_name = "ORIGIN")]
+    origins: Vec<String>,
+    /// Give the session id to browsers as a cookie, too, and take it from there
+    #[arg(long)]
+    cookie: bool,
+    #[command(flatten)]
+    access: AccessArgs,
+    /// Serve a page at /inspect: sessions, streams and servers, with buttons to end and restart
+    /// them, and a client for trying tools
+    #[arg(long)]
+    inspect: bool,
+    /// Keep the sessions when SIGINT (Ctrl-C) ends `serve`, as SIGTERM does
+    #[arg(long)]
+    keep: bool,
+    /// Do not start a daemon where none runs
+    #[arg(long)]
+    no_start: bool,
+    /// Refused: see [`UNKEPT`]
+    #[arg(long, hide = true)]
+    unkept: bool,
+    /// In place of a command: the http:// URL of a server that speaks Streamable HTTP itself
+    #[arg(long, value_name = "URL", conflicts_with = "command")]
+    upstream: Option<Url>,
+    /// All servers of servers.json, as one at /mcp, and each at /servers/NAME
+    #[arg(long, conflicts_with_all = ["command", "upstream"])]
+    all: bool,
+    /// Of several servers: let through only what is listed by such a name; `*` stands for any text,
+    /// `?` for one character. Repeatable
+    #[arg(long, value_name = "GLOB", conflicts_with = "upstream")]
+    only: Vec<Glob>,
+    /// Of several servers: let through nothing that is listed by such a name. Repeatable
+    #[arg(long, value_name = "GLOB", conflicts_with = "upstream")]
+    without: Vec<Glob>,
+    /// Names of servers of servers.json; or the command of one server and its arguments, with `--`
+    /// before it where it is such a name
+    #[arg(trailing_var_arg = true, required_unless_present_any = ["upstream", "all", "unkept"], value_name = "NAME|CMD")]
+    command: Vec<OsString>,
+}
+
+/// Where to listen.
+#[derive(Debug, Clone)]
+struct At(Listen);
+
+impl FromStr for At {
+    type Err = String;
+    fn from_str(text: &str) -> Result<Self, String> {
+        if let Some(path) = text.strip_prefix("unix:").filter(|path| !path.is_empty()) {
+            return Ok(Self(Listen::Unix(PathBuf::from(path))));
+        }
+        let address = text
+            .strip_prefix("localhost:")
+            .map(|port| format!("127.0.0.1:{port}"));
+        let address = address.as_deref().unwrap_or(text).parse::<SocketAddr>();
+        address
+            .map(|address| Self(Listen::Tcp(address)))
+            .map_err(|_| "ADDRESS:PORT, or unix:PATH".into())
+    }
+}
+
+/// Arguments of `serve` by themselves.
+#[derive(Debug, Parser)]
+#[command(name = "mcp-sessiond serve", no_binary_name = true)]
+struct Alone {
+    #[command(flatten)]
+    arguments: Arguments,
+}
+
+/// Whether `serve` takes these words. Returns where it would listen, and how many of the words are
+/// a server's command.
+pub(crate) fn check(words: &[OsString]) -> Result<(String, usize), String> {
+    let parsed = Alone::try_parse_from(words).map_err(|error| {
+        let text = error.to_string();
+        text.strip_prefix("error: ")
+            .unwrap_or(&text)
+            .trim_end()
+            .to_owned()
+    })?;
+    let Arguments {
+        listen: At(listen),
+        command,
+        unkept,
+        ..
+    } = parsed.arguments;
+    if unkept {
+        return Err(UNKEPT.to_owned());
+    }
+    let at = match listen {
+        Listen::Tcp(at) => format!("http://{at}/mcp"),
+        Listen::Unix(path) => format!("unix:{}", path.display()),
+    };
+    let names = servers::names_in(&command, before(words.to_vec(), &command));
+    let is_command = names.map_err(|error| error.to_string())?.is_none();
+    Ok((at, if is_command { command.len() } else { 0 }))
+}
+
+pub(crate) fn run(arguments: Arguments) -> ExitCode {
+    let path = config::usual_path();
+    let config = match config::load(path.as_deref(), &[]) {
+        Ok(loaded) => loaded.config,
+        Err(error) => {
+            warn(error);
+            return ExitCode::from(USAGE);
+        }
+    };
+    let _ = GivenMask::unblock(&mcp_sessiond_proxy::signals::ENDING);
+    let settings = match settings(arguments, &config) {
+        Ok(settings) => settings,
+        Err(error) => {
+            warn(&error);
+            return ExitCode::from(error.code());
+        }
+    };
+    match block_on(serve(settings)) {
+        Ok(Ok(())) => ExitCode::SUCCESS,
+        Ok(Err(error)) => {
+            warn(&error);
+            ExitCode::from(match error {
+                NotServed::NoDaemon(_)
+                | NotServed::Taken { .. }
+                | NotServed::NotLeased(_)
+                | NotServed::NoListener { .. } => TEMPORARY,
+                NotServed::List(_) => DATA_ERROR,
+                NotServed::Io(_) => SOFTWARE,
+            })
+        }
+        Err(error) => {
+            warn(error);
+            ExitCode::from(SOFTWARE)
+        }
+    }
+}
+
+/// Why it can't begin.
+#[derive(Debug, thiserror::Error)]
+enum NoSettings {
+    #[error("{0}")]
+    Usage(String),
+    #[error(transparent)]
+    Servers(#[from] ServersError),
+}
+
+impl From<String> for NoSettings {
+    fn from(sentence: String) -> Self {
+        Self::Usage(sentence)
+    }
+}
+
+impl NoSettings {
+    fn code(&self) -> u8 {
+        match self {
+            Self::Usage(_) => USAGE,
+            Self::Servers(error) => error.code(),
+        }
+    }
+}
+
+/// What stands before these words at the end of a command line.
+fn before(line: Vec<OsString>, words: &[OsString]) -> Option<OsString> {
+    line.into_iter().rev().nth(words.len())
+}
+
+/// What is behind, and what that is called where it has no name of its own.
+fn behind(arguments: &mut Arguments, config: &Config) -> Result<(Behind, String), NoSettings> {
+    let (only, without) = (
+        std::mem::take(&mut arguments.only),
+        std::mem::take(&mut arguments.without),
+    );
+    let command = std::mem::take(&mut arguments.command);
+    if let Some(url) = arguments.upstream.take() {
+        let what = url.to_string();
+        return Ok((Behind::Upstream(url), what));
+    }
+    let names = if arguments.all {
+        None
+    } else {
+        servers::names_in(&command, before(std::env::args_os().collect(), &command))?
+    };
+    if names.is_none() && !arguments.all {
+        if !only.is_empty() || !without.is_empty() {
+            let sentence =
+                "--only and --without are for servers of servers.json: name them, or take --all";
+            return Err(NoSettings::Usage(sentence.to_owned()));
+        }
+        let program = wrap::program(command);
+        let what = program.digest();
+        return Ok((Behind::Program(program), what));
+    }
+    let filter = Filter {
+        server: None,
+        only: (!only.is_empty()).then_some(only),
+        without,
+    };
+    let named = names
+        .as_ref()
+        .map_or_else(|| "*".to_owned(), |names| names.join("\0"));
+    let (path, list) = bundle::listed(names, filter)?;
+    let servers = Servers {
+        list: Arc::new(list),
+        settings: bundle::settings(config),
+    };
+    Ok((
+        Behind::Servers(servers),
+        format!("{}\0{named}", path.display()),
+    ))
+}
+
+fn settings(mut arguments: Arguments, config: &Config) -> Result<Settings, NoSettings> {
+    if arguments.unkept {
+        return Err(NoSettings::Usage(UNKEPT.to_owned()));
+    }
+    let At(listen) = &arguments.listen;
+    let (proof, identity) = (
+        arguments.access.proof(listen)?,
+        arguments.access.identity(listen)?,
+    );
+    let (behind, what) = behind(&mut arguments, config)?;
+    let start = if arguments.no_start {
+        Start::Never
+    } else {
+        Start::Auto {
+            binary: executable::own(),
+        }
+    };
+    let Arguments {
+        listen: At(listen),
+        name,
+        mut hosts,
+        origins,
+        cookie,
+        inspect,
+        keep,
+        ..
+    } = arguments;
+    if let Listen::Tcp(at) = &listen {
+        hosts.extend(host(at));
+    }
+    if name
+        .as_ref()
+        .is_some_and(|name| name.as_str().contains('/'))
+    {
+        let sentence =
+            "--name: a name can't have a \"/\": the part after it names a server at /servers/";
+        return Err(NoSettings::Usage(sentence.to_owned()));
+    }
+    let name = name.map_or_else(|| unnamed(&what), |name| name.as_str().to_owned());
+    let http = &config.http;
+    Ok(Settings {
+        service: format!("serve.{name}")
+            .parse()
+            .map_err(|error| NoSettings::Usage(format!("--name: {error}")))?,
+        start,
+        // systemd gives a service up that exits with 75.
+        waits: std::env::var_os("NOTIFY_SOCKET").is_some(),
+        keep,
+        behind,
+        listen,
+        hold: Duration::from_millis(http.hold_ms),
+        idle: Duration::from_millis(http.idle_ms),
+        sessions: http.sessions,
+        unused: Duration::from_millis(http.unused_ms),
+        retry_ms: http.retry_ms,
+        keep_alive: Duration::from_millis(http.keep_alive_ms),
+        peer_wait: Duration::from_millis(http.peer_wait_ms),
+        redirect: http.redirect,
+        hosts,
+        origins,
+        cookie,
+        inspect,
+        proof,
+        identity,
+    })
+}
+
+/// The host that clients name when they connect to this address.
+fn host(at: &SocketAddr) -> Option<String> {
+    let host = if at.is_ipv6() {
+        format!("[{}]", at.ip())
+    } else {
+        at.ip().to_string()
+    };
+    (!at.ip().is_unspecified()).then_some(host)
+}
+
+/// The name of what was not given one: the same command, URL or servers, in the same directory.
+fn unnamed(what: &str) -> String {
+    let directory = std::env::current_dir().unwrap_or_default();
+    let text = format!("{what}\0{}", directory.display());
+    let digest = digest("mcp-sessiond serve", text.as_bytes());
+    digest
+        .iter()
+        .take(DIGEST_LEN)
+        .map(|byte| format!("{byte:02x}"))
+        .collect()
+}

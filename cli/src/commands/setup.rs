@@ -1,0 +1,492 @@
+//! `mcp-sessiond setup`: puts `wrap` in front of the servers in hosts' files, and takes it away
+//! again.
+
+mod display;
+#[cfg(test)]
+mod tests;
+mod undo;
+
+use std::io::{self, IsTerminal as _, Write as _};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::{Args, ValueEnum as _};
+use serde::Serialize;
+use serde_json::Value;
+
+use self::display::{display, redacted_command};
+use crate::exit_code::{CANT_CREATE, DATA_ERROR, NO_INPUT, SOFTWARE, USAGE};
+use crate::hosts::Host;
+use crate::hosts::edit::{body, with_body};
+use crate::hosts::entries::{self, Form, form};
+use crate::hosts::executable::Executable;
+use crate::hosts::file::{FileError, HostFile};
+use crate::hosts::members::{Server, servers, tree};
+use crate::hosts::record::{Record, Records, Wrapped};
+use crate::servers::Servers;
+use crate::ui::output::{print, to_json, warn};
+use crate::ui::table::{columns, lines_within};
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Puts `mcp-sessiond wrap --` in front of each server's command in a host's file, shows what it would change, and asks first. Without HOST \
+it does so for each host that has a file here, except Codex, where nothing would be kept (docs/hosts.md). Everything else in the file \
+stays as it is, byte for byte: comments, order, line endings. Servers with a URL stay as they are. A second run changes nothing.
+
+It keeps a copy of the file, which nobody else can read, in `~/.config/mcp-sessiond/setup`. `--undo` gives the file back as it was; where \
+somebody has edited it since, it takes only our words away.
+
+Exit codes: 0; 64 bad usage; 65 a file can't be edited safely, and stays as it is; 66 no such host or server here; 73 a file could not be \
+written, and is as it was.
+
+Examples:
+  mcp-sessiond setup
+  mcp-sessiond setup claude-desktop --only browser
+  mcp-sessiond setup claude --file .mcp.json
+  mcp-sessiond setup --undo")]
+pub(crate) struct Arguments {
+    /// The host; all that have a file here, by default
+    host: Option<Host>,
+    /// Another file of this host's: a project's, say
+    #[arg(long, value_name = "PATH", requires = "host")]
+    file: Option<PathBuf>,
+    /// Only the server of this name; may be given several times
+    #[arg(long, value_name = "NAME", conflicts_with = "undo")]
+    only: Vec<String>,
+    /// Don't ask
+    #[arg(long)]
+    yes: bool,
+    /// Show what would change, and change nothing
+    #[arg(long)]
+    dry_run: bool,
+    /// Take it back
+    #[arg(long)]
+    undo: bool,
+    /// Print JSON: host, file, server, outcome, why
+    #[arg(long)]
+    json: bool,
+}
+
+/// What becomes of a server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+enum Outcome {
+    /// It is wrapped now.
+    Wrapped,
+    /// It was wrapped before.
+    Unchanged,
+    /// It can't be, or need not be.
+    Skipped,
+    /// It is as it was before `setup`.
+    Unwrapped,
+}
+
+/// What becomes of a server of a host's file.
+#[derive(Debug, PartialEq, Eq, Serialize)]
+struct Line {
+    host: String,
+    file: PathBuf,
+    server: String,
+    /// What it is called where it stands.
+    #[serde(skip)]
+    own: String,
+    outcome: Outcome,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    why: Option<String>,
+    /// How the command begins. Arguments may be secrets.
+    #[serde(skip)]
+    command: String,
+}
+
+/// What is to be done to a file.
+#[derive(Debug, PartialEq, Eq)]
+struct Plan {
+    host: Host,
+    file: HostFile,
+    /// What it will have.
+    text: String,
+    lines: Vec<Line>,
+    /// What will be remembered of it. None: nothing.
+    record: Option<Record>,
+    /// Servers that would still run by us when all is taken back.
+    left: Vec<String>,
+}
+
+impl Plan {
+    fn has_changes(&self) -> bool {
+        self.text != self.file.text
+    }
+
+    /// What an undo has to leave to people.
+    fn left(&self) -> Option<String> {
+        if self.left.is_empty() {
+            return None;
+        }
+        let (servers, file) = (self.left.join(", "), self.file.path.display());
+        Some(format!(
+            "{file}: still runs mcp-sessiond for {servers}, since somebody has changed that; edit it by hand. The copy of the file is kept"
+        ))
+    }
+}
+
+type Failure = (u8, String);
+
+pub(crate) fn run(arguments: &Arguments) -> ExitCode {
+    ExitCode::from(set_up(arguments).unwrap_or_else(|(code, sentence)| {
+        warn(sentence);
+        code
+    }))
+}
+
+fn set_up(arguments: &Arguments) -> Result<u8, Failure> {
+    let servers = Servers::usual_path().map_err(|error| (error.code(), error.to_string()))?;
+    let records = Records::beside(&servers);
+    let executable = Executable::that_stays().map_err(|why| (SOFTWARE, why))?;
+    let planned = || match arguments.undo {
+        true => undo::plans(arguments, &records),
+        false => plans(arguments, &executable, &records),
+    };
+    let (plans, mut code) = planned()?;
+    if !arguments.only.is_empty() {
+        check_names(&arguments.only, &plans)?;
+    }
+    if !arguments.json {
+        print_or_fail(&lines_within(&display(&plans, &executable), columns()))?;
+    }
+    let (mut plans, unchanged): (Vec<_>, Vec<_>) = plans
+        .into_iter()
+        .partition(|plan| plan.has_changes() || arguments.undo);
+    let has_changes = plans.iter().any(Plan::has_changes);
+    let mut done = 0;
+    if arguments.undo && !arguments.dry_run && plans.is_empty() {
+        records.clean();
+    }
+    let is_dry = arguments.dry_run || !(has_changes || arguments.undo && !plans.is_empty());
+    if !is_dry {
+        // JSON is for programs: nobody has seen what they would agree to.
+        if has_changes && arguments.json && !arguments.yes {
+            return Err((
+                USAGE,
+                "with --json nobody is asked; add --yes or --dry-run".to_owned(),
+            ));
+        }
+        if has_changes && !arguments.yes && !confirm()? {
+            warn("nothing was changed");
+            return Ok(code);
+        }
+        // Another one may have run while somebody was asked.
+        let lock = records
+            .lock()
+            .map_err(|error| (CANT_CREATE, error.to_string()))?;
+        records.sweep();
+        let (now, _) = planned()?;
+        if !now
+            .iter()
+            .filter(|plan| plan.has_changes() || arguments.undo)
+            .eq(&plans)
+        {
+            return Err((
+                CANT_CREATE,
+                "a file was changed meanwhile; nothing was written, run this again".to_owned(),
+            ));
+        }
+        if !arguments.undo {
+            executable.settle().map_err(|why| (CANT_CREATE, why))?;
+        }
+        for plan in &mut plans {
+            if let Err(why) = plan.apply(&records, arguments.undo) {
+                warn(format_args!("{}: {why}", plan.file.path.display()));
+                plan.lines.clear();
+                code = CANT_CREATE;
+            } else {
+                done += usize::from(plan.has_changes());
+                if let Some(left) = plan.left() {
+                    warn(left);
+                    code = DATA_ERROR;
+                }
+            }
+        }
+        drop(lock);
+    }
+    let files = if done == 1 {
+        "1 file was changed."
+    } else {
+        &format!("{done} files were changed.")
+    };
+    if arguments.json {
+        let lines: Vec<&Line> = plans
+            .iter()
+            .chain(&unchanged)
+            .flat_map(|plan| &plan.lines)
+            .collect();
+        print_or_fail(&to_json(&lines))?;
+    } else if done > 0 {
+        print_or_fail(&if arguments.undo {
+            format!("{files} Restart the host, or reload its servers.\n")
+        } else {
+            format!(
+                "{files} Restart the host, or reload its servers, so that it restarts them. `mcp-sessiond status` shows them then, \
+                 and `mcp-sessiond setup --undo` takes all of it back.\n"
+            )
+        })?;
+    } else if !has_changes && code == 0 {
+        print_or_fail("There is nothing to change.\n")?;
+    } else if arguments.dry_run {
+        print_or_fail("Nothing was changed.\n")?;
+    }
+    Ok(code)
+}
+
+fn print_or_fail(text: &str) -> Result<(), Failure> {
+    let printed = print(text);
+    if printed == ExitCode::SUCCESS {
+        Ok(())
+    } else {
+        Err((SOFTWARE, "could not print".to_owned()))
+    }
+}
+
+/// Asks whoever sits at the terminal.
+fn confirm() -> Result<bool, Failure> {
+    if !io::stdin().is_terminal() || !io::stdout().is_terminal() {
+        return Err((
+            USAGE,
+            "standard input is not a terminal; pass --yes to answer yes".to_owned(),
+        ));
+    }
+    let mut answer = String::new();
+    let asked = write!(io::stdout(), "Change this? [y/N] ")
+        .and_then(|()| io::stdout().flush())
+        .and_then(|()| io::stdin().read_line(&mut answer));
+    asked.map_err(|error| (SOFTWARE, format!("could not ask: {error}")))?;
+    Ok(["y", "yes"].contains(&&*answer.trim().to_lowercase()))
+}
+
+fn home() -> Result<PathBuf, Failure> {
+    std::env::home_dir().ok_or_else(|| (NO_INPUT, "there is no home directory".to_owned()))
+}
+
+/// What is to be done to which files, and the exit code so far.
+fn plans(
+    arguments: &Arguments,
+    executable: &Executable,
+    records: &Records,
+) -> Result<(Vec<Plan>, u8), Failure> {
+    let home = home()?;
+    // Codex runs the servers of several threads in one process, and nothing tells them apart.
+    let usual = || {
+        Host::value_variants()
+            .iter()
+            .copied()
+            .filter(|host| *host != Host::Codex)
+    };
+    let hosts = arguments
+        .host
+        .map_or_else(|| usual().collect::<Vec<_>>(), |host| vec![host]);
+    let (mut plans, mut code, mut places) = (Vec::new(), 0, Vec::new());
+    for host in hosts {
+        let files = arguments
+            .file
+            .as_ref()
+            .map_or_else(|| host.files(&home), |file| vec![file.clone()]);
+        for path in files {
+            match plan(host, &path, &arguments.only, &executable.path, records) {
+                // Two hosts may share a file, by a symbolic link, too.
+                Ok(Some(plan))
+                    if plans
+                        .iter()
+                        .any(|other: &Plan| other.file.path == plan.file.path) => {}
+                Ok(Some(plan)) => plans.push(plan),
+                Ok(None) => places.push(path.display().to_string()),
+                Err(why) => {
+                    warn(format_args!("{}: {why}; it stays as it is", path.display()));
+                    code = DATA_ERROR;
+                }
+            }
+        }
+    }
+    if plans.is_empty() && code == 0 {
+        return Err((
+            NO_INPUT,
+            format!("no host's file is here; looked for {}", places.join(", ")),
+        ));
+    }
+    Ok((plans, code))
+}
+
+fn check_names(names: &[String], plans: &[Plan]) -> Result<(), Failure> {
+    let lines = || plans.iter().flat_map(|plan| &plan.lines);
+    match names
+        .iter()
+        .find(|name| !lines().any(|line| line.server == **name || line.own == **name))
+    {
+        Some(name) => Err((
+            NO_INPUT,
+            format!("there is no server {name:?} in these files"),
+        )),
+        None => Ok(()),
+    }
+}
+
+/// What is to be done to a file. None: there is no such file.
+fn plan(
+    host: Host,
+    path: &Path,
+    only: &[String],
+    executable: &str,
+    records: &Records,
+) -> Result<Option<Plan>, String> {
+    let Some(file) = HostFile::read(path).map_err(|error| error.to_string())? else {
+        return Ok(None);
+    };
+    let (mut edits, mut lines, mut wrapped, mut renewed) =
+        (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    let body = body(&file.text);
+    let tree = tree(host, body)?;
+    for Server { name, own, entry } in servers(host, tree.as_ref())? {
+        if !only.is_empty() && !only.iter().any(|only| *only == name || only == own) {
+            continue;
+        }
+        let form = form(host, entry).map_err(|why| format!("the server {name:?}: {why}"))?;
+        let (outcome, why) = match &form {
+            Form::NotWrappable(why) => (Outcome::Skipped, Some((*why).to_owned())),
+            form if form.is_ours(executable) => match form.renew(executable) {
+                Some(edit) => {
+                    edits.push(edit);
+                    renewed.push(name.clone());
+                    let why = "is wrapped by an executable that is gone, and will be by this one";
+                    (Outcome::Wrapped, Some(why.to_owned()))
+                }
+                None => (Outcome::Unchanged, None),
+            },
+            form => {
+                edits.extend(form.wrap(host, body, executable));
+                let has_made_arguments = matches!(
+                    form,
+                    Form::Command {
+                        arguments: None,
+                        ..
+                    }
+                );
+                wrapped.push(Wrapped {
+                    name: name.clone(),
+                    executable: executable.to_owned(),
+                    has_made_arguments,
+                });
+                (Outcome::Wrapped, None)
+            }
+        };
+        let command = redacted_command(&form.words());
+        lines.push(Line {
+            host: host.to_string(),
+            file: path.to_owned(),
+            server: name,
+            own: own.to_owned(),
+            outcome,
+            why,
+            command,
+        });
+    }
+    let text = with_body(&file.text, edits);
+    if text == file.text {
+        return Ok(Some(Plan {
+            host,
+            text,
+            file,
+            lines,
+            record: None,
+            left: Vec::new(),
+        }));
+    }
+    if let Some(why) = file.hindrance() {
+        return Err(why);
+    }
+    let expect = |name: &str, entry: &mut Value| {
+        if wrapped.iter().any(|one: &Wrapped| one.name == name) {
+            entries::expect_wrapped(host, entry, executable);
+        } else if renewed.iter().any(|one| one == name) {
+            entries::expect_renewed(host, entry, executable);
+        }
+    };
+    check(host, &file.text, &text, expect)?;
+    let former = records
+        .get(&host.to_string(), &file.path)
+        .map_err(|error| error.to_string())?;
+    // As it would be without any of us, also where somebody has edited it since.
+    let (before, mut servers) = match former {
+        Some(former) if former.after == file.text => (former.before, former.servers),
+        Some(former) => (
+            undo::unwrapped(host, &file.text, &former.before, &former.servers)?,
+            former.servers,
+        ),
+        None => (file.text.clone(), Vec::new()),
+    };
+    servers.retain(|known| !wrapped.iter().any(|one| one.name == known.name));
+    for known in &mut servers {
+        if renewed.contains(&known.name) {
+            executable.clone_into(&mut known.executable);
+        }
+    }
+    servers.extend(wrapped);
+    let record = Record {
+        host: host.to_string(),
+        file: file.path.clone(),
+        given: path.to_owned(),
+        before,
+        after: text.clone(),
+        servers,
+    };
+    Ok(Some(Plan {
+        host,
+        text,
+        file,
+        lines,
+        record: Some(record),
+        left: Vec::new(),
+    }))
+}
+
+/// Whether the text says what it said, but for what is expected of each server: as its host will
+/// read it.
+fn check(
+    host: Host,
+    former: &str,
+    text: &str,
+    expect: impl Fn(&str, &mut Value),
+) -> Result<(), String> {
+    let read = |text: &str| host.all_members(body(text));
+    let (mut expected, mut found) = (read(former)?, read(text)?);
+    for (name, entry) in &mut expected {
+        expect(name, entry);
+    }
+    for (_, entry) in expected.iter_mut().chain(&mut found) {
+        entries::without_empty_arguments(host, entry);
+    }
+    if found == expected {
+        return Ok(());
+    }
+    Err("it can't be edited without changing more than the commands; edit it by hand".to_owned())
+}
+
+impl Plan {
+    /// Does it. The record comes first, so that a kill in between leaves nothing that can't be
+    /// taken back.
+    fn apply(&self, records: &Records, is_undo: bool) -> Result<(), String> {
+        if let (false, Some(record)) = (is_undo, &self.record) {
+            records
+                .put(record)
+                .map_err(|error| FileError::Unwritten(error).to_string())?;
+        }
+        if self.has_changes() {
+            self.file
+                .replace(&self.text)
+                .map_err(|error| error.to_string())?;
+        } else {
+            self.file.sweep();
+        }
+        if let (true, true, Some(record)) = (is_undo, self.left.is_empty(), &self.record) {
+            records.remove(record).map_err(|error| error.to_string())?;
+        }
+        Ok(())
+    }
+}

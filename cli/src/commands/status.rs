@@ -1,0 +1,105 @@
+//! `mcp-sessiond status`: which servers are kept, one line each.
+
+mod watch;
+
+use std::process::ExitCode;
+
+use clap::Args;
+
+use crate::exit_code::{SOFTWARE, UNAVAILABLE};
+use crate::inventory::Inventory;
+use crate::inventory::listing::{COLUMNS, Listing, NOTHING, Others};
+use crate::runtime::block_on;
+use crate::ui::output::{print, to_json, warn};
+use crate::ui::table;
+
+#[derive(Debug, Default, Args)]
+#[command(after_help = "\
+HOST is the program that uses the server, the service `serve.NAME`, or how many hosts share it. STATE is `in use`, a host is connected; `waiting`, its \
+host has disconnected, and the server waits for it for `backends.linger_ms` (of `serve`: `http.linger_ms`); `starting`; \
+`stopping`; `silent`, its keeper does not answer; or `not kept`: the command runs as it is, \
+and ends with its host. AGE is that of the server's process, MEMORY has all that it has started. A server behind `serve --upstream` is named \
+by its address, and PID, AGE and MEMORY are those of `serve`. A server is named by its program and the package \
+or script that it runs; no other argument is ever shown.
+
+With --json: an object. `daemon`: `answers`, and `why` not. `servers`: server, session, service, host, host_name, pid, keeper, \
+keeper_pid, state (in_use, waiting, starting, stopping, silent); hosts (how many share it, if it is shared), withheld (how many of its notifications none of these got); age_ms, since_ms (how long the host has been there, or \
+away), restarts, memory (bytes), last_error, known (to the daemon), failure (why its keeper does not say); what is not known \
+is null. `upstreams`: servers behind `serve --upstream`: url, service, pid (of `serve`), since_ms (Unix epoch), sessions. `unkept`: process (pid, start, inode), program, why, since_ms (Unix epoch). `losses`: host, host_name, because; what is \
+no longer inventory, until the next server of that host has said so.
+
+With -w the list is drawn again once a second, and when the terminal changes its size. Keys: the arrows or j and k select a server, Enter or l \
+shows its log, r restarts it and s stops it, each after a question, ? shows all keys, q leaves. It needs a terminal.
+
+Exit codes: 0; 64 with -w, there is no terminal; 69 no daemon answers, and there are servers, or a service that should run it (with -w the screen says so).
+
+Examples:
+  mcp-sessiond status
+  mcp-sessiond status -w
+  mcp-sessiond status --json")]
+pub(crate) struct Arguments {
+    /// Print JSON
+    #[arg(long, conflicts_with_all = ["wide", "watch"])]
+    json: bool,
+    /// Shorten nothing, and show sessions and keepers
+    #[arg(long)]
+    wide: bool,
+    /// Go on showing it, with keys that restart or stop a server and show its log
+    #[arg(short, long)]
+    watch: bool,
+}
+
+pub(crate) fn run(arguments: &Arguments) -> ExitCode {
+    if arguments.watch {
+        return watch::run(arguments.wide);
+    }
+    match block_on(Listing::read()) {
+        Ok(Ok(listing)) => show(arguments, &listing),
+        Ok(Err(failure)) => ExitCode::from(failure.report()),
+        Err(error) => {
+            warn(error);
+            ExitCode::from(SOFTWARE)
+        }
+    }
+}
+
+fn show(arguments: &Arguments, listing: &Listing) -> ExitCode {
+    let trouble = listing.daemon_fault();
+    let printed = print(&if arguments.json {
+        let Inventory {
+            servers,
+            losses,
+            failure,
+            ..
+        } = &listing.inventory;
+        let why = failure.as_ref().map(ToString::to_string);
+        let daemon = serde_json::json!({"answers": why.is_none(), "why": why});
+        let Others { upstreams, unkept } = &listing.others;
+        to_json(&serde_json::json!({
+            "daemon": daemon, "servers": servers, "upstreams": upstreams, "unkept": unkept, "losses": losses,
+        }))
+    } else {
+        text(listing, arguments.wide, trouble.is_some())
+    });
+    match trouble {
+        Some(sentence) => {
+            warn(sentence);
+            ExitCode::from(UNAVAILABLE)
+        }
+        None => printed,
+    }
+}
+
+fn text(listing: &Listing, wide: bool, is_trouble: bool) -> String {
+    let width = (!wide).then_some(COLUMNS);
+    let mut text = match listing.is_empty() {
+        true if is_trouble => String::new(),
+        true => format!("{NOTHING}\n"),
+        false => listing.table(width),
+    };
+    for note in listing.notes() {
+        text += "\n";
+        text += &table::wrapped(&note, width);
+    }
+    text
+}

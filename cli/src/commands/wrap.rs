@@ -1,0 +1,283 @@
+//! `mcp-sessiond wrap`: an MCP server on stdio that outlives its own process.
+
+mod url;
+
+use std::ffi::OsString;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use clap::{Args, Parser};
+use mcp_sessiond_client::{ClaimRequest, Label, Named};
+use mcp_sessiond_proxy::front;
+use mcp_sessiond_proxy::keeper::backend::Program;
+use mcp_sessiond_proxy::several::{Filter, Glob, alone};
+use mcp_sessiond_proxy::shared::place;
+
+use crate::claim_args::ClaimArgs;
+use crate::config::{front_waits, load_or_default};
+use crate::exit_code::USAGE;
+use crate::servers::{self, bundle};
+use crate::ui::output::warn;
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Put this before the command of an MCP server in the host's configuration. The server is started once, and is still there, in \
+the state in which it was left, when the host reconnects, when this process is killed, and when the daemon is restarted. It \
+ends with its host; half a minute after the host has closed it (`backends.closed_linger_ms`); or when nobody has come for it \
+for ten minutes (`backends.linger_ms`).
+
+With `--name` the server belongs to you: it is still there when the host was restarted, and any host that comes with the same \
+name and command finds it, one at a time. It ends by `mcp-sessiond stop NAME`, or when nobody has come for eight hours \
+(`backends.named_linger_ms`).
+
+`@NAME` instead of the command runs the server NAME of `~/.config/mcp-sessiond/servers.json`. That file has the format of hosts' files \
+(`mcpServers`), so you write a server down once, for all hosts. `--all` runs all of them as one server, each in a keeper of its own, a few \
+at a time. If two servers have a tool of the same name, the later one is called `SERVER_NAME`.
+
+With `--lazy` the server is started at its first call. Until then `wrap` answers `initialize` and lists with what the same command has \
+answered last; the first time it starts the server at once. If a list has changed when the server runs, the host gets `list_changed`.
+
+A URL instead of the command is a server that runs elsewhere. The session with it goes on for the host's next connection, and for \
+nobody else. If the server needs a login, run `mcp-sessiond login URL` or `login NAME`.
+
+Where there can be no daemon, or the host can't be verified, the command is run as it is, and one line on standard error says \
+so.
+
+Exit codes: 0 the host has closed its end, or is gone; 126 the command can't be run; 127 there is no such command; 71 \
+there are no more descriptors or threads; 66 there is no servers.json, or no such server in it; 65 the file, or the server in it, \
+can't be read; those of the command, where it is run as it is.
+
+Example, in a host's configuration:
+  {\"mcpServers\": {\"browser\": {\"command\": \"mcp-sessiond\", \"args\": [\"wrap\", \"--\", \"npx\", \"@playwright/mcp\"]}}}
+
+The same for a server elsewhere:
+  {\"mcpServers\": {\"example\": {\"command\": \"mcp-sessiond\", \"args\": [\"wrap\", \"--\", \"https://example.org/mcp\"]}}}
+
+The same, where servers.json has the command:
+  {\"mcpServers\": {\"browser\": {\"command\": \"mcp-sessiond\", \"args\": [\"wrap\", \"@browser\"]}}}")]
+pub(crate) struct Arguments {
+    #[command(flatten)]
+    claiming: ClaimArgs,
+    /// Start a fresh server, and end the previous one
+    #[arg(long)]
+    fresh: bool,
+    /// Keep the server for you, and not for the host: any host that uses this name finds it, also
+    /// after a restart
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["label", "entry", "siblings"])]
+    name: Option<Label>,
+    /// Take the server of that name from the process that has it; if another command line has
+    /// started it, end it
+    #[arg(long, requires = "name")]
+    take: bool,
+    /// Start the server at its first call: until then answer for it by what it has said last
+    #[arg(long, conflicts_with = "name")]
+    lazy: bool,
+    /// Refused: only a server of servers.json can be shared
+    #[arg(long, hide = true)]
+    share: bool,
+    /// All servers of servers.json, as one
+    #[arg(long, conflicts_with_all = ["name", "command"])]
+    all: bool,
+    /// With --all: let through only what is listed by such a name; `*` stands for any text, `?` for
+    /// one character. Repeatable
+    #[arg(long, value_name = "GLOB", requires = "all")]
+    only: Vec<Glob>,
+    /// With --all: let through nothing that is listed by such a name. Repeatable
+    #[arg(long, value_name = "GLOB", requires = "all")]
+    without: Vec<Glob>,
+    /// With a URL: send this header with each request, as `NAME: VALUE`; in the value
+    /// `${env:NAME}`, `${file:PATH}` and `${keyring:SERVICE/ACCOUNT}` are looked up. Repeatable
+    #[arg(long = "header", value_name = "HEADER")]
+    headers: Vec<String>,
+    /// The server's command and its arguments; `--` before it may be left out. `@NAME`: the server
+    /// NAME of servers.json. A URL: the server that answers there
+    #[arg(
+        trailing_var_arg = true,
+        required_unless_present = "all",
+        value_name = "CMD"
+    )]
+    command: Vec<OsString>,
+}
+
+pub(crate) fn run(arguments: Arguments) -> ExitCode {
+    if arguments.share {
+        warn(
+            "only a server of servers.json can be shared: it gets HOME, LOGNAME, PATH, SHELL, TERM, USER and the `env` of its entry, so that \
+             no host's secrets reach another. Write it down there with `\"shared\": true`, and run it as `mcp-sessiond wrap @NAME`",
+        );
+        return ExitCode::from(USAGE);
+    }
+    if arguments.all {
+        let claim = ClaimRequest {
+            fresh: arguments.fresh,
+            ..arguments.claiming.claim()
+        };
+        let only = (!arguments.only.is_empty()).then_some(arguments.only);
+        let filter = Filter {
+            server: None,
+            only,
+            without: arguments.without,
+        };
+        return bundle::run(&arguments.claiming.options(), claim, filter, arguments.lazy);
+    }
+    if let Some(code) = url::run(&arguments) {
+        return code;
+    }
+    if let Some(name) = servers::named(&arguments.command) {
+        let config = Arc::new(load_or_default());
+        let error = match &arguments.command[..] {
+            // What the user has named is one host's at a time.
+            [_] if arguments.name.is_none() => match servers::shared(name, &config) {
+                Ok(Some((shared, looking))) => {
+                    let claim = ClaimRequest {
+                        fresh: arguments.fresh,
+                        ..arguments.claiming.claim()
+                    };
+                    return place::run(
+                        arguments.claiming.options(),
+                        claim,
+                        shared,
+                        looking,
+                        front_waits(&config),
+                    );
+                }
+                Ok(None) => {
+                    servers::exec_wrap(name, &options(&arguments, name), may_be_lazy(&arguments))
+                }
+                Err(error) => error,
+            },
+            [_] => servers::exec_wrap(name, &options(&arguments, name), may_be_lazy(&arguments)),
+            _ => {
+                warn(format_args!(
+                    "the arguments of @{name} are in servers.json; none may follow it"
+                ));
+                return ExitCode::from(USAGE);
+            }
+        };
+        warn(&error);
+        return ExitCode::from(error.code());
+    }
+    let program = Program {
+        title: arguments.name.clone(),
+        ..program(arguments.command)
+    };
+    let named = arguments.name.map(|name| Named {
+        name,
+        command: program.digest(),
+        take: arguments.take,
+    });
+    let claim = ClaimRequest {
+        fresh: arguments.fresh,
+        named,
+        ..arguments.claiming.claim()
+    };
+    let run = if arguments.lazy {
+        alone::run
+    } else {
+        front::run
+    };
+    run(
+        arguments.claiming.options(),
+        claim,
+        &program,
+        front_waits(&load_or_default()),
+    )
+}
+
+/// Whether the entry of the server decides if it is started at its first call. What has a name of
+/// the user's is started once.
+fn may_be_lazy(arguments: &Arguments) -> bool {
+    !arguments.lazy && arguments.name.is_none()
+}
+
+#[derive(Debug, Parser)]
+struct Line {
+    #[command(flatten)]
+    arguments: Arguments,
+}
+
+/// The command in what follows `wrap`. None: that is no `wrap` of ours.
+pub(crate) fn command_in(words: &[OsString]) -> Option<Vec<OsString>> {
+    let line =
+        Line::try_parse_from(std::iter::once(OsString::from("wrap")).chain(words.iter().cloned()))
+            .ok()?;
+    Some(line.arguments.command)
+}
+
+/// The options that this process was started with, for a `wrap` of the server of this name in
+/// `servers.json`.
+fn options(arguments: &Arguments, name: &str) -> Vec<OsString> {
+    // What was parsed are `wrap`, the options, perhaps `--`, and the name at the end.
+    let mut words: Vec<OsString> = std::env::args_os()
+        .skip_while(|word| word != "wrap")
+        .skip(1)
+        .collect();
+    words.pop();
+    words.pop_if(|word| word == "--");
+    // When the entry is edited, the former server ends.
+    if arguments.name.is_none() && !arguments.claiming.has_entry() && name.parse::<Label>().is_ok()
+    {
+        words.extend(["--entry".into(), name.into()]);
+    }
+    words
+}
+
+/// The command line of a server.
+pub(crate) fn program(command: Vec<OsString>) -> Program {
+    let mut words = command.into_iter();
+    // The parser has seen to it that there is one.
+    Program {
+        name: words.next().unwrap_or_default(),
+        arguments: words.collect(),
+        title: None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(words: &[&str]) -> Result<Vec<String>, clap::error::ErrorKind> {
+        let line =
+            Line::try_parse_from(["wrap"].iter().chain(words)).map_err(|error| error.kind())?;
+        Ok(line
+            .arguments
+            .command
+            .into_iter()
+            .map(|word| word.to_string_lossy().into_owned())
+            .collect())
+    }
+
+    #[test]
+    fn the_command_begins_behind_the_options_with_or_without_two_dashes() {
+        let command = ["npx", "-y", "@playwright/mcp", "--", "--instance", "x"];
+        for options in [
+            &[][..],
+            &["--no-start"],
+            &["--instance", "x", "--siblings", "oldest"],
+        ] {
+            for dashes in [&[][..], &["--"]] {
+                assert_eq!(
+                    read(&[options, dashes, &command].concat()).as_deref(),
+                    Ok(&command.map(String::from)[..])
+                );
+            }
+        }
+        assert_eq!(
+            read(&["--", "-odd-name"]).as_deref(),
+            Ok(&["-odd-name".to_owned()][..])
+        );
+    }
+
+    #[test]
+    fn an_option_of_ours_that_is_mistyped_is_no_command() {
+        for words in [
+            &["--no-strat", "npx"][..],
+            &[],
+            &["--"],
+            &["--instance", "x"],
+        ] {
+            assert!(read(words).is_err(), "{words:?}");
+        }
+    }
+}

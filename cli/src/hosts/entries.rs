@@ -1,0 +1,432 @@
+//! The servers in a host's file, and the edits that put `mcp-sessiond wrap --` in front of their
+//! commands or take it away.
+
+use std::ops::Range;
+use std::path::Path;
+
+use serde_json::Value;
+
+use super::edit::Edit;
+use super::record::Wrapped;
+use super::tree::{Kind, Node};
+use super::{Host, yaml_list};
+
+/// What stands between our executable and the server's command.
+const WORDS: [&str; 2] = ["wrap", "--"];
+/// How many words we put in front: our executable, and those.
+const FRONT: usize = WORDS.len() + 1;
+/// Fields by which hosts tell a server that is elsewhere.
+const ADDRESSES: [&str; 4] = ["url", "serverUrl", "httpUrl", "uri"];
+
+/// How a server stands in a file.
+#[derive(Debug)]
+pub(crate) enum Form<'a> {
+    /// A command, and its arguments in a list of their own.
+    Command {
+        command: &'a Node,
+        arguments: Option<&'a Node>,
+    },
+    /// The whole command line in one list, as opencode has it.
+    Words(&'a Node),
+    /// It can't be wrapped: a clause that says why.
+    NotWrappable(&'static str),
+}
+
+/// How the entry of a server stands there.
+///
+/// # Errors
+/// When a name is there twice.
+pub(crate) fn form(host: Host, entry: &Node) -> Result<Form<'_>, String> {
+    if entry.has_marks() {
+        return Ok(Form::NotWrappable(
+            "it has an anchor, an alias, a tag or a merge key of YAML; edit it by hand",
+        ));
+    }
+    if entry.members()?.is_none() {
+        return Ok(Form::NotWrappable("it is no table of fields"));
+    }
+    for address in ADDRESSES {
+        if entry.get(address)?.is_some_and(|value| !value.is_null()) {
+            return Ok(Form::NotWrappable(
+                "a remote server has no process on this machine",
+            ));
+        }
+    }
+    if host == Host::Goose
+        && let Some(kind) = entry
+            .get("type")?
+            .and_then(Node::text)
+            .filter(|kind| *kind != "stdio")
+        && entry.get(host.command())?.is_none()
+    {
+        return Ok(Form::NotWrappable(
+            if kind == "sse" || kind == "streamable_http" {
+                "a remote server has no process on this machine"
+            } else {
+                "it is a part of Goose"
+            },
+        ));
+    }
+    let (command, arguments) = match entry
+        .get(host.command())?
+        .filter(|command| !command.is_null())
+    {
+        // Zed's older form.
+        Some(command) if command.members()?.is_some() => {
+            (command.get("path")?, command.get("args")?)
+        }
+        command => (command, entry.get("args")?),
+    };
+    Ok(match (command, arguments) {
+        (None, _) => Form::NotWrappable("it has no command"),
+        (Some(command), _) if matches!(command.kind, Kind::LongText) => {
+            Form::NotWrappable("its command is on several lines; write it on one")
+        }
+        (Some(words), _) if words.list().is_some_and(|words| !words.is_empty()) => {
+            Form::Words(words)
+        }
+        (Some(command), _) if command.text().is_none_or(str::is_empty) => {
+            Form::NotWrappable("its command is no text")
+        }
+        (Some(command), _) if command.text().is_some_and(is_command_line) => Form::NotWrappable(
+            "its command is a whole command line; the arguments belong into `args`",
+        ),
+        (_, Some(arguments)) if arguments.list().is_none() => {
+            Form::NotWrappable("its arguments are no list")
+        }
+        (Some(command), arguments) => Form::Command { command, arguments },
+    })
+}
+
+impl Form<'_> {
+    /// The command line, as far as it is text.
+    pub(crate) fn words(&self) -> Vec<String> {
+        let texts = |nodes: &[Node]| {
+            nodes
+                .iter()
+                .map(|node| node.text().unwrap_or("…").to_owned())
+                .collect::<Vec<_>>()
+        };
+        match self {
+            Self::Command { command, arguments } => {
+                let rest = arguments
+                    .and_then(Node::list)
+                    .map(texts)
+                    .unwrap_or_default();
+                [texts(std::slice::from_ref(*command)), rest].concat()
+            }
+            Self::Words(words) => words.list().map(texts).unwrap_or_default(),
+            Self::NotWrappable(_) => Vec::new(),
+        }
+    }
+
+    /// Whether `mcp-sessiond` is run already, also by way of `npx` and the like.
+    pub(crate) fn is_ours(&self, executable: &str) -> bool {
+        let words = self.words();
+        let is_us = |word: &str| word == executable || is_us(word);
+        let is_verb = |word: &String| ["wrap", "serve"].contains(&&**word);
+        words.first().is_some_and(|word| is_us(word))
+            || words
+                .windows(2)
+                .any(|two| is_us(&two[0]) && is_verb(&two[1]))
+    }
+
+    /// Puts us in front. The literals of the command move as they are, so that nothing in them can
+    /// change.
+    pub(crate) fn wrap(&self, host: Host, text: &str, executable: &str) -> Vec<Edit> {
+        let own = WORDS.map(quoted).join(", ");
+        match self {
+            Self::NotWrappable(_) => Vec::new(),
+            Self::Words(words) => {
+                let Some([first, ..]) = words.list() else {
+                    return Vec::new();
+                };
+                vec![Edit {
+                    range: first.range.start..first.range.start,
+                    text: format!("{}, {own}, ", quoted(executable)),
+                }]
+            }
+            Self::Command { command, arguments } => {
+                let literal = &text[command.range.clone()];
+                let at = |place: usize, text: String| Edit {
+                    range: place..place,
+                    text,
+                };
+                let executable = Edit {
+                    range: command.range.clone(),
+                    text: quoted(executable),
+                };
+                if let Some(node) = arguments.filter(|node| yaml_list::is_block(text, node)) {
+                    let items = WORDS.map(quoted).into_iter().chain([literal.to_owned()]);
+                    return [executable]
+                        .into_iter()
+                        .chain(yaml_list::put_in_front(text, node, items))
+                        .collect();
+                }
+                let needs_quotes = host == Host::Goose && !yaml_list::fits_brackets(literal);
+                let word = command
+                    .text()
+                    .filter(|_| needs_quotes)
+                    .map_or_else(|| literal.to_owned(), quoted);
+                let front = format!("{own}, {word}");
+                let arguments = match arguments.map(|node| (node, node.list().unwrap_or_default()))
+                {
+                    None => at(
+                        command.range.end,
+                        new_arguments(host, text, command, &front),
+                    ),
+                    Some((node, [])) => at(node.range.start + 1, front),
+                    Some((node, [first, ..])) => {
+                        let between = &text[node.range.start + 1..first.range.start];
+                        // One line for us, where each argument has one.
+                        let pause = if between.contains('\n') && between.trim().is_empty() {
+                            between
+                        } else {
+                            " "
+                        };
+                        at(first.range.start, format!("{front},{pause}"))
+                    }
+                };
+                vec![executable, arguments]
+            }
+        }
+    }
+
+    /// Names this executable instead of one that is gone.
+    pub(crate) fn renew(&self, executable: &str) -> Option<Edit> {
+        let literal = match self {
+            Self::Command { command, .. } => *command,
+            Self::Words(words) => words.list()?.first()?,
+            Self::NotWrappable(_) => return None,
+        };
+        let named = Path::new(literal.text()?);
+        let is_gone = named.is_absolute() && is_us(literal.text()?) && !named.exists();
+        is_gone.then(|| Edit {
+            range: literal.range.clone(),
+            text: quoted(executable),
+        })
+    }
+
+    /// Takes us away again, where we stand there as [`wrap`](Self::wrap) has put us. None: we
+    /// don't.
+    pub(crate) fn unwrap(&self, text: &str, wrapped: &Wrapped) -> Option<Vec<Edit>> {
+        if *self.words().first()? != wrapped.executable {
+            return None;
+        }
+        let is_own = |nodes: &[Node]| {
+            nodes
+                .iter()
+                .zip(WORDS)
+                .all(|(node, word)| node.text() == Some(word))
+        };
+        let remove = |range: Range<usize>| Edit {
+            range,
+            text: String::new(),
+        };
+        match self {
+            Self::NotWrappable(_) => None,
+            Self::Words(words) => {
+                let words = words.list()?;
+                let own = words.get(1..FRONT)?;
+                let next = words.get(FRONT)?;
+                is_own(own).then(|| vec![remove(words[0].range.start..next.range.start)])
+            }
+            Self::Command { command, arguments } => {
+                let node = (*arguments)?;
+                let words = node.list()?;
+                let own = words.get(..WORDS.len())?;
+                let literal = words.get(WORDS.len())?;
+                if !is_own(own) {
+                    return None;
+                }
+                let former = Edit {
+                    range: command.range.clone(),
+                    text: text[literal.range.clone()].to_owned(),
+                };
+                if words.len() == FRONT && yaml_list::is_block(text, node) {
+                    return Some(vec![former, yaml_list::emptied(text, node)?]);
+                }
+                let range = match words.get(FRONT) {
+                    Some(next) => words[0].range.start..next.range.start,
+                    None if wrapped.has_made_arguments && is_next_field(text, command, node) => {
+                        command.range.end..node.range.end
+                    }
+                    // With a comma that somebody has put behind it.
+                    None => {
+                        let rest = &text[literal.range.end..node.range.end];
+                        let comma = rest
+                            .trim_start()
+                            .starts_with(',')
+                            .then(|| rest.find(','))
+                            .flatten();
+                        words[0].range.start..literal.range.end + comma.map_or(0, |at| at + 1)
+                    }
+                };
+                Some(vec![former, remove(range)])
+            }
+        }
+    }
+}
+
+/// Whether a command has its arguments behind it. Paths and variables may have blanks in them.
+fn is_command_line(command: &str) -> bool {
+    let (program, rest) = command
+        .trim_start()
+        .split_once(char::is_whitespace)
+        .unwrap_or_default();
+    !rest.trim().is_empty() && !program.contains(['/', '\\', '$', '%'])
+}
+
+/// Whether nothing but the name of the list stands between a command and its arguments.
+fn is_next_field(text: &str, command: &Node, arguments: &Node) -> bool {
+    let Some(between) = text.get(command.range.end..arguments.range.start) else {
+        return false;
+    };
+    let name = between
+        .trim()
+        .trim_start_matches(',')
+        .trim_end_matches([':', '='])
+        .trim();
+    let name = name.trim_matches('"');
+    name == "args"
+        || name
+            .strip_suffix(".args")
+            .is_some_and(|table| !table.contains(char::is_whitespace))
+}
+
+/// What a host will read where it read this entry before, of one that was wrapped so.
+pub(crate) fn expect_unwrapped(host: Host, entry: &mut Value, wrapped: &Wrapped) {
+    let is_ours = |words: &[Value]| words.iter().take(WORDS.len()).eq(&WORDS.map(Value::from));
+    let (holder, field) = holder(host, entry);
+    let Some(Value::Object(fields)) = holder else {
+        return;
+    };
+    if let Some(Value::Array(words)) = fields.get_mut(field) {
+        if words.first() == Some(&Value::from(&*wrapped.executable)) && is_ours(&words[1..]) {
+            words.drain(..FRONT);
+        }
+        return;
+    }
+    if fields.get(field) != Some(&Value::from(&*wrapped.executable)) {
+        return;
+    }
+    if let Some(Value::Array(words)) = fields.get_mut("args")
+        && words.len() > WORDS.len()
+        && is_ours(words)
+    {
+        let former = words.drain(..FRONT).next_back();
+        if let Some(former) = former {
+            fields.insert(field.to_owned(), former);
+        }
+    }
+}
+
+/// Hosts make nothing of an empty list of arguments.
+pub(crate) fn without_empty_arguments(host: Host, entry: &mut Value) {
+    let (holder, _) = holder(host, entry);
+    let Some(Value::Object(fields)) = holder else {
+        return;
+    };
+    if fields
+        .get("args")
+        .and_then(Value::as_array)
+        .is_some_and(Vec::is_empty)
+    {
+        fields.remove("args");
+    }
+}
+
+/// Where command and arguments are, and which field the command is.
+fn holder(host: Host, entry: &mut Value) -> (Option<&mut Value>, &'static str) {
+    match entry.get("command") {
+        // Zed's older form.
+        Some(Value::Object(_)) => (entry.get_mut("command"), "path"),
+        _ => (Some(entry), host.command()),
+    }
+}
+
+/// What a host will read where it read this entry before.
+pub(crate) fn expect_wrapped(host: Host, entry: &mut Value, executable: &str) {
+    let own = WORDS.map(Value::from);
+    let (holder, field) = holder(host, entry);
+    let Some(Value::Object(fields)) = holder else {
+        return;
+    };
+    match fields.get_mut(field) {
+        Some(Value::Array(words)) => {
+            drop(words.splice(0..0, [Value::from(executable)].into_iter().chain(own)));
+        }
+        Some(command) => {
+            let former = std::mem::replace(command, Value::from(executable));
+            let arguments = fields
+                .entry("args")
+                .or_insert_with(|| Value::Array(Vec::new()));
+            if let Value::Array(words) = arguments {
+                words.splice(0..0, own.into_iter().chain([former]));
+            }
+        }
+        None => {}
+    }
+}
+
+/// What a host will read where it read this entry before, of one whose executable was gone.
+pub(crate) fn expect_renewed(host: Host, entry: &mut Value, executable: &str) {
+    let (holder, field) = holder(host, entry);
+    match holder.and_then(|holder| holder.get_mut(field)) {
+        Some(Value::Array(words)) => {
+            if let Some(word) = words.first_mut() {
+                *word = Value::from(executable);
+            }
+        }
+        Some(command) => *command = Value::from(executable),
+        None => {}
+    }
+}
+
+/// The arguments of a command that has none: on a line of their own where the command has one.
+fn new_arguments(host: Host, text: &str, command: &Node, front: &str) -> String {
+    let line = text[..command.range.start]
+        .rfind('\n')
+        .map_or(0, |end| end + 1);
+    let before = &text[line..command.range.start];
+    let name = before
+        .trim_start()
+        .trim_end()
+        .trim_end_matches([':', '='])
+        .trim_end();
+    let (field, comma) = match host {
+        Host::Codex => ("args = ", ""),
+        Host::Goose => ("args: ", ""),
+        _ => ("\"args\": ", ","),
+    };
+    match !name.contains(['{', ',']) {
+        false => format!(", {field}[{front}]"),
+        true => {
+            let end = if text[..line].ends_with("\r\n") {
+                "\r\n"
+            } else {
+                "\n"
+            };
+            let indent = &before[..before.len() - before.trim_start().len()];
+            // A dotted name in TOML: `mcp_servers.x.command`.
+            let table = name
+                .strip_suffix("command")
+                .filter(|table| host == Host::Codex && table.ends_with('.'))
+                .unwrap_or_default();
+            format!("{comma}{end}{indent}{table}{field}[{front}]")
+        }
+    }
+}
+
+fn is_us(word: &str) -> bool {
+    let name = Path::new(word)
+        .file_name()
+        .and_then(|name| name.to_str())
+        .unwrap_or_default();
+    name == "mcp-sessiond" || name.starts_with("mcp-sessiond@")
+}
+
+/// A text as a literal of JSON, which is one of TOML and YAML, too.
+fn quoted(text: &str) -> String {
+    Value::from(text).to_string()
+}

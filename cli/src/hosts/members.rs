@@ -1,0 +1,79 @@
+//! Which servers a host's file has, and where they stand in it.
+
+use super::tree::Node;
+use super::{Host, of_project, tolerant};
+
+/// What is in a host's file.
+pub(crate) fn tree(host: Host, text: &str) -> Result<Option<Node>, String> {
+    match host {
+        Host::Codex => super::tree::toml(text).map(Some),
+        Host::Goose => super::tree::yaml(text),
+        _ => super::tree::json(text, &tolerant()),
+    }
+}
+
+/// A server in a file's tree.
+pub(crate) struct Server<'a> {
+    /// What it is called among all of the file.
+    pub(crate) name: String,
+    /// What it is called where it stands.
+    pub(crate) own: &'a str,
+    pub(crate) entry: &'a Node,
+}
+
+/// The servers in a file's tree: the user's, then those of single projects.
+pub(crate) fn servers(host: Host, tree: Option<&Node>) -> Result<Vec<Server<'_>>, String> {
+    let Some(tree) = tree else {
+        return Ok(Vec::new());
+    };
+    if tree.members()?.is_none() {
+        if tree.has_marks() {
+            return Err(
+                "it has an anchor, an alias or a tag around its servers; edit it by hand"
+                    .to_owned(),
+            );
+        }
+        return Err("it has to be an object".to_owned());
+    }
+    let mut found = in_table(host, tree, None)?;
+    let projects = host
+        .projects()
+        .map(|key| tree.get(key))
+        .transpose()?
+        .flatten();
+    for (project, table) in projects
+        .map(Node::members)
+        .transpose()?
+        .flatten()
+        .unwrap_or_default()
+    {
+        found.extend(in_table(host, table, Some(project))?);
+    }
+    Ok(found)
+}
+
+fn in_table<'a>(
+    host: Host,
+    table: &'a Node,
+    project: Option<&str>,
+) -> Result<Vec<Server<'a>>, String> {
+    // Some programs write null where there are none.
+    let Some(servers) = table.get(host.key())?.filter(|servers| !servers.is_null()) else {
+        return Ok(Vec::new());
+    };
+    if servers.has_marks() && servers.members()?.is_none() {
+        return Err(format!(
+            "`{}` has an anchor, an alias or a tag; edit it by hand",
+            host.key()
+        ));
+    }
+    let servers = servers
+        .members()?
+        .ok_or_else(|| format!("`{}` has to be an object", host.key()))?;
+    let server = |(own, entry): &'a (String, Node)| Server {
+        name: project.map_or_else(|| own.clone(), |project| of_project(own, project)),
+        own,
+        entry,
+    };
+    Ok(servers.iter().map(server).collect())
+}

@@ -1,0 +1,438 @@
+//! What is kept: the daemon knows which servers there are; how each is, its keeper says. Keepers
+//! that the daemon does not know, or all of them where none answers, are found by their sockets.
+
+pub(crate) mod listing;
+pub(crate) mod selection;
+mod upstreams;
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::Path;
+
+use mcp_sessiond_client::CallError;
+use mcp_sessiond_client::{ConnectError, Connection, Directory, SessionId, Start, connect};
+use mcp_sessiond_process as process;
+use mcp_sessiond_proto::backends::{
+    Backend, BackendState, BackendStatus, KeeperReply, KeeperRequest,
+};
+use mcp_sessiond_proto::debug::{HostInfo, Page};
+use mcp_sessiond_proto::{BackendName, KeeperName, Loss, ServiceName, paths};
+use mcp_sessiond_proxy::keeper::dial::{DialError, Dialled, dial, keeper_of};
+use mcp_sessiond_proxy::shared::look::{self, Use};
+use serde::Serialize;
+
+use crate::calls::{ANSWER_TIMEOUT, Failure, all_pages};
+
+/// A backend as the daemon knows it, and as its keeper does.
+#[derive(Debug, Serialize)]
+pub(crate) struct BackendReport {
+    #[serde(flatten)]
+    pub(crate) backend: Backend,
+    /// Absent: the keeper did not say.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) status: Option<BackendStatus>,
+    /// Why it did not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) failure: Option<String>,
+    /// Nobody listens on its socket any more.
+    #[serde(skip)]
+    is_leaving: bool,
+}
+
+/// A kept server, whoever knows of it.
+#[derive(Debug, Serialize)]
+pub(crate) struct Server {
+    /// Its telling words.
+    pub(crate) server: String,
+    /// Its session; none where nobody says.
+    pub(crate) session: Option<SessionId>,
+    /// The service that the session belongs to.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) service: Option<ServiceName>,
+    /// Its name, where the session has several servers.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) backend: Option<BackendName>,
+    /// The pid of its host.
+    pub(crate) host: Option<u32>,
+    /// The name of its host.
+    pub(crate) host_name: Option<String>,
+    /// Its own pid; none while it does not run.
+    pub(crate) pid: Option<u32>,
+    /// The name of its keeper.
+    pub(crate) keeper: KeeperName,
+    /// The pid of its keeper.
+    pub(crate) keeper_pid: Option<u32>,
+    /// What it is doing.
+    pub(crate) state: State,
+    /// How many hosts share it, where it is shared.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) hosts: Option<usize>,
+    /// How many of its notifications none of these was told, since it can't be known whom they
+    /// concern.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) withheld: Option<u64>,
+    /// How long it has been running, in ms.
+    pub(crate) age_ms: Option<u64>,
+    /// How long its host has been there, or away, in ms.
+    pub(crate) since_ms: Option<u64>,
+    /// How often it was started again.
+    pub(crate) restarts: Option<u32>,
+    /// Its memory, with all that it has started, in bytes.
+    pub(crate) memory: Option<u64>,
+    /// Why it ended the last time.
+    pub(crate) last_error: Option<String>,
+    /// Whether the daemon knows it.
+    pub(crate) known: bool,
+    /// Why its keeper does not say how it is.
+    pub(crate) failure: Option<String>,
+}
+
+/// What a kept server is doing, in the words of people.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum State {
+    /// A host is there.
+    InUse,
+    /// Its host has gone away, and may come back.
+    Waiting,
+    /// It is being started.
+    Starting,
+    /// It is being taken down.
+    Stopping,
+    /// Its keeper does not say.
+    Silent,
+}
+
+/// All of them, and why the daemon could not be asked for them.
+pub(crate) struct Inventory {
+    pub(crate) directory: Directory,
+    pub(crate) connection: Option<Connection>,
+    pub(crate) failure: Option<Failure>,
+    /// In order of their words.
+    pub(crate) servers: Vec<Server>,
+    /// What is kept no more, and was told to no server yet.
+    pub(crate) losses: Vec<HostLoss>,
+}
+
+/// What a host has lost.
+#[derive(Debug, Serialize)]
+pub(crate) struct HostLoss {
+    /// The pid of the host; none for what the user has named.
+    pub(crate) host: Option<u32>,
+    /// Its name.
+    pub(crate) host_name: String,
+    /// Why it is lost.
+    pub(crate) because: Loss,
+}
+
+impl Inventory {
+    /// Asks the daemon, and every keeper.
+    ///
+    /// # Errors
+    /// When there is no runtime directory that could be looked into.
+    pub(crate) async fn read() -> Result<Self, Failure> {
+        let directory = Directory::of_user()?;
+        let answer = match connect(&directory, &Start::Never).await {
+            Ok(connection) => backends(&connection, &directory, None)
+                .await
+                .map(|seen| (connection, seen)),
+            Err(error) => Err(error.into()),
+        };
+        let (connection, failure, seen) = match answer {
+            Ok((connection, seen)) => (Some(connection), None, seen),
+            Err(failure) => (None, Some(failure), Vec::new()),
+        };
+        let losses = match &connection {
+            // It is no reason to hide the servers.
+            Some(connection) => losses(connection).await.unwrap_or_default(),
+            None => Vec::new(),
+        };
+        let known: Vec<KeeperName> = seen.iter().map(|seen| seen.backend.keeper).collect();
+        let mut servers: Vec<Server> = seen.into_iter().map(Server::of_backend).collect();
+        // Nobody is asked in a directory where somebody else could listen.
+        match directory.check() {
+            Ok(()) => {
+                servers.extend(orphans(directory.path(), &known));
+                let uses = look::uses(directory.path());
+                servers.iter_mut().for_each(|server| server.note_use(&uses));
+            }
+            Err(ConnectError::NotRunning { .. }) => {}
+            Err(error) => return Err(error.into()),
+        }
+        let order = |server: &Server| (server.server.clone(), server.host, server.keeper);
+        servers.sort_by_key(order);
+        Ok(Self {
+            directory,
+            connection,
+            failure,
+            servers,
+            losses,
+        })
+    }
+
+    /// Whether there is no daemon, which is no failure where nothing needs one.
+    pub(crate) fn has_no_daemon(&self) -> bool {
+        matches!(
+            self.failure,
+            Some(Failure::Connect(ConnectError::NotRunning { .. }))
+        )
+    }
+}
+
+/// What the daemon has to tell of losses.
+pub(crate) async fn losses(connection: &Connection) -> Result<Vec<HostLoss>, CallError> {
+    let hosts = connection.list_hosts(ANSWER_TIMEOUT).await?;
+    let of = |host: HostInfo| {
+        let HostInfo {
+            pid, name, losses, ..
+        } = host;
+        let lost = move |because| HostLoss {
+            host: (pid != 0).then_some(pid),
+            host_name: name.clone(),
+            because,
+        };
+        losses.into_iter().map(lost)
+    };
+    Ok(hosts.into_iter().flat_map(of).collect())
+}
+
+impl HostLoss {
+    /// In a sentence.
+    pub(crate) fn sentence(&self) -> String {
+        let why = self.because.sentence();
+        match self.host {
+            Some(pid) => format!("A server of {} {pid} was lost: {why}", self.host_name),
+            None => format!("A server that you have named was lost: {why}"),
+        }
+    }
+}
+
+impl Server {
+    fn of_backend(seen: BackendReport) -> Self {
+        let BackendReport {
+            backend,
+            status,
+            failure,
+            is_leaving,
+        } = seen;
+        let Backend {
+            session,
+            keeper,
+            keeper_pid,
+            host,
+            service,
+            backend,
+            program,
+            pid,
+        } = backend;
+        let silent = match (is_leaving, pid) {
+            (false, _) => State::Silent,
+            (true, Some(_)) => State::Stopping,
+            // It has registered, and is about to listen.
+            (true, None) => State::Starting,
+        };
+        let host_name = status.as_ref().and_then(|status| status.host_name.clone());
+        Self {
+            server: program,
+            session: Some(session),
+            service,
+            backend,
+            // What the user has named has none.
+            host: (host != 0).then_some(host),
+            host_name: (host != 0).then(|| host_name.unwrap_or_else(|| process::name_of(host))),
+            // The daemon knows which one was started last, and not that it has ended.
+            pid: status.as_ref().map_or(pid, |status| status.pid),
+            keeper_pid: Some(keeper_pid),
+            known: true,
+            failure: failure.filter(|_| !is_leaving),
+            ..Self::of_status(keeper, silent, status.as_ref())
+        }
+    }
+
+    /// One that the daemon does not know; none if nobody listens there any more.
+    fn orphan(keeper: KeeperName, socket: &Path) -> Option<Self> {
+        let (status, failure, is_leaving) = keeper_status(socket);
+        if is_leaving {
+            return None;
+        }
+        let pid = keeper_of(socket).ok().map(|keeper| keeper.id().pid);
+        Some(Self {
+            keeper_pid: pid,
+            failure,
+            ..Self::of_status(keeper, State::Silent, status.as_ref())
+        })
+    }
+
+    /// What its keeper says.
+    fn of_status(keeper: KeeperName, silent: State, status: Option<&BackendStatus>) -> Self {
+        let pid = status.and_then(|status| status.pid);
+        let program = status.and_then(|status| status.program.clone());
+        Self {
+            // An older keeper does not say.
+            server: program
+                .or_else(|| pid.map(process::name_of))
+                .unwrap_or_else(|| "?".to_owned()),
+            session: status.map(|status| status.session.clone()),
+            service: None,
+            backend: None,
+            host: status.and_then(|status| status.host),
+            host_name: status.and_then(|status| status.host_name.clone()),
+            pid,
+            keeper,
+            keeper_pid: status.map(|status| status.keeper_pid),
+            state: status.map_or(silent, State::of),
+            hosts: None,
+            withheld: None,
+            age_ms: status.and_then(|status| status.pid.map(|_| status.age_ms)),
+            since_ms: status.map(|status| status.since_ms),
+            restarts: status.map(|status| status.restarts),
+            memory: status.map(|status| status.backend_bytes),
+            last_error: status.and_then(|status| status.last_error.clone()),
+            known: false,
+            failure: None,
+        }
+    }
+
+    /// Notes how it is shared, if it is. Its sharer is there also when no host is.
+    fn note_use(&mut self, uses: &BTreeMap<SessionId, Use>) {
+        let found = self
+            .session
+            .as_ref()
+            .and_then(|session| uses.get(session))
+            .copied();
+        self.hosts = found.map(|found| found.hosts);
+        self.withheld = found.map(|found| found.withheld);
+        if self.hosts == Some(0) && self.state == State::InUse {
+            self.state = State::Waiting;
+        }
+    }
+
+    /// What is wrong with it, and what to do.
+    pub(crate) fn fault(&self, daemon_answers: bool) -> Option<(String, String)> {
+        let called = self.display_name();
+        let keeper = self.keeper_pid.unwrap_or_default();
+        let end = format!("`mcp-sessiond stop {keeper}` ends it");
+        if let Some(failure) = &self.failure {
+            return Some((format!("{called}: {failure}"), end));
+        }
+        if let (State::Starting, None, Some(why)) = (self.state, self.pid, &self.last_error) {
+            let again = format!(
+                "it is started again when its host says something, or by `mcp-sessiond restart {keeper}`"
+            );
+            return Some((format!("{called} has ended ({why})"), again));
+        }
+        let what = || {
+            format!(
+                "{called} is not known to the daemon; its host starts another one when it reconnects"
+            )
+        };
+        (daemon_answers && !self.known).then(|| (what(), end))
+    }
+
+    /// What people call it.
+    pub(crate) fn display_name(&self) -> String {
+        match (&self.host_name, self.host) {
+            (Some(name), Some(pid)) => format!("{} of {name} {pid}", self.server),
+            (None, Some(pid)) => format!("{} of process {pid}", self.server),
+            _ if let Some(service) = &self.service => format!("{} of {service}", self.server),
+            _ => format!(
+                "{} (keeper {})",
+                self.server,
+                self.keeper_pid.unwrap_or_default()
+            ),
+        }
+    }
+}
+
+impl State {
+    fn of(status: &BackendStatus) -> Self {
+        match status.state {
+            BackendState::Stopping => Self::Stopping,
+            BackendState::Restarting | BackendState::Initializing => Self::Starting,
+            BackendState::Started | BackendState::Ready if status.front.is_some() => Self::InUse,
+            BackendState::Started | BackendState::Ready => Self::Waiting,
+        }
+    }
+
+    /// The word for it.
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::InUse => "in use",
+            Self::Waiting => "waiting",
+            Self::Starting => "starting",
+            Self::Stopping => "stopping",
+            Self::Silent => "silent",
+        }
+    }
+}
+
+/// Every backend that the daemon knows, or those of one session.
+pub(crate) async fn backends(
+    connection: &Connection,
+    directory: &Directory,
+    of: Option<&SessionId>,
+) -> Result<Vec<BackendReport>, Failure> {
+    let page = |after| connection.list_backends(ANSWER_TIMEOUT, Page { after });
+    let backends = all_pages(page, |backend| &backend.session).await?;
+    let wanted: Vec<Backend> = backends
+        .into_iter()
+        .filter(|backend| of.is_none_or(|of| backend.session == *of))
+        .collect();
+    Ok(in_parallel(wanted, |backend| {
+        let (status, failure, is_leaving) =
+            keeper_status(&paths::keeper_socket(directory.path(), backend.keeper));
+        BackendReport {
+            backend,
+            status,
+            failure,
+            is_leaving,
+        }
+    }))
+}
+
+/// The keepers whose sockets are there and that are not among the known ones.
+fn orphans(directory: &Path, known: &[KeeperName]) -> Vec<Server> {
+    let found = std::fs::read_dir(paths::keepers(directory))
+        .into_iter()
+        .flatten()
+        .flatten();
+    let names = found.filter_map(|entry| entry.file_name().to_str()?.parse::<KeeperName>().ok());
+    let unknown: Vec<KeeperName> = names.filter(|name| !known.contains(name)).collect();
+    let orphan = |name| Server::orphan(name, &paths::keeper_socket(directory, name));
+    in_parallel(unknown, orphan).into_iter().flatten().collect()
+}
+
+/// Does this for each, some at a time: a keeper that hangs takes its seconds, and the others do not
+/// wait for it.
+fn in_parallel<T: Send, U: Send>(all: Vec<T>, work: impl Fn(T) -> U + Sync) -> Vec<U> {
+    const AT_A_TIME: usize = 16;
+    let mut done = Vec::new();
+    let mut left = all.into_iter().peekable();
+    while left.peek().is_some() {
+        let some: Vec<T> = left.by_ref().take(AT_A_TIME).collect();
+        std::thread::scope(|scope| {
+            let working: Vec<_> = some
+                .into_iter()
+                .map(|one| scope.spawn(|| work(one)))
+                .collect();
+            done.extend(working.into_iter().filter_map(|thread| thread.join().ok()));
+        });
+    }
+    done
+}
+
+/// How a keeper's backend is; else why it does not say, and whether nobody listens there.
+pub(crate) fn keeper_status(socket: &Path) -> (Option<BackendStatus>, Option<String>, bool) {
+    match dial(socket, &KeeperRequest::Status {}) {
+        Ok(Dialled {
+            reply: KeeperReply::Status(status),
+            ..
+        }) => (Some(*status), None, false),
+        Ok(_) => (None, Some(DialError::Answer.to_string()), false),
+        Err(error) => {
+            let is_leaving = matches!(&error, DialError::Io(error)
+                if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused));
+            (None, Some(error.to_string()), is_leaving)
+        }
+    }
+}

@@ -1,0 +1,237 @@
+//! What `status` lists: a row for each server, and what has to be said beside the rows.
+
+use std::io::Write as _;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use anstyle::Style;
+use mcp_sessiond_process as process;
+use mcp_sessiond_proto::paths;
+use mcp_sessiond_proxy::unkept::{self, Unkept};
+
+use super::upstreams::Upstream;
+use super::{HostLoss, Inventory, Server};
+use crate::calls::Failure;
+use crate::service_manager;
+use crate::ui::table::{self, BAD, DOUBTFUL, GOOD, bytes, duration, paint, printable};
+
+/// Columns of what is printed, unless it is to be wide.
+pub(crate) const COLUMNS: usize = 80;
+
+/// The columns, and behind them those that are shown when it is to be wide.
+const HEADING: [&str; 10] = [
+    "server",
+    "host",
+    "pid",
+    "state",
+    "age",
+    "restarts",
+    "memory",
+    "session",
+    "keeper",
+    "last error",
+];
+const NARROW: usize = 7;
+
+/// Everything that is listed.
+pub(crate) struct Listing {
+    /// What keepers hold.
+    pub(crate) inventory: Inventory,
+    pub(crate) others: Others,
+}
+
+/// Servers that no keeper holds.
+#[derive(Default)]
+pub(crate) struct Others {
+    /// Those that speak HTTP themselves.
+    pub(crate) upstreams: Vec<Upstream>,
+    /// Those that are not kept.
+    pub(crate) unkept: Vec<Unkept>,
+}
+
+impl Listing {
+    /// Asks the daemon, and every keeper.
+    ///
+    /// # Errors
+    /// When there is no runtime directory that could be looked into.
+    pub(crate) async fn read() -> Result<Self, Failure> {
+        let inventory = Inventory::read().await?;
+        let notes = unkept::list(inventory.directory.path());
+        let mut upstreams = Vec::new();
+        for note in &notes {
+            upstreams.extend(Upstream::of(note, inventory.connection.as_ref()).await);
+        }
+        let unkept = notes
+            .into_iter()
+            .filter(|note| note.service.is_none())
+            .collect();
+        Ok(Self {
+            inventory,
+            others: Others { upstreams, unkept },
+        })
+    }
+
+    /// Whether there is nothing to list.
+    pub(crate) fn is_empty(&self) -> bool {
+        let Others { upstreams, unkept } = &self.others;
+        self.inventory.servers.is_empty() && upstreams.is_empty() && unkept.is_empty()
+    }
+
+    /// What is wrong about there being no daemon.
+    pub(crate) fn daemon_fault(&self) -> Option<String> {
+        let inventory = &self.inventory;
+        let failure = inventory.failure.as_ref()?;
+        if !inventory.has_no_daemon() {
+            return Some(failure.to_string());
+        }
+        let is_ours = paths::derived().is_ok_and(|derived| derived == inventory.directory.path());
+        if is_ours && service_manager::installed().is_some() {
+            return Some(format!(
+                "{failure}, although the service is installed; see `mcp-sessiond doctor`"
+            ));
+        }
+        if !inventory.servers.is_empty() {
+            let sentence = "no daemon runs; what is kept goes on without it, and the next `mcp-sessiond wrap` starts one";
+            return Some(sentence.to_owned());
+        }
+        let sentence = "no daemon runs; see `mcp-sessiond doctor`";
+        (!self.others.unkept.is_empty()).then(|| sentence.to_owned())
+    }
+
+    /// What has to be said beside the rows.
+    pub(crate) fn notes(&self) -> Vec<String> {
+        let Self { inventory, others } = self;
+        let notes = inventory
+            .servers
+            .iter()
+            .filter_map(|server| note(server, inventory.connection.is_some()));
+        let why = others.unkept.iter().map(|unkept| {
+            let Unkept {
+                process,
+                program,
+                why,
+                ..
+            } = unkept;
+            format!("{program} (pid {}) is not kept: {why}", process.pid)
+        });
+        let upstreams = others.upstreams.iter().map(Upstream::note);
+        let lost = inventory.losses.iter().map(HostLoss::sentence);
+        notes
+            .chain(upstreams)
+            .chain(why)
+            .chain(lost)
+            .map(|note| printable(&note))
+            .collect()
+    }
+
+    /// The rows, those of the kept servers first, in their order.
+    pub(crate) fn rows(&self) -> Vec<Vec<String>> {
+        rows(self.inventory.servers.iter(), &self.others)
+    }
+
+    /// The rows under their heading, in so many columns; none: it is to be wide.
+    pub(crate) fn table(&self, width: Option<usize>) -> String {
+        table(&self.rows(), width)
+    }
+}
+
+/// What is said where nothing is listed.
+pub(crate) const NOTHING: &str = "Nothing is kept: there is no server that was started by `mcp-sessiond wrap` or `serve`. To wrap those of your hosts: `mcp-sessiond setup`.";
+
+/// The columns.
+pub(crate) fn heading(is_wide: bool) -> &'static [&'static str] {
+    if is_wide {
+        &HEADING
+    } else {
+        &HEADING[..NARROW]
+    }
+}
+
+/// How a cell is painted; none: not at all.
+pub(crate) fn style(column: usize, cell: &str) -> Option<Style> {
+    match (column, cell) {
+        (3, "in use") => Some(GOOD),
+        (3, "silent" | "not kept") => Some(BAD),
+        (3, _) => Some(DOUBTFUL),
+        _ => None,
+    }
+}
+
+/// What has to be said about a server beside its line.
+fn note(server: &Server, daemon_answers: bool) -> Option<String> {
+    server
+        .fault(daemon_answers)
+        .map(|(what, fix)| format!("{what}; {fix}"))
+}
+
+/// Shows these servers to whoever reads the complaints.
+pub(crate) fn to_stderr(servers: &[&Server]) {
+    let rows = rows(servers.iter().copied(), &Others::default());
+    let _ = anstream::stderr()
+        .lock()
+        .write_all(table(&rows, Some(COLUMNS)).as_bytes());
+}
+
+fn table(rows: &[Vec<String>], width: Option<usize>) -> String {
+    let painted = |column: usize, cell: &str| match style(column, cell) {
+        Some(style) => paint(style, cell),
+        None => cell.to_owned(),
+    };
+    table::fitted(heading(width.is_none()), rows, width, painted)
+}
+
+fn rows<'a>(servers: impl Iterator<Item = &'a Server>, others: &Others) -> Vec<Vec<String>> {
+    let now = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default()
+        .as_millis();
+    let now = u64::try_from(now).unwrap_or(u64::MAX);
+    let upstreams = others.upstreams.iter().map(|upstream| upstream.row(now));
+    let unkept = others.unkept.iter().map(|unkept| unkept_row(unkept, now));
+    servers.map(row).chain(upstreams).chain(unkept).collect()
+}
+
+fn row(server: &Server) -> Vec<String> {
+    let text = |text: Option<String>| text.map_or_else(|| "-".to_owned(), |text| printable(&text));
+    let number = |number: Option<u32>| text(number.map(|number| number.to_string()));
+    let host = match (&server.host_name, server.host) {
+        _ if let Some(hosts) = server.hosts => Some(match hosts {
+            1 => "1 host".to_owned(),
+            hosts => format!("{hosts} hosts"),
+        }),
+        (Some(name), Some(pid)) => Some(format!("{name} {pid}")),
+        // A server behind `serve` has no host.
+        (_, pid) => pid
+            .map(|pid| pid.to_string())
+            .or_else(|| server.service.as_ref().map(ToString::to_string)),
+    };
+    vec![
+        printable(&server.server),
+        text(host),
+        number(server.pid),
+        server.state.as_str().to_owned(),
+        text(server.age_ms.map(duration)),
+        number(server.restarts),
+        text(server.memory.filter(|memory| *memory > 0).map(bytes)),
+        text(server.session.as_ref().map(ToString::to_string)),
+        number(server.keeper_pid),
+        text(server.last_error.clone()),
+    ]
+}
+
+fn unkept_row(unkept: &Unkept, now_ms: u64) -> Vec<String> {
+    let age = now_ms.saturating_sub(unkept.since_ms);
+    let pid = unkept.process.pid;
+    let none = || "-".to_owned();
+    vec![
+        printable(&unkept.program),
+        none(),
+        pid.to_string(),
+        "not kept".to_owned(),
+        duration(age),
+        none(),
+        process::resident_bytes(pid).map_or_else(none, bytes),
+        none(),
+        none(),
+        none(),
+    ]
+}

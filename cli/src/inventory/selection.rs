@@ -1,0 +1,265 @@
+//! Which servers a command is about: part of their telling words, part of a session's id, or a pid.
+
+use std::process::ExitCode;
+
+use clap::Args;
+use clap::builder::NonEmptyStringValueParser;
+use mcp_sessiond_proxy::unkept::{self, Unkept};
+
+use super::{Inventory, Server, listing};
+use crate::exit_code::{NO_INPUT, SOFTWARE, USAGE};
+use crate::runtime::block_on;
+use crate::ui::output::warn;
+
+/// What people name servers by.
+#[derive(Debug, Args)]
+pub(crate) struct Selection {
+    /// Part of what `mcp-sessiond status` calls the server, part of its session's id, or the pid of
+    /// the server, its keeper or its host
+    #[arg(required_unless_present = "all", value_parser = NonEmptyStringValueParser::new())]
+    what: Vec<String>,
+    /// Every server that is kept
+    #[arg(long, conflicts_with = "what")]
+    all: bool,
+}
+
+/// How well a name fits. The best fit counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Fit {
+    /// It is the session's id, or a pid.
+    Whole,
+    /// It is the server's telling words, or the name that stands before them.
+    Words,
+    /// It is a part of either.
+    Part,
+}
+
+/// Why nothing is done.
+enum NotOne<'a> {
+    /// No server is called so.
+    NoMatch(&'a str),
+    /// Several are.
+    Ambiguous(&'a str, Vec<&'a Server>),
+}
+
+impl Selection {
+    /// Does something to the servers that are meant. The work prints what it did, and returns the
+    /// exit code.
+    pub(crate) fn apply(&self, work: impl AsyncFnOnce(&Inventory, &[&Server]) -> u8) -> ExitCode {
+        let done = block_on(async {
+            let inventory = match Inventory::read().await {
+                Ok(inventory) => inventory,
+                Err(failure) => return failure.report(),
+            };
+            match self.resolve(&inventory) {
+                Ok(servers) => work(&inventory, &servers).await,
+                Err(code) => code,
+            }
+        });
+        ExitCode::from(done.unwrap_or_else(|error| {
+            warn(error);
+            SOFTWARE
+        }))
+    }
+
+    /// The servers that are meant, each once.
+    ///
+    /// # Errors
+    /// The exit code, when a name fits none or several; then it was said.
+    pub(crate) fn resolve<'a>(&'a self, inventory: &'a Inventory) -> Result<Vec<&'a Server>, u8> {
+        if self.all {
+            return Ok(inventory.servers.iter().collect());
+        }
+        let mut chosen: Vec<&Server> = Vec::new();
+        for what in &self.what {
+            match choose(what, &inventory.servers) {
+                Ok(server) if chosen.iter().all(|other| other.keeper != server.keeper) => {
+                    chosen.push(server);
+                }
+                Ok(_) => {}
+                Err(unclear) => return Err(unclear.report(inventory)),
+            }
+        }
+        Ok(chosen)
+    }
+}
+
+/// The one server that is meant.
+///
+/// # Errors
+/// The exit code, when the name fits none or several; then it was said.
+pub(crate) fn one<'a>(what: &'a str, inventory: &'a Inventory) -> Result<&'a Server, u8> {
+    choose(what, &inventory.servers).map_err(|unclear| unclear.report(inventory))
+}
+
+/// What runs unkept and is called so.
+pub(crate) fn unkept(what: &str, inventory: &Inventory) -> Option<Unkept> {
+    let lower = what.to_lowercase();
+    let is_meant = |unkept: &Unkept| {
+        unkept.service.is_none() && unkept.program.to_lowercase().contains(&lower)
+    };
+    unkept::list(inventory.directory.path())
+        .into_iter()
+        .find(is_meant)
+}
+
+fn choose<'a>(what: &'a str, servers: &'a [Server]) -> Result<&'a Server, NotOne<'a>> {
+    let best = servers
+        .iter()
+        .filter_map(|server| fit(what, server))
+        .min()
+        .ok_or(NotOne::NoMatch(what))?;
+    let fitting: Vec<&Server> = servers
+        .iter()
+        .filter(|server| fit(what, server) == Some(best))
+        .collect();
+    match fitting[..] {
+        [server] => Ok(server),
+        _ => Err(NotOne::Ambiguous(what, fitting)),
+    }
+}
+
+fn fit(what: &str, server: &Server) -> Option<Fit> {
+    let session = server
+        .session
+        .as_ref()
+        .map(mcp_sessiond_client::SessionId::as_str)
+        .unwrap_or_default();
+    let pid: Option<u32> = what.parse().ok();
+    let pids = [server.pid, server.keeper_pid, server.host];
+    let (words, lower) = (server.server.to_lowercase(), what.to_lowercase());
+    if session == what || pid.is_some() && pids.contains(&pid) {
+        Some(Fit::Whole)
+    } else if words == lower
+        || words
+            .strip_prefix(&*lower)
+            .is_some_and(|rest| rest.starts_with(": "))
+    {
+        Some(Fit::Words)
+    } else if words.contains(&lower) || session.contains(what) {
+        Some(Fit::Part)
+    } else {
+        None
+    }
+}
+
+impl NotOne<'_> {
+    fn report(&self, inventory: &Inventory) -> u8 {
+        match self {
+            Self::NoMatch(what) => {
+                if let Some(Unkept {
+                    program, process, ..
+                }) = unkept(what, inventory)
+                {
+                    let pid = process.pid;
+                    warn(format_args!(
+                        "{program} (pid {pid}) is not kept; it ends with its host"
+                    ));
+                } else if inventory.servers.is_empty() {
+                    warn(format_args!(
+                        "no server is called `{what}`: nothing is kept"
+                    ));
+                } else {
+                    warn(format_args!(
+                        "no server is called `{what}`; these are kept:"
+                    ));
+                    warn_of(inventory.servers.iter());
+                }
+                if let Some(failure) = inventory
+                    .failure
+                    .as_ref()
+                    .filter(|_| !inventory.has_no_daemon())
+                {
+                    return failure.report();
+                }
+                NO_INPUT
+            }
+            Self::Ambiguous(what, servers) => {
+                warn(format_args!(
+                    "`{what}` could be any of these, and nothing was done; say it by a pid, or more of the session's id:"
+                ));
+                warn_of(servers.iter().copied());
+                USAGE
+            }
+        }
+    }
+}
+
+fn warn_of<'a>(servers: impl Iterator<Item = &'a Server>) {
+    listing::to_stderr(&servers.collect::<Vec<_>>());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::inventory::State;
+
+    fn server(words: &str, session: &str, pids: [u32; 3]) -> Server {
+        let [pid, keeper_pid, host] = pids.map(Some);
+        Server {
+            server: words.into(),
+            session: session.parse().ok(),
+            service: None,
+            backend: None,
+            host,
+            host_name: None,
+            pid,
+            keeper: mcp_sessiond_proto::KeeperName(pids[1]),
+            keeper_pid,
+            state: State::InUse,
+            hosts: None,
+            withheld: None,
+            age_ms: None,
+            since_ms: None,
+            restarts: None,
+            memory: None,
+            last_error: None,
+            known: true,
+            failure: None,
+        }
+    }
+
+    fn chosen(what: &str, servers: &[Server]) -> Result<u32, Vec<u32>> {
+        match choose(what, servers) {
+            Ok(server) => Ok(server.keeper.0),
+            Err(NotOne::NoMatch(_)) => Err(vec![]),
+            Err(NotOne::Ambiguous(_, servers)) => {
+                Err(servers.iter().map(|server| server.keeper.0).collect())
+            }
+        }
+    }
+
+    #[test]
+    fn the_best_fit_is_meant() {
+        let servers = [
+            server("npx @playwright/mcp", "0199aaaa-0001", [11, 21, 31]),
+            server("npx @playwright/mcp-extra", "0199bbbb-0002", [12, 22, 31]),
+            server("node server.js", "0199cccc-11", [13, 23, 33]),
+            server("node server.js", "bob", [14, 24, 34]),
+            server("uvx bob", "0199dddd-0003", [15, 25, 35]),
+        ];
+        for (what, meant) in [
+            // Words: the whole of them before a part.
+            ("npx @playwright/mcp", Ok(21)),
+            ("NPX @Playwright/MCP", Ok(21)),
+            ("extra", Ok(22)),
+            ("playwright", Err(vec![21, 22])),
+            ("node server.js", Err(vec![23, 24])),
+            // An id: the whole of it before a part, and before words.
+            ("0199aaaa-0001", Ok(21)),
+            ("bbbb", Ok(22)),
+            ("0199", Err(vec![21, 22, 23, 25])),
+            ("bob", Ok(24)),
+            // A pid before a part of an id.
+            ("11", Ok(21)),
+            ("22", Ok(22)),
+            ("33", Ok(23)),
+            ("31", Err(vec![21, 22])),
+            ("99", Err(vec![21, 22, 23, 25])),
+            ("4711", Err(vec![])),
+            ("nothing", Err(vec![])),
+        ] {
+            assert_eq!(chosen(what, &servers), meant, "{what}");
+        }
+    }
+}

@@ -1,0 +1,106 @@
+//! Servers that speak HTTP themselves, behind `serve --upstream`: no keeper holds them, and each
+//! `serve` notes its own.
+
+use mcp_sessiond_client::{Connection, SessionStatus};
+use mcp_sessiond_process as process;
+use mcp_sessiond_proto::ServiceName;
+use mcp_sessiond_proto::debug::PAGE_MAX;
+use mcp_sessiond_proto::sessions::OwnSessions;
+use mcp_sessiond_proxy::unkept::Unkept;
+use serde::Serialize;
+
+use crate::calls::ANSWER_TIMEOUT;
+use crate::ui::table::{bytes, duration, printable};
+
+/// A server behind `serve --upstream`.
+#[derive(Debug, Serialize)]
+pub(crate) struct Upstream {
+    /// Where it is, without a query.
+    url: String,
+    /// The service that its sessions belong to.
+    service: ServiceName,
+    /// The pid of `serve`.
+    pid: u32,
+    /// Since when `serve` runs, in ms since the Unix epoch.
+    since_ms: u64,
+    /// How many sessions the service has. None: the daemon does not say.
+    sessions: Option<usize>,
+}
+
+impl Upstream {
+    /// What `serve` has noted, and what the daemon knows of it. None: the note is about another
+    /// kind of server.
+    pub(crate) async fn of(note: &Unkept, connection: Option<&Connection>) -> Option<Self> {
+        let service = note.service.clone()?;
+        let sessions = match connection {
+            Some(connection) => sessions(connection, &service).await,
+            None => None,
+        };
+        let (url, pid, since_ms) = (note.program.clone(), note.process.pid, note.since_ms);
+        Some(Self {
+            url,
+            service,
+            pid,
+            since_ms,
+            sessions,
+        })
+    }
+
+    /// Its line in the table.
+    pub(crate) fn row(&self, now_ms: u64) -> Vec<String> {
+        let none = || "-".to_owned();
+        let state = if self.sessions == Some(0) {
+            "waiting"
+        } else {
+            "in use"
+        };
+        vec![
+            printable(&self.url),
+            self.service.to_string(),
+            self.pid.to_string(),
+            state.to_owned(),
+            duration(now_ms.saturating_sub(self.since_ms)),
+            none(),
+            process::resident_bytes(self.pid).map_or_else(none, bytes),
+            none(),
+            none(),
+            none(),
+        ]
+    }
+
+    /// What has to be said about it beside its line.
+    pub(crate) fn note(&self) -> String {
+        let Self {
+            url, service, pid, ..
+        } = self;
+        let sessions = match self.sessions {
+            Some(1) => "one session".to_owned(),
+            Some(count) => format!("{count} sessions"),
+            None => "an unknown number of sessions".to_owned(),
+        };
+        format!("{url} speaks HTTP itself: {service} (`serve`, pid {pid}) has {sessions} with it.")
+    }
+}
+
+async fn sessions(connection: &Connection, service: &ServiceName) -> Option<usize> {
+    let (mut count, mut after) = (0, None);
+    loop {
+        let request = OwnSessions {
+            service: Some(service.clone()),
+            after,
+        };
+        let page = connection
+            .list_own_sessions(ANSWER_TIMEOUT, request)
+            .await
+            .ok()?
+            .ok()?;
+        count += page
+            .iter()
+            .filter(|view| view.status != SessionStatus::Terminated)
+            .count();
+        match page.last() {
+            Some(last) if page.len() >= PAGE_MAX => after = Some(last.session.clone()),
+            _ => return Some(count),
+        }
+    }
+}

@@ -1,0 +1,301 @@
+//! `wrap --all`, and `serve` of several: servers of `servers.json`, as one.
+
+use std::collections::BTreeMap;
+use std::num::NonZeroU32;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+use mcp_sessiond_client::{ClaimRequest, Options};
+use mcp_sessiond_daemon::config::{Config, Names};
+use mcp_sessiond_proxy::keeper::backend::Program;
+use mcp_sessiond_proxy::several::{
+    self, Calls, Decoration, Decorations, Edit, Failure, FailureCode, Filter, Glob, Launch, List,
+    Mistake, Rename, Server, Settings, Style, Time,
+};
+
+use super::{Entry, FileChange, Kind, Servers, ServersError, Watch, remote};
+use crate::config::{front_waits, load_or_default};
+use crate::ui::output::warn;
+
+/// Runs them all, until the host closes its end or is gone.
+pub(crate) fn run(options: &Options, claim: ClaimRequest, filter: Filter, lazy: bool) -> ExitCode {
+    let (path, servers) = match read(&filter) {
+        Ok(found) => found,
+        Err(error) => {
+            warn(&error);
+            return ExitCode::from(error.code());
+        }
+    };
+    let config = Arc::new(load_or_default());
+    let listed = config.clone();
+    let list = move || -> Box<dyn List> {
+        // It was there a moment ago. Where it can't be watched, it is as it was.
+        let watch = Watch::begin(&path);
+        Box::new(FileServers {
+            servers,
+            watch,
+            filter,
+            lazy,
+            names: None,
+            config: listed,
+        })
+    };
+    several::run(
+        options,
+        claim,
+        list,
+        settings(&config),
+        front_waits(&config),
+    )
+}
+
+fn read(filter: &Filter) -> Result<(PathBuf, Servers), ServersError> {
+    let path = Servers::usual_path()?;
+    let servers = Servers::read(&path)?;
+    decorations(&servers, filter).map_err(|error| servers.decoration_error(&error))?;
+    Ok((path, servers))
+}
+
+/// Where the servers are that `serve` serves, and which these are. Without `names` it is all of
+/// them.
+///
+/// # Errors
+/// When the file can't be read, or there is no server of such a name in it.
+pub(crate) fn listed(
+    names: Option<Vec<String>>,
+    filter: Filter,
+) -> Result<(PathBuf, impl Fn() -> Box<dyn List> + Send + Sync), ServersError> {
+    let (path, servers) = read(&filter)?;
+    for name in names.iter().flatten() {
+        if servers.listed_as(name).is_none() {
+            servers.get(name)?;
+        }
+    }
+    let (at, config) = (path.clone(), Arc::new(load_or_default()));
+    let list = move || -> Box<dyn List> {
+        let (servers, names, filter) = (servers.clone(), names.clone(), filter.clone());
+        let config = config.clone();
+        Box::new(FileServers {
+            servers,
+            watch: Watch::begin(&at),
+            filter,
+            lazy: false,
+            names,
+            config,
+        })
+    };
+    Ok((path, list))
+}
+
+/// How several servers are started.
+pub(crate) fn settings(config: &Config) -> Settings {
+    let bundle = &config.bundle;
+    Settings {
+        init_concurrency: bundle.init_concurrency,
+        init_timeout: Duration::from_millis(bundle.init_timeout_ms),
+        ready_wait: Duration::from_millis(bundle.ready_wait_ms),
+        names: match bundle.names {
+            Names::Bare => Style::Bare,
+            Names::Always => Style::Always,
+        },
+        ..Settings::default()
+    }
+}
+
+/// The servers of the file.
+struct FileServers {
+    servers: Servers,
+    watch: Result<Watch, ServersError>,
+    /// Of the command line.
+    filter: Filter,
+    /// Whether all of them are started at their first calls.
+    lazy: bool,
+    /// Those of the file that are meant. None: all that are not switched off.
+    names: Option<Vec<String>>,
+    config: Arc<Config>,
+}
+
+impl FileServers {
+    fn current(&self) -> &Servers {
+        self.watch.as_ref().map_or(&self.servers, Watch::servers)
+    }
+}
+
+impl List for FileServers {
+    fn place(&self) -> String {
+        self.servers.path().to_string_lossy().into_owned()
+    }
+
+    fn servers(&self) -> Vec<Server> {
+        let is_meant = |name: &str, entry: Result<&Entry, &str>| match &self.names {
+            Some(names) => names.iter().any(|named| named == name),
+            // Those that the user has switched off are none of ours.
+            None => !entry.is_ok_and(|entry| entry.options().disabled),
+        };
+        let (servers, config) = (self.current(), &self.config);
+        let meant = servers.all().filter(|(name, entry)| is_meant(name, *entry));
+        meant
+            .map(|(name, entry)| server(name, entry, self.lazy, servers.path(), config))
+            .collect()
+    }
+
+    fn decorations(&self) -> Result<Decorations, String> {
+        let servers = self.current();
+        let all = decorations(servers, &self.filter)
+            .map_err(|error| servers.decoration_error(&error).to_string())?;
+        Ok(match &self.names {
+            Some(names) => all.of(|server| names.iter().any(|name| name == server)),
+            None => all,
+        })
+    }
+
+    fn next(&mut self) -> BoxFuture<'_, Edit> {
+        Box::pin(async {
+            let news = match &mut self.watch {
+                Ok(watch) => watch.next().await,
+                Err(_) => std::future::pending().await,
+            };
+            match news {
+                FileChange::Edited(_) => Edit::Servers(self.servers()),
+                FileChange::Wrong(why) => Edit::Wrong(why),
+            }
+        })
+    }
+}
+
+/// What is added: to each server by its entry, then to all by the file, and last by the command
+/// line.
+fn decorations(servers: &Servers, filter: &Filter) -> Result<Decorations, Mistake> {
+    let mut all: Vec<Decoration> = Vec::new();
+    for entry in servers.entries() {
+        let options = entry.options();
+        let server = Some(entry.name().to_owned());
+        if options.only.is_some() || !options.without.is_empty() {
+            let only = options.only.as_deref().map(globs);
+            let without = globs(&options.without);
+            all.push(Decoration::Filter(Filter {
+                server: server.clone(),
+                only,
+                without,
+            }));
+        }
+        if !options.rename.is_empty() {
+            let (tools, prompts) = (options.rename.clone(), BTreeMap::new());
+            all.push(Decoration::Rename(Rename {
+                server: server.clone(),
+                tools,
+                prompts,
+            }));
+        }
+        all.extend(options.calls.map(|most| {
+            Decoration::Calls(Calls {
+                server: server.clone(),
+                most,
+            })
+        }));
+        let timeout_ms = options
+            .timeout
+            .and_then(|time| u32::try_from(time.as_millis()).ok());
+        let timeout_ms = timeout_ms.and_then(NonZeroU32::new);
+        all.extend(timeout_ms.map(|timeout_ms| {
+            Decoration::Time(Time {
+                server: server.clone(),
+                timeout_ms,
+            })
+        }));
+    }
+    all.extend(Vec::from(servers.decorations().clone()));
+    if filter.only.is_some() || !filter.without.is_empty() {
+        all.push(Decoration::Filter(filter.clone()));
+    }
+    Decorations::try_from(all)
+}
+
+/// An entry has no empty pattern.
+fn globs(texts: &[String]) -> Vec<Glob> {
+    texts.iter().filter_map(|text| text.parse().ok()).collect()
+}
+
+/// An entry of the file, or why there is none.
+fn server(
+    name: &str,
+    entry: Result<&Entry, &str>,
+    lazy: bool,
+    list: &Path,
+    config: &Arc<Config>,
+) -> Server {
+    // Secrets are not looked up for this: a token that was renewed makes no other server.
+    let own = name.to_owned();
+    let identity = entry.map_or_else(
+        |why| format!("wrong: {why}"),
+        |entry| {
+            // The same server, if it is shared or not, but not the same process.
+            let shared = if entry.options().shared {
+                " shared"
+            } else {
+                ""
+            };
+            entry.kind().written() + shared
+        },
+    );
+    let lazy = lazy || entry.is_ok_and(|entry| entry.options().lazy);
+    // With another secret or another login it may be another account's server, which tells
+    // something else.
+    let lazy = lazy && !entry.is_ok_and(|entry| entry.kind().looks_up() || entry.kind().logs_in());
+    let (list, config) = (list.to_owned(), config.clone());
+    let entry = entry.cloned().map_err(str::to_owned);
+    let launch = move || {
+        let bad = |why: String| Failure::new(FailureCode::BadEntry, why);
+        let shared = entry
+            .as_ref()
+            .ok()
+            .map(|entry| entry.shared(&list, &config))
+            .transpose()
+            .map_err(bad)?;
+        if let Some(shared) = shared.flatten() {
+            return Ok(Launch::Shared(shared));
+        }
+        match entry
+            .as_ref()
+            .map_err(Clone::clone)
+            .and_then(Entry::resolve)
+            .map_err(bad)?
+        {
+            Kind::Stdio {
+                command,
+                args,
+                env,
+                cwd,
+            } => {
+                let arguments = args.into_iter().map(Into::into).collect();
+                let environment = env
+                    .into_iter()
+                    .map(|(name, value)| (name.into(), value.into()))
+                    .collect();
+                // What `status` calls it, and `stop` and `restart`.
+                let program = Program {
+                    name: command.into(),
+                    arguments,
+                    title: own.parse().ok(),
+                };
+                Ok(Launch::Program {
+                    program,
+                    environment,
+                    home: cwd,
+                })
+            }
+            Kind::Http { url, headers } => {
+                remote::connecting(&own, &url, headers).map(Launch::Elsewhere)
+            }
+        }
+    };
+    Server {
+        name: name.to_owned(),
+        identity,
+        launch: Arc::new(launch),
+        lazy,
+    }
+}

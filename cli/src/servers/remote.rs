@@ -1,0 +1,142 @@
+//! A server that has a URL: `wrap -- https://…`, `wrap @NAME` where the entry has a `url`, and one
+//! of those of `wrap --all`.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use futures::future::BoxFuture;
+use mcp_sessiond_proxy::elsewhere::{Connecting, Shelf};
+use mcp_sessiond_proxy::several::{self, End, Failure, FailureCode, Pipe, Receipt, WAITING};
+use mcp_sessiond_upstream::{Ids, Keep, News, Remote, Said, connect};
+use tokio::sync::mpsc;
+
+/// How long nothing is written after that has failed.
+const PAUSE: Duration = Duration::from_secs(5);
+
+/// Keeps what it gets in the state of the front's session.
+struct InSession {
+    shelf: Shelf,
+    /// When it was found last that nothing can be kept. The user was told then.
+    failed: Mutex<Option<Instant>>,
+}
+
+impl fmt::Debug for InSession {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.shelf.fmt(formatter)
+    }
+}
+
+impl Keep for InSession {
+    fn keep(&self, values: BTreeMap<String, Option<String>>) -> BoxFuture<'_, bool> {
+        Box::pin(async {
+            let failed = || self.failed.lock().unwrap_or_else(PoisonError::into_inner);
+            // It comes again, and calls would wait for the daemon one after the other.
+            if failed().is_some_and(|since| since.elapsed() < PAUSE) {
+                return false;
+            }
+            match self.shelf.write(values).await {
+                Ok(()) => {
+                    *failed() = None;
+                    true
+                }
+                Err(why) => {
+                    if failed().replace(Instant::now()).is_none() {
+                        self.shelf.say(&format_args!(
+                            "what a next connection needs of the session can't be kept for now, and calls go on without: {why}"
+                        ));
+                    }
+                    false
+                }
+            }
+        })
+    }
+
+    fn tell(&self, news: News) {
+        self.shelf.say(&news);
+    }
+}
+
+/// A connection to the server of this name.
+///
+/// # Errors
+/// [`FailureCode::BadEntry`]. That the server can't be reached, or wants a login, is told by its
+/// answer to `initialize`.
+pub(crate) fn connecting(
+    name: &str,
+    url: &str,
+    headers: BTreeMap<String, String>,
+) -> Result<Connecting, Failure> {
+    let remote = Remote::new(name, url, headers).map_err(|why| bad(&why))?;
+    Ok(Connecting::new(move |shelf| {
+        Box::pin(connected(remote, shelf))
+    }))
+}
+
+fn bad(why: &dyn fmt::Display) -> Failure {
+    Failure::new(FailureCode::BadEntry, why.to_string())
+}
+
+async fn connected(remote: Remote, shelf: Shelf) -> Result<Pipe, Failure> {
+    let kept = match shelf.read().await {
+        Ok(kept) => kept,
+        Err(why) => {
+            shelf.say(&format_args!(
+                "what a previous connection has stored can't be read; a new session begins: {why}"
+            ));
+            BTreeMap::new()
+        }
+    };
+    let keep = InSession {
+        shelf,
+        failed: Mutex::default(),
+    };
+    // The host counts its calls anew with each connection.
+    let mcp_sessiond_upstream::Pipe {
+        to,
+        mut from,
+        confirm,
+        ..
+    } = connect(remote, Some(&kept), Arc::new(keep), Ids::Renamed).map_err(|why| bad(&why))?;
+    let (said, lines) = mpsc::channel(WAITING);
+    let end = confirm.clone();
+    tokio::spawn(async move {
+        while let Some(Said { number, line }) = from.recv().await {
+            let confirm = confirm.clone();
+            let receipt = Receipt::new(move || confirm.up_to(number));
+            if said.send(several::Said { line, receipt }).await.is_err() {
+                return;
+            }
+        }
+    });
+    let end = End::new(|| Box::pin(async move { end.end_session().await }));
+    Ok(Pipe {
+        to,
+        from: lines,
+        end,
+    })
+}
+
+/// What people know a server by that is in no file: its URL, without what may be secret in it.
+pub(crate) fn redacted_url(url: &str) -> String {
+    let plain = url.split(['?', '#']).next().unwrap_or_default();
+    let (scheme, rest) = plain.split_once("//").unwrap_or(("", plain));
+    let (authority, path) = rest.find('/').map_or((rest, ""), |at| rest.split_at(at));
+    let host = authority.rsplit('@').next().unwrap_or_default();
+    format!("{scheme}//{host}{path}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_url_is_shown_without_secrets() {
+        assert_eq!(
+            redacted_url("https://a:b@x.org:1/mcp?key=c#d"),
+            "https://x.org:1/mcp"
+        );
+        assert_eq!(redacted_url("http://x.org"), "http://x.org");
+    }
+}

@@ -1,0 +1,107 @@
+//! Writes `servers.json`, in one step.
+
+use std::fs::{DirBuilder, OpenOptions, Permissions};
+use std::io::{self, Write as _};
+use std::os::unix::fs::{
+    DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _,
+};
+use std::path::Path;
+
+use jsonc_parser::cst::CstInputValue;
+use serde_json::{Map, Value};
+
+use crate::hosts::json_object;
+
+/// The fields of an entry, in the order in which people write them.
+const ORDER: [&str; 6] = ["type", "command", "args", "url", "env", "headers"];
+
+/// The text with these servers in it, each in the place of one of the same name or behind the
+/// others.
+pub(crate) fn edited(
+    text: &str,
+    servers: &[(String, Map<String, Value>)],
+) -> Result<String, String> {
+    let text = if text.trim().is_empty() { "{}\n" } else { text };
+    let (root, object) = json_object(text)?;
+    let is_vscode = object.get("mcpServers").is_none() && object.get("servers").is_some();
+    let all = object.object_value_or_create(if is_vscode { "servers" } else { "mcpServers" });
+    let all = all.ok_or("its servers have to be in an object")?;
+    let others = object.object_value("servers").filter(|_| !is_vscode);
+    for (name, entry) in servers {
+        let former = all.get(name).or_else(|| others.as_ref()?.get(name));
+        match former {
+            Some(former) => former.set_value(input(&Value::Object(entry.clone()))),
+            None => drop(all.append(name, input(&Value::Object(entry.clone())))),
+        }
+    }
+    Ok(root.to_string())
+}
+
+fn input(value: &Value) -> CstInputValue {
+    match value {
+        Value::Null => CstInputValue::Null,
+        Value::Bool(is) => CstInputValue::Bool(*is),
+        Value::Number(number) => CstInputValue::Number(number.to_string()),
+        Value::String(text) => CstInputValue::String(text.clone()),
+        Value::Array(all) => CstInputValue::Array(all.iter().map(input).collect()),
+        Value::Object(all) => {
+            let mut members: Vec<_> = all.iter().collect();
+            let place = |name: &str| {
+                ORDER
+                    .iter()
+                    .position(|known| *known == name)
+                    .unwrap_or(ORDER.len())
+            };
+            members.sort_by_key(|(name, _)| place(name));
+            CstInputValue::Object(
+                members
+                    .into_iter()
+                    .map(|(name, value)| (name.clone(), input(value)))
+                    .collect(),
+            )
+        }
+    }
+}
+
+/// Puts the text in the place of the file, which nobody else can read, where that still says what
+/// it said. A link stays one.
+pub(crate) fn replace(path: &Path, former: &str, text: &str) -> io::Result<()> {
+    let target = match path.canonicalize() {
+        Ok(target) => target,
+        Err(_) if path.is_symlink() => {
+            return Err(io::Error::other("it is a link to a file that is not there"));
+        }
+        Err(_) => path.to_owned(),
+    };
+    if target.metadata().is_ok_and(|meta| meta.mode() & 0o200 == 0) {
+        return Err(io::Error::other(
+            "it is read-only; if it is yours to edit: chmod u+w",
+        ));
+    }
+    let directory = target.parent().unwrap_or(Path::new("/"));
+    DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(directory)?;
+    let new = directory.join(format!(".servers.json.{}", std::process::id()));
+    let _ = std::fs::remove_file(&new);
+    let written = || {
+        let mut file = OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .mode(0o600)
+            .open(&new)?;
+        file.set_permissions(Permissions::from_mode(0o600))?;
+        file.write_all(text.as_bytes())?;
+        file.sync_all()?;
+        let now = match std::fs::read_to_string(&target) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
+            now => now?,
+        };
+        if now != former {
+            return Err(io::Error::other("it was edited meanwhile; import again"));
+        }
+        std::fs::rename(&new, &target)
+    };
+    written().inspect_err(|_| drop(std::fs::remove_file(&new)))
+}

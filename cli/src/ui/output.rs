@@ -1,0 +1,34 @@
+//! Text on standard output, and messages on standard error.
+
+use std::io::Write as _;
+use std::process::ExitCode;
+
+use serde::Serialize;
+
+use crate::exit_code::SOFTWARE;
+
+/// Writes a message to standard error, in one line behind our name.
+pub(crate) fn warn(message: impl std::fmt::Display) {
+    let _ = writeln!(std::io::stderr(), "mcp-sessiond: {message}");
+}
+
+/// Prints to standard output. A closed pipe is no failure: its reader has seen enough.
+pub(crate) fn print(text: &str) -> ExitCode {
+    match anstream::stdout().lock().write_all(text.as_bytes()) {
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
+            warn(format_args!("standard output: {error}"));
+            ExitCode::from(SOFTWARE)
+        }
+        _ => ExitCode::SUCCESS,
+    }
+}
+
+/// Data as `--json` prints it.
+pub(crate) fn to_json(data: &impl Serialize) -> String {
+    serde_json::to_string_pretty(data).unwrap_or_default() + "\n"
+}
+
+/// Data as JSON, or as this text.
+pub(crate) fn json_or<T: Serialize>(json: bool, data: &T, text: impl Fn(&T) -> String) -> String {
+    if json { to_json(data) } else { text(data) }
+}
