@@ -9,6 +9,11 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
+use super::programs::{
+    self, ADOPTERS, Launches, MULTI_CALL, NODE_SCRIPTS, NPM_SCRIPT, PYTHON_SCRIPTS, SHELL_VALUE_OPTIONS,
+    Script, is_shell,
+};
+
 /// What the configuration adds to the built-in rules, which always hold. The default adds nothing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Table {
@@ -62,25 +67,6 @@ pub(super) enum Evidence {
 
 /// The folder that npm's packages are in.
 const PACKAGES: &str = "node_modules";
-
-/// Executables that adopt orphans, beside `systemd --user`: service managers, and the inits of
-/// containers.
-const ADOPTERS: [&str; 7] = [
-    "launchd",
-    "containerd-shim*",
-    "tini",
-    "dumb-init",
-    "docker-init",
-    "catatonit",
-    "conmon",
-];
-
-const SHELLS: [&str; 10] = [
-    "sh", "bash", "rbash", "dash", "ash", "zsh", "ksh", "ksh93", "mksh", "fish",
-];
-
-/// Executables that are many programs in one, and go by `argv[0]`, or by the first argument.
-const MULTI_CALL: [&str; 3] = ["busybox", "toybox", "coreutils"];
 
 impl Table {
     /// What the process with this executable and these arguments (from `argv[0]` on) is.
@@ -149,200 +135,43 @@ pub(super) fn matches(pattern: &str, text: &str) -> bool {
     }
 }
 
-/// Programs that start servers on behalf of others.
-struct Rule {
-    /// File names of executables, which may end in `*`; of scripts, how their paths end.
-    programs: &'static [&'static str],
-    /// What they must have been told first, options aside. Empty: whatever they were told.
-    verbs: &'static [&'static str],
-    /// Options that may stand before that and take their value from the next argument.
-    values: &'static [&'static str],
+/// Whether the operands of a launcher begin with one of these verbs. No verbs: whatever they are.
+fn has_verb(launches: Launches, operands: &[&str]) -> bool {
+    let is_given = |verb: &&str| {
+        let mut rest = operands;
+        verb.split(' ')
+            .all(|word| match first_operand(rest, launches.values) {
+                Some((found, behind)) => {
+                    rest = behind;
+                    found == word
+                }
+                None => false,
+            })
+    };
+    launches.verbs.is_empty() || launches.verbs.iter().any(is_given)
 }
 
-/// By the executable. What was run, and when, stands in docs/settings.md; of `op` only the
-/// documented command line is known. Some of these become the server themselves (`env`, `nice`,
-/// `nohup`, `stdbuf`, `setsid` without `--fork`, `direnv exec`, `mise exec`) and are seen nowhere
-/// but in a version that does not; `xvfb-run` is a script of `sh`.
-const EXECUTABLES: [Rule; 8] = [
-    // `disclaimer` is the helper that Claude Desktop on macOS starts every server under, and that
-    // stays.
-    Rule {
-        programs: &[
-            "env",
-            "nice",
-            "nohup",
-            "stdbuf",
-            "timeout",
-            "setsid",
-            "disclaimer",
-        ],
-        verbs: &[],
-        values: &[],
-    },
-    // Any word that is none of pnpm's own may be a script's name. Bun's executables out of npm end
-    // in `.exe` everywhere.
-    Rule {
-        programs: &["uvx", "pnpm", "pnpx", "pn", "pnx", "bunx", "bunx.exe"],
-        verbs: &[],
-        values: &[],
-    },
-    // `uv tool uvx` is what uvx turns itself into. The common form is
-    // `uv --directory DIR run server.py`.
-    Rule {
-        programs: &["uv"],
-        verbs: &["run", "tool run", "tool uvx"],
-        values: &[
-            "--allow-insecure-host",
-            "--cache-dir",
-            "--color",
-            "--config-file",
-            "--directory",
-            "--preview-features",
-            "--project",
-            "--python-fetch",
-            "--python-preference",
-            "--trusted-host",
-        ],
-    },
-    Rule {
-        programs: &["op"],
-        verbs: &["run"],
-        values: &[
-            "--account",
-            "--config",
-            "--encoding",
-            "--format",
-            "--session",
-        ],
-    },
-    Rule {
-        programs: &["doppler"],
-        verbs: &["run"],
-        values: &[
-            "--api-host",
-            "--config-dir",
-            "--configuration",
-            "--scope",
-            "--timeout",
-            "--token",
-            "-t",
-        ],
-    },
-    Rule {
-        programs: &["mise"],
-        verbs: &["exec", "x"],
-        values: &["-C", "--cd", "-E", "--env", "-j", "--jobs"],
-    },
-    Rule {
-        programs: &["direnv"],
-        verbs: &["exec"],
-        values: &[],
-    },
-    Rule {
-        programs: &["dotenvx", "micromamba", "mamba"],
-        verbs: &["run"],
-        values: &["-l", "--log-level"],
-    },
-];
-
-const NPM: Rule = Rule {
-    programs: &["npm", "npm-cli.js"],
-    verbs: &["exec", "x", "run", "run-script", "start"],
-    values: &["-C", "--prefix", "-w", "--workspace"],
-};
-
-/// By the script that node runs.
-const NODE_SCRIPTS: [Rule; 3] = [
-    NPM,
-    // As with pnpm, any word may be a script's name. A project can bring its own yarn:
-    // `.yarn/releases/yarn-4.18.1.cjs`. The last is our own package's, which starts the executable
-    // for this machine.
-    Rule {
-        programs: &[
-            "npx",
-            "npx-cli.js",
-            "pnpm",
-            "pnpm.cjs",
-            "pnpm.mjs",
-            "pnpx",
-            "pnpx.cjs",
-            "pnpx.mjs",
-            "yarn",
-            "yarn.js",
-            "yarnpkg",
-            "yarnpkg.js",
-            "yarn-1.*",
-            "yarn-2.*",
-            "yarn-3.*",
-            "yarn-4.*",
-            "corepack",
-            "corepack.js",
-            "tsx",
-            "tsx/dist/cli.mjs",
-            "tsx/dist/cli.cjs",
-            "mcp-sessiond",
-            "mcp-sessiond.js",
-        ],
-        verbs: &[],
-        values: &[],
-    },
-    Rule {
-        programs: &["dotenvx", "dotenvx.js"],
-        verbs: &["run"],
-        values: &["-l", "--log-level"],
-    },
-];
-
-/// By the script or module that Python runs. Poetry and pipx become the server, as long as the
-/// system has exec.
-const PYTHON_SCRIPTS: [Rule; 2] = [
-    Rule {
-        programs: &["conda", "mamba", "pipx"],
-        verbs: &["run"],
-        values: &[],
-    },
-    Rule {
-        programs: &["poetry"],
-        verbs: &["run"],
-        values: &["-C", "--directory", "-P", "--project"],
-    },
-];
-
-impl Rule {
-    fn is_about(&self, program: &str) -> bool {
-        let path = Path::new(program);
-        self.programs
-            .iter()
-            .any(|known| path.ends_with(known) || matches(known, &base_name(path)))
+fn executable_kind(program: &str, operands: &[&str]) -> Kind {
+    match programs::launches(program) {
+        Some(launches) if has_verb(launches, operands) => Kind::Launcher,
+        _ => Kind::Program,
     }
+}
 
-    fn has_verb(&self, operands: &[&str]) -> bool {
-        let said = |verb: &&str| {
-            let mut rest = operands;
-            verb.split(' ')
-                .all(|word| match first_operand(rest, self.values) {
-                    Some((found, behind)) => {
-                        rest = behind;
-                        found == word
-                    }
-                    None => false,
-                })
-        };
-        self.verbs.is_empty() || self.verbs.iter().any(said)
-    }
-
-    fn find(rules: &[Self], program: &str, operands: &[&str]) -> Kind {
-        let found = rules
-            .iter()
-            .any(|rule| rule.is_about(program) && rule.has_verb(operands));
-        if found { Kind::Launcher } else { Kind::Program }
-    }
+fn script_kind(scripts: &[Script], script: &str, operands: &[&str]) -> Kind {
+    let path = Path::new(script);
+    let is_about = |known: &&str| path.ends_with(known) || matches(known, &base_name(path));
+    let found = scripts.iter().any(|script| {
+        let (verbs, values) = (script.verbs, script.values);
+        script.names.iter().any(is_about) && has_verb(Launches { verbs, values }, operands)
+    });
+    if found { Kind::Launcher } else { Kind::Program }
 }
 
 /// What a program is by the built-in rules, which know no adopters.
 fn built_in(program: &str, arguments: &[&str]) -> Kind {
     let Some((first, operands)) = arguments.split_first() else {
-        return Rule::find(&EXECUTABLES, program, &[]);
+        return executable_kind(program, &[]);
     };
     match program {
         "node" | "nodejs" => node(first, operands),
@@ -351,7 +180,7 @@ fn built_in(program: &str, arguments: &[&str]) -> Kind {
             &PYTHON_SCRIPTS,
             operands.strip_prefix(&["-m"]).unwrap_or(operands),
         ),
-        shell if SHELLS.contains(&shell) && is_shell_with_work(shell, operands) => Kind::Launcher,
+        shell if is_shell(shell) && is_shell_with_work(shell, operands) => Kind::Launcher,
         many if MULTI_CALL.contains(&many) => match arguments {
             [first, applet, ..] if base_name(Path::new(first)) == many => {
                 applet_kind(applet, &arguments[1..])
@@ -359,7 +188,7 @@ fn built_in(program: &str, arguments: &[&str]) -> Kind {
             [applet, ..] => applet_kind(&base_name(Path::new(applet)), arguments),
             [] => Kind::Program,
         },
-        _ => Rule::find(&EXECUTABLES, program, operands),
+        _ => executable_kind(program, operands),
     }
 }
 
@@ -372,11 +201,11 @@ fn applet_kind(name: &str, arguments: &[&str]) -> Kind {
 }
 
 /// What an interpreter is by the script that it runs. One with options before that is a program.
-fn script(rules: &[Rule], operands: &[&str]) -> Kind {
+fn script(scripts: &[Script], operands: &[&str]) -> Kind {
     operands
         .split_first()
         .map_or(Kind::Program, |(script, rest)| {
-            Rule::find(rules, script, rest)
+            script_kind(scripts, script, rest)
         })
 }
 
@@ -386,7 +215,7 @@ fn script(rules: &[Rule], operands: &[&str]) -> Kind {
 /// a host.
 fn node(first: &str, operands: &[&str]) -> Kind {
     if let Some(title) = first.strip_prefix("npm ") {
-        return Rule::find(&[NPM], "npm", &title.split(' ').collect::<Vec<_>>());
+        return script_kind(&[NPM_SCRIPT], "npm", &title.split(' ').collect::<Vec<_>>());
     }
     match script(&NODE_SCRIPTS, operands) {
         Kind::Program
@@ -441,19 +270,6 @@ fn first_operand<'a, 'b>(
     }
     None
 }
-
-/// Long options of shells that take their value from the next argument.
-const SHELL_VALUE_OPTIONS: [&str; 9] = [
-    "--rcfile",
-    "--init-file",
-    "--emulate",
-    "--init-command",
-    "--debug",
-    "--debug-output",
-    "--debug-stack-frames",
-    "--features",
-    "--profile",
-];
 
 /// Whether a shell was given something to run, a command or a script, and is not interactive. One
 /// that reads its standard input, as a login shell or a terminal's does, is a program of its own.

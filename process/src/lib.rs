@@ -36,6 +36,7 @@ mod key;
 mod launchers;
 mod peer;
 mod pinned;
+pub mod programs;
 pub mod rank;
 mod scarce;
 mod session;

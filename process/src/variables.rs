@@ -4,63 +4,90 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt as _;
 
-use mcp_sessiond_identity::digest;
+use mcp_sessiond_identity::{FORMER_RECIPE, RECIPE, digest};
 
 use super::launchers::{Table, matches};
 
 /// Bytes of a digest that are enough to see that two values differ.
 const DIGEST_SHOWN: usize = 8;
 
-/// Variables in which a host tells its servers the conversation that they serve.
-const CONVERSATION_VARIABLES: [&str; 1] = ["CLAUDE_CODE_SESSION_ID"];
+/// What a variable says, where it does not say what a server is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Meaning {
+    /// A host tells its servers the conversation that they serve.
+    Conversation,
+    /// It differs between two starts of the same server, and says nothing. Ignored by keys from
+    /// this recipe on.
+    Nothing {
+        /// The first such recipe.
+        since: u8,
+    },
+}
 
-/// Variables that differ between two starts of the same server, and say nothing about what it is
-/// for, and that the recipe of the version before did not know as such.
-pub(super) const NEWLY_IGNORED_VARIABLES: [&str; 3] = [
-    // opencode 1.18 has it once it has loaded a provider, and hands it to the servers that it
-    // starts from then on.
-    "npm_config_user_agent",
-    // Claude Code 2.1 has the conversation in these, too: it changes them at `/clear`.
-    "CLAUDE_CODE_CHILD_NOTES_DIR",
-    "CLAUDE_CODE_LAUNCHED_BY_SESSION_IDS",
-];
+/// Ignored by the former recipe already.
+const NOTHING: Meaning = Meaning::Nothing {
+    since: FORMER_RECIPE,
+};
+/// Ignored by this recipe.
+const NEWLY_NOTHING: Meaning = Meaning::Nothing { since: RECIPE };
 
-/// Variables that differ between two starts of the same server, and say nothing about what it is
-/// for.
+/// The variables that say nothing about what a server is for.
 ///
 /// Those that npx and npm add (`npm_*`) are not among them: they differ only where package or
 /// settings do (measured with npm 11.19).
-pub(super) const IGNORED_VARIABLES: [&str; 20] = [
+const VARIABLES: [(&str, Meaning); 24] = [
+    ("CLAUDE_CODE_SESSION_ID", Meaning::Conversation),
+    // Claude Code 2.1 has the conversation in these, too: it changes them at `/clear`.
+    ("CLAUDE_CODE_CHILD_NOTES_DIR", NEWLY_NOTHING),
+    ("CLAUDE_CODE_LAUNCHED_BY_SESSION_IDS", NEWLY_NOTHING),
+    // opencode 1.18 has it once it has loaded a provider, and hands it to the servers that it
+    // starts from then on.
+    ("npm_config_user_agent", NEWLY_NOTHING),
     // Shells keep account of themselves. The directory is part of the key anyway.
-    "_",
-    "SHLVL",
-    "PWD",
-    "OLDPWD",
+    ("_", NOTHING),
+    ("SHLVL", NOTHING),
+    ("PWD", NOTHING),
+    ("OLDPWD", NOTHING),
     // systemd numbers each start of a unit, and names descriptors and pids of that one start.
-    "INVOCATION_ID",
-    "JOURNAL_STREAM",
-    "SYSTEMD_EXEC_PID",
-    "LISTEN_PID",
-    "LISTEN_PIDFDID",
-    "LISTEN_FDS",
-    "LISTEN_FDNAMES",
-    "NOTIFY_SOCKET",
-    "WATCHDOG_PID",
-    "WATCHDOG_USEC",
-    "MEMORY_PRESSURE_WATCH",
-    "MEMORY_PRESSURE_WRITE",
+    ("INVOCATION_ID", NOTHING),
+    ("JOURNAL_STREAM", NOTHING),
+    ("SYSTEMD_EXEC_PID", NOTHING),
+    ("LISTEN_PID", NOTHING),
+    ("LISTEN_PIDFDID", NOTHING),
+    ("LISTEN_FDS", NOTHING),
+    ("LISTEN_FDNAMES", NOTHING),
+    ("NOTIFY_SOCKET", NOTHING),
+    ("WATCHDOG_PID", NOTHING),
+    ("WATCHDOG_USEC", NOTHING),
+    ("MEMORY_PRESSURE_WATCH", NOTHING),
+    ("MEMORY_PRESSURE_WRITE", NOTHING),
     // Node numbers the channel to a child, and the workers of a cluster.
-    "NODE_CHANNEL_FD",
-    "NODE_UNIQUE_ID",
+    ("NODE_CHANNEL_FD", NOTHING),
+    ("NODE_UNIQUE_ID", NOTHING),
     // Tracing names the one call that started the process (OpenTelemetry, environment variables as
     // carriers).
-    "TRACEPARENT",
-    "TRACESTATE",
+    ("TRACEPARENT", NOTHING),
+    ("TRACESTATE", NOTHING),
 ];
+
+fn meaning(name: &str) -> Option<Meaning> {
+    let (_, meaning) = VARIABLES.iter().find(|(known, _)| *known == name)?;
+    Some(*meaning)
+}
+
+/// The variables that this recipe ignores.
+#[cfg(test)]
+pub(super) fn ignored() -> impl Iterator<Item = &'static str> {
+    let is_ignored = |meaning| matches!(meaning, Meaning::Nothing { .. });
+    VARIABLES
+        .into_iter()
+        .filter(move |(_, meaning)| is_ignored(*meaning))
+        .map(|(name, _)| name)
+}
 
 /// Whether a host tells its servers the conversation in this variable.
 pub(super) fn is_conversation(name: &str, table: &Table) -> bool {
-    CONVERSATION_VARIABLES.contains(&name)
+    meaning(name) == Some(Meaning::Conversation)
         || table
             .conversation_variables
             .iter()
@@ -69,12 +96,16 @@ pub(super) fn is_conversation(name: &str, table: &Table) -> bool {
 
 /// Whether this variable says nothing about what a server is for.
 pub(super) fn is_ignored(name: &str, table: &Table) -> bool {
-    NEWLY_IGNORED_VARIABLES.contains(&name) || was_ignored(name, table)
+    is_ignored_by(RECIPE, name, table)
 }
 
 /// The same by the recipe of the version before.
 pub(super) fn was_ignored(name: &str, table: &Table) -> bool {
-    IGNORED_VARIABLES.contains(&name)
+    is_ignored_by(FORMER_RECIPE, name, table)
+}
+
+fn is_ignored_by(recipe: u8, name: &str, table: &Table) -> bool {
+    matches!(meaning(name), Some(Meaning::Nothing { since }) if since <= recipe)
         || table
             .ignored_variables
             .iter()

@@ -3,7 +3,7 @@
 use mcp_sessiond_identity::{FORMER_RECIPE, Key, RECIPE, Said};
 
 use super::*;
-use crate::variables::{IGNORED_VARIABLES, NEWLY_IGNORED_VARIABLES};
+use crate::variables::ignored;
 
 fn bytes(texts: &[&str]) -> Vec<Vec<u8>> {
     texts.iter().map(|text| text.as_bytes().to_vec()).collect()
@@ -72,7 +72,7 @@ fn the_order_of_variables_and_those_of_one_start_make_no_difference() {
         usual,
         key(|facts| facts.environment = Some(bytes(&["B=2", "A=1"])))
     );
-    for name in IGNORED_VARIABLES.into_iter().chain(NEWLY_IGNORED_VARIABLES) {
+    for name in ignored() {
         let with = format!("{name}=17");
         assert_eq!(
             usual,

@@ -6,14 +6,13 @@
 //! argument could be a secret. Where it is not sure what an argument is (an option that is not in
 //! the tables, of which the next word may be the value), the program stands alone.
 
-mod tables;
 #[cfg(test)]
 mod tests;
 
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
 
-use tables::{Grammar, Operand, grammars};
+use mcp_sessiond_process::programs::{self, Grammar, Inner, Operand, grammars};
 
 /// Bytes of the words: what the daemon takes.
 pub const WORDS_MAX: usize = 255;
@@ -95,19 +94,18 @@ fn behind_launcher<'a, 'b>(
     program: &str,
     arguments: &'a [&'b str],
 ) -> Option<(&'b str, &'a [&'b str])> {
-    match program {
-        // Their options are many, and the command is behind two dashes as a rule.
-        "op" | "doppler" | "infisical" | "dotenv" | "mise" | "rtx" | "aws-vault" => {
+    let grammar = match programs::inner_program(program) {
+        Inner::None => return None,
+        Inner::Operand(grammar) => grammar,
+        Inner::BehindDashes => {
             let dashes = arguments.iter().position(|argument| *argument == "--")?;
             return split(&arguments[dashes + 1..]);
         }
-        "direnv" if arguments.first() == Some(&"exec") => return split(arguments.get(2..)?),
-        "poetry" | "pdm" | "rye" | "hatch" | "pipenv" if arguments.first() == Some(&"run") => {
-            return split(&arguments[1..]).filter(|(inner, _)| !inner.starts_with('-'));
+        Inner::BehindVerb { verb, more } => {
+            let rest = behind_verb(verb, arguments)?.get(more..)?;
+            return split(rest).filter(|(inner, _)| !inner.starts_with('-'));
         }
-        _ => {}
-    }
-    let grammar = tables::of_launcher(program)?;
+    };
     let mut rest = behind_verb(grammar.verb, arguments)?;
     loop {
         let Some(Found::At(at)) = operand(grammar, rest) else {

@@ -11,6 +11,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
+use mcp_sessiond_process::programs::{self, Runs, ScriptOptions};
 use sha2::{Digest as _, Sha256};
 
 use super::backend::Program;
@@ -51,10 +52,11 @@ impl Watched {
     /// this process.
     #[must_use]
     pub fn of(program: &Program) -> Option<Self> {
-        let (path, is_script) = match Role::of(&program.name) {
-            Role::Launcher => return None,
-            Role::Interpreter(options) => (script(&program.arguments, options)?, true),
-            Role::Executable => (found(&program.name)?, false),
+        let name = Path::new(&program.name).file_name().unwrap_or(&program.name);
+        let (path, is_script) = match programs::runs(&name.to_string_lossy()) {
+            Runs::Another => return None,
+            Runs::Script(options) => (script(&program.arguments, options)?, true),
+            Runs::Itself => (found(&program.name)?, false),
         };
         let (stamp, digest) = look(&path).ok()?;
         (digest.is_some() || !is_script).then_some(Self {
@@ -111,198 +113,8 @@ fn look(path: &Path) -> io::Result<(Stamp, Option<[u8; 32]>)> {
     }
 }
 
-/// What a program is to what it is started for.
-enum Role {
-    /// It runs something else, and nobody can tell what that is.
-    Launcher,
-    /// It runs a script.
-    Interpreter(&'static Options),
-    /// It is what is run.
-    Executable,
-}
-
-/// Options of an interpreter.
-struct Options {
-    /// Words before the script.
-    verbs: &'static [&'static str],
-    /// Those that take their value from the next argument.
-    valued: &'static [&'static str],
-    /// Those after which there is no script.
-    ending: &'static [&'static str],
-    /// Letters that take their value from the next argument where they stand at the end of a
-    /// cluster.
-    valued_letters: &'static str,
-    /// Letters after which there is no script.
-    ending_letters: &'static str,
-}
-
-const NODE: Options = Options {
-    verbs: &[],
-    valued: &[
-        "--require",
-        "--import",
-        "--loader",
-        "--experimental-loader",
-        "--conditions",
-        "--env-file",
-        "--env-file-if-exists",
-        "--title",
-        "--icu-data-dir",
-        "--openssl-config",
-        "--watch-path",
-        "--input-type",
-    ],
-    ending: &["--eval", "--print", "--run", "--test"],
-    valued_letters: "rC",
-    ending_letters: "ep",
-};
-const PYTHON: Options = Options {
-    verbs: &[],
-    valued: &["--check-hash-based-pycs"],
-    ending: &[],
-    valued_letters: "WX",
-    ending_letters: "cm",
-};
-const DENO: Options = Options {
-    verbs: &["run", "serve"],
-    valued: &[
-        "--config",
-        "--import-map",
-        "--cert",
-        "--location",
-        "--seed",
-        "--preload",
-        "--import",
-        "--require",
-        "--ext",
-        "--port",
-        "--host",
-        "--log-level",
-        "--env-file",
-    ],
-    ending: &[],
-    valued_letters: "cL",
-    ending_letters: "",
-};
-const BUN: Options = Options {
-    verbs: &["run"],
-    valued: &[
-        "--preload",
-        "--require",
-        "--import",
-        "--config",
-        "--cwd",
-        "--tsconfig-override",
-        "--conditions",
-        "--env-file",
-        "--define",
-        "--filter",
-        "--port",
-    ],
-    ending: &["--eval", "--print"],
-    valued_letters: "rcdF",
-    ending_letters: "ep",
-};
-const RUBY: Options = Options {
-    verbs: &[],
-    valued: &["--encoding", "--external-encoding", "--internal-encoding"],
-    ending: &[],
-    valued_letters: "ICrE",
-    ending_letters: "e",
-};
-const PERL: Options = Options {
-    verbs: &[],
-    valued: &[],
-    ending: &[],
-    valued_letters: "I",
-    ending_letters: "eE",
-};
-const PHP: Options = Options {
-    verbs: &[],
-    valued: &["--define", "--php-ini"],
-    ending: &["--run", "--server"],
-    valued_letters: "dcz",
-    ending_letters: "rSBRE",
-};
-const SHELL: Options = Options {
-    verbs: &[],
-    valued: &["--rcfile", "--init-file"],
-    ending: &["--command"],
-    valued_letters: "oO",
-    ending_letters: "cs",
-};
-
-/// Programs that only start another one, or run what is elsewhere.
-const LAUNCHERS: [&str; 40] = [
-    "npx",
-    "npm",
-    "pnpm",
-    "pnpx",
-    "yarn",
-    "yarnpkg",
-    "bunx",
-    "corepack",
-    "tsx",
-    "uv",
-    "uvx",
-    "pipx",
-    "poetry",
-    "pdm",
-    "hatch",
-    "conda",
-    "mamba",
-    "micromamba",
-    "env",
-    "nice",
-    "nohup",
-    "stdbuf",
-    "setsid",
-    "timeout",
-    "xvfb-run",
-    "sudo",
-    "op",
-    "doppler",
-    "direnv",
-    "dotenvx",
-    "mise",
-    "asdf",
-    "java",
-    "dotnet",
-    "docker",
-    "podman",
-    "ssh",
-    "disclaimer",
-    "busybox",
-    "mcp-sessiond",
-];
-
-impl Role {
-    fn of(name: &OsStr) -> Self {
-        let base = Path::new(name)
-            .file_name()
-            .unwrap_or(name)
-            .to_string_lossy();
-        if LAUNCHERS.contains(&&*base) {
-            return Self::Launcher;
-        }
-        // `python3.13` and `ruby3.3` are what `python` and `ruby` are.
-        let plain = base.trim_end_matches(|last: char| last.is_ascii_digit() || last == '.');
-        match plain {
-            "node" | "nodejs" => Self::Interpreter(&NODE),
-            "python" | "pypy" | "pythonw" => Self::Interpreter(&PYTHON),
-            "deno" => Self::Interpreter(&DENO),
-            "bun" => Self::Interpreter(&BUN),
-            "ruby" => Self::Interpreter(&RUBY),
-            "perl" => Self::Interpreter(&PERL),
-            "php" => Self::Interpreter(&PHP),
-            "sh" | "bash" | "dash" | "zsh" | "ksh" | "fish" => Self::Interpreter(&SHELL),
-            _ => Self::Executable,
-        }
-    }
-}
-
 /// The script that an interpreter is given.
-fn script(arguments: &[OsString], options: &Options) -> Option<PathBuf> {
+fn script(arguments: &[OsString], options: &ScriptOptions) -> Option<PathBuf> {
     let mut rest = arguments.iter();
     let mut verbs = options.verbs;
     while let Some(argument) = rest.next() {
@@ -314,18 +126,18 @@ fn script(arguments: &[OsString], options: &Options) -> Option<PathBuf> {
             return None;
         }
         let Some(option) = text.strip_prefix('-') else {
-            if verbs.contains(&&*text) {
-                verbs = &[];
+            if is_word(&text, verbs) {
+                verbs = "";
                 continue;
             }
             return Some(PathBuf::from(argument));
         };
         if option.starts_with('-') {
             let name = text.split('=').next().unwrap_or(&text);
-            if options.ending.contains(&name) {
+            if is_word(name, options.ending) {
                 return None;
             }
-            if options.valued.contains(&&*text) {
+            if is_word(&text, options.valued) {
                 rest.next();
             }
             continue;
@@ -343,6 +155,10 @@ fn script(arguments: &[OsString], options: &Options) -> Option<PathBuf> {
         }
     }
     None
+}
+
+fn is_word(word: &str, words: &str) -> bool {
+    !word.is_empty() && words.split(' ').any(|known| known == word)
 }
 
 fn is_in(letter: char, some: &str, others: &str) -> bool {
@@ -430,7 +246,7 @@ mod tests {
             let Program {
                 name, arguments, ..
             } = program(words);
-            let Role::Interpreter(options) = Role::of(&name) else {
+            let Runs::Script(options) = programs::runs(&name.to_string_lossy()) else {
                 panic!("{words:?}")
             };
             assert_eq!(
