@@ -266,9 +266,9 @@ impl Server {
     /// What its keeper says.
     fn of_status(keeper: KeeperName, silent: State, status: Option<&BackendStatus>) -> Self {
         let pid = status.and_then(|status| status.pid);
-        let program = status.and_then(|status| status.program.clone());
+        let program = status.map(|status| status.program.clone());
         Self {
-            // An older keeper does not say.
+            // A keeper that hangs does not say.
             server: program
                 .or_else(|| pid.map(process::name_of))
                 .unwrap_or_else(|| "?".to_owned()),

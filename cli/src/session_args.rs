@@ -30,15 +30,12 @@ pub(crate) struct CallerArgs {
     claiming: ClaimArgs,
 }
 
-/// Shells by the names of their executables.
-const SHELLS: [&str; 7] = ["sh", "bash", "dash", "zsh", "ksh", "ash", "fish"];
-
 impl CallerArgs {
     /// The same for the client library.
     pub(crate) fn options(self) -> Options {
         let caller = nix::unistd::getppid().as_raw().unsigned_abs();
         let shell = process::name_of(caller);
-        if self.instance.is_none() && SHELLS.contains(&shell.as_str()) {
+        if self.instance.is_none() && process::programs::is_shell(&shell) {
             warn(format_args!(
                 "the caller is a shell ({shell}); say `--for $$`, since inside $( ) it is a subshell that is about to die"
             ));

@@ -10,8 +10,8 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 
 use super::programs::{
-    self, ADOPTERS, Launches, MULTI_CALL, NODE_SCRIPTS, NPM_SCRIPT, PYTHON_SCRIPTS, SHELL_VALUE_OPTIONS,
-    Script, is_shell,
+    self, ADOPTERS, Launches, MULTI_CALL, NODE_SCRIPTS, NPM_SCRIPT, PYTHON_SCRIPTS,
+    SHELL_VALUE_OPTIONS, Script, is_shell,
 };
 
 /// What the configuration adds to the built-in rules, which always hold. The default adds nothing.

@@ -147,14 +147,15 @@ pub fn is_shell(name: &str) -> bool {
 }
 
 fn named(name: &str) -> Option<&'static Program> {
-    PROGRAMS.iter().find(|program| program.names.contains(&name))
+    PROGRAMS
+        .iter()
+        .find(|program| program.names.contains(&name))
 }
 
 /// The same where the name may end in a version: `python3.13` is `python`.
 fn versioned(name: &str) -> Option<&'static Program> {
-    named(name).or_else(|| {
-        named(name.trim_end_matches(|last: char| last.is_ascii_digit() || last == '.'))
-    })
+    named(name)
+        .or_else(|| named(name.trim_end_matches(|last: char| last.is_ascii_digit() || last == '.')))
 }
 
 /// Executables that adopt orphans, beside `systemd --user`: service managers, and the inits of
@@ -344,7 +345,13 @@ static PROGRAMS: [Program; 42] = [
     Program {
         launches: after(
             &["run"],
-            &["--account", "--config", "--encoding", "--format", "--session"],
+            &[
+                "--account",
+                "--config",
+                "--encoding",
+                "--format",
+                "--session",
+            ],
         ),
         inner: Inner::BehindDashes,
         ..starter(&["op"])

@@ -110,12 +110,10 @@ pub struct KeepRequest {
     /// What people know the backend by: its program and the package or script that it runs. At most
     /// 255 bytes.
     pub program: String,
-    /// The service that the session belongs to. Only for a daemon whose hello has
-    /// [`SERVICES`](crate::hello::SERVICES).
+    /// The service that the session belongs to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub service: Option<ServiceName>,
-    /// The name of the backend, where the session has several. Only for a daemon whose hello has
-    /// [`BACKENDS`](crate::hello::BACKENDS).
+    /// The name of the backend, where the session has several.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub backend: Option<BackendName>,
 }
@@ -246,8 +244,7 @@ pub struct StartedRequest {
     pub keeper: KeeperName,
     /// The pid of the backend, which is the keeper's child and leads a process group.
     pub pid: u32,
-    /// After a restart: why the former backend ended, for the log. An older daemon refuses a
-    /// request with this field.
+    /// After a restart: why the former backend ended, for the log.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
 }
@@ -273,8 +270,7 @@ pub struct StopRequest {
     /// The service that it belongs to. Absent: the daemon looks among all sessions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub service: Option<ServiceName>,
-    /// The backend to end. Absent: all of the session's. Only for a daemon whose hello has
-    /// [`BACKENDS`](crate::hello::BACKENDS).
+    /// The backend to end. Absent: all of the session's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub backend: Option<BackendName>,
 }
@@ -348,8 +344,7 @@ pub struct Attach {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub service: Option<ServiceName>,
     /// The front continues the former one: the keeper numbers each line that it hands out, and
-    /// keeps it until a front confirms it. True for a service's session, and for no other. Only for
-    /// a keeper whose hello has [`CONTINUES`](crate::hello::CONTINUES).
+    /// keeps it until a front confirms it. True for a service's session, and for no other.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub continues: bool,
 }

@@ -11,7 +11,7 @@
 //! | 14 | 2 | 0 |
 //! | 16 | 4 | the largest frame that the sender takes, in bytes |
 //! | 20 | 4 | 0 |
-//! | 24 | 8 | feature bits; unknown ones are ignored. From the daemon: [`REQUESTS`], [`SERVICES`], [`WILLS`], [`EXPIRES`], [`SECRETS`], [`CLOSES`], [`BACKENDS`]; from a keeper: [`CONTINUES`] |
+//! | 24 | 8 | 0 |
 //!
 //! Numbers are big-endian. Fields that are 0 here are ignored by the receiver.
 
@@ -28,32 +28,6 @@ pub const MAGIC: [u8; 8] = *b"mcpsessd";
 /// The largest frame, in bytes, without its length: the limit that the SDKs of MCP have for a
 /// message.
 pub const FRAME_MAX: u32 = 4 * 1024 * 1024;
-
-/// The feature bit of a daemon whose `write_state` and `reset_session` take a `request`: an older
-/// one refuses it.
-pub const REQUESTS: u64 = 1;
-
-/// The feature bit of a daemon that leases services, and accepts `service` in `keep_backend` and
-/// `find_backend`.
-pub const SERVICES: u64 = 2;
-
-/// The feature bit of a daemon whose `open_stream` takes a `will`: an older one refuses it.
-pub const WILLS: u64 = 4;
-
-/// The feature bit of a daemon whose `write_state` takes `expires_ms`: an older one refuses it.
-pub const EXPIRES: u64 = 8;
-
-/// The feature bit of a daemon that knows `service_secret`.
-pub const SECRETS: u64 = 16;
-
-/// The feature bit of a daemon whose `append` takes `close`: an older one refuses it.
-pub const CLOSES: u64 = 32;
-
-/// The feature bit of a daemon that keeps several backends for a session, by name.
-pub const BACKENDS: u64 = 64;
-
-/// The feature bit of a keeper whose fronts may attach with `service` and `continues`.
-pub const CONTINUES: u64 = 1;
 
 /// How the frames after the hello are encoded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -134,8 +108,6 @@ pub struct Hello {
     pub answer: u8,
     /// The largest frame that the sender takes, in bytes.
     pub frame_max: u32,
-    /// Feature bits.
-    pub features: u64,
 }
 
 impl Hello {
@@ -148,7 +120,6 @@ impl Hello {
             codec: codec as u8,
             answer: 0,
             frame_max: FRAME_MAX,
-            features: 0,
         }
     }
 
@@ -171,7 +142,6 @@ impl Hello {
             codec: self.codec,
             answer: answer as u8,
             frame_max: FRAME_MAX,
-            features: REQUESTS | SERVICES | WILLS | EXPIRES | SECRETS | CLOSES | BACKENDS,
         }
     }
 
@@ -233,7 +203,6 @@ impl Hello {
         bytes[12] = self.codec;
         bytes[13] = self.answer;
         bytes[16..20].copy_from_slice(&self.frame_max.to_be_bytes());
-        bytes[24..].copy_from_slice(&self.features.to_be_bytes());
         bytes
     }
 
@@ -246,15 +215,12 @@ impl Hello {
             return Err(HelloError::Magic);
         }
         let short = |at: usize| u16::from_be_bytes([bytes[at], bytes[at + 1]]);
-        let mut features = [0; 8];
-        features.copy_from_slice(&bytes[24..]);
         Ok(Self {
             version: short(8),
             peer_version: short(10),
             codec: bytes[12],
             answer: bytes[13],
             frame_max: u32::from_be_bytes([bytes[16], bytes[17], bytes[18], bytes[19]]),
-            features: u64::from_be_bytes(features),
         })
     }
 

@@ -1,6 +1,6 @@
 //! Leases on services: one process at a time holds the lease on a service's name. The service's
 //! sessions are those of [`sessions`](crate::sessions); their keepers check the epoch of this
-//! lease. Only for a daemon whose hello has [`SERVICES`](crate::hello::SERVICES).
+//! lease.
 
 use std::fmt;
 
@@ -53,14 +53,12 @@ pub struct FindRequest {
     /// The service that the session belongs to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub service: Option<ServiceName>,
-    /// The name of the backend, where the session has several. Only for a daemon whose hello has
-    /// [`BACKENDS`](crate::hello::BACKENDS).
+    /// The name of the backend, where the session has several.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub backend: Option<BackendName>,
 }
 
-/// Asks for the secret of a service. Only for a daemon whose hello has
-/// [`SECRETS`](crate::hello::SECRETS).
+/// Asks for the secret of a service.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SecretRequest {

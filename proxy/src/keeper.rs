@@ -41,7 +41,6 @@ use mcp_sessiond_process::signals::not_ignored;
 use mcp_sessiond_process::socket::Listener;
 use mcp_sessiond_process::{Pinned, ProcessId, StartTime};
 use mcp_sessiond_proto::backends::{KeepRequest, Kept};
-use mcp_sessiond_proto::hello::BACKENDS;
 use mcp_sessiond_proto::{
     BackendName, Epoch, Error, KeeperName, PROTOCOL_VERSION, ServiceName, SessionId, paths,
 };
@@ -206,14 +205,7 @@ async fn register(control: &Control, request: KeepRequest) -> Result<Kept, Repor
     let is_services = request.service.is_some();
     let kept = control.call(|connection, context| {
         let request = request.clone();
-        async move {
-            if request.backend.is_some() && connection.hello().features & BACKENDS == 0 {
-                let sentence =
-                    "this daemon keeps one backend for a session; a newer one keeps several".into();
-                return Ok(Err(Error::InvalidArgument { sentence }));
-            }
-            connection.keep_backend(context, request).await
-        }
+        async move { connection.keep_backend(context, request).await }
     });
     let kept = kept.await;
     control.hang_up();

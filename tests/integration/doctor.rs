@@ -331,9 +331,9 @@ fn a_daemon_of_another_version_is_noted_with_the_command_that_replaces_it() {
         .chars()
         .map(|digit| if digit.is_ascii_digit() { '9' } else { digit })
         .collect();
-    let older = world.of_version([VERSION, &other]);
+    let other_version = world.of_version([VERSION, &other]);
     let mut doctor = command(&world, &["doctor", "--json"]);
-    doctor.env("MCP_SESSIOND_DIR", &older.directory);
+    doctor.env("MCP_SESSIOND_DIR", &other_version.directory);
     let said = of(doctor);
     said.assert_well();
     let kill = format!("`kill {}`", daemon.pid());

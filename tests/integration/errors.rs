@@ -176,12 +176,6 @@ const ELSEWHERE: &[Elsewhere] = &[
         "a_daemon_that_goes_away_and_comes_back_is_told_of",
         "no daemon runs; what is kept goes",
     ),
-    (
-        "its keeper is of an older version",
-        "wrap/by_hand.rs",
-        "an_older_keeper_says_less_and_restarts_nothing",
-        "its keeper is of an older version and can't restart it",
-    ),
 ];
 
 /// A row of the page's tables: what stands in its first cell in backticks, and the number in the

@@ -28,7 +28,6 @@ mod links;
 mod logs;
 mod metrics;
 mod node;
-mod older;
 mod owners;
 mod pages;
 mod peers;

@@ -4,7 +4,6 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use mcp_sessiond_client::Error;
 use mcp_sessiond_proto::backends::{BackendStatus, KeeperReply, KeeperRequest};
 use mcp_sessiond_proto::paths;
 use mcp_sessiond_proxy::keeper::dial::{DialError, Dialled, dial};
@@ -43,10 +42,6 @@ pub(crate) struct Arguments {
 /// Why there is no fresh server.
 #[derive(Debug, thiserror::Error)]
 enum NotRestarted {
-    #[error(
-        "its keeper is of an older version and can't restart it; `mcp-sessiond stop {0}` ends it, and its host's next call starts a fresh one"
-    )]
-    Older(u32),
     #[error(transparent)]
     Unreachable(DialError),
     #[error(
@@ -135,9 +130,6 @@ fn replace(inventory: &Inventory, server: &Server) -> Result<BackendStatus, NotR
             ..
         }) => Ok(former),
         Ok(_) => Err(NotRestarted::Unreachable(DialError::Answer)),
-        Err(DialError::Refused(Error::InvalidArgument { .. })) => {
-            Err(NotRestarted::Older(former.keeper_pid))
-        }
         Err(error) => Err(NotRestarted::Unreachable(error)),
     }
 }

@@ -9,9 +9,6 @@ use std::ops::Deref;
 use std::time::Duration;
 
 use mcp_sessiond_proto::client::Client;
-#[cfg(feature = "sessions")]
-use mcp_sessiond_proto::hello::{CLOSES, EXPIRES, SECRETS, WILLS};
-use mcp_sessiond_proto::hello::{Hello, REQUESTS};
 use tokio::sync::watch;
 
 use crate::directory::Directory;
@@ -32,47 +29,11 @@ pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 #[derive(Debug, Clone)]
 pub struct Connection {
     client: Client,
-    hello: Hello,
     /// Its sender goes with the connection.
     open: watch::Receiver<()>,
 }
 
 impl Connection {
-    /// What the daemon said of itself.
-    #[must_use]
-    pub fn hello(&self) -> &Hello {
-        &self.hello
-    }
-
-    /// Whether writing and emptying may say a `request`: a daemon of before would refuse that.
-    pub(crate) fn takes_requests(&self) -> bool {
-        self.hello.features & REQUESTS != 0
-    }
-
-    /// Whether a stream may have a will: a daemon of before would refuse that.
-    #[cfg(feature = "sessions")]
-    pub(crate) fn takes_wills(&self) -> bool {
-        self.hello.features & WILLS != 0
-    }
-
-    /// Whether an append may close its stream: a daemon of before would refuse that.
-    #[cfg(feature = "sessions")]
-    pub(crate) fn takes_close(&self) -> bool {
-        self.hello.features & CLOSES != 0
-    }
-
-    /// Whether state values may expire: a daemon of before would refuse that.
-    #[cfg(feature = "sessions")]
-    pub(crate) fn takes_expiry(&self) -> bool {
-        self.hello.features & EXPIRES != 0
-    }
-
-    /// Whether services have secrets: a daemon of before would not know the call.
-    #[cfg(feature = "sessions")]
-    pub(crate) fn knows_secrets(&self) -> bool {
-        self.hello.features & SECRETS != 0
-    }
-
     /// Whether it has ended, as far as is known.
     #[must_use]
     pub fn is_ended(&self) -> bool {

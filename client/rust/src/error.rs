@@ -167,8 +167,8 @@ pub enum SessionError {
     #[error("the daemon did not answer within {} ms; see `mcp-sessiond doctor`", .0.as_millis())]
     NoAnswer(Duration),
     /// The answer to a conditional write was lost, and when it was repeated the condition did not
-    /// hold any more: by somebody else's doing, or by its own where many other writes have followed
-    /// or the daemon is an older one. Read the value, and decide again.
+    /// hold any more: by somebody else's doing, or by its own where many other writes have
+    /// followed. Read the value, and decide again.
     #[error(
         "the answer to a write was lost, and then {0}: whether it was carried out is not known"
     )]

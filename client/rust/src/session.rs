@@ -180,8 +180,7 @@ impl Session {
         // By this a repetition is known.
         let request = RequestId::mint();
         self.call(|connection, context, of| {
-            let request = connection.takes_requests().then(|| request.clone());
-            let request = ResetRequest::new(of, request);
+            let request = ResetRequest::new(of, Some(request.clone()));
             async move { connection.reset_session(context, request).await }
         })
         .await

@@ -263,13 +263,9 @@ impl Sessions {
     }
 
     async fn ask_secret(&self, rotate: bool) -> Result<ServiceSecret, SessionError> {
-        let refused = |sentence: &str| Error::InvalidArgument {
-            sentence: sentence.into(),
-        };
-        let service = self
-            .service
-            .clone()
-            .ok_or_else(|| refused("a service has a secret, and a host has none"))?;
+        let service = self.service.clone().ok_or_else(|| Error::InvalidArgument {
+            sentence: "a service has a secret, and a host has none".into(),
+        })?;
         // By this a repetition is known.
         let request = SecretRequest {
             service,
@@ -278,14 +274,7 @@ impl Sessions {
         };
         self.call(|connection, context| {
             let request = request.clone();
-            async move {
-                if !connection.knows_secrets() {
-                    return Ok(Err(refused(
-                        "this daemon does not know secrets; a newer one does",
-                    )));
-                }
-                connection.service_secret(context, request).await
-            }
+            async move { connection.service_secret(context, request).await }
         })
         .await
     }

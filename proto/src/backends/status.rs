@@ -28,13 +28,12 @@ pub struct BackendStatus {
     pub session: SessionId,
     /// The keeper's version, as in Cargo.toml.
     pub version: String,
-    /// The server's telling words, as the keeper has registered with; absent from older keepers.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub program: Option<String>,
-    /// The pid of the session's host; absent from older keepers.
+    /// The server's display name, as the keeper has registered with.
+    pub program: String,
+    /// The pid of the session's host; absent where it has none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub host: Option<u32>,
-    /// The name of the host's executable; absent from older keepers.
+    /// The name of the host's executable; absent where it has none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub host_name: Option<String>,
     /// The keeper's pid.

@@ -34,7 +34,7 @@ impl Keeper {
         BackendStatus {
             session: self.house.session.clone(),
             version: env!("CARGO_PKG_VERSION").into(),
-            program: Some(self.program.shown()),
+            program: self.program.shown(),
             host: self.kept.owner.as_ref().map(|owner| owner.pid),
             host_name: self
                 .kept

@@ -8,7 +8,7 @@ use std::time::Duration;
 use mcp_sessiond_client::{Control, SessionError};
 use mcp_sessiond_process::{self as process, Pinned, ProcessId};
 use mcp_sessiond_proto::backends::{Attach, FrontRequest, KeeperReply, KeeperRequest, ProcessRef};
-use mcp_sessiond_proto::hello::{Answer, CONTINUES, Hello, HelloError};
+use mcp_sessiond_proto::hello::{Answer, Hello, HelloError};
 use mcp_sessiond_proto::{Error, KeeperName, ServiceName, SessionId};
 use tokio::io::AsyncWriteExt;
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
@@ -130,7 +130,6 @@ async fn greet(mut stream: UnixStream, house: &House) -> Result<Option<Visit>, H
     let answer = hello.accept_lines(newest).err().unwrap_or(Answer::Welcome);
     Hello {
         version: newest,
-        features: CONTINUES,
         ..hello.reply(answer)
     }
     .write(&mut stream)

@@ -52,7 +52,9 @@ impl Watched {
     /// this process.
     #[must_use]
     pub fn of(program: &Program) -> Option<Self> {
-        let name = Path::new(&program.name).file_name().unwrap_or(&program.name);
+        let name = Path::new(&program.name)
+            .file_name()
+            .unwrap_or(&program.name);
         let (path, is_script) = match programs::runs(&name.to_string_lossy()) {
             Runs::Another => return None,
             Runs::Script(options) => (script(&program.arguments, options)?, true),

@@ -1,13 +1,9 @@
 //! `mcp-sessiond status`, `stop` and `restart`: what is kept, and what people do about it.
 
-use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::os::unix::fs::PermissionsExt as _;
-use std::os::unix::net::UnixListener;
 use std::process::Output;
 
 use mcp_sessiond_process::Pinned;
-use mcp_sessiond_proto::hello::{Answer, HELLO_LEN, Hello};
-use mcp_sessiond_proto::paths;
 use mcp_sessiond_proxy::unkept::{self, Unkept};
 use mcp_sessiond_tests::{Backend, Client, Front, World, gone, lives, until};
 use nix::sys::signal::Signal;
@@ -454,76 +450,6 @@ fn a_keeper_that_hangs_is_shown_as_silent() {
         said.out.contains("silent") && words(&said).contains("did not answer"),
         "{}",
         said.out
-    );
-}
-
-/// A keeper as it was before there was `restart`, and without what its status says since.
-fn older_keeper(world: &World, status: &Value) {
-    let directory = paths::keepers(&world.directory());
-    let listener = UnixListener::bind(directory.join("0000000a")).expect("a socket");
-    let mut status = status.clone();
-    for new in ["program", "host", "host_name"] {
-        status.as_object_mut().expect("an object").remove(new);
-    }
-    std::thread::spawn(move || {
-        for stream in listener.incoming() {
-            let mut reader = BufReader::new(stream.expect("a visitor"));
-            let mut hello = [0; HELLO_LEN];
-            // Who only looks who listens says nothing.
-            if reader.read_exact(&mut hello).is_err() {
-                continue;
-            }
-            let hello = Hello::decode(&hello)
-                .expect("a hello")
-                .reply(Answer::Welcome);
-            let mut line = String::new();
-            reader
-                .get_mut()
-                .write_all(&hello.encode())
-                .expect("it reads");
-            reader.read_line(&mut line).expect("a request");
-            let reply = if line.contains("status") {
-                json!({"status": status})
-            } else {
-                json!({"refused": {"code": "invalid_argument", "sentence": "a keeper is asked to `attach`"}})
-            };
-            writeln!(reader.get_mut(), "{reply}").expect("it reads");
-        }
-    });
-}
-
-#[test]
-fn an_older_keeper_says_less_and_restarts_nothing() {
-    let world = keeping("");
-    let _daemon = world.daemon();
-    let _client = connect(&world, &tiny(&world));
-    let backend = world.backend();
-    older_keeper(
-        &world,
-        &serde_json::to_value(backend.status()).expect("JSON"),
-    );
-    let servers = status_json(&world)["servers"].take();
-    assert_eq!(servers.as_array().map(Vec::len), Some(2), "{servers}");
-    // What its process is called.
-    assert!(
-        servers[0]["server"]
-            .as_str()
-            .is_some_and(|name| name.starts_with("python3")),
-        "{servers}"
-    );
-    let said = say(&world, &["restart", "--all"]);
-    assert_eq!(
-        (said.code, said.out.lines().count()),
-        (Some(70), 1),
-        "{}",
-        said.err
-    );
-    assert!(
-        said.err
-            .contains("its keeper is of an older version and can't restart it")
-            && said.err.contains("mcp-sessiond stop"),
-        "{}",
-        said.err
     );
 }
 

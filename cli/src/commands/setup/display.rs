@@ -6,13 +6,9 @@ use std::path::Path;
 use super::{Line, Outcome, Plan};
 use crate::hosts::executable::Executable;
 use crate::ui::table;
+use mcp_sessiond_process::programs::grammars;
 
-/// Programs whose first argument is a package, a script or a verb.
-const RUNNERS: [&str; 14] = [
-    "bun", "bunx", "deno", "docker", "node", "npm", "npx", "pipx", "pnpm", "python", "python3",
-    "uv", "uvx", "yarn",
-];
-/// Options of theirs that take no value.
+/// Options of runners that take no value.
 const HARMLESS: [&str; 2] = ["-y", "--yes"];
 
 /// A command, and behind a runner the package or file that it runs.
@@ -34,7 +30,7 @@ pub(super) fn redacted_command(words: &[String]) -> String {
         .file_name()
         .and_then(|name| name.to_str())
         .unwrap_or_default();
-    if RUNNERS.contains(&program) {
+    if !grammars(program).is_empty() {
         let options = rest
             .iter()
             .take_while(|word| HARMLESS.contains(&word.as_str()));

@@ -117,9 +117,5 @@ async fn attempt(directory: &Directory) -> Result<Connection, ConnectError> {
         driven.await;
         drop(connected);
     });
-    Ok(Connection {
-        client,
-        hello,
-        open,
-    })
+    Ok(Connection { client, open })
 }

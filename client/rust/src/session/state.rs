@@ -161,15 +161,10 @@ impl Session {
         let request = RequestId::mint();
         let written = self.call(|connection, context, of| {
             tries.fetch_add(1, Ordering::Relaxed);
-            let request = connection.takes_requests().then(|| request.clone());
-            let mut writes = writes.clone();
-            if !connection.takes_expiry() {
-                writes.iter_mut().for_each(|write| write.expires_ms = None);
-            }
             let request = WriteStateRequest {
                 of,
-                writes,
-                request,
+                writes: writes.clone(),
+                request: Some(request.clone()),
             };
             async move { connection.write_state(context, request).await }
         });

@@ -4,7 +4,7 @@ use mcp_sessiond_proto::debug::PAGE_MAX;
 use mcp_sessiond_proto::streams::{
     AppendRequest, Appended, ListStreamsRequest, OpenStreamRequest, Stream as View, StreamRef,
 };
-use mcp_sessiond_proto::{Error, Json, RequestId, StreamId};
+use mcp_sessiond_proto::{Json, RequestId, StreamId};
 
 use super::Session;
 use super::state::only;
@@ -34,8 +34,7 @@ impl Session {
     /// The same with a last will: a message that the daemon appends, and with which it closes the
     /// stream, within a second after this process has exited, or when the next daemon starts, if
     /// the stream is still open then. A later call for the same stream puts another will in the
-    /// place of the former one, also of another process. A daemon that is older than wills keeps
-    /// none.
+    /// place of the former one, also of another process.
     ///
     /// # Errors
     /// As [`Session::open_stream`].
@@ -55,12 +54,11 @@ impl Session {
         will: Option<Json>,
     ) -> Result<Stream, SessionError> {
         self.call(|connection, context, of| {
-            let will = will.clone().filter(|_| connection.takes_wills());
             let request = OpenStreamRequest {
                 of,
                 stream: id.clone(),
                 opened_by: opened_by.clone(),
-                will,
+                will: will.clone(),
             };
             async move { connection.open_stream(context, request).await }
         })
@@ -170,9 +168,7 @@ impl Stream {
     }
 
     /// Appends a message, and closes the stream with it in one step: whether this process is killed
-    /// before or after that, the stream's last will does not follow on the message. A daemon that
-    /// is older than this takes two steps; where the second one fails, the message is kept, and the
-    /// stream is open until its will closes it.
+    /// before or after that, the stream's last will does not follow on the message.
     ///
     /// # Errors
     /// As [`Stream::append`] and [`Stream::close`].
@@ -202,33 +198,18 @@ impl Stream {
         messages: Vec<Option<Json>>,
         close: bool,
     ) -> Result<Vec<Appended>, SessionError> {
-        let (appended, is_closed) = self
-            .session
+        self.session
             .call(|connection, context, of| {
-                let closes = close && connection.takes_close();
                 let request = AppendRequest {
                     of,
                     stream: self.id.clone(),
                     request: Some(request.clone()),
                     messages: messages.clone(),
-                    close: closes,
+                    close,
                 };
-                async move {
-                    let appended = connection.append(context, request).await?;
-                    Ok(appended.map(|appended| (appended, closes)))
-                }
+                async move { connection.append(context, request).await }
             })
-            .await?;
-        if close && !is_closed {
-            // What was appended is on record, so that only the caller's mistake is an error. The
-            // will closes the stream otherwise.
-            let closed = self.close().await;
-            closed.map(drop).or_else(|error| match error.refusal() {
-                Some(Error::InvalidArgument { .. }) => Err(error),
-                _ => Ok(()),
-            })?;
-        }
-        Ok(appended)
+            .await
     }
 
     /// Appends a priming event: an id for a client to come back with, before there is a message.

@@ -3,7 +3,6 @@
 use std::collections::VecDeque;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use futures::StreamExt as _;
@@ -79,8 +78,6 @@ pub(crate) struct Shared {
     turns: Mutex<VecDeque<Turn>>,
     /// The answers to the next hellos. Without one: welcome.
     pub(crate) hellos: Mutex<VecDeque<Answer>>,
-    /// A daemon of before there were feature bits.
-    pub(crate) is_old: AtomicBool,
     heard: Mutex<Vec<String>>,
     pub(crate) stalled: Notify,
 }
@@ -173,10 +170,7 @@ async fn serve(mut stream: UnixStream, daemon: Daemon) {
         .expect("hellos")
         .pop_front()
         .unwrap_or(Answer::Welcome);
-    let mut reply = hello.reply(answer);
-    if daemon.shared.is_old.load(Ordering::Relaxed) {
-        reply.features = 0;
-    }
+    let reply = hello.reply(answer);
     reply.write(&mut stream).await.expect("answered");
     if answer == Answer::Welcome {
         let transport = codec::server(stream, codec, FRAME_MAX, Budget::new(usize::MAX));

@@ -1,7 +1,5 @@
 //! Sessions against a daemon that loses answers, refuses, and is not there.
 
-use std::sync::atomic::Ordering;
-
 use mcp_sessiond_proto::types::Outcome;
 use mcp_sessiond_proto::{Error, Json, StateKey};
 use serde_json::{Value, json};
@@ -83,30 +81,6 @@ async fn a_creation_whose_answer_is_lost_is_the_same_when_repeated() {
         request["request"].is_string() && request["session"].is_string(),
         "{request}"
     );
-}
-
-#[tokio::test]
-async fn what_is_on_record_is_no_error_where_its_stream_can_t_be_closed() {
-    let mistake = Error::InvalidArgument {
-        sentence: "it is always open".into(),
-    };
-    for (refusal, is_kept) in [(Error::BindingMismatch, true), (mistake, false)] {
-        let turns = [
-            Turn::Tell(view("s1", None)),
-            Turn::Tell(appended()),
-            Turn::Refuse(refusal),
-        ];
-        let fake = Fake::new(turns);
-        // So that it takes two steps.
-        fake.shared.is_old.store(true, Ordering::Relaxed);
-        let told = session(&fake)
-            .await
-            .standalone()
-            .append_and_close(message())
-            .await;
-        assert_eq!(told.is_ok(), is_kept, "{told:?}");
-        assert!(fake.is_done());
-    }
 }
 
 #[tokio::test]
@@ -324,25 +298,6 @@ async fn a_call_whose_connection_broke_has_an_unknown_outcome() {
         .await
         .expect_err("it was not carried out");
     assert_eq!((told.refusal(), told.http_status()), (Some(&busy()), 503));
-}
-
-#[tokio::test]
-async fn a_daemon_of_before_is_told_no_request_that_it_would_refuse() {
-    let written = Turn::Tell(json!([{"key": "k", "version": "5"}]));
-    let fake = Fake::new([
-        Turn::Tell(view("s1", None)),
-        written,
-        Turn::Tell(view("s1", None)),
-    ]);
-    fake.shared.is_old.store(true, Ordering::Relaxed);
-    let session = session(&fake).await;
-    session.remove(&key()).await.expect("removed");
-    session.reset().await.expect("emptied");
-    let write = r#"write_state {"of":{"service":"web","session":"s1"},"writes":[{"key":"k"}]}"#;
-    assert_eq!(
-        fake.heard(),
-        [write, r#"reset_session {"service":"web","session":"s1"}"#]
-    );
 }
 
 #[tokio::test]
