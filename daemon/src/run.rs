@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use mcp_sessiond_process::directory::{Directory, DirectoryError, Lock};
 use mcp_sessiond_process::socket as sockets;
-use mcp_sessiond_process::{core_files, descriptors, rank};
+use mcp_sessiond_process::{core_files, descriptors, priority};
 use mcp_sessiond_proto::debug::About;
 use mcp_sessiond_proto::{PROTOCOL_VERSION, paths};
 use sd_notify::NotifyState;
@@ -119,7 +119,7 @@ pub fn run(options: &Options) -> ExitCode {
         }
         prepare_process();
         if options.detached {
-            if let Err(error) = rank::usual() {
+            if let Err(error) = priority::reset() {
                 tracing::info!(%error, "could not get the usual priority; the daemon has that of the program that started it");
             }
             // Fails only for who leads a process group, which the process behind --on-demand does

@@ -6,11 +6,11 @@ use std::path::{Path, PathBuf};
 
 use mcp_sessiond_identity::{Conversation, Encoder, Former, KeyDoubt, Traits, digest};
 
-use super::fleeting::settled;
+use super::exhausted::{Exhausted, readable};
 use super::launchers::{Table, base_name};
 use super::os;
 use super::pinned::Pinned;
-use super::scarce::{Scarce, seen};
+use super::temporary_dirs::masked;
 use super::variables::{is_conversation, is_ignored, sorted, was_ignored};
 use super::walk::name_of;
 
@@ -22,8 +22,8 @@ const ATTEMPTS: usize = 3;
 /// It should be read once and kept: processes overwrite their own command lines while they run.
 ///
 /// # Errors
-/// [`Scarce`]. What else can't be read is a doubt.
-pub fn traits_of(instance: &Pinned, table: &Table) -> Result<Traits, Scarce> {
+/// [`Exhausted`]. What else can't be read is a doubt.
+pub fn traits_of(instance: &Pinned, table: &Table) -> Result<Traits, Exhausted> {
     for _ in 0..ATTEMPTS {
         let facts = Facts::read(instance.pid())?;
         let again = Facts::image(instance.pid())?;
@@ -54,24 +54,24 @@ struct Facts {
 }
 
 impl Facts {
-    fn read(pid: u32) -> Result<Self, Scarce> {
+    fn read(pid: u32) -> Result<Self, Exhausted> {
         let image = Self::image(pid)?;
         Ok(Self {
             image,
-            environment: seen(os::environment(pid))?,
-            directory: seen(os::directory(pid))?,
+            environment: readable(os::environment(pid))?,
+            directory: readable(os::directory(pid))?,
         })
     }
 
-    fn image(pid: u32) -> Result<Image, Scarce> {
-        let arguments = match seen(os::arguments(pid))? {
+    fn image(pid: u32) -> Result<Image, Exhausted> {
+        let arguments = match readable(os::arguments(pid))? {
             // Every program has an `argv[0]`, except for a moment within exec.
             Some(Some(arguments)) if !arguments.is_empty() => Ok(arguments),
             Some(Some(_)) | None => Err(KeyDoubt::Arguments),
             Some(None) => Err(KeyDoubt::Rewritten),
         };
         Ok(Image {
-            executable: seen(os::executable(pid))?,
+            executable: readable(os::executable(pid))?,
             arguments,
         })
     }
@@ -123,7 +123,7 @@ impl Facts {
         encoder.list(
             &rest
                 .iter()
-                .map(|argument| settled(argument))
+                .map(|argument| masked(argument))
                 .collect::<Vec<_>>(),
         );
         Ok(encoder.finish())
@@ -153,10 +153,10 @@ impl Facts {
         let counts = |name: &str| !is_ignored(name, table) && !is_conversation(name, table);
         let variables: Vec<Vec<u8>> = environment
             .iter()
-            .map(|variable| settled(variable))
+            .map(|variable| masked(variable))
             .collect();
         let mut encoder = Encoder::new("mcp-sessiond place 2");
-        encoder.field(&settled(executable.as_os_str().as_bytes()));
+        encoder.field(&masked(executable.as_os_str().as_bytes()));
         encoder.field(directory.as_os_str().as_bytes());
         encoder.list(&sorted(&variables, counts));
         Ok(encoder.finish())

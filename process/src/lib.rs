@@ -1,19 +1,31 @@
-//! Who is that? Everything that the daemon knows about other processes, from the kernel alone.
+//! Who is that? Everything that the daemon knows about other processes, from the kernel alone, and
+//! what else the operating system is asked.
 //!
-//! - [`ProcessId`], [`StartTime`], [`boot_id`]: what names one process, for good.
+//! Who it is:
+//! - [`ProcessId`], [`StartTime`], [`boot_id`]: what names one process, for good. [`Traits`],
+//!   [`Key`]: what tells the instances of one host apart. These values are of the crate
+//!   `mcp-sessiond-identity`; [`traits_of`] reads them ([`key`]).
 //! - [`Pinned`]: a process that is held, so that what is read of it is its own.
-//! - [`peer()`], [`instance`]: who speaks on a socket, and which of its ancestors it speaks for.
-//!   [`ancestor`]: any of them.
-//! - [`find_host`]: from an instance up to its host, past [launchers](Table).
-//! - [`Traits`], [`Key`]: what tells the instances of one host apart.
-//! - [`Scarce`]: why any of it may not be known for the moment.
-//! - [`tcp`]: which user is at the other end of a connection over loopback.
-//! - [`changes`]: watches directories and files for changes.
-//! - [`signals`]: which of them may be waited for.
-//! - [`rank`]: how the system ranks this process.
-//! - [`ExitWatch`]: which of many processes have exited.
-//! - [`child_of`], [`is_taken`], [`leads_session`], [`session_of`], [`session_members`],
-//!   [`started_by`]: whom a process has started.
+//! - [`peer()`], [`instance`], [`ancestor`]: who speaks on a socket, and which of its ancestors it
+//!   speaks for. [`tcp`]: which user is at the other end of a connection over loopback.
+//! - [`find_host`]: from an instance up to its host, past launchers ([`walk`], [`launchers`]).
+//! - [`programs`]: the one table of launchers, interpreters and runners, with their verbs and
+//!   options. [`variables`]: the one table of variables that say nothing about a server.
+//!   [`temporary_dirs`]: directories that a launcher makes anew for each start.
+//! - [`CommandLine`]: which program a host is.
+//! - [`ExitWatch`]: which of many processes have exited. [`child_of`], [`is_taken`],
+//!   [`leads_session`], [`session_of`], [`session_members`], [`started_by`] ([`session`], in the
+//!   sense of setsid(2)): whom a process has started.
+//! - [`Exhausted`]: why any of it may not be known for the moment.
+//!
+//! What else the system is asked:
+//! - [`directory`]: the runtime directory and the lock on it. [`socket`]: binding a socket, and who
+//!   is behind its path. [`changes`]: watches directories and files.
+//! - [`executable`]: where this program is, after an upgrade, too. [`descriptors`]: how many this
+//!   process may have. [`priority`]: resets nice value and OOM score. [`core_files`]: none are left.
+//!   [`clock`]: the clock that all processes of a machine read alike. [`signals`]: which of them may be
+//!   waited for.
+//! - [`fault`]: where tests may have the daemon, or `setup`, killed. [`sys`]: the only `unsafe` code.
 //!
 //! `linux.rs` and `macos.rs` read the facts, behind the same set of functions; nothing else here
 //! differs between the two.
@@ -21,29 +33,30 @@
 //! **Architecture Invariant:** no pid is believed that was not pinned first and looked at again
 //! afterwards. A fact is the process's own only if the process was alive, and the same, after it
 //! was read.
+#![allow(rustdoc::private_intra_doc_links)]
 
-mod appearance;
 pub mod changes;
 pub mod clock;
+mod command_line;
 pub mod core_files;
 pub mod descriptors;
 pub mod directory;
 pub mod executable;
+mod exhausted;
 mod exits;
 pub mod fault;
-mod fleeting;
 mod key;
 mod launchers;
 mod peer;
 mod pinned;
+pub mod priority;
 pub mod programs;
-pub mod rank;
-mod scarce;
 mod session;
 pub mod signals;
 pub mod socket;
 pub mod sys;
 pub mod tcp;
+mod temporary_dirs;
 mod variables;
 mod walk;
 
@@ -62,8 +75,9 @@ mod tests;
 
 use std::io;
 
-pub use appearance::{Appearance, appearance};
 pub use clock::monotonic_ms;
+pub use command_line::{CommandLine, command_line};
+pub use exhausted::Exhausted;
 pub use exits::ExitWatch;
 pub use key::traits_of;
 pub use launchers::{Launcher, Table};
@@ -71,9 +85,8 @@ pub use mcp_sessiond_identity::{
     Conversation, Former, Key, KeyDoubt, KeyDoubtError, ProcessId, Said, StartTime, StartTimeError,
     Traits, digest,
 };
-pub use peer::{Misnamed, Peer, PeerError, ancestor, instance, peer};
+pub use peer::{NotAnInstance, Peer, PeerError, ancestor, instance, peer};
 pub use pinned::{Gone, Pinned};
-pub use scarce::Scarce;
 pub use session::{
     child_of, children_of, is_taken, leads_session, session_members, session_of, started_by,
 };
@@ -96,7 +109,7 @@ pub fn resident_bytes(pid: u32) -> Option<u64> {
 }
 
 /// Where a process stands.
-struct Kin {
+struct ProcessStatus {
     /// Its parent's pid; 0 where that is the kernel, or in another pid namespace.
     parent: u32,
     /// The real and the effective user id.
@@ -105,7 +118,7 @@ struct Kin {
     in_our_namespace: bool,
 }
 
-impl Kin {
+impl ProcessStatus {
     /// A user id of the process that is not this one. None: it is this user's through and through.
     fn other_uid(&self, uid: u32) -> Option<u32> {
         self.uids.into_iter().find(|found| *found != uid)

@@ -16,7 +16,7 @@ use nix::sys::signal::Signal;
 use nix::sys::socket::{getsockopt, sockopt};
 use nix::sys::{stat, statfs};
 
-use super::Kin;
+use super::ProcessStatus;
 use super::peer::PeerError;
 use crate::sys;
 
@@ -102,7 +102,7 @@ pub(super) fn peer(socket: BorrowedFd<'_>, our_uid: u32) -> Result<(Handle, u32)
     }
 }
 
-pub(super) fn kin(pid: u32) -> io::Result<Kin> {
+pub(super) fn status(pid: u32) -> io::Result<ProcessStatus> {
     let status = fs::read_to_string(proc(pid, "status"))?;
     parse_status(&status).ok_or_else(|| malformed("status"))
 }
@@ -278,7 +278,7 @@ fn field(stat: &[u8], number: usize) -> Option<u64> {
         .ok()
 }
 
-fn parse_status(status: &str) -> Option<Kin> {
+fn parse_status(status: &str) -> Option<ProcessStatus> {
     let line = |name: &str| {
         status
             .lines()
@@ -286,7 +286,7 @@ fn parse_status(status: &str) -> Option<Kin> {
     };
     let mut uids = line("Uid")?.split_ascii_whitespace();
     let uids = [uids.next()?.parse().ok()?, uids.next()?.parse().ok()?];
-    Some(Kin {
+    Some(ProcessStatus {
         parent: line("PPid")?.trim().parse().ok()?,
         uids,
         // A kernel without pid namespaces has no such line.
@@ -371,13 +371,13 @@ mod tests {
     fn status_tells_users_and_namespaces_apart() {
         let status =
             |uid: &str, pids: &str| format!("Name:\tsh\nPPid:\t7\nUid:\t{uid}\nNSpid:\t{pids}\n");
-        let kin = parse_status(&status("5\t5\t5\t5", "9")).expect("well-formed");
+        let read = parse_status(&status("5\t5\t5\t5", "9")).expect("well-formed");
         assert_eq!(
-            (kin.parent, kin.uids, kin.in_our_namespace),
+            (read.parent, read.uids, read.in_our_namespace),
             (7, [5, 5], true)
         );
-        let kin = parse_status(&status("5\t0\t0\t0", "9\t1")).expect("well-formed");
-        assert_eq!((kin.uids, kin.in_our_namespace), ([5, 0], false));
+        let read = parse_status(&status("5\t0\t0\t0", "9\t1")).expect("well-formed");
+        assert_eq!((read.uids, read.in_our_namespace), ([5, 0], false));
         assert!(parse_status("Name:\tsh\n").is_none());
     }
 

@@ -15,7 +15,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::sys::socket::{getsockopt, sockopt};
 use nix::unistd::{Pid, getsid};
 
-use super::Kin;
+use super::ProcessStatus;
 use super::peer::PeerError;
 use super::procargs::{self, ProcessStrings};
 use crate::sys;
@@ -116,9 +116,9 @@ pub(super) fn resident_bytes(pid: u32) -> io::Result<u64> {
     Ok(sys::task_info(pid)?.pti_resident_size)
 }
 
-pub(super) fn kin(pid: u32) -> io::Result<Kin> {
+pub(super) fn status(pid: u32) -> io::Result<ProcessStatus> {
     let info = sys::short_info(pid)?;
-    Ok(Kin {
+    Ok(ProcessStatus {
         parent: info.pbsi_ppid,
         uids: [info.pbsi_ruid, info.pbsi_uid],
         in_our_namespace: true,

@@ -6,9 +6,9 @@ use std::path::PathBuf;
 
 use nix::unistd::geteuid;
 
+use super::exhausted::{Exhausted, readable};
 use super::launchers::{Kind, Table, base_name};
 use super::pinned::Pinned;
-use super::scarce::{Scarce, seen};
 use super::walk::{HostDoubt, confirm_child, hold_parent, kind_above, parent_pid};
 use super::{executable, os};
 
@@ -50,7 +50,7 @@ pub fn peer(socket: &impl AsFd) -> Result<Peer, PeerError> {
     let uid = geteuid().as_raw();
     let (handle, pid) = os::peer(socket.as_fd(), uid)?;
     let process = Pinned::identify(handle, pid)?.ok_or(PeerError::Gone)?;
-    let kin = os::kin(pid).map_err(|error| {
+    let status = os::status(pid).map_err(|error| {
         if os::is_gone(&error) {
             PeerError::Gone
         } else {
@@ -60,10 +60,10 @@ pub fn peer(socket: &impl AsFd) -> Result<Peer, PeerError> {
     if !process.is_alive() {
         return Err(PeerError::Gone);
     }
-    if let Some(other) = kin.other_uid(uid) {
+    if let Some(other) = status.other_uid(uid) {
         return Err(PeerError::OtherUid(other));
     }
-    if !kin.in_our_namespace {
+    if !status.in_our_namespace {
         return Err(PeerError::OtherNamespace);
     }
     Ok(Peer { process, uid })
@@ -74,7 +74,7 @@ const ANCESTORS_MAX: usize = 32;
 
 /// A process that can't be claimed for by the peer that named it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Misnamed {
+pub enum NotAnInstance {
     /// It is neither the peer nor one of its ancestors of the same user, or the way there changed
     /// while it was looked at.
     #[error("process {0} is not the peer, nor an ancestor of it")]
@@ -84,7 +84,7 @@ pub enum Misnamed {
     Host(u32),
     /// It may well be the peer's: this passes.
     #[error(transparent)]
-    Scarce(#[from] Scarce),
+    Exhausted(#[from] Exhausted),
 }
 
 /// The process that a peer speaks for: itself, or the launcher or shell script above it that it
@@ -102,8 +102,8 @@ pub enum Misnamed {
 /// caller. No server is left there to use what it gets.
 ///
 /// # Errors
-/// [`Misnamed`].
-pub fn instance(peer: &Pinned, named: Option<u32>, table: &Table) -> Result<Pinned, Misnamed> {
+/// [`NotAnInstance`].
+pub fn instance(peer: &Pinned, named: Option<u32>, table: &Table) -> Result<Pinned, NotAnInstance> {
     let Some(pid) = named.filter(|pid| *pid != peer.pid()) else {
         return Ok(peer.clone());
     };
@@ -119,9 +119,9 @@ pub fn instance(peer: &Pinned, named: Option<u32>, table: &Table) -> Result<Pinn
         Ok(())
     });
     match found? {
-        Some(_) if host => Err(Misnamed::Host(pid)),
+        Some(_) if host => Err(NotAnInstance::Host(pid)),
         Some(found) => Ok(found),
-        None => Err(Misnamed::Stranger(pid)),
+        None => Err(NotAnInstance::Stranger(pid)),
     }
 }
 
@@ -129,8 +129,8 @@ pub fn instance(peer: &Pinned, named: Option<u32>, table: &Table) -> Result<Pinn
 /// meanwhile.
 ///
 /// # Errors
-/// [`Scarce`].
-pub fn ancestor(peer: &Pinned, pid: u32) -> Result<Option<Pinned>, Scarce> {
+/// [`Exhausted`].
+pub fn ancestor(peer: &Pinned, pid: u32) -> Result<Option<Pinned>, Exhausted> {
     climb(peer, pid, |_, _| Ok(()))
 }
 
@@ -138,8 +138,8 @@ pub fn ancestor(peer: &Pinned, pid: u32) -> Result<Option<Pinned>, Scarce> {
 fn climb(
     peer: &Pinned,
     pid: u32,
-    mut show: impl FnMut(&Pinned, u32) -> Result<(), Scarce>,
-) -> Result<Option<Pinned>, Scarce> {
+    mut show: impl FnMut(&Pinned, u32) -> Result<(), Exhausted>,
+) -> Result<Option<Pinned>, Exhausted> {
     let uid = geteuid().as_raw();
     let mut child = peer.clone();
     for _ in 0..ANCESTORS_MAX {
@@ -167,12 +167,12 @@ fn climb(
 
 /// Whether this is `mcp-sessiond token` or `mcp-sessiond debug`. Before and after an upgrade they
 /// have the name in common, and where they have another name, the file.
-fn is_our_command(pid: u32) -> Result<bool, Scarce> {
+fn is_our_command(pid: u32) -> Result<bool, Exhausted> {
     let ours = |path: PathBuf| {
         base_name(&path) == "mcp-sessiond" || executable::own().is_some_and(|own| own == path)
     };
     let verbs: [&[u8]; 2] = [b"token", b"debug"];
-    if !seen(os::executable(pid))?.is_some_and(ours) {
+    if !readable(os::executable(pid))?.is_some_and(ours) {
         return Ok(false);
     }
     Ok(arguments(pid)?
@@ -181,7 +181,7 @@ fn is_our_command(pid: u32) -> Result<bool, Scarce> {
 }
 
 /// Whether the arguments of a process say `--for` this pid.
-fn is_given(named: u32, pid: u32) -> Result<bool, Scarce> {
+fn is_given(named: u32, pid: u32) -> Result<bool, Exhausted> {
     let text = arguments(pid)?.join(&b' ');
     let text = String::from_utf8_lossy(&text);
     Ok([format!("--for {named}"), format!("--for={named}")]
@@ -193,6 +193,6 @@ fn is_given(named: u32, pid: u32) -> Result<bool, Scarce> {
         }))
 }
 
-fn arguments(pid: u32) -> Result<Vec<Vec<u8>>, Scarce> {
-    Ok(seen(os::arguments(pid))?.flatten().unwrap_or_default())
+fn arguments(pid: u32) -> Result<Vec<Vec<u8>>, Exhausted> {
+    Ok(readable(os::arguments(pid))?.flatten().unwrap_or_default())
 }

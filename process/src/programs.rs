@@ -209,6 +209,14 @@ const fn starter(names: &'static [&'static str]) -> Program {
     }
 }
 
+/// A starter whose command line is read for display.
+const fn runner(names: &'static [&'static str], grammars: &'static [Grammar]) -> Program {
+    Program {
+        grammars,
+        ..starter(names)
+    }
+}
+
 /// A launcher whatever it was told, whose command stands behind these options.
 const fn prefix(names: &'static [&'static str], grammar: &'static Grammar) -> Program {
     Program {
@@ -265,18 +273,9 @@ static PROGRAMS: [Program; 42] = [
         launches: ALWAYS,
         ..program(&["pn", "pnx"])
     },
-    Program {
-        grammars: &PNPM,
-        ..starter(&["yarn"])
-    },
-    Program {
-        grammars: &[NPX],
-        ..starter(&["npx"])
-    },
-    Program {
-        grammars: &NPM,
-        ..starter(&["npm"])
-    },
+    runner(&["yarn"], &PNPM),
+    runner(&["npx"], &[NPX]),
+    runner(&["npm"], &NPM),
     Program {
         launches: ALWAYS,
         grammars: &[UVX],
@@ -303,15 +302,9 @@ static PROGRAMS: [Program; 42] = [
         grammars: &UV,
         ..starter(&["uv"])
     },
-    Program {
-        grammars: &[PIPX],
-        ..starter(&["pipx"])
-    },
+    runner(&["pipx"], &[PIPX]),
     interpreter(&["node", "nodejs"], &[NODE], &NODE_SCRIPT),
-    Program {
-        grammars: &[NODE],
-        ..starter(&["tsx"])
-    },
+    runner(&["tsx"], &[NODE]),
     Program {
         grammars: &[NODE],
         ..program(&["ts-node"])
@@ -334,10 +327,7 @@ static PROGRAMS: [Program; 42] = [
     interpreter(&["perl"], &[], &PERL_SCRIPT),
     interpreter(&["php"], &[], &PHP_SCRIPT),
     interpreter(&SHELLS, &[], &SHELL_SCRIPT),
-    Program {
-        grammars: &CONTAINER,
-        ..starter(&["docker", "podman"])
-    },
+    runner(&["docker", "podman"], &CONTAINER),
     Program {
         grammars: &CONTAINER,
         ..program(&["nerdctl"])
@@ -794,25 +784,4 @@ const CONDA: Grammar = Grammar {
 };
 
 #[cfg(test)]
-mod tests {
-    use std::collections::BTreeSet;
-
-    use super::*;
-
-    #[test]
-    fn a_name_is_in_the_table_once() {
-        let mut seen = BTreeSet::new();
-        for name in PROGRAMS.iter().flat_map(|program| program.names) {
-            assert!(seen.insert(name), "{name}");
-        }
-    }
-
-    #[test]
-    fn a_version_behind_the_name_of_an_interpreter_does_not_matter() {
-        for name in ["python3", "python3.13", "pypy3", "ruby3.3", "node"] {
-            assert!(matches!(runs(name), Runs::Script(_)), "{name}");
-        }
-        assert!(matches!(runs("ksh93"), Runs::Script(_)));
-        assert!(matches!(runs("7z"), Runs::Itself));
-    }
-}
+mod tests;

@@ -5,17 +5,17 @@ use std::io;
 
 use nix::unistd::geteuid;
 
+use super::exhausted::{Exhausted, readable};
 use super::os;
 use super::pinned::Pinned;
-use super::scarce::{Scarce, seen};
 use super::walk::{HostDoubt, confirm_child, hold_parent};
 
 /// Holds the process that has this pid, if it is a child of `parent`'s and this user's. One that
 /// has exited is none.
 ///
 /// # Errors
-/// [`Scarce`].
-pub fn child_of(parent: &Pinned, pid: u32) -> Result<Option<Pinned>, Scarce> {
+/// [`Exhausted`].
+pub fn child_of(parent: &Pinned, pid: u32) -> Result<Option<Pinned>, Exhausted> {
     let held = hold_parent(pid, geteuid().as_raw());
     HostDoubt::settled(held.and_then(|child| confirm_child(&child, parent).map(|()| child)))
 }
@@ -24,17 +24,17 @@ pub fn child_of(parent: &Pinned, pid: u32) -> Result<Option<Pinned>, Scarce> {
 /// the session has members the system gives that number to nobody else.
 ///
 /// # Errors
-/// [`Scarce`].
-pub fn leads_session(process: &Pinned) -> Result<bool, Scarce> {
+/// [`Exhausted`].
+pub fn leads_session(process: &Pinned) -> Result<bool, Exhausted> {
     Ok(session_of(process)?.is_some_and(|session| session == process.pid()))
 }
 
 /// The id of a process's session. None: the process has exited, or may not be looked at.
 ///
 /// # Errors
-/// [`Scarce`].
-pub fn session_of(process: &Pinned) -> Result<Option<u32>, Scarce> {
-    let session = seen(os::session(process.pid()))?;
+/// [`Exhausted`].
+pub fn session_of(process: &Pinned) -> Result<Option<u32>, Exhausted> {
+    let session = readable(os::session(process.pid()))?;
     Ok(session.filter(|_| process.is_alive()))
 }
 
@@ -45,7 +45,7 @@ pub fn session_of(process: &Pinned) -> Result<Option<u32>, Scarce> {
 pub fn session_members(session: u32) -> io::Result<Vec<Pinned>> {
     let mut members = Vec::new();
     for pid in os::pids()? {
-        if seen(os::session(pid))? != Some(session) {
+        if readable(os::session(pid))? != Some(session) {
             continue;
         }
         match Pinned::pin(pid) {
@@ -94,7 +94,7 @@ pub fn children_of(parent: &Pinned) -> io::Result<Vec<Pinned>> {
     let mut children = Vec::new();
     for pid in os::pids()? {
         // Most are somebody else's, which one look tells.
-        if seen(os::kin(pid))?.is_some_and(|kin| kin.parent == parent.pid()) {
+        if readable(os::status(pid))?.is_some_and(|status| status.parent == parent.pid()) {
             children.extend(child_of(parent, pid)?);
         }
     }

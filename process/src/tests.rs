@@ -271,7 +271,7 @@ fn only_the_peer_and_its_ancestors_can_be_named() {
     assert_eq!(pid_of(Some(tree.child.id())), Ok(tree.child.id()));
     assert_eq!(
         pid_of(Some(test)),
-        Err(Misnamed::Host(test)),
+        Err(NotAnInstance::Host(test)),
         "the test is the host"
     );
     let above = find_host(
@@ -280,10 +280,13 @@ fn only_the_peer_and_its_ancestors_can_be_named() {
     )
     .host;
     if let Ok(above) = above {
-        assert_eq!(pid_of(Some(above.pid())), Err(Misnamed::Host(above.pid())));
+        assert_eq!(
+            pid_of(Some(above.pid())),
+            Err(NotAnInstance::Host(above.pid()))
+        );
     }
     for pid in [0, 1, stranger.id().pid, u32::MAX] {
-        assert_eq!(pid_of(Some(pid)), Err(Misnamed::Stranger(pid)));
+        assert_eq!(pid_of(Some(pid)), Err(NotAnInstance::Stranger(pid)));
     }
     assert_eq!(
         ancestor(&process, test)

@@ -6,10 +6,10 @@ use std::path::PathBuf;
 
 use nix::unistd::geteuid;
 
+use super::exhausted::{Exhausted, readable};
 use super::launchers::{Evidence, Kind, Table, base_name, is_packaged};
 use super::os;
 use super::pinned::Pinned;
-use super::scarce::{Scarce, seen};
 
 /// Launchers that may lie between an instance and its host. The longest chains seen have four
 /// (`sh`, `npm`, `sh`, `env`).
@@ -89,15 +89,15 @@ pub enum HostDoubt {
     Unreadable(String),
     /// There may be one: this passes.
     #[error(transparent)]
-    Scarce(#[from] Scarce),
+    Exhausted(#[from] Exhausted),
 }
 
 impl HostDoubt {
     /// What was found. None: nothing, and that does not pass.
-    pub(super) fn settled<T>(found: Result<T, Self>) -> Result<Option<T>, Scarce> {
+    pub(super) fn settled<T>(found: Result<T, Self>) -> Result<Option<T>, Exhausted> {
         match found {
             Ok(found) => Ok(Some(found)),
-            Err(Self::Scarce(scarce)) => Err(scarce),
+            Err(Self::Exhausted(exhausted)) => Err(exhausted),
             Err(_) => Ok(None),
         }
     }
@@ -182,29 +182,29 @@ pub(super) fn kind_above(child: &Pinned, pid: u32, table: &Table) -> Result<Kind
 }
 
 /// Whether the evidence is there that a parent is a launcher. What can't be read is none.
-fn has_given(evidence: Evidence, child: u32, parent: u32) -> Result<bool, Scarce> {
-    let streams = seen(os::standard_streams(parent))?.flatten();
-    if streams.is_none() || seen(os::standard_streams(child))?.flatten() != streams {
+fn has_given(evidence: Evidence, child: u32, parent: u32) -> Result<bool, Exhausted> {
+    let streams = readable(os::standard_streams(parent))?.flatten();
+    if streams.is_none() || readable(os::standard_streams(child))?.flatten() != streams {
         return Ok(false);
     }
     Ok(match evidence {
         Evidence::Streams => true,
         Evidence::StreamsAndPackage => {
-            seen(os::executable(child))?.is_some_and(|path| is_packaged(&path))
+            readable(os::executable(child))?.is_some_and(|path| is_packaged(&path))
         }
     })
 }
 
 /// The pid of the parent, as of a moment at which the child was alive.
 pub(super) fn parent_pid(child: &Pinned) -> Result<u32, HostDoubt> {
-    let kin = os::kin(child.pid()).map_err(|error| unreadable(&error))?;
+    let status = os::status(child.pid()).map_err(|error| unreadable(&error))?;
     if !child.is_alive() {
         return Err(HostDoubt::Changed);
     }
-    if !kin.in_our_namespace || kin.parent == 0 {
+    if !status.in_our_namespace || status.parent == 0 {
         return Err(HostDoubt::OtherNamespace);
     }
-    Ok(kin.parent)
+    Ok(status.parent)
 }
 
 /// Holds the process that has this pid, if it is this user's and in sight.
@@ -217,11 +217,11 @@ pub(super) fn hold_parent(pid: u32, uid: u32) -> Result<Pinned, HostDoubt> {
         }
         Err(error) => return Err(unreadable(&error)),
     };
-    let kin = os::kin(pid).map_err(|error| unreadable(&error))?;
-    if !kin.in_our_namespace {
+    let status = os::status(pid).map_err(|error| unreadable(&error))?;
+    if !status.in_our_namespace {
         return Err(HostDoubt::OtherNamespace);
     }
-    if kin.other_uid(uid).is_some() {
+    if status.other_uid(uid).is_some() {
         return Err(HostDoubt::OtherUser);
     }
     Ok(parent)
@@ -291,7 +291,7 @@ fn kind_without_executable(
 fn unreadable(error: &io::Error) -> HostDoubt {
     match error {
         error if os::is_gone(error) => HostDoubt::Changed,
-        error if Scarce::is_why(error) => HostDoubt::Scarce(Scarce),
+        error if Exhausted::is_cause(error) => HostDoubt::Exhausted(Exhausted),
         error => HostDoubt::Unreadable(error.to_string()),
     }
 }

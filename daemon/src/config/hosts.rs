@@ -1,6 +1,6 @@
 //! The table of hosts: what each does to its servers decides what a claim of theirs gets.
 
-use mcp_sessiond_process::Appearance;
+use mcp_sessiond_process::CommandLine;
 use mcp_sessiond_proto::Siblings;
 use serde::{Deserialize, Serialize};
 
@@ -48,7 +48,7 @@ const INTERPRETED: [&str; 8] = [
 const INTERPRETERS: [&str; 5] = ["node", "nodejs", "bun", "python*", "deno"];
 
 /// What counts for this host: what the configuration says, else the built-in table.
-pub(super) fn siblings_of(configured: &[HostRow], host: &Appearance) -> Option<Siblings> {
+pub(super) fn siblings_of(configured: &[HostRow], host: &CommandLine) -> Option<Siblings> {
     let of_row = |row: &&HostRow| {
         host.is_called(&row.executable)
             && row.argument.as_deref().is_none_or(|part| host.runs(part))
@@ -72,8 +72,8 @@ pub(super) fn siblings_of(configured: &[HostRow], host: &Appearance) -> Option<S
 mod tests {
     use super::*;
 
-    fn host(executable: &str, arguments: &[&str]) -> Appearance {
-        Appearance::new(
+    fn host(executable: &str, arguments: &[&str]) -> CommandLine {
+        CommandLine::new(
             executable,
             arguments
                 .iter()

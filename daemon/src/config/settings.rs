@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use mcp_sessiond_process::{Appearance, Launcher, Table};
+use mcp_sessiond_process::{CommandLine, Launcher, Table};
 use mcp_sessiond_proto::Siblings;
 use mcp_sessiond_registry::Policy;
 use serde::{Deserialize, Serialize};
@@ -141,7 +141,7 @@ impl Config {
     /// What counts for the claims of a host's instances: what the configuration says of it, else
     /// what is known.
     #[must_use]
-    pub fn row_of(&self, host: &Appearance) -> Option<Siblings> {
+    pub fn row_of(&self, host: &CommandLine) -> Option<Siblings> {
         hosts::siblings_of(&self.hosts, host)
     }
 

@@ -3,8 +3,8 @@
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use mcp_sessiond_process::{
-    self as process, HostDoubt, Key, KeyDoubt, Misnamed, Pinned, ProcessId, Said, Scarce, Traits,
-    Walk, digest,
+    self as process, Exhausted, HostDoubt, Key, KeyDoubt, NotAnInstance, Pinned, ProcessId, Said,
+    Traits, Walk, digest,
 };
 use mcp_sessiond_proto::debug::{Step, WhoAmI};
 use mcp_sessiond_proto::types::{Outcome, TokenStatus};
@@ -435,7 +435,7 @@ impl Edge {
         });
         let reading = tokio::task::spawn_blocking(move || {
             let walk = process::find_host(&instance, &settings.table);
-            if let Err(HostDoubt::Scarce(short)) = walk.host {
+            if let Err(HostDoubt::Exhausted(short)) = walk.host {
                 return Err(scarce(short));
             }
             // What counts is what was read at its first claim.
@@ -457,11 +457,11 @@ const UNREADABLE_RETRY_MS: u32 = 1_000;
 /// client waits, since somebody has to mend it first.
 const MEND_RETRY_MS: u32 = 60_000;
 
-fn misnamed(error: Misnamed) -> Error {
+fn misnamed(error: NotAnInstance) -> Error {
     match error {
-        Misnamed::Stranger(pid) => Error::NotAnAncestor { pid },
-        Misnamed::Host(pid) => Error::NamesHost { pid },
-        Misnamed::Scarce(short) => scarce(short),
+        NotAnInstance::Stranger(pid) => Error::NotAnAncestor { pid },
+        NotAnInstance::Host(pid) => Error::NamesHost { pid },
+        NotAnInstance::Exhausted(short) => scarce(short),
     }
 }
 
@@ -476,7 +476,7 @@ pub(super) fn verify(instance: &Pinned, settings: &Settings) -> Result<Verified,
             let row = settings
                 .loaded
                 .config
-                .row_of(&process::appearance(&host).map_err(scarce)?);
+                .row_of(&process::command_line(&host).map_err(scarce)?);
             let traits = process::traits_of(instance, &settings.table).map_err(scarce)?;
             Ok(Verified {
                 host,
@@ -485,7 +485,7 @@ pub(super) fn verify(instance: &Pinned, settings: &Settings) -> Result<Verified,
                 traits,
             })
         }
-        Err(HostDoubt::Scarce(short)) => Err(scarce(short)),
+        Err(HostDoubt::Exhausted(short)) => Err(scarce(short)),
         Err(doubt) => {
             // A process that has just exited has nothing to resume: fronts exit while they give up
             // their lease.
@@ -539,7 +539,7 @@ fn role(role: process::Role) -> &'static str {
 
 /// Nothing is known of a process for the moment: whoever asked must not take that for the last
 /// word.
-pub(super) fn scarce(short: Scarce) -> Error {
+pub(super) fn scarce(short: Exhausted) -> Error {
     tracing::error!(error = %short, "could not answer a call");
     Error::Unavailable {
         sentence: format!("the daemon can't look at processes: {short}"),

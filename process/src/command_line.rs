@@ -1,11 +1,11 @@
-//! What a host looks like: what tells which program it is.
+//! The command line of a host: what tells which program it is.
 
 use std::path::PathBuf;
 
+use super::exhausted::{Exhausted, readable};
 use super::launchers::names;
 use super::os;
 use super::pinned::Pinned;
-use super::scarce::{Scarce, seen};
 
 /// Arguments in which the name of an interpreted program is looked for: `node --flag script`,
 /// `python -m module`.
@@ -13,32 +13,32 @@ const FIRST_ARGUMENTS: usize = 4;
 
 /// What a program is called, and what it was started with.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Appearance {
+pub struct CommandLine {
     executable: PathBuf,
     arguments: Vec<String>,
 }
 
-/// What a process looks like. One that hides its executable goes by the name that the kernel has
-/// for it.
+/// The command line of a process. One that hides its executable goes by the name that the kernel
+/// has for it.
 ///
 /// # Errors
-/// [`Scarce`].
-pub fn appearance(process: &Pinned) -> Result<Appearance, Scarce> {
+/// [`Exhausted`].
+pub fn command_line(process: &Pinned) -> Result<CommandLine, Exhausted> {
     let pid = process.pid();
-    let executable = match seen(os::executable(pid))? {
+    let executable = match readable(os::executable(pid))? {
         Some(path) => Some(path),
-        None => seen(os::short_name(pid))?.map(PathBuf::from),
+        None => readable(os::short_name(pid))?.map(PathBuf::from),
     };
-    let arguments = seen(os::arguments(pid))?.flatten().unwrap_or_default();
+    let arguments = readable(os::arguments(pid))?.flatten().unwrap_or_default();
     let text = |argument: &Vec<u8>| String::from_utf8_lossy(argument).into_owned();
     let arguments = arguments.iter().map(text).collect();
-    Ok(Appearance {
+    Ok(CommandLine {
         executable: executable.unwrap_or_default(),
         arguments,
     })
 }
 
-impl Appearance {
+impl CommandLine {
     /// A made-up one: arguments from `argv[0]` on.
     #[must_use]
     pub fn new(executable: impl Into<PathBuf>, arguments: Vec<String>) -> Self {

@@ -11,14 +11,14 @@ use crate::sys;
 /// # Errors
 /// When the system refuses one of them: most users may not raise a rank that their parent process
 /// has lowered.
-pub fn usual() -> io::Result<()> {
-    let memory = usual_for_memory();
+pub fn reset() -> io::Result<()> {
+    let memory = reset_oom_score();
     let nice = sys::set_nice(0);
     memory.and(nice)
 }
 
 #[cfg(target_os = "linux")]
-fn usual_for_memory() -> io::Result<()> {
+fn reset_oom_score() -> io::Result<()> {
     const FILE: &str = "/proc/self/oom_score_adj";
     if std::fs::read_to_string(FILE)?.trim_end() == "0" {
         Ok(())
@@ -28,6 +28,6 @@ fn usual_for_memory() -> io::Result<()> {
 }
 
 #[cfg(not(target_os = "linux"))]
-fn usual_for_memory() -> io::Result<()> {
+fn reset_oom_score() -> io::Result<()> {
     Ok(())
 }

@@ -74,23 +74,23 @@ fn is_number(byte: u8) -> bool {
 }
 
 /// The text with `*` in the place of what differs at each start for no reason.
-pub(super) fn settled(text: &[u8]) -> Vec<u8> {
-    let mut settled = Vec::with_capacity(text.len());
+pub(super) fn masked(text: &[u8]) -> Vec<u8> {
+    let mut masked = Vec::with_capacity(text.len());
     let mut rest = text;
     while let Some((byte, behind)) = rest.split_first() {
-        settled.push(*byte);
+        masked.push(*byte);
         rest = behind;
         if *byte == b'/'
             && let Some((pattern, end)) = PATTERNS
                 .iter()
-                .find_map(|pattern| pattern.at(&settled, rest))
+                .find_map(|pattern| pattern.at(&masked, rest))
         {
-            settled.extend_from_slice(pattern.prefix);
-            settled.extend_from_slice(ANY);
+            masked.extend_from_slice(pattern.prefix);
+            masked.extend_from_slice(ANY);
             rest = &rest[end..];
         }
     }
-    settled
+    masked
 }
 
 impl Pattern {
@@ -112,16 +112,16 @@ impl Pattern {
 mod tests {
     use super::*;
 
-    fn assert_settled(text: &str, expected: &str) {
+    fn assert_masked(text: &str, expected: &str) {
         assert_eq!(
-            String::from_utf8_lossy(&settled(text.as_bytes())),
+            String::from_utf8_lossy(&masked(text.as_bytes())),
             expected,
             "{text}"
         );
     }
 
     #[test]
-    fn what_is_made_anew_at_each_start_is_settled() {
+    fn what_is_made_anew_at_each_start_is_masked() {
         for (text, expected) in [
             (
                 "/root/.cache/uv/builds-v0/.tmpaZ2fC0/bin/python",
@@ -162,8 +162,8 @@ mod tests {
                 "/a/builds-v0/.tmp*:/a/builds-v0/.tmp*",
             ),
         ] {
-            assert_settled(text, expected);
-            assert_settled(expected, expected);
+            assert_masked(text, expected);
+            assert_masked(expected, expected);
         }
     }
 
@@ -194,9 +194,9 @@ mod tests {
             "xvfb-run.2Vb6Bi",
             "DISPLAY=:99",
         ] {
-            assert_settled(text, text);
+            assert_masked(text, text);
         }
         let bytes = [0xff, b'/', 0xfe, 0];
-        assert_eq!(settled(&bytes), bytes);
+        assert_eq!(masked(&bytes), bytes);
     }
 }
