@@ -7,7 +7,6 @@
 mod serve;
 
 use std::path::PathBuf;
-use std::process::Command;
 
 use super::files::{File, Former};
 use super::serve_unit::{Name, ServeCommand, Unit};
@@ -22,8 +21,6 @@ const LABEL: &str = "io.github.mcp-sessiond";
 const PLIST: &str = include_str!("../../../launchd/io.github.mcp-sessiond.plist");
 
 const LAUNCHCTL: &str = "/bin/launchctl";
-
-pub(super) fn prepare(_: &mut Command) {}
 
 /// The domain of the user's graphical session, in which agents live.
 fn domain() -> String {

@@ -3,7 +3,7 @@
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use super::{ServiceError, manager, print_line};
+use super::{ServiceError, print_line};
 
 /// A command to the service manager.
 #[derive(Debug)]
@@ -74,12 +74,25 @@ impl Step {
     }
 }
 
+/// systemd's user manager is found by a variable that `su`, cron and MCP hosts leave out. launchd
+/// needs none.
+fn prepare(command: &mut Command) {
+    if cfg!(not(target_os = "macos"))
+        && std::env::var_os("XDG_RUNTIME_DIR").is_none_or(|value| value.is_empty())
+    {
+        command.env(
+            "XDG_RUNTIME_DIR",
+            format!("/run/user/{}", nix::unistd::getuid()),
+        );
+    }
+}
+
 /// Runs a command, and returns its standard output, or what it complained of.
 pub(super) fn answer(words: &[impl AsRef<std::ffi::OsStr>]) -> Result<String, String> {
     let (program, arguments) = words.split_first().ok_or("no command")?;
     let mut command = Command::new(program);
     command.args(arguments).stdin(Stdio::null());
-    manager::prepare(&mut command);
+    prepare(&mut command);
     let output = command.output().map_err(|error| error.to_string())?;
     if output.status.success() {
         return Ok(String::from_utf8_lossy(&output.stdout)

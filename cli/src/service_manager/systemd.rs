@@ -3,7 +3,6 @@
 mod serve;
 
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use mcp_sessiond_proto::paths::{self as places, DIRECTORY_VARIABLE};
 
@@ -19,16 +18,6 @@ const SOCKET: &str = "mcp-sessiond.socket";
 
 const SERVICE_UNIT: &str = include_str!("../../../systemd/mcp-sessiond.service");
 const SOCKET_UNIT: &str = include_str!("../../../systemd/mcp-sessiond.socket");
-
-/// The user manager is found by a variable that `su`, cron and MCP hosts leave out.
-pub(super) fn prepare(command: &mut Command) {
-    if std::env::var_os("XDG_RUNTIME_DIR").is_none_or(|value| value.is_empty()) {
-        command.env(
-            "XDG_RUNTIME_DIR",
-            format!("/run/user/{}", nix::unistd::getuid()),
-        );
-    }
-}
 
 /// Makes sure that there is a user manager, and that it reads the directory that we write to.
 pub(super) fn check_reachable() -> Result<(), ServiceError> {

@@ -20,8 +20,8 @@ fn with(calls: &[&str]) -> StreamRouter {
 
 #[track_caller]
 fn goes(router: &mut StreamRouter, message: &ServerMessage, to: &str) {
-    let to = router.route(message).expect("a stream");
-    assert_eq!(to.stream.as_str(), to, "{message:?}");
+    let destination = router.route(message).expect("a stream");
+    assert_eq!(destination.stream.as_str(), to, "{message:?}");
 }
 
 #[test]
@@ -89,7 +89,7 @@ fn a_cancellation_goes_where_the_request_went() {
     router.route(&answer("s2", "2"));
     goes(&mut router, &ServerMessage::Cancelled("8".into()), "s1");
     goes(&mut router, &ServerMessage::Request("9".into()), "s1");
-    router.ask_answered("9");
+    router.request_answered("9");
     router.route(&answer("s1", "1"));
     goes(
         &mut router,
