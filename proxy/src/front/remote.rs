@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use bytes::Bytes;
-use mcp_sessiond_bundle::{Pipe, TrackedLine, Failure, WAITING};
+use mcp_sessiond_bundle::{Pipe, TrackedLine, WAITING};
 use mcp_sessiond_client::{ClaimRequest, Options};
 use mcp_sessiond_proto::Claimed;
 use mcp_sessiond_proto::types::LeaseRef;
