@@ -48,8 +48,8 @@ pub struct Engine {
     settings: RwLock<Arc<Settings>>,
     /// Tells [`Engine::run`] that there may be a new deadline.
     deadline_changed: Notify,
-    /// Wakes the task that waits in `Engine::changed`: the registry was told something, and may be idle
-    /// now.
+    /// Wakes the task that waits in `Engine::changed`: the registry was told something, and may be
+    /// idle now.
     changed: Notify,
     began: Instant,
     /// What tells its hosts from those of other daemons: the boot, and the runtime directory.

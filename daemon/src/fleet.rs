@@ -1,8 +1,8 @@
 //! The daemons that share a storage: the heartbeats that this one sends, and what it does for
 //! one that gives none any more.
 //!
-//! A daemon sends heartbeats while something depends on it: a last will whose author it watches, or a
-//! service whose sessions have their servers on its machine. With a storage that is not shared,
+//! A daemon sends heartbeats while something depends on it: a last will whose author it watches, or
+//! a service whose sessions have their servers on its machine. With a storage that is not shared,
 //! nothing in here ever runs.
 
 mod peers;
@@ -91,8 +91,8 @@ impl Fleet {
         self.contents.storage().is_shared()
     }
 
-    /// Something is about to depend on this daemon: has it give a heartbeat first, if there is no recent
-    /// one.
+    /// Something is about to depend on this daemon: has it give a heartbeat first, if there is no
+    /// recent one.
     ///
     /// # Errors
     /// [`Error::Unavailable`].
@@ -208,7 +208,8 @@ impl Fleet {
         Ok(())
     }
 
-    /// Renews the heartbeat of this daemon, or removes it if nothing has depended on it for a while.
+    /// Renews the heartbeat of this daemon, or removes it if nothing has depended on it for a
+    /// while.
     async fn renew(&self) -> Result<(), Error> {
         let mut own = self.own.lock().await;
         if !self.wills.is_empty() || self.engine.serves() {
@@ -242,7 +243,8 @@ impl Fleet {
         Ok(())
     }
 
-    /// Ends the servers of sessions that others have taken over while this daemon sent no heartbeat.
+    /// Ends the servers of sessions that others have taken over while this daemon sent no
+    /// heartbeat.
     async fn let_go(&self) -> Result<(), Error> {
         for of in self.engine.served_sessions() {
             let kept_at = match self
@@ -261,8 +263,8 @@ impl Fleet {
         Ok(())
     }
 
-    /// Carries out the last wills of a daemon that sends no heartbeat any more, and removes the one that
-    /// it gave last.
+    /// Carries out the last wills of a daemon that sends no heartbeat any more, and removes the one
+    /// that it gave last.
     async fn stand_in(&self, home: String, version: Option<Version>) -> Result<(), Error> {
         let mut done = 0_usize;
         for will in self.contents.wills().await? {

@@ -8,15 +8,15 @@
 //!   [`connections`]: how many there are, and how many each process may have.
 //! - [`engine`]: the registry with the processes, the records and the token files as one. It tells
 //!   the registry facts in one order, and carries out its effects.
-//! - [`ledger`]: `sessions.db`, the registry's memory. [`tokens`]: the token files. [`keepers`]: what
-//!   keepers are asked by their sockets. [`terminator`]: ends keepers, and what is left of their
-//!   backends.
+//! - [`ledger`]: `sessions.db`, the registry's memory. [`tokens`]: the token files. [`keepers`]:
+//!   what keepers are asked by their sockets. [`terminator`]: ends keepers, and what is left of
+//!   their backends.
 //! - [`contents`]: the rules of what sessions contain (state, streams, events, tasks), without I/O,
 //!   over any storage. [`reaper`]: ends what has outlived its owner or its time. [`wills`]: carries
 //!   out the last wills of streams and tasks. [`fleet`]: what daemons on one storage do for each
 //!   other.
-//! - [`storage`]: one trait, four backends: memory, SQLite, PostgreSQL, DynamoDB. [`metered`]: times
-//!   them. [`writer`]: the thread that commits to SQLite in groups.
+//! - [`storage`]: one trait, four backends: memory, SQLite, PostgreSQL, DynamoDB. [`metered`]:
+//!   times them. [`writer`]: the thread that commits to SQLite in groups.
 //! - [`counters`]: what is counted and measured. [`exporter`]: serves it to a scraper over HTTP.
 //!
 //! **Architecture Invariant:** everything that happens to the registry happens under one lock, in

@@ -22,10 +22,11 @@
 //! - [`directory`]: the runtime directory and the lock on it. [`socket`]: binding a socket, and who
 //!   is behind its path. [`changes`]: watches directories and files.
 //! - [`executable`]: where this program is, after an upgrade, too. [`descriptors`]: how many this
-//!   process may have. [`priority`]: resets nice value and OOM score. [`core_files`]: none are left.
-//!   [`clock`]: the clock that all processes of a machine read alike. [`signals`]: which of them may be
-//!   waited for.
-//! - [`fault`]: where tests may have the daemon, or `setup`, killed. [`sys`]: the only `unsafe` code.
+//!   process may have. [`priority`]: resets nice value and OOM score. [`core_files`]: none are
+//!   left. [`clock`]: the clock that all processes of a machine read alike. [`signals`]: which of
+//!   them may be waited for.
+//! - [`fault`]: where tests may have the daemon, or `setup`, killed. [`sys`]: the only `unsafe`
+//!   code.
 //!
 //! `linux.rs` and `macos.rs` read the facts, behind the same set of functions; nothing else here
 //! differs between the two.

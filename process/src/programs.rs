@@ -240,8 +240,8 @@ const fn interpreter(
 
 /// The programs, each name once. Which launchers were run, and when, stands in docs/settings.md; of
 /// `op` only the documented command line is known. Some of these become the server themselves
-/// (`env`, `nice`, `nohup`, `stdbuf`, `setsid` without `--fork`, `direnv exec`, `mise exec`) and are
-/// seen nowhere but in a version that does not; `xvfb-run` is a script of `sh`.
+/// (`env`, `nice`, `nohup`, `stdbuf`, `setsid` without `--fork`, `direnv exec`, `mise exec`) and
+/// are seen nowhere but in a version that does not; `xvfb-run` is a script of `sh`.
 static PROGRAMS: [Program; 42] = [
     prefix(&["env"], &ENV),
     prefix(&["nice"], &NICE),

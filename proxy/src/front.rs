@@ -5,9 +5,9 @@
 //! - [`first_line`]: the host's first line, which has the client's name.
 //! - [`forward`]: lines, both ways. [`open`]: the calls that the host waits for, in case the keeper
 //!   is lost. [`leave`]: how the front ends.
-//! - [`shared`]: the front of a server that all hosts share. [`remote`]: of one that is reached over
-//!   HTTP. [`bundle`]: of several servers as one. [`lazy`]: of one that is started at its first
-//!   call. `stdio`: the host's end of those that have a runtime.
+//! - [`shared`]: the front of a server that all hosts share. [`remote`]: of one that is reached
+//!   over HTTP. [`bundle`]: of several servers as one. [`lazy`]: of one that is started at its
+//!   first call. `stdio`: the host's end of those that have a runtime.
 //!
 //! How the server is reached is [`server`](crate::server)'s.
 //!

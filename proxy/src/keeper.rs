@@ -4,10 +4,10 @@
 //! - [`mcp_sessiond_relay`]: what becomes of each line: a state machine that does no I/O.
 //! - [`hold`]: the loop that carries lines between the backend and the front, and tells the relay
 //!   what happens.
-//! - [`backend`], [`children`]: the child process, its group, and how it is taken down. [`stderr_ring`]:
-//!   the end of its standard error.
-//! - [`requests`]: requests on its socket. [`front`]: the attached front. [`dial`]: the client's side
-//!   of the socket.
+//! - [`backend`], [`children`]: the child process, its group, and how it is taken down.
+//!   [`stderr_ring`]: the end of its standard error.
+//! - [`requests`]: requests on its socket. [`front`]: the attached front. [`dial`]: the client's
+//!   side of the socket.
 //! - [`continuing`]: the lines between it and a continuing front, where the session is a service's.
 //! - [`exits`]: the processes whose exits matter. [`program_change`]: whether the program has
 //!   changed. [`launch`]: how a keeper starts.

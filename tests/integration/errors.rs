@@ -6,8 +6,8 @@ mod refusals;
 use std::collections::BTreeSet;
 use std::fs::read_to_string;
 
-use crate::pages::named;
 use crate::fixture;
+use crate::pages::named;
 
 /// A row that another test provokes: the beginning of the row, the file, the test, and what that
 /// test looks for, of the row's text.

@@ -4,7 +4,8 @@
 //!
 //! - [`ffi`]: the functions that C calls: reads pointers, calls safe code, returns a number. All
 //!   `unsafe` code of the package is there.
-//! - [`values`]: the structs, enums and constants of the header. Numbers never change their meaning.
+//! - [`values`]: the structs, enums and constants of the header. Numbers never change their
+//!   meaning.
 //! - [`settings`]: the options of C, checked, as the client's.
 //! - [`worker`]: the thread of a handle, which runs the client and blocks all signals.
 //! - [`lines`]: log lines, held until the calling thread can hand them to the program.

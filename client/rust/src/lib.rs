@@ -105,15 +105,16 @@
 //!   calls on a connection that may break at any moment. [`deadline`]: by when a call has to be
 //!   answered.
 //! - [`connection`]: one connection to a daemon that is ours. [`directory`]: the directory that its
-//!   socket is in. [`error`]: what can go wrong. [`mod@options`]: settings. [`runtime`]: what drives
-//!   the calls.
+//!   socket is in. [`error`]: what can go wrong. [`mod@options`]: settings. [`runtime`]: what
+//!   drives the calls.
 //! - [`control`]: bare calls, for programs that are part of mcp-sessiond.
 //! - [`tower`]: a layer for HTTP servers. [`rmcp`]: HTTP servers on the official SDK.
 //!   [`tower_sessions`], [`turul`]: stores for other frameworks.
 //!
-//! **Architecture Invariants:** nothing is sent to a daemon of another user, nor through a directory
-//! that others may enter. [`Sessiond`] returns `Option` and `bool`: no call of it fails the server.
-//! The daemon's framework for RPCs is not among the dependencies of a server that uses this crate.
+//! **Architecture Invariants:** nothing is sent to a daemon of another user, nor through a
+//! directory that others may enter. [`Sessiond`] returns `Option` and `bool`: no call of it fails
+//! the server. The daemon's framework for RPCs is not among the dependencies of a server that uses
+//! this crate.
 #![forbid(unsafe_code)]
 #![allow(rustdoc::private_intra_doc_links)]
 #![cfg_attr(

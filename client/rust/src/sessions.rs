@@ -18,8 +18,8 @@ use crate::options::Options;
 use crate::runtime::driven;
 use crate::session::{Hold, Session};
 
-/// The sessions of a host or of a service, and the connections to the daemon that they share. Clones are
-/// the same.
+/// The sessions of a host or of a service, and the connections to the daemon that they share.
+/// Clones are the same.
 ///
 /// Every call says what went wrong. What passes is waited for, within [`Options::timeout`]: a
 /// daemon that is restarting or busy, an answer that was lost.

@@ -1,8 +1,8 @@
 //! Sessions, leases and claims: a state machine that does no I/O.
 //!
 //! It is told facts (this process claimed, that one exited, time passed) and answers with
-//! [`Effect`]s, which the engine carries out in order. So every interleaving can be tested without a
-//! process in sight.
+//! [`Effect`]s, which the engine carries out in order. So every interleaving can be tested without
+//! a process in sight.
 //!
 //! - [`claims`]: which session a claim gets, who waits for whom, and sessions with names.
 //! - [`owners`]: what was seen of each host, and what counts for its claims because of that.

@@ -1,9 +1,9 @@
 //! The registry against its rules, over random interleavings.
 //!
 //! The [`Cast`] says who is alive, and so which steps make sense. The [`World`] takes these steps:
-//! it tells the registry of them as the engine would, keeps what the ledger would, crashes the daemon
-//! in between, and compares what comes of it with the [`Book`](book::Book), a second and naive
-//! account of the same rules.
+//! it tells the registry of them as the engine would, keeps what the ledger would, crashes the
+//! daemon in between, and compares what comes of it with the [`Book`](book::Book), a second and
+//! naive account of the same rules.
 
 mod book;
 mod check;

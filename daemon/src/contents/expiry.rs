@@ -1,5 +1,5 @@
-//! Sessions that have outlived their time, or that a service has not used for as long as its operator
-//! says: they end. And what else is due is looked at.
+//! Sessions that have outlived their time, or that a service has not used for as long as its
+//! operator says: they end. And what else is due is looked at.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher as _, RandomState};

@@ -1,9 +1,9 @@
 //! Heartbeats: each daemon of a fleet has a record of its own, and changes it now and then.
 //!
-//! A heartbeat has no time in it, only a version that the daemon changes. Another daemon sees for how
-//! long that version has stayed the same. So no two clocks are compared, a storage without a clock
-//! (DynamoDB) will do, and a fleet that was paused as a whole is not taken for dead when it goes
-//! on.
+//! A heartbeat has no time in it, only a version that the daemon changes. Another daemon sees for
+//! how long that version has stayed the same. So no two clocks are compared, a storage without a
+//! clock (DynamoDB) will do, and a fleet that was paused as a whole is not taken for dead when it
+//! goes on.
 
 use mcp_sessiond_proto::Error;
 

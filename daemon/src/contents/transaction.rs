@@ -2,8 +2,8 @@
 //!
 //! A rule is a function of a [`Draft`], without any I/O. Where it needs something that was not read
 //! yet it says so ([`Halt`]), that is read, and it is run again from the start. So rules read like
-//! plain code, and are the same for every backend. What it has changed is committed on the condition
-//! that nobody else has changed it since, and no answer is given before it is kept.
+//! plain code, and are the same for every backend. What it has changed is committed on the
+//! condition that nobody else has changed it since, and no answer is given before it is kept.
 
 use std::collections::HashMap;
 use std::ops::Range;

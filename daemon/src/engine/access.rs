@@ -265,8 +265,8 @@ pub fn home_of(owner: &str) -> Option<&str> {
     owner.strip_prefix("host ")?.split(' ').next()
 }
 
-/// What [`Engine::owner`] writes behind the home, if that is this daemon's: another's may begin with
-/// the same digits.
+/// What [`Engine::owner`] writes behind the home, if that is this daemon's: another's may begin
+/// with the same digits.
 fn at_home<'a>(host: &'a str, home: &str) -> Option<&'a str> {
     host.strip_prefix(home)?.strip_prefix(' ')
 }

@@ -1,5 +1,5 @@
-//! What is wrong with the records and the settings, and what users may have to set, for `doctor`; and
-//! which keepers the records do not have.
+//! What is wrong with the records and the settings, and what users may have to set, for `doctor`;
+//! and which keepers the records do not have.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::path::PathBuf;

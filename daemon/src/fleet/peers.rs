@@ -47,8 +47,8 @@ impl Peers {
         }
     }
 
-    /// This version of a daemon's heartbeat is on record. Returns for how long it has been, as far as
-    /// was seen.
+    /// This version of a daemon's heartbeat is on record. Returns for how long it has been, as far
+    /// as was seen.
     pub(super) fn hear(&mut self, home: &str, version: Version) -> Duration {
         let fresh = Latest {
             version: Some(version),
@@ -96,7 +96,8 @@ mod tests {
     #[test]
     fn a_daemon_is_silent_once_its_sign_has_not_changed_for_so_long() {
         let mut seen = Peers::default();
-        // However long ago the last look was: nobody knows for how long the heartbeat had been there.
+        // However long ago the last look was: nobody knows for how long the heartbeat had been
+        // there.
         seen.look(&[heartbeat("a", 1), heartbeat("b", 1)], 100 * SECOND);
         assert_eq!(silent(&seen), []);
         seen.look(&[heartbeat("a", 1), heartbeat("b", 1)], 2 * SECOND);

@@ -18,8 +18,8 @@ use crate::pipe::{Receipt, TrackedLine};
 /// of the host's.
 const OWN: &str = "mcp-sessiond/";
 
-/// How long a backend that takes nothing any more is still read: it may answer earlier requests, and
-/// its pipe has the time to end it.
+/// How long a backend that takes nothing any more is still read: it may answer earlier requests,
+/// and its pipe has the time to end it.
 const DRAIN_WAIT: Duration = Duration::from_secs(5);
 
 /// An answer, and what to do once it was passed on.
@@ -105,8 +105,8 @@ impl Connection {
     }
 
     /// Forwards the messages of the backend, in its order, until it is gone, or takes nothing any
-    /// more: answers to the requests that wait for them, everything else to `receive`. Requests that
-    /// are not answered by then get no answer.
+    /// more: answers to the requests that wait for them, everything else to `receive`. Requests
+    /// that are not answered by then get no answer.
     pub(crate) fn forward<R, F>(
         &self,
         mut from: mpsc::Receiver<TrackedLine>,

@@ -1,13 +1,13 @@
 //! Several MCP servers as one. A *bundle* is a domain object: it owns its backends, knows what they
-//! list, and brings each call to the backend that it is for. It runs and is tested without a server;
-//! sockets, processes, hosts and the daemon are its caller's.
+//! list, and brings each call to the backend that it is for. It runs and is tested without a
+//! server; sockets, processes, hosts and the daemon are its caller's.
 //!
 //! # Code map
 //!
 //! A bundle:
 //!
-//! - [`bundle`]: the trait [`Bundle`], its errors and its settings. [`call`]: what can be asked for.
-//!   [`status`]: the state of a bundle and of its backends.
+//! - [`bundle`]: the trait [`Bundle`], its errors and its settings. [`call`]: what can be asked
+//!   for. [`status`]: the state of a bundle and of its backends.
 //! - [`backends`]: [`Backends`], the bundle itself. [`mod@core`]: what its tasks share, and which
 //!   backend a call is for. [`told`]: what a backend that is started again is sent again.
 //! - [`names`]: the names under which tools and prompts are listed.
@@ -19,7 +19,8 @@
 //! - [`pipe`]: what the caller provides: a [`Source`] that can be opened, and then two channels of
 //!   messages ([`Pipe`]); a [`Host`]; a [`BundleStore`].
 //! - [`life`]: backends are started, a few at a time, and again when they were lost.
-//! - [`backend`]: its state, handshake and lists. [`refresh`] and [`pace`]: lists that have changed.
+//! - [`backend`]: its state, handshake and lists. [`refresh`] and [`pace`]: lists that have
+//!   changed.
 //! - [`connection`]: requests and their answers.
 //! - [`lazy`]: [`Lazy`], a backend that is started at its first call, and answered for from memory
 //!   until then. [`lazy::known`]: what is stored; [`lazy::state`]: what is answered from it.
@@ -31,8 +32,8 @@
 //! # Invariants
 //!
 //! - **No I/O:** nothing in here knows a socket, a file, a process or the daemon. A backend is two
-//!   channels; time is tokio's. `tests/integration/layout.rs` lists what this crate may use: none of
-//!   ours.
+//!   channels; time is tokio's. `tests/integration/layout.rs` lists what this crate may use: none
+//!   of ours.
 //! - **Ids are derived and never counted.** A host's request has the same id at its backend; a
 //!   backend's request has `backend:id` at the host. So a process that comes after this one knows
 //!   which backend an answer is for.

@@ -1,5 +1,5 @@
-//! What becomes of each line between an MCP server and its hosts: a state machine that is told lines
-//! and facts, and hands out lines and effects. No I/O, no clock.
+//! What becomes of each line between an MCP server and its hosts: a state machine that is told
+//! lines and facts, and hands out lines and effects. No I/O, no clock.
 //!
 //! One backend (an MCP server on stdio) outlives its *fronts*, the pipes to the host, of which at
 //! most one is attached. A *call* is a request of the host, an *ask* one of the backend. Each gets
@@ -30,8 +30,8 @@
 //!
 //! What both read and write:
 //!
-//! - [`message`]: a line, and the messages in it. [`unreadable`]: what can't be read. [`oversized`]:
-//!   what is larger than 16 MiB. [`raw`]: single values.
+//! - [`message`]: a line, and the messages in it. [`unreadable`]: what can't be read.
+//!   [`oversized`]: what is larger than 16 MiB. [`raw`]: single values.
 //! - [`entry`]: lines that are spliced, and wait. [`numbers`]: the numbers of requests.
 //! - [`version`]: protocol versions, and what `initialize` declares.
 //! - [`own_messages`]: messages that the relay itself writes.

@@ -57,8 +57,8 @@ pub enum Effect {
     /// This client does not: its host gets a server of its own. Why, in a sentence. The client is
     /// gone with this.
     Own(u64, String),
-    /// This client can't now: its host is to come again after a while. Why, in a sentence. The client
-    /// is gone with this.
+    /// This client can't now: its host is to come again after a while. Why, in a sentence. The
+    /// client is gone with this.
     Later(u64, String),
     /// The server was stopped before it had answered the first host: every client is gone
     /// with this, and the next ones get a fresh server.

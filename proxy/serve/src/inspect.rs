@@ -60,8 +60,8 @@ struct Inspector {
     table: Arc<Table>,
     sessions: Sessions,
     control: Control,
-    /// Which sessions that this process does not serve are the caller's: asking the daemon counts as use of the
-    /// session, so it is done once.
+    /// Which sessions that this process does not serve are the caller's: asking the daemon counts
+    /// as use of the session, so it is done once.
     known: Mutex<HashMap<SessionId, (Caller, Access)>>,
     watchers: Arc<Semaphore>,
 }

@@ -12,8 +12,8 @@
 //! - `envelope.rs`: what a POST says of itself. `params.rs`: arguments that are repeated in
 //!   headers.
 //! - `callers.rs`: the servers of all callers. `discover.rs`: what a server speaks.
-//! - `server.rs`: one of them. `pending.rs`: requests that it was sent. `open_requests.rs`: to which of them a
-//!   message of the server belongs. `usage.rs`: whether it is in use.
+//! - `server.rs`: one of them. `pending.rs`: requests that it was sent. `open_requests.rs`: to
+//!   which of them a message of the server belongs. `usage.rs`: whether it is in use.
 //! - `reply.rs`: the response.
 //!
 //! A server that speaks HTTP itself gets the requests as they came.

@@ -1,4 +1,5 @@
-//! A server in a keeper: from a claim to a connection to the keeper that holds the session's backend.
+//! A server in a keeper: from a claim to a connection to the keeper that holds the session's
+//! backend.
 
 mod daemon_calls;
 

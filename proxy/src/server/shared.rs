@@ -6,8 +6,8 @@
 //! message is whose [`mcp_sessiond_relay::multiplexer`] decides.
 //!
 //! - [`place`]: the front's side, which starts the sharer where there is none.
-//! - [`share_host`]: the process. `clients`: the connections to it. [`usage`]: how each shared server
-//!   is used, for people.
+//! - [`share_host`]: the process. `clients`: the connections to it. [`usage`]: how each shared
+//!   server is used, for people.
 //!
 //! **Architecture Invariant:** a place ends with its connection, and nothing of it is handed to
 //! another one. The sharer has its session's lease; so there is one sharer for one server, whatever

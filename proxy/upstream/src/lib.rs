@@ -17,12 +17,13 @@
 //! others it may be another account's.
 //!
 //! - `pipe.rs`: what becomes of a message of the host. `calls.rs`: a request until its last answer.
-//!   `initialize.rs`: the handshake. `listen.rs`: the standalone stream. `link.rs`: what they have in
-//!   common.
-//! - `http.rs`: requests. `session_headers.rs`: which session they are of. `ledger.rs`: what is kept.
-//!   `numbers.rs`: by which a message that comes again is known. `call_ids.rs`: ids of calls, where
-//!   each process has a host that begins anew. `news.rs`: what the user should know.
-//! - `messages.rs`: ids of the server's requests, and the messages that are ours. `url.rs`, `tls.rs`.
+//!   `initialize.rs`: the handshake. `listen.rs`: the standalone stream. `link.rs`: what they have
+//!   in common.
+//! - `http.rs`: requests. `session_headers.rs`: which session they are of. `ledger.rs`: what is
+//!   kept. `numbers.rs`: by which a message that comes again is known. `call_ids.rs`: ids of calls,
+//!   where each process has a host that begins anew. `news.rs`: what the user should know.
+//! - `messages.rs`: ids of the server's requests, and the messages that are ours. `url.rs`,
+//!   `tls.rs`.
 //! - [`login`]: tokens, their files, and the browser.
 #![forbid(unsafe_code)]
 

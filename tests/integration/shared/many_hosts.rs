@@ -1,8 +1,8 @@
 //! Twenty hosts at once do at random what hosts do, and are killed. Every message of the server has
 //! in it whose it is.
 //!
-//! `SHARED_SEED` repeats a run; `SHARED_ACTIONS` is how much each host does. `tests/campaign shared`
-//! has long runs.
+//! `SHARED_SEED` repeats a run; `SHARED_ACTIONS` is how much each host does.
+//! `tests/campaign shared` has long runs.
 
 use std::collections::BTreeSet;
 

@@ -1,5 +1,5 @@
-//! Signals that end fronts and keepers, and hosts that block or ignore some: their servers have what
-//! they were given, and everything else works.
+//! Signals that end fronts and keepers, and hosts that block or ignore some: their servers have
+//! what they were given, and everything else works.
 
 use std::os::unix::process::ExitStatusExt as _;
 

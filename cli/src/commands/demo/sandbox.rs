@@ -42,7 +42,8 @@ impl Sandbox {
         &self.directory
     }
 
-    /// The environment of everything in the sandbox: this directory, and no configuration of the user's.
+    /// The environment of everything in the sandbox: this directory, and no configuration of the
+    /// user's.
     pub(super) fn environment(&self) -> [(&'static str, OsString); 2] {
         let config = self.directory.join("config.toml");
         [

@@ -23,8 +23,8 @@ use super::table::Table;
 use super::transport::DurableTransport;
 use crate::tower::Refusal;
 
-/// A request was refused. rmcp need not know more: the response is what [`RequestScope`] says. rmcp logs
-/// an error of it, so it is told only where it must not go on.
+/// A request was refused. rmcp need not know more: the response is what [`RequestScope`] says. rmcp
+/// logs an error of it, so it is told only where it must not go on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the request was refused")]
 pub(super) struct Refused;

@@ -1,5 +1,5 @@
-//! The registry in its surroundings: the engine, the ledger, the token files and the clients, without
-//! any I/O.
+//! The registry in its surroundings: the engine, the ledger, the token files and the clients,
+//! without any I/O.
 
 mod checks;
 mod effects;

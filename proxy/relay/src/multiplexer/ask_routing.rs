@@ -1,5 +1,5 @@
-//! Which client an ask of the server is about. On stdio nothing in the ask says so. What is known is
-//! for whom the server is at work, and for whom it was until just now.
+//! Which client an ask of the server is about. On stdio nothing in the ask says so. What is known
+//! is for whom the server is at work, and for whom it was until just now.
 
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;

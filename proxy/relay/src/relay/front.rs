@@ -1,7 +1,7 @@
 //! Fronts come and go. Each has a host of its own; or each continues the former one: it takes over
-//! where that stopped, and the relay changes nothing when a front goes. Then each line for the front
-//! has a number, and is kept until the front confirms it; the next front gets every unconfirmed line
-//! again.
+//! where that stopped, and the relay changes nothing when a front goes. Then each line for the
+//! front has a number, and is kept until the front confirms it; the next front gets every
+//! unconfirmed line again.
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;

@@ -1,6 +1,6 @@
 //! The lines of a server: each message is stored first, and then sent to its stream's reader. Where
-//! all sessions of the service together have used up their memory (`limits.owner_bytes`), the oldest
-//! events go.
+//! all sessions of the service together have used up their memory (`limits.owner_bytes`), the
+//! oldest events go.
 
 use std::sync::Arc;
 use std::time::Duration;

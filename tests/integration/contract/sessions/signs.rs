@@ -28,7 +28,10 @@ pub(crate) async fn a_sign_is_renewed_and_removed<B: Backend>(backend: B) {
     assert_eq!(other.heartbeats().await, Ok(vec![second.clone(), beside]));
     // One that was renewed since is not removed.
     assert_eq!(other.remove_heartbeat(&first).await, Ok(false));
-    assert_eq!(other.heartbeat_of("boot/1/1").await, Ok(Some(second.version)));
+    assert_eq!(
+        other.heartbeat_of("boot/1/1").await,
+        Ok(Some(second.version))
+    );
     assert_eq!(other.remove_heartbeat(&second).await, Ok(true));
     assert_eq!(daemon.heartbeat_of("boot/1/1").await, Ok(None));
     let (third, is_removed) = daemon
@@ -42,7 +45,10 @@ pub(crate) async fn a_sign_is_renewed_and_removed<B: Backend>(backend: B) {
         .await
         .expect("given");
     assert!(!is_removed && fourth.version != third.version);
-    assert_eq!(other.heartbeat_of("boot/1/1").await, Ok(Some(fourth.version)));
+    assert_eq!(
+        other.heartbeat_of("boot/1/1").await,
+        Ok(Some(fourth.version))
+    );
 }
 
 pub(crate) async fn a_sign_is_no_session<B: Backend>(backend: B) {
