@@ -36,16 +36,16 @@ use bytes::Bytes;
 use mcp_sessiond_client::{ClaimRequest, Error, Loss, Options};
 
 use crate::lines::LineBuffer;
-use crate::memory::keep_to_ourselves;
-use crate::notices::{note, say, span, tell_of_claim};
+use crate::memory::forbid_core_dumps;
+use crate::notices::{duration, note_unkept, print, print_claim};
 use crate::program::{LaunchEnv, Program};
-use crate::server::attach::{Attaching, Attachment, NoBackend, first_time};
-use crate::server::child::Plain;
+use crate::server::attach::{Attaching, Attachment, NoBackend, attach_first};
+use crate::server::child::PlainChild;
 use crate::server::kept::Door;
 use crate::signals::{ENDING, GivenMask};
-use crate::stderr::Voice;
-use crate::waits::{PATIENCE, PAUSE, PAUSE_MAX, Waits};
-use first_line::First;
+use crate::stderr::Stderr;
+use crate::waits::{ATTACH_WAIT, PAUSE, PAUSE_MAX, Waits};
+use first_line::FirstLine;
 use forward::Carrier;
 use leave::Leaver;
 
@@ -60,7 +60,7 @@ pub(crate) const FAILED: u8 = 71;
 const NAMES_SHOWN: usize = 8;
 
 /// What a front has found out and read before it asks for a backend.
-pub(crate) struct Begun<'a> {
+pub(crate) struct FrontSetup<'a> {
     pub(crate) options: Options,
     pub(crate) claim: ClaimRequest,
     pub(crate) program: &'a Program,
@@ -77,18 +77,18 @@ pub(crate) enum Way<'a> {
     Through(Box<dyn FnOnce(Bytes, Door, GivenMask) -> Box<dyn Attaching> + 'a>),
     /// By something that ends the process, or says why the server can't be kept; then it has taken
     /// nothing from the lines but what it has answered.
-    Instead(fn(Begun<'_>, &mut Door) -> io::Result<Result<Infallible, NoBackend>>),
+    Instead(fn(FrontSetup<'_>, &mut Door) -> io::Result<Result<Infallible, NoBackend>>),
 }
 
 /// Speaks MCP to the host, on standard input and output, until the host closes its end or is gone.
 #[must_use]
 pub fn run(options: Options, claim: ClaimRequest, program: &Program, waits: Waits) -> ExitCode {
     let way = Way::Through(Box::new(|_, door, _| Box::new(door)));
-    run_by(options, claim, program, LaunchEnv::default(), waits, way)
+    run_with(options, claim, program, LaunchEnv::default(), waits, way)
 }
 
 /// The same by another way to the server.
-pub(crate) fn run_by(
+pub(crate) fn run_with(
     options: Options,
     claim: ClaimRequest,
     program: &Program,
@@ -97,16 +97,16 @@ pub(crate) fn run_by(
     way: Way<'_>,
 ) -> ExitCode {
     let mask = GivenMask::block(&ENDING);
-    match speak(options, claim, program, surroundings, waits, &mask, way) {
+    match serve_host(options, claim, program, surroundings, waits, &mask, way) {
         Ok(code) => code,
         Err(error) => {
-            say(&error);
+            print(&error);
             ExitCode::from(FAILED)
         }
     }
 }
 
-fn speak(
+fn serve_host(
     options: Options,
     mut claim: ClaimRequest,
     program: &Program,
@@ -122,30 +122,30 @@ fn speak(
     let mut input: File = io::stdin().as_fd().try_clone_to_owned()?.into();
     let mut lines = LineBuffer::default();
     match first_line::read(&mut input, &mut lines, waits.first_line) {
-        First::Nothing => return Ok(ExitCode::SUCCESS),
-        First::Said(client) => claim.client = client,
+        FirstLine::Closed => return Ok(ExitCode::SUCCESS),
+        FirstLine::Read(client) => claim.client = client,
     }
     if lines.is_empty() && input.is_terminal() && io::stderr().is_terminal() {
-        say(&format_args!(
+        print(&format_args!(
             "{} is started, and waits for the messages of a host on this terminal; `mcp-sessiond setup` has a host start it",
             program.shown()
         ));
     }
     claim.program = Some(program.shown());
     let plain = |why: &dyn std::fmt::Display, lines: &LineBuffer, input: File| {
-        say(&format_args!(
+        print(&format_args!(
             "{why}; {} is run without being kept: it will not survive a reconnect",
             program.shown()
         ));
-        match Plain::start(program, &environment, home.as_deref(), mask) {
+        match PlainChild::start(program, &environment, home.as_deref(), mask) {
             Ok(plain) => {
-                note(program.shown(), why);
+                note_unkept(program.shown(), why);
                 leaver.hand_on_to(plain.pid());
-                plain.carry(lines, input)
+                plain.forward(lines, input)
             }
             Err(error) => {
                 let (code, sentence) = program.not_run(&error);
-                say(&sentence);
+                print(&sentence);
                 ExitCode::from(code)
             }
         }
@@ -158,20 +158,20 @@ fn speak(
         waits.keeper,
     );
     let mut door = match opened {
-        Ok(door) => door.with(environment.clone(), home.clone()),
+        Ok(door) => door.with_launch_env(environment.clone(), home.clone()),
         Err(error) => return Ok(plain(&error, &lines, input)),
     };
     let releaser = door.releaser();
     let (mut way, first): (Box<dyn Attaching>, _) = match way {
         Way::Through(way) => {
-            let first = lines.whole_line().unwrap_or(lines.so_far());
+            let first = lines.whole_line().unwrap_or(lines.buffered());
             let mut way = way(Bytes::copy_from_slice(first), door, *mask);
-            let first = first_time(&mut *way, waits);
+            let first = attach_first(&mut *way, waits);
             (way, first)
         }
         Way::Instead(instead) => {
             let (lines, input, leaver) = (&mut lines, &mut input, &leaver);
-            let begun = Begun {
+            let begun = FrontSetup {
                 options,
                 claim,
                 program,
@@ -192,35 +192,35 @@ fn speak(
         // Somebody else has what the user has named. It is waited for.
         Err(NoBackend::Taken(_)) => None,
         Err(NoBackend::NoProgram { code, sentence }) => {
-            say(&sentence);
+            print(&sentence);
             return Ok(ExitCode::from(code));
         }
         Err(why) => return Ok(plain(&why, &lines, input)),
     };
     // Not before the session was claimed: the daemon reads our environment then, and never again.
-    keep_to_ourselves();
+    forbid_core_dumps();
     leaver.tells_keeper();
     let listening = carrier.clone();
     std::thread::Builder::new()
         .name("from-host".into())
-        .spawn(move || listening.from_host(input, lines, releaser))?;
+        .spawn(move || listening.forward_from_host(input, lines, releaser))?;
     stay(&mut *way, &carrier, attachment)
 }
 
 /// What the host's user should know of how this server came to be.
-fn tell(voice: &Voice, attachment: &Attachment) {
-    if tell_of_claim(voice, attachment.because, attachment.outcome) {
+fn print_outcome(stderr: &Stderr, attachment: &Attachment) {
+    if print_claim(stderr, attachment.because, attachment.outcome) {
         // That says why it is a fresh one.
     } else if attachment.attached.exited {
-        tell_of_claim(voice, Some(Loss::Exited), attachment.outcome);
+        print_claim(stderr, Some(Loss::Exited), attachment.outcome);
     } else if attachment.attached.resumed {
-        voice.say(&format_args!(
+        stderr.print(&format_args!(
             "resumed the server that has been running for {}; `mcp-sessiond restart` gives a fresh one",
-            span(attachment.attached.age_ms)
+            duration(attachment.attached.age_ms)
         ));
     }
     if let Some(names) = listed(&attachment.differing) {
-        voice.say(&format_args!(
+        stderr.print(&format_args!(
             "the server has the environment of its first start, in which these variables differ: {names}; `--fresh` gives one with \
              yours"
         ));
@@ -228,9 +228,9 @@ fn tell(voice: &Voice, attachment: &Attachment) {
     match attachment.attached.lost {
         0 => {}
         1 => {
-            voice.say(&"a message was on its way when the former connection ended, and may not have arrived");
+            stderr.print(&"a message was on its way when the former connection ended, and may not have arrived");
         }
-        lost => voice.say(&format_args!(
+        lost => stderr.print(&format_args!(
             "{lost} messages were on their way when the former connection ended, and may not have arrived"
         )),
     }
@@ -252,37 +252,37 @@ fn stay(
     carrier: &Arc<Carrier>,
     first: Option<Attachment>,
 ) -> io::Result<ExitCode> {
-    let voice = Voice::new()?;
-    let first = first.or_else(|| again(door, carrier, &voice, false));
+    let stderr = Stderr::new()?;
+    let first = first.or_else(|| again(door, carrier, &stderr, false));
     let Some(mut attachment) = first else {
         return Ok(ExitCode::SUCCESS);
     };
     loop {
-        if let Some(news) = door.news() {
-            voice.say(&news);
+        if let Some(news) = door.notice() {
+            stderr.print(&news);
         }
-        tell(&voice, &attachment);
-        if let Some(beside) = &attachment.beside {
-            voice.repeat(beside)?;
+        print_outcome(&stderr, &attachment);
+        if let Some(control) = &attachment.control {
+            stderr.copy_from(control)?;
         }
-        let beside = attachment
+        let control = attachment
             .beside
             .as_ref()
             .map(std::os::unix::net::UnixStream::try_clone)
             .transpose()?;
         if carrier
-            .attached(attachment.reader.try_clone()?, beside)
+            .set_keeper(attachment.reader.try_clone()?, control)
             .is_ok()
         {
-            carrier.from_keeper(attachment);
+            carrier.forward_from_keeper(attachment);
         }
-        carrier.lost();
+        carrier.keeper_lost();
         carrier.wait_until_wanted();
-        attachment = match again(door, carrier, &voice, true) {
+        attachment = match again(door, carrier, &stderr, true) {
             Some(attachment) => attachment,
             None => return Ok(ExitCode::SUCCESS),
         };
-        voice.say(&door.back());
+        stderr.print(&door.reattached());
     }
 }
 
@@ -292,21 +292,21 @@ fn stay(
 fn again(
     door: &mut dyn Attaching,
     carrier: &Carrier,
-    voice: &Voice,
+    stderr: &Stderr,
     had: bool,
 ) -> Option<Attachment> {
     let began = Instant::now();
     let mut pause = PAUSE;
     let mut said = String::new();
     loop {
-        let why = match door.attach(carrier.initialized(), Instant::now() + PATIENCE) {
+        let why = match door.attach(carrier.initialized(), Instant::now() + ATTACH_WAIT) {
             Ok(attachment) => return Some(attachment),
             Err(NoBackend::NoSession(Some(Error::NoVerifiedHost { .. }), _)) => return None,
             Err(NoBackend::Taken(why)) => {
                 let why = if had { format!("taken: {why}") } else { why };
                 carrier.refuse(&why);
                 if said != why {
-                    voice.say(&why);
+                    stderr.print(&why);
                     said = why;
                 }
                 if had {
@@ -324,7 +324,7 @@ fn again(
         if began.elapsed() >= HOLD {
             carrier.refuse(&why);
             if said != why {
-                voice.say(&format_args!(
+                stderr.print(&format_args!(
                     "the server can't be started again: {why}; trying on"
                 ));
                 said = why;

@@ -16,9 +16,9 @@ pub type Id = Box<str>;
 
 /// What tells one connection to a server from all others.
 #[derive(Debug, Clone)]
-pub struct Apart(String);
+pub struct IdPrefix(String);
 
-impl Apart {
+impl IdPrefix {
     /// For a connection of which nothing is taken up again.
     #[must_use]
     pub fn mint() -> Self {
@@ -183,11 +183,11 @@ pub fn told_apart(pipe: Pipe) -> Pipe {
         from: mut output,
         end,
     } = pipe;
-    let apart = Apart::mint();
+    let id_prefix = IdPrefix::mint();
     let (to, mut wanted) = mpsc::channel::<Bytes>(WAITING);
     let (said, from) = mpsc::channel(WAITING);
     tokio::spawn({
-        let apart = apart.clone();
+        let id_prefix = id_prefix.clone();
         async move {
             loop {
                 let line = tokio::select! {
@@ -196,7 +196,7 @@ pub fn told_apart(pipe: Pipe) -> Pipe {
                     () = input.closed() => None,
                 };
                 let Some(line) = line else { return };
-                if let Some(line) = apart.to_server(&line)
+                if let Some(line) = id_prefix.to_server(&line)
                     && input.send(line).await.is_err()
                 {
                     return;
@@ -208,7 +208,7 @@ pub fn told_apart(pipe: Pipe) -> Pipe {
         while let Some(TrackedLine { line, receipt }) = output.recv().await {
             if said
                 .send(TrackedLine {
-                    line: apart.to_host(&line),
+                    line: id_prefix.to_host(&line),
                     receipt,
                 })
                 .await

@@ -45,12 +45,12 @@ use nix::sys::signal::Signal;
 use signal_hook_tokio::Signals;
 use tokio::net::UnixListener;
 
-use exits::Watch;
+use exits::ExitWatcher;
 use hold::Keeper;
 use launch::Report;
-use requests::House;
+use requests::KeeperContext;
 
-use crate::memory::keep_to_ourselves;
+use crate::memory::forbid_core_dumps;
 use crate::program::Program;
 use crate::signals::GivenMask;
 
@@ -83,12 +83,12 @@ pub fn version() -> u16 {
 
 /// Registers, starts the backend, reports, and keeps it.
 #[must_use]
-pub fn run(errand: Errand) -> ExitCode {
+pub fn run(args: Errand) -> ExitCode {
     // Out of the front's session, so that no signal to its group or from its terminal comes here.
     let _ = nix::unistd::setsid();
     // A host may have blocked them.
     let mask = GivenMask::unblock(&[Signal::SIGCHLD, Signal::SIGTERM]);
-    keep_to_ourselves();
+    forbid_core_dumps();
     let runtime = match tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -99,7 +99,7 @@ pub fn run(errand: Errand) -> ExitCode {
             return ExitCode::from(70);
         }
     };
-    let ended = runtime.block_on(live(errand, mask));
+    let ended = runtime.block_on(start(args, mask));
     // Don't wait for tasks that are left.
     runtime.shutdown_background();
     match ended {
@@ -118,7 +118,7 @@ fn adopt_orphans() {
     let _ = nix::sys::prctl::set_child_subreaper(true);
 }
 
-async fn live(errand: Errand, mask: GivenMask) -> Result<(), Report> {
+async fn start(args: Errand, mask: GivenMask) -> Result<(), Report> {
     let Errand {
         session,
         service,
@@ -126,7 +126,7 @@ async fn live(errand: Errand, mask: GivenMask) -> Result<(), Report> {
         epoch,
         program,
         wait,
-    } = errand;
+    } = args;
     let failed = |error: &dyn std::fmt::Display| Report::Failed(error.to_string());
     let directory = paths::directory().map_err(|error| failed(&error))?;
     let keeper = KeeperName(getrandom::u32().map_err(|error| failed(&error))?);
@@ -145,7 +145,7 @@ async fn live(errand: Errand, mask: GivenMask) -> Result<(), Report> {
     };
     let kept = register(&control, request).await?;
     adopt_orphans();
-    let owner = watch(&kept).map_err(|error| failed(&error))?;
+    let owner = watch_owner(&kept).map_err(|error| failed(&error))?;
     // Before the backend is started, so that its end can't be missed. SIGCHLD even if the host
     // ignores it, and of those that end a program SIGTERM only: a backend inherits the signals that
     // the host has ignored, and a keeper dies of the others.
@@ -155,7 +155,7 @@ async fn live(errand: Errand, mask: GivenMask) -> Result<(), Report> {
     let check = Options::default()
         .start(Start::Never)
         .timeout(CHECK_PATIENCE);
-    let house = House {
+    let context = KeeperContext {
         session,
         service,
         keeper,
@@ -166,14 +166,15 @@ async fn live(errand: Errand, mask: GivenMask) -> Result<(), Report> {
         .map_err(|error| failed(&error))?;
     let placed = listener.try_clone().map_err(|error| failed(&error))?;
     let listener = UnixListener::from_std(listener.into()).map_err(|error| failed(&error))?;
-    let holder =
-        Keeper::start(house, epoch, kept, quiet, program.clone(), mask, wait).map_err(|error| {
+    let holder = Keeper::start(context, epoch, kept, quiet, program.clone(), mask, wait).map_err(
+        |error| {
             placed.unlink();
             let (code, sentence) = program.not_run(&error);
             Report::NoProgram { code, sentence }
-        })?;
+        },
+    )?;
     Report::Ready(keeper).write();
-    launch::let_go().map_err(|error| failed(&error))?;
+    launch::close_report_pipe().map_err(|error| failed(&error))?;
     // The report is sent; later failures show when the front's connection ends.
     holder.hold(listener, &placed, owner, signals).await;
     Ok(())
@@ -203,16 +204,16 @@ async fn register(control: &Control, request: KeepRequest) -> Result<Kept, Repor
 }
 
 /// Watches the session's host, where it has one.
-fn watch(kept: &Kept) -> io::Result<Watch> {
+fn watch_owner(kept: &Kept) -> io::Result<ExitWatcher> {
     let Some(owner) = &kept.owner else {
-        return Watch::new(None);
+        return ExitWatcher::new(None);
     };
     let owner = ProcessId {
         pid: owner.pid,
         start: StartTime(owner.start),
         inode: owner.inode,
     };
-    Watch::new(Some(
+    ExitWatcher::new(Some(
         Pinned::reopen(&owner)?.ok_or_else(|| io::Error::other("the host has exited"))?,
     ))
 }

@@ -7,7 +7,7 @@ use mcp_sessiond_process as process;
 /// Variables that differ from one window, login or conversation to the next, by how their names
 /// begin: what a server tells of itself does not depend on them. Those that tell sessions apart are
 /// others. No program has its settings under one of these, as it may under `SSH_`.
-const OF_THE_MOMENT: [&str; 9] = [
+const VOLATILE_PREFIXES: [&str; 9] = [
     // Hosts: the process, its sockets, and the conversation.
     "CLAUDE_CODE_",
     // Terminals: the window.
@@ -23,7 +23,7 @@ const OF_THE_MOMENT: [&str; 9] = [
 ];
 
 /// The same by their whole names.
-const WHOLLY_OF_THE_MOMENT: [&str; 31] = [
+const VOLATILE: [&str; 31] = [
     "CLAUDECODE",
     "COLUMNS",
     "CURSOR_AGENT",
@@ -62,10 +62,10 @@ const SSH_AGENT: &str = "SSH_AUTH_SOCK";
 
 /// What is in the names of credentials, and of what asks for them. These count always: with another
 /// account a server may tell something else.
-const OF_CREDENTIALS: [&str; 5] = ["KEY", "TOKEN", "SECRET", "PASS", "AUTH"];
+const CREDENTIAL_PARTS: [&str; 5] = ["KEY", "TOKEN", "SECRET", "PASS", "AUTH"];
 
 /// Names that have it for another reason.
-const OF_NO_CREDENTIALS: [&str; 4] = [
+const NO_CREDENTIALS: [&str; 4] = [
     SSH_AGENT,
     "VSCODE_GIT_ASKPASS_EXTRA_ARGS",
     "VSCODE_GIT_ASKPASS_MAIN",
@@ -79,23 +79,25 @@ pub(crate) fn fingerprint() -> String {
     let directory = std::env::current_dir().unwrap_or_default();
     serde_json::json!([
         directory.to_string_lossy(),
-        lasting(process::own_variables())
+        stable(process::own_variables())
     ])
     .to_string()
 }
 
-fn lasting(mut variables: BTreeMap<String, String>) -> BTreeMap<String, String> {
-    variables.retain(|name, _| !is_of_the_moment(name));
+fn stable(mut variables: BTreeMap<String, String>) -> BTreeMap<String, String> {
+    variables.retain(|name, _| !is_volatile(name));
     variables
 }
 
-fn is_of_the_moment(name: &str) -> bool {
+fn is_volatile(name: &str) -> bool {
     let upper = name.to_ascii_uppercase();
-    let is_credential = !OF_NO_CREDENTIALS.contains(&name)
-        && OF_CREDENTIALS.iter().any(|part| upper.contains(part));
+    let is_credential =
+        !NO_CREDENTIALS.contains(&name) && CREDENTIAL_PARTS.iter().any(|part| upper.contains(part));
     !is_credential
-        && (WHOLLY_OF_THE_MOMENT.contains(&name)
-            || OF_THE_MOMENT.iter().any(|prefix| name.starts_with(prefix)))
+        && (VOLATILE.contains(&name)
+            || VOLATILE_PREFIXES
+                .iter()
+                .any(|prefix| name.starts_with(prefix)))
 }
 
 #[cfg(test)]
@@ -119,7 +121,7 @@ mod tests {
             "TERM_SESSION_ID",
         ]);
         assert_eq!(
-            lasting(all).keys().collect::<Vec<_>>(),
+            stable(all).keys().collect::<Vec<_>>(),
             ["API_KEY", "PATH", "TERM"]
         );
     }
@@ -135,7 +137,7 @@ mod tests {
             "XDG_SESSION_PASS",
             "KITTY_AUTH",
         ] {
-            assert!(!is_of_the_moment(name), "{name}");
+            assert!(!is_volatile(name), "{name}");
         }
         for name in [
             "STYTCH_PROJECT",
@@ -150,7 +152,7 @@ mod tests {
             "CURSOR_ACCOUNT",
             "VSCODE_PROFILE",
         ] {
-            assert!(!is_of_the_moment(name), "{name}");
+            assert!(!is_volatile(name), "{name}");
         }
         for name in [
             "STY",
@@ -166,7 +168,7 @@ mod tests {
             "VSCODE_PID",
             "VSCODE_GIT_ASKPASS_NODE",
         ] {
-            assert!(is_of_the_moment(name), "{name}");
+            assert!(is_volatile(name), "{name}");
         }
     }
 }

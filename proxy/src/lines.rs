@@ -18,7 +18,7 @@ pub const CHUNK: usize = 64 * 1024;
 pub const EDGE: usize = 4 * 1024;
 
 /// A buffer that grew beyond this is not kept when it is empty.
-const KEPT: usize = 4 * CHUNK;
+const CAPACITY_MAX: usize = 4 * CHUNK;
 
 /// A line, without its newline.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -39,7 +39,7 @@ pub enum Line {
 pub struct LineBuffer {
     bytes: BytesMut,
     /// Bytes that a line may have.
-    most: usize,
+    limit: usize,
     /// So many of them have no newline.
     scanned: usize,
     /// The first bytes of a line of which most was thrown away.
@@ -48,30 +48,30 @@ pub struct LineBuffer {
 
 impl Default for LineBuffer {
     fn default() -> Self {
-        Self::taking(RELAYED_MAX)
+        Self::with_limit(RELAYED_MAX)
     }
 }
 
 impl LineBuffer {
     /// Takes lines of so many bytes.
     #[must_use]
-    pub fn taking(most: usize) -> Self {
+    pub fn with_limit(limit: usize) -> Self {
         Self {
             bytes: BytesMut::new(),
-            most,
+            limit,
             scanned: 0,
             head: None,
         }
     }
 
     /// From now on a line may have this many bytes.
-    pub fn take(&mut self, most: usize) {
-        self.most = most;
+    pub fn set_limit(&mut self, limit: usize) {
+        self.limit = limit;
     }
 
     /// Where more bytes go, with room for a [`CHUNK`] of them.
     pub fn room(&mut self) -> &mut BytesMut {
-        if self.bytes.is_empty() && self.bytes.capacity() > KEPT {
+        if self.bytes.is_empty() && self.bytes.capacity() > CAPACITY_MAX {
             self.bytes = BytesMut::new();
         }
         self.bytes.reserve(CHUNK);
@@ -87,7 +87,7 @@ impl LineBuffer {
 
     /// Everything that was taken in and not given out.
     #[must_use]
-    pub fn so_far(&self) -> &[u8] {
+    pub fn buffered(&self) -> &[u8] {
         &self.bytes
     }
 
@@ -100,7 +100,7 @@ impl LineBuffer {
     /// Whether the line that is not there to its end has too many bytes already.
     #[must_use]
     pub fn is_too_long(&self) -> bool {
-        self.bytes.len() > self.most
+        self.bytes.len() > self.limit
     }
 
     /// What is left at the end, as if a newline were behind it; none where that is nothing.
@@ -117,7 +117,7 @@ impl LineBuffer {
         let found = memchr::memchr(b'\n', &self.bytes[self.scanned..]);
         let Some(end) = found.map(|at| self.scanned + at) else {
             self.scanned = self.bytes.len();
-            if self.bytes.len() > self.most {
+            if self.bytes.len() > self.limit {
                 self.throw_away();
             }
             return None;
@@ -130,7 +130,7 @@ impl LineBuffer {
                 head,
                 tail: tail_of(&line),
             },
-            None if line.len() > self.most => Line::Oversized {
+            None if line.len() > self.limit => Line::Oversized {
                 head: Bytes::copy_from_slice(&line[..EDGE]),
                 tail: tail_of(&line),
             },
@@ -208,7 +208,7 @@ impl<R: AsyncRead + Unpin> Lines<R> {
 }
 
 /// Reads what there is, or waits for it. False at the end.
-pub(crate) fn take_in(
+pub(crate) fn read_into(
     from: &mut (impl Read + AsFd),
     chunk: &mut [u8],
     lines: &mut LineBuffer,
@@ -220,7 +220,7 @@ pub(crate) fn take_in(
                 lines.room().extend_from_slice(&chunk[..read]);
                 return true;
             }
-            Err(error) if is_passing(&error, from, PollFlags::POLLIN) => {}
+            Err(error) if is_transient(&error, from, PollFlags::POLLIN) => {}
             Err(_) => return false,
         }
     }
@@ -228,7 +228,7 @@ pub(crate) fn take_in(
 
 /// Whether to try again. Another process that shares the descriptor may have made it non-blocking:
 /// then this waits until it is ready.
-pub(crate) fn is_passing(error: &io::Error, descriptor: &impl AsFd, events: PollFlags) -> bool {
+pub(crate) fn is_transient(error: &io::Error, descriptor: &impl AsFd, events: PollFlags) -> bool {
     match error.kind() {
         io::ErrorKind::Interrupted => true,
         io::ErrorKind::WouldBlock => {
@@ -244,9 +244,9 @@ pub(crate) fn is_passing(error: &io::Error, descriptor: &impl AsFd, events: Poll
 
 /// A line on its way out.
 #[derive(Debug, Default)]
-pub struct Outlet(Option<Chain<Bytes, &'static [u8]>>);
+pub struct PendingLine(Option<Chain<Bytes, &'static [u8]>>);
 
-impl Outlet {
+impl PendingLine {
     /// Whether the next line can be put in.
     #[must_use]
     pub fn is_empty(&self) -> bool {

@@ -14,19 +14,19 @@ pub async fn give_back_once_started() {
 
 /// Keeps messages out of core files, of keepers and fronts. Leaves limits and signal mask alone:
 /// the backend inherits them.
-pub fn keep_to_ourselves() {
+pub fn forbid_core_dumps() {
     #[cfg(target_os = "linux")]
     let _ = nix::sys::prctl::set_dumpable(false);
 }
 
 /// Does this while the daemon can read what this process was started with, where it [keeps that to
-/// itself](keep_to_ourselves) already.
-pub(crate) fn while_readable<T>(what: impl FnOnce() -> T) -> T {
+/// itself](forbid_core_dumps) already.
+pub(crate) fn while_dumpable<T>(what: impl FnOnce() -> T) -> T {
     #[cfg(target_os = "linux")]
     if nix::sys::prctl::get_dumpable() == Ok(false) {
         let _ = nix::sys::prctl::set_dumpable(true);
         let done = what();
-        keep_to_ourselves();
+        forbid_core_dumps();
         return done;
     }
     what()

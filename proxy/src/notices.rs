@@ -7,23 +7,22 @@ use mcp_sessiond_client::{Loss, Outcome};
 use mcp_sessiond_process::Pinned;
 use mcp_sessiond_proto::paths;
 
-use crate::stderr::{Voice, sentence};
+use crate::stderr::{Stderr, sentence};
 use crate::unkept::{self, Unkept};
 
-/// Says something to whoever reads our standard error, before there is anything that could be kept
-/// waiting.
-pub(crate) fn say(what: &dyn Display) {
+/// Prints a sentence to standard error, as long as nothing would have to wait for that.
+pub(crate) fn print(what: &dyn Display) {
     let _ = io::stderr().write_all(sentence(what).as_bytes());
 }
 
 /// What the host's user should know of how the session was got. False: nothing.
-pub(crate) fn tell_of_claim(voice: &Voice, because: Option<Loss>, outcome: Outcome) -> bool {
+pub(crate) fn print_claim(stderr: &Stderr, because: Option<Loss>, outcome: Outcome) -> bool {
     match (because, outcome) {
-        (Some(loss), _) => voice.say(&format_args!(
+        (Some(loss), _) => stderr.print(&format_args!(
             "this server begins afresh: {}",
             loss.sentence()
         )),
-        (None, Outcome::FreshDoubtful) => voice.say(
+        (None, Outcome::FreshDoubtful) => stderr.print(
             &"this server will not survive a reconnect: what it was started with can't be read; \
               `mcp-sessiond doctor` says which part, and `--instance NAME` may help",
         ),
@@ -33,7 +32,7 @@ pub(crate) fn tell_of_claim(voice: &Voice, because: Option<Loss>, outcome: Outco
 }
 
 /// A time for people: its largest unit.
-pub(crate) fn span(ms: u64) -> String {
+pub(crate) fn duration(ms: u64) -> String {
     let units = [
         (86_400_000, "d"),
         (3_600_000, "h"),
@@ -48,8 +47,8 @@ pub(crate) fn span(ms: u64) -> String {
 }
 
 /// Notes that the command runs unkept, where `status` finds it.
-pub(crate) fn note(program: String, why: &dyn Display) {
+pub(crate) fn note_unkept(program: String, why: &dyn Display) {
     if let (Ok(directory), Ok(own)) = (paths::directory(), Pinned::own()) {
-        unkept::note(&directory, &Unkept::now(&own, program, why));
+        unkept::note_unkept(&directory, &Unkept::now(&own, program, why));
     }
 }

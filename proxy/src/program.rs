@@ -29,9 +29,9 @@ impl Program {
     /// nobody's business.
     #[must_use]
     pub fn shown(&self) -> String {
-        let words = display_name::words(&self.name, &self.arguments);
+        let words = display_name::of(&self.name, &self.arguments);
         match &self.title {
-            Some(title) => display_name::cut(format!("{}: {words}", title.as_str())),
+            Some(title) => display_name::truncate(format!("{}: {words}", title.as_str())),
             None => words,
         }
     }

@@ -1,6 +1,6 @@
-//! What a front says on standard error: its backend's words and its own. Hosts keep them in the
-//! server's log, or let them pile up unread; so they are written by a thread of their own, and
-//! nothing else ever waits for them.
+//! What a front prints to standard error: the server's lines and its own. Hosts write them to the
+//! server's log, or do not read them; so a thread of its own writes them, and nothing else ever
+//! waits for that.
 
 use std::fs::File;
 use std::io::{self, Read as _, Write as _};
@@ -10,15 +10,15 @@ use std::sync::mpsc::{SyncSender, sync_channel};
 
 use crate::lines::CHUNK;
 
-/// Pieces of text that wait to be written. Beyond that our own are dropped, and the backend's wait
+/// Pieces of text that wait to be written. Beyond that our own are dropped, and the server's wait
 /// with the keeper.
 const WAITING: usize = 64;
 
-/// Says things on standard error.
+/// Prints to standard error.
 #[derive(Debug, Clone)]
-pub(crate) struct Voice(SyncSender<Vec<u8>>);
+pub(crate) struct Stderr(SyncSender<Vec<u8>>);
 
-impl Voice {
+impl Stderr {
     /// Starts the thread.
     ///
     /// # Errors
@@ -27,27 +27,27 @@ impl Voice {
         let mut errors = File::from(io::stderr().as_fd().try_clone_to_owned()?);
         let (sender, texts) = sync_channel::<Vec<u8>>(WAITING);
         let writing = move || {
-            // Where nobody listens, there is nobody to tell.
+            // A host that has closed it gets nothing.
             for text in texts {
                 let _ = errors.write_all(&text);
             }
         };
         std::thread::Builder::new()
-            .name("voice".into())
+            .name("stderr".into())
             .spawn(writing)?;
         Ok(Self(sender))
     }
 
-    /// Says a sentence of our own, in one line.
-    pub(crate) fn say(&self, what: &dyn std::fmt::Display) {
+    /// Prints a sentence of our own, in one line.
+    pub(crate) fn print(&self, what: &dyn std::fmt::Display) {
         let _ = self.0.try_send(sentence(what).into_bytes());
     }
 
-    /// Repeats what the backend writes to its standard error, until the keeper is lost.
+    /// Copies what the server writes to its standard error, until the keeper is lost.
     ///
     /// # Errors
     /// When there can be no more descriptors or threads.
-    pub(crate) fn repeat(&self, from: &UnixStream) -> io::Result<()> {
+    pub(crate) fn copy_from(&self, from: &UnixStream) -> io::Result<()> {
         let (mut from, sender) = (from.try_clone()?, self.0.clone());
         let reading = move || {
             let mut chunk = vec![0; CHUNK];

@@ -31,7 +31,7 @@ const WHY_MAX: usize = 1000;
 pub struct Unkept {
     /// The server's process, or that of a front which carries for it.
     pub process: ProcessRef,
-    /// The server's [telling words](crate::program::display_name).
+    /// The server's [display name](crate::program::display_name).
     pub program: String,
     /// Why it is not kept, in a sentence.
     pub why: String,
@@ -115,13 +115,13 @@ pub fn list(directory: &Path) -> Vec<Unkept> {
         .into_iter()
         .flatten()
         .flatten();
-    let mut unkept: Vec<Unkept> = found.filter_map(|entry| look(&entry.path())).collect();
+    let mut unkept: Vec<Unkept> = found.filter_map(|entry| read_live(&entry.path())).collect();
     unkept.sort_by_key(|unkept| unkept.process.pid);
     unkept
 }
 
 /// What a file says, if its process lives.
-fn look(path: &Path) -> Option<Unkept> {
+fn read_live(path: &Path) -> Option<Unkept> {
     let unkept = read(path).filter(|unkept| path.ends_with(file_name(&unkept.process())));
     let lives = match &unkept {
         // Where that can't be found out it may well be alive.

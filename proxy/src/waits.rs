@@ -4,7 +4,7 @@ use std::time::Duration;
 
 /// How long it is tried to attach where a former server of this one is still being taken down: that
 /// is the server's time.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
+pub(crate) const ATTACH_WAIT: Duration = Duration::from_secs(10);
 
 /// The first and the longest pause between attempts; each is twice the one before.
 pub(crate) const PAUSE: Duration = Duration::from_millis(5);

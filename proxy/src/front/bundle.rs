@@ -43,23 +43,23 @@ use sha2::{Digest as _, Sha256};
 use tokio::sync::{mpsc, watch};
 
 use super::FAILED;
-use super::first_line::{self, First};
+use super::first_line::{self, FirstLine};
 use super::forward::wait_until_unread;
 use super::stdio::{read, signals, write, written};
 use crate::lines::LineBuffer;
-use crate::memory::{give_back_once_started, keep_to_ourselves};
-use crate::notices::{note, say, tell_of_claim};
+use crate::memory::{forbid_core_dumps, give_back_once_started};
+use crate::notices::{note_unkept, print, print_claim};
 use crate::program::Program;
 use crate::server::kept::{Door, Releaser};
-use crate::server::remote::{Connecting, Users};
+use crate::server::remote::{Connecting, StoreUsers};
 use crate::server::shared::Shared;
 use crate::signals::{ENDING, GivenMask};
-use crate::stderr::Voice;
+use crate::stderr::Stderr;
 use crate::waits::Waits;
-use answer_memory::Memory as Told;
-use leave::Farewells;
-use member::{Backend, Common};
-use name_memory::Remembered;
+use answer_memory::AnswerMemory;
+use leave::PendingLeaves;
+use member::{Backend, BundleContext};
+use name_memory::NameMemory;
 
 /// What a server is.
 #[derive(Debug)]
@@ -155,7 +155,7 @@ impl fmt::Debug for dyn List {
 }
 
 /// What the servers are together, for people.
-const SHOWN: &str = "all servers of servers.json";
+const DISPLAY_NAME: &str = "all servers of servers.json";
 
 /// Speaks MCP to the host, on standard input and output, until the host closes its end or is gone.
 /// `list` is called in a tokio runtime.
@@ -173,18 +173,18 @@ pub fn run(
         .build()
         .and_then(|runtime| {
             runtime.spawn(give_back_once_started());
-            speak(&runtime, options, claim, list, settings, waits, mask)
+            serve_host(&runtime, options, claim, list, settings, waits, mask)
         });
     match spoken {
         Ok(code) => code,
         Err(error) => {
-            say(&error);
+            print(&error);
             ExitCode::from(FAILED)
         }
     }
 }
 
-fn speak(
+fn serve_host(
     runtime: &tokio::runtime::Runtime,
     options: &Options,
     mut claim: ClaimRequest,
@@ -198,15 +198,15 @@ fn speak(
     let mut input: File = io::stdin().as_fd().try_clone_to_owned()?.into();
     let mut lines = LineBuffer::default();
     match first_line::read(&mut input, &mut lines, waits.first_line) {
-        First::Nothing => return Ok(ExitCode::SUCCESS),
-        First::Said(client) => claim.client = client,
+        FirstLine::Closed => return Ok(ExitCode::SUCCESS),
+        FirstLine::Read(client) => claim.client = client,
     }
     let program = Program {
-        name: SHOWN.into(),
+        name: DISPLAY_NAME.into(),
         arguments: Vec::new(),
         title: None,
     };
-    claim.program = Some(SHOWN.to_owned());
+    claim.program = Some(DISPLAY_NAME.to_owned());
     let door = Door::new(options.clone(), claim.clone(), program, mask, waits.keeper).and_then(
         |mut door| {
             door.claim(Instant::now() + waits.keeper)
@@ -216,16 +216,16 @@ fn speak(
     let (unkept, claimed) = match door {
         Ok((door, claimed)) => (None, Some((door.releaser(), claimed))),
         Err(why) => {
-            say(&format_args!(
+            print(&format_args!(
                 "{why}; the servers are run without being kept: they will not survive a reconnect"
             ));
-            note(SHOWN.to_owned(), &why);
+            note_unkept(DISPLAY_NAME.to_owned(), &why);
             (Some(why.to_string()), None)
         }
     };
     // Not before the session was claimed: the daemon reads our environment then, and never again.
-    keep_to_ourselves();
-    let voice = Voice::new()?;
+    forbid_core_dumps();
+    let stderr = Stderr::new()?;
     let (releaser, lease) = claimed
         .map(
             |(
@@ -238,21 +238,21 @@ fn speak(
                     ..
                 },
             )| {
-                tell_of_claim(&voice, because, outcome);
+                print_claim(&stderr, because, outcome);
                 (releaser, LeaseRef { session, epoch })
             },
         )
         .unzip();
-    let common = Arc::new(Common {
+    let common = Arc::new(BundleContext {
         options: options.clone(),
         claim,
         mask,
         waits,
-        voice: voice.clone(),
+        stderr: stderr.clone(),
         leaving,
         lease,
-        shelves: Users::default(),
-        farewells: Farewells::default(),
+        shelves: StoreUsers::default(),
+        pending_leaves: PendingLeaves::default(),
         unkept,
     });
     let output: File = io::stdout().as_fd().try_clone_to_owned()?.into();
@@ -280,7 +280,7 @@ fn speak(
 }
 
 struct Carrying {
-    common: Arc<Common>,
+    common: Arc<BundleContext>,
     out: mpsc::Sender<TrackedLine>,
     from_host: mpsc::Receiver<Bytes>,
     settings: Settings,
@@ -293,7 +293,7 @@ struct Carrying {
 /// that can't be.
 #[must_use]
 pub fn memory(place: &str, options: Options) -> Option<Arc<dyn BundleStore>> {
-    Some(Arc::new(Remembered::new(place, options)?))
+    Some(Arc::new(NameMemory::new(place, options)?))
 }
 
 /// Which server runs under which name.
@@ -306,9 +306,9 @@ pub fn identities(servers: &[Server]) -> BTreeMap<String, String> {
 }
 
 /// Notes calls on standard error, where a decoration asks for it.
-struct Noted(Voice);
+struct CallLogger(Stderr);
 
-impl CallLog for Noted {
+impl CallLog for CallLogger {
     fn note(&self, call: CallEntry) {
         self.0.say(&call);
     }
@@ -324,13 +324,13 @@ async fn carry(carrying: Carrying, mut list: Box<dyn List>) -> ExitCode {
         releaser,
         until_unread,
     } = carrying;
-    let told = Told::new(common.options.clone());
+    let answers = AnswerMemory::new(common.options.clone());
     let sources = {
-        let (common, told, limit) = (common.clone(), told.clone(), settings.init_timeout);
+        let (common, answers, limit) = (common.clone(), answers.clone(), settings.init_timeout);
         move |servers: Vec<Server>, handshake: &Handshake| {
             let source = |server: Server| -> Arc<dyn Source> {
                 let is_lazy = server.lazy && common.unkept.is_none();
-                let known = is_lazy.then(|| told.of(&server.identity));
+                let known = is_lazy.then(|| answers.of(&server.identity));
                 let backend = Arc::new(Backend::new(server, common.clone()));
                 match known {
                     Some(known) => Arc::new(
@@ -343,7 +343,7 @@ async fn carry(carrying: Carrying, mut list: Box<dyn List>) -> ExitCode {
         }
     };
     let memory =
-        Remembered::new(&list.place(), common.options.clone()).filter(|_| common.unkept.is_none());
+        NameMemory::new(&list.place(), common.options.clone()).filter(|_| common.unkept.is_none());
     let memory = memory.map_or_else(
         || Arc::new(()) as Arc<dyn BundleStore>,
         |memory| Arc::new(memory),
@@ -351,12 +351,12 @@ async fn carry(carrying: Carrying, mut list: Box<dyn List>) -> ExitCode {
     let (made, mut is_made) = mpsc::channel::<(Arc<Backends>, Arc<Current>, Handshake)>(1);
     let first = list.servers();
     let mut running = identities(&first);
-    let log = Arc::new(Noted(common.voice.clone())) as Arc<dyn CallLog>;
+    let log = Arc::new(CallLogger(common.stderr.clone())) as Arc<dyn CallLog>;
     let mut decorations = match list.decorations() {
         Ok(decorations) => decorations,
         // Without them something would be let through that must not be.
         Err(why) => {
-            say(&why);
+            print(&why);
             return ExitCode::from(FAILED);
         }
     };
@@ -396,9 +396,9 @@ async fn carry(carrying: Carrying, mut list: Box<dyn List>) -> ExitCode {
                             backends.tell_changed().await;
                         }
                     }
-                    Err(why) => common.voice.say(&format_args!("{why}; its servers stay as they are")),
+                    Err(why) => common.stderr.print(&format_args!("{why}; its servers stay as they are")),
                 },
-                (Edit::Wrong(why), _) => common.voice.say(&why),
+                (Edit::Wrong(why), _) => common.stderr.print(&why),
                 _ => {}
             },
         }
@@ -416,13 +416,13 @@ async fn carry(carrying: Carrying, mut list: Box<dyn List>) -> ExitCode {
     let closed = async {
         speaker.close().await;
         written(&out).await;
-        told.written().await;
+        answers.flush().await;
     };
     tokio::select! {
         () = closed => {}
         _ = gone => {}
     }
-    common.farewells.said().await;
+    common.pending_leaves.wait().await;
     // Threads still wait for what never comes.
     std::process::exit(0)
 }

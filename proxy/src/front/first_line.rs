@@ -1,5 +1,5 @@
-//! The host's first words, which say what it calls itself. They are read before anything is
-//! claimed, and handed on untouched.
+//! The host's first line, which has the client's name. It is read before anything is claimed, and
+//! passed on unchanged.
 
 use std::fs::File;
 use std::io::Read as _;
@@ -11,36 +11,36 @@ use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use serde::Deserialize;
 
-use crate::lines::{CHUNK, LineBuffer, is_passing};
+use crate::lines::{CHUNK, LineBuffer, is_transient};
 
-/// What the host has said first.
+/// What was read of the host first.
 #[derive(Debug, PartialEq, Eq)]
-pub enum First {
+pub enum FirstLine {
     /// A line, or nothing in time; with the name in it, if there is one.
-    Said(Option<ClientName>),
-    /// It has closed its end without a word.
-    Nothing,
+    Read(Option<ClientName>),
+    /// Nothing: the host has closed its end.
+    Closed,
 }
 
 /// Reads until the first line is there to its end, `patience` is over, or the host has closed its
 /// end. What was read stays in `lines`.
-pub fn read(input: &mut File, lines: &mut LineBuffer, patience: Duration) -> First {
+pub fn read(input: &mut File, lines: &mut LineBuffer, patience: Duration) -> FirstLine {
     let until = Instant::now() + patience;
     let mut chunk = vec![0; CHUNK];
     loop {
         if let Some(line) = lines.whole_line() {
-            return First::Said(client_of(line));
+            return FirstLine::Read(client_of(line));
         }
         if lines.is_too_long() || !is_readable(input, until) {
-            return First::Said(None);
+            return FirstLine::Read(None);
         }
         match input.read(&mut chunk) {
-            Ok(0) if lines.is_empty() => return First::Nothing,
+            Ok(0) if lines.is_empty() => return FirstLine::Closed,
             // What stands behind the last newline is a line, too.
-            Ok(0) => return First::Said(client_of(lines.so_far())),
+            Ok(0) => return FirstLine::Read(client_of(lines.buffered())),
             Ok(read) => lines.room().extend_from_slice(&chunk[..read]),
-            Err(error) if is_passing(&error, input, PollFlags::POLLIN) => {}
-            Err(_) => return First::Said(None),
+            Err(error) if is_transient(&error, input, PollFlags::POLLIN) => {}
+            Err(_) => return FirstLine::Read(None),
         }
     }
 }
@@ -102,12 +102,12 @@ mod tests {
 
     const INITIALIZE: &str = r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"clientInfo":{"name":"claude-ai","version":"1"}}}"#;
 
-    fn named(name: &str) -> First {
-        First::Said(Some(name.parse().expect("a name")))
+    fn named(name: &str) -> FirstLine {
+        FirstLine::Read(Some(name.parse().expect("a name")))
     }
 
     /// What comes of these bytes, and whether they are all still there.
-    fn first(bytes: &str, ends: bool) -> (First, String) {
+    fn first(bytes: &str, ends: bool) -> (FirstLine, String) {
         let (mut host, ours) = UnixStream::pair().expect("a pair");
         host.write_all(bytes.as_bytes()).expect("written");
         if ends {
@@ -119,7 +119,10 @@ mod tests {
             &mut lines,
             Duration::from_millis(20),
         );
-        (first, String::from_utf8_lossy(lines.so_far()).into_owned())
+        (
+            first,
+            String::from_utf8_lossy(lines.buffered()).into_owned(),
+        )
     }
 
     #[test]
@@ -146,12 +149,12 @@ mod tests {
             "",
         ];
         for text in lines {
-            assert_eq!(first(text, false), (First::Said(None), text.to_owned()));
+            assert_eq!(first(text, false), (FirstLine::Read(None), text.to_owned()));
         }
     }
 
     #[test]
     fn a_host_that_closes_its_end_without_a_word_wants_nothing() {
-        assert_eq!(first("", true).0, First::Nothing);
+        assert_eq!(first("", true).0, FirstLine::Closed);
     }
 }

@@ -17,8 +17,8 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::socket::{MsgFlags, send};
 
 use super::open::{Open, refusals};
-use crate::id_prefix::Apart;
-use crate::lines::{CHUNK, Line, LineBuffer, is_passing, take_in};
+use crate::id_prefix::IdPrefix;
+use crate::lines::{CHUNK, Line, LineBuffer, is_transient, read_into};
 use crate::server::attach::Attachment;
 use crate::server::kept::Releaser;
 
@@ -33,36 +33,36 @@ pub struct Carrier {
     /// answer; the other thread reads it. None: no socket pair could be made.
     leaving: Option<(UnixStream, UnixStream)>,
     /// Whether a large line was carried since memory was last given back.
-    swollen: AtomicBool,
+    has_large_lines: AtomicBool,
 }
 
 /// How long nothing comes from the keeper until memory is given back: what was needed to start, or
 /// for large lines.
-const SILENCE: Duration = Duration::from_secs(2);
+const IDLE: Duration = Duration::from_secs(2);
 
 /// From this length on, in bytes, a line leaves memory behind that is worth giving back.
 const LARGE: usize = 64 * 1024;
 
 /// How long this process may still pass on lines when the host has closed its end and waits for no
 /// answer.
-const LAST_LINES: Duration = Duration::from_millis(500);
+const LAST_LINES_WAIT: Duration = Duration::from_millis(500);
 
 #[derive(Debug, Default)]
 struct State {
     /// The connection to the keeper, while there is one.
     keeper: Option<Arc<UnixStream>>,
     /// The connection beside it.
-    beside: Option<UnixStream>,
+    control: Option<UnixStream>,
     /// Why there is no keeper, if there won't be one soon.
     refusal: Option<String>,
     /// Whether the keeper has said that it ends on purpose.
-    farewell: bool,
+    ended_on_purpose: bool,
     /// Whether the host has sent a line while there was no keeper.
     wanted: bool,
     open: Open,
     /// How the server is told from those that were lost before it, which may have asked under the
     /// same ids. None: it is the first one.
-    apart: Option<Apart>,
+    id_prefix: Option<IdPrefix>,
     /// The host has closed its end.
     closed: bool,
 }
@@ -81,7 +81,7 @@ impl Carrier {
             changed: Condvar::new(),
             output: Mutex::new(output),
             leaving,
-            swollen: AtomicBool::new(false),
+            has_large_lines: AtomicBool::new(false),
         }
     }
 
@@ -90,16 +90,16 @@ impl Carrier {
     ///
     /// # Errors
     /// When the keeper is lost again.
-    pub fn attached(&self, keeper: UnixStream, beside: Option<UnixStream>) -> io::Result<()> {
+    pub fn set_keeper(&self, keeper: UnixStream, control: Option<UnixStream>) -> io::Result<()> {
         let mut state = lock(&self.state);
         if let Some(initialize) = state.open.unanswered() {
             write_lines(&keeper, std::slice::from_ref(initialize))?;
         }
         state.keeper = Some(Arc::new(keeper));
-        state.beside = beside;
+        state.control = control;
         state.refusal = None;
         state.wanted = false;
-        state.farewell = false;
+        state.ended_on_purpose = false;
         self.changed.notify_all();
         Ok(())
     }
@@ -109,7 +109,7 @@ impl Carrier {
     /// until it is used.
     pub fn wait_until_wanted(&self) {
         let mut state = lock(&self.state);
-        while state.farewell && !state.wanted && state.open.unanswered().is_none() {
+        while state.ended_on_purpose && !state.wanted && state.open.unanswered().is_none() {
             if state.closed {
                 std::process::exit(0);
             }
@@ -133,7 +133,7 @@ impl Carrier {
         state.refusal = Some(why.to_owned());
         if let Some(unanswered) = state.open.unanswered().cloned() {
             state.open.forget();
-            self.tell_host(&refusals(&unanswered, why));
+            self.answer_host(&refusals(&unanswered, why));
         }
         self.changed.notify_all();
     }
@@ -142,18 +142,18 @@ impl Carrier {
     /// this process, or, if the host still waits for answers, releases the lease.
     ///
     /// `lines` has what was read already.
-    pub fn from_host(&self, mut input: File, mut lines: LineBuffer, releaser: Releaser) {
+    pub fn forward_from_host(&self, mut input: File, mut lines: LineBuffer, releaser: Releaser) {
         let mut chunk = vec![0; CHUNK];
         loop {
-            self.pass_on(std::iter::from_fn(|| lines.next_line()));
-            if !take_in(&mut input, &mut chunk, &mut lines) {
+            self.forward_lines(std::iter::from_fn(|| lines.next_line()));
+            if !read_into(&mut input, &mut chunk, &mut lines) {
                 break;
             }
         }
-        self.pass_on(lines.last_line().into_iter());
+        self.forward_lines(lines.last_line().into_iter());
         let mut state = lock(&self.state);
         state.closed = true;
-        say_goodbye(&state);
+        send_leave(&state);
         if state.open.is_settled() {
             self.leave(state);
         }
@@ -168,13 +168,13 @@ impl Carrier {
     }
 
     /// Ends this process once the other thread has passed on all lines and confirmed them to the
-    /// keeper, or after [`LAST_LINES`].
+    /// keeper, or after [`LAST_LINES_WAIT`].
     fn leave(&self, state: MutexGuard<'_, State>) -> ! {
         if let (Some(_), Some((tell, _))) = (&state.keeper, &self.leaving)
             && (&*tell).write_all(&[0]).is_ok()
         {
             drop(state);
-            std::thread::sleep(LAST_LINES);
+            std::thread::sleep(LAST_LINES_WAIT);
         }
         std::process::exit(0);
     }
@@ -189,21 +189,21 @@ impl Carrier {
     }
 
     /// Notes whether a line leaves memory behind.
-    fn weigh(&self, line: &[u8]) {
+    fn note_size(&self, line: &[u8]) {
         if line.len() >= LARGE {
-            self.swollen.store(true, Ordering::Relaxed);
+            self.has_large_lines.store(true, Ordering::Relaxed);
         }
     }
 
     /// Passes lines of the host on to the keeper, all that are there in one piece.
-    fn pass_on(&self, lines: impl Iterator<Item = Line>) {
+    fn forward_lines(&self, lines: impl Iterator<Item = Line>) {
         let mut passing: Vec<Bytes> = Vec::new();
         let mut to: Option<Arc<UnixStream>> = None;
         for line in lines {
             let Some(line) = self.readable(line) else {
                 continue;
             };
-            self.weigh(&line);
+            self.note_size(&line);
             let Some((keeper, line)) = self.keeper_for(line) else {
                 continue;
             };
@@ -231,7 +231,7 @@ impl Carrier {
             Line::Oversized { head, tail } => match Oversized::of_host(&head, &tail) {
                 Oversized::Failed(line) => Some(line),
                 Oversized::Refused(line) => {
-                    self.tell_host(&line);
+                    self.answer_host(&line);
                     None
                 }
                 Oversized::Dropped => None,
@@ -246,8 +246,8 @@ impl Carrier {
         let mut state = lock(&self.state);
         loop {
             if let Some(keeper) = state.keeper.clone() {
-                let line = match &state.apart {
-                    Some(apart) => apart.to_server(&line)?,
+                let line = match &state.id_prefix {
+                    Some(id_prefix) => id_prefix.to_server(&line)?,
                     None => line,
                 };
                 state.open.from_host(&line);
@@ -256,7 +256,7 @@ impl Carrier {
             if let Some(why) = &state.refusal {
                 let refusals = refusals(&line, why);
                 drop(state);
-                self.tell_host(&refusals);
+                self.answer_host(&refusals);
                 return None;
             }
             state.wanted = true;
@@ -270,11 +270,11 @@ impl Carrier {
 
     /// Carries the keeper's lines to the host, until the keeper is lost. Ends this process when the
     /// host has closed its end and waits for no answer.
-    pub fn from_keeper(&self, attachment: Attachment) {
+    pub fn forward_from_keeper(&self, attachment: Attachment) {
         let Attachment {
             mut reader,
             mut lines,
-            beside,
+            control,
             ..
         } = attachment;
         let mut chunk = vec![0; CHUNK];
@@ -287,39 +287,39 @@ impl Carrier {
                 while let Some(line) = lines.next_line() {
                     let line = match line {
                         Line::Whole(line) if line.is_empty() => {
-                            state.farewell = true;
+                            state.ended_on_purpose = true;
                             continue;
                         }
                         Line::Whole(line) => line,
                         // With ids of the host's that are longer than any that was seen.
                         Line::Oversized { head, tail } => too_large(&head, &tail),
                     };
-                    self.weigh(&line);
+                    self.note_size(&line);
                     state.open.from_keeper(&line);
-                    passing.push(match &state.apart {
-                        Some(apart) => apart.to_host(&line),
+                    passing.push(match &state.id_prefix {
+                        Some(id_prefix) => id_prefix.to_host(&line),
                         None => line,
                     });
                     unconfirmed += 1;
                 }
             }
             if !passing.is_empty() {
-                self.pass_to_host(&passing);
+                self.write_to_host(&passing);
                 passing.clear();
-                unconfirmed = confirm(beside.as_ref(), unconfirmed);
+                unconfirmed = confirm(control.as_ref(), unconfirmed);
             }
             self.leave_if_done(&reader);
-            gives_back |= self.swollen.swap(false, Ordering::Relaxed);
+            gives_back |= self.has_large_lines.swap(false, Ordering::Relaxed);
             if !self.wait_for(&reader, &mut gives_back) {
                 continue;
             }
-            if !take_in(&mut reader, &mut chunk, &mut lines) {
+            if !read_into(&mut reader, &mut chunk, &mut lines) {
                 return;
             }
         }
     }
 
-    /// Waits until the keeper has sent something, and gives memory back if that takes [`SILENCE`].
+    /// Waits until the keeper has sent something, and gives memory back if that takes [`IDLE`].
     /// False: the host has closed its end.
     fn wait_for(&self, reader: &UnixStream, gives_back: &mut bool) -> bool {
         // recv(2) also wakes up when the other side has read; poll(2) does not.
@@ -329,7 +329,7 @@ impl Carrier {
         }
         let mut patience = PollTimeout::NONE;
         if *gives_back {
-            patience = PollTimeout::try_from(SILENCE).unwrap_or(PollTimeout::NONE);
+            patience = PollTimeout::try_from(IDLE).unwrap_or(PollTimeout::NONE);
         }
         while poll(&mut awaited, patience) == Ok(0) {
             mcp_sessiond_process::sys::give_back_memory();
@@ -340,24 +340,24 @@ impl Carrier {
     }
 
     /// The keeper is lost: answers every call that the host waits for with an error.
-    pub fn lost(&self) {
+    pub fn keeper_lost(&self) {
         let mut state = lock(&self.state);
-        (state.keeper, state.beside) = (None, None);
-        state.apart = Some(Apart::mint());
-        let answers = state.open.lose();
-        self.tell_host(&answers);
+        (state.keeper, state.control) = (None, None);
+        state.id_prefix = Some(IdPrefix::mint());
+        let answers = state.open.fail_all();
+        self.answer_host(&answers);
         if state.closed {
             std::process::exit(0);
         }
     }
 
     /// Tells the keeper that this front is about to leave.
-    pub fn say_goodbye(&self) {
-        say_goodbye(&lock(&self.state));
+    pub fn send_leave(&self) {
+        send_leave(&lock(&self.state));
     }
 
     /// Writes lines to the host, as few pieces as can be.
-    fn pass_to_host(&self, lines: &[Bytes]) {
+    fn write_to_host(&self, lines: &[Bytes]) {
         let mut slices = framed(lines);
         let mut left = &mut slices[..];
         let mut output = lock(&self.output);
@@ -365,7 +365,7 @@ impl Carrier {
             // More than the system takes at once is no error: it writes what it takes.
             match output.write_vectored(left) {
                 Ok(written @ 1..) => IoSlice::advance_slices(&mut left, written),
-                Err(error) if is_passing(&error, &*output, PollFlags::POLLOUT) => {}
+                Err(error) if is_transient(&error, &*output, PollFlags::POLLOUT) => {}
                 Ok(0) | Err(_) => std::process::exit(0),
             }
         }
@@ -373,9 +373,9 @@ impl Carrier {
 
     /// Writes a message of our own to the host. Ignores errors: the host has gone, or is about to
     /// end this process.
-    fn tell_host(&self, text: &[u8]) {
+    fn answer_host(&self, text: &[u8]) {
         if !text.is_empty() {
-            self.pass_to_host(&[Bytes::copy_from_slice(
+            self.write_to_host(&[Bytes::copy_from_slice(
                 text.strip_suffix(b"\n").unwrap_or(text),
             )]);
         }
@@ -383,9 +383,9 @@ impl Carrier {
 }
 
 /// A zero instead of a count of messages says: this end is orderly, whatever follows.
-fn say_goodbye(state: &State) {
-    if let Some(beside) = &state.beside {
-        let _ = send(beside.as_raw_fd(), &[0], MsgFlags::MSG_DONTWAIT);
+fn send_leave(state: &State) {
+    if let Some(control) = &state.control {
+        let _ = send(control.as_raw_fd(), &[0], MsgFlags::MSG_DONTWAIT);
     }
 }
 
@@ -405,12 +405,12 @@ pub(crate) fn wait_until_unread(output: &File) {
 }
 
 /// Tells the keeper how many messages were passed on. Returns how many it could not be told of yet.
-fn confirm(beside: Option<&UnixStream>, mut count: u64) -> u64 {
-    let Some(beside) = beside else { return 0 };
+fn confirm(control: Option<&UnixStream>, mut count: u64) -> u64 {
+    let Some(control) = control else { return 0 };
     while count > 0 {
         let said = u8::try_from(count).unwrap_or(u8::MAX);
         // This must never make the host wait.
-        if send(beside.as_raw_fd(), &[said], MsgFlags::MSG_DONTWAIT) != Ok(1) {
+        if send(control.as_raw_fd(), &[said], MsgFlags::MSG_DONTWAIT) != Ok(1) {
             break;
         }
         count -= u64::from(said);

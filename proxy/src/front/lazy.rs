@@ -19,41 +19,41 @@ use mcp_sessiond_proto::Claimed;
 use serde_json::value::RawValue;
 use tokio::sync::{mpsc, watch};
 
-use super::bundle::answer_memory::{Memory, OfServer};
-use super::bundle::leave::Farewells;
-use super::bundle::member::{Backend, Common};
+use super::bundle::answer_memory::{AnswerMemory, ServerAnswers};
+use super::bundle::leave::PendingLeaves;
+use super::bundle::member::{Backend, BundleContext};
 use super::bundle::{Launch, Server};
-use super::first_line::{self, First};
+use super::first_line::{self, FirstLine};
 use super::forward::wait_until_unread;
 use super::open::Open;
 use super::stdio::{read, write, written};
-use super::{Begun, FAILED, Way, run_by};
+use super::{FAILED, FrontSetup, Way, run_with};
 use crate::lines::{Line, LineBuffer};
-use crate::memory::keep_to_ourselves;
-use crate::notices::tell_of_claim;
+use crate::memory::forbid_core_dumps;
+use crate::notices::print_claim;
 use crate::program::{LaunchEnv, Program};
 use crate::server::attach::NoBackend;
 use crate::server::kept::{Door, Releaser};
-use crate::server::remote::Users;
-use crate::stderr::Voice;
+use crate::server::remote::StoreUsers;
+use crate::stderr::Stderr;
 use crate::waits::Waits;
 
 /// Speaks MCP to the host, on standard input and output, until the host closes its end or is gone.
 /// The server is started at the first call, if it is known what it would say until then.
 #[must_use]
 pub fn run(options: Options, claim: ClaimRequest, program: &Program, waits: Waits) -> ExitCode {
-    run_by(
+    run_with(
         options,
         claim,
         program,
         LaunchEnv::default(),
         waits,
-        Way::Instead(speak),
+        Way::Instead(serve_host),
     )
 }
 
-fn speak(begun: Begun<'_>, door: &mut Door) -> io::Result<Result<Infallible, NoBackend>> {
-    let Begun {
+fn serve_host(begun: FrontSetup<'_>, door: &mut Door) -> io::Result<Result<Infallible, NoBackend>> {
+    let FrontSetup {
         options,
         claim,
         program,
@@ -71,27 +71,27 @@ fn speak(begun: Begun<'_>, door: &mut Door) -> io::Result<Result<Infallible, NoB
         .enable_all()
         .build()?;
     let (leave, leaving) = watch::channel(false);
-    let (voice, farewells) = (Voice::new()?, Farewells::default());
-    let common = Arc::new(Common {
+    let (stderr, pending_leaves) = (Stderr::new()?, PendingLeaves::default());
+    let common = Arc::new(BundleContext {
         options,
         claim,
         mask,
         waits,
-        voice: voice.clone(),
+        stderr: stderr.clone(),
         leaving,
         lease: None,
-        shelves: Users::default(),
-        farewells: farewells.clone(),
+        shelves: StoreUsers::default(),
+        pending_leaves: pending_leaves.clone(),
         unkept: None,
     });
-    let memory = Memory::new(common.options.clone());
+    let memory = AnswerMemory::new(common.options.clone());
     let known = Arc::new(memory.of(&program.digest()));
-    let backend = Arc::new(Backend::alone(server(program), common));
+    let backend = Arc::new(Backend::single(server(program), common));
     let undiscovered = runtime.block_on(undiscovered(&backend, &known, lines));
     if let Some((_, answer)) = &undiscovered {
         // What has closed its output is gone, and that is seen later.
         let _ = io::stdout().write_all(&[&answer[..], b"\n"].concat());
-        if first_line::read(input, lines, waits.first_line) == First::Nothing {
+        if first_line::read(input, lines, waits.first_line) == FirstLine::Closed {
             std::process::exit(0);
         }
     }
@@ -101,18 +101,18 @@ fn speak(begun: Begun<'_>, door: &mut Door) -> io::Result<Result<Infallible, NoB
         .into_iter()
         .fold(lazy, |lazy, (params, _)| lazy.after_discover(params));
     let opened = runtime.block_on(lazy.open());
-    let failed = backend.begun();
+    let failed = backend.first_failure();
     let pipe = match opened {
         Ok(pipe) => pipe,
         Err(failure) => return Ok(Err(failed.unwrap_or(NoBackend::Passing(failure.message)))),
     };
     // Not before the session was claimed: the daemon reads our environment then, and never again.
-    keep_to_ourselves();
+    forbid_core_dumps();
     leaver.leaves_by(leave.clone());
     let Claimed {
         because, outcome, ..
     } = claimed;
-    tell_of_claim(&voice, because, outcome);
+    print_claim(&stderr, because, outcome);
     let output: File = io::stdout().as_fd().try_clone_to_owned()?.into();
     let until_unread = output.try_clone()?;
     let (out, spoken) = mpsc::channel(WAITING);
@@ -133,7 +133,7 @@ fn speak(begun: Begun<'_>, door: &mut Door) -> io::Result<Result<Infallible, NoB
         releaser: door.releaser(),
         until_unread,
         memory,
-        farewells,
+        pending_leaves,
     };
     runtime.block_on(carrying.carry())
 }
@@ -170,7 +170,7 @@ fn introduction(line: &[u8]) -> Option<Handshake> {
 /// that.
 async fn undiscovered(
     backend: &Backend,
-    known: &OfServer,
+    known: &ServerAnswers,
     lines: &mut LineBuffer,
 ) -> Option<(Option<Box<RawValue>>, Bytes)> {
     let (id, params) = match &Message::read(lines.whole_line()?)[..] {
@@ -207,8 +207,8 @@ struct Carrying {
     leave: watch::Sender<bool>,
     releaser: Releaser,
     until_unread: File,
-    memory: Arc<Memory>,
-    farewells: Farewells,
+    memory: Arc<AnswerMemory>,
+    pending_leaves: PendingLeaves,
 }
 
 impl Carrying {
@@ -226,7 +226,7 @@ impl Carrying {
             releaser,
             until_unread,
             memory,
-            farewells,
+            pending_leaves,
         } = self;
         let open = Mutex::new(Open::default());
         let lock = || open.lock().unwrap_or_else(PoisonError::into_inner);
@@ -261,14 +261,14 @@ impl Carrying {
                 }
             }
             written(&out).await;
-            memory.written().await;
+            memory.flush().await;
             ExitCode::SUCCESS
         };
         let code = tokio::select! {
             () = to_backend => ExitCode::SUCCESS,
             code = to_host => code,
         };
-        farewells.said().await;
+        pending_leaves.wait().await;
         // Threads still wait for what never comes.
         std::process::exit(i32::from(code != ExitCode::SUCCESS) * i32::from(FAILED))
     }

@@ -10,7 +10,7 @@ use nix::unistd::Pid;
 use tokio::sync::watch;
 
 use super::forward::Carrier;
-use crate::server::child::hand_on;
+use crate::server::child::forward_signal;
 use crate::signals::{die_of, when_told_to_end};
 
 /// How long a signal waits until whoever carries lines has told the keepers: long enough for a byte
@@ -71,7 +71,7 @@ impl Leaver {
         match std::mem::take(&mut *way) {
             Way::AtOnce => die_of(signal),
             Way::Orderly => {
-                carrier.say_goodbye();
+                carrier.send_leave();
                 die_of(signal)
             }
             Way::By(leave) => {
@@ -80,7 +80,7 @@ impl Leaver {
                 die_of(signal)
             }
             Way::HandedOn(command) => {
-                hand_on(command, signal);
+                forward_signal(command, signal);
                 *way = Way::HandedOn(command);
             }
         }

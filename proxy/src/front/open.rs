@@ -29,7 +29,7 @@ struct Initialize {
 impl Open {
     /// Takes down what the host says.
     pub fn from_host(&mut self, line: &Bytes) {
-        each(line, |message, whole| match &message.kind {
+        for_each_message(line, |message, whole| match &message.kind {
             Kind::Request { id, method } if method == "initialize" && whole => {
                 self.initialize = Some(Initialize {
                     line: line.clone(),
@@ -52,7 +52,7 @@ impl Open {
         if self.is_settled() {
             return;
         }
-        each(line, |message, _| {
+        for_each_message(line, |message, _| {
             if let Kind::Answer { id, failed } = &message.kind {
                 match &mut self.initialize {
                     Some(initialize) if initialize.id.as_deref() == Some(id) => {
@@ -99,7 +99,7 @@ impl Open {
 
     /// The keeper is lost. Returns an answer to each call, a line each: nobody knows what became of
     /// it.
-    pub fn lose(&mut self) -> Vec<u8> {
+    pub fn fail_all(&mut self) -> Vec<u8> {
         let mut answers = Vec::new();
         for id in self.calls.drain() {
             answer(
@@ -118,7 +118,7 @@ impl Open {
 pub fn refusals(line: &Bytes, why: &str) -> Vec<u8> {
     let mut answers = Vec::new();
     let message = format!("the server can't be started again: {why}; this call was not sent");
-    each(line, |asked, _| {
+    for_each_message(line, |asked, _| {
         if let Kind::Request { id, .. } = &asked.kind {
             answer(&mut answers, id, &message, "not_sent");
         }
@@ -137,7 +137,7 @@ fn answer(answers: &mut Vec<u8>, id: &str, message: &str, outcome: &str) {
 }
 
 /// Calls `see` with each message of a line, and with whether it is the whole line.
-fn each(line: &Bytes, mut see: impl FnMut(&Message<'_>, bool)) {
+fn for_each_message(line: &Bytes, mut see: impl FnMut(&Message<'_>, bool)) {
     let copy = OnceCell::new();
     match Line::of(line, &copy) {
         Line::One(Part::Message(message)) => see(&message, true),
@@ -174,7 +174,7 @@ mod tests {
         // A request of the server's has an id of its own.
         open.from_keeper(&line(r#"{"jsonrpc":"2.0","id":"b","method":"roots/list"}"#));
         let answer: serde_json::Value =
-            serde_json::from_slice(&open.lose()).expect("one line of JSON");
+            serde_json::from_slice(&open.fail_all()).expect("one line of JSON");
         assert_eq!(answer["id"], "b");
         assert_eq!(answer["error"]["data"]["outcome"], "unknown");
         assert!(open.is_settled());
@@ -215,7 +215,7 @@ mod tests {
             (open.unanswered(), open.initialized()),
             (Some(&initialize), None)
         );
-        assert!(open.lose().is_empty());
+        assert!(open.fail_all().is_empty());
         open.from_keeper(&line(r#"{"jsonrpc":"2.0","id":0,"result":{}}"#));
         assert_eq!(
             (open.unanswered(), open.initialized()),

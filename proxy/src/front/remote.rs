@@ -17,18 +17,18 @@ use serde_json::{Value, json};
 use tokio::sync::{mpsc, watch};
 
 use super::FAILED;
-use super::first_line::{self, First};
+use super::first_line::{self, FirstLine};
 use super::forward::wait_until_unread;
 use super::open::{Open, refusals};
 use super::stdio::{read, signals, write, written};
 use crate::lines::LineBuffer;
-use crate::memory::{give_back_once_started, keep_to_ourselves};
-use crate::notices::{note, say, tell_of_claim};
+use crate::memory::{forbid_core_dumps, give_back_once_started};
+use crate::notices::{note_unkept, print, print_claim};
 use crate::program::Program;
 use crate::server::kept::{Door, Releaser};
 use crate::server::remote::{Connecting, Shelf};
 use crate::signals::{ENDING, GivenMask};
-use crate::stderr::Voice;
+use crate::stderr::Stderr;
 use crate::waits::Waits;
 
 /// Why calls are not made any more.
@@ -50,18 +50,18 @@ pub fn run(
         .build()
         .and_then(|runtime| {
             runtime.spawn(give_back_once_started());
-            speak(&runtime, options, claim, shown, connecting, waits, mask)
+            serve_host(&runtime, options, claim, shown, connecting, waits, mask)
         });
     match spoken {
         Ok(code) => code,
         Err(error) => {
-            say(&error);
+            print(&error);
             ExitCode::from(FAILED)
         }
     }
 }
 
-fn speak(
+fn serve_host(
     runtime: &tokio::runtime::Runtime,
     options: &Options,
     mut claim: ClaimRequest,
@@ -75,8 +75,8 @@ fn speak(
     let mut input: File = io::stdin().as_fd().try_clone_to_owned()?.into();
     let mut lines = LineBuffer::default();
     match first_line::read(&mut input, &mut lines, waits.first_line) {
-        First::Nothing => return Ok(ExitCode::SUCCESS),
-        First::Said(client) => claim.client = client,
+        FirstLine::Closed => return Ok(ExitCode::SUCCESS),
+        FirstLine::Read(client) => claim.client = client,
     }
     claim.program = Some(shown.to_owned());
     let program = Program {
@@ -89,7 +89,7 @@ fn speak(
             door.claim(Instant::now() + waits.keeper)
                 .map(|claimed| (door, claimed))
         });
-    let voice = Voice::new()?;
+    let stderr = Stderr::new()?;
     let (lease, releaser) = match claimed {
         Ok((
             door,
@@ -101,20 +101,20 @@ fn speak(
                 ..
             },
         )) => {
-            tell_of_claim(&voice, because, outcome);
+            print_claim(&stderr, because, outcome);
             (Some(LeaseRef { session, epoch }), Some(door.releaser()))
         }
         Err(why) => {
-            say(&format_args!(
+            print(&format_args!(
                 "{why}; the session with {shown} will not survive a reconnect"
             ));
-            note(shown.to_owned(), &why);
+            note_unkept(shown.to_owned(), &why);
             (None, None)
         }
     };
     // Not before the session was claimed: the daemon reads our environment then, and never again.
-    keep_to_ourselves();
-    let shelf = Shelf::new(options, lease.as_ref(), shown, voice, leaving);
+    forbid_core_dumps();
+    let shelf = Shelf::new(options, lease.as_ref(), shown, stderr, leaving);
     let output: File = io::stdout().as_fd().try_clone_to_owned()?.into();
     let until_unread = output.try_clone()?;
     let (out, spoken) = mpsc::channel(WAITING);
@@ -130,7 +130,7 @@ fn speak(
         let pipe = match connecting.connect(shelf.anew()).await {
             Ok(pipe) => pipe,
             Err(why) => {
-                say(&format_args!("{shown}: {}", why.message));
+                print(&format_args!("{shown}: {}", why.message));
                 return Ok(ExitCode::from(FAILED));
             }
         };

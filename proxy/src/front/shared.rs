@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use mcp_sessiond_client::{ClaimRequest, Options};
 
-use super::{Way, run_by};
+use super::{Way, run_with};
 use crate::server::attach::Attaching;
 use crate::server::kept::Door;
 use crate::server::shared::place::Place;
@@ -38,5 +38,5 @@ pub fn run(
         Box::new(Place::new(shared, looking, first, mask, door.named(own))) as Box<dyn Attaching>
     };
     let way = Way::Through(Box::new(way));
-    run_by(options, claim, &program, launch_env, waits, way)
+    run_with(options, claim, &program, launch_env, waits, way)
 }

@@ -11,7 +11,7 @@ use nix::poll::PollFlags;
 use tokio::sync::{mpsc, oneshot, watch};
 
 use super::leave::LAST_WORDS;
-use crate::lines::{CHUNK, Line, LineBuffer, is_passing, take_in};
+use crate::lines::{CHUNK, Line, LineBuffer, is_transient, read_into};
 use crate::signals::{die_of, when_told_to_end};
 
 /// Waits until everything so far was written to the host.
@@ -46,7 +46,7 @@ pub(crate) fn read(
                 return;
             }
         }
-        if !take_in(&mut input, &mut chunk, &mut lines) {
+        if !read_into(&mut input, &mut chunk, &mut lines) {
             break;
         }
     }
@@ -84,7 +84,7 @@ pub(crate) fn write(mut output: File, mut spoken: mpsc::Receiver<TrackedLine>) {
         while !left.is_empty() {
             match output.write(left) {
                 Ok(written @ 1..) => left = &left[written..],
-                Err(error) if is_passing(&error, &output, PollFlags::POLLOUT) => {}
+                Err(error) if is_transient(&error, &output, PollFlags::POLLOUT) => {}
                 // The host is gone.
                 Ok(0) | Err(_) => std::process::exit(0),
             }

@@ -12,7 +12,7 @@ use tokio::io::{AsyncReadExt as _, sink};
 use tokio::net::unix::pipe;
 use tokio::time::Instant;
 
-use super::children::{Children, Manner};
+use super::children::{Children, StopMode};
 use crate::lines::{CHUNK, Line, Lines};
 use crate::program::Program;
 use crate::signals::GivenMask;
@@ -33,7 +33,7 @@ pub struct Backend {
     /// Its standard output; none once it was closed.
     pub output: Option<Lines<pipe::Receiver>>,
     /// Since when one of the two is closed.
-    pub mute_since: Option<Instant>,
+    pub closed_since: Option<Instant>,
     /// Its standard error; none once it was closed.
     pub errors: Option<pipe::Receiver>,
 }
@@ -69,7 +69,7 @@ impl Backend {
             started: Instant::now(),
             input,
             output,
-            mute_since: None,
+            closed_since: None,
             errors,
         })
     }
@@ -77,7 +77,7 @@ impl Backend {
     /// The lines that are left in its standard output when it has exited, and what stands behind
     /// the last newline. Does not wait, nor go on for ever: whoever it left behind may hold the
     /// pipe open, and write to it.
-    pub fn last_lines(&mut self) -> (Vec<Line>, Option<Line>) {
+    pub fn remaining_lines(&mut self) -> (Vec<Line>, Option<Line>) {
         let Some(output) = self.output.take() else {
             return (Vec::new(), None);
         };
@@ -99,7 +99,7 @@ impl Backend {
     }
 
     /// What is left in its standard error when it has exited. Does not wait.
-    pub fn last_words(&mut self) -> Vec<u8> {
+    pub fn remaining_stderr(&mut self) -> Vec<u8> {
         let Some(pipe) = self.errors.take() else {
             return Vec::new();
         };
@@ -116,11 +116,11 @@ impl Backend {
 
     /// Takes it down, with what it has started: its standard input is closed, and signals follow,
     /// `patience` apart. What it still says is read, so that it can end, and thrown away.
-    pub async fn take_down(mut self, children: &Children, manner: Manner, patience: Duration) {
-        let polite = matches!(manner, Manner::Politely { .. });
+    pub async fn take_down(mut self, children: &Children, stop_mode: StopMode, patience: Duration) {
+        let polite = matches!(stop_mode, StopMode::Graceful { .. });
         // Before it can have exited: who loses its parent by that is none of them.
-        let apart = if polite {
-            children.apart(self.pid)
+        let detached = if polite {
+            children.detached(self.pid)
         } else {
             BTreeSet::new()
         };
@@ -131,7 +131,7 @@ impl Backend {
             std::future::pending::<()>().await;
         };
         tokio::select! {
-            () = children.end(self.pid, manner, apart, patience) => {}
+            () = children.end(self.pid, stop_mode, detached, patience) => {}
             () = drained => {}
         }
     }

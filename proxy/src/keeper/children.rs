@@ -17,7 +17,7 @@ const LIST_AGAIN: Duration = Duration::from_millis(50);
 
 /// How a process ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Ended {
+pub enum ChildExit {
     /// It exited with this code.
     Code(i32),
     /// It was killed by this signal.
@@ -26,7 +26,7 @@ pub enum Ended {
     Unknown,
 }
 
-impl fmt::Display for Ended {
+impl fmt::Display for ChildExit {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Code(code) => write!(formatter, "exit status {code}"),
@@ -38,23 +38,23 @@ impl fmt::Display for Ended {
 
 /// How a backend is ended. In each case its standard input is closed first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Manner {
+pub enum StopMode {
     /// As hosts do: SIGTERM after some time.
-    Politely {
+    Graceful {
         /// How much time.
         within: Duration,
     },
     /// SIGTERM at once: no front waits for it, or it has exited and only its orphans are left.
-    AtOnce,
+    Terminate,
     /// SIGKILL at once: it hangs.
-    Killed,
+    Kill,
 }
 
 /// Which processes have ended, of those that the keeper waits for.
 #[derive(Debug, Default)]
 struct Exits {
     /// The processes that the keeper waits for, and how they ended.
-    awaited: HashMap<Pid, Option<Ended>>,
+    awaited: HashMap<Pid, Option<ChildExit>>,
     /// The processes that the keeper does not end.
     spared: BTreeSet<ProcessId>,
 }
@@ -86,8 +86,10 @@ impl Children {
         self.exits.send_modify(|exits| {
             loop {
                 let (child, ended) = match waitpid(None::<Pid>, Some(WaitPidFlag::WNOHANG)) {
-                    Ok(WaitStatus::Exited(child, code)) => (child, Ended::Code(code)),
-                    Ok(WaitStatus::Signaled(child, signal, _)) => (child, Ended::Signal(signal)),
+                    Ok(WaitStatus::Exited(child, code)) => (child, ChildExit::Code(code)),
+                    Ok(WaitStatus::Signaled(child, signal, _)) => {
+                        (child, ChildExit::Signal(signal))
+                    }
                     Ok(WaitStatus::StillAlive) | Err(Errno::ECHILD) => break,
                     Ok(_) | Err(Errno::EINTR) => continue,
                     Err(_) => break,
@@ -101,27 +103,27 @@ impl Children {
 
     /// How this child ended, if it has.
     #[must_use]
-    pub fn ended(&self, child: Pid) -> Option<Ended> {
+    pub fn ended(&self, child: Pid) -> Option<ChildExit> {
         self.exits
             .borrow()
             .awaited
             .get(&child)
             .copied()
-            .unwrap_or(Some(Ended::Unknown))
+            .unwrap_or(Some(ChildExit::Unknown))
     }
 
     /// The backend's orphans in process sessions of their own, such as the user's browser, opened
     /// for a login. The keeper spares them if the backend exits by itself, as a host would.
     #[must_use]
-    pub fn apart(&self, leader: Pid) -> BTreeSet<ProcessId> {
+    pub fn detached(&self, leader: Pid) -> BTreeSet<ProcessId> {
         let own = nix::unistd::getsid(None)
             .map(|session| session.as_raw().cast_unsigned())
             .ok();
-        let strays = self.strays(leader).unwrap_or_default();
-        strays
+        let orphans = self.orphans(leader).unwrap_or_default();
+        orphans
             .into_iter()
-            .filter(|stray| process::session_of(stray).ok().flatten() != own)
-            .map(|stray| stray.id())
+            .filter(|orphan| process::session_of(orphan).ok().flatten() != own)
+            .map(|orphan| orphan.id())
             .collect()
     }
 
@@ -132,26 +134,30 @@ impl Children {
     pub async fn end(
         &self,
         leader: Pid,
-        manner: Manner,
-        apart: BTreeSet<ProcessId>,
+        stop_mode: StopMode,
+        detached: BTreeSet<ProcessId>,
         patience: Duration,
     ) {
-        if let Manner::Politely { within } = manner
+        if let StopMode::Graceful { within } = stop_mode
             && self.ended(leader).is_none()
             && timeout(within, self.exited(leader)).await.is_ok()
         {
-            self.exits.send_modify(|exits| exits.spared.extend(apart));
+            self.exits
+                .send_modify(|exits| exits.spared.extend(detached));
         }
-        let first = if manner == Manner::Killed {
+        let first = if stop_mode == StopMode::Kill {
             Signal::SIGKILL
         } else {
             Signal::SIGTERM
         };
-        for (to_group, to_strays) in [(first, Signal::SIGTERM), (Signal::SIGKILL, Signal::SIGKILL)]
+        for (to_group, to_orphans) in [(first, Signal::SIGTERM), (Signal::SIGKILL, Signal::SIGKILL)]
         {
-            if timeout(patience, self.rid(leader, to_group, to_strays))
-                .await
-                .is_ok()
+            if timeout(
+                patience,
+                self.signal_until_gone(leader, to_group, to_orphans),
+            )
+            .await
+            .is_ok()
             {
                 break;
             }
@@ -164,7 +170,7 @@ impl Children {
     /// Sends a signal to all processes that are left of the backend, and to those that become our
     /// children meanwhile, and waits until they are gone. On Linux orphans become our children, so
     /// the kernel reports the end of each.
-    async fn rid(&self, leader: Pid, to_group: Signal, to_strays: Signal) {
+    async fn signal_until_gone(&self, leader: Pid, to_group: Signal, to_orphans: Signal) {
         let mut exits = self.exits.subscribe();
         let mut told = BTreeSet::new();
         if !self.is_group_gone(leader) {
@@ -172,16 +178,19 @@ impl Children {
         }
         loop {
             exits.mark_unchanged();
-            let Some(strays) = self.strays(leader) else {
+            let Some(orphans) = self.orphans(leader) else {
                 tokio::time::sleep(LIST_AGAIN).await;
                 continue;
             };
-            if strays.is_empty() && self.is_group_gone(leader) {
+            if orphans.is_empty() && self.is_group_gone(leader) {
                 return;
             }
-            for stray in strays.into_iter().filter(|stray| told.insert(stray.id())) {
+            for orphan in orphans
+                .into_iter()
+                .filter(|orphan| told.insert(orphan.id()))
+            {
                 // This fails if the process has just exited.
-                drop(stray.signal(to_strays));
+                drop(orphan.signal(to_orphans));
             }
             if exits.changed().await.is_err() {
                 return;
@@ -192,14 +201,14 @@ impl Children {
     /// Our children that are not in the leader's group: those that the backend's processes had put
     /// into groups of their own, and that became ours when their parents were gone. None: they
     /// can't be listed now, for example because no descriptor is free.
-    fn strays(&self, leader: Pid) -> Option<Vec<Pinned>> {
+    fn orphans(&self, leader: Pid) -> Option<Vec<Pinned>> {
         // Listing takes longer, the more processes there are.
         if has_none() {
             return Some(Vec::new());
         }
         let myself = Pinned::myself().ok()?;
         let spared = self.exits.borrow().spared.clone();
-        let is_stray = |child: &Pinned| {
+        let is_orphan = |child: &Pinned| {
             let group = nix::unistd::getpgid(Some(Pid::from_raw(child.id().pid.cast_signed())));
             group != Ok(leader) && !spared.contains(&child.id())
         };
@@ -207,7 +216,7 @@ impl Children {
             process::children_of(&myself)
                 .ok()?
                 .into_iter()
-                .filter(is_stray)
+                .filter(is_orphan)
                 .collect(),
         )
     }

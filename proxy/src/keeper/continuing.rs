@@ -13,7 +13,7 @@ pub const PREFIX_MAX: usize = 24;
 
 /// A line from a front or a keeper.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Said {
+pub enum ContinuingLine {
     /// A message, and its number.
     Message(u64, Line),
     /// From a front: the messages up to this number are confirmed.
@@ -27,7 +27,7 @@ pub enum Said {
     End,
 }
 
-impl Said {
+impl ContinuingLine {
     /// What a line says. None: the line breaks the protocol.
     #[must_use]
     pub fn read(line: Line) -> Option<Self> {
@@ -81,26 +81,26 @@ pub struct Continuing {
 mod tests {
     use super::*;
 
-    fn read(line: &'static [u8]) -> Option<Said> {
-        Said::read(Line::Whole(Bytes::from_static(line)))
+    fn read(line: &'static [u8]) -> Option<ContinuingLine> {
+        ContinuingLine::read(Line::Whole(Bytes::from_static(line)))
     }
 
     #[test]
     fn a_line_that_breaks_the_protocol_is_none() {
-        let message = Said::message(7, b"{\"a b\":1}");
+        let message = ContinuingLine::message(7, b"{\"a b\":1}");
         assert_eq!(message, "m7 {\"a b\":1}");
         let whole = Line::Whole(Bytes::from_static(b"{\"a b\":1}"));
         assert_eq!(
-            Said::read(Line::Whole(message)),
-            Some(Said::Message(7, whole))
+            ContinuingLine::read(Line::Whole(message)),
+            Some(ContinuingLine::Message(7, whole))
         );
         assert_eq!(
             read(b"c18446744073709551615"),
-            Some(Said::Confirmed(u64::MAX))
+            Some(ContinuingLine::Confirmed(u64::MAX))
         );
-        assert_eq!(read(b"t0"), Some(Said::Taken(0)));
-        assert_eq!(read(b"o"), Some(Said::Calls(Bytes::new())));
-        assert_eq!(read(b"e"), Some(Said::End));
+        assert_eq!(read(b"t0"), Some(ContinuingLine::Taken(0)));
+        assert_eq!(read(b"o"), Some(ContinuingLine::Calls(Bytes::new())));
+        assert_eq!(read(b"e"), Some(ContinuingLine::End));
         for bad in [
             &b""[..],
             b"m",

@@ -15,7 +15,7 @@ use socket2::{Domain, SockAddr, Socket, Type};
 
 /// How long a keeper may take for its hello, and for its answer. Whoever attaches waits while the
 /// keeper asks the daemon.
-const PATIENCE: Duration = Duration::from_secs(4);
+const ANSWER_WAIT: Duration = Duration::from_secs(4);
 
 /// Why a keeper did not do what it was asked.
 #[derive(Debug, thiserror::Error)]
@@ -71,7 +71,7 @@ pub fn dial_until(
     dial_within(
         socket,
         request,
-        left.clamp(Duration::from_millis(1), PATIENCE),
+        left.clamp(Duration::from_millis(1), ANSWER_WAIT),
     )
 }
 
@@ -80,7 +80,7 @@ pub fn dial_until(
 /// # Errors
 /// [`DialError`].
 pub fn dial(socket: &Path, request: &KeeperRequest) -> Result<Dialled, DialError> {
-    dial_within(socket, request, PATIENCE)
+    dial_within(socket, request, ANSWER_WAIT)
 }
 
 fn dial_within(
@@ -117,7 +117,7 @@ pub fn connected(socket: &Path, patience: Duration) -> io::Result<UnixStream> {
 /// # Errors
 /// [`DialError::Io`] when nobody listens, or the process is not of this user.
 pub fn keeper_of(socket: &Path) -> Result<Pinned, DialError> {
-    let stream = connected(socket, PATIENCE)?;
+    let stream = connected(socket, ANSWER_WAIT)?;
     process::peer(&stream)
         .map(|peer| peer.process)
         .map_err(|error| DialError::Io(io::Error::other(error)))

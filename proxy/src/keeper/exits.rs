@@ -8,7 +8,7 @@ use tokio::io::unix::AsyncFd;
 
 /// Watches the host, and one front.
 #[derive(Debug)]
-pub struct Watch {
+pub struct ExitWatcher {
     exits: ExitWatch,
     readable: AsyncFd<OwnedFd>,
     /// None: the session is the user's own.
@@ -18,14 +18,14 @@ pub struct Watch {
 
 /// Who has exited.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Exited {
+pub enum Exit {
     /// The session's host.
     Owner,
     /// The front that was watched.
     Front,
 }
 
-impl Watch {
+impl ExitWatcher {
     /// Watches the host, where there is one. To be called within a runtime.
     ///
     /// # Errors
@@ -65,11 +65,11 @@ impl Watch {
     }
 
     /// Who has exited, when somebody has. A future that is dropped has taken nothing away.
-    pub async fn exited(&mut self) -> Exited {
+    pub async fn exited(&mut self) -> Exit {
         loop {
             // Nobody would tell of the host's end any more where this fails.
             let Ok(mut ready) = self.readable.readable().await else {
-                return Exited::Owner;
+                return Exit::Owner;
             };
             let exited = self.exits.drain();
             if self
@@ -77,11 +77,11 @@ impl Watch {
                 .as_ref()
                 .is_some_and(|owner| exited.contains(&owner.id()))
             {
-                return Exited::Owner;
+                return Exit::Owner;
             }
             if self.front.is_some_and(|front| exited.contains(&front)) {
                 self.front = None;
-                return Exited::Front;
+                return Exit::Front;
             }
             if exited.is_empty() {
                 ready.clear_ready();

@@ -9,7 +9,7 @@ use mcp_sessiond_proto::Epoch;
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 
 use super::continuing::Continuing;
-use crate::lines::{Lines, Outlet};
+use crate::lines::{Lines, PendingLine};
 
 /// After how many unconfirmed messages the keeper reads the front's confirmations, which must not
 /// fill the connection.
@@ -27,9 +27,9 @@ pub struct Front {
     /// Where it listens.
     pub writer: OwnedWriteHalf,
     /// The line on its way to it.
-    pub outlet: Outlet,
+    pub pending_line: PendingLine,
     /// Its second connection, if it opened one.
-    beside: Option<Beside>,
+    control: Option<ControlChannel>,
     /// The control lines, where it continues another front.
     pub continuing: Option<Continuing>,
     handed_out: u64,
@@ -43,16 +43,16 @@ impl Front {
         epoch: Epoch,
         reader: Lines<OwnedReadHalf>,
         writer: OwnedWriteHalf,
-        beside: Option<Beside>,
+        control: Option<ControlChannel>,
     ) -> Self {
-        let outlet = Outlet::default();
+        let pending_line = PendingLine::default();
         Self {
             process,
             epoch,
             reader,
             writer,
-            outlet,
-            beside,
+            pending_line,
+            control,
             continuing: None,
             handed_out: 0,
             confirmed: 0,
@@ -61,7 +61,7 @@ impl Front {
 
     /// Will write this line next. The outlet is empty.
     pub fn hand_out(&mut self, line: Bytes) {
-        self.outlet.put(line);
+        self.pending_line.put(line);
         self.handed_out += 1;
         if self.handed_out - self.confirmed >= UNCONFIRMED {
             self.take_confirmations();
@@ -71,8 +71,10 @@ impl Front {
     /// Whether it has said that it is about to leave. Call it after
     /// [`unconfirmed`](Self::unconfirmed).
     #[must_use]
-    pub fn said_goodbye(&self) -> bool {
-        self.beside.as_ref().is_some_and(|beside| beside.goodbye)
+    pub fn is_leaving(&self) -> bool {
+        self.control
+            .as_ref()
+            .is_some_and(|control| control.is_leaving)
     }
 
     /// Messages that it was handed and has not passed on, as far as is known.
@@ -82,20 +84,20 @@ impl Front {
     }
 
     fn take_confirmations(&mut self) {
-        match &mut self.beside {
-            Some(beside) => {
-                self.confirmed = (self.confirmed + beside.confirmations()).min(self.handed_out);
+        match &mut self.control {
+            Some(control) => {
+                self.confirmed = (self.confirmed + control.confirmations()).min(self.handed_out);
             }
             // It sends no confirmations: what was written counts as passed on.
-            None => self.confirmed = self.handed_out - u64::from(!self.outlet.is_empty()),
+            None => self.confirmed = self.handed_out - u64::from(!self.pending_line.is_empty()),
         }
     }
 
     /// Sends its host the backend's standard error and our own lines, as far as the front reads
     /// them.
-    pub fn show(&mut self, text: &[u8]) {
-        if let Some(beside) = &mut self.beside {
-            beside.show(text);
+    pub fn forward_stderr(&mut self, text: &[u8]) {
+        if let Some(control) = &mut self.control {
+            control.forward_stderr(text);
         }
     }
 }
@@ -103,15 +105,15 @@ impl Front {
 /// A front's second connection. The keeper reads it only on demand: a front's confirmations don't
 /// wake it.
 #[derive(Debug)]
-pub struct Beside {
+pub struct ControlChannel {
     stream: UnixStream,
     /// How many bytes were dropped since the last line that could be written.
     skipped: u64,
     /// Whether the front has said that it is about to leave.
-    goodbye: bool,
+    is_leaving: bool,
 }
 
-impl Beside {
+impl ControlChannel {
     /// Takes the connection over.
     ///
     /// # Errors
@@ -121,7 +123,7 @@ impl Beside {
         Ok(Self {
             stream: stream.into_std()?,
             skipped: 0,
-            goodbye: false,
+            is_leaving: false,
         })
     }
 
@@ -131,7 +133,7 @@ impl Beside {
         let mut bytes = [0; 1024];
         let mut confirmed = 0;
         while let Ok(read @ 1..) = self.stream.read(&mut bytes) {
-            self.goodbye |= bytes[..read].contains(&0);
+            self.is_leaving |= bytes[..read].contains(&0);
             confirmed += bytes[..read]
                 .iter()
                 .map(|count| u64::from(*count))
@@ -140,7 +142,7 @@ impl Beside {
         confirmed
     }
 
-    fn show(&mut self, text: &[u8]) {
+    fn forward_stderr(&mut self, text: &[u8]) {
         if self.skipped > 0 {
             let note = format!(
                 "\n[{} bytes of standard error were not read in time]\n",

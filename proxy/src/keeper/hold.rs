@@ -25,15 +25,15 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until};
 
-use self::events::{from_backend, from_errors, from_front, to_backend, to_front};
+use self::events::{from_backend, from_front, from_stderr, to_backend, to_front};
 use super::backend::Backend;
-use super::children::{Children, Manner};
-use super::exits::{Exited, Watch};
-use super::front::{Beside, Front};
-use super::program_change::Watched;
-use super::requests::{House, Visit, receive};
-use super::stderr_ring::Ring;
-use crate::lines::{Line, Outlet};
+use super::children::{Children, StopMode};
+use super::exits::{Exit, ExitWatcher};
+use super::front::{ControlChannel, Front};
+use super::program_change::ProgramFile;
+use super::requests::{Incoming, KeeperContext, receive};
+use super::stderr_ring::StderrRing;
+use crate::lines::{Line, PendingLine};
 use crate::program::Program;
 use crate::signals::GivenMask;
 
@@ -41,10 +41,10 @@ use crate::signals::GivenMask;
 const AT_ONCE: usize = 16;
 
 /// Connections beside fronts that have not attached yet.
-const BESIDES: usize = 4;
+const CONTROL_CHANNELS_MAX: usize = 4;
 
 /// Visits that wait to be dealt with.
-const VISITS: usize = 16;
+const INCOMING_MAX: usize = 16;
 
 /// How long after a front has attached the keeper gives memory back, and how long a backend that
 /// has closed its standard input or output may take to exit.
@@ -59,35 +59,35 @@ const QUIET: Duration = Duration::from_secs(24 * 3600);
 /// How long a front may take to read its last answers when the backend is taken down, and how long
 /// processes that the backend has left behind may take to die. Both, with three times
 /// `stop_wait_ms`, make up how long the daemon waits before it kills a keeper.
-const FAREWELL: Duration = Duration::from_secs(1);
+const LAST_LINES_WAIT: Duration = Duration::from_secs(1);
 
 /// A keeper that has registered, and whose backend runs.
 pub struct Keeper {
-    pub(super) house: Arc<House>,
+    pub(super) context: Arc<KeeperContext>,
     /// What the daemon said when it registered.
     pub(super) kept: Kept,
     /// The daemon, for calls whose answers the keeper does not wait for.
     control: Control,
     pub(super) program: Program,
     /// The program's files, to notice changes.
-    watched: Option<Watched>,
+    program_file: Option<ProgramFile>,
     pub(super) relay: Relay,
     children: Arc<Children>,
     pub(super) backend: Option<Backend>,
-    outlet: Outlet,
+    pending_line: PendingLine,
     /// Former backends that are being taken down.
     retiring: JoinSet<()>,
     /// The next backend is to be started, when they are gone.
     start_due: bool,
     pub(super) front: Option<Front>,
-    besides: Vec<(ProcessId, Beside)>,
+    control_channels: Vec<(ProcessId, ControlChannel)>,
     began: Instant,
     /// When the latest front attached or left.
     pub(super) since: Instant,
     /// Whether the latest front said that it leaves.
     closed: bool,
     /// The counts that the daemon has confirmed.
-    told: Arc<Mutex<Counts>>,
+    reported: Arc<Mutex<Counts>>,
     /// Why the keeper is about to end, and since when.
     ending: Option<(End, Instant)>,
     /// The signals that the host had blocked.
@@ -101,11 +101,11 @@ pub struct Keeper {
     taken: u64,
     /// Tells this keeper from former ones of the same name.
     incarnation: u64,
-    pub(super) ring: Ring,
+    pub(super) ring: StderrRing,
     /// A front that has just attached and is not watched yet.
     arrived: Option<Pinned>,
     /// When to check whether memory can be given back.
-    slim_at: Option<Instant>,
+    trim_at: Option<Instant>,
     /// Whether a line was carried since the last check.
     busy: bool,
 }
@@ -114,22 +114,22 @@ pub struct Keeper {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum End {
     /// By a signal: the daemon's, or somebody's by hand.
-    Told,
+    Signal,
     /// With the session's host.
     HostGone,
     /// No front was attached for the linger time.
-    Lonely,
+    Lingered,
     /// Its socket was taken away.
-    Hidden,
+    SocketGone,
 }
 
 impl End {
     fn sentence(self) -> &'static str {
         match self {
-            Self::Told => "it was told to",
+            Self::Signal => "it was told to",
             Self::HostGone => "its host is gone",
-            Self::Lonely => "nobody has come for it",
-            Self::Hidden => "its socket was taken away, so that nobody can come for it",
+            Self::Lingered => "nobody has come for it",
+            Self::SocketGone => "its socket was taken away, so that nobody can come for it",
         }
     }
 }
@@ -138,7 +138,7 @@ impl End {
 enum Event {
     Children,
     End(End),
-    Visit(Visit),
+    Incoming(Incoming),
     FrontGone,
     FromFront(Line),
     FromBackend(Line),
@@ -146,8 +146,8 @@ enum Event {
     LastFromBackend(Line),
     OutputClosed,
     InputClosed,
-    Errors(Vec<u8>),
-    ErrorsClosed,
+    Stderr(Vec<u8>),
+    StderrClosed,
     Written,
     Retired,
     Time,
@@ -159,7 +159,7 @@ impl Keeper {
     /// # Errors
     /// When there is no such program, or none that may be run.
     pub fn start(
-        house: House,
+        context: KeeperContext,
         epoch: Epoch,
         kept: Kept,
         control: Control,
@@ -179,28 +179,28 @@ impl Keeper {
         };
         let now = Instant::now();
         let mut keeper = Self {
-            ring: Ring::new(kept.stderr_bytes),
+            ring: StderrRing::new(kept.stderr_bytes),
             kept,
             control,
             program,
-            watched: None,
-            relay: if house.service.is_some() {
+            program_file: None,
+            relay: if context.service.is_some() {
                 Relay::continuing(limits)
             } else {
                 Relay::new(limits)
             },
-            house: Arc::new(house),
+            context: Arc::new(context),
             children,
             backend: None,
-            outlet: Outlet::default(),
+            pending_line: PendingLine::default(),
             retiring: JoinSet::new(),
             start_due: false,
             front: None,
-            besides: Vec::new(),
+            control_channels: Vec::new(),
             began: now,
             since: now,
             closed: false,
-            told: Arc::default(),
+            reported: Arc::default(),
             ending: None,
             mask,
             first_front,
@@ -208,7 +208,7 @@ impl Keeper {
             taken: 0,
             incarnation: Pinned::own()?.id().start.0,
             arrived: None,
-            slim_at: Some(now + SETTLED),
+            trim_at: Some(now + SETTLED),
             busy: false,
         };
         keeper.start_backend()?;
@@ -227,11 +227,11 @@ impl Keeper {
         mut self,
         listener: UnixListener,
         placed: &Listener,
-        mut watch: Watch,
+        mut watch: ExitWatcher,
         mut signals: Signals,
     ) {
-        let (sender, mut visits) = mpsc::channel(VISITS);
-        let receiving = tokio::spawn(receive(listener, self.house.clone(), sender));
+        let (sender, mut incoming) = mpsc::channel(INCOMING_MAX);
+        let receiving = tokio::spawn(receive(listener, self.context.clone(), sender));
         let why = loop {
             self.hand_out();
             let deadline = self.deadline();
@@ -244,9 +244,9 @@ impl Keeper {
                     Some(Front {
                         reader,
                         writer,
-                        outlet,
+                        pending_line,
                         ..
-                    }) => (Some(reader), Some((outlet, writer))),
+                    }) => (Some(reader), Some((pending_line, writer))),
                     None => (None, None),
                 };
                 let (input, output, errors) = match &mut self.backend {
@@ -262,38 +262,38 @@ impl Keeper {
                     biased;
                     Some(signal) = signals.next() => match signal == Signal::SIGCHLD as i32 {
                         true => Event::Children,
-                        false => Event::End(End::Told),
+                        false => Event::End(End::Signal),
                     },
                     exited = watch.exited() => match exited {
-                        Exited::Owner => Event::End(End::HostGone),
+                        Exit::Owner => Event::End(End::HostGone),
                         // Read what the front has written before, unless the relay takes no lines
                         // now.
-                        Exited::Front if reads_front => Event::Written,
-                        Exited::Front => Event::FrontGone,
+                        Exit::Front if reads_front => Event::Written,
+                        Exit::Front => Event::FrontGone,
                     },
                     Some(_) = self.retiring.join_next() => Event::Retired,
-                    Some(visit) = visits.recv() => Event::Visit(visit),
+                    Some(incoming) = incoming.recv() => Event::Incoming(incoming),
                     event = to_front(front_out) => event,
-                    event = to_backend(&mut self.outlet, input) => event,
+                    event = to_backend(&mut self.pending_line, input) => event,
                     event = from_backend(output), if reads_backend => event,
                     event = from_front(front_in), if reads_front => event,
-                    event = from_errors(errors) => event,
+                    event = from_stderr(errors) => event,
                     () = sleep_until(deadline) => Event::Time,
                 }
             };
             let left = matches!(event, Event::FrontGone);
-            if let Some(why) = self.take_in(event).await {
+            if let Some(why) = self.handle(event).await {
                 if self.ending.is_none() {
                     receiving.abort();
                     placed.unlink();
                 }
                 self.begin_end(why);
             } else if left && self.ending.is_none() && !placed.is_in_place() {
-                self.begin_end(End::Hidden);
+                self.begin_end(End::SocketGone);
             }
             // Wait for the answers that come in time.
             if let Some((why, _)) = self.ending
-                && (why != End::Told || self.relay.is_drained(self.now()))
+                && (why != End::Signal || self.relay.is_drained(self.now()))
             {
                 break why;
             }
@@ -322,7 +322,7 @@ impl Keeper {
         } else if let Some(front) = &mut self.front {
             for round in 1..=rounds {
                 let Some(line) = front
-                    .outlet
+                    .pending_line
                     .is_empty()
                     .then(|| self.relay.pull_front())
                     .flatten()
@@ -333,7 +333,7 @@ impl Keeper {
                 // The last one is written by the loop, which comes back here after it.
                 if round < rounds {
                     front
-                        .outlet
+                        .pending_line
                         .write_at_once(|pieces| front.writer.try_write_vectored(pieces));
                 }
             }
@@ -344,16 +344,16 @@ impl Keeper {
         {
             for round in 1..=rounds {
                 let Some(line) = self
-                    .outlet
+                    .pending_line
                     .is_empty()
                     .then(|| self.relay.pull_backend())
                     .flatten()
                 else {
                     break;
                 };
-                self.outlet.put(line);
+                self.pending_line.put(line);
                 if round < rounds {
-                    self.outlet
+                    self.pending_line
                         .write_at_once(|pieces| input.try_write_vectored(pieces));
                 }
             }
@@ -370,9 +370,9 @@ impl Keeper {
         let mute = self
             .backend
             .as_ref()
-            .and_then(|backend| backend.mute_since)
+            .and_then(|backend| backend.closed_since)
             .map(|since| since + SETTLED);
-        let next = [relay, lonely, mute, self.slim_at]
+        let next = [relay, lonely, mute, self.trim_at]
             .into_iter()
             .flatten()
             .min();
@@ -392,14 +392,14 @@ impl Keeper {
 
     /// Passes an event to the relay and carries out the relay's orders. Returns why the keeper must
     /// end, if it must.
-    async fn take_in(&mut self, event: Event) -> Option<End> {
+    async fn handle(&mut self, event: Event) -> Option<End> {
         let now = self.now();
         if matches!(
             event,
             Event::FromFront(_) | Event::FromBackend(_) | Event::LastFromBackend(_)
         ) {
             self.busy = true;
-            self.slim_at.get_or_insert_with(|| Instant::now() + SILENCE);
+            self.trim_at.get_or_insert_with(|| Instant::now() + SILENCE);
         }
         match event {
             Event::Children => {
@@ -414,10 +414,10 @@ impl Keeper {
             }
             Event::End(why) => return Some(why),
             // The connection closes, so the visitor looks for another keeper.
-            Event::Visit(_) if self.ending.is_some() => {}
-            Event::Visit(visit) => self.visit(visit).await,
+            Event::Incoming(_) if self.ending.is_some() => {}
+            Event::Incoming(incoming) => self.handle_incoming(incoming).await,
             Event::FrontGone => self.detach(),
-            Event::FromFront(line) if self.continues() => return self.hear_continuing(line),
+            Event::FromFront(line) if self.continues() => return self.handle_continuing(line),
             Event::FromFront(Line::Whole(line)) => self.relay.from_front(line, now),
             Event::FromFront(Line::Oversized { head, tail }) => {
                 self.relay.oversized_from_front(&head, &tail, now);
@@ -431,34 +431,37 @@ impl Keeper {
             Event::OutputClosed => {
                 let backend = self.backend.as_mut()?;
                 backend.output = None;
-                backend.mute_since = Some(Instant::now());
+                backend.closed_since = Some(Instant::now());
             }
             Event::InputClosed => {
-                self.outlet = Outlet::default();
+                self.pending_line = PendingLine::default();
                 let backend = self.backend.as_mut()?;
                 backend.input = None;
-                backend.mute_since = Some(Instant::now());
+                backend.closed_since = Some(Instant::now());
             }
-            Event::Errors(text) => self.show(&text),
-            Event::ErrorsClosed => self.backend.as_mut()?.errors = None,
+            Event::Stderr(text) => self.push_stderr(&text),
+            Event::StderrClosed => self.backend.as_mut()?.errors = None,
             Event::Written | Event::Retired => {}
             Event::Time => {
                 self.relay.tick(now);
-                if self.slim_at.is_some_and(|at| at <= Instant::now()) {
+                if self.trim_at.is_some_and(|at| at <= Instant::now()) {
                     // Not while lines are carried: the pages would only come back.
-                    self.slim_at = std::mem::take(&mut self.busy).then(|| Instant::now() + SILENCE);
-                    if self.slim_at.is_none() {
+                    self.trim_at = std::mem::take(&mut self.busy).then(|| Instant::now() + SILENCE);
+                    if self.trim_at.is_none() {
                         mcp_sessiond_process::sys::give_back_memory();
                     }
                 }
-                let mute = self.backend.as_ref().and_then(|backend| backend.mute_since);
+                let mute = self
+                    .backend
+                    .as_ref()
+                    .and_then(|backend| backend.closed_since);
                 if mute.is_some_and(|since| since.elapsed() >= SETTLED) {
                     self.replace("it closed its standard input or output");
                 }
                 let lingered = self.since.elapsed() >= self.linger();
                 if self.front.is_none() && lingered {
                     if !self.is_served().await {
-                        return Some(End::Lonely);
+                        return Some(End::Lingered);
                     }
                     self.since = Instant::now();
                 }
@@ -468,15 +471,15 @@ impl Keeper {
             match order {
                 Effect::Start => self.start_due = true,
                 Effect::Replace { why, kills } => {
-                    self.say(&format!("{why}; a fresh server is started"));
+                    self.log_line(&format!("{why}; a fresh server is started"));
                     self.retire(if kills {
-                        Manner::Killed
+                        StopMode::Kill
                     } else {
-                        self.politely()
+                        self.graceful()
                     });
                     self.start_due = true;
                 }
-                Effect::Say(text) => self.say(&text),
+                Effect::Say(text) => self.log_line(&text),
             }
         }
         // Only after the former backend is gone, which may hold a port or the lock on a profile.

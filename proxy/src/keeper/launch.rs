@@ -205,7 +205,7 @@ fn wait_for(output: &impl AsFd, until: Instant) -> io::Result<()> {
 }
 
 /// Closes the pipe to the process that started this one.
-pub(crate) fn let_go() -> io::Result<()> {
+pub(crate) fn close_report_pipe() -> io::Result<()> {
     let null = OpenOptions::new().write(true).open("/dev/null")?;
     nix::unistd::dup2_stdout(null).map_err(Into::into)
 }

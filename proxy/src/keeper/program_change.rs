@@ -21,7 +21,7 @@ const MOST: u64 = 4 * 1024 * 1024;
 
 /// A file, as it was when the backend was started.
 #[derive(Debug)]
-pub struct Watched {
+pub struct ProgramFile {
     path: PathBuf,
     stamp: Stamp,
     digest: Option<[u8; 32]>,
@@ -47,7 +47,7 @@ impl Stamp {
     }
 }
 
-impl Watched {
+impl ProgramFile {
     /// What there is to be looked at of a program that is about to be started in the directory of
     /// this process.
     #[must_use]
@@ -267,11 +267,11 @@ mod tests {
             &["/usr/bin/env", "node", "s.js"],
             &["uv", "run", "s.py"],
         ] {
-            assert!(Watched::of(&program(words)).is_none(), "{words:?}");
+            assert!(ProgramFile::of(&program(words)).is_none(), "{words:?}");
         }
-        assert!(Watched::of(&program(&["node", "/nowhere/s.js"])).is_none());
-        assert!(Watched::of(&program(&["nothing-of-that-name"])).is_none());
-        assert!(Watched::of(&program(&["ls"])).is_some());
+        assert!(ProgramFile::of(&program(&["node", "/nowhere/s.js"])).is_none());
+        assert!(ProgramFile::of(&program(&["nothing-of-that-name"])).is_none());
+        assert!(ProgramFile::of(&program(&["ls"])).is_some());
     }
 
     #[test]
@@ -280,31 +280,32 @@ mod tests {
         let path = directory.path().join("s.py");
         let script = path.to_str().expect("UTF-8");
         std::fs::write(&path, "one").expect("written");
-        let watched = Watched::of(&program(&["python3", script, "x.db"])).expect("a script");
-        assert_eq!(watched.changed(), None);
+        let program_file =
+            ProgramFile::of(&program(&["python3", script, "x.db"])).expect("a script");
+        assert_eq!(program_file.changed(), None);
         // An editor writes another file, and puts it in its place.
         let other = directory.path().join("other");
         std::fs::write(&other, "one").expect("written");
         std::fs::rename(&other, &path).expect("renamed");
-        assert_eq!(watched.changed(), None, "the same content again");
+        assert_eq!(program_file.changed(), None, "the same content again");
         std::fs::write(&path, "two").expect("written");
-        assert_eq!(watched.changed().as_deref(), Some("s.py"));
+        assert_eq!(program_file.changed().as_deref(), Some("s.py"));
         std::fs::remove_file(&path).expect("removed");
         assert_eq!(
-            watched.changed(),
+            program_file.changed(),
             None,
             "there is nothing to be run instead"
         );
         std::fs::write(&path, vec![b'x'; 4 << 20]).expect("written");
-        assert_eq!(watched.changed().as_deref(), Some("s.py"));
+        assert_eq!(program_file.changed().as_deref(), Some("s.py"));
         assert!(
-            Watched::of(&program(&["python3", script])).is_none(),
+            ProgramFile::of(&program(&["python3", script])).is_none(),
             "too large"
         );
         // An executable may be as large as it likes.
-        let watched = Watched::of(&program(&[script])).expect("an executable");
-        assert_eq!(watched.changed(), None);
+        let program_file = ProgramFile::of(&program(&[script])).expect("an executable");
+        assert_eq!(program_file.changed(), None);
         std::fs::write(&path, vec![b'x'; (4 << 20) + 1]).expect("written");
-        assert_eq!(watched.changed().as_deref(), Some("s.py"));
+        assert_eq!(program_file.changed().as_deref(), Some("s.py"));
     }
 }

@@ -19,28 +19,28 @@ use tokio::time::timeout;
 use crate::lines::{Line, Lines};
 
 /// How long a client may take for its hello and its request.
-const PATIENCE: Duration = Duration::from_secs(5);
+const REQUEST_WAIT: Duration = Duration::from_secs(5);
 
 /// How many clients may send their hello and request at the same time.
-const DOOR: usize = 16;
+const HANDSHAKES_MAX: usize = 16;
 
 /// The pause before the next accept when no descriptor is free.
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// What the daemon says of a front's lease.
 #[derive(Debug)]
-pub enum Word {
+pub enum LeaseCheck {
     /// This process holds the session under the epoch that was shown.
     Holder(ProcessId),
     /// The daemon refuses.
     Refused(Error),
     /// The daemon does not answer.
-    Away,
+    DaemonAway,
 }
 
 /// A client that has sent its request.
 #[derive(Debug)]
-pub enum Visit {
+pub enum Incoming {
     /// A front asks for the backend.
     Attach {
         /// The lease that it shows.
@@ -48,14 +48,14 @@ pub enum Visit {
         /// The process.
         process: Pinned,
         /// What the daemon says of the lease.
-        word: Word,
+        check: LeaseCheck,
         /// Its lines come from here.
         reader: Lines<OwnedReadHalf>,
         /// Its lines go here.
         writer: OwnedWriteHalf,
     },
     /// A front's second connection, for standard error and confirmations.
-    Beside {
+    Control {
         /// The front's process.
         process: ProcessId,
         /// The connection.
@@ -67,7 +67,7 @@ pub enum Visit {
         writer: OwnedWriteHalf,
     },
     /// A client asks for what the backend wrote to its standard error.
-    Errors {
+    Stderr {
         /// How many bytes of it the client knows.
         after: u64,
         /// Where the answer goes.
@@ -87,7 +87,7 @@ pub enum Visit {
 
 /// What this keeper knows to check a client's request.
 #[derive(Debug)]
-pub struct House {
+pub struct KeeperContext {
     /// The session.
     pub session: SessionId,
     /// The service that the session belongs to, if any.
@@ -99,18 +99,24 @@ pub struct House {
 }
 
 /// Accepts clients until it is dropped.
-pub async fn receive(listener: UnixListener, house: Arc<House>, visits: mpsc::Sender<Visit>) {
-    let door = Arc::new(tokio::sync::Semaphore::new(DOOR));
+pub async fn receive(
+    listener: UnixListener,
+    context: Arc<KeeperContext>,
+    incoming: mpsc::Sender<Incoming>,
+) {
+    let door = Arc::new(tokio::sync::Semaphore::new(HANDSHAKES_MAX));
     loop {
         let Ok(place) = door.clone().acquire_owned().await else {
             return;
         };
         match listener.accept().await {
             Ok((stream, _)) => {
-                let (house, visits) = (house.clone(), visits.clone());
+                let (context, incoming) = (context.clone(), incoming.clone());
                 tokio::spawn(async move {
-                    if let Ok(Ok(Some(visit))) = timeout(PATIENCE, greet(stream, &house)).await {
-                        let _ = visits.send(visit).await;
+                    if let Ok(Ok(Some(incoming))) =
+                        timeout(REQUEST_WAIT, read_request(stream, &context)).await
+                    {
+                        let _ = incoming.send(incoming).await;
                     }
                     drop(place);
                 });
@@ -120,7 +126,10 @@ pub async fn receive(listener: UnixListener, house: Arc<House>, visits: mpsc::Se
     }
 }
 
-async fn greet(mut stream: UnixStream, house: &House) -> Result<Option<Visit>, HelloError> {
+async fn read_request(
+    mut stream: UnixStream,
+    context: &KeeperContext,
+) -> Result<Option<Incoming>, HelloError> {
     // A process of another user gets no answer.
     let Ok(peer) = process::peer(&stream) else {
         return Ok(None);
@@ -145,11 +154,11 @@ async fn greet(mut stream: UnixStream, house: &House) -> Result<Option<Visit>, H
     };
     match serde_json::from_slice(&line) {
         Ok(KeeperRequest::Attach(attach)) => {
-            let word = word(&attach, house).await;
-            Ok(Some(Visit::Attach {
+            let check = check_lease(&attach, context).await;
+            Ok(Some(Incoming::Attach {
                 attach,
                 process,
-                word,
+                check,
                 reader,
                 writer,
             }))
@@ -158,15 +167,15 @@ async fn greet(mut stream: UnixStream, house: &House) -> Result<Option<Visit>, H
             reply(&mut writer, &KeeperReply::Beside {}).await?;
             let (reader, _) = reader.into_parts();
             let stream = reader.reunite(writer).map_err(io::Error::other)?;
-            Ok(Some(Visit::Beside {
+            Ok(Some(Incoming::Control {
                 process: process.id(),
                 stream,
             }))
         }
-        Ok(KeeperRequest::Status {}) => Ok(Some(Visit::Status { writer })),
-        Ok(KeeperRequest::Errors { after }) => Ok(Some(Visit::Errors { after, writer })),
-        Ok(KeeperRequest::Restart {}) => Ok(Some(Visit::Restart { writer })),
-        Ok(KeeperRequest::Remember {}) => Ok(Some(Visit::Remember { writer })),
+        Ok(KeeperRequest::Status {}) => Ok(Some(Incoming::Status { writer })),
+        Ok(KeeperRequest::Errors { after }) => Ok(Some(Incoming::Stderr { after, writer })),
+        Ok(KeeperRequest::Restart {}) => Ok(Some(Incoming::Restart { writer })),
+        Ok(KeeperRequest::Remember {}) => Ok(Some(Incoming::Remember { writer })),
         Ok(KeeperRequest::Compare { variables }) => {
             let differing = differing(&process::own_variables(), &variables);
             reply(&mut writer, &KeeperReply::Compared { differing }).await?;
@@ -208,39 +217,39 @@ pub async fn reply(writer: &mut OwnedWriteHalf, reply: &KeeperReply) -> io::Resu
 }
 
 /// What the daemon says of the lease that a front shows.
-async fn word(attach: &Attach, house: &House) -> Word {
-    if attach.session != house.session || attach.service != house.service {
-        return Word::Refused(Error::UnknownSession);
+async fn check_lease(attach: &Attach, context: &KeeperContext) -> LeaseCheck {
+    if attach.session != context.session || attach.service != context.service {
+        return LeaseCheck::Refused(Error::UnknownSession);
     }
-    if attach.continues != house.service.is_some() {
+    if attach.continues != context.service.is_some() {
         let sentence =
             "the fronts of a service's session continue each other (`continues`), and no others do"
                 .into();
-        return Word::Refused(Error::InvalidArgument { sentence });
+        return LeaseCheck::Refused(Error::InvalidArgument { sentence });
     }
     let request = FrontRequest {
-        session: house.session.clone(),
-        keeper: house.keeper,
+        session: context.session.clone(),
+        keeper: context.keeper,
         epoch: attach.epoch,
     };
-    let said = house.control.call(|connection, context| {
+    let said = context.control.call(|connection, context| {
         let request = request.clone();
         async move { connection.check_front(context, request).await }
     });
     let said = said.await;
     // One connection for each front's check, not a lasting one for each keeper.
-    house.control.hang_up();
+    context.control.hang_up();
     match said {
-        Ok(ProcessRef { pid, start, inode }) => Word::Holder(ProcessId {
+        Ok(ProcessRef { pid, start, inode }) => LeaseCheck::Holder(ProcessId {
             pid,
             start: process::StartTime(start),
             inode,
         }),
         // The daemon is not running, or ended before it answered.
         Err(SessionError::Refused(Error::Unavailable { .. } | Error::OutcomeUnknown { .. })) => {
-            Word::Away
+            LeaseCheck::DaemonAway
         }
-        Err(SessionError::Refused(error)) => Word::Refused(error),
-        Err(_) => Word::Away,
+        Err(SessionError::Refused(error)) => LeaseCheck::Refused(error),
+        Err(_) => LeaseCheck::DaemonAway,
     }
 }

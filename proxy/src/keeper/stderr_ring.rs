@@ -7,7 +7,7 @@ use mcp_sessiond_proto::backends::Written;
 
 /// The last bytes of what was written.
 #[derive(Debug)]
-pub struct Ring {
+pub struct StderrRing {
     bytes: VecDeque<u8>,
     most: usize,
     /// How many of them came since the running backend was started.
@@ -16,7 +16,7 @@ pub struct Ring {
     total: u64,
 }
 
-impl Ring {
+impl StderrRing {
     /// Keeps `most` bytes.
     #[must_use]
     pub fn new(most: usize) -> Self {
@@ -104,7 +104,7 @@ mod tests {
 
     #[test]
     fn the_last_line_is_one_that_says_something() {
-        let mut ring = Ring::new(1_000);
+        let mut ring = StderrRing::new(1_000);
         assert_eq!(ring.last_line(), None);
         ring.push(b"first\nError: \x1b[31mno key\n \n\n");
         assert_eq!(ring.last_line().as_deref(), Some("Error: [31mno key"));
@@ -118,7 +118,7 @@ mod tests {
 
     #[test]
     fn the_end_is_kept() {
-        let mut ring = Ring::new(8);
+        let mut ring = StderrRing::new(8);
         for (written, kept) in [
             ("", ""),
             ("abc", "abc"),
@@ -133,7 +133,7 @@ mod tests {
 
     #[test]
     fn what_was_written_is_told_once() {
-        let mut ring = Ring::new(8);
+        let mut ring = StderrRing::new(8);
         assert_eq!(
             ring.after(0),
             Written {

@@ -15,7 +15,7 @@ use std::path::Path;
 use mcp_sessiond_process::programs::{self, Grammar, Inner, Operand, grammars};
 
 /// Bytes of the words: what the daemon takes.
-pub const WORDS_MAX: usize = 255;
+pub const LENGTH_MAX: usize = 255;
 
 /// Programs within programs that are followed: `env A=b uv run python server.py`.
 const DEPTH: usize = 4;
@@ -23,34 +23,34 @@ const DEPTH: usize = 4;
 /// Bytes of an operand that is shown.
 const OPERAND_MAX: usize = 120;
 
-/// The telling words of a command line: at most [`WORDS_MAX`] bytes, without control characters.
+/// The telling words of a command line: at most [`LENGTH_MAX`] bytes, without control characters.
 #[must_use]
-pub fn words(name: &OsStr, arguments: &[OsString]) -> String {
+pub fn of(name: &OsStr, arguments: &[OsString]) -> String {
     let arguments: Vec<String> = arguments
         .iter()
         .map(|argument| argument.to_string_lossy().into_owned())
         .collect();
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
-    cut(told(&name.to_string_lossy(), &arguments, DEPTH))
+    truncate(describe(&name.to_string_lossy(), &arguments, DEPTH))
 }
 
 /// What of this text can be shown, and travels.
 #[must_use]
-pub fn cut(mut text: String) -> String {
+pub fn truncate(mut text: String) -> String {
     text.retain(|letter| !letter.is_control());
-    while text.len() > WORDS_MAX {
+    while text.len() > LENGTH_MAX {
         text.pop();
     }
     text
 }
 
-fn told(program: &str, arguments: &[&str], depth: usize) -> String {
+fn describe(program: &str, arguments: &[&str], depth: usize) -> String {
     let name = file_name(program).to_owned();
     let Some(depth) = depth.checked_sub(1) else {
         return name;
     };
     if let Some((inner, rest)) = behind_launcher(&name, arguments) {
-        return told(inner, rest, depth);
+        return describe(inner, rest, depth);
     }
     let behind = |grammar: &'static Grammar| Some((grammar, behind_verb(grammar.verb, arguments)?));
     let Some((grammar, rest)) = grammars(&name).iter().find_map(behind) else {
@@ -65,10 +65,10 @@ fn told(program: &str, arguments: &[&str], depth: usize) -> String {
         Some(Found::At(at))
             if grammar.operand == Operand::Command && !grammars(file_name(rest[at])).is_empty() =>
         {
-            format!("{shown} {}", told(rest[at], &rest[at + 1..], depth))
+            format!("{shown} {}", describe(rest[at], &rest[at + 1..], depth))
         }
-        Some(Found::At(at)) => with(&shown, presentable(grammar.operand, rest[at])),
-        Some(Found::Named(option, module)) => with(
+        Some(Found::At(at)) => append(&shown, presentable(grammar.operand, rest[at])),
+        Some(Found::Named(option, module)) => append(
             &shown,
             module_name(module).map(|name| format!("{option} {name}")),
         ),
@@ -85,7 +85,7 @@ fn behind_verb<'a, 'b>(verb: &str, arguments: &'a [&'b str]) -> Option<&'a [&'b 
         })
 }
 
-fn with(shown: &str, operand: Option<String>) -> String {
+fn append(shown: &str, operand: Option<String>) -> String {
     operand.map_or_else(|| shown.to_owned(), |operand| format!("{shown} {operand}"))
 }
 

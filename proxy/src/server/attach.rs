@@ -8,7 +8,7 @@ use mcp_sessiond_proto::Json;
 use mcp_sessiond_proto::backends::Attached;
 
 use crate::lines::LineBuffer;
-use crate::waits::{PATIENCE, PAUSE, Waits};
+use crate::waits::{ATTACH_WAIT, PAUSE, Waits};
 
 /// Bytes by which a message may have grown when the host's own ids are put back into it.
 pub(crate) const MARGIN: usize = 64 * 1024;
@@ -39,7 +39,7 @@ pub enum NoBackend {
 }
 
 /// What has happened when a keeper was lost and there is another one.
-pub(crate) const FRESH: &str =
+pub(crate) const KEEPER_REPLACED: &str =
     "the keeper of the server had ended, and the server with it; a fresh one was started";
 
 /// How a front gets to its backend, again and again.
@@ -54,12 +54,12 @@ pub(crate) trait Attaching: Send + Sync {
     -> Result<Attachment, NoBackend>;
 
     /// What has happened when it was lost and is there again.
-    fn back(&self) -> &'static str {
-        FRESH
+    fn reattached(&self) -> &'static str {
+        KEEPER_REPLACED
     }
 
     /// What the host's user should know of the way that was taken, once.
-    fn news(&mut self) -> Option<String> {
+    fn notice(&mut self) -> Option<String> {
         None
     }
 }
@@ -72,7 +72,7 @@ pub struct Attachment {
     /// What it has said already.
     pub lines: LineBuffer,
     /// The connection beside it.
-    pub beside: Option<UnixStream>,
+    pub control: Option<UnixStream>,
     /// What the keeper found.
     pub attached: Attached,
     /// How the front came to its session.
@@ -86,7 +86,10 @@ pub struct Attachment {
 
 /// Attaches for the first time. What can pass is tried again, within the time that a host waits for
 /// us.
-pub(crate) fn first_time(door: &mut dyn Attaching, waits: Waits) -> Result<Attachment, NoBackend> {
+pub(crate) fn attach_first(
+    door: &mut dyn Attaching,
+    waits: Waits,
+) -> Result<Attachment, NoBackend> {
     let began = Instant::now();
     let mut until = began + waits.keeper;
     let mut pause = PAUSE;
@@ -94,7 +97,7 @@ pub(crate) fn first_time(door: &mut dyn Attaching, waits: Waits) -> Result<Attac
         let why = match door.attach(None, until) {
             Err(why @ NoBackend::Ending(_)) => {
                 // So far it was the former server's time.
-                until = (Instant::now() + waits.keeper).min(began + PATIENCE);
+                until = (Instant::now() + waits.keeper).min(began + ATTACH_WAIT);
                 why
             }
             Err(why @ NoBackend::Passing(_)) => why,

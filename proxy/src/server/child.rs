@@ -1,6 +1,6 @@
 //! A server as a child of this process: what is left where there can be no keeper.
 //!
-//! [`Plain`] is the command in our standard output and standard error: this process carries the
+//! [`PlainChild`] is the command in our standard output and standard error: this process carries the
 //! host's bytes to it, hands signals on, and exits as it does. [`start`] gives the pipe of one of
 //! several.
 
@@ -23,7 +23,7 @@ use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::timeout;
 
-use crate::lines::{CHUNK, Line, LineBuffer, Lines, is_passing};
+use crate::lines::{CHUNK, Line, LineBuffer, Lines, is_transient};
 use crate::program::Program;
 use crate::signals::{GivenMask, die_of};
 
@@ -33,12 +33,12 @@ const STOP_WAIT: Duration = Duration::from_secs(2);
 
 /// A command that runs as our child, in our standard output and standard error.
 #[derive(Debug)]
-pub struct Plain {
+pub struct PlainChild {
     child: process::Child,
     input: process::ChildStdin,
 }
 
-impl Plain {
+impl PlainChild {
     /// Starts it, with these variables in addition to those of this process, and there.
     ///
     /// # Errors
@@ -71,16 +71,16 @@ impl Plain {
 
     /// Carries what was read already, and then what the host says, until the command exits.
     #[must_use]
-    pub fn carry(self, read: &LineBuffer, input: File) -> ExitCode {
+    pub fn forward(self, read: &LineBuffer, input: File) -> ExitCode {
         let Self {
             mut child,
             input: to,
         } = self;
-        let read = read.so_far().to_vec();
+        let read = read.buffered().to_vec();
         // It ends with this process: whoever waits in read(2) can't be woken otherwise.
         let carrying = std::thread::Builder::new()
             .name("to-command".into())
-            .spawn(move || carry(&read, input, to));
+            .spawn(move || forward(&read, input, to));
         drop(carrying);
         let Ok(status) = child.wait() else {
             return ExitCode::FAILURE;
@@ -99,11 +99,11 @@ impl Plain {
 }
 
 /// Hands a signal on to the command.
-pub fn hand_on(command: Pid, signal: Signal) {
+pub fn forward_signal(command: Pid, signal: Signal) {
     let _ = kill(command, signal);
 }
 
-fn carry(read: &[u8], mut input: File, mut to: process::ChildStdin) {
+fn forward(read: &[u8], mut input: File, mut to: process::ChildStdin) {
     let mut chunk = vec![0; CHUNK];
     if to.write_all(read).is_err() {
         return;
@@ -116,7 +116,7 @@ fn carry(read: &[u8], mut input: File, mut to: process::ChildStdin) {
                     return;
                 }
             }
-            Err(error) if is_passing(&error, &input, PollFlags::POLLIN) => {}
+            Err(error) if is_transient(&error, &input, PollFlags::POLLIN) => {}
             Err(_) => return,
         }
     }
@@ -164,7 +164,7 @@ pub fn start(
     });
     let mut reading = tokio::spawn(read(output, said, to.downgrade()));
     tokio::spawn(async move {
-        if wait(child, ended, is_closed).await == Why::Closed {
+        if wait(child, ended, is_closed).await == EndReason::InputClosed {
             // What it has left behind may have its output, and nobody gets it to answer.
             drop(timeout(STOP_WAIT, &mut reading).await);
             reading.abort();
@@ -225,11 +225,11 @@ async fn read(output: ChildStdout, said: mpsc::Sender<TrackedLine>, to: mpsc::We
 
 /// Why a child has ended.
 #[derive(Debug, PartialEq, Eq)]
-enum Why {
+enum EndReason {
     /// It has ended by itself, or was to end.
-    Ended,
+    Exited,
     /// It had closed its input, and could be told nothing any more.
-    Closed,
+    InputClosed,
 }
 
 /// Waits for the child's end. One whose input was closed has [`STOP_WAIT`], and is killed then.
@@ -237,11 +237,11 @@ async fn wait(
     mut child: Child,
     mut ended: watch::Receiver<()>,
     closed: oneshot::Receiver<()>,
-) -> Why {
+) -> EndReason {
     let why = tokio::select! {
-        _ = child.wait() => return Why::Ended,
-        _ = ended.changed() => Why::Ended,
-        Ok(()) = closed => Why::Closed,
+        _ = child.wait() => return EndReason::Exited,
+        _ = ended.changed() => EndReason::Exited,
+        Ok(()) = closed => EndReason::InputClosed,
     };
     drop(timeout(STOP_WAIT, child.wait()).await);
     // Where it has ended, there is nothing to be killed.

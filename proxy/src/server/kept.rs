@@ -29,7 +29,7 @@ use crate::signals::GivenMask;
 /// How long a keeper may not answer before another is started in its place, as a part of what a
 /// host waits for us: it hangs, and its backend with it. One that has only just registered is about
 /// to listen.
-const SILENCE: (u32, u32) = (3, 4);
+const SILENT_PART: (u32, u32) = (3, 4);
 
 /// How long a keeper waits for its front, as a multiple of what a host waits for us: the front has
 /// given up by then.
@@ -76,7 +76,7 @@ impl Door {
         let directory = paths::directory().map_err(|error| failed(&error))?;
         let runtime = Runtime::new().map_err(|error| failed(&error))?;
         let control = Control::new(options.clone().timeout(wait));
-        let silence = wait * SILENCE.0 / SILENCE.1;
+        let silence = wait * SILENT_PART.0 / SILENT_PART.1;
         let lease = Arc::default();
         Ok(Self {
             runtime,
@@ -100,7 +100,7 @@ impl Door {
     /// The way to a backend of the session that this process has claimed already. `name` says to
     /// which, where there are several.
     #[must_use]
-    pub fn to_backend(
+    pub fn for_backend(
         self,
         name: Option<BackendName>,
         environment: Vec<(OsString, OsString)>,
@@ -112,7 +112,7 @@ impl Door {
             home,
             ..self
         };
-        door.has_now_claimed();
+        door.set_claimed();
         door
     }
 
@@ -125,7 +125,11 @@ impl Door {
     /// The backend gets these variables in addition to those of this process, and runs there
     /// instead.
     #[must_use]
-    pub fn with(self, environment: Vec<(OsString, OsString)>, home: Option<PathBuf>) -> Self {
+    pub fn with_launch_env(
+        self,
+        environment: Vec<(OsString, OsString)>,
+        home: Option<PathBuf>,
+    ) -> Self {
         Self {
             environment,
             home,
@@ -182,7 +186,7 @@ impl Door {
     }
 
     /// From now on control and claim are those of all later attempts.
-    fn has_now_claimed(&mut self) {
+    fn set_claimed(&mut self) {
         self.has_claimed = true;
         // What is lost from now on is not to be lost twice; and what is taken is not taken back.
         self.claim.fresh = false;
@@ -197,10 +201,14 @@ impl Door {
 
     /// Claims the session, and attaches to the keeper of its backend, which is started if there is
     /// none.
-    fn enter(&mut self, initialize: Option<Json>, until: Instant) -> Result<Attachment, NoBackend> {
+    fn claim_and_attach(
+        &mut self,
+        initialize: Option<Json>,
+        until: Instant,
+    ) -> Result<Attachment, NoBackend> {
         let (claimed, found) = self.runtime.block_on(self.find(until))?;
         if !self.has_claimed {
-            self.has_now_claimed();
+            self.set_claimed();
         }
         let Claimed {
             session,
@@ -212,8 +220,8 @@ impl Door {
         let lease = LeaseRef { session, epoch };
         let found = found.map(|found| found.keeper);
         let is_first = initialize.is_none();
-        let knocked = self.reach(&lease, found, initialize, until)?;
-        let is_news = is_first && self.claim.named.is_some() && knocked.attached.resumed;
+        let attached = self.attach_or_launch(&lease, found, initialize, until)?;
+        let is_news = is_first && self.claim.named.is_some() && attached.attached.resumed;
         let named = found.filter(|_| is_news);
         let differing = named
             .map(|keeper| self.differing(keeper, until))
@@ -222,12 +230,12 @@ impl Door {
             outcome,
             because,
             differing,
-            ..knocked
+            ..attached
         })
     }
 
     /// Attaches to the keeper that was found, or to one that is started.
-    fn reach(
+    fn attach_or_launch(
         &mut self,
         lease: &LeaseRef,
         found: Option<KeeperName>,
@@ -240,14 +248,14 @@ impl Door {
         let keeper = match found {
             Some(keeper) => {
                 let since = self.silent_since(keeper);
-                match self.knock(
+                match self.attach_to(
                     keeper,
                     lease,
                     initialize.clone(),
                     until.min(since + self.silence),
                 ) {
                     Err(NoBackend::Passing(_))
-                        if since.elapsed() >= self.silence || !self.is_kept(lease, keeper) =>
+                        if since.elapsed() >= self.silence || !self.has_keeper(lease, keeper) =>
                     {
                         self.launch(lease, until)?
                     }
@@ -260,7 +268,7 @@ impl Door {
             }
             None => self.launch(lease, until)?,
         };
-        self.knock(keeper, lease, initialize, until)
+        self.attach_to(keeper, lease, initialize, until)
     }
 
     /// Since when this keeper has been asked in vain; now, if it was not asked before.
@@ -306,7 +314,7 @@ impl Door {
         // As long as a former backend is being ended, the daemon is asked again and again.
         let ending =
             |_| NoBackend::Ending("a former server of this one is still being ended".to_owned());
-        let found = timeout_at(until.into(), self.kept(&lease))
+        let found = timeout_at(until.into(), self.find_backend(&lease))
             .await
             .map_err(ending)?;
         let found = found.map_err(|error| match error {
@@ -320,7 +328,7 @@ impl Door {
     }
 
     /// The session's backend, as the daemon knows it.
-    async fn kept(&self, lease: &LeaseRef) -> Result<Option<Backend>, SessionError> {
+    async fn find_backend(&self, lease: &LeaseRef) -> Result<Option<Backend>, SessionError> {
         let found = self.control.call(|connection, context| {
             let LeaseRef { session, epoch } = lease.clone();
             let request = FindRequest {
@@ -335,8 +343,8 @@ impl Door {
     }
 
     /// Whether the daemon still takes this keeper for the session's.
-    fn is_kept(&self, lease: &LeaseRef, keeper: KeeperName) -> bool {
-        let found = self.runtime.block_on(self.kept(lease));
+    fn has_keeper(&self, lease: &LeaseRef, keeper: KeeperName) -> bool {
+        let found = self.runtime.block_on(self.find_backend(lease));
         self.control.hang_up();
         matches!(found, Ok(Some(backend)) if backend.keeper == keeper)
     }
@@ -380,7 +388,7 @@ impl Door {
     }
 
     /// Attaches to this keeper.
-    fn knock(
+    fn attach_to(
         &self,
         keeper: KeeperName,
         lease: &LeaseRef,
@@ -389,7 +397,7 @@ impl Door {
     ) -> Result<Attachment, NoBackend> {
         let socket = paths::keeper_socket(&self.directory, keeper);
         let passing = |error: DialError| NoBackend::Passing(error.to_string());
-        let beside = dial_until(&socket, &KeeperRequest::Beside {}, until).map_err(passing)?;
+        let control = dial_until(&socket, &KeeperRequest::Beside {}, until).map_err(passing)?;
         let attach = Attach {
             session: lease.session.clone(),
             epoch: lease.epoch,
@@ -402,12 +410,12 @@ impl Door {
         let KeeperReply::Attached(attached) = reply else {
             return Err(passing(DialError::Answer));
         };
-        let mut lines = LineBuffer::taking(RELAYED_MAX + MARGIN);
+        let mut lines = LineBuffer::with_limit(RELAYED_MAX + MARGIN);
         lines.room().extend_from_slice(reader.buffer());
         Ok(Attachment {
             reader: reader.into_inner(),
             lines,
-            beside: Some(beside.reader.into_inner()),
+            control: Some(control.reader.into_inner()),
             attached,
             outcome: Outcome::Held,
             because: None,
@@ -457,12 +465,12 @@ impl Attaching for Door {
         initialize: Option<Json>,
         until: Instant,
     ) -> Result<Attachment, NoBackend> {
-        self.enter(initialize, until)
+        self.claim_and_attach(initialize, until)
     }
 }
 
 /// How long a claim may wait for another holder to be gone, so that there is time left for the
 /// rest.
 fn wait_ms(whole: Duration) -> Option<u32> {
-    u32::try_from((whole * SILENCE.0 / SILENCE.1).as_millis()).ok()
+    u32::try_from((whole * SILENT_PART.0 / SILENT_PART.1).as_millis()).ok()
 }

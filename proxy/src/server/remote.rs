@@ -7,7 +7,7 @@ use futures::future::BoxFuture;
 use mcp_sessiond_bundle::{Failure, Pipe};
 
 pub use self::resume_store::Shelf;
-pub(crate) use self::resume_store::Users;
+pub(crate) use self::resume_store::StoreUsers;
 
 /// Connects to a server elsewhere.
 pub struct Connecting(Box<dyn FnOnce(Shelf) -> BoxFuture<'static, Result<Pipe, Failure>> + Send>);

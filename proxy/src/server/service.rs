@@ -26,14 +26,14 @@ use mcp_sessiond_proto::{BackendName, Epoch, Error, KeeperName, ServiceName, Ses
 
 pub use backend::Backend;
 pub use link::{Gone, Message};
-use link::{Link, Place};
+use link::{KeeperAddress, Link};
 
 use crate::keeper::launch::{Launch, Report};
 use crate::program::Program;
 use crate::signals::GivenMask;
 
 /// How long a keeper may take to start its backend and to let the front attach.
-const KEEPER_PATIENCE: Duration = Duration::from_secs(10);
+const ATTACH_WAIT: Duration = Duration::from_secs(10);
 
 /// How long a new keeper waits for its front to attach. By then the front has given up.
 const KEEPER_WAIT: Duration = Duration::from_secs(20);
@@ -151,7 +151,7 @@ impl Service {
             })
         };
         let control = Control::new(options.control.unwrap_or_else(start));
-        let epoch = Mutex::new(leased(&control, &name).await?);
+        let epoch = Mutex::new(lease_name(&control, &name).await?);
         let mask = GivenMask::block(&[]);
         Ok(Self(Arc::new(Inner {
             name,
@@ -201,8 +201,8 @@ impl Service {
         name: Option<&BackendName>,
         command: &Command,
     ) -> Result<Backend, NoBackend> {
-        let until = Instant::now() + KEEPER_PATIENCE;
-        patiently(until, || async {
+        let until = Instant::now() + ATTACH_WAIT;
+        retry_until(until, || async {
             let keeper = match self.find(session, name).await? {
                 Some(keeper) => keeper,
                 None => self.launch(session, name, command, until).await?,
@@ -223,10 +223,7 @@ impl Service {
         name: Option<&BackendName>,
         patience: Duration,
     ) -> Result<Option<Running>, NoBackend> {
-        let found = patiently(Instant::now() + KEEPER_PATIENCE, || {
-            self.find(session, name)
-        })
-        .await?;
+        let found = retry_until(Instant::now() + ATTACH_WAIT, || self.find(session, name)).await?;
         let Some(mut keeper) = found else {
             return Ok(None);
         };
@@ -258,8 +255,8 @@ impl Service {
     /// [`NoBackend::NoSession`] also while it runs on another machine; the other errors of
     /// [`Service::backend`].
     pub async fn claim(&self, session: &SessionId) -> Result<(), NoBackend> {
-        let until = Instant::now() + KEEPER_PATIENCE;
-        patiently(until, || self.find(session, None))
+        let until = Instant::now() + ATTACH_WAIT;
+        retry_until(until, || self.find(session, None))
             .await
             .map(drop)
     }
@@ -270,13 +267,13 @@ impl Service {
         keeper: KeeperName,
         until: Instant,
     ) -> Result<Backend, NoBackend> {
-        let place = Place {
+        let address = KeeperAddress {
             socket: paths::keeper_socket(&self.0.directory, keeper),
             service: self.0.name.clone(),
             session: session.clone(),
             epoch: self.epoch(),
         };
-        let (link, attached) = Link::open(place, until)
+        let (link, attached) = Link::open(address, until)
             .await
             .map_err(|error| NoBackend::Passing(error.to_string()))?;
         Ok(Backend::over(link, keeper, &attached))
@@ -304,7 +301,7 @@ impl Service {
                 Ok(found) => return Ok(found.map(|backend| backend.keeper)),
                 // The daemon has lost its records, and the lease with them.
                 Err(SessionError::Refused(Error::LeaseEnded | Error::StaleEpoch { .. })) => {
-                    self.hold().await?;
+                    self.lease_again().await?;
                 }
                 Err(SessionError::Refused(error @ Error::ServiceTaken { .. })) => {
                     return Err(NoBackend::LeaseLost(error));
@@ -324,23 +321,24 @@ impl Service {
     /// # Errors
     /// [`NoBackend::LeaseLost`] when another process has it by now; [`NoBackend::Passing`] when the
     /// daemon did not answer.
-    async fn hold(&self) -> Result<(), NoBackend> {
-        let epoch = leased(&self.0.control, &self.0.name)
-            .await
-            .map_err(|error| match error {
-                NotLeased::Daemon(SessionError::Refused(
-                    error @ (Error::Unavailable { .. } | Error::OutcomeUnknown { .. }),
-                )) => NoBackend::Passing(error.to_string()),
-                NotLeased::Daemon(SessionError::Refused(error)) => NoBackend::LeaseLost(error),
-                NotLeased::Taken { pid, since } => {
-                    let since_ms = since
-                        .duration_since(UNIX_EPOCH)
-                        .map_or(0, |since| since.as_millis());
-                    let since_ms = u64::try_from(since_ms).unwrap_or(u64::MAX);
-                    NoBackend::LeaseLost(Error::ServiceTaken { pid, since_ms })
-                }
-                error => NoBackend::Passing(error.to_string()),
-            })?;
+    async fn lease_again(&self) -> Result<(), NoBackend> {
+        let epoch =
+            lease_name(&self.0.control, &self.0.name)
+                .await
+                .map_err(|error| match error {
+                    NotLeased::Daemon(SessionError::Refused(
+                        error @ (Error::Unavailable { .. } | Error::OutcomeUnknown { .. }),
+                    )) => NoBackend::Passing(error.to_string()),
+                    NotLeased::Daemon(SessionError::Refused(error)) => NoBackend::LeaseLost(error),
+                    NotLeased::Taken { pid, since } => {
+                        let since_ms = since
+                            .duration_since(UNIX_EPOCH)
+                            .map_or(0, |since| since.as_millis());
+                        let since_ms = u64::try_from(since_ms).unwrap_or(u64::MAX);
+                        NoBackend::LeaseLost(Error::ServiceTaken { pid, since_ms })
+                    }
+                    error => NoBackend::Passing(error.to_string()),
+                })?;
         *self.0.epoch.lock().unwrap_or_else(PoisonError::into_inner) = epoch;
         Ok(())
     }
@@ -414,7 +412,7 @@ impl Service {
 }
 
 /// Tries again what fails for the moment.
-async fn patiently<T, F: Future<Output = Result<T, NoBackend>>>(
+async fn retry_until<T, F: Future<Output = Result<T, NoBackend>>>(
     until: Instant,
     attempt: impl Fn() -> F,
 ) -> Result<T, NoBackend> {
@@ -429,7 +427,7 @@ async fn patiently<T, F: Future<Output = Result<T, NoBackend>>>(
     }
 }
 
-async fn leased(control: &Control, name: &ServiceName) -> Result<Epoch, NotLeased> {
+async fn lease_name(control: &Control, name: &ServiceName) -> Result<Epoch, NotLeased> {
     let request = ServeRequest {
         service: name.clone(),
         until_ms: None,

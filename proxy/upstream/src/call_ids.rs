@@ -23,9 +23,9 @@ pub enum Ids {
 
 /// What ids of this process begin with, which no other has.
 #[derive(Debug)]
-pub(super) struct Renamed(String);
+pub(super) struct CallIds(String);
 
-impl Renamed {
+impl CallIds {
     pub(super) fn new() -> Self {
         Self(RequestId::mint().as_str().to_owned())
     }
@@ -90,7 +90,7 @@ mod tests {
 
     #[test]
     fn each_connection_gets_its_own_answers_by_its_own_ids() {
-        let (first, second) = (Renamed::new(), Renamed::new());
+        let (first, second) = (CallIds::new(), CallIds::new());
         let line = |text: &str| Bytes::copy_from_slice(text.as_bytes());
         for id in ["1", r#""a/\"b""#] {
             let call = line(&format!(

@@ -8,12 +8,12 @@ use reqwest::StatusCode;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep};
 
-use crate::http::{Ask, Events, Reply};
-use crate::ledger::Place;
+use crate::http::{Events, HttpRequest, Reply};
+use crate::ledger::StreamCursor;
 use crate::link::Link;
-use crate::messages::{Why, answered, messages, one_line, tagged};
+use crate::messages::{CallFailure, answered, messages, one_line, with_session_prefix};
 use crate::numbers::{Numbers, base};
-use crate::session_headers::Stamp;
+use crate::session_headers::SessionHeaders;
 
 /// The pause before another attempt.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -34,12 +34,12 @@ pub(super) struct Stream {
     /// Whether it belongs to no call.
     pub(super) is_standalone: bool,
     /// What its requests say of their session.
-    pub(super) stamp: Stamp,
+    pub(super) stamp: SessionHeaders,
     /// Which of the server's sessions that is.
     pub(super) session: u32,
     /// The last event that came, by which the rest can be had.
     pub(super) event: Option<String>,
-    record: Record,
+    record: Resumable,
     /// After what time the server wants us to come back.
     retry: Option<Duration>,
     /// Streams in succession that have ended without a word.
@@ -48,7 +48,7 @@ pub(super) struct Stream {
 
 /// Whether the rest of a stream can be had after a kill.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Record {
+enum Resumable {
     /// Nothing was said, or no event had an id.
     None,
     /// An event is on record by which all that was not confirmed comes again.
@@ -60,7 +60,7 @@ enum Record {
 impl Stream {
     /// One on which nothing was said.
     pub(super) fn new(numbers: Numbers) -> Self {
-        let (stamp, record) = (Stamp::default(), Record::None);
+        let (stamp, record) = (SessionHeaders::default(), Resumable::None);
         Self {
             numbers,
             is_standalone: false,
@@ -75,12 +75,12 @@ impl Stream {
 
     /// One that another process has begun. Its rest can be had only in the session of the server in
     /// which it began.
-    pub(super) fn found(place: &Place, (stamp, session): (Stamp, u32)) -> Self {
+    pub(super) fn found(place: &StreamCursor, (stamp, session): (SessionHeaders, u32)) -> Self {
         let event = place.event.clone().filter(|_| place.within == session);
         let record = if event.is_some() {
-            Record::Event
+            Resumable::Event
         } else {
-            Record::None
+            Resumable::None
         };
         Self {
             stamp,
@@ -94,13 +94,13 @@ impl Stream {
     /// The server has another session for ours from now on: events of the former one are none of
     /// this one.
     pub(super) fn begin_again(&mut self) {
-        (self.event, self.record, self.retry, self.mute) = (None, Record::None, None, 0);
+        (self.event, self.record, self.retry, self.mute) = (None, Resumable::None, None, 0);
     }
 
     /// The event that follows can't be read. The stream goes on behind it where its id is known,
     /// else with what is said from now on.
     pub(super) fn skip(&mut self, event: Option<String>) {
-        (self.event, self.record) = (event, Record::None);
+        (self.event, self.record) = (event, Resumable::None);
     }
 
     /// Where it is.
@@ -110,8 +110,8 @@ impl Stream {
         event: Option<String>,
         number: u64,
         line: Option<String>,
-    ) -> Place {
-        Place {
+    ) -> StreamCursor {
+        StreamCursor {
             calls,
             event,
             within: self.session,
@@ -136,7 +136,7 @@ impl Link {
     /// request is about to be said.
     pub(super) async fn call(&self, mut stream: Stream, line: Bytes, begun: oneshot::Sender<()>) {
         drop(begun);
-        let ask = Ask::Post(line);
+        let ask = HttpRequest::Post(line);
         for is_last in [false, true] {
             (stream.stamp, stream.session) = self.stamp();
             let replied = match self.wire.ask(&ask, &stream.stamp).await {
@@ -146,7 +146,7 @@ impl Link {
             match replied.reply {
                 Reply::Lost(loss) if !is_last => {
                     if let Err(sentence) = self.renew(stream.session, loss).await {
-                        return self.give_up(stream, &Why::NotSent(sentence)).await;
+                        return self.give_up(stream, &CallFailure::NotSent(sentence)).await;
                     }
                 }
                 Reply::Lost(_) => {
@@ -154,16 +154,21 @@ impl Link {
                         "the session with the server {:?} was lost twice: the call was not started",
                         self.wire.name()
                     );
-                    return self.give_up(stream, &Why::NotSent(why)).await;
+                    return self.give_up(stream, &CallFailure::NotSent(why)).await;
                 }
                 Reply::Refused(_, why) | Reply::Denied(why) => {
                     return self.give_up(stream, &why).await;
                 }
-                Reply::Taken => return self.give_up(stream, &Why::lost(self.wire.name())).await,
+                Reply::Taken => {
+                    return self
+                        .give_up(stream, &CallFailure::lost(self.wire.name()))
+                        .await;
+                }
                 Reply::Message(text) => {
                     let text = String::from_utf8_lossy(&text);
-                    if !self.hear(&mut stream, &text, None).await {
-                        self.give_up(stream, &Why::lost(self.wire.name())).await;
+                    if !self.receive(&mut stream, &text, None).await {
+                        self.give_up(stream, &CallFailure::lost(self.wire.name()))
+                            .await;
                     }
                     return;
                 }
@@ -173,20 +178,23 @@ impl Link {
     }
 
     /// Goes on with calls that another process has made.
-    pub(super) async fn go_on(&self, place: Place) {
+    pub(super) async fn resume_calls(&self, place: StreamCursor) {
         let stream = Stream::found(&place, self.stamp());
-        if self.again(&place).await {
+        if self.redeliver(&place).await {
             return;
         }
         match self.resumed(&stream).await {
             Some(events) => self.follow(stream, events).await,
-            None => self.give_up(stream, &Why::lost(self.wire.name())).await,
+            None => {
+                self.give_up(stream, &CallFailure::lost(self.wire.name()))
+                    .await
+            }
         }
     }
 
     /// Says once more what another process may not have confirmed. Whether that was the last
     /// answer.
-    pub(super) async fn again(&self, place: &Place) -> bool {
+    pub(super) async fn redeliver(&self, place: &StreamCursor) -> bool {
         let Some(line) = place.line.clone() else {
             return false;
         };
@@ -195,7 +203,7 @@ impl Link {
         if is_over {
             self.ledger.last(place.number);
         }
-        self.say(place.number, line).await;
+        self.deliver(place.number, line).await;
         is_over
     }
 
@@ -211,11 +219,15 @@ impl Link {
                     "a message of the server {:?} has more than 16 MiB: the outcome of this call is unknown",
                     self.wire.name()
                 );
-                return self.give_up(stream, &Why::Unknown(why)).await;
+                return self.give_up(stream, &CallFailure::Unknown(why)).await;
             }
             match self.resumed(&stream).await {
                 Some(rest) => events = rest,
-                None => return self.give_up(stream, &Why::lost(self.wire.name())).await,
+                None => {
+                    return self
+                        .give_up(stream, &CallFailure::lost(self.wire.name()))
+                        .await;
+                }
             }
         }
     }
@@ -241,11 +253,11 @@ impl Link {
             }
             stream.event = event.id.clone().or(stream.event.take());
             if !event.data.is_empty() && event.is_message {
-                if self.hear(stream, &event.data, event.id).await {
+                if self.receive(stream, &event.data, event.id).await {
                     return true;
                 }
-            } else if let (Some(event), Record::None) = (event.id, stream.record) {
-                stream.record = Record::Event;
+            } else if let (Some(event), Resumable::None) = (event.id, stream.record) {
+                stream.record = Resumable::Event;
                 let (calls, number) = (self.unanswered(stream.id()), stream.numbers.last());
                 self.ledger
                     .place(stream.id(), stream.place(calls, Some(event), number, None))
@@ -260,7 +272,7 @@ impl Link {
     }
 
     /// Passes on what the server has said, in an event of this id. Whether it was the last answer.
-    async fn hear(&self, stream: &mut Stream, text: &str, event: Option<String>) -> bool {
+    async fn receive(&self, stream: &mut Stream, text: &str, event: Option<String>) -> bool {
         let lines = messages(&Bytes::from(one_line(text)));
         let Some(most) = lines.len().checked_sub(1) else {
             return false;
@@ -270,20 +282,20 @@ impl Link {
             // The event comes again unless its last message is confirmed.
             let event = event.as_ref().filter(|_| at == most).cloned();
             let is_part = most > 0;
-            is_over |= self.hear_one(stream, &line, event, is_part).await;
+            is_over |= self.receive_one(stream, &line, event, is_part).await;
         }
         is_over
     }
 
     /// Passes on one message, which may be a part of an event. Whether it was the last answer.
-    async fn hear_one(
+    async fn receive_one(
         &self,
         stream: &mut Stream,
         line: &Bytes,
         event: Option<String>,
         is_part: bool,
     ) -> bool {
-        let line = tagged(line, &stream.session.to_string());
+        let line = with_session_prefix(line, &stream.session.to_string());
         let (former, number) = (stream.numbers.last(), stream.numbers.next());
         let calls = self.unanswered(stream.id());
         let answers = answered(&line);
@@ -294,17 +306,17 @@ impl Link {
             .is_some_and(|id| **id != *"null" && !self.waits_for(id));
         let is_over = answers.is_some_and(|id| self.answered(stream.id(), &id));
         match (event, stream.record) {
-            (Some(event), Record::Event) => self.ledger.reached(number, event),
-            (Some(event), Record::None) if is_part || is_nobodys || line.len() > LINE_MAX => {
-                stream.record = Record::Event;
+            (Some(event), Resumable::Event) => self.ledger.reached(number, event),
+            (Some(event), Resumable::None) if is_part || is_nobodys || line.len() > LINE_MAX => {
+                stream.record = Resumable::Event;
                 // The stream is there from this event on once that is confirmed.
                 self.ledger
                     .place(stream.id(), stream.place(calls, None, former, None))
                     .await;
                 self.ledger.reached(number, event);
             }
-            (Some(event), Record::None) => {
-                stream.record = Record::Event;
+            (Some(event), Resumable::None) => {
+                stream.record = Resumable::Event;
                 let line = Some(String::from_utf8_lossy(&line).into_owned());
                 self.ledger
                     .place(stream.id(), stream.place(calls, Some(event), number, line))
@@ -312,14 +324,14 @@ impl Link {
             }
             // The rest of it has the event's id.
             (None, _) if is_part => {}
-            (None, Record::Event) => {
-                stream.record = Record::Never;
+            (None, Resumable::Event) => {
+                stream.record = Resumable::Never;
                 self.ledger
                     .place(stream.id(), stream.place(calls, None, number, None))
                     .await;
             }
-            (None, Record::None) => stream.record = Record::Never,
-            (_, Record::Never) => {}
+            (None, Resumable::None) => stream.record = Resumable::Never,
+            (_, Resumable::Never) => {}
         }
         if is_over {
             self.ledger.last(number);
@@ -327,7 +339,7 @@ impl Link {
         // What nobody is told is confirmed with the next one: what came before may still be on its
         // way.
         if !is_nobodys {
-            self.say(number, line).await;
+            self.deliver(number, line).await;
         }
         is_over
     }
@@ -339,7 +351,7 @@ impl Link {
             return None;
         }
         sleep(stream.pause()).await;
-        let (until, ask) = (Instant::now() + HOLD, Ask::Get(Some(event)));
+        let (until, ask) = (Instant::now() + HOLD, HttpRequest::Get(Some(event)));
         loop {
             let replied = self.wire.try_once(&ask, &stream.stamp).await;
             match replied.map(|replied| replied.reply) {
@@ -356,13 +368,13 @@ impl Link {
     }
 
     /// Answers what is open on a stream in these words.
-    pub(super) async fn give_up(&self, mut stream: Stream, why: &Why) {
+    pub(super) async fn give_up(&self, mut stream: Stream, why: &CallFailure) {
         for id in self.unanswered(stream.id()) {
             let number = stream.numbers.ours();
             if self.answered(stream.id(), &id) {
                 self.ledger.last(number);
             }
-            self.say(number, why.answer(&id)).await;
+            self.deliver(number, why.answer(&id)).await;
         }
     }
 }

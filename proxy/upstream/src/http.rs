@@ -15,9 +15,9 @@ use reqwest::{Method, Response, StatusCode};
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::login::{Bearer, LoginError};
-use crate::messages::Why;
+use crate::messages::CallFailure;
 use crate::remote::{Remote, RemoteError};
-use crate::session_headers::{Loss, Stamp};
+use crate::session_headers::{Loss, SessionHeaders};
 use crate::tls::use_ring;
 use crate::url::without_query;
 
@@ -58,10 +58,10 @@ pub(super) enum Reply {
     /// The session can't be used any more.
     Lost(Loss),
     /// It was not taken, with this status.
-    Refused(StatusCode, Why),
+    Refused(StatusCode, CallFailure),
     /// It was not taken, and the server says so in an error of JSON-RPC: what it speaks is MCP, and
     /// it does not want this.
-    Denied(Why),
+    Denied(CallFailure),
 }
 
 impl Reply {
@@ -72,13 +72,13 @@ impl Reply {
 }
 
 /// A reply, and the id of the session that it has begun, and with which login.
-pub(super) struct Replied {
+pub(super) struct HttpReply {
     pub(super) reply: Reply,
     pub(super) session: Option<String>,
     pub(super) login: Option<String>,
 }
 
-impl Replied {
+impl HttpReply {
     fn lost(loss: Loss) -> Self {
         Self {
             reply: Reply::Lost(loss),
@@ -90,7 +90,7 @@ impl Replied {
 
 /// What goes to the server.
 #[derive(Clone)]
-pub(super) enum Ask {
+pub(super) enum HttpRequest {
     /// A message, or a batch.
     Post(Bytes),
     /// The standalone stream, or what follows on an event.
@@ -101,12 +101,12 @@ pub(super) enum Ask {
 
 /// The way to one server.
 #[derive(Debug)]
-pub(super) struct Wire {
+pub(super) struct HttpClient {
     client: reqwest::Client,
     remote: Remote,
 }
 
-impl Wire {
+impl HttpClient {
     /// To this server.
     ///
     /// # Errors
@@ -132,7 +132,7 @@ impl Wire {
     }
 
     /// Whether the user is logged in as when this was stamped.
-    pub(super) fn is_login_of(&self, stamp: &Stamp) -> bool {
+    pub(super) fn is_login_of(&self, stamp: &SessionHeaders) -> bool {
         self.remote
             .login
             .as_ref()
@@ -143,38 +143,50 @@ impl Wire {
     ///
     /// # Errors
     /// What a call in it is answered.
-    pub(super) async fn ask(&self, ask: &Ask, stamp: &Stamp) -> Result<Replied, Why> {
+    pub(super) async fn ask(
+        &self,
+        ask: &HttpRequest,
+        stamp: &SessionHeaders,
+    ) -> Result<HttpReply, CallFailure> {
         let until = Instant::now() + HOLD;
         loop {
             match self.ask_once(ask, stamp).await {
                 Err(Failed::NotReached(_)) if Instant::now() + PAUSE < until => sleep(PAUSE).await,
                 Err(Failed::NotReached(why)) => {
                     let url = without_query(&self.remote.url);
-                    return Err(Why::NotSent(format!(
+                    return Err(CallFailure::NotSent(format!(
                         "the server {:?} at {url} can't be reached: {why}",
                         self.name()
                     )));
                 }
-                Err(Failed::Login(why)) => return Err(Why::NotSent(why)),
-                Err(Failed::Broken) => return Err(Why::lost(self.name())),
+                Err(Failed::Login(why)) => return Err(CallFailure::NotSent(why)),
+                Err(Failed::Broken) => return Err(CallFailure::lost(self.name())),
                 Ok(replied) => return Ok(replied),
             }
         }
     }
 
     /// The same, where nothing waits for the answer.
-    pub(super) async fn try_once(&self, ask: &Ask, stamp: &Stamp) -> Option<Replied> {
+    pub(super) async fn try_once(
+        &self,
+        ask: &HttpRequest,
+        stamp: &SessionHeaders,
+    ) -> Option<HttpReply> {
         self.ask_once(ask, stamp).await.ok()
     }
 
-    async fn ask_once(&self, ask: &Ask, stamp: &Stamp) -> Result<Replied, Failed> {
+    async fn ask_once(
+        &self,
+        ask: &HttpRequest,
+        stamp: &SessionHeaders,
+    ) -> Result<HttpReply, Failed> {
         let Some(login) = &self.remote.login else {
             let response = self.send(ask, stamp, None).await?;
             return self.read(response, stamp).await;
         };
         let mut bearer = login.bearer().await?;
         if !stamp.is_for(bearer.as_ref()) {
-            return Ok(Replied::lost(Loss::OtherLogin));
+            return Ok(HttpReply::lost(Loss::OtherLogin));
         }
         let token = |bearer: &Option<Bearer>| bearer.as_ref().map(|bearer| bearer.token.clone());
         let mut response = self.send(ask, stamp, token(&bearer).as_deref()).await?;
@@ -188,7 +200,7 @@ impl Wire {
             if stamp.session.is_some()
                 && is_lost(StatusCode::UNAUTHORIZED, &refusal_of(response).await)
             {
-                return Ok(Replied::lost(Loss::Forgotten));
+                return Ok(HttpReply::lost(Loss::Forgotten));
             }
             let Some(refused) = bearer.take() else {
                 return Err(LoginError::Wanted(login.name().to_owned()).into());
@@ -196,7 +208,7 @@ impl Wire {
             // A server that says so has not begun.
             bearer = Some(login.bearer_after(&refused.token).await?);
             if !stamp.is_for(bearer.as_ref()) {
-                return Ok(Replied::lost(Loss::OtherLogin));
+                return Ok(HttpReply::lost(Loss::OtherLogin));
             }
             response = self.send(ask, stamp, token(&bearer).as_deref()).await?;
             if response.status() == StatusCode::UNAUTHORIZED {
@@ -209,7 +221,7 @@ impl Wire {
             return Err(LoginError::Scope(login.name().to_owned(), scope).into());
         }
         let replied = self.read(response, stamp).await?;
-        Ok(Replied {
+        Ok(HttpReply {
             login: bearer.map(|bearer| bearer.login),
             ..replied
         })
@@ -217,31 +229,31 @@ impl Wire {
 
     async fn send(
         &self,
-        ask: &Ask,
-        stamp: &Stamp,
+        ask: &HttpRequest,
+        stamp: &SessionHeaders,
         token: Option<&str>,
     ) -> Result<Response, Failed> {
         let method = match ask {
-            Ask::Post(_) => Method::POST,
-            Ask::Get(_) => Method::GET,
-            Ask::Delete => Method::DELETE,
+            HttpRequest::Post(_) => Method::POST,
+            HttpRequest::Get(_) => Method::GET,
+            HttpRequest::Delete => Method::DELETE,
         };
         let mut request = self
             .client
             .request(method, self.remote.url.clone())
             .headers(self.remote.headers.clone());
         request = match ask {
-            Ask::Post(line) => request
+            HttpRequest::Post(line) => request
                 .header(ACCEPT, "application/json, text/event-stream")
                 .header(CONTENT_TYPE, JSON)
                 .body(line.clone()),
-            Ask::Get(None) => request.header(ACCEPT, EVENTS),
-            Ask::Get(Some(after)) => {
+            HttpRequest::Get(None) => request.header(ACCEPT, EVENTS),
+            HttpRequest::Get(Some(after)) => {
                 let after =
                     HeaderValue::from_bytes(after.as_bytes()).map_err(|_| Failed::Broken)?;
                 request.header(ACCEPT, EVENTS).header(LAST_EVENT, after)
             }
-            Ask::Delete => request,
+            HttpRequest::Delete => request,
         };
         for (name, value) in [(SESSION, &stamp.session), (VERSION, &stamp.version)] {
             if let Some(value) = value {
@@ -260,7 +272,7 @@ impl Wire {
         })
     }
 
-    async fn read(&self, response: Response, stamp: &Stamp) -> Result<Replied, Failed> {
+    async fn read(&self, response: Response, stamp: &SessionHeaders) -> Result<HttpReply, Failed> {
         let status = response.status();
         let header = |name: HeaderName| {
             response
@@ -277,9 +289,9 @@ impl Wire {
         if !status.is_success() {
             let body = refusal_of(response).await;
             if stamp.session.is_some() && is_lost(status, &body) {
-                return Ok(Replied {
+                return Ok(HttpReply {
                     session,
-                    ..Replied::lost(Loss::Forgotten)
+                    ..HttpReply::lost(Loss::Forgotten)
                 });
             }
             let said = serde_json::from_slice::<serde_json::Value>(&body).ok();
@@ -293,7 +305,7 @@ impl Wire {
             } else {
                 Reply::Refused(status, why)
             };
-            return Ok(Replied {
+            return Ok(HttpReply {
                 reply,
                 session,
                 login: None,
@@ -313,7 +325,7 @@ impl Wire {
             }
             _ => Reply::Taken,
         };
-        Ok(Replied {
+        Ok(HttpReply {
             reply,
             session,
             login: None,
@@ -321,7 +333,12 @@ impl Wire {
     }
 
     /// What a call is answered that the server has refused.
-    fn refusal(&self, status: StatusCode, said: Option<&str>, location: Option<&str>) -> Why {
+    fn refusal(
+        &self,
+        status: StatusCode,
+        said: Option<&str>,
+        location: Option<&str>,
+    ) -> CallFailure {
         let more = match (location, said) {
             (Some(_), _) if status.is_redirection() => {
                 ": it has moved, and `url` has to name the new place".to_owned()
@@ -335,14 +352,14 @@ impl Wire {
         );
         // A server that fails may have begun.
         if status.is_server_error() {
-            Why::Unknown(message)
+            CallFailure::Unknown(message)
         } else {
-            Why::NotSent(message)
+            CallFailure::NotSent(message)
         }
     }
 }
 
-/// Why there is no reply.
+/// CallFailure there is no reply.
 #[derive(Debug)]
 enum Failed {
     /// Nothing was said.
@@ -407,14 +424,14 @@ fn is_lost(status: StatusCode, body: &[u8]) -> bool {
     match status {
         StatusCode::NOT_FOUND | StatusCode::GONE => true,
         StatusCode::BAD_REQUEST | StatusCode::UNAUTHORIZED => {
-            names_session(&String::from_utf8_lossy(body))
+            is_about_session(&String::from_utf8_lossy(body))
         }
         _ => false,
     }
 }
 
 /// Whether a refusal is about the session that something was said in.
-pub(super) fn names_session(refusal: &str) -> bool {
+pub(super) fn is_about_session(refusal: &str) -> bool {
     let said = refusal.to_ascii_lowercase();
     // The word alone: `session_name` is somebody's argument.
     let is_part = |c: char| c.is_ascii_alphanumeric() || c == '_';

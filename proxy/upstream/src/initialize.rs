@@ -8,15 +8,16 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 use tokio::time::timeout;
 
-use crate::http::{Ask, Replied, Reply, names_session};
-use crate::ledger::Known;
+use crate::http::{HttpReply, HttpRequest, Reply, is_about_session};
+use crate::ledger::SessionRecord;
 use crate::link::{Link, NewSession};
 use crate::listen::{PING, PING_ID};
 use crate::messages::{
-    Why, answered, initialize, introduced, messages, normal, notification, one_line,
+    CallFailure, answered, initialize_request, initialize_result, messages, normal, notification,
+    one_line,
 };
 use crate::news::News;
-use crate::session_headers::{Loss, Stamp};
+use crate::session_headers::{Loss, SessionHeaders};
 
 /// How long a repeated handshake may take.
 const WAIT: Duration = Duration::from_secs(30);
@@ -59,15 +60,15 @@ struct Chosen {
 }
 
 /// What came of `initialize`.
-struct Shaken {
+struct Initialized {
     /// All that the server has said up to its answer, and that.
     said: Vec<Bytes>,
     /// None: the server has refused.
     session: Option<NewSession>,
 }
 
-/// Why a handshake could not be repeated.
-enum Unshaken {
+/// CallFailure a handshake could not be repeated.
+enum InitializeError {
     /// It may be taken later, and why not now.
     ForNow(String),
     /// It is refused, with this error.
@@ -78,20 +79,22 @@ impl Link {
     /// Says the host's `initialize`, and passes on what comes back.
     pub(super) async fn begin(&self, id: &str, line: Bytes) {
         let mut numbers = self.numbers();
-        match self.shake(id, line).await {
-            Ok(Shaken { said, session }) => {
+        match self.send_initialize(id, line).await {
+            Ok(Initialized { said, session }) => {
                 if let Some(session) = session
                     && !self.has_session(session, false).await
                 {
                     let why =
                         "what a next process needs of the session could not be kept".to_owned();
-                    return self.say(numbers.ours(), Why::Unknown(why).answer(id)).await;
+                    return self
+                        .deliver(numbers.ours(), CallFailure::Unknown(why).answer(id))
+                        .await;
                 }
                 for line in said {
-                    self.say(numbers.next(), line).await;
+                    self.deliver(numbers.next(), line).await;
                 }
             }
-            Err(why) => self.say(numbers.ours(), why.answer(id)).await,
+            Err(why) => self.deliver(numbers.ours(), why.answer(id)).await,
         }
     }
 
@@ -99,8 +102,13 @@ impl Link {
     /// it knows it. False: another one has to be begun, and the user is told why.
     ///
     /// # Errors
-    /// Why the server can't be asked.
-    pub(super) async fn resume(&self, former: &Known, id: &str, params: &str) -> Result<bool, Why> {
+    /// CallFailure the server can't be asked.
+    pub(super) async fn resume(
+        &self,
+        former: &SessionRecord,
+        id: &str,
+        params: &str,
+    ) -> Result<bool, CallFailure> {
         let stamp = former.stamp();
         let value = |text: &str| serde_json::from_str::<Value>(text).ok();
         let is_same = former
@@ -119,14 +127,16 @@ impl Link {
         match former.result.as_ref().filter(|_| news == News::Resumed) {
             Some(result) => {
                 self.takes_up(former.clone());
-                self.say(self.numbers().ours(), introduced(id, result))
+                self.deliver(self.numbers().ours(), initialize_result(id, result))
                     .await;
                 Ok(true)
             }
             None => {
                 if matches!(news, News::OtherHost | News::Silent) {
                     // Nobody comes back to it. It may be gone, or hang.
-                    drop(timeout(PING_WAIT, self.wire.try_once(&Ask::Delete, &stamp)).await);
+                    drop(
+                        timeout(PING_WAIT, self.wire.try_once(&HttpRequest::Delete, &stamp)).await,
+                    );
                 }
                 Ok(false)
             }
@@ -136,12 +146,12 @@ impl Link {
     /// Whether the server shows that it knows a session: only by the result of a `ping` in it.
     ///
     /// # Errors
-    /// Why it can't be asked.
-    async fn ping(&self, stamp: &Stamp) -> Result<News, Why> {
-        let reply = match self.wire.ask(&Ask::Post(PING.into()), stamp).await {
+    /// CallFailure it can't be asked.
+    async fn ping(&self, stamp: &SessionHeaders) -> Result<News, CallFailure> {
+        let reply = match self.wire.ask(&HttpRequest::Post(PING.into()), stamp).await {
             Ok(replied) => replied.reply,
             // The connection broke.
-            Err(Why::Unknown(_)) => return Ok(News::Silent),
+            Err(CallFailure::Unknown(_)) => return Ok(News::Silent),
             Err(why) => return Err(why),
         };
         let text = match reply {
@@ -172,7 +182,7 @@ impl Link {
     /// # Errors
     /// One sentence, where the server does not take it. Where it refuses it, it is gone for good.
     pub(super) async fn renew(&self, session: u32, loss: Loss) -> Result<(), String> {
-        let _one = self.shaking.lock().await;
+        let _one = self.initializing.lock().await;
         if self.stamp().1 != session {
             return Ok(());
         }
@@ -192,8 +202,8 @@ impl Link {
         };
         let capabilities = match timeout(WAIT, self.repeat()).await {
             Ok(Ok(capabilities)) => capabilities,
-            Ok(Err(Unshaken::ForNow(why))) => return Err(format!("{forgotten}: {why}")),
-            Ok(Err(Unshaken::Refused)) => {
+            Ok(Err(InitializeError::ForNow(why))) => return Err(format!("{forgotten}: {why}")),
+            Ok(Err(InitializeError::Refused)) => {
                 self.gone.send_replace(true);
                 return Err(format!(
                     "{forgotten}, and refuses the handshake that is on record"
@@ -207,7 +217,7 @@ impl Link {
             .into_iter()
             .filter(|list| capabilities[list]["listChanged"] == true)
         {
-            self.say(
+            self.deliver(
                 numbers.ours(),
                 notification(&format!("notifications/{list}/list_changed")),
             )
@@ -217,19 +227,19 @@ impl Link {
     }
 
     /// Repeats the handshake. Returns what the server can do.
-    async fn repeat(&self) -> Result<Value, Unshaken> {
-        let passing = |why: Why| match why {
-            Why::Unknown(why) | Why::NotSent(why) => Unshaken::ForNow(why),
+    async fn repeat(&self) -> Result<Value, InitializeError> {
+        let passing = |why: CallFailure| match why {
+            CallFailure::Unknown(why) | CallFailure::NotSent(why) => InitializeError::ForNow(why),
         };
         let params = self
             .initialize()
-            .ok_or_else(|| Unshaken::ForNow("no handshake is on record".to_owned()))?;
+            .ok_or_else(|| InitializeError::ForNow("no handshake is on record".to_owned()))?;
         let shaken = self
-            .shake(ID, initialize(ID, &params))
+            .send_initialize(ID, initialize_request(ID, &params))
             .await
             .map_err(passing)?;
-        let session = shaken.session.ok_or(Unshaken::Refused)?;
-        let initialized = Ask::Post(notification("notifications/initialized"));
+        let session = shaken.session.ok_or(InitializeError::Refused)?;
+        let initialized = HttpRequest::Post(notification("notifications/initialized"));
         let replied = self
             .wire
             .ask(&initialized, &session.stamp())
@@ -237,7 +247,7 @@ impl Link {
             .map_err(passing)?;
         match replied.reply {
             Reply::Refused(_, why) | Reply::Denied(why) => return Err(passing(why)),
-            Reply::Lost(_) => return Err(passing(Why::lost(self.wire.name()))),
+            Reply::Lost(_) => return Err(passing(CallFailure::lost(self.wire.name()))),
             Reply::Taken | Reply::Message(_) | Reply::Events(_) => {}
         }
         let capabilities = session.capabilities.clone();
@@ -247,12 +257,15 @@ impl Link {
     }
 
     /// Says `initialize`.
-    async fn shake(&self, id: &str, line: Bytes) -> Result<Shaken, Why> {
-        let Replied {
+    async fn send_initialize(&self, id: &str, line: Bytes) -> Result<Initialized, CallFailure> {
+        let HttpReply {
             reply,
             session,
             login,
-        } = self.wire.ask(&Ask::Post(line), &Stamp::default()).await?;
+        } = self
+            .wire
+            .ask(&HttpRequest::Post(line), &SessionHeaders::default())
+            .await?;
         let mut said = Vec::new();
         match reply {
             Reply::Message(text) => {
@@ -271,7 +284,7 @@ impl Link {
             }
             Reply::Refused(_, why) => return Err(why),
             Reply::Denied(why) => {
-                return Ok(Shaken {
+                return Ok(Initialized {
                     said: vec![why.answer(id)],
                     session: None,
                 });
@@ -281,7 +294,7 @@ impl Link {
         let answer = said
             .last()
             .filter(|line| is_answer(line, id))
-            .ok_or_else(|| Why::lost(self.wire.name()))?;
+            .ok_or_else(|| CallFailure::lost(self.wire.name()))?;
         let result = serde_json::from_slice::<Answer>(answer)
             .ok()
             .and_then(|answer| answer.result);
@@ -298,7 +311,7 @@ impl Link {
                 result,
             }
         });
-        Ok(Shaken { said, session })
+        Ok(Initialized { said, session })
     }
 }
 
@@ -313,7 +326,7 @@ fn pong(text: &Bytes) -> News {
             }) if is_answer(line, PING_ID) => News::Resumed,
             Some(Pong {
                 error: Some(error), ..
-            }) if names_session(error.get()) => News::Forgotten,
+            }) if is_about_session(error.get()) => News::Forgotten,
             _ => News::Silent,
         },
         _ => News::Silent,

@@ -18,7 +18,7 @@ use tokio::time::sleep;
 
 use crate::news::News;
 use crate::numbers::base;
-use crate::session_headers::Stamp;
+use crate::session_headers::SessionHeaders;
 
 /// The key of what is known of the server. Those of its streams begin with it.
 const KEY: &str = "remote";
@@ -48,7 +48,7 @@ pub trait Keep: fmt::Debug + Send + Sync + 'static {
 
 /// What is known of the server.
 #[derive(Clone, Default, Serialize, Deserialize)]
-pub(super) struct Known {
+pub(super) struct SessionRecord {
     /// A digest of where it is, and of the headers that say who we are: elsewhere there is another
     /// server, and with other headers perhaps another account.
     pub(super) whose: String,
@@ -71,10 +71,10 @@ pub(super) struct Known {
     pub(super) result: Option<Box<RawValue>>,
 }
 
-impl Known {
+impl SessionRecord {
     /// What a request in its session says of that.
-    pub(super) fn stamp(&self) -> Stamp {
-        Stamp::of(
+    pub(super) fn stamp(&self) -> SessionHeaders {
+        SessionHeaders::of(
             self.session.as_deref(),
             self.version.as_deref(),
             self.login.as_deref(),
@@ -82,7 +82,7 @@ impl Known {
     }
 
     /// The same before any session was begun.
-    pub(super) fn unbegun(self) -> Self {
+    pub(super) fn without_session(self) -> Self {
         Self {
             whose: self.whose,
             process: self.process,
@@ -92,11 +92,11 @@ impl Known {
 }
 
 /// Shows neither the server's id of the session nor what was said.
-impl fmt::Debug for Known {
+impl fmt::Debug for SessionRecord {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let length = |text: &Option<Box<RawValue>>| text.as_ref().map(|text| text.get().len());
         formatter
-            .debug_struct("Known")
+            .debug_struct("SessionRecord")
             .field("process", &self.process)
             .field("sessions", &self.sessions)
             .field("has_session", &self.session.is_some())
@@ -110,7 +110,7 @@ impl fmt::Debug for Known {
 
 /// Where an open stream of the server is.
 #[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Place {
+pub(super) struct StreamCursor {
     /// The ids of its calls. None: it is the standalone stream.
     pub(super) calls: Vec<Box<str>>,
     /// The last event that was confirmed, by which the rest can be had.
@@ -125,10 +125,10 @@ pub(super) struct Place {
 }
 
 /// Shows how long the message is, and not what it says.
-impl fmt::Debug for Place {
+impl fmt::Debug for StreamCursor {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter
-            .debug_struct("Place")
+            .debug_struct("StreamCursor")
             .field("calls", &self.calls.len())
             .field("has_event", &self.event.is_some())
             .field("within", &self.within)
@@ -139,11 +139,11 @@ impl fmt::Debug for Place {
 }
 
 #[derive(Debug)]
-enum Move {
+enum Input {
     /// This is known of the server.
-    Known(Box<Known>),
+    Session(Box<SessionRecord>),
     /// The stream is such from now on.
-    Opened(u64, Place),
+    Opened(u64, StreamCursor),
     /// What has this number has come with this event id.
     Reached(u64, String),
     /// Nothing follows on this number.
@@ -159,27 +159,27 @@ enum Move {
 }
 
 /// A step, and who waits until it is kept.
-type Step = (Move, Option<oneshot::Sender<bool>>);
+type QueuedInput = (Input, Option<oneshot::Sender<bool>>);
 
 /// The record of one session.
 #[derive(Debug, Clone)]
 pub(super) struct Ledger {
-    steps: mpsc::UnboundedSender<Step>,
+    steps: mpsc::UnboundedSender<QueuedInput>,
     /// Whether nothing may be done that is not on record.
     must: bool,
 }
 
 /// What was found on record.
 #[derive(Debug, Default)]
-pub(super) struct Found {
+pub(super) struct Record {
     /// What is known of the server.
-    pub(super) known: Known,
+    pub(super) known: SessionRecord,
     /// Its streams, by the numbers that stand for them.
-    pub(super) places: Vec<(u64, Place)>,
+    pub(super) places: Vec<(u64, StreamCursor)>,
 }
 
 /// What a former process has kept. None: nothing that can be read.
-pub(super) fn found(kept: &Kept) -> Option<Found> {
+pub(super) fn found(kept: &Kept) -> Option<Record> {
     let known = serde_json::from_str(kept.get(KEY)?).ok()?;
     let place = |(key, value): (&String, &String)| {
         let stream = key.strip_prefix(KEY)?.strip_prefix('.')?;
@@ -188,7 +188,7 @@ pub(super) fn found(kept: &Kept) -> Option<Found> {
             serde_json::from_str(value).ok()?,
         ))
     };
-    Some(Found {
+    Some(Record {
         known,
         places: kept.iter().filter_map(place).collect(),
     })
@@ -203,63 +203,63 @@ impl Ledger {
         Self { steps, must }
     }
 
-    fn say(&self, step: Move) {
+    fn say(&self, step: Input) {
         // Whoever does not listen any more has ended with the runtime.
         let _ = self.steps.send((step, None));
     }
 
-    async fn wait_for(&self, step: Move) -> bool {
+    async fn wait_for(&self, step: Input) -> bool {
         let (told, kept) = oneshot::channel();
         let is_kept = self.steps.send((step, Some(told))).is_ok() && kept.await.unwrap_or(false);
         is_kept || !self.must
     }
 
     /// Keeps what is known of the server. False: it can't be kept.
-    pub(super) async fn know(&self, known: Known) -> bool {
-        self.wait_for(Move::Known(Box::new(known))).await
+    pub(super) async fn know(&self, known: SessionRecord) -> bool {
+        self.wait_for(Input::Session(Box::new(known))).await
     }
 
     /// Keeps where a stream begins, or from where on it can be had. Nothing that it has said since
     /// may have been passed on. False: it can't be kept.
-    pub(super) async fn place(&self, stream: u64, place: Place) -> bool {
-        self.wait_for(Move::Opened(stream, place)).await
+    pub(super) async fn place(&self, stream: u64, place: StreamCursor) -> bool {
+        self.wait_for(Input::Opened(stream, place)).await
     }
 
     /// What has this number has come with this event id, and is about to be passed on.
     pub(super) fn reached(&self, number: u64, event: String) {
-        self.say(Move::Reached(number, event));
+        self.say(Input::Reached(number, event));
     }
 
     /// What has this number is the last of its stream, and is about to be passed on.
     pub(super) fn last(&self, number: u64) {
-        self.say(Move::Last(number));
+        self.say(Input::Last(number));
     }
 
     /// What has this number was passed on for good.
     pub(super) fn confirmed(&self, number: u64) {
-        self.say(Move::Confirmed(number));
+        self.say(Input::Confirmed(number));
     }
 
     /// Nobody waits for what the stream would say.
     pub(super) fn over(&self, stream: u64) {
-        self.say(Move::Over(stream));
+        self.say(Input::Over(stream));
     }
 
     /// Nobody follows these streams of a former process.
     pub(super) fn forgotten(&self, streams: Vec<u64>) {
-        self.say(Move::Forgotten(streams));
+        self.say(Input::Forgotten(streams));
     }
 
     /// The session is over, and its streams with it. Nothing is kept after this.
     pub(super) async fn ended(&self) {
-        self.wait_for(Move::Ended).await;
+        self.wait_for(Input::Ended).await;
     }
 }
 
 /// A stream, and what of it is not confirmed yet.
 #[derive(Debug)]
 struct Open {
-    place: Place,
+    place: StreamCursor,
     coming: VecDeque<(u64, String)>,
     last: Option<u64>,
 }
@@ -269,7 +269,7 @@ type Writes = BTreeMap<String, Option<String>>;
 
 /// Writes down all steps in their order, several at once where that is slow. What could not be kept
 /// is written with what follows, so that the record is never older in one part than in another.
-async fn follow(keep: Arc<dyn Keep>, mut taken: mpsc::UnboundedReceiver<Step>) {
+async fn follow(keep: Arc<dyn Keep>, mut taken: mpsc::UnboundedReceiver<QueuedInput>) {
     let mut streams = HashMap::new();
     let mut writes = Writes::new();
     loop {
@@ -282,7 +282,7 @@ async fn follow(keep: Arc<dyn Keep>, mut taken: mpsc::UnboundedReceiver<Step>) {
         };
         let (mut waiting, mut is_over) = (Vec::new(), false);
         while let Some((step, told)) = next {
-            is_over |= matches!(step, Move::Ended);
+            is_over |= matches!(step, Input::Ended);
             take(&mut streams, step, &mut writes);
             waiting.extend(told);
             next = if is_over { None } else { taken.try_recv().ok() };
@@ -300,15 +300,15 @@ async fn follow(keep: Arc<dyn Keep>, mut taken: mpsc::UnboundedReceiver<Step>) {
     }
 }
 
-fn take(streams: &mut HashMap<u64, Open>, step: Move, writes: &mut Writes) {
-    let mut write = |stream: u64, place: Option<&Place>| {
+fn take(streams: &mut HashMap<u64, Open>, step: Input, writes: &mut Writes) {
+    let mut write = |stream: u64, place: Option<&StreamCursor>| {
         writes.insert(format!("{KEY}.{stream:016x}"), place.and_then(written));
     };
     match step {
-        Move::Known(known) => {
+        Input::Session(known) => {
             writes.insert(KEY.to_owned(), written(&known));
         }
-        Move::Opened(stream, place) => {
+        Input::Opened(stream, place) => {
             write(stream, Some(&place));
             streams.insert(
                 stream,
@@ -319,17 +319,17 @@ fn take(streams: &mut HashMap<u64, Open>, step: Move, writes: &mut Writes) {
                 },
             );
         }
-        Move::Reached(number, event) => {
+        Input::Reached(number, event) => {
             if let Some(open) = streams.get_mut(&base(number)) {
                 open.coming.push_back((number, event));
             }
         }
-        Move::Last(number) => {
+        Input::Last(number) => {
             if let Some(open) = streams.get_mut(&base(number)) {
                 open.last = Some(number);
             }
         }
-        Move::Confirmed(number) => {
+        Input::Confirmed(number) => {
             let stream = base(number);
             let Some(open) = streams.get_mut(&stream) else {
                 return;
@@ -349,13 +349,13 @@ fn take(streams: &mut HashMap<u64, Open>, step: Move, writes: &mut Writes) {
                 write(stream, Some(&open.place));
             }
         }
-        Move::Over(stream) => {
+        Input::Over(stream) => {
             if streams.remove(&stream).is_some() {
                 write(stream, None);
             }
         }
-        Move::Forgotten(former) => former.into_iter().for_each(|stream| write(stream, None)),
-        Move::Ended => {
+        Input::Forgotten(former) => former.into_iter().for_each(|stream| write(stream, None)),
+        Input::Ended => {
             streams.drain().for_each(|(stream, _)| write(stream, None));
             writes.insert(KEY.to_owned(), None);
         }
@@ -388,35 +388,35 @@ mod tests {
             let mut writes = Writes::new();
             take(&mut streams, step, &mut writes);
             writes.into_values().next().map(|value| {
-                let place: Option<Place> =
+                let place: Option<StreamCursor> =
                     value.map(|text| serde_json::from_str(&text).expect("a place"));
                 place.map(|place| (place.number, place.event))
             })
         };
-        let place = Place {
+        let place = StreamCursor {
             calls: vec!["1".into()],
             number: stream,
-            ..Place::default()
+            ..StreamCursor::default()
         };
         assert_eq!(
-            step(Move::Opened(stream, place)),
+            step(Input::Opened(stream, place)),
             Some(Some((stream, None)))
         );
         for number in [first, second] {
-            assert_eq!(step(Move::Reached(number, number.to_string())), None);
+            assert_eq!(step(Input::Reached(number, number.to_string())), None);
         }
         assert_eq!(
-            step(Move::Confirmed(first)),
+            step(Input::Confirmed(first)),
             Some(Some((first, Some(first.to_string()))))
         );
-        assert_eq!(step(Move::Last(last)), None);
+        assert_eq!(step(Input::Last(last)), None);
         assert_eq!(
-            step(Move::Confirmed(second)),
+            step(Input::Confirmed(second)),
             Some(Some((second, Some(second.to_string()))))
         );
-        assert_eq!(step(Move::Confirmed(last)), Some(None));
+        assert_eq!(step(Input::Confirmed(last)), Some(None));
         assert_eq!(
-            step(Move::Confirmed(last)),
+            step(Input::Confirmed(last)),
             None,
             "it is not there any more"
         );
@@ -438,8 +438,11 @@ mod tests {
     async fn what_could_not_be_kept_is_kept_with_what_follows() {
         let keep = Arc::new(Failing::default());
         let ledger = Ledger::new(keep.clone(), true);
-        assert!(!ledger.know(Known::default()).await, "it is not kept");
-        assert!(ledger.place(5, Place::default()).await);
+        assert!(
+            !ledger.know(SessionRecord::default()).await,
+            "it is not kept"
+        );
+        assert!(ledger.place(5, StreamCursor::default()).await);
         let all = keep.0.lock().expect("sound");
         assert_eq!(
             all[1].keys().collect::<Vec<_>>(),
@@ -451,11 +454,11 @@ mod tests {
     async fn a_session_that_has_ended_leaves_nothing_and_keeps_nothing() {
         let keep = Arc::new(Failing::default());
         let ledger = Ledger::new(keep.clone(), false);
-        assert!(ledger.know(Known::default()).await, "all goes on");
-        ledger.place(5, Place::default()).await;
+        assert!(ledger.know(SessionRecord::default()).await, "all goes on");
+        ledger.place(5, StreamCursor::default()).await;
         ledger.forgotten(vec![4]);
         ledger.ended().await;
-        ledger.know(Known::default()).await;
+        ledger.know(SessionRecord::default()).await;
         let all = keep.0.lock().expect("sound");
         let last = all.last().expect("some");
         assert!(
@@ -467,25 +470,25 @@ mod tests {
     #[test]
     fn what_was_kept_is_found() {
         let mut writes = Writes::new();
-        let known = Known {
+        let known = SessionRecord {
             whose: "w".into(),
             process: 3,
             session: Some("s".into()),
-            ..Known::default()
+            ..SessionRecord::default()
         };
         take(
             &mut HashMap::new(),
-            Move::Known(Box::new(known)),
+            Input::Session(Box::new(known)),
             &mut writes,
         );
-        let place = Place {
+        let place = StreamCursor {
             event: Some("e".into()),
             number: 7,
-            ..Place::default()
+            ..StreamCursor::default()
         };
         take(
             &mut HashMap::new(),
-            Move::Opened(5, place.clone()),
+            Input::Opened(5, place.clone()),
             &mut writes,
         );
         let mut kept: Kept = writes

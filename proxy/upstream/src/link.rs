@@ -11,13 +11,13 @@ use serde_json::value::RawValue;
 use tokio::sync::{mpsc, watch};
 use tokio::task::AbortHandle;
 
-use crate::call_ids::{Ids, Renamed};
-use crate::http::Wire;
-use crate::ledger::{Keep, Known, Ledger};
-use crate::messages::{Id, Why, answered, normal};
+use crate::call_ids::{CallIds, Ids};
+use crate::http::HttpClient;
+use crate::ledger::{Keep, Ledger, SessionRecord};
+use crate::messages::{CallFailure, Id, answered, normal};
 use crate::news::News;
 use crate::numbers::{Numbers, is_ours};
-use crate::session_headers::Stamp;
+use crate::session_headers::SessionHeaders;
 
 /// Messages that wait to be taken. Until there is room, the server is not read from.
 pub(super) const WAITING_MAX: usize = 64;
@@ -46,14 +46,14 @@ impl fmt::Debug for Said {
 #[derive(Debug)]
 pub(super) struct Link {
     /// The way to it.
-    pub(super) wire: Wire,
+    pub(super) wire: HttpClient,
     /// What is on record.
     pub(super) ledger: Ledger,
     keep: Arc<dyn Keep>,
     /// None: the host has the ids that the server has.
-    pub(super) renamed: Option<Renamed>,
+    pub(super) renamed: Option<CallIds>,
     /// One handshake at a time.
-    pub(super) shaking: tokio::sync::Mutex<()>,
+    pub(super) initializing: tokio::sync::Mutex<()>,
     /// The server's session, counted.
     sessions: watch::Sender<u32>,
     /// Changes whenever a session is found to be lost.
@@ -69,7 +69,7 @@ pub(super) struct Link {
 
 #[derive(Debug)]
 struct Now {
-    known: Known,
+    known: SessionRecord,
     /// Sessions that the server has had for ours, also those that are not used.
     sessions: u32,
     streams: u64,
@@ -99,8 +99,8 @@ pub(super) struct NewSession {
 
 impl NewSession {
     /// What a request in it says of its session.
-    pub(super) fn stamp(&self) -> Stamp {
-        Stamp::of(
+    pub(super) fn stamp(&self) -> SessionHeaders {
+        SessionHeaders::of(
             self.id.as_deref(),
             self.version.as_deref(),
             self.login.as_deref(),
@@ -110,20 +110,20 @@ impl NewSession {
 
 impl Link {
     pub(super) fn new(
-        wire: Wire,
+        wire: HttpClient,
         keep: Arc<dyn Keep>,
         ids: Ids,
-        known: Known,
+        known: SessionRecord,
         lines: mpsc::Sender<Said>,
     ) -> Self {
         let ledger = Ledger::new(keep.clone(), ids == Ids::Same);
-        let renamed = (ids == Ids::Renamed).then(Renamed::new);
+        let renamed = (ids == Ids::Renamed).then(CallIds::new);
         let count = known.sessions;
         // Another host has to introduce itself before it may use anything of the former one's.
         let known = if ids == Ids::Same {
             known
         } else {
-            known.unbegun()
+            known.without_session()
         };
         let (sessions, gone) = (
             watch::Sender::new(known.sessions),
@@ -135,7 +135,7 @@ impl Link {
             streams: 0,
             open: HashMap::new(),
         };
-        let (shaking, lines) = (tokio::sync::Mutex::new(()), Mutex::new(Some(lines)));
+        let (initializing, lines) = (tokio::sync::Mutex::new(()), Mutex::new(Some(lines)));
         // Where the host is the same, it uses what it has used before.
         let has_begun = AtomicBool::new(ids == Ids::Same);
         let losses = watch::Sender::default();
@@ -145,7 +145,7 @@ impl Link {
             ledger,
             keep,
             renamed,
-            shaking,
+            initializing,
             sessions,
             losses,
             has_begun,
@@ -165,7 +165,7 @@ impl Link {
     }
 
     /// What a request has to say of its session, and which one that is.
-    pub(super) fn stamp(&self) -> (Stamp, u32) {
+    pub(super) fn stamp(&self) -> (SessionHeaders, u32) {
         let now = self.now();
         (now.known.stamp(), now.known.sessions)
     }
@@ -210,7 +210,7 @@ impl Link {
             let mut now = self.now();
             now.sessions += 1;
             let sessions = now.sessions;
-            Known {
+            SessionRecord {
                 session: id,
                 version,
                 login,
@@ -230,7 +230,7 @@ impl Link {
 
     /// The host goes on with this session, which a former process has begun, and which is on
     /// record.
-    pub(super) fn takes_up(&self, former: Known) {
+    pub(super) fn takes_up(&self, former: SessionRecord) {
         let sessions = former.sessions;
         self.has_begun.store(true, Ordering::Relaxed);
         self.now().known = former;
@@ -242,7 +242,7 @@ impl Link {
         let known = {
             let now = self.now();
             // Its number is given to no other.
-            Known {
+            SessionRecord {
                 sessions: now.sessions,
                 ..now.known.clone()
             }
@@ -350,7 +350,7 @@ impl Link {
     }
 
     /// Answers all calls that are open, in these words.
-    pub(super) async fn give_up_all(&self, why: &Why) {
+    pub(super) async fn give_up_all(&self, why: &CallFailure) {
         let streams: Vec<u64> = self.now().open.keys().copied().collect();
         for stream in streams {
             let mut numbers = Numbers::after(stream);
@@ -359,13 +359,13 @@ impl Link {
                 if self.answered(stream, &id) {
                     self.ledger.last(number);
                 }
-                self.say(number, why.answer(&id)).await;
+                self.deliver(number, why.answer(&id)).await;
             }
         }
     }
 
     /// Hands on a line, once there is room for it.
-    pub(super) async fn say(&self, number: u64, line: impl Into<Bytes>) {
+    pub(super) async fn deliver(&self, number: u64, line: impl Into<Bytes>) {
         let line = line.into();
         let Some(line) = self
             .renamed

@@ -5,11 +5,11 @@ use std::time::Duration;
 use tokio::time::sleep;
 
 use crate::calls::{Stream, is_passing};
-use crate::http::{Ask, Reply};
-use crate::ledger::Place;
+use crate::http::{HttpRequest, Reply};
+use crate::ledger::StreamCursor;
 use crate::link::Link;
 use crate::news::News;
-use crate::session_headers::{Loss, Stamp};
+use crate::session_headers::{Loss, SessionHeaders};
 
 /// The pause after a server could not be reached, at first and at most.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -22,14 +22,14 @@ pub(super) const PING: &str = r#"{"jsonrpc":"2.0","id":"mcp-sessiond-ping","meth
 impl Link {
     /// Listens for as long as this is polled, from this place on where another process has listened
     /// before.
-    pub(super) async fn listen(&self, found: Option<Place>) {
+    pub(super) async fn listen(&self, found: Option<StreamCursor>) {
         let mut stream = match &found {
             Some(place) => Stream::found(place, self.stamp()),
             None => Stream::new(self.standalone()),
         };
         stream.is_standalone = true;
         if let Some(place) = &found {
-            self.again(place).await;
+            self.redeliver(place).await;
         }
         let mut losses = self.losses.subscribe();
         let (mut pause, mut of) = (PAUSE, self.stamp().1);
@@ -46,7 +46,7 @@ impl Link {
             }
             let reply = self
                 .wire
-                .try_once(&Ask::Get(stream.event.clone()), &stream.stamp)
+                .try_once(&HttpRequest::Get(stream.event.clone()), &stream.stamp)
                 .await;
             match reply.map(|replied| replied.reply) {
                 Some(Reply::Events(mut events)) => {
@@ -72,7 +72,7 @@ impl Link {
                     if is_over {
                         drop(events);
                         // Whoever has found it lost is beginning the next one.
-                        drop(self.shaking.lock().await);
+                        drop(self.initializing.lock().await);
                         // By now the server may have no standalone stream. Where no next session
                         // could be begun, it has.
                         has_one &= self.stamp().1 == session;
@@ -113,11 +113,14 @@ impl Link {
 
     /// Whether the session is lost. Where it may be that it only has no standalone stream, it is
     /// asked by a `ping`. None: it does not answer.
-    async fn is_lost(&self, loss: Loss, stamp: &Stamp, has_stream: bool) -> Option<bool> {
+    async fn is_lost(&self, loss: Loss, stamp: &SessionHeaders, has_stream: bool) -> Option<bool> {
         if has_stream || loss == Loss::OtherLogin {
             return Some(true);
         }
-        let replied = self.wire.try_once(&Ask::Post(PING.into()), stamp).await?;
+        let replied = self
+            .wire
+            .try_once(&HttpRequest::Post(PING.into()), stamp)
+            .await?;
         Some(matches!(replied.reply, Reply::Lost(_)))
     }
 }

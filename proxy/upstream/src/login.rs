@@ -25,7 +25,7 @@ use reqwest::Url;
 use tokio::time::{Instant, timeout};
 
 use self::file::{File, Tokens, now_ms};
-use self::refresh::Unrefreshed;
+use self::refresh::RefreshError;
 
 /// How long a refresh may take, discovery included.
 const REFRESH_WAIT: Duration = Duration::from_secs(30);
@@ -34,7 +34,7 @@ const REFRESH_WAIT: Duration = Duration::from_secs(30);
 /// and calls would wait one after the other.
 const PAUSE: Duration = Duration::from_secs(5);
 
-/// Why a request can't say who the user is. Each is one sentence, which names the command that
+/// CallFailure a request can't say who the user is. Each is one sentence, which names the command that
 /// helps.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum LoginError {
@@ -59,7 +59,7 @@ pub enum LoginError {
     NotRenewed {
         /// The server's.
         name: String,
-        /// Why.
+        /// CallFailure.
         why: String,
     },
     /// There could be no login.
@@ -67,7 +67,7 @@ pub enum LoginError {
     Failed {
         /// The server's.
         name: String,
-        /// Why.
+        /// CallFailure.
         why: String,
     },
     /// Another process does not give up the lock.
@@ -78,7 +78,7 @@ pub enum LoginError {
     File {
         /// The file, or its directory.
         path: PathBuf,
-        /// Why.
+        /// CallFailure.
         why: String,
     },
 }
@@ -257,7 +257,7 @@ impl Login {
         }
         let renewed = timeout(REFRESH_WAIT, refresh::refreshed(&self.url, &tokens)).await;
         match renewed.unwrap_or_else(|_| {
-            Err(Unrefreshed::ForNow(
+            Err(RefreshError::ForNow(
                 "the authorization server does not answer".to_owned(),
             ))
         }) {
@@ -265,12 +265,12 @@ impl Login {
                 file.write(&renewed)?;
                 Ok(Bearer::of(&renewed))
             }
-            Err(Unrefreshed::Rejected) => {
+            Err(RefreshError::Rejected) => {
                 tokens.ended = true;
                 file.write(&tokens)?;
                 Err(LoginError::Ended(self.name.clone()))
             }
-            Err(Unrefreshed::ForNow(why)) => {
+            Err(RefreshError::ForNow(why)) => {
                 let error = self.not_renewed(&why);
                 let mut failure = self.failure.lock().unwrap_or_else(PoisonError::into_inner);
                 *failure = Some((Instant::now() + PAUSE, error.clone()));

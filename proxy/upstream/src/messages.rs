@@ -19,7 +19,7 @@ const CONNECTION: i32 = -32000;
 
 /// What a message of the host is.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Host {
+pub(super) enum HostMessage {
     /// `initialize`: its id, and its parameters.
     Initialize(Id, String),
     /// `notifications/initialized`.
@@ -52,24 +52,24 @@ pub(super) fn messages(line: &Bytes) -> Vec<Bytes> {
 }
 
 /// What a message of the host is. None: it can't be read.
-pub(super) fn host(line: &Bytes) -> Option<Host> {
+pub(super) fn host(line: &Bytes) -> Option<HostMessage> {
     let copy = OnceCell::new();
     let message = Line::of(line, &copy).message()?;
     Some(match &message.kind {
         Kind::Request { id, method } if method == "initialize" => {
-            Host::Initialize((*id).into(), one_line(message.params.unwrap_or("{}")))
+            HostMessage::Initialize((*id).into(), one_line(message.params.unwrap_or("{}")))
         }
-        Kind::Request { id, .. } => Host::Call(normal(id)),
-        Kind::Answer { id, .. } => Host::Answer((*id).into()),
+        Kind::Request { id, .. } => HostMessage::Call(normal(id)),
+        Kind::Answer { id, .. } => HostMessage::Answer((*id).into()),
         Kind::Notification { method } => match &**method {
-            "notifications/initialized" => Host::Initialized,
+            "notifications/initialized" => HostMessage::Initialized,
             "notifications/cancelled" => message
                 .cancelled()
-                .map_or(Host::Other, |id| Host::Cancelled(normal(id))),
-            "notifications/progress" => message
-                .progress()
-                .map_or(Host::Other, |token| Host::Answer(token.into())),
-            _ => Host::Other,
+                .map_or(HostMessage::Other, |id| HostMessage::Cancelled(normal(id))),
+            "notifications/progress" => message.progress().map_or(HostMessage::Other, |token| {
+                HostMessage::Answer(token.into())
+            }),
+            _ => HostMessage::Other,
         },
     })
 }
@@ -86,14 +86,14 @@ pub(super) fn normal(id: &str) -> Id {
 
 /// The server's own id of a request that it has made in this session of its. None: it has made it
 /// in another one.
-pub(super) fn asked_in(session: &str, id: &str) -> Option<Id> {
+pub(super) fn without_session_prefix(session: &str, id: &str) -> Option<Id> {
     let text: String = serde_json::from_str(id).ok()?;
     text.split_once('/')
         .and_then(|(of, own)| (of == session).then(|| own.into()))
 }
 
 /// A message of the server, whose own ids and progress tokens tell its session.
-pub(super) fn tagged(line: &Bytes, session: &str) -> Bytes {
+pub(super) fn with_session_prefix(line: &Bytes, session: &str) -> Bytes {
     edited(line, |message, edits| {
         let chosen = match &message.kind {
             Kind::Request { id, .. } => [Some(*id), message.asked_progress()],
@@ -113,7 +113,7 @@ pub(super) fn tagged(line: &Bytes, session: &str) -> Bytes {
 }
 
 /// An answer of the host to a request of the server, or progress of it, with the server's own id.
-pub(super) fn answering(line: &Bytes, own: &str) -> Bytes {
+pub(super) fn with_own_id(line: &Bytes, own: &str) -> Bytes {
     edited(line, |message, edits| {
         let id = match &message.kind {
             Kind::Answer { id, .. } => Some(*id),
@@ -144,16 +144,16 @@ pub(super) fn answered(line: &Bytes) -> Option<Id> {
     }
 }
 
-/// Why a call has no answer of the server.
+/// CallFailure a call has no answer of the server.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Why {
+pub(super) enum CallFailure {
     /// It may have been carried out.
     Unknown(String),
     /// The server has never got it.
     NotSent(String),
 }
 
-impl Why {
+impl CallFailure {
     /// The connection broke.
     pub(super) fn lost(name: &str) -> Self {
         Self::Unknown(format!(
@@ -173,12 +173,12 @@ impl Why {
 }
 
 /// The answer to `initialize`, of a session that goes on.
-pub(super) fn introduced(id: &str, result: &RawValue) -> Bytes {
+pub(super) fn initialize_result(id: &str, result: &RawValue) -> Bytes {
     format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{result}}}"#).into()
 }
 
 /// A request of ours.
-pub(super) fn initialize(id: &str, params: &RawValue) -> Bytes {
+pub(super) fn initialize_request(id: &str, params: &RawValue) -> Bytes {
     format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"initialize","params":{params}}}"#).into()
 }
 
@@ -197,22 +197,22 @@ mod tests {
         let initialize = r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"a":1}}"#;
         assert_eq!(
             read(initialize),
-            Some(Host::Initialize("1".into(), r#"{"a":1}"#.into()))
+            Some(HostMessage::Initialize("1".into(), r#"{"a":1}"#.into()))
         );
         assert_eq!(
             read(r#"{"jsonrpc":"2.0","id":"x","method":"ping"}"#),
-            Some(Host::Call(r#""x""#.into()))
+            Some(HostMessage::Call(r#""x""#.into()))
         );
         assert_eq!(
             read(r#"{"jsonrpc":"2.0","id":"s/1","result":{}}"#),
-            Some(Host::Answer(r#""s/1""#.into()))
+            Some(HostMessage::Answer(r#""s/1""#.into()))
         );
         let cancelled =
             r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":7}}"#;
-        assert_eq!(read(cancelled), Some(Host::Cancelled("7".into())));
+        assert_eq!(read(cancelled), Some(HostMessage::Cancelled("7".into())));
         assert_eq!(
             read(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#),
-            Some(Host::Initialized)
+            Some(HostMessage::Initialized)
         );
         assert_eq!(read("nonsense"), None);
     }
@@ -235,19 +235,23 @@ mod tests {
     fn a_request_of_the_server_tells_its_session_and_its_answer_finds_back() {
         let ask =
             Bytes::from(r#"{"jsonrpc":"2.0","id":"a/b","method":"roots/list","extra":[1, 2]}"#);
-        let told = tagged(&ask, "s1");
+        let told = with_session_prefix(&ask, "s1");
         assert_eq!(
             told,
             r#"{"jsonrpc":"2.0","id":"s1/\"a/b\"","method":"roots/list","extra":[1, 2]}"#
         );
         let answer = Bytes::from(r#"{"jsonrpc":"2.0","id":"s1/\"a/b\"","result":{"roots":[]}}"#);
-        let Some(Host::Answer(id)) = host(&answer) else {
+        let Some(HostMessage::Answer(id)) = host(&answer) else {
             panic!("an answer")
         };
-        assert_eq!(asked_in("s2", &id), None, "another session has asked");
-        let own = asked_in("s1", &id).expect("its own");
         assert_eq!(
-            answering(&answer, &own),
+            without_session_prefix("s2", &id),
+            None,
+            "another session has asked"
+        );
+        let own = without_session_prefix("s1", &id).expect("its own");
+        assert_eq!(
+            with_own_id(&answer, &own),
             r#"{"jsonrpc":"2.0","id":"a/b","result":{"roots":[]}}"#
         );
     }

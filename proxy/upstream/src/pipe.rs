@@ -12,10 +12,12 @@ use tokio::time::timeout;
 
 use crate::call_ids::Ids;
 use crate::calls::Stream;
-use crate::http::{Ask, Reply, Wire};
-use crate::ledger::{Found, Keep, Kept, Known, Place, found};
+use crate::http::{HttpClient, HttpRequest, Reply};
+use crate::ledger::{Keep, Kept, Record, SessionRecord, StreamCursor, found};
 use crate::link::{Link, Said, WAITING_MAX};
-use crate::messages::{Host, Why, answering, asked_in, host, messages};
+use crate::messages::{
+    CallFailure, HostMessage, host, messages, with_own_id, without_session_prefix,
+};
 use crate::news::News;
 use crate::numbers::base;
 use crate::remote::{Remote, RemoteError};
@@ -63,7 +65,7 @@ impl Confirm {
         let (stamp, _) = self.0.stamp();
         if stamp.session.is_some() {
             // It finds out by itself, sooner or later.
-            drop(timeout(END_WAIT, self.0.wire.try_once(&Ask::Delete, &stamp)).await);
+            drop(timeout(END_WAIT, self.0.wire.try_once(&HttpRequest::Delete, &stamp)).await);
         }
         self.0.ledger.ended().await;
     }
@@ -86,29 +88,29 @@ pub fn connect(
     ids: Ids,
 ) -> Result<Pipe, RemoteError> {
     let whose = remote.whose();
-    let wire = Wire::to(remote)?;
-    let Found { mut known, places } = kept.and_then(found).unwrap_or_default();
+    let wire = HttpClient::to(remote)?;
+    let Record { mut known, places } = kept.and_then(found).unwrap_or_default();
     // A login of a file of an older version can't be told from another one.
     let is_same = known.whose == whose && known.login.as_deref() != Some("");
     let was_there = known.session.is_some();
-    known = Known {
+    known = SessionRecord {
         whose,
         process: known.process.wrapping_add(1),
         ..known
     };
     if !is_same {
         // The count goes on: requests of the former server are no other's.
-        let Known {
+        let SessionRecord {
             whose,
             process,
             sessions,
             ..
         } = known;
-        known = Known {
+        known = SessionRecord {
             whose,
             process,
             sessions: sessions + 1,
-            ..Known::default()
+            ..SessionRecord::default()
         };
         if was_there {
             keep.tell(News::OtherEntry);
@@ -144,14 +146,14 @@ struct Worker {
     former: Mutex<Former>,
 }
 
-type Places = Vec<(u64, Place)>;
+type StreamCursors = Vec<(u64, StreamCursor)>;
 
 /// What a former process has begun for another connection of the host. Nothing of it is used until
 /// the host has introduced itself.
 #[derive(Debug, Default)]
 struct Former {
     /// Its session and its streams; none: its session was not initialised, or is none of ours.
-    open: Option<(Known, Places)>,
+    open: Option<(SessionRecord, StreamCursors)>,
     /// Streams that are on record still.
     stale: Vec<u64>,
 }
@@ -159,8 +161,8 @@ struct Former {
 impl Worker {
     async fn work(
         self,
-        known: Known,
-        places: Places,
+        known: SessionRecord,
+        places: StreamCursors,
         is_same: bool,
         mut lines: mpsc::Receiver<Bytes>,
     ) {
@@ -168,7 +170,7 @@ impl Worker {
         if known.process > 1 {
             self.link.ledger.know(known.clone()).await;
             if self.link.renamed.is_none() {
-                self.go_on(places, is_same, is_ready).await;
+                self.resume_calls(places, is_same, is_ready).await;
             } else {
                 let goes_on = is_same && is_ready && known.session.is_some();
                 let stale = places.iter().map(|(stream, _)| *stream).collect();
@@ -210,7 +212,7 @@ impl Worker {
     }
 
     /// Takes up what a former process has begun.
-    async fn go_on(&self, places: Places, is_same: bool, is_ready: bool) {
+    async fn resume_calls(&self, places: StreamCursors, is_same: bool, is_ready: bool) {
         let mut standalone = None;
         for (stream, place) in places {
             // On record it is already; now this process follows it.
@@ -218,7 +220,7 @@ impl Worker {
             let place = if is_same {
                 place
             } else {
-                Place {
+                StreamCursor {
                     event: None,
                     ..place
                 }
@@ -229,7 +231,7 @@ impl Worker {
             }
             let (link, stream) = (self.link.clone(), base(place.number));
             self.link.open(stream, place.calls.clone());
-            let task = self.spawn(async move { link.go_on(place).await });
+            let task = self.spawn(async move { link.resume_calls(place).await });
             self.link.carried_out(stream, task);
         }
         if is_same && is_ready {
@@ -238,7 +240,7 @@ impl Worker {
     }
 
     /// Listens to what belongs to no call.
-    fn listen(&self, found: Option<Place>) {
+    fn listen(&self, found: Option<StreamCursor>) {
         let link = self.link.clone();
         let mut listens = self.listens.lock().unwrap_or_else(PoisonError::into_inner);
         if !std::mem::replace(&mut *listens, true) {
@@ -246,22 +248,22 @@ impl Worker {
         }
     }
 
-    async fn pass(&self, line: Bytes, telling: &mpsc::Sender<(Bytes, Host)>) {
+    async fn pass(&self, line: Bytes, telling: &mpsc::Sender<(Bytes, HostMessage)>) {
         match host(&line) {
             None => {}
-            Some(Host::Initialize(id, params)) => {
+            Some(HostMessage::Initialize(id, params)) => {
                 if self.take_up(&id, &params).await {
                     return;
                 }
                 self.link.initialized_by(RawValue::from_string(params).ok());
                 self.link.begin(&id, line).await;
             }
-            Some(Host::Call(call)) => self.call(call, line).await,
-            Some(Host::Initialized) => {
+            Some(HostMessage::Call(call)) => self.call(call, line).await,
+            Some(HostMessage::Initialized) => {
                 // A session that goes on has got it.
                 if !self.link.knows_ready() {
                     // Where it has not, a next process makes the handshake anew.
-                    if tell(&self.link, line, &Host::Initialized).await {
+                    if tell(&self.link, line, &HostMessage::Initialized).await {
                         self.link.is_ready().await;
                     }
                 }
@@ -282,7 +284,7 @@ impl Worker {
         if let Some((known, places)) = open {
             match self.link.resume(&known, id, params).await {
                 Ok(true) => {
-                    self.go_on(places, true, true).await;
+                    self.resume_calls(places, true, true).await;
                     return true;
                 }
                 Ok(false) => self.link.drops_former().await,
@@ -290,7 +292,7 @@ impl Worker {
                 Err(why) => {
                     former().open = Some((known, places));
                     self.link
-                        .say(self.link.numbers().ours(), why.answer(id))
+                        .deliver(self.link.numbers().ours(), why.answer(id))
                         .await;
                     return true;
                 }
@@ -306,10 +308,10 @@ impl Worker {
         let calls = vec![call];
         let stream = Stream::new(self.link.numbers());
         let id = stream.id();
-        let place = Place {
+        let place = StreamCursor {
             calls: calls.clone(),
             number: id,
-            ..Place::default()
+            ..StreamCursor::default()
         };
         let is_on_record = self.link.ledger.place(id, place).await;
         self.link.open(id, calls);
@@ -317,7 +319,7 @@ impl Worker {
             let why = "what a next process needs of this call could not be kept: it was not made";
             return self
                 .link
-                .give_up(stream, &Why::NotSent(why.to_owned()))
+                .give_up(stream, &CallFailure::NotSent(why.to_owned()))
                 .await;
         }
         let (link, (begun, begins)) = (self.link.clone(), oneshot::channel());
@@ -337,7 +339,9 @@ impl Worker {
             "the server {:?} has forgotten the session, and refuses the handshake",
             self.link.wire.name()
         );
-        self.link.give_up_all(&Why::Unknown(why.clone())).await;
+        self.link
+            .give_up_all(&CallFailure::Unknown(why.clone()))
+            .await;
         lines.close();
         while let Some(line) = lines.recv().await {
             for line in messages(&line) {
@@ -346,10 +350,12 @@ impl Worker {
                     .renamed
                     .as_ref()
                     .map_or(line.clone(), |ids| ids.to_server(&line));
-                if let Some(Host::Call(call)) = host(&line) {
+                if let Some(HostMessage::Call(call)) = host(&line) {
                     let stream = Stream::new(self.link.numbers());
                     self.link.open(stream.id(), vec![call]);
-                    self.link.give_up(stream, &Why::NotSent(why.clone())).await;
+                    self.link
+                        .give_up(stream, &CallFailure::NotSent(why.clone()))
+                        .await;
                 }
             }
         }
@@ -357,26 +363,26 @@ impl Worker {
 }
 
 /// Says what wants no answer, in its order.
-async fn tell_all(link: &Link, mut told: mpsc::Receiver<(Bytes, Host)>) {
+async fn tell_all(link: &Link, mut told: mpsc::Receiver<(Bytes, HostMessage)>) {
     while let Some((line, kind)) = told.recv().await {
         tell(link, line, &kind).await;
-        if let Host::Cancelled(id) = kind {
+        if let HostMessage::Cancelled(id) = kind {
             link.cancelled(&id);
         }
     }
 }
 
 /// Says what wants no answer. Whether the server has taken it.
-async fn tell(link: &Link, line: Bytes, kind: &Host) -> bool {
+async fn tell(link: &Link, line: Bytes, kind: &HostMessage) -> bool {
     let line = match kind {
         // A session that the server has forgotten has asked for it, perhaps.
-        Host::Answer(id) => match asked_in(&link.tag(), id) {
-            Some(own) => answering(&line, &own),
+        HostMessage::Answer(id) => match without_session_prefix(&link.tag(), id) {
+            Some(own) => with_own_id(&line, &own),
             None => return false,
         },
         _ => line,
     };
-    let ask = Ask::Post(line);
+    let ask = HttpRequest::Post(line);
     for _ in 0..2 {
         let (stamp, session) = link.stamp();
         let Ok(Ok(replied)) = timeout(TELL_WAIT, link.wire.ask(&ask, &stamp)).await else {
@@ -392,9 +398,9 @@ async fn tell(link: &Link, line: Bytes, kind: &Host) -> bool {
         // been initialised.
         if matches!(
             kind,
-            Host::Answer(_) | Host::Cancelled(_) | Host::Initialized
+            HostMessage::Answer(_) | HostMessage::Cancelled(_) | HostMessage::Initialized
         ) {
-            return matches!(kind, Host::Initialized);
+            return matches!(kind, HostMessage::Initialized);
         }
     }
     false

@@ -8,7 +8,7 @@ use crate::login::Bearer;
 
 /// What a request says of its session.
 #[derive(Clone, Default)]
-pub(super) struct Stamp {
+pub(super) struct SessionHeaders {
     /// The id that the server has given it, if it has.
     pub(super) session: Option<HeaderValue>,
     /// The version of MCP that was agreed on; none before that.
@@ -18,9 +18,9 @@ pub(super) struct Stamp {
 }
 
 /// Shows whether there is an id, and not which.
-impl fmt::Debug for Stamp {
+impl fmt::Debug for SessionHeaders {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut shown = formatter.debug_struct("Stamp");
+        let mut shown = formatter.debug_struct("SessionHeaders");
         shown
             .field("has_session", &self.session.is_some())
             .field("version", &self.version);
@@ -28,7 +28,7 @@ impl fmt::Debug for Stamp {
     }
 }
 
-impl Stamp {
+impl SessionHeaders {
     /// Of a session with this id, and this version of MCP, that was begun with this login.
     pub(super) fn of(session: Option<&str>, version: Option<&str>, login: Option<&str>) -> Self {
         let header = |text: Option<&str>| HeaderValue::from_str(text?).ok();
@@ -51,7 +51,7 @@ impl Stamp {
     }
 }
 
-/// Why a session can't be used any more.
+/// CallFailure a session can't be used any more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Loss {
     /// The server does not know it.

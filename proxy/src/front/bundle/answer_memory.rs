@@ -12,7 +12,7 @@ use mcp_sessiond_proto::Error;
 use tokio::sync::watch;
 use tokio::time::timeout;
 
-use super::daemon_value::{PATIENCE, Place};
+use super::daemon_value::{DAEMON_WAIT, DaemonValue};
 use crate::launch_env;
 
 /// The service whose sessions hold what servers have told, one for each server and each way in
@@ -28,7 +28,7 @@ const IDLE: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 
 /// Remembers, for all servers of this process.
 #[derive(Debug)]
-pub(crate) struct Memory {
+pub(crate) struct AnswerMemory {
     options: Options,
     /// What is to be written, by its place; none: it is being written.
     unwritten: Mutex<BTreeMap<String, Option<Known>>>,
@@ -36,7 +36,7 @@ pub(crate) struct Memory {
     writing: watch::Sender<usize>,
 }
 
-impl Memory {
+impl AnswerMemory {
     pub(crate) fn new(options: Options) -> Arc<Self> {
         Arc::new(Self {
             options,
@@ -46,38 +46,38 @@ impl Memory {
     }
 
     /// What is remembered of the server with this identity, where this process runs.
-    pub(crate) fn of(self: &Arc<Self>, identity: &str) -> OfServer {
+    pub(crate) fn of(self: &Arc<Self>, identity: &str) -> ServerAnswers {
         let what = format!("{identity}\n{}", launch_env::fingerprint());
-        OfServer {
+        ServerAnswers {
             memory: self.clone(),
             what,
         }
     }
 
     /// Waits until what was to be remembered is, or can't be.
-    pub(crate) async fn written(&self) {
+    pub(crate) async fn flush(&self) {
         let mut writing = self.writing.subscribe();
         // Its sender is this object's.
-        let _ = timeout(PATIENCE, writing.wait_for(|writing| *writing == 0)).await;
+        let _ = timeout(DAEMON_WAIT, writing.wait_for(|writing| *writing == 0)).await;
     }
 
-    fn place(&self, what: &str) -> Option<Place> {
-        Place::new(SERVICE, what, KEY, IDLE, self.options.clone())
+    fn slot(&self, what: &str) -> Option<DaemonValue> {
+        DaemonValue::new(SERVICE, what, KEY, IDLE, self.options.clone())
     }
 
     async fn read(&self, what: &str) -> Result<Option<Known>, SessionError> {
-        let Some(place) = self.place(what) else {
+        let Some(slot) = self.slot(what) else {
             return Ok(None);
         };
-        let Some(session) = place.found().await? else {
+        let Some(session) = slot.existing_session().await? else {
             return Ok(None);
         };
-        let value = session.entry(&place.key).await?.value;
+        let value = session.entry(&slot.key).await?.value;
         Ok(value.and_then(|json| Known::read(json.as_str())))
     }
 
     async fn write(&self, what: &str, known: &Known) -> Result<(), SessionError> {
-        let Some(place) = self.place(what) else {
+        let Some(slot) = self.slot(what) else {
             return Ok(());
         };
         // What is too large replaces what was there all the same: that is no longer right.
@@ -85,24 +85,24 @@ impl Memory {
         let Ok(json) = Json::new(text) else {
             return Ok(());
         };
-        let session = place.session().await?;
-        match session.set(&place.key, &json).await {
+        let session = slot.session().await?;
+        match session.set(&slot.key, &json).await {
             Err(SessionError::Refused(Error::QuotaExceeded { .. })) => {
-                session.remove(&place.key).await
+                session.remove(&slot.key).await
             }
             set => set.map(drop),
         }
     }
 
     /// What is to be written next at a place. None: it is written.
-    fn next(&self, place: &str) -> Option<Known> {
+    fn next(&self, slot: &str) -> Option<Known> {
         let mut unwritten = self
             .unwritten
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
-        let next = unwritten.get_mut(place)?.take();
+        let next = unwritten.get_mut(slot)?.take();
         if next.is_none() {
-            unwritten.remove(place);
+            unwritten.remove(slot);
         }
         next
     }
@@ -110,22 +110,22 @@ impl Memory {
 
 /// What is remembered of one server.
 #[derive(Debug)]
-pub(crate) struct OfServer {
-    memory: Arc<Memory>,
+pub(crate) struct ServerAnswers {
+    memory: Arc<AnswerMemory>,
     what: String,
 }
 
-impl OfServer {
-    fn place(&self, words: &str) -> String {
+impl ServerAnswers {
+    fn slot(&self, words: &str) -> String {
         format!("{}\n{words}", self.what)
     }
 }
 
-impl KnownStore for OfServer {
+impl KnownStore for ServerAnswers {
     fn load<'a>(&'a self, words: &'a str) -> BoxFuture<'a, Option<Known>> {
         Box::pin(async move {
-            let place = self.place(words);
-            timeout(PATIENCE, self.memory.read(&place))
+            let slot = self.slot(words);
+            timeout(DAEMON_WAIT, self.memory.read(&slot))
                 .await
                 .ok()?
                 .ok()
@@ -134,21 +134,21 @@ impl KnownStore for OfServer {
     }
 
     fn save(&self, words: String, known: Known) {
-        let (memory, place) = (self.memory.clone(), self.place(&words));
+        let (memory, slot) = (self.memory.clone(), self.slot(&words));
         let mut unwritten = memory
             .unwritten
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
         // Whoever writes there writes this next.
-        if unwritten.insert(place.clone(), Some(known)).is_some() {
+        if unwritten.insert(slot.clone(), Some(known)).is_some() {
             return;
         }
         drop(unwritten);
         memory.writing.send_modify(|writing| *writing += 1);
         tokio::spawn(async move {
-            while let Some(known) = memory.next(&place) {
+            while let Some(known) = memory.next(&slot) {
                 // Without it the server is started with its host.
-                let _ = timeout(PATIENCE, memory.write(&place, &known)).await;
+                let _ = timeout(DAEMON_WAIT, memory.write(&slot, &known)).await;
             }
             memory.writing.send_modify(|writing| *writing -= 1);
         });

@@ -9,18 +9,18 @@ use mcp_sessiond_proto::{Error, ServiceName, SessionId};
 use sha2::{Digest as _, Sha256};
 
 /// How long it is waited for the daemon. What can't be remembered is done without.
-pub(super) const PATIENCE: Duration = Duration::from_secs(2);
+pub(super) const DAEMON_WAIT: Duration = Duration::from_secs(2);
 
 /// Where a value is.
 #[derive(Debug)]
-pub(super) struct Place {
+pub(super) struct DaemonValue {
     sessions: Sessions,
     id: SessionId,
     pub(super) key: StateKey,
     idle: Duration,
 }
 
-impl Place {
+impl DaemonValue {
     /// The place of `what`, of which only a digest is kept. After `idle` without a use the value is
     /// gone. None where that can't be a session of this service.
     pub(super) fn new(
@@ -38,7 +38,7 @@ impl Place {
             .collect();
         let (id, key) = (digest.parse().ok()?, key.parse().ok()?);
         Some(Self {
-            sessions: Sessions::of_service(service, options.timeout(PATIENCE)),
+            sessions: Sessions::of_service(service, options.timeout(DAEMON_WAIT)),
             id,
             key,
             idle,
@@ -46,7 +46,7 @@ impl Place {
     }
 
     /// The session, if there is one.
-    pub(super) async fn found(&self) -> Result<Option<Session>, SessionError> {
+    pub(super) async fn existing_session(&self) -> Result<Option<Session>, SessionError> {
         match self.sessions.open(&self.id).await {
             Err(SessionError::Refused(Error::UnknownSession)) => Ok(None),
             opened => opened.map(Some),
@@ -55,7 +55,7 @@ impl Place {
 
     /// The session, which is made if there is none.
     pub(super) async fn session(&self) -> Result<Session, SessionError> {
-        if let Some(found) = self.found().await? {
+        if let Some(found) = self.existing_session().await? {
             return Ok(found);
         }
         let lifetimes = Lifetimes {

@@ -14,18 +14,18 @@ use nix::sys::socket::{MsgFlags, send};
 use tokio::net::UnixStream;
 use tokio::sync::{mpsc, watch};
 
-use super::leave::{Farewells, Owed};
+use super::leave::{PendingLeave, PendingLeaves};
 use crate::front::open::{Open, refusals};
-use crate::id_prefix::Apart;
-use crate::lines::{Line, Lines, Outlet};
-use crate::notices::span;
-use crate::server::attach::{Attaching, Attachment, FRESH};
+use crate::id_prefix::IdPrefix;
+use crate::lines::{Line, Lines, PendingLine};
+use crate::notices::duration;
+use crate::server::attach::{Attaching, Attachment, KEEPER_REPLACED};
 use crate::server::kept::Door;
 use crate::server::shared::place::Place;
 use crate::server::shared::{Looking, Shared};
 use crate::signals::GivenMask;
-use crate::stderr::Voice;
-use crate::waits::{PATIENCE, PAUSE, PAUSE_MAX};
+use crate::stderr::Stderr;
+use crate::waits::{ATTACH_WAIT, PAUSE, PAUSE_MAX};
 
 /// How long the host's messages wait for a keeper that was lost, before they are refused: as in
 /// front of a single server.
@@ -33,16 +33,16 @@ const HOLD: Duration = Duration::from_secs(2);
 
 /// Says things about one server, of several by its name.
 #[derive(Debug)]
-pub(super) struct Named {
+pub(super) struct NamedStderr {
     pub(super) name: Option<String>,
-    pub(super) voice: Voice,
+    pub(super) stderr: Stderr,
 }
 
-impl Named {
-    pub(super) fn say(&self, what: &dyn std::fmt::Display) {
+impl NamedStderr {
+    pub(super) fn print(&self, what: &dyn std::fmt::Display) {
         match &self.name {
-            Some(name) => self.voice.say(&format_args!("{name}: {what}")),
-            None => self.voice.say(what),
+            Some(name) => self.stderr.print(&format_args!("{name}: {what}")),
+            None => self.stderr.print(what),
         }
     }
 }
@@ -55,26 +55,26 @@ pub(super) struct Carrying {
     pub(super) open: Open,
     pub(super) wanted: mpsc::Receiver<Bytes>,
     pub(super) said: mpsc::Sender<TrackedLine>,
-    pub(super) voice: Named,
+    pub(super) stderr: NamedStderr,
     pub(super) leaving: watch::Receiver<bool>,
-    pub(super) farewells: Farewells,
+    pub(super) pending_leaves: PendingLeaves,
     /// How the server is told from all others, and from those that were lost before it: a keeper
     /// has failed what was asked on a former connection, and another keeper numbers its requests
     /// anew. None: it is the first one, and the host sees it alone.
-    pub(super) apart: Option<Apart>,
+    pub(super) id_prefix: Option<IdPrefix>,
 }
 
 /// Why a connection is over.
-enum Over {
+enum EndReason {
     /// The bundle has hung up.
     HungUp,
     /// The keeper is lost; whether it has said that it ends on purpose.
-    Lost { farewell: bool },
+    Lost { on_purpose: bool },
 }
 
 impl Carrying {
-    pub(super) async fn run(self, first: Attachment, owed: Owed) {
-        self.run_with(first, None, owed).await;
+    pub(super) async fn run(self, first: Attachment, pending_leave: PendingLeave) {
+        self.run_with(first, None, pending_leave).await;
     }
 
     /// The same with a server that all hosts share. Whether this one can, its first line says.
@@ -94,7 +94,7 @@ impl Carrying {
         };
         let mut place = Place::new(shared, looking, first.clone(), mask, door).while_wanted(wanted);
         let attempt = tokio::task::spawn_blocking(move || {
-            let attached = place.attach(None, Instant::now() + PATIENCE);
+            let attached = place.attach(None, Instant::now() + ATTACH_WAIT);
             (place, attached)
         });
         let attempt = tokio::select! {
@@ -107,43 +107,53 @@ impl Carrying {
         self.door = Some(Box::new(place));
         match attached {
             Ok(attachment) => {
-                let owed = self.farewells.owed();
-                self.run_with(attachment, Some(first), owed).await;
+                let pending_leave = self.pending_leaves.add();
+                self.run_with(attachment, Some(first), pending_leave).await;
             }
             Err(why) => {
-                self.voice.say(&why);
+                self.stderr.print(&why);
                 self.answer(&refusals(&first, &why.to_string())).await;
             }
         }
     }
 
-    async fn run_with(mut self, first: Attachment, mut waiting: Option<Bytes>, first_owed: Owed) {
-        let (mut attachment, mut owed) = (first, first_owed);
+    async fn run_with(
+        mut self,
+        first: Attachment,
+        mut waiting: Option<Bytes>,
+        first_leave: PendingLeave,
+    ) {
+        let (mut attachment, mut pending_leave) = (first, first_leave);
         loop {
-            if let Some(news) = self.door.as_mut().and_then(|door| door.news()) {
-                self.voice.say(&news);
+            if let Some(news) = self.door.as_mut().and_then(|door| door.notice()) {
+                self.stderr.print(&news);
             }
             self.tell(&attachment);
-            let Ok(Over::Lost { farewell }) = self.carry(attachment, waiting.take(), owed).await
+            let Ok(EndReason::Lost { on_purpose }) =
+                self.carry(attachment, waiting.take(), pending_leave).await
             else {
                 return;
             };
-            self.apart = Some(Apart::mint());
-            let answers = self.open.lose();
+            self.id_prefix = Some(IdPrefix::mint());
+            let answers = self.open.fail_all();
             self.answer(&answers).await;
             // A stopped server stays stopped until it is used.
-            if farewell && self.open.unanswered().is_none() {
+            if on_purpose && self.open.unanswered().is_none() {
                 match self.wanted.recv().await {
                     None => return,
                     line => waiting = line,
                 }
             }
             match self.again(&mut waiting).await {
-                Some(found) => (attachment, owed) = (found, self.farewells.owed()),
+                Some(found) => (attachment, pending_leave) = (found, self.pending_leaves.add()),
                 None => return,
             }
-            self.voice
-                .say(&self.door.as_ref().map_or(FRESH, |door| door.back()));
+            self.stderr.print(
+                &self
+                    .door
+                    .as_ref()
+                    .map_or(KEEPER_REPLACED, |door| door.reattached()),
+            );
         }
     }
 
@@ -151,49 +161,49 @@ impl Carrying {
     fn tell(&self, attachment: &Attachment) {
         let attached = &attachment.attached;
         if attached.exited {
-            self.voice
-                .say(&"this server begins afresh: the previous one has exited");
+            self.stderr
+                .print(&"this server begins afresh: the previous one has exited");
         } else if attached.resumed {
-            self.voice.say(&format_args!(
+            self.stderr.print(&format_args!(
                 "resumed the server that has been running for {}; `mcp-sessiond restart` gives a fresh one",
-                span(attached.age_ms)
+                duration(attached.age_ms)
             ));
         }
         if attached.lost > 0 {
-            self.voice.say(&format_args!(
+            self.stderr.print(&format_args!(
                 "{} messages were on their way when the former connection ended, and may not have arrived",
                 attached.lost
             ));
         }
     }
 
-    /// `waiting` goes first, after an `initialize` that was not answered. The keeper is `owed` a
-    /// farewell.
+    /// `waiting` goes first, after an `initialize` that was not answered. `pending_leave` lasts until the keeper has heard that the host leaves.
     async fn carry(
         &mut self,
         attachment: Attachment,
         waiting: Option<Bytes>,
-        owed: Owed,
-    ) -> std::io::Result<Over> {
+        pending_leave: PendingLeave,
+    ) -> std::io::Result<EndReason> {
         let Attachment {
             reader,
             lines,
-            beside,
+            control,
             ..
         } = attachment;
-        let beside = beside.map(Arc::new);
-        if let Some(beside) = &beside {
-            self.voice.voice.repeat(beside)?;
+        let control = control.map(Arc::new);
+        if let Some(control) = &control {
+            self.stderr.stderr.copy_from(control)?;
         }
         reader.set_nonblocking(true)?;
         let (reader, mut writer) = UnixStream::from_std(reader)?.into_split();
         let mut reader = Lines::from_parts(reader, lines);
-        let mut outlet = Outlet::default();
-        let apart = self.apart.clone();
+        let mut pending_line = PendingLine::default();
+        let id_prefix = self.id_prefix.clone();
         let to_server = |line: Bytes| {
-            apart
-                .as_ref()
-                .map_or_else(|| Some(line.clone()), |apart| apart.to_server(&line))
+            id_prefix.as_ref().map_or_else(
+                || Some(line.clone()),
+                |id_prefix| id_prefix.to_server(&line),
+            )
         };
         let unanswered = self.open.unanswered().cloned();
         let mut first: VecDeque<Bytes> = unanswered
@@ -201,21 +211,21 @@ impl Carrying {
             .chain(waiting)
             .filter_map(to_server)
             .collect();
-        let mut farewell = false;
+        let mut on_purpose = false;
         // None once the host has left.
-        let mut owed = Some(owed);
+        let mut pending_leave = Some(pending_leave);
         loop {
-            while outlet.is_empty()
+            while pending_line.is_empty()
                 && let Some(line) = first.pop_front()
             {
                 self.open.from_host(&line);
-                outlet.put(line);
+                pending_line.put(line);
             }
-            let is_empty = outlet.is_empty();
+            let is_empty = pending_line.is_empty();
             tokio::select! {
                 biased;
                 line = reader.next() => match line {
-                    Ok(Some(Line::Whole(line))) if line.is_empty() => farewell = true,
+                    Ok(Some(Line::Whole(line))) if line.is_empty() => on_purpose = true,
                     Ok(Some(line)) => {
                         let line = match line {
                             Line::Whole(line) => line,
@@ -230,33 +240,33 @@ impl Carrying {
                             },
                         };
                         self.open.from_keeper(&line);
-                        let line = apart.as_ref().map_or_else(|| line.clone(), |apart| apart.to_host(&line));
-                        let receipt = confirmation(beside.clone());
+                        let line = id_prefix.as_ref().map_or_else(|| line.clone(), |id_prefix| id_prefix.to_host(&line));
+                        let receipt = confirmation(control.clone());
                         if self.said.send(TrackedLine { line, receipt }).await.is_err() {
-                            say_goodbye(beside.as_deref());
-                            return Ok(Over::HungUp);
+                            send_leave(control.as_deref());
+                            return Ok(EndReason::HungUp);
                         }
                     }
-                    Ok(None) | Err(_) => return Ok(Over::Lost { farewell }),
+                    Ok(None) | Err(_) => return Ok(EndReason::Lost { on_purpose }),
                 },
-                written = outlet.write(&mut writer), if !is_empty => {
+                written = pending_line.write(&mut writer), if !is_empty => {
                     if written.is_err() {
-                        return Ok(Over::Lost { farewell });
+                        return Ok(EndReason::Lost { on_purpose });
                     }
                 }
                 line = self.wanted.recv(), if is_empty => match line {
                     Some(line) => if let Some(line) = to_server(line) {
                         self.open.from_host(&line);
-                        outlet.put(line);
+                        pending_line.put(line);
                     },
                     None => {
-                        say_goodbye(beside.as_deref());
-                        return Ok(Over::HungUp);
+                        send_leave(control.as_deref());
+                        return Ok(EndReason::HungUp);
                     }
                 },
-                () = left(&mut self.leaving), if owed.is_some() => {
-                    say_goodbye(beside.as_deref());
-                    owed = None;
+                () = host_left(&mut self.leaving), if pending_leave.is_some() => {
+                    send_leave(control.as_deref());
+                    pending_leave = None;
                 }
             }
         }
@@ -272,7 +282,7 @@ impl Carrying {
             let mut door = self.door.take()?;
             let initialized = self.open.initialized().and_then(as_json);
             let attempt = tokio::task::spawn_blocking(move || {
-                let attached = door.attach(initialized, Instant::now() + PATIENCE);
+                let attached = door.attach(initialized, Instant::now() + ATTACH_WAIT);
                 (door, attached)
             });
             let (door, attached) = attempt.await.ok()?;
@@ -283,7 +293,7 @@ impl Carrying {
             };
             if began.elapsed() >= HOLD {
                 if said != why {
-                    self.voice.say(&format_args!(
+                    self.stderr.print(&format_args!(
                         "the server can't be started again: {why}; trying on"
                     ));
                     said.clone_from(&why);
@@ -323,7 +333,7 @@ impl Carrying {
 }
 
 /// Waits until the host has closed its end.
-async fn left(leaving: &mut watch::Receiver<bool>) {
+async fn host_left(leaving: &mut watch::Receiver<bool>) {
     // Its sender is the front's.
     let _ = leaving.wait_for(|leaving| *leaving).await;
 }
@@ -333,17 +343,17 @@ fn as_json(line: &Bytes) -> Option<Json> {
 }
 
 /// Tells the keeper that a message was passed on. This must never make anybody wait.
-fn confirmation(beside: Option<Arc<StdStream>>) -> Receipt {
+fn confirmation(control: Option<Arc<StdStream>>) -> Receipt {
     Receipt::new(move || {
-        if let Some(beside) = beside {
-            let _ = send(beside.as_raw_fd(), &[1], MsgFlags::MSG_DONTWAIT);
+        if let Some(control) = control {
+            let _ = send(control.as_raw_fd(), &[1], MsgFlags::MSG_DONTWAIT);
         }
     })
 }
 
 /// Tells the keeper that this end is orderly, whatever follows.
-pub(super) fn say_goodbye(beside: Option<&StdStream>) {
-    if let Some(beside) = beside {
-        let _ = send(beside.as_raw_fd(), &[0], MsgFlags::MSG_DONTWAIT);
+pub(super) fn send_leave(control: Option<&StdStream>) {
+    if let Some(control) = control {
+        let _ = send(control.as_raw_fd(), &[0], MsgFlags::MSG_DONTWAIT);
     }
 }

@@ -9,34 +9,34 @@ use tokio::time::timeout;
 
 /// How long the front waits for that before it exits. A keeper that is just being started has to be
 /// told, too; and hosts lose patience after two seconds.
-const PATIENCE: Duration = Duration::from_secs(1);
+const LEAVE_WAIT: Duration = Duration::from_secs(1);
 
 /// Counts the keepers that are to be told.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Farewells(watch::Sender<usize>);
+pub(crate) struct PendingLeaves(watch::Sender<usize>);
 
-impl Farewells {
+impl PendingLeaves {
     /// One more is to be told, until this is dropped.
-    pub(crate) fn owed(&self) -> Owed {
-        self.0.send_modify(|owed| *owed += 1);
-        Owed(self.clone())
+    pub(crate) fn add(&self) -> PendingLeave {
+        self.0.send_modify(|count| *count += 1);
+        PendingLeave(self.clone())
     }
 
     /// Waits until all were told.
-    pub(crate) async fn said(&self) {
+    pub(crate) async fn wait(&self) {
         // Its sender is this object's.
-        let said = async { drop(self.0.subscribe().wait_for(|owed| *owed == 0).await) };
-        drop(timeout(PATIENCE, said).await);
+        let said = async { drop(self.0.subscribe().wait_for(|count| *count == 0).await) };
+        drop(timeout(LEAVE_WAIT, said).await);
     }
 }
 
 /// Somebody who is to be told.
 #[derive(Debug)]
-pub(crate) struct Owed(Farewells);
+pub(crate) struct PendingLeave(PendingLeaves);
 
-impl Drop for Owed {
+impl Drop for PendingLeave {
     fn drop(&mut self) {
-        self.0.0.send_modify(|owed| *owed -= 1);
+        self.0.0.send_modify(|count| *count -= 1);
     }
 }
 
@@ -46,20 +46,20 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn the_end_waits_for_all_who_are_to_be_told_and_no_longer_than_a_host_does() {
-        let farewells = Farewells::default();
-        farewells.said().await;
+        let pending_leaves = PendingLeaves::default();
+        pending_leaves.wait().await;
         let began = tokio::time::Instant::now();
-        let (one, other) = (farewells.owed(), farewells.owed());
+        let (one, other) = (pending_leaves.add(), pending_leaves.add());
         drop(one);
-        let (clone, at) = (farewells.clone(), PATIENCE / 2);
-        let said = tokio::spawn(async move { clone.said().await });
+        let (clone, at) = (pending_leaves.clone(), LEAVE_WAIT / 2);
+        let said = tokio::spawn(async move { clone.wait().await });
         tokio::time::sleep(at).await;
         assert!(!said.is_finished());
         drop(other);
         said.await.expect("a task");
         assert_eq!(began.elapsed(), at);
-        let _never = farewells.owed();
-        farewells.said().await;
-        assert_eq!(began.elapsed(), at + PATIENCE);
+        let _never = pending_leaves.add();
+        pending_leaves.wait().await;
+        assert_eq!(began.elapsed(), at + LEAVE_WAIT);
     }
 }

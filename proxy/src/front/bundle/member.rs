@@ -13,37 +13,37 @@ use mcp_sessiond_proto::BackendName;
 use mcp_sessiond_proto::types::LeaseRef;
 use tokio::sync::{mpsc, oneshot, watch};
 
-use super::forward::{Carrying, Named, say_goodbye};
-use super::leave::{Farewells, Owed};
+use super::forward::{Carrying, NamedStderr, send_leave};
+use super::leave::{PendingLeave, PendingLeaves};
 use super::{Launch, Server};
 use crate::front::open::Open;
-use crate::id_prefix::{Apart, told_apart};
+use crate::id_prefix::{IdPrefix, told_apart};
 use crate::program::Program;
-use crate::server::attach::{Attachment, NoBackend, first_time};
+use crate::server::attach::{Attachment, NoBackend, attach_first};
 use crate::server::child;
 use crate::server::kept::Door;
-use crate::server::remote::{Shelf, Users};
+use crate::server::remote::{Shelf, StoreUsers};
 use crate::server::shared::Looking;
 use crate::signals::GivenMask;
-use crate::stderr::Voice;
+use crate::stderr::Stderr;
 use crate::waits::Waits;
 
 /// What all backends of a front have in common.
 #[derive(Debug, Clone)]
-pub(crate) struct Common {
+pub(crate) struct BundleContext {
     pub(crate) options: Options,
     pub(crate) claim: ClaimRequest,
     pub(crate) mask: GivenMask,
     pub(crate) waits: Waits,
-    pub(crate) voice: Voice,
+    pub(crate) stderr: Stderr,
     /// Whether the host has closed its end: what is under way is still answered.
     pub(crate) leaving: watch::Receiver<bool>,
     /// The lease on the session, where there is one.
     pub(crate) lease: Option<LeaseRef>,
     /// Who uses what is kept of servers that run elsewhere.
-    pub(crate) shelves: Users,
+    pub(crate) shelves: StoreUsers,
     /// The keepers that have yet to be told that the host has left.
-    pub(crate) farewells: Farewells,
+    pub(crate) pending_leaves: PendingLeaves,
     /// Why there are no keepers, where there can be none.
     pub(crate) unkept: Option<String>,
 }
@@ -52,10 +52,10 @@ pub(crate) struct Common {
 #[derive(Debug)]
 pub(crate) struct Backend {
     server: Server,
-    common: Arc<Common>,
+    common: Arc<BundleContext>,
     /// Why it could not be started, as was said last: it is tried again and again.
     said: Mutex<String>,
-    alone: Option<Alone>,
+    single: Option<Single>,
     /// What is kept of it, if it runs elsewhere.
     shelf: Shelf,
 }
@@ -63,7 +63,7 @@ pub(crate) struct Backend {
 /// What is different where the server is the only one: its keeper has no name, and if it can't be
 /// started at first, that is the front's to say.
 #[derive(Debug, Default)]
-struct Alone {
+struct Single {
     has_begun: AtomicBool,
     failed: Mutex<Option<NoBackend>>,
     /// Whether there was a connection to it already.
@@ -71,11 +71,11 @@ struct Alone {
 }
 
 impl Backend {
-    pub(crate) fn new(server: Server, common: Arc<Common>) -> Self {
-        let Common {
+    pub(crate) fn new(server: Server, common: Arc<BundleContext>) -> Self {
+        let BundleContext {
             options,
             lease,
-            voice,
+            stderr,
             leaving,
             shelves,
             ..
@@ -84,7 +84,7 @@ impl Backend {
             options,
             lease.as_ref(),
             &server.name,
-            voice.clone(),
+            stderr.clone(),
             leaving.clone(),
         );
         let shelf = shelves.share(shelf);
@@ -92,24 +92,24 @@ impl Backend {
             server,
             common,
             said: Mutex::default(),
-            alone: None,
+            single: None,
             shelf,
         }
     }
 
     /// The only one.
-    pub(crate) fn alone(server: Server, common: Arc<Common>) -> Self {
+    pub(crate) fn single(server: Server, common: Arc<BundleContext>) -> Self {
         Self {
-            alone: Some(Alone::default()),
+            single: Some(Single::default()),
             ..Self::new(server, common)
         }
     }
 
     /// It was tried to start the only one. Returns why it could not be started, if it was tried and
     /// could not.
-    pub(crate) fn begun(&self) -> Option<NoBackend> {
-        let alone = self.alone.as_ref()?;
-        alone.has_begun.store(true, Ordering::SeqCst);
+    pub(crate) fn first_failure(&self) -> Option<NoBackend> {
+        let single = self.single.as_ref()?;
+        single.has_begun.store(true, Ordering::SeqCst);
         alone
             .failed
             .lock()
@@ -118,8 +118,8 @@ impl Backend {
     }
 
     /// The name of its keeper; none where it needs none.
-    fn keeper(&self) -> Result<Option<BackendName>, Failure> {
-        if self.alone.is_some() {
+    fn keeper_name(&self) -> Result<Option<BackendName>, Failure> {
+        if self.single.is_some() {
             return Ok(None);
         }
         let why = "its name has more than 119 bytes, or control characters";
@@ -129,31 +129,31 @@ impl Backend {
             .ok_or_else(|| Failure::new(FailureCode::BadEntry, why))
     }
 
-    fn voice(&self) -> Named {
-        let name = self.alone.is_none().then(|| self.server.name.clone());
-        Named {
+    fn stderr(&self) -> NamedStderr {
+        let name = self.single.is_none().then(|| self.server.name.clone());
+        NamedStderr {
             name,
-            voice: self.common.voice.clone(),
+            stderr: self.common.stderr.clone(),
         }
     }
 
     fn carrying(&self) -> (Carrying, mpsc::Sender<Bytes>, mpsc::Receiver<TrackedLine>) {
         let (to, wanted) = mpsc::channel(WAITING);
         let (said, from) = mpsc::channel(WAITING);
-        let voice = self.voice();
+        let stderr = self.stderr();
         let leaving = self.common.leaving.clone();
-        let is_first = |alone: &Alone| !alone.was_opened.swap(true, Ordering::SeqCst);
-        let apart = (!self.alone.as_ref().is_some_and(is_first)).then(Apart::mint);
-        let farewells = self.common.farewells.clone();
+        let is_first = |single: &Single| !single.was_opened.swap(true, Ordering::SeqCst);
+        let id_prefix = (!self.single.as_ref().is_some_and(is_first)).then(IdPrefix::mint);
+        let pending_leaves = self.common.pending_leaves.clone();
         let carrying = Carrying {
             door: None,
             open: Open::default(),
             wanted,
             said,
-            voice,
+            stderr,
             leaving,
-            farewells,
-            apart,
+            pending_leaves,
+            id_prefix,
         };
         (carrying, to, from)
     }
@@ -161,14 +161,14 @@ impl Backend {
     /// What a model is told, and with it perhaps the user. The whole sentence is on standard error.
     fn not_opened(&self, why: NoBackend) -> Failure {
         let sentence = why.to_string();
-        let is_first = |alone: &&Alone| !alone.has_begun.load(Ordering::SeqCst);
-        if let Some(alone) = self.alone.as_ref().filter(is_first) {
-            *alone.failed.lock().unwrap_or_else(PoisonError::into_inner) = Some(why);
+        let is_first = |single: &&Single| !single.has_begun.load(Ordering::SeqCst);
+        if let Some(single) = self.single.as_ref().filter(is_first) {
+            *single.failed.lock().unwrap_or_else(PoisonError::into_inner) = Some(why);
             return Failure::new(FailureCode::NotStarted, sentence);
         }
         let mut said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
         if *said != sentence {
-            self.voice().say(&sentence);
+            self.stderr().print(&sentence);
             *said = sentence;
         }
         match why {
@@ -208,14 +208,14 @@ impl Source for Backend {
             if let Some(why) = &common.unkept {
                 let name = &self.server.name;
                 common
-                    .voice
-                    .say(&format_args!("{name}: {why}; it is run without being kept"));
+                    .stderr
+                    .print(&format_args!("{name}: {why}; it is run without being kept"));
                 return child::start(&program, &environment, home, &common.mask).map(told_apart);
             }
-            let name = self.keeper()?;
+            let name = self.keeper_name()?;
             let own = common.clone();
             let door = move || {
-                let Common {
+                let BundleContext {
                     options,
                     claim,
                     mask,
@@ -223,7 +223,7 @@ impl Source for Backend {
                     ..
                 } = &*own;
                 let door = Door::new(options.clone(), claim.clone(), program, *mask, waits.keeper)?;
-                Ok(door.to_backend(name, environment, home))
+                Ok(door.for_backend(name, environment, home))
             };
             if let Some(shared) = shared {
                 let door = blocking(door).await?.map_err(|why| self.not_opened(why))?;
@@ -244,16 +244,16 @@ impl Source for Backend {
             let waits = common.waits;
             let opened = blocking(move || {
                 let mut door = door()?;
-                first_time(&mut door, waits).map(|attachment| (door, attachment))
+                attach_first(&mut door, waits).map(|attachment| (door, attachment))
             });
             // A task of its own, which comes to its end also where nobody waits for it any more.
             let (give, given) = oneshot::channel();
-            let owed = common.farewells.owed();
+            let pending_leave = common.pending_leaves.add();
             tokio::spawn(async move {
                 let opened = opened.await;
-                let both = |(door, attachment)| Some((door, attachment, owed));
+                let both = |(door, attachment)| Some((door, attachment, pending_leave));
                 drop(give.send(opened.map(|opened| {
-                    opened.map(|it| Opened {
+                    opened.map(|it| OpenGuard {
                         both: both(it),
                         common,
                     })
@@ -264,11 +264,11 @@ impl Source for Backend {
                 .await
                 .map_err(|_| lost())??
                 .map_err(|why| self.not_opened(why))?;
-            let (door, attachment, owed) = opened.both.take().ok_or_else(lost)?;
+            let (door, attachment, pending_leave) = opened.both.take().ok_or_else(lost)?;
             let stopper = door.stopper();
             let (mut carrying, to, from) = self.carrying();
             carrying.door = Some(Box::new(door));
-            tokio::spawn(carrying.run(attachment, owed));
+            tokio::spawn(carrying.run(attachment, pending_leave));
             Ok(Pipe {
                 to,
                 from,
@@ -279,7 +279,7 @@ impl Source for Backend {
 
     fn is_running(&self) -> BoxFuture<'_, bool> {
         Box::pin(async {
-            let (Ok(name), None) = (self.keeper(), &self.common.unkept) else {
+            let (Ok(name), None) = (self.keeper_name(), &self.common.unkept) else {
                 return false;
             };
             let common = self.common.clone();
@@ -290,7 +290,7 @@ impl Source for Backend {
                 title: None,
             };
             let looked = blocking(move || {
-                let Common {
+                let BundleContext {
                     options,
                     claim,
                     mask,
@@ -299,7 +299,7 @@ impl Source for Backend {
                 } = &*common;
                 let door = Door::new(options.clone(), claim.clone(), program, *mask, waits.keeper);
                 let until = Instant::now() + waits.keeper;
-                door.is_ok_and(|door| door.to_backend(name, Vec::new(), None).is_running(until))
+                door.is_ok_and(|door| door.for_backend(name, Vec::new(), None).is_running(until))
             });
             looked.await.unwrap_or(false)
         })
@@ -308,18 +308,18 @@ impl Source for Backend {
 
 /// What was opened. If nobody takes it, the server is ended; where the host has left, it waits for
 /// the next one as the others do.
-struct Opened {
-    both: Option<(Door, Attachment, Owed)>,
-    common: Arc<Common>,
+struct OpenGuard {
+    both: Option<(Door, Attachment, PendingLeave)>,
+    common: Arc<BundleContext>,
 }
 
-impl Drop for Opened {
+impl Drop for OpenGuard {
     fn drop(&mut self) {
-        let Some((door, attachment, _owed)) = self.both.take() else {
+        let Some((door, attachment, _pending_leave)) = self.both.take() else {
             return;
         };
         if *self.common.leaving.borrow() {
-            say_goodbye(attachment.beside.as_ref());
+            send_leave(attachment.control.as_ref());
         } else {
             tokio::spawn(door.stopper().stop());
         }

@@ -11,7 +11,7 @@ use mcp_sessiond_client::{Json, Options, SessionError, StateVersion};
 use mcp_sessiond_proto::Error;
 use tokio::time::timeout;
 
-use super::daemon_value::{PATIENCE, Place};
+use super::daemon_value::{DAEMON_WAIT, DaemonValue};
 
 /// The service whose sessions hold names, one for each file.
 const SERVICE: &str = "names-of-servers";
@@ -24,24 +24,24 @@ const IDLE: Duration = Duration::from_secs(400 * 24 * 60 * 60);
 
 /// The names of the servers in one file.
 #[derive(Debug)]
-pub(super) struct Remembered {
-    place: Place,
+pub(super) struct NameMemory {
+    slot: DaemonValue,
     /// Of what was read or written last.
     version: Mutex<StateVersion>,
 }
 
-impl Remembered {
+impl NameMemory {
     /// `list` says where the servers are. None where that can't be a session of a service.
     pub(super) fn new(list: &str, options: Options) -> Option<Self> {
-        let place = Place::new(SERVICE, list, KEY, IDLE, options)?;
+        let slot = DaemonValue::new(SERVICE, list, KEY, IDLE, options)?;
         Some(Self {
-            place,
+            slot,
             version: Mutex::new(StateVersion(0)),
         })
     }
 
     async fn read(&self) -> Result<Names, SessionError> {
-        let entry = self.place.session().await?.entry(&self.place.key).await?;
+        let entry = self.slot.session().await?.entry(&self.slot.key).await?;
         self.is_at(entry.version);
         Ok(entry
             .value
@@ -59,10 +59,10 @@ impl Remembered {
             .and_then(|json| Json::new(json).ok());
         let known = *self.version.lock().unwrap_or_else(PoisonError::into_inner);
         match self
-            .place
+            .slot
             .session()
             .await?
-            .compare_and_set(&self.place.key, known, json.as_ref())
+            .compare_and_set(&self.slot.key, known, json.as_ref())
             .await
         {
             Ok(version) => {
@@ -77,10 +77,10 @@ impl Remembered {
     }
 }
 
-impl BundleStore for Remembered {
+impl BundleStore for NameMemory {
     fn load(&self) -> BoxFuture<'_, Names> {
         Box::pin(async {
-            timeout(PATIENCE, self.read())
+            timeout(DAEMON_WAIT, self.read())
                 .await
                 .ok()
                 .and_then(Result::ok)
@@ -90,7 +90,7 @@ impl BundleStore for Remembered {
 
     fn save(&self, names: Names) -> BoxFuture<'_, Option<Names>> {
         Box::pin(async move {
-            timeout(PATIENCE, self.write(&names))
+            timeout(DAEMON_WAIT, self.write(&names))
                 .await
                 .ok()
                 .and_then(Result::ok)

@@ -12,10 +12,10 @@ use mcp_sessiond_proto::{Epoch, Error};
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::time::{Instant, timeout};
 
-use super::{BESIDES, FAREWELL, Keeper, SETTLED};
-use crate::keeper::front::{Beside, Front};
-use crate::keeper::program_change::Watched;
-use crate::keeper::requests::{House, Visit, Word, reply};
+use super::{CONTROL_CHANNELS_MAX, Keeper, LAST_LINES_WAIT, SETTLED};
+use crate::keeper::front::{ControlChannel, Front};
+use crate::keeper::program_change::ProgramFile;
+use crate::keeper::requests::{Incoming, KeeperContext, LeaseCheck, reply};
 use crate::lines::Lines;
 
 /// By how much the epoch jumps when a daemon has lost its records: no lease that the keeper has not
@@ -23,40 +23,41 @@ use crate::lines::Lines;
 const EPOCHS_LEFT_OUT: u64 = 1_000;
 
 impl Keeper {
-    pub(super) async fn visit(&mut self, visit: Visit) {
-        match visit {
-            Visit::Beside { process, stream } => {
-                if let Ok(beside) = Beside::new(stream) {
-                    self.besides.retain(|(former, _)| *former != process);
-                    if self.besides.len() == BESIDES {
-                        self.besides.remove(0);
+    pub(super) async fn handle_incoming(&mut self, incoming: Incoming) {
+        match incoming {
+            Incoming::Control { process, stream } => {
+                if let Ok(control) = ControlChannel::new(stream) {
+                    self.control_channels
+                        .retain(|(former, _)| *former != process);
+                    if self.control_channels.len() == CONTROL_CHANNELS_MAX {
+                        self.control_channels.remove(0);
                     }
-                    self.besides.push((process, beside));
+                    self.control_channels.push((process, control));
                 }
             }
-            Visit::Status { mut writer } => {
+            Incoming::Status { mut writer } => {
                 let status = KeeperReply::Status(Box::new(self.status()));
                 tokio::spawn(async move { reply(&mut writer, &status).await });
             }
-            Visit::Errors { after, mut writer } => {
+            Incoming::Stderr { after, mut writer } => {
                 let written = KeeperReply::Errors(self.ring.after(after));
                 tokio::spawn(async move { reply(&mut writer, &written).await });
             }
-            Visit::Remember { mut writer } => {
+            Incoming::Remember { mut writer } => {
                 let remembered = KeeperReply::Remembered(self.remembered());
                 tokio::spawn(async move { reply(&mut writer, &remembered).await });
             }
-            Visit::Restart { mut writer } => {
+            Incoming::Restart { mut writer } => {
                 self.restart_by_hand();
                 tokio::spawn(async move { reply(&mut writer, &KeeperReply::Restarting {}).await });
             }
-            Visit::Attach {
+            Incoming::Attach {
                 attach,
                 process,
-                word,
+                check,
                 reader,
                 mut writer,
-            } => match self.admit(&attach, process.id(), word) {
+            } => match self.admit(&attach, process.id(), check) {
                 Ok(()) if attach.continues => {
                     self.attach_continuing(attach.epoch, process, reader, writer)
                         .await;
@@ -101,7 +102,7 @@ impl Keeper {
     /// Whether a front may have the backend: the daemon says so, or the daemon is away and the
     /// front's epoch is the newest that this keeper has seen. The daemon's word may be outdated:
     /// another front may have attached since.
-    fn admit(&self, attach: &Attach, process: ProcessId, word: Word) -> Result<(), Error> {
+    fn admit(&self, attach: &Attach, process: ProcessId, check: LeaseCheck) -> Result<(), Error> {
         let (newest, last) = self.last;
         let stale = || {
             Err(Error::StaleEpoch {
@@ -110,14 +111,14 @@ impl Keeper {
             })
         };
         let again = last.is_none_or(|last| last == process);
-        match word {
-            Word::Refused(error) => Err(error),
+        match check {
+            LeaseCheck::Refused(error) => Err(error),
             _ if attach.epoch < newest => stale(),
-            Word::Holder(holder) if holder == process => Ok(()),
+            LeaseCheck::Holder(holder) if holder == process => Ok(()),
             // Another process holds the lease.
-            Word::Holder(_) => Err(Error::SessionHeld),
-            Word::Away if attach.epoch > newest || again => Ok(()),
-            Word::Away => stale(),
+            LeaseCheck::Holder(_) => Err(Error::SessionHeld),
+            LeaseCheck::DaemonAway if attach.epoch > newest || again => Ok(()),
+            LeaseCheck::DaemonAway => stale(),
         }
     }
 
@@ -129,7 +130,7 @@ impl Keeper {
         mut writer: OwnedWriteHalf,
     ) {
         self.detach();
-        self.tell_counts();
+        self.report_counts();
         let process = front.id();
         self.arrived = Some(front);
         let now = self.now();
@@ -137,10 +138,10 @@ impl Keeper {
             .initialize
             .map(|line| Bytes::copy_from_slice(line.as_str().as_bytes()));
         let changed = self
-            .watched
+            .program_file
             .as_ref()
             .filter(|_| self.backend.is_some())
-            .and_then(Watched::changed);
+            .and_then(ProgramFile::changed);
         let attached = self.relay.attach(initialize, changed.as_deref(), now);
         let found = self.backend.as_ref().filter(|_| attached.resumed);
         let age = found.map_or(Duration::ZERO, |backend| backend.started.elapsed());
@@ -149,27 +150,27 @@ impl Keeper {
         let is_first = !attached.resumed;
         // A line of some hundred bytes on a new connection: it fits, or nobody is there.
         let told = timeout(
-            FAREWELL,
+            LAST_LINES_WAIT,
             reply(&mut writer, &KeeperReply::Attached(attached)),
         )
         .await;
         let found = self
-            .besides
+            .control_channels
             .iter()
-            .position(|(beside, _)| *beside == process);
-        let beside = found.map(|at| self.besides.remove(at).1);
+            .position(|(owner, _)| *owner == process);
+        let control = found.map(|at| self.control_channels.remove(at).1);
         self.last = (attach.epoch, Some(process));
         self.since = Instant::now();
-        let mut front = Front::new(process, attach.epoch, reader, writer, beside);
+        let mut front = Front::new(process, attach.epoch, reader, writer, control);
         if is_first {
             // The host of a direct child would have seen this output, too.
-            front.show(&self.ring.bytes());
+            front.forward_stderr(&self.ring.bytes());
         }
         self.front = Some(front);
         if !matches!(told, Ok(Ok(()))) {
             self.detach();
         }
-        self.slim_at = Some(Instant::now() + SETTLED);
+        self.trim_at = Some(Instant::now() + SETTLED);
     }
 
     pub(super) fn detach(&mut self) {
@@ -182,41 +183,41 @@ impl Keeper {
             return;
         }
         let unconfirmed = front.unconfirmed();
-        self.closed = front.said_goodbye();
+        self.closed = front.is_leaving();
         self.relay.detach(unconfirmed, self.closed, self.now());
         self.since = Instant::now();
         let request = LeftRequest {
-            session: self.house.session.clone(),
-            keeper: self.house.keeper,
+            session: self.context.session.clone(),
+            keeper: self.context.keeper,
             epoch: front.epoch,
             orderly: self.closed,
             used: self.relay.is_used(),
         };
         // If the daemon does not get this, the session counts as used and cut off, and is kept for
         // longer.
-        self.tell(move |connection, context| {
+        self.notify_daemon(move |connection, context| {
             let request = request.clone();
             async move { connection.front_left(context, request).await }
         });
-        self.tell_counts();
+        self.report_counts();
     }
 
     /// Tells the daemon how many messages were lost and parked, unless it knows. An older daemon
     /// refuses that.
-    pub(super) fn tell_counts(&self) {
-        tokio::spawn(self.telling_counts());
+    pub(super) fn report_counts(&self) {
+        tokio::spawn(self.counts_report());
     }
 
     /// The same, as a future to wait for.
-    pub(super) fn telling_counts(&self) -> impl Future<Output = ()> + Send + use<> {
+    pub(super) fn counts_report(&self) -> impl Future<Output = ()> + Send + use<> {
         let (lost, parked) = self.relay.losses();
-        let (counted, told) = (Counts { lost, parked }, self.told.clone());
+        let (counted, told) = (Counts { lost, parked }, self.reported.clone());
         let (
             control,
-            House {
+            KeeperContext {
                 session, keeper, ..
             },
-        ) = (self.control.clone(), &*self.house);
+        ) = (self.control.clone(), &*self.context);
         let request = CountedRequest {
             session: session.clone(),
             keeper: *keeper,

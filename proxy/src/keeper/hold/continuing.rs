@@ -9,16 +9,16 @@ use mcp_sessiond_proto::{Epoch, Error};
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::time::{Instant, timeout};
 
-use super::{End, FAREWELL, Keeper};
-use crate::keeper::continuing::{Continuing, PREFIX_MAX, Said};
+use super::{End, Keeper, LAST_LINES_WAIT};
+use crate::keeper::continuing::{Continuing, ContinuingLine, PREFIX_MAX};
 use crate::keeper::front::Front;
-use crate::keeper::requests::{House, reply};
+use crate::keeper::requests::{KeeperContext, reply};
 use crate::lines::{Line, Lines};
 
 impl Keeper {
     /// Whether its fronts continue each other: the session is a service's.
     pub(super) fn continues(&self) -> bool {
-        self.house.service.is_some()
+        self.context.service.is_some()
     }
 
     pub(super) async fn attach_continuing(
@@ -43,64 +43,65 @@ impl Keeper {
         let is_first = !attached.resumed;
         // A line of some hundred bytes on a new connection: it fits, or nobody is there.
         let told = timeout(
-            FAREWELL,
+            LAST_LINES_WAIT,
             reply(&mut writer, &KeeperReply::Attached(attached)),
         )
         .await;
         let found = self
-            .besides
+            .control_channels
             .iter()
-            .position(|(beside, _)| *beside == process);
-        let beside = found.map(|at| self.besides.remove(at).1);
+            .position(|(owner, _)| *owner == process);
+        let control = found.map(|at| self.control_channels.remove(at).1);
         self.last = (epoch, Some(process));
         self.since = Instant::now();
         if !matches!(told, Ok(Ok(()))) {
             return;
         }
         let (half, mut buffer) = reader.into_parts();
-        buffer.take(RELAYED_MAX + PREFIX_MAX);
+        buffer.set_limit(RELAYED_MAX + PREFIX_MAX);
         let mut front = Front::new(
             process,
             epoch,
             Lines::from_parts(half, buffer),
             writer,
-            beside,
+            control,
         );
         if is_first {
-            front.show(&self.ring.bytes());
+            front.forward_stderr(&self.ring.bytes());
         }
         front.continuing = Some(Continuing::default());
         self.front = Some(front);
     }
 
     /// Handles a line of the front. Returns why the keeper must end, if it must.
-    pub(super) fn hear_continuing(&mut self, line: Line) -> Option<End> {
-        let said = Said::read(line);
-        let known = matches!(said, Some(Said::Calls(_))).then(|| self.relay.known_calls());
+    pub(super) fn handle_continuing(&mut self, line: Line) -> Option<End> {
+        let said = ContinuingLine::read(line);
+        let known =
+            matches!(said, Some(ContinuingLine::Calls(_))).then(|| self.relay.known_calls());
         let continuing = self
             .front
             .as_mut()
             .and_then(|front| front.continuing.as_mut())?;
         match said {
             // The keeper had taken it before the front's connection broke.
-            Some(Said::Message(number, _)) if number <= self.taken => {
+            Some(ContinuingLine::Message(number, _)) if number <= self.taken => {
                 continuing.lane.push_back(format!("t{}", self.taken).into());
             }
-            Some(Said::Message(number, line))
+            Some(ContinuingLine::Message(number, line))
                 if number == self.taken + 1 && continuing.held.is_none() =>
             {
                 continuing.held = Some((number, line));
             }
-            Some(Said::Confirmed(number)) => self.relay.confirm(number),
-            Some(Said::Calls(_)) => {
+            Some(ContinuingLine::Confirmed(number)) => self.relay.confirm(number),
+            Some(ContinuingLine::Calls(_)) => {
                 let known = known.unwrap_or_default();
                 continuing
                     .lane
                     .push_back(format!("o[{}]", known.join(",")).into());
             }
-            Some(Said::End) => return Some(End::Told),
+            Some(ContinuingLine::End) => return Some(End::Signal),
             // The front breaks the protocol.
-            Some(Said::Message(..) | Said::Taken(_)) | None => self.detach(),
+            Some(ContinuingLine::Message(..) | ContinuingLine::Taken(_)) | None => self.detach(),
         }
         None
     }
@@ -125,25 +126,25 @@ impl Keeper {
                 }
             }
         }
-        if !front.outlet.is_empty() {
+        if !front.pending_line.is_empty() {
             return;
         }
         let message = || {
             self.relay
                 .pull_numbered()
-                .map(|(number, line)| Said::message(number, &line))
+                .map(|(number, line)| ContinuingLine::message(number, &line))
         };
         if let Some(line) = continuing.lane.pop_front().or_else(message) {
-            front.outlet.put(line);
+            front.pending_line.put(line);
         }
     }
 
     /// Sends the front the lines that are left, up to the limit for unconfirmed ones, and says that
     /// the keeper ends. None if the front could not be told.
-    pub(super) async fn say_goodbye(&mut self) -> Option<Front> {
+    pub(super) async fn end_continuing_front(&mut self) -> Option<Front> {
         let mut front = self.front.take()?;
-        let farewell = async {
-            while front.outlet.write(&mut front.writer).await.is_ok() {
+        let last_lines = async {
+            while front.pending_line.write(&mut front.writer).await.is_ok() {
                 // What was taken comes first: a line that the front does not see acknowledged may
                 // have been carried out.
                 let lane = front
@@ -153,10 +154,10 @@ impl Keeper {
                 let message = || {
                     self.relay
                         .pull_numbered()
-                        .map(|(number, line)| Said::message(number, &line))
+                        .map(|(number, line)| ContinuingLine::message(number, &line))
                 };
                 if let Some(line) = lane.or_else(message) {
-                    front.outlet.put(line);
+                    front.pending_line.put(line);
                     continue;
                 }
                 if !self.relay.waits_for_confirmation() {
@@ -168,17 +169,17 @@ impl Keeper {
                     .await
                     .ok()
                     .flatten()
-                    .and_then(Said::read)
+                    .and_then(ContinuingLine::read)
                 {
-                    Some(Said::Confirmed(number)) => self.relay.confirm(number),
+                    Some(ContinuingLine::Confirmed(number)) => self.relay.confirm(number),
                     Some(_) => {}
                     None => break,
                 }
             }
-            front.outlet.put(Bytes::from_static(b"e"));
-            front.outlet.write(&mut front.writer).await
+            front.pending_line.put(Bytes::from_static(b"e"));
+            front.pending_line.write(&mut front.writer).await
         };
-        let is_said = matches!(timeout(FAREWELL, farewell).await, Ok(Ok(_)));
+        let is_said = matches!(timeout(LAST_LINES_WAIT, last_lines).await, Ok(Ok(_)));
         is_said.then_some(front)
     }
 
@@ -194,9 +195,9 @@ impl Keeper {
         }
         // A later process has a later epoch.
         for _ in 0..2 {
-            let House {
+            let KeeperContext {
                 session, keeper, ..
-            } = &*self.house;
+            } = &*self.context;
             let request = FrontRequest {
                 session: session.clone(),
                 keeper: *keeper,
@@ -206,7 +207,7 @@ impl Keeper {
                 let request = request.clone();
                 async move { connection.check_front(context, request).await }
             });
-            match timeout(FAREWELL, asked).await {
+            match timeout(LAST_LINES_WAIT, asked).await {
                 Ok(Ok(_)) => return true,
                 Ok(Err(SessionError::Refused(Error::StaleEpoch { newest, .. }))) => epoch = newest,
                 _ => return false,

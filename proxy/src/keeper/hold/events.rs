@@ -5,24 +5,29 @@ use std::io;
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf, pipe};
 
 use super::Event;
-use crate::lines::{Lines, Outlet};
+use crate::lines::{Lines, PendingLine};
 
 /// Bytes of the backend's standard error that are read at once.
 const ERRORS_CHUNK: usize = 8 * 1024;
 
-pub(super) async fn to_front(front: Option<(&mut Outlet, &mut OwnedWriteHalf)>) -> Event {
+pub(super) async fn to_front(front: Option<(&mut PendingLine, &mut OwnedWriteHalf)>) -> Event {
     match front {
-        Some((outlet, writer)) if !outlet.is_empty() => match outlet.write(writer).await {
-            Ok(()) => Event::Written,
-            Err(_) => Event::FrontGone,
-        },
+        Some((pending_line, writer)) if !pending_line.is_empty() => {
+            match pending_line.write(writer).await {
+                Ok(()) => Event::Written,
+                Err(_) => Event::FrontGone,
+            }
+        }
         _ => std::future::pending().await,
     }
 }
 
-pub(super) async fn to_backend(outlet: &mut Outlet, input: Option<&mut pipe::Sender>) -> Event {
+pub(super) async fn to_backend(
+    pending_line: &mut PendingLine,
+    input: Option<&mut pipe::Sender>,
+) -> Event {
     match input {
-        Some(input) if !outlet.is_empty() => match outlet.write(input).await {
+        Some(input) if !pending_line.is_empty() => match pending_line.write(input).await {
             Ok(()) => Event::Written,
             Err(_) => Event::InputClosed,
         },
@@ -51,20 +56,20 @@ pub(super) async fn from_backend(output: Option<&mut Lines<pipe::Receiver>>) -> 
     }
 }
 
-pub(super) async fn from_errors(errors: Option<&mut pipe::Receiver>) -> Event {
+pub(super) async fn from_stderr(errors: Option<&mut pipe::Receiver>) -> Event {
     let Some(errors) = errors else {
         return std::future::pending().await;
     };
     if errors.readable().await.is_err() {
-        return Event::ErrorsClosed;
+        return Event::StderrClosed;
     }
     let mut text = vec![0; ERRORS_CHUNK];
     match errors.try_read(&mut text) {
         Ok(read @ 1..) => {
             text.truncate(read);
-            Event::Errors(text)
+            Event::Stderr(text)
         }
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => Event::Written,
-        Ok(0) | Err(_) => Event::ErrorsClosed,
+        Ok(0) | Err(_) => Event::StderrClosed,
     }
 }

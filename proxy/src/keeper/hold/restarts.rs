@@ -11,11 +11,11 @@ use mcp_sessiond_proto::{Error, Loss};
 use signal_hook_tokio::Signals;
 use tokio::time::{Instant, timeout};
 
-use super::{End, FAREWELL, Keeper};
+use super::{End, Keeper, LAST_LINES_WAIT};
 use crate::keeper::backend::Backend;
-use crate::keeper::children::Manner;
-use crate::keeper::program_change::Watched;
-use crate::lines::{Line, Outlet};
+use crate::keeper::children::StopMode;
+use crate::keeper::program_change::ProgramFile;
+use crate::lines::{Line, PendingLine};
 
 impl Keeper {
     pub(super) fn backend_ended(&mut self, why: &str) {
@@ -23,7 +23,7 @@ impl Keeper {
         let Some(mut backend) = self.backend.take() else {
             return;
         };
-        let (lines, rest) = backend.last_lines();
+        let (lines, rest) = backend.remaining_lines();
         for line in lines {
             match line {
                 Line::Whole(line) => self.relay.from_backend(line, now),
@@ -35,15 +35,15 @@ impl Keeper {
         if let Some(rest) = rest {
             self.last_from_backend(rest);
         }
-        let last_words = backend.last_words();
+        let last_words = backend.remaining_stderr();
         if !last_words.is_empty() {
-            self.show(&last_words);
+            self.push_stderr(&last_words);
         }
-        self.outlet = Outlet::default();
+        self.pending_line = PendingLine::default();
         self.relay
             .backend_exited(why, self.ring.last_line().as_deref(), now);
         // Kill the processes that it has left behind.
-        self.take_down(backend, Manner::AtOnce);
+        self.take_down(backend, StopMode::Terminate);
     }
 
     /// The last output of a backend, without a newline at its end.
@@ -59,7 +59,7 @@ impl Keeper {
     /// Ends the running backend, which can't be used any more; another one is started when the
     /// relay says so.
     pub(super) fn replace(&mut self, why: &str) {
-        self.retire(self.politely());
+        self.retire(self.graceful());
         let now = self.now();
         self.relay.backend_exited(why, None, now);
     }
@@ -71,27 +71,27 @@ impl Keeper {
         self.relay.restart(now);
     }
 
-    pub(super) fn retire(&mut self, manner: Manner) {
-        self.outlet = Outlet::default();
+    pub(super) fn retire(&mut self, stop_mode: StopMode) {
+        self.pending_line = PendingLine::default();
         if let Some(backend) = self.backend.take() {
-            self.take_down(backend, manner);
+            self.take_down(backend, stop_mode);
         }
     }
 
-    fn take_down(&mut self, backend: Backend, manner: Manner) {
-        let (children, patience) = (self.children.clone(), self.patience());
+    fn take_down(&mut self, backend: Backend, stop_mode: StopMode) {
+        let (children, stop_wait) = (self.children.clone(), self.stop_wait());
         self.retiring
-            .spawn(async move { backend.take_down(&children, manner, patience).await });
+            .spawn(async move { backend.take_down(&children, stop_mode, stop_wait).await });
     }
 
     /// The way in which hosts end a server.
-    pub(super) fn politely(&self) -> Manner {
-        Manner::Politely {
-            within: self.patience(),
+    pub(super) fn graceful(&self) -> StopMode {
+        StopMode::Graceful {
+            within: self.stop_wait(),
         }
     }
 
-    fn patience(&self) -> Duration {
+    fn stop_wait(&self) -> Duration {
         Duration::from_millis(self.kept.stop_wait_ms)
     }
 
@@ -108,17 +108,17 @@ impl Keeper {
         let why = self.relay.last_error().map(str::to_owned);
         self.relay.backend_started(now);
         self.ring.begin();
-        self.watched = Watched::of(&self.program);
+        self.program_file = ProgramFile::of(&self.program);
         let backend = Backend::start(&self.program, &self.children, &self.mask)?;
         let request = StartedRequest {
-            session: self.house.session.clone(),
-            keeper: self.house.keeper,
+            session: self.context.session.clone(),
+            keeper: self.context.keeper,
             pid: backend.pid.as_raw().unsigned_abs(),
             why,
         };
         self.backend = Some(backend);
         // Without this the daemon can't clean up after the keeper if both were killed.
-        self.tell(move |connection, context| {
+        self.notify_daemon(move |connection, context| {
             let request = request.clone();
             async move { connection.backend_started(context, request).await }
         });
@@ -126,8 +126,10 @@ impl Keeper {
     }
 
     /// Tells the daemon something, without waiting for the answer.
-    pub(super) fn tell<F>(&self, call: impl Fn(Connection, Duration) -> F + Send + Sync + 'static)
-    where
+    pub(super) fn notify_daemon<F>(
+        &self,
+        call: impl Fn(Connection, Duration) -> F + Send + Sync + 'static,
+    ) where
         F: Future<Output = Result<Result<(), Error>, CallError>> + Send,
     {
         let control = self.control.clone();
@@ -139,12 +141,12 @@ impl Keeper {
 
     /// Tells the daemon the latest counts, and why this keeper is about to end, so that the daemon
     /// can tell the next front.
-    fn last_words(&self, why: End) -> impl Future<Output = ()> + Send + use<> {
-        let (control, counts) = (self.control.clone(), self.telling_counts());
-        let (session, keeper) = (self.house.session.clone(), self.house.keeper);
+    fn final_report(&self, why: End) -> impl Future<Output = ()> + Send + use<> {
+        let (control, counts) = (self.control.clone(), self.counts_report());
+        let (session, keeper) = (self.context.session.clone(), self.context.keeper);
         async move {
             counts.await;
-            if why != End::Lonely {
+            if why != End::Lingered {
                 return;
             }
             let request = EndingRequest {
@@ -162,14 +164,14 @@ impl Keeper {
     }
 
     /// Adds a line of our own to the backend's standard error.
-    pub(super) fn say(&mut self, text: &str) {
-        self.show(format!("mcp-sessiond: {text}\n").as_bytes());
+    pub(super) fn log_line(&mut self, text: &str) {
+        self.push_stderr(format!("mcp-sessiond: {text}\n").as_bytes());
     }
 
-    pub(super) fn show(&mut self, text: &[u8]) {
+    pub(super) fn push_stderr(&mut self, text: &[u8]) {
         self.ring.push(text);
         if let Some(front) = &mut self.front {
-            front.show(text);
+            front.forward_stderr(text);
         }
     }
 
@@ -185,34 +187,36 @@ impl Keeper {
 
     /// How the backend is ended with the keeper: as a host would end it; at once if the keeper was
     /// told to end and has no front.
-    fn last_manner(&self, why: End) -> Manner {
+    fn final_stop_mode(&self, why: End) -> StopMode {
         let waited = self
             .ending
             .map_or(Duration::ZERO, |(_, since)| since.elapsed());
-        match self.patience().checked_sub(waited) {
-            Some(within) if why != End::Told || self.front.is_some() => Manner::Politely { within },
-            _ => Manner::AtOnce,
+        match self.stop_wait().checked_sub(waited) {
+            Some(within) if why != End::Signal || self.front.is_some() => {
+                StopMode::Graceful { within }
+            }
+            _ => StopMode::Terminate,
         }
     }
 
     /// Tells the front, and takes the backend down.
     pub(super) async fn end(mut self, why: End, signals: &mut Signals) {
         let now = self.now();
-        let manner = self.last_manner(why);
+        let stop_mode = self.final_stop_mode(why);
         // At the same time as the rest: a daemon that does not answer must not delay the end of the
         // backend.
-        let telling = tokio::spawn(timeout(FAREWELL, self.last_words(why)));
-        self.say(&format!("the server is taken down: {}", why.sentence()));
+        let telling = tokio::spawn(timeout(LAST_LINES_WAIT, self.final_report(why)));
+        self.log_line(&format!("the server is taken down: {}", why.sentence()));
         self.relay.stopping("stopped", now);
         // The connection of a front of a service stays until the backend is gone, so that the front
         // knows when that is.
         let mut left = None;
         if self.continues() {
-            left = self.say_goodbye().await;
+            left = self.end_continuing_front().await;
         } else if let Some(front) = &mut self.front {
-            let farewell = async {
+            let last_lines = async {
                 loop {
-                    if front.outlet.write(&mut front.writer).await.is_err() {
+                    if front.pending_line.write(&mut front.writer).await.is_err() {
                         return;
                     }
                     let Some(line) = self.relay.pull_front() else {
@@ -220,17 +224,17 @@ impl Keeper {
                     };
                     front.hand_out(line);
                 }
-                if why == End::Told {
+                if why == End::Signal {
                     // An empty line: it ends on purpose, so that no other one is started before it
                     // is needed.
-                    front.outlet.put(Bytes::new());
-                    let _ = front.outlet.write(&mut front.writer).await;
+                    front.pending_line.put(Bytes::new());
+                    let _ = front.pending_line.write(&mut front.writer).await;
                 }
             };
-            let _ = timeout(FAREWELL, farewell).await;
+            let _ = timeout(LAST_LINES_WAIT, last_lines).await;
         }
         self.front = None;
-        self.retire(manner);
+        self.retire(stop_mode);
         let (children, mut retiring) = (&self.children, self.retiring);
         let down = async {
             while retiring.join_next().await.is_some() {}

@@ -32,7 +32,7 @@ impl Keeper {
             .map(|backend| backend.pid.as_raw().unsigned_abs());
         let keeper_pid = std::process::id();
         BackendStatus {
-            session: self.house.session.clone(),
+            session: self.context.session.clone(),
             version: env!("CARGO_PKG_VERSION").into(),
             program: self.program.shown(),
             host: self.kept.owner.as_ref().map(|owner| owner.pid),

@@ -251,13 +251,13 @@ fn any_other_argument_could_be_a_secret() {
 fn they_are_short_and_have_no_control_characters() {
     let long = "é".repeat(400);
     let told = words(OsStr::new(&long), &[]);
-    assert_eq!(told, "é".repeat(WORDS_MAX / 2));
+    assert_eq!(told, "é".repeat(LENGTH_MAX / 2));
     let told = words(
         OsStr::new("node"),
         &[format!("/x/{}.js", "a".repeat(400)).into()],
     );
     assert!(
-        told.len() <= WORDS_MAX && told.starts_with("node aaa"),
+        told.len() <= LENGTH_MAX && told.starts_with("node aaa"),
         "{told}"
     );
     assert_eq!(words(OsStr::new("ev\u{1b}il\n"), &[]), "evil");

@@ -10,10 +10,10 @@ use mcp_sessiond_proto::backends::StopRequest;
 use mcp_sessiond_proto::types::LeaseRef;
 
 /// How long a stop may take: a server has `backends.stop_wait_ms` to end, a minute at most.
-const STOP_PATIENCE: Duration = Duration::from_secs(75);
+const STOP_WAIT: Duration = Duration::from_secs(75);
 
 /// How long a release may take: nobody waits for it.
-const RELEASE_PATIENCE: Duration = Duration::from_secs(5);
+const RELEASE_WAIT: Duration = Duration::from_secs(5);
 
 /// The lease that a front has, if any.
 pub(super) type Lease = Arc<Mutex<Option<LeaseRef>>>;
@@ -50,7 +50,7 @@ impl Stopper {
             service: None,
             backend: self.backend,
         };
-        let control = Control::new(self.options.timeout(STOP_PATIENCE));
+        let control = Control::new(self.options.timeout(STOP_WAIT));
         let stopped = control.call(|connection, context| {
             let request = request.clone();
             async move { connection.stop_backend(context, request).await }
@@ -82,7 +82,7 @@ impl Releaser {
             return;
         };
         let Ok(runtime) = Runtime::new() else { return };
-        let control = Control::new(self.options.timeout(RELEASE_PATIENCE));
+        let control = Control::new(self.options.timeout(RELEASE_WAIT));
         let released = control.call(|connection, context| {
             let lease = lease.clone();
             async move { connection.release(context, lease).await }

@@ -18,10 +18,10 @@ use mcp_sessiond_proto::{Json, StateKey};
 use sha2::{Digest as _, Sha256};
 use tokio::sync::watch;
 
-use crate::stderr::Voice;
+use crate::stderr::Stderr;
 
 /// How long it is waited for the daemon: as long as a host waits for us.
-const PATIENCE: Duration = Duration::from_secs(2);
+const DAEMON_WAIT: Duration = Duration::from_secs(2);
 
 /// Values that are read at once: a call takes 3 MiB.
 const READ_MAX: usize = 3;
@@ -32,15 +32,15 @@ const PREFIX: &str = "remote-server";
 const DIGEST: usize = 16;
 
 /// Says something to whoever reads our standard error.
-type Say = dyn Fn(&dyn Display) + Send + Sync;
+type Print = dyn Fn(&dyn Display) + Send + Sync;
 
-/// A place for values by their keys, and a voice. Clones are the same place.
+/// A place for values by their keys, and how to print. Clones are the same place.
 #[derive(Clone)]
 pub struct Shelf {
     /// None: there is no session, and nothing is kept.
-    place: Option<Arc<Place>>,
+    state: Option<Arc<SessionState>>,
     name: String,
-    voice: Arc<Say>,
+    stderr: Arc<Print>,
     /// Which use of the place this is. What a former one would write is not written any more.
     user: u64,
     newest: Arc<AtomicU64>,
@@ -51,9 +51,9 @@ pub struct Shelf {
 /// Who uses the shelves of a session last, by the server's name. An edited entry is another server
 /// of the same name, and has the shelf of the former one, which may still be ending.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Users(Arc<Mutex<BTreeMap<String, Arc<AtomicU64>>>>);
+pub(crate) struct StoreUsers(Arc<Mutex<BTreeMap<String, Arc<AtomicU64>>>>);
 
-impl Users {
+impl StoreUsers {
     /// The shelf, for whoever uses it after all before.
     pub(crate) fn share(&self, shelf: Shelf) -> Shelf {
         let mut users = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -62,7 +62,7 @@ impl Users {
     }
 }
 
-struct Place {
+struct SessionState {
     control: Control,
     of: SessionRef,
     prefix: String,
@@ -80,18 +80,18 @@ impl Shelf {
         options: &Options,
         lease: Option<&LeaseRef>,
         name: &str,
-        voice: Voice,
+        stderr: Stderr,
         leaving: watch::Receiver<bool>,
     ) -> Self {
-        let place = lease.map(|LeaseRef { session, epoch }| {
+        let state = lease.map(|LeaseRef { session, epoch }| {
             let digest = Sha256::digest(name);
             let digest: String = digest
                 .iter()
                 .take(DIGEST / 2)
                 .map(|byte| format!("{byte:02x}"))
                 .collect();
-            Arc::new(Place {
-                control: Control::new(options.clone().timeout(PATIENCE)),
+            Arc::new(SessionState {
+                control: Control::new(options.clone().timeout(DAEMON_WAIT)),
                 of: SessionRef {
                     session: session.clone(),
                     service: None,
@@ -102,21 +102,21 @@ impl Shelf {
             })
         });
         Self {
-            place,
+            state,
             leaving,
-            ..Self::empty(name, move |what| voice.say(what))
+            ..Self::empty(name, move |what| stderr.print(what))
         }
     }
 
     /// One that keeps nothing, of the server of this name.
     #[must_use]
-    pub fn empty(name: &str, say: impl Fn(&dyn Display) + Send + Sync + 'static) -> Self {
+    pub fn empty(name: &str, print: impl Fn(&dyn Display) + Send + Sync + 'static) -> Self {
         let (_, leaving) = watch::channel(false);
-        let voice = Arc::new(say);
+        let stderr = Arc::new(print);
         Self {
-            place: None,
+            state: None,
             name: name.to_owned(),
-            voice,
+            stderr,
             user: 0,
             newest: Arc::default(),
             leaving,
@@ -133,19 +133,19 @@ impl Shelf {
     }
 
     /// Whether another use of it has begun since.
-    fn is_former(&self) -> bool {
+    fn is_superseded(&self) -> bool {
         self.newest.load(Ordering::SeqCst) != self.user
     }
 
     /// Says something about the server on standard error.
-    pub fn say(&self, what: &dyn Display) {
-        (self.voice)(&format_args!("{}: {what}", self.name));
+    pub fn print(&self, what: &dyn Display) {
+        (self.stderr)(&format_args!("{}: {what}", self.name));
     }
 
     /// Whether there is a session.
     #[must_use]
     pub fn keeps(&self) -> bool {
-        self.place.is_some()
+        self.state.is_some()
     }
 
     /// All values.
@@ -153,24 +153,24 @@ impl Shelf {
     /// # Errors
     /// [`SessionError`].
     pub async fn read(&self) -> Result<BTreeMap<String, String>, SessionError> {
-        let Some(place) = &self.place else {
+        let Some(state) = &self.state else {
             return Ok(BTreeMap::new());
         };
-        let keys = place.keys().await?;
+        let keys = state.keys().await?;
         let mut values = BTreeMap::new();
         for keys in keys.chunks(READ_MAX) {
             let request = ReadStateRequest {
-                of: place.of.clone(),
+                of: state.of.clone(),
                 keys: keys.to_vec(),
             };
-            let read = place.control.call(|connection, context| {
+            let read = state.control.call(|connection, context| {
                 let request = request.clone();
                 async move { connection.read_state(context, request).await }
             });
             values.extend(read.await?.into_iter().filter_map(
                 |StateEntry { key, value, .. }| {
                     Some((
-                        key.as_str().strip_prefix(&place.prefix)?.to_owned(),
+                        key.as_str().strip_prefix(&state.prefix)?.to_owned(),
                         value?.as_str().to_owned(),
                     ))
                 },
@@ -187,23 +187,23 @@ impl Shelf {
         &self,
         values: BTreeMap<String, Option<String>>,
     ) -> Result<(), SessionError> {
-        let Some(place) = &self.place else {
+        let Some(state) = &self.state else {
             return Ok(());
         };
         let writes: Vec<StateWrite> = values
             .into_iter()
-            .filter_map(|(key, value)| place.one(&key, value))
+            .filter_map(|(key, value)| state.one(&key, value))
             .collect();
         for writes in writes.chunks(STATE_KEYS_MAX) {
-            if *self.leaving.borrow() || self.is_former() {
+            if *self.leaving.borrow() || self.is_superseded() {
                 return Ok(());
             }
             let request = WriteStateRequest {
-                of: place.of.clone(),
+                of: state.of.clone(),
                 writes: writes.to_vec(),
                 request: None,
             };
-            let written = place.control.call(|connection, context| {
+            let written = state.control.call(|connection, context| {
                 let request = request.clone();
                 async move { connection.write_state(context, request).await }
             });
@@ -213,7 +213,7 @@ impl Shelf {
     }
 }
 
-impl Place {
+impl SessionState {
     async fn keys(&self) -> Result<Vec<StateKey>, SessionError> {
         let (mut all, mut after) = (Vec::new(), None);
         loop {
@@ -255,15 +255,15 @@ mod tests {
 
     #[test]
     fn what_an_edited_server_keeps_is_not_removed_by_the_end_of_the_former_one() {
-        let users = Users::default();
+        let users = StoreUsers::default();
         let shelf = |name: &str| users.share(Shelf::empty(name, |_| {}));
         let former = shelf("a").anew();
         let (edited, other) = (shelf("a"), shelf("b").anew());
-        assert!(!former.is_former(), "nobody uses it in its place yet");
+        assert!(!former.is_superseded(), "nobody uses it in its state yet");
         let edited = edited.anew();
-        assert!(former.is_former());
-        assert!(!edited.is_former() && !other.is_former());
+        assert!(former.is_superseded());
+        assert!(!edited.is_superseded() && !other.is_superseded());
         let again = edited.anew();
-        assert!(edited.is_former() && !again.is_former());
+        assert!(edited.is_superseded() && !again.is_superseded());
     }
 }

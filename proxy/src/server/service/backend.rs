@@ -9,7 +9,7 @@ use serde_json::Value;
 use tokio::sync::{Mutex, mpsc, oneshot, watch};
 use tokio::time::timeout;
 
-use super::link::{Gone, Link, Message, Wish};
+use super::link::{Gone, Input, Link, Message};
 
 /// How long a keeper may take to end: longer than the longest `backends.stop_wait_ms`, which is a
 /// minute.
@@ -22,7 +22,7 @@ const END_WAIT: Duration = Duration::from_secs(75);
 /// Dropping a future of [`Backend::send`] leaves open whether the backend gets the line.
 #[derive(Debug)]
 pub struct Backend {
-    wishes: mpsc::UnboundedSender<Wish>,
+    inputs: mpsc::UnboundedSender<Input>,
     messages: Mutex<mpsc::UnboundedReceiver<Message>>,
     gone: watch::Receiver<()>,
     keeper: KeeperName,
@@ -33,17 +33,17 @@ pub struct Backend {
 impl Backend {
     /// The backend at the other end of an open link.
     pub(super) fn over(link: Link, keeper: KeeperName, attached: &Attached) -> Self {
-        let (wishes, wished) = mpsc::unbounded_channel();
+        let (inputs, received) = mpsc::unbounded_channel();
         let (sender, messages) = mpsc::unbounded_channel();
         let (is_gone, gone) = watch::channel(());
-        tokio::spawn(link.run(wished, sender, is_gone));
+        tokio::spawn(link.run(received, sender, is_gone));
         let Attached {
             incarnation,
             initialized: is_initialized,
             ..
         } = *attached;
         Self {
-            wishes,
+            inputs,
             messages: Mutex::new(messages),
             gone,
             keeper,
@@ -63,8 +63,8 @@ impl Backend {
         let gone = Gone {
             may_have_arrived: false,
         };
-        self.wishes
-            .send(Wish::Send(line.into(), taken))
+        self.inputs
+            .send(Input::Send(line.into(), taken))
             .map_err(|_| gone)?;
         is_taken.await.unwrap_or(Err(gone))
     }
@@ -77,7 +77,7 @@ impl Backend {
 
     /// Confirms all lines up to this number: the keeper drops them and does not send them again.
     pub fn confirm(&self, number: u64) {
-        let _ = self.wishes.send(Wish::Confirm(number));
+        let _ = self.inputs.send(Input::Confirm(number));
     }
 
     /// The ids of the calls that the keeper has accepted, from this process or a former one, and
@@ -91,7 +91,7 @@ impl Backend {
         let gone = Gone {
             may_have_arrived: false,
         };
-        self.wishes.send(Wish::Calls(told)).map_err(|_| gone)?;
+        self.inputs.send(Input::Calls(told)).map_err(|_| gone)?;
         are_told.await.map_err(|_| gone)
     }
 
@@ -101,8 +101,8 @@ impl Backend {
     ///
     /// A keeper that hangs is waited for no longer than 75 s.
     pub async fn end(&self) {
-        if self.wishes.send(Wish::End).is_ok() {
-            drop(timeout(END_WAIT, self.wishes.closed()).await);
+        if self.inputs.send(Input::End).is_ok() {
+            drop(timeout(END_WAIT, self.inputs.closed()).await);
         }
     }
 

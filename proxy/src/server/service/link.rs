@@ -13,9 +13,9 @@ use tokio::net::UnixStream;
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::sync::{mpsc, oneshot, watch};
 
-use crate::keeper::continuing::{PREFIX_MAX, Said};
+use crate::keeper::continuing::{ContinuingLine, PREFIX_MAX};
 use crate::keeper::dial::{DialError, dial_until};
-use crate::lines::{Line, LineBuffer, Lines, Outlet};
+use crate::lines::{Line, LineBuffer, Lines, PendingLine};
 
 /// By how many bytes a message may grow when the relay puts the client's own ids back.
 const MARGIN: usize = 64 * 1024;
@@ -39,7 +39,7 @@ pub struct Message {
 
 /// Where the keeper is, and what the front shows it to attach.
 #[derive(Debug, Clone)]
-pub(super) struct Place {
+pub(super) struct KeeperAddress {
     pub(super) socket: PathBuf,
     pub(super) service: ServiceName,
     pub(super) session: SessionId,
@@ -48,9 +48,9 @@ pub(super) struct Place {
 
 /// A request to the keeper.
 #[derive(Debug)]
-pub(super) enum Wish {
+pub(super) enum Input {
     /// Take this line.
-    Send(Bytes, Taken),
+    Send(Bytes, Acknowledge),
     /// The lines up to this number are confirmed.
     Confirm(u64),
     /// List the calls that you know.
@@ -69,18 +69,18 @@ pub struct Gone {
 }
 
 /// Where it is told whether the keeper has taken a line.
-type Taken = oneshot::Sender<Result<(), Gone>>;
+type Acknowledge = oneshot::Sender<Result<(), Gone>>;
 
 /// A connection to a keeper that has accepted this front, and what has to be repeated after a
 /// reconnect.
 #[derive(Debug)]
 pub(super) struct Link {
-    place: Place,
+    address: KeeperAddress,
     incarnation: u64,
     connection: Connection,
     /// The lines that the keeper has not acknowledged; the number of the last one that it has; and
     /// whether the first of `sends` was written on this connection.
-    sends: VecDeque<(Bytes, Taken)>,
+    sends: VecDeque<(Bytes, Acknowledge)>,
     taken: u64,
     is_sent: bool,
     /// Whether it was written on this connection or a former one.
@@ -98,18 +98,18 @@ pub(super) struct Link {
 struct Connection {
     reader: Lines<OwnedReadHalf>,
     writer: OwnedWriteHalf,
-    outlet: Outlet,
+    pending_line: PendingLine,
 }
 
 /// What happened.
 enum Event {
-    Wish(Option<Wish>),
+    Input(Option<Input>),
     Line(io::Result<Option<Line>>),
     Written(io::Result<()>),
 }
 
 /// How a connection ends.
-enum Ended {
+enum ConnectionEnd {
     /// It broke.
     Broken,
     /// The caller has dropped the [`Backend`](super::Backend).
@@ -120,10 +120,13 @@ enum Ended {
 
 impl Link {
     /// Attaches.
-    pub(super) async fn open(place: Place, until: Instant) -> Result<(Self, Attached), DialError> {
-        let (connection, attached) = Connection::open(&place, until).await?;
+    pub(super) async fn open(
+        address: KeeperAddress,
+        until: Instant,
+    ) -> Result<(Self, Attached), DialError> {
+        let (connection, attached) = Connection::open(&address, until).await?;
         let link = Self {
-            place,
+            address,
             incarnation: attached.incarnation,
             connection,
             sends: VecDeque::new(),
@@ -143,89 +146,95 @@ impl Link {
     /// `is_gone` once the backend is gone.
     pub(super) async fn run(
         mut self,
-        mut wishes: mpsc::UnboundedReceiver<Wish>,
+        mut inputs: mpsc::UnboundedReceiver<Input>,
         messages: mpsc::UnboundedSender<Message>,
         is_gone: watch::Sender<()>,
     ) {
         loop {
-            match self.carry(&mut wishes, &messages).await {
-                Ended::Dropped => return,
+            match self.forward(&mut inputs, &messages).await {
+                ConnectionEnd::Dropped => return,
                 // The keeper acknowledges what it has taken before it says that it ends.
-                Ended::ByKeeper => {
+                ConnectionEnd::ByKeeper => {
                     self.give_up(false);
-                    drop((wishes, messages));
+                    drop((inputs, messages));
                     // It closes the connection once the backend is gone.
                     while let Ok(Some(_)) = self.connection.reader.next().await {}
                     return drop(is_gone);
                 }
-                Ended::Broken if !self.reconnect(&messages).await => return self.give_up(true),
-                Ended::Broken => {}
+                ConnectionEnd::Broken if !self.reconnect(&messages).await => {
+                    return self.give_up(true);
+                }
+                ConnectionEnd::Broken => {}
             }
         }
     }
 
-    async fn carry(
+    async fn forward(
         &mut self,
-        wishes: &mut mpsc::UnboundedReceiver<Wish>,
+        inputs: &mut mpsc::UnboundedReceiver<Input>,
         messages: &mpsc::UnboundedSender<Message>,
-    ) -> Ended {
+    ) -> ConnectionEnd {
         loop {
             self.put_next();
             let Connection {
                 reader,
                 writer,
-                outlet,
+                pending_line,
             } = &mut self.connection;
-            let is_empty = outlet.is_empty();
+            let is_empty = pending_line.is_empty();
             let event = tokio::select! {
                 biased;
                 line = reader.next() => Event::Line(line),
-                wish = wishes.recv() => Event::Wish(wish),
-                written = outlet.write(writer), if !is_empty => Event::Written(written),
+                input = inputs.recv() => Event::Input(input),
+                written = pending_line.write(writer), if !is_empty => Event::Written(written),
             };
             match event {
-                Event::Wish(None) => return Ended::Dropped,
-                Event::Wish(Some(wish)) => self.wish(wish),
+                Event::Input(None) => return ConnectionEnd::Dropped,
+                Event::Input(Some(input)) => self.handle(input),
                 Event::Written(Ok(())) => {}
-                Event::Written(Err(_)) | Event::Line(Ok(None) | Err(_)) => return Ended::Broken,
-                Event::Line(Ok(Some(line))) => match Said::read(line) {
-                    Some(Said::Message(number, Line::Whole(line))) => {
+                Event::Written(Err(_)) | Event::Line(Ok(None) | Err(_)) => {
+                    return ConnectionEnd::Broken;
+                }
+                Event::Line(Ok(Some(line))) => match ContinuingLine::read(line) {
+                    Some(ContinuingLine::Message(number, Line::Whole(line))) => {
                         // After a reconnect the keeper repeats lines.
                         if number > self.handed_on {
                             self.handed_on = number;
                             if messages.send(Message { number, line }).is_err() {
-                                return Ended::Dropped;
+                                return ConnectionEnd::Dropped;
                             }
                         }
                     }
-                    Some(Said::Taken(number)) => self.note_taken(number),
-                    Some(Said::Calls(calls)) => {
+                    Some(ContinuingLine::Taken(number)) => self.note_taken(number),
+                    Some(ContinuingLine::Calls(calls)) => {
                         if let Some(told) = self.calls.pop_front() {
                             let _ = told.send(serde_json::from_slice(&calls).unwrap_or_default());
                         }
                     }
-                    Some(Said::End) => return Ended::ByKeeper,
-                    Some(Said::Message(..) | Said::Confirmed(_)) | None => return Ended::Broken,
+                    Some(ContinuingLine::End) => return ConnectionEnd::ByKeeper,
+                    Some(ContinuingLine::Message(..) | ContinuingLine::Confirmed(_)) | None => {
+                        return ConnectionEnd::Broken;
+                    }
                 },
             }
         }
     }
 
-    fn wish(&mut self, wish: Wish) {
-        match wish {
-            Wish::Send(line, taken) => self.sends.push_back((line, taken)),
-            Wish::Confirm(number) => {
+    fn handle(&mut self, input: Input) {
+        match input {
+            Input::Send(line, taken) => self.sends.push_back((line, taken)),
+            Input::Confirm(number) => {
                 if number > self.confirmed {
                     self.confirmed = number;
                     self.lane.retain(|line| !line.starts_with(b"c"));
                     self.lane.push_back(format!("c{number}").into());
                 }
             }
-            Wish::Calls(told) => {
+            Input::Calls(told) => {
                 self.calls.push_back(told);
                 self.lane.push_back(Bytes::from_static(b"o"));
             }
-            Wish::End => {
+            Input::End => {
                 self.ends = true;
                 self.lane.push_back(Bytes::from_static(b"e"));
             }
@@ -234,16 +243,16 @@ impl Link {
 
     /// Writes the next line: a message only after the keeper has acknowledged the one before.
     fn put_next(&mut self) {
-        if !self.connection.outlet.is_empty() {
+        if !self.connection.pending_line.is_empty() {
             return;
         }
         if let Some(line) = self.lane.pop_front() {
-            self.connection.outlet.put(line);
+            self.connection.pending_line.put(line);
         } else if let (false, Some((line, _))) = (self.is_sent, self.sends.front()) {
             (self.is_sent, self.is_written) = (true, true);
             self.connection
-                .outlet
-                .put(Said::message(self.taken + 1, line));
+                .pending_line
+                .put(ContinuingLine::message(self.taken + 1, line));
         }
     }
 
@@ -275,7 +284,7 @@ impl Link {
             if messages.is_closed() {
                 return false;
             }
-            match Connection::open(&self.place, Instant::now() + ATTEMPT).await {
+            match Connection::open(&self.address, Instant::now() + ATTEMPT).await {
                 Ok((_, attached)) if attached.incarnation != self.incarnation => return false,
                 Ok((connection, attached)) => {
                     self.connection = connection;
@@ -303,7 +312,7 @@ impl Link {
 }
 
 /// Copies the backend's standard error to ours, until the keeper closes the connection.
-async fn show(mut errors: UnixStream) {
+async fn copy_stderr(mut errors: UnixStream) {
     // If our standard error is closed, the rest is dropped.
     drop(tokio::io::copy(&mut errors, &mut tokio::io::stderr()).await);
 }
@@ -324,13 +333,13 @@ fn is_final(error: &DialError) -> bool {
 }
 
 impl Connection {
-    async fn open(place: &Place, until: Instant) -> Result<(Self, Attached), DialError> {
-        let Place {
+    async fn open(address: &KeeperAddress, until: Instant) -> Result<(Self, Attached), DialError> {
+        let KeeperAddress {
             socket,
             service,
             session,
             epoch,
-        } = place.clone();
+        } = address.clone();
         let attach = Attach {
             session,
             epoch,
@@ -340,29 +349,29 @@ impl Connection {
         };
         let request = KeeperRequest::Attach(attach);
         let dialling = tokio::task::spawn_blocking(move || {
-            let beside = dial_until(&socket, &KeeperRequest::Beside {}, until)?;
-            Ok::<_, DialError>((beside, dial_until(&socket, &request, until)?))
+            let control = dial_until(&socket, &KeeperRequest::Beside {}, until)?;
+            Ok::<_, DialError>((control, dial_until(&socket, &request, until)?))
         });
-        let (beside, dialled) = dialling
+        let (control, dialled) = dialling
             .await
             .map_err(|error| DialError::Io(io::Error::other(error)))??;
         let KeeperReply::Attached(attached) = dialled.reply else {
             return Err(DialError::Answer);
         };
-        let mut buffer = LineBuffer::taking(RELAYED_MAX + PREFIX_MAX + MARGIN);
+        let mut buffer = LineBuffer::with_limit(RELAYED_MAX + PREFIX_MAX + MARGIN);
         buffer.room().extend_from_slice(dialled.reader.buffer());
         let stream = dialled.reader.into_inner();
         stream.set_nonblocking(true)?;
         let (reader, writer) = UnixStream::from_std(stream)?.into_split();
         let reader = Lines::from_parts(reader, buffer);
-        let errors = beside.reader.into_inner();
+        let errors = control.reader.into_inner();
         errors.set_nonblocking(true)?;
-        tokio::spawn(show(UnixStream::from_std(errors)?));
+        tokio::spawn(copy_stderr(UnixStream::from_std(errors)?));
         Ok((
             Self {
                 reader,
                 writer,
-                outlet: Outlet::default(),
+                pending_line: PendingLine::default(),
             },
             attached,
         ))

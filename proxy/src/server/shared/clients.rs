@@ -19,7 +19,7 @@ use super::{Reply, Request, VERSION};
 use crate::lines::{Line, LineBuffer, Lines};
 
 /// How long a connection may take to say what it is for.
-const PATIENCE: Duration = Duration::from_secs(10);
+const REQUEST_WAIT: Duration = Duration::from_secs(10);
 
 /// How long nobody is let in when the system refuses.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -30,30 +30,30 @@ const UNREAD: usize = 4 * RELAYED_MAX;
 
 /// What happens at the places.
 pub(super) enum Event {
-    Arrived(Arrival),
-    Said(u64, Line),
+    Arrived(NewClient),
+    Line(u64, Line),
     Left(u64),
-    Status(Writer),
+    Status(ClientWriter),
 }
 
 /// Somebody who wants a place.
-pub(super) struct Arrival {
+pub(super) struct NewClient {
     pub(super) place: u64,
     /// The host's first line.
     pub(super) first: Bytes,
     /// The host has had its answer to that.
     pub(super) again: bool,
-    pub(super) writer: Writer,
+    pub(super) writer: ClientWriter,
 }
 
 /// What writes to a place. Dropped, it writes what waits, and hangs up.
-pub(super) struct Writer {
+pub(super) struct ClientWriter {
     lines: mpsc::UnboundedSender<Bytes>,
     writing: JoinHandle<()>,
     unread: Arc<AtomicUsize>,
 }
 
-impl Writer {
+impl ClientWriter {
     fn new(mut half: OwnedWriteHalf) -> Self {
         let (lines, mut waiting) = mpsc::unbounded_channel::<Bytes>();
         let unread = Arc::new(AtomicUsize::new(0));
@@ -132,8 +132,8 @@ async fn serve(
     }
     let (reader, half) = stream.into_split();
     let mut reader = Lines::from_parts(reader, LineBuffer::default());
-    let writer = Writer::new(half);
-    let Some(Line::Whole(line)) = timeout(PATIENCE, reader.next()).await?? else {
+    let writer = ClientWriter::new(half);
+    let Some(Line::Whole(line)) = timeout(REQUEST_WAIT, reader.next()).await?? else {
         return Ok(());
     };
     let again = match serde_json::from_slice(&line) {
@@ -151,7 +151,7 @@ async fn serve(
             return Ok(());
         }
     };
-    let first = match timeout(PATIENCE, reader.next()).await?? {
+    let first = match timeout(REQUEST_WAIT, reader.next()).await?? {
         Some(Line::Whole(first)) => first,
         Some(Line::Oversized { .. }) => {
             let why = format!("its host begins with more than {RELAYED_MAX} bytes");
@@ -161,7 +161,7 @@ async fn serve(
         None => return Ok(()),
     };
     if events
-        .send(Event::Arrived(Arrival {
+        .send(Event::Arrived(NewClient {
             place,
             first,
             again,
@@ -179,7 +179,7 @@ async fn serve(
 
 async fn read(mut reader: Lines<OwnedReadHalf>, place: u64, events: &mpsc::Sender<Event>) {
     while let Ok(Some(line)) = reader.next().await {
-        if events.send(Event::Said(place, line)).await.is_err() {
+        if events.send(Event::Line(place, line)).await.is_err() {
             return;
         }
     }

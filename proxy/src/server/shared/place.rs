@@ -20,18 +20,18 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use super::{Looking, Reply, Report, Request, Shared, VARIABLES, VERSION};
 use crate::lines::LineBuffer;
-use crate::memory::while_readable;
-use crate::server::attach::{Attaching, Attachment, FRESH, MARGIN, NoBackend};
+use crate::memory::while_dumpable;
+use crate::server::attach::{Attaching, Attachment, KEEPER_REPLACED, MARGIN, NoBackend};
 use crate::server::kept::{Door, Releaser, Stopper};
 use crate::signals::GivenMask;
-use crate::waits::{PATIENCE, PAUSE};
+use crate::waits::{ATTACH_WAIT, PAUSE};
 
 /// The longest pause between attempts to reach a sharer that another front is starting.
 const PAUSE_MAX: Duration = Duration::from_millis(50);
 
 /// How long a sharer may take to be reached, or started: it may wait for a former one to end, and
 /// its keeper for a former server.
-const START: Duration = Duration::from_secs(2 * PATIENCE.as_secs());
+const START: Duration = Duration::from_secs(2 * ATTACH_WAIT.as_secs());
 
 /// How often a host that comes again is told to come later, before it gets a server of its own: a
 /// quarter of a minute, with the pauses that fronts make.
@@ -64,8 +64,8 @@ enum Answer {
     Welcome(Attachment),
     Own(String),
     Later(String),
-    /// Nobody is there.
-    Nobody,
+    /// Nobody listens.
+    Absent,
 }
 
 impl Place {
@@ -114,7 +114,7 @@ impl Place {
         }
     }
 
-    fn share(&self, line: &[u8], again: bool) -> Result<Answer, NoBackend> {
+    fn attach_shared(&self, line: &[u8], again: bool) -> Result<Answer, NoBackend> {
         let passing = |error: &dyn std::fmt::Display| {
             NoBackend::Passing(format!("the shared server: {error}"))
         };
@@ -128,7 +128,7 @@ impl Place {
                 .ask(&socket, line, again)
                 .map_err(|error| passing(&error))?
             {
-                Answer::Nobody => {}
+                Answer::Absent => {}
                 answer => return Ok(answer),
             }
             if !is_awake {
@@ -146,7 +146,7 @@ impl Place {
                     .ask(&socket, line, again)
                     .map_err(|error| passing(&error))?
                 {
-                    Answer::Nobody => {}
+                    Answer::Absent => {}
                     answer => return Ok(answer),
                 }
                 let report = self.start(&directory).map_err(|error| passing(&error))?;
@@ -180,11 +180,11 @@ impl Place {
     /// the server may take its time.
     fn ask(&self, socket: &Path, line: &[u8], again: bool) -> io::Result<Answer> {
         let Ok(mut stream) = UnixStream::connect(socket) else {
-            return Ok(Answer::Nobody);
+            return Ok(Answer::Absent);
         };
         // Another user's process is none of ours.
         if process::peer(&stream).is_err() {
-            return Ok(Answer::Nobody);
+            return Ok(Answer::Absent);
         }
         let request = Request::Place {
             version: VERSION,
@@ -193,10 +193,10 @@ impl Place {
         };
         let request = serde_json::to_vec(&request)?;
         let sent = stream.write_all(&[&request, &b"\n"[..], line, b"\n"].concat());
-        let mut lines = LineBuffer::taking(RELAYED_MAX + MARGIN);
+        let mut lines = LineBuffer::with_limit(RELAYED_MAX + MARGIN);
         let mut chunk = [0; 4096];
         if sent.is_err() {
-            return Ok(Answer::Nobody);
+            return Ok(Answer::Absent);
         }
         while lines.whole_line().is_none() {
             if !self.wait_for(&stream) {
@@ -204,10 +204,10 @@ impl Place {
             }
             match stream.read(&mut chunk) {
                 // It ends, or was killed.
-                Ok(0) => return Ok(Answer::Nobody),
+                Ok(0) => return Ok(Answer::Absent),
                 Ok(read) => lines.room().extend_from_slice(&chunk[..read]),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(_) => return Ok(Answer::Nobody),
+                Err(_) => return Ok(Answer::Absent),
             }
         }
         let reply = lines.whole_line().map(serde_json::from_slice::<Reply>);
@@ -226,7 +226,7 @@ impl Place {
         Ok(Answer::Welcome(Attachment {
             reader: stream,
             lines,
-            beside: None,
+            control: None,
             attached: Attached::default(),
             outcome: Outcome::Held,
             because: None,
@@ -337,7 +337,7 @@ impl Attaching for Place {
             let line = initialize
                 .as_ref()
                 .map_or(&self.first[..], |line| line.as_str().as_bytes());
-            match self.share(line, again)? {
+            match self.attach_shared(line, again)? {
                 Answer::Welcome(attachment) => {
                     (self.refusals, self.had) = (0, true);
                     return Ok(attachment);
@@ -347,28 +347,28 @@ impl Attaching for Place {
                     return Err(NoBackend::Passing(why));
                 }
                 Answer::Own(why) | Answer::Later(why) => self.own = Some(why),
-                Answer::Nobody => {
+                Answer::Absent => {
                     return Err(NoBackend::Passing("the shared server is gone".to_owned()));
                 }
             }
         }
         // That took the shared server's time.
-        let until = until.max(Instant::now() + PATIENCE);
+        let until = until.max(Instant::now() + ATTACH_WAIT);
         if self.door.has_claimed() {
             return self.door.attach(initialize, until);
         }
         // A host that has shared the server until now has claimed nothing.
-        while_readable(|| self.door.attach(initialize, until))
+        while_dumpable(|| self.door.attach(initialize, until))
     }
 
-    fn back(&self) -> &'static str {
+    fn reattached(&self) -> &'static str {
         match self.own {
-            Some(_) => FRESH,
+            Some(_) => KEEPER_REPLACED,
             None => "the connection to the shared server had ended; there is a new one",
         }
     }
 
-    fn news(&mut self) -> Option<String> {
+    fn notice(&mut self) -> Option<String> {
         let why = self.own.as_ref().filter(|_| !self.told)?;
         self.told = true;
         Some(format!(

@@ -25,12 +25,12 @@ use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until, timeout};
 
-use super::clients::{Arrival, Event, Writer, receive};
+use super::clients::{ClientWriter, Event, NewClient, receive};
 use super::{Reply, Report, Shared};
 use crate::keeper::launch;
-use crate::lines::{Line, Lines, Outlet};
-use crate::memory::{give_back_once_started, keep_to_ourselves};
-use crate::server::attach::{Attachment, NoBackend, first_time};
+use crate::lines::{Line, Lines, PendingLine};
+use crate::memory::{forbid_core_dumps, give_back_once_started};
+use crate::server::attach::{Attachment, NoBackend, attach_first};
 use crate::server::kept::{Door, Stopper};
 use crate::signals::GivenMask;
 use crate::waits::Waits;
@@ -106,9 +106,9 @@ pub fn run() -> ExitCode {
     let mask = GivenMask::unblock(&[Signal::SIGTERM]);
     match open(mask) {
         Ok(opened) => {
-            keep_to_ourselves();
+            forbid_core_dumps();
             write(&Report::Ready {});
-            let _ = launch::let_go();
+            let _ = launch::close_report_pipe();
             opened.share();
             ExitCode::SUCCESS
         }
@@ -120,7 +120,7 @@ pub fn run() -> ExitCode {
 }
 
 /// A sharer that has its server.
-struct Opened {
+struct ReadyHost {
     shared: Shared,
     listener: Listener,
     stopper: Stopper,
@@ -135,7 +135,7 @@ fn failed(error: &dyn std::fmt::Display, passing: bool) -> Report {
     }
 }
 
-fn open(mask: GivenMask) -> Result<Opened, Report> {
+fn open(mask: GivenMask) -> Result<ReadyHost, Report> {
     let mut errand = Vec::new();
     io::stdin()
         .read_to_end(&mut errand)
@@ -167,8 +167,8 @@ fn open(mask: GivenMask) -> Result<Opened, Report> {
     let home = std::env::home_dir().filter(|home| home.is_dir());
     let door = Door::new(options, claim, program, mask, WAITS.keeper)
         .map_err(|error| failed(&error, false))?;
-    let mut door = door.with(environment, cwd.or(home));
-    let attachment = first_time(&mut door, WAITS).map_err(|why| match why {
+    let mut door = door.with_launch_env(environment, cwd.or(home));
+    let attachment = attach_first(&mut door, WAITS).map_err(|why| match why {
         NoBackend::NoProgram { code, sentence } => Report::NoProgram { code, sentence },
         NoBackend::NoSession(..) => failed(&why, false),
         NoBackend::Passing(_) | NoBackend::Ending(_) | NoBackend::Taken(_) => failed(&why, true),
@@ -178,7 +178,7 @@ fn open(mask: GivenMask) -> Result<Opened, Report> {
         .ok_or_else(|| failed(&"it has no session", true))?;
     // The lease is the right to the path.
     let listener = Listener::bind(&path).map_err(|error| failed(&error, false))?;
-    Ok(Opened {
+    Ok(ReadyHost {
         shared,
         listener,
         stopper: door.stopper(),
@@ -187,7 +187,7 @@ fn open(mask: GivenMask) -> Result<Opened, Report> {
     })
 }
 
-impl Opened {
+impl ReadyHost {
     fn share(self) {
         let Ok(runtime) = tokio::runtime::Builder::new_current_thread()
             .enable_all()
@@ -211,7 +211,7 @@ impl Opened {
         let Attachment {
             reader,
             lines,
-            beside,
+            control,
             attached,
             ..
         } = attachment;
@@ -219,23 +219,23 @@ impl Opened {
         let listener = UnixListener::from_std(listener.into())?;
         reader.set_nonblocking(true)?;
         let (reader, writer) = UnixStream::from_std(reader)?.into_split();
-        if let Some(beside) = &beside {
-            hush(beside.try_clone()?)?;
+        if let Some(control) = &control {
+            discard_stderr(control.try_clone()?)?;
         }
         let (sender, events) = mpsc::channel(EVENTS);
         tokio::spawn(receive(listener, shared.key.clone(), sender));
         let began = Instant::now();
-        let mut sharer = Sharer {
+        let mut sharer = ShareHost {
             many: Multiplexer::new(attached.resumed),
             session,
             began,
-            lonely: Some(began + FIRST),
+            unused_until: Some(began + FIRST),
             linger: shared.linger,
             writers: BTreeMap::new(),
-            outlet: Outlet::default(),
+            pending_line: PendingLine::default(),
             waiting: VecDeque::new(),
             backlog: 0,
-            beside,
+            control,
         };
         let over = sharer
             .carry(Lines::from_parts(reader, lines), writer, events)
@@ -245,9 +245,9 @@ impl Opened {
         // What has been said is still read.
         let told = std::mem::take(&mut sharer.writers)
             .into_values()
-            .map(Writer::finish);
+            .map(ClientWriter::finish);
         drop(timeout(FAREWELL, futures::future::join_all(told)).await);
-        if over == Over::Lonely || over == Over::Told && is_alone {
+        if over == EndReason::Lonely || over == EndReason::Told && is_alone {
             stopper.stop().await;
         }
         Ok(())
@@ -256,54 +256,54 @@ impl Opened {
 
 /// Why it ends.
 #[derive(PartialEq, Eq)]
-enum Over {
+enum EndReason {
     /// Nobody has used the server for its linger time.
-    Lonely,
+    Unused,
     /// The keeper is gone, and the server with it.
-    Lost,
+    KeeperLost,
     /// By a signal. The server waits for the next sharer.
-    Told,
+    Signal,
 }
 
-struct Sharer {
+struct ShareHost {
     many: Multiplexer,
     session: SessionId,
     began: Instant,
     /// When to end, while nobody is there.
-    lonely: Option<Instant>,
+    unused_until: Option<Instant>,
     linger: Duration,
-    writers: BTreeMap<u64, Writer>,
-    outlet: Outlet,
+    writers: BTreeMap<u64, ClientWriter>,
+    pending_line: PendingLine,
     /// Lines for the server.
     waiting: VecDeque<Bytes>,
     /// Bytes of them.
     backlog: usize,
-    beside: Option<StdStream>,
+    control: Option<StdStream>,
 }
 
-impl Sharer {
+impl ShareHost {
     async fn carry(
         &mut self,
         mut reader: Lines<OwnedReadHalf>,
         mut writer: OwnedWriteHalf,
         mut events: mpsc::Receiver<Event>,
-    ) -> io::Result<Over> {
+    ) -> io::Result<EndReason> {
         let mut terminate = Signals::new(not_ignored(&[Signal::SIGTERM]))?;
         loop {
-            if self.do_deeds().is_break() {
-                return Ok(Over::Lost);
+            if self.apply_effects().is_break() {
+                return Ok(EndReason::Lost);
             }
-            if self.outlet.is_empty()
+            if self.pending_line.is_empty()
                 && let Some(line) = self.waiting.pop_front()
             {
                 self.backlog = self.backlog.saturating_sub(line.len());
-                self.outlet.put(line);
+                self.pending_line.put(line);
             }
-            let is_busy = !self.outlet.is_empty();
-            let lonely = self.lonely.unwrap_or_else(|| Instant::now() + QUIET);
+            let is_busy = !self.pending_line.is_empty();
+            let unused_until = self.unused_until.unwrap_or_else(|| Instant::now() + QUIET);
             tokio::select! {
                 biased;
-                Some(_) = terminate.next() => return Ok(Over::Told),
+                Some(_) = terminate.next() => return Ok(EndReason::Told),
                 line = reader.next() => match line {
                     // It says that it ends on purpose, which its end follows. A stopped server
                     // stays stopped until it is used.
@@ -323,15 +323,15 @@ impl Sharer {
                         }
                         self.confirm();
                     }
-                    Ok(None) | Err(_) => return Ok(Over::Lost),
+                    Ok(None) | Err(_) => return Ok(EndReason::Lost),
                 },
-                written = self.outlet.write(&mut writer), if is_busy => {
+                written = self.pending_line.write(&mut writer), if is_busy => {
                     if written.is_err() {
-                        return Ok(Over::Lost);
+                        return Ok(EndReason::Lost);
                     }
                 }
                 Some(event) = events.recv(), if self.backlog < BACKLOG => self.take_in(event),
-                () = sleep_until(lonely), if self.lonely.is_some() => return Ok(Over::Lonely),
+                () = sleep_until(unused_until), if self.unused_until.is_some() => return Ok(EndReason::Lonely),
             }
         }
     }
@@ -340,21 +340,21 @@ impl Sharer {
         u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX)
     }
 
-    fn take_in(&mut self, event: Event) {
+    fn read_into(&mut self, event: Event) {
         let now = self.now();
         match event {
-            Event::Arrived(Arrival {
+            Event::Arrived(NewClient {
                 place,
                 first,
                 again,
                 writer,
             }) => {
                 self.writers.insert(place, writer);
-                self.lonely = None;
+                self.unused_until = None;
                 self.many.arrive(place, first, again);
             }
-            Event::Said(place, Line::Whole(line)) => self.many.from_client(place, &line, now),
-            Event::Said(place, Line::Oversized { head, tail }) => {
+            Event::Line(place, Line::Whole(line)) => self.many.from_client(place, &line, now),
+            Event::Line(place, Line::Oversized { head, tail }) => {
                 self.many.oversized_from_client(place, &head, &tail, now);
             }
             Event::Left(place) => self.leave(place),
@@ -374,13 +374,13 @@ impl Sharer {
             let now = self.now();
             self.many.leave(place, now);
             if self.writers.is_empty() {
-                self.lonely = Some(Instant::now() + self.linger);
+                self.unused_until = Some(Instant::now() + self.linger);
             }
         }
     }
 
     /// Breaks where the server is as good as gone.
-    fn do_deeds(&mut self) -> ControlFlow<()> {
+    fn apply_effects(&mut self) -> ControlFlow<()> {
         loop {
             let deeds = self.many.effects();
             if deeds.is_empty() {
@@ -425,20 +425,20 @@ impl Sharer {
 
     /// Tells the keeper that a message was dealt with. This must never make anybody wait.
     fn confirm(&self) {
-        if let Some(beside) = &self.beside {
-            let _ = send(beside.as_raw_fd(), &[1], MsgFlags::MSG_DONTWAIT);
+        if let Some(control) = &self.control {
+            let _ = send(control.as_raw_fd(), &[1], MsgFlags::MSG_DONTWAIT);
         }
     }
 }
 
 /// Reads the server's standard error, and shows it to no host: it may be about another one. The
 /// keeper remembers the last of it.
-fn hush(beside: StdStream) -> io::Result<()> {
-    beside.set_nonblocking(true)?;
-    let mut beside = UnixStream::from_std(beside)?;
+fn discard_stderr(control: StdStream) -> io::Result<()> {
+    control.set_nonblocking(true)?;
+    let mut control = UnixStream::from_std(control)?;
     tokio::spawn(async move {
         let mut chunk = [0; 4096];
-        while let Ok(1..) = beside.read(&mut chunk).await {}
+        while let Ok(1..) = control.read(&mut chunk).await {}
     });
     Ok(())
 }

@@ -13,7 +13,7 @@ use super::{Reply, Request};
 use crate::keeper::dial::connected;
 
 /// How long a sharer may take to say it.
-const PATIENCE: Duration = Duration::from_secs(2);
+const REQUEST_WAIT: Duration = Duration::from_secs(2);
 
 /// How a shared server is used.
 #[derive(Debug, Clone, Copy)]
@@ -40,12 +40,12 @@ pub fn uses(directory: &Path) -> BTreeMap<SessionId, Use> {
 }
 
 fn ask(socket: &Path) -> io::Result<Option<(SessionId, Use)>> {
-    let mut stream = connected(socket, PATIENCE)?;
+    let mut stream = connected(socket, REQUEST_WAIT)?;
     // Another user's process is none of ours.
     if process::peer(&stream).is_err() {
         return Ok(None);
     }
-    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.set_read_timeout(Some(REQUEST_WAIT))?;
     let mut request = serde_json::to_vec(&Request::Status {})?;
     request.push(b'\n');
     stream.write_all(&request)?;

@@ -142,7 +142,7 @@ impl Waiting {
             state,
             ..
         } = self;
-        let (stream, back) = timeout(WAIT, comes_back(&listener, &state))
+        let (stream, back) = timeout(WAIT, wait_for_redirect(&listener, &state))
             .await
             .map_err(|_| login.failed("nobody has logged in within ten minutes"))?
             .map_err(|error| login.failed(error))?;
@@ -193,14 +193,17 @@ impl Waiting {
 
 /// What the authorization server has sent by the browser.
 #[derive(Debug, PartialEq, Eq)]
-struct Back {
+struct Redirect {
     /// The code, or why there is none.
     code: Result<String, String>,
     issuer: Option<String>,
 }
 
 /// Waits for the redirect. Requests that are something else, or another login's, are refused.
-async fn comes_back(listener: &TcpListener, state: &str) -> io::Result<(TcpStream, Back)> {
+async fn wait_for_redirect(
+    listener: &TcpListener,
+    state: &str,
+) -> io::Result<(TcpStream, Redirect)> {
     loop {
         let (mut stream, _) = listener.accept().await?;
         let Ok(Ok(target)) = timeout(REQUEST_WAIT, read_target(&mut stream)).await else {
@@ -232,7 +235,7 @@ async fn read_target(stream: &mut TcpStream) -> io::Result<String> {
 }
 
 /// What the target of a request says, where it is the redirect of this login.
-fn back(target: &str, state: &str) -> Option<Back> {
+fn back(target: &str, state: &str) -> Option<Redirect> {
     let url = Url::parse("http://127.0.0.1/").ok()?.join(target).ok()?;
     let find = |name: &str| {
         url.query_pairs()
@@ -254,7 +257,7 @@ fn back(target: &str, state: &str) -> Option<Back> {
         (None, Some(code)) => Ok(code),
         (None, None) => Err("the authorization server has sent no code".to_owned()),
     };
-    Some(Back {
+    Some(Redirect {
         code,
         issuer: find("iss"),
     })
@@ -276,7 +279,7 @@ mod tests {
     #[test]
     fn only_the_redirect_of_this_login_is_taken() {
         let code = |text: &str| {
-            Some(Back {
+            Some(Redirect {
                 code: Ok(text.into()),
                 issuer: None,
             })

@@ -101,9 +101,9 @@ pub(super) struct File {
     url: String,
 }
 
-/// Whose login a file holds, whatever else is in it.
+/// FileOwner login a file holds, whatever else is in it.
 #[derive(Deserialize)]
-struct Whose {
+struct FileOwner {
     name: String,
     url: String,
 }
@@ -152,8 +152,8 @@ impl File {
             // One that can't be read holds nobody's tokens that could be told.
             let whose = fs::read(&path)
                 .ok()
-                .and_then(|text| serde_json::from_slice::<Whose>(&text).ok());
-            if let Some(Whose { url, .. }) = whose.filter(|whose| whose.name == entry) {
+                .and_then(|text| serde_json::from_slice::<FileOwner>(&text).ok());
+            if let Some(FileOwner { url, .. }) = whose.filter(|whose| whose.name == entry) {
                 files.push(Self {
                     directory: directory.to_owned(),
                     name: name.to_owned(),
@@ -211,7 +211,7 @@ impl File {
 
     /// Takes the lock, once no other process has it. An error names the entry.
     pub(super) async fn lock(&self, entry: &str) -> Result<Lock, LoginError> {
-        made(&self.directory)?;
+        create_directory(&self.directory)?;
         let path = self.path("lock");
         let file = own(OpenOptions::new().write(true).create(true).truncate(false)).open(&path);
         let mut file = file.map_err(|why| Self::error(&path, why))?;
@@ -305,7 +305,7 @@ fn directory() -> Result<PathBuf, LoginError> {
 }
 
 /// Makes the directory, and the one that it is in, as the user's alone.
-fn made(directory: &Path) -> Result<(), LoginError> {
+fn create_directory(directory: &Path) -> Result<(), LoginError> {
     let above = directory.parent().unwrap_or(directory);
     if let Some(state) = above.parent() {
         fs::create_dir_all(state).map_err(|why| File::error(state, why))?;

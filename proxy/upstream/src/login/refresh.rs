@@ -10,20 +10,20 @@ use serde_json::Value;
 use super::authority::Authority;
 use super::file::{Tokens, now_ms};
 
-/// Why there are no new tokens.
-pub(super) enum Unrefreshed {
+/// CallFailure there are no new tokens.
+pub(super) enum RefreshError {
     /// The refresh token is no good any more.
     Rejected,
     /// It may be tried again.
     ForNow(String),
 }
 
-fn for_now<E: std::error::Error>(error: E) -> Unrefreshed {
-    Unrefreshed::ForNow(error.to_string())
+fn for_now<E: std::error::Error>(error: E) -> RefreshError {
+    RefreshError::ForNow(error.to_string())
 }
 
 /// New tokens for those. Who calls has the lock.
-pub(super) async fn refreshed(url: &Url, tokens: &Tokens) -> Result<Tokens, Unrefreshed> {
+pub(super) async fn refreshed(url: &Url, tokens: &Tokens) -> Result<Tokens, RefreshError> {
     crate::tls::use_ring();
     let mut manager = AuthorizationManager::new(url.clone())
         .await
@@ -31,7 +31,7 @@ pub(super) async fn refreshed(url: &Url, tokens: &Tokens) -> Result<Tokens, Unre
     // The SDK has the tokens in memory only: what is in the file is our affair.
     let store = InMemoryCredentialStore::new();
     let response: OAuthTokenResponse =
-        serde_json::from_value(tokens.token.clone()).map_err(|_| Unrefreshed::Rejected)?;
+        serde_json::from_value(tokens.token.clone()).map_err(|_| RefreshError::Rejected)?;
     let stored = StoredCredentials::new(
         tokens.client_id.clone(),
         Some(response),
@@ -41,11 +41,12 @@ pub(super) async fn refreshed(url: &Url, tokens: &Tokens) -> Result<Tokens, Unre
     store.save(stored).await.map_err(for_now)?;
     manager.set_credential_store(store.clone());
     // The resource that the token is for is found anew with it.
-    let Authority { issuer, metadata } =
-        Authority::of(&manager).await.map_err(Unrefreshed::ForNow)?;
+    let Authority { issuer, metadata } = Authority::of(&manager)
+        .await
+        .map_err(RefreshError::ForNow)?;
     // Whoever answers for the server must not get the refresh token by it.
     if issuer != tokens.issuer || metadata.token_endpoint != tokens.token_endpoint {
-        return Err(Unrefreshed::ForNow(
+        return Err(RefreshError::ForNow(
             "the server now names another authorization server".to_owned(),
         ));
     }
@@ -58,7 +59,7 @@ pub(super) async fn refreshed(url: &Url, tokens: &Tokens) -> Result<Tokens, Unre
     let asked_ms = now_ms();
     let response = manager.refresh_token().await.map_err(|error| match error {
         AuthError::TokenRefreshRejected(_) | AuthError::AuthorizationRequired => {
-            Unrefreshed::Rejected
+            RefreshError::Rejected
         }
         error => for_now(error),
     })?;
