@@ -1,5 +1,51 @@
-//! What stands between a host and its MCP server: the data plane of mcp-sessiond. `ARCHITECTURE.md`
-//! has the bird's eye view.
+//! What stands between an MCP host and its server: the data plane of mcp-sessiond. A *front* speaks
+//! with the host, a *keeper* holds one server's pipes, and a front can be replaced while the server
+//! goes on.
+//!
+//! - [`front`]: what `mcp-sessiond wrap` is to its host. [`front::first_line`] reads the client's
+//!   name, [`front::forward`] passes lines on, [`front::open`] knows what the host waits for,
+//!   [`front::leave`] ends the front, `front::stdio` is the host's end of fronts with a runtime.
+//!   Its kinds: one server (in `front.rs`), [`front::lazy`] (started at the first call),
+//!   [`front::remote`] (over HTTP), [`front::shared`] (one server of all hosts), and
+//!   [`front::bundle`] (several servers as one).
+//! - [`server`]: how a front reaches its server. [`server::attach`] has the types,
+//!   [`server::kept`] claims a session and finds or starts its keeper, [`server::child`] runs a
+//!   command without a keeper, [`server::remote`] keeps what a connection over HTTP needs to go on,
+//!   [`server::shared`] is one server for all hosts of the user, and [`server::service`] is the
+//!   library of a process that serves sessions of a service, such as `mcp-sessiond serve`.
+//! - [`keeper`]: the small process that holds one server. [`keeper::hold`] is its loop,
+//!   [`keeper::requests`] its socket and [`keeper::dial`] the client's side of that,
+//!   [`keeper::launch`] how it is started, [`keeper::backend`] and [`keeper::children`] its child
+//!   processes, [`keeper::program_change`] notices another version of the program.
+//!
+//! Below all three:
+//!
+//! - [`lines`]: lines out of bytes. [`id_prefix`]: ids of a server's requests, told from those of
+//!   the server before it.
+//! - [`program`]: what is run, and [`program::display_name`], which has no secret in it.
+//!   [`launch_env`]: what of this process's environment a server's answers may depend on.
+//! - [`stderr`] and [`notices`]: what the user is told on standard error. [`unkept`]: notes of
+//!   servers without a keeper, for `mcp-sessiond status`.
+//! - [`signals`]: the signals that end a process, and the masks of what it starts. [`waits`]: how
+//!   long a front waits. [`memory`]: memory given back, and kept out of core files.
+//!
+//! What becomes of a line is not decided here, but in `mcp_sessiond_relay`; what several servers
+//! are as one, in `mcp_sessiond_bundle`.
+//!
+//! Invariants:
+//!
+//! - What was read from the host before a keeper has answered is passed on whole, to the keeper or
+//!   to the command that is run in its place ([`front`]).
+//! - A keeper gives its server to a front only if the daemon says that the front holds the lease,
+//!   or, while the daemon is away, if no other process has attached under that epoch or a newer one
+//!   ([`keeper`]).
+//! - A keeper sends each unconfirmed line again, under the same number, to this front of a service
+//!   or to the next one; it acknowledges a front's line only once the server gets it even if that
+//!   front is killed ([`keeper::continuing`]).
+//! - What a process starts gets the signal mask that its own host gave ([`signals`]).
+//! - A connection to a shared server ends with its host; nothing of it is given to another one
+//!   ([`server::shared`]).
+#![allow(rustdoc::private_intra_doc_links)]
 #![forbid(unsafe_code)]
 
 pub mod front;

@@ -16,15 +16,28 @@
 //! A session goes on only with the URL, the headers and the login that it was begun with: with
 //! others it may be another account's.
 //!
-//! - `pipe.rs`: what becomes of a message of the host. `calls.rs`: a request until its last answer.
-//!   `initialize.rs`: the handshake. `listen.rs`: the standalone stream. `link.rs`: what they have
-//!   in common.
-//! - `http.rs`: requests. `session_headers.rs`: which session they are of. `ledger.rs`: what is
-//!   kept. `numbers.rs`: by which a message that comes again is known. `call_ids.rs`: ids of calls,
-//!   where each process has a host that begins anew. `news.rs`: what the user should know.
-//! - `messages.rs`: ids of the server's requests, and the messages that are ours. `url.rs`,
-//!   `tls.rs`.
-//! - [`login`]: tokens, their files, and the browser.
+//! - [`pipe`]: the two ends of the connection, and what becomes of a message of the host.
+//! - [`calls`]: a request until its last answer. [`initialize`]: the handshake, also with a server
+//!   that has forgotten it. [`listen`]: the standalone stream. [`link`]: what these have in common.
+//! - [`http`]: requests and their replies. [`session_headers`]: the session that a request is of.
+//!   [`remote`]: the server's address and the headers of its entry. [`url`], [`tls`].
+//! - [`ledger`]: what a next process needs, on record before a message that depends on it is passed
+//!   on. [`numbers`]: by which a message that comes again is recognized.
+//! - [`messages`]: ids of the server's requests, and the messages that are ours. [`call_ids`]: ids of
+//!   calls, where each process has a host of its own. [`news`]: what the user should know.
+//! - [`login`]: the user's login. `login::file`: its tokens. `login::refresh`: new ones.
+//!   `login::authority`: which authorization server is believed. [`login::browser`]: how a login
+//!   begins.
+//!
+//! Invariants:
+//!
+//! - What a next process needs is with the caller's [`Keep`] before a message that depends on it is
+//!   passed on ([`ledger`]).
+//! - A session is used only with the URL, the headers and the login that it was begun with
+//!   ([`pipe`], [`session_headers`]).
+//! - A refresh holds the lock of the login's file, and its tokens are on the disk before they are
+//!   used ([`login`]).
+#![allow(rustdoc::private_intra_doc_links)]
 #![forbid(unsafe_code)]
 
 mod call_ids;
