@@ -266,7 +266,7 @@ fn stay(
             stderr.copy_from(control)?;
         }
         let control = attachment
-            .beside
+            .control
             .as_ref()
             .map(std::os::unix::net::UnixStream::try_clone)
             .transpose()?;

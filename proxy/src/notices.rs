@@ -49,6 +49,6 @@ pub(crate) fn duration(ms: u64) -> String {
 /// Notes that the command runs unkept, where `status` finds it.
 pub(crate) fn note_unkept(program: String, why: &dyn Display) {
     if let (Ok(directory), Ok(own)) = (paths::directory(), Pinned::own()) {
-        unkept::note_unkept(&directory, &Unkept::now(&own, program, why));
+        unkept::note(&directory, &Unkept::now(&own, program, why));
     }
 }

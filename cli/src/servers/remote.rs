@@ -43,7 +43,7 @@ impl Keep for InSession {
                 }
                 Err(why) => {
                     if failed().replace(Instant::now()).is_none() {
-                        self.shelf.say(&format_args!(
+                        self.shelf.print(&format_args!(
                             "what a next connection needs of the session can't be kept for now, and calls go on without: {why}"
                         ));
                     }
@@ -54,7 +54,7 @@ impl Keep for InSession {
     }
 
     fn tell(&self, news: News) {
-        self.shelf.say(&news);
+        self.shelf.print(&news);
     }
 }
 
@@ -82,7 +82,7 @@ async fn connected(remote: Remote, shelf: Shelf) -> Result<Pipe, Failure> {
     let kept = match shelf.read().await {
         Ok(kept) => kept,
         Err(why) => {
-            shelf.say(&format_args!(
+            shelf.print(&format_args!(
                 "what a previous connection has stored can't be read; a new session begins: {why}"
             ));
             BTreeMap::new()

@@ -310,7 +310,7 @@ struct CallLogger(Stderr);
 
 impl CallLog for CallLogger {
     fn note(&self, call: CallEntry) {
-        self.0.say(&call);
+        self.0.print(&call);
     }
 }
 

@@ -113,10 +113,10 @@ pub async fn receive(
             Ok((stream, _)) => {
                 let (context, incoming) = (context.clone(), incoming.clone());
                 tokio::spawn(async move {
-                    if let Ok(Ok(Some(incoming))) =
+                    if let Ok(Ok(Some(request))) =
                         timeout(REQUEST_WAIT, read_request(stream, &context)).await
                     {
-                        let _ = incoming.send(incoming).await;
+                        let _ = incoming.send(request).await;
                     }
                     drop(place);
                 });

@@ -1,8 +1,8 @@
 //! A server as a child of this process: what is left where there can be no keeper.
 //!
-//! [`PlainChild`] is the command in our standard output and standard error: this process carries the
-//! host's bytes to it, hands signals on, and exits as it does. [`start`] gives the pipe of one of
-//! several.
+//! [`PlainChild`] is the command in our standard output and standard error: this process carries
+//! the host's bytes to it, hands signals on, and exits as it does. [`start`] gives the pipe of one
+//! of several.
 
 use std::ffi::OsString;
 use std::fs::File;

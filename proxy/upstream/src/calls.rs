@@ -187,7 +187,7 @@ impl Link {
             Some(events) => self.follow(stream, events).await,
             None => {
                 self.give_up(stream, &CallFailure::lost(self.wire.name()))
-                    .await
+                    .await;
             }
         }
     }

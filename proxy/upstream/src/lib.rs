@@ -23,8 +23,8 @@
 //!   [`remote`]: the server's address and the headers of its entry. [`url`], [`tls`].
 //! - [`ledger`]: what a next process needs, on record before a message that depends on it is passed
 //!   on. [`numbers`]: by which a message that comes again is recognized.
-//! - [`messages`]: ids of the server's requests, and the messages that are ours. [`call_ids`]: ids of
-//!   calls, where each process has a host of its own. [`news`]: what the user should know.
+//! - [`messages`]: ids of the server's requests, and the messages that are ours. [`call_ids`]: ids
+//!   of calls, where each process has a host of its own. [`news`]: what the user should know.
 //! - [`login`]: the user's login. `login::file`: its tokens. `login::refresh`: new ones.
 //!   `login::authority`: which authorization server is believed. [`login::browser`]: how a login
 //!   begins.

@@ -34,8 +34,8 @@ const REFRESH_WAIT: Duration = Duration::from_secs(30);
 /// and calls would wait one after the other.
 const PAUSE: Duration = Duration::from_secs(5);
 
-/// CallFailure a request can't say who the user is. Each is one sentence, which names the command that
-/// helps.
+/// CallFailure a request can't say who the user is. Each is one sentence, which names the command
+/// that helps.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum LoginError {
     /// The user has not logged in.

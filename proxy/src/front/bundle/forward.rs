@@ -177,7 +177,8 @@ impl Carrying {
         }
     }
 
-    /// `waiting` goes first, after an `initialize` that was not answered. `pending_leave` lasts until the keeper has heard that the host leaves.
+    /// `waiting` goes first, after an `initialize` that was not answered. `pending_leave` lasts
+    /// until the keeper has heard that the host leaves.
     async fn carry(
         &mut self,
         attachment: Attachment,

@@ -110,7 +110,7 @@ impl Backend {
     pub(crate) fn first_failure(&self) -> Option<NoBackend> {
         let single = self.single.as_ref()?;
         single.has_begun.store(true, Ordering::SeqCst);
-        alone
+        single
             .failed
             .lock()
             .unwrap_or_else(PoisonError::into_inner)

@@ -247,7 +247,7 @@ impl ReadyHost {
             .into_values()
             .map(ClientWriter::finish);
         drop(timeout(FAREWELL, futures::future::join_all(told)).await);
-        if over == EndReason::Lonely || over == EndReason::Told && is_alone {
+        if over == EndReason::Unused || over == EndReason::Signal && is_alone {
             stopper.stop().await;
         }
         Ok(())
@@ -291,7 +291,7 @@ impl ShareHost {
         let mut terminate = Signals::new(not_ignored(&[Signal::SIGTERM]))?;
         loop {
             if self.apply_effects().is_break() {
-                return Ok(EndReason::Lost);
+                return Ok(EndReason::KeeperLost);
             }
             if self.pending_line.is_empty()
                 && let Some(line) = self.waiting.pop_front()
@@ -303,7 +303,7 @@ impl ShareHost {
             let unused_until = self.unused_until.unwrap_or_else(|| Instant::now() + QUIET);
             tokio::select! {
                 biased;
-                Some(_) = terminate.next() => return Ok(EndReason::Told),
+                Some(_) = terminate.next() => return Ok(EndReason::Signal),
                 line = reader.next() => match line {
                     // It says that it ends on purpose, which its end follows. A stopped server
                     // stays stopped until it is used.
@@ -323,15 +323,15 @@ impl ShareHost {
                         }
                         self.confirm();
                     }
-                    Ok(None) | Err(_) => return Ok(EndReason::Lost),
+                    Ok(None) | Err(_) => return Ok(EndReason::KeeperLost),
                 },
                 written = self.pending_line.write(&mut writer), if is_busy => {
                     if written.is_err() {
-                        return Ok(EndReason::Lost);
+                        return Ok(EndReason::KeeperLost);
                     }
                 }
-                Some(event) = events.recv(), if self.backlog < BACKLOG => self.take_in(event),
-                () = sleep_until(unused_until), if self.unused_until.is_some() => return Ok(EndReason::Lonely),
+                Some(event) = events.recv(), if self.backlog < BACKLOG => self.read_into(event),
+                () = sleep_until(unused_until), if self.unused_until.is_some() => return Ok(EndReason::Unused),
             }
         }
     }
