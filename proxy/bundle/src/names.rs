@@ -247,6 +247,8 @@ mod tests {
         (own.to_owned(), listed.to_owned())
     }
 
+    /// As in toolhive (`pkg/vmcp`): `session/default_session_test.go`
+    /// `CapabilityNameConflictIsResolvedDeterministically`.
     #[test]
     fn the_first_bearer_has_the_bare_name() {
         let names = names(&[("a", &["search", "add"]), ("b", &["search"])], Bare);
@@ -265,6 +267,8 @@ mod tests {
         assert_eq!(names.origin(Tool, "a_search"), None);
     }
 
+    /// As in toolhive (`pkg/vmcp`): `session/default_session_test.go`
+    /// `CapabilityNameConflictIsResolvedDeterministically`; `aggregator` `CollisionRouting`.
     #[test]
     fn names_stay_in_another_order_after_a_third_has_joined_and_when_a_tool_was_away() {
         let first = names(&[("a", &["search"]), ("b", &["search"])], Bare);
@@ -285,6 +289,7 @@ mod tests {
         assert_eq!(shown(&second, "b"), [pair("search", "b_search")]);
     }
 
+    /// As in toolhive (`pkg/vmcp`): `aggregator` `PromptPrefixFormat`, `PrefixConflictResolver`.
     #[test]
     fn always_means_all() {
         let mut names = names(&[("a", &["search"])], Bare);
@@ -339,6 +344,7 @@ mod tests {
     }
 
     proptest! {
+        /// As in toolhive (`pkg/vmcp`): `aggregator` `AdvertisedCapabilitiesCarryBackendID`.
         #[test]
         fn every_tool_has_one_name_that_leads_back_to_it(
             rounds in prop::collection::vec((0..4_usize, prop::collection::btree_set("[ab_.]{0,3}", 0..5)), 1..20),

@@ -101,6 +101,9 @@ fn as_user(client: &mut HttpClient, user: &str) {
     client.headers.push((USER.into(), user.into()));
 }
 
+/// As in toolhive (`pkg/vmcp`): `session/identity_binding_test.go`, `session/binding`,
+/// `session/internal/security`, `session/types` `AcceptsRefreshedTokenWithSameIdentity`,
+/// `ConcurrentRefreshRace`.
 #[test]
 fn a_token_of_each_kind_of_key_is_taken_and_a_refreshed_one_keeps_the_session() {
     let world = world("");

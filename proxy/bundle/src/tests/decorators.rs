@@ -103,6 +103,8 @@ impl Decorated {
     }
 }
 
+/// As in toolhive (`pkg/vmcp`): `aggregator` `AdvertisingFilterPreservesBackendID`,
+/// `ExcludeAllTools`, `DefaultToolVisibilityDenyMixedBackends`.
 #[tokio::test(start_paused = true)]
 async fn what_is_filtered_out_is_as_unknown_as_what_there_never_was() {
     let with =
@@ -168,6 +170,7 @@ async fn what_is_filtered_out_is_as_unknown_as_what_there_never_was() {
     assert_eq!(world.server("b").hears().await["method"], "last");
 }
 
+/// As in toolhive (`pkg/vmcp`): `aggregator` `AdvertisingFilterPreservesBackendID`.
 #[tokio::test(start_paused = true)]
 async fn a_filter_of_one_server_is_for_its_own_names() {
     let with = json!([{"filter": {"server": "a", "only": ["add", "a://all/{id}"]}}]);
@@ -219,6 +222,7 @@ async fn what_is_kept_out_where_there_are_several_is_kept_out_where_there_is_one
     }
 }
 
+/// As in toolhive (`pkg/vmcp`): `aggregator` `ManualConflictResolver`, `ProcessBackendTools`.
 #[tokio::test(start_paused = true)]
 async fn a_name_that_is_given_is_nobody_elses() {
     let with = json!([
@@ -283,6 +287,8 @@ async fn a_name_that_is_given_is_nobody_elses() {
     );
 }
 
+/// As in toolhive (`pkg/vmcp`): `session/decorating_factory_test.go` `NoDecorators_ReturnBase`,
+/// `DecoratorsAppliedInOrder`, `HappyPath_ReturnsFinalSession`, `RestoreSession`.
 #[tokio::test(start_paused = true)]
 async fn the_order_of_decorations_counts() {
     let filter = json!({"filter": {"without": ["find"]}});
@@ -373,6 +379,8 @@ async fn descriptions() {
     assert_eq!(described, expected);
 }
 
+/// As in toolhive (`pkg/vmcp`): `session/optimizerdec`, `codemode`, `internal/compositetools`,
+/// `ratelimit`, `internal/backendtelemetry`.
 #[tokio::test(start_paused = true)]
 async fn calls_are_noted_without_contents() {
     let (world, two) = decorated(two(), json!([{"filter": {"without": ["b_drop"]}}, "log"])).await;
@@ -440,6 +448,7 @@ impl decorate::Decorator for Counting {
     }
 }
 
+/// As in toolhive (`pkg/vmcp`): `aggregator` `CachingAggregator`, `InvalidateAll`.
 #[tokio::test(start_paused = true)]
 async fn a_list_is_kept_until_it_changes() {
     let (world, mut two) = decorated(two(), json!([])).await;

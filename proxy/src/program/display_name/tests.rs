@@ -5,7 +5,7 @@ use super::*;
 fn telling(line: &str) -> String {
     let mut line = line.split(' ').map(OsString::from);
     let name = line.next().expect("a program");
-    words(&name, &line.collect::<Vec<_>>())
+    of(&name, &line.collect::<Vec<_>>())
 }
 
 #[track_caller]
@@ -243,16 +243,16 @@ fn any_other_argument_could_be_a_secret() {
         ("git clone s3cret", "git"),
         ("pythonic s3cret", "pythonic"),
     ]);
-    let told = words(OsStr::new("npx"), &["a package with spaces s3cret".into()]);
+    let told = of(OsStr::new("npx"), &["a package with spaces s3cret".into()]);
     assert_eq!(told, "npx");
 }
 
 #[test]
 fn they_are_short_and_have_no_control_characters() {
     let long = "é".repeat(400);
-    let told = words(OsStr::new(&long), &[]);
+    let told = of(OsStr::new(&long), &[]);
     assert_eq!(told, "é".repeat(LENGTH_MAX / 2));
-    let told = words(
+    let told = of(
         OsStr::new("node"),
         &[format!("/x/{}.js", "a".repeat(400)).into()],
     );
@@ -260,10 +260,10 @@ fn they_are_short_and_have_no_control_characters() {
         told.len() <= LENGTH_MAX && told.starts_with("node aaa"),
         "{told}"
     );
-    assert_eq!(words(OsStr::new("ev\u{1b}il\n"), &[]), "evil");
+    assert_eq!(of(OsStr::new("ev\u{1b}il\n"), &[]), "evil");
     assert_eq!(
-        words(OsStr::new("node"), &["a\u{1b}[2J.js".into()]),
+        of(OsStr::new("node"), &["a\u{1b}[2J.js".into()]),
         "node a[2J.js"
     );
-    assert_eq!(words(OsStr::new(""), &[]), "");
+    assert_eq!(of(OsStr::new(""), &[]), "");
 }

@@ -9,6 +9,10 @@ use super::world::*;
 use crate::message::code;
 use crate::*;
 
+/// As in toolhive (`pkg/vmcp`): `session/default_session_test.go` `CallTool`, `ReadResource`,
+/// `GetPrompt`; `session/connector_integration_test.go` `CapabilityDiscovery`, `CallTool`,
+/// `ReadResource`, `GetPrompt`; `router/session_router_test.go` `RouteTool`, `RouteResource`,
+/// `RoutePrompt`.
 #[tokio::test(start_paused = true)]
 async fn a_call_reaches_its_backend_and_the_result_comes_back_as_it_was_written() {
     let (a, b) = (Fake::new("a"), Fake::new("b"));
@@ -47,6 +51,8 @@ async fn a_call_reaches_its_backend_and_the_result_comes_back_as_it_was_written(
     assert_eq!((a.count("tools/call"), b.count("resources/read")), (0, 0));
 }
 
+/// As in toolhive (`pkg/vmcp`): `session/default_session_test.go`; `router/session_router_test.go`
+/// `RouteTool`, `RouteResource`, `RoutePrompt`.
 #[tokio::test(start_paused = true)]
 async fn what_nobody_lists_is_an_error_and_no_backend_hears_of_it() {
     let (a, b) = (Fake::new("a"), Fake::new("b"));
@@ -93,6 +99,8 @@ async fn what_nobody_lists_is_an_error_and_no_backend_hears_of_it() {
 }
 
 /// A tool may have given a URI that nobody lists.
+///
+/// As in toolhive (`pkg/vmcp`): `session/default_session_test.go`.
 #[tokio::test(start_paused = true)]
 async fn a_uri_that_nobody_lists_is_read_by_whoever_can() {
     let (a, b, c) = (Fake::new("a"), Fake::new("b"), Fake::new("c"));
@@ -113,6 +121,7 @@ async fn a_uri_that_nobody_lists_is_read_by_whoever_can() {
     );
 }
 
+/// As in toolhive (`pkg/vmcp`): `session/default_session_test.go`.
 #[tokio::test(start_paused = true)]
 async fn an_error_of_a_backend_keeps_its_code_and_its_data() {
     let (a, b) = (Fake::new("a"), Fake::new("b"));
@@ -133,6 +142,7 @@ async fn an_error_of_a_backend_keeps_its_code_and_its_data() {
     }
 }
 
+/// As in toolhive (`pkg/vmcp`): `session/default_session_test.go` `BackendCrashResilience`.
 #[tokio::test(start_paused = true)]
 async fn a_cancelled_call_is_cancelled_at_its_backend() {
     let (a, b) = (Fake::new("a"), Fake::new("b"));
@@ -226,6 +236,8 @@ async fn what_a_backend_asks_reaches_the_host_and_the_answer_that_backend() {
     assert_eq!((answers(&a).len(), answers(&b).len()), (1, 1));
 }
 
+/// As in toolhive (`pkg/vmcp`): `session/internal/backend`
+/// `ListChangedNotificationHandler_DispatchesByMethod`.
 #[tokio::test(start_paused = true)]
 async fn notifications_of_a_backend_reach_the_host_as_they_are() {
     let a = Fake::new("a");

@@ -10,6 +10,8 @@ use super::world::*;
 use crate::message::code;
 use crate::*;
 
+/// As in toolhive (`pkg/vmcp`): `session/admission_test.go` `TryAdmit_Open`, `TryAdmit_AfterClose`;
+/// `session/default_session_test.go` `Close`.
 #[tokio::test(start_paused = true)]
 async fn a_call_after_close_is_an_error() {
     let a = Fake::new("a");
@@ -55,6 +57,9 @@ async fn a_call_after_close_is_an_error() {
     assert!(is_closed() && world.bundle.status().backends.len() == 1);
 }
 
+/// As in toolhive (`pkg/vmcp`): `session/admission_test.go` `CloseAndDrain_BlocksUntilDone`,
+/// `MultipleRequests_AllMustComplete`, `DoneCalledAfterDrainReturns_NoPanic`;
+/// `session/default_session_test.go` `Close`.
 #[tokio::test(start_paused = true)]
 async fn close_waits_for_every_call_that_runs() {
     let a = Fake::new("a");
@@ -82,6 +87,8 @@ async fn close_waits_for_every_call_that_runs() {
     world.bundle.close().await;
 }
 
+/// As in toolhive (`pkg/vmcp`): `session/admission_test.go` `CloseAndDrain_Idempotent`;
+/// `session/default_session_test.go` `Close`.
 #[tokio::test(start_paused = true)]
 async fn a_second_close_waits_for_the_same_and_does_nothing() {
     let a = Fake::new("a");
@@ -101,6 +108,9 @@ async fn a_second_close_waits_for_the_same_and_does_nothing() {
 }
 
 /// What lives on finds the next process as it was: a keeper, or a server elsewhere.
+///
+/// As in toolhive (`pkg/vmcp`): `session/default_session_test.go` `Close`,
+/// `Close_AllBackendsAttemptedOnError`.
 #[tokio::test(start_paused = true)]
 async fn close_hangs_up_on_every_backend_and_ends_none() {
     let (a, b, c, d) = (
@@ -142,6 +152,8 @@ async fn close_hangs_up_on_every_backend_and_ends_none() {
     );
 }
 
+/// As in toolhive (`pkg/vmcp`): `session/admission_test.go` `ConcurrentTryAdmitAndClose_NoRaces`;
+/// `router/session_router_test.go` `ConcurrentAccess`.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn of_calls_and_a_close_at_once_each_is_answered_or_refused() {
     for _ in 0..50 {

@@ -9,6 +9,10 @@ use tokio::sync::Notify;
 use super::world::*;
 use crate::*;
 
+/// As in toolhive (`pkg/vmcp`): `session/default_session_test.go` `NewSessionFactory_MakeSession`,
+/// `BuildRoutingTable`; `session/connector_integration_test.go` `CapabilityDiscovery`, `CallTool`,
+/// `ReadResource`, `GetPrompt`; `aggregator` `QueryCapabilities`, `QueryAllCapabilities`,
+/// `ResolveConflicts`, `MergeCapabilities`, `AggregateCapabilities`.
 #[tokio::test(start_paused = true)]
 async fn what_a_bundle_lists_is_what_its_backends_list() {
     let (a, b) = (Fake::new("a"), Fake::new("b"));
@@ -43,6 +47,7 @@ async fn what_a_bundle_lists_is_what_its_backends_list() {
     }
 }
 
+/// As in toolhive (`pkg/vmcp`): `session/default_session_test.go` `Accessors`.
 #[tokio::test(start_paused = true)]
 async fn returned_lists_are_copies() {
     let a = Fake::new("a");
@@ -63,6 +68,8 @@ async fn returned_lists_are_copies() {
     );
 }
 
+/// As in toolhive (`pkg/vmcp`): `session/internal/backend` `FollowsToolPagination`; `aggregator`
+/// `DuplicateAtPageBoundary`.
 #[tokio::test(start_paused = true)]
 async fn all_pages_of_a_list_are_fetched() {
     let (a, b) = (Fake::new("a"), Fake::new("b"));
@@ -90,6 +97,8 @@ async fn all_pages_of_a_list_are_fetched() {
     assert_eq!(world.names(List::Resources).await, ["x:1", "x:2", "x:3"]);
 }
 
+/// As in toolhive (`pkg/vmcp`): `session/internal/backend` `RecoversFromMethodNotFound`,
+/// `FatalErrors`.
 #[tokio::test(start_paused = true)]
 async fn a_list_that_a_backend_declares_and_does_not_have_is_empty() {
     let (a, b, c) = (Fake::new("a"), Fake::new("b"), Fake::new("c"));
@@ -121,6 +130,7 @@ async fn a_list_that_a_backend_declares_and_does_not_have_is_empty() {
     );
 }
 
+/// As in toolhive (`pkg/vmcp`): `session/internal/backend`.
 #[tokio::test(start_paused = true)]
 async fn an_error_of_a_list_leaves_that_list_out_until_it_is_there() {
     let (a, b) = (Fake::new("a"), Fake::new("b"));
@@ -151,6 +161,7 @@ async fn an_error_of_a_list_leaves_that_list_out_until_it_is_there() {
     assert!(!world.bundle.instructions().contains("no database"));
 }
 
+/// As in toolhive (`pkg/vmcp`): `session/internal/backend`.
 #[tokio::test(start_paused = true)]
 async fn an_error_of_all_that_a_backend_lists_leaves_it_out() {
     let a = Fake::new("a");
@@ -191,6 +202,8 @@ async fn a_list_without_end_leaves_the_backend_out() {
     assert_eq!(world.names(List::Tools).await, ["search"]);
 }
 
+/// As in toolhive (`pkg/vmcp`): `aggregator` `ResourceAndTemplateDedup`,
+/// `MergeCapabilities_FirstWinsOnDuplicates`, `DuplicateAtPageBoundary`.
 #[tokio::test(start_paused = true)]
 async fn what_a_backend_lists_twice_is_listed_once() {
     let (a, b) = (Fake::new("a"), Fake::new("b"));
@@ -221,6 +234,7 @@ async fn what_a_backend_lists_twice_is_listed_once() {
     }
 }
 
+/// As in toolhive (`pkg/vmcp`): `aggregator` `DeterministicToolOrder`.
 #[tokio::test(start_paused = true)]
 async fn lists_have_the_order_of_the_file_and_then_that_of_the_backend() {
     let (z, a) = (Fake::new("z"), Fake::new("a"));
@@ -246,6 +260,10 @@ async fn lists_have_the_order_of_the_file_and_then_that_of_the_backend() {
     );
 }
 
+/// As in toolhive (`pkg/vmcp`): `session/factory_metadata_test.go`
+/// `ThreadsListChangedSinkToConnector`; `session/internal/backend`
+/// `ListChangedNotificationHandler_DispatchesByMethod`,
+/// `ListChangedSink_FiresOnBackendNotification`.
 #[tokio::test(start_paused = true)]
 async fn a_change_of_one_backends_list_is_one_change_of_the_whole() {
     let (a, b) = (Fake::new("a"), Fake::new("b"));
@@ -320,6 +338,8 @@ async fn many_changes_are_fetched_as_few() {
     );
 }
 
+/// As in toolhive (`pkg/vmcp`): `session/internal/backend`
+/// `ListChangedSink_DoesNotStallInFlightCall`.
 #[tokio::test(start_paused = true)]
 async fn while_a_changed_list_is_being_fetched_calls_go_on() {
     let a = Fake::new("a");

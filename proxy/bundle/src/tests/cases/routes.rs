@@ -7,6 +7,8 @@ use serde_json::json;
 use super::world::*;
 use crate::*;
 
+/// As in toolhive (`pkg/vmcp`): `session/connector_integration_test.go` `MultipleBackends`;
+/// `aggregator` `AdvertisedCapabilitiesCarryBackendID`, `CollisionRouting`, `MergeCapabilities`.
 #[tokio::test(start_paused = true)]
 async fn calls_of_one_name_reach_the_backend_that_it_is_listed_for() {
     let (a, b, c) = (Fake::new("a"), Fake::new("b"), Fake::new("c"));
@@ -45,6 +47,8 @@ async fn calls_of_one_name_reach_the_backend_that_it_is_listed_for() {
     }
 }
 
+/// As in toolhive (`pkg/vmcp`): `aggregator` `PromptConflicts`,
+/// `PromptAmbiguityDropsEveryClaimant`.
 #[tokio::test(start_paused = true)]
 async fn names_that_compose_to_the_same_text_stay_apart() {
     let all = [
@@ -79,6 +83,9 @@ async fn names_that_compose_to_the_same_text_stay_apart() {
     }
 }
 
+/// As in toolhive (`pkg/vmcp`): `session/default_session_test.go`
+/// `CapabilityNameConflictIsResolvedDeterministically`; `aggregator` `ResourceAndTemplateDedup`,
+/// `MergeCapabilities_FirstWinsOnDuplicates`.
 #[tokio::test(start_paused = true)]
 async fn of_two_backends_with_one_uri_the_first_in_the_file_has_it() {
     let (b, a) = (Fake::new("b"), Fake::new("a"));
@@ -112,6 +119,8 @@ async fn of_two_backends_with_one_uri_the_first_in_the_file_has_it() {
     );
 }
 
+/// As in toolhive (`pkg/vmcp`): `aggregator` `ResolveConflicts`, `MergeCapabilities`,
+/// `AggregateCapabilities`; `router/session_router_test.go` `TemplateFallback`.
 #[tokio::test(start_paused = true)]
 async fn a_uri_of_a_template_goes_to_who_listed_the_template() {
     let (a, b, c) = (Fake::new("a"), Fake::new("b"), Fake::new("c"));
@@ -146,6 +155,7 @@ async fn a_uri_of_a_template_goes_to_who_listed_the_template() {
     }
 }
 
+/// As in toolhive (`pkg/vmcp`): `router/session_router_test.go` `TemplateDeterminism`.
 #[tokio::test(start_paused = true)]
 async fn of_two_templates_that_fit_the_closer_one_counts() {
     for turned in [false, true] {
@@ -165,6 +175,7 @@ async fn of_two_templates_that_fit_the_closer_one_counts() {
     }
 }
 
+/// As in toolhive (`pkg/vmcp`): `router/session_router_test.go` `TemplateFallback`.
 #[tokio::test(start_paused = true)]
 async fn a_completion_goes_to_who_listed_the_prompt_or_the_template() {
     let (a, b) = (Fake::new("a"), Fake::new("b"));

@@ -21,6 +21,8 @@ async fn hears_of(world: &World, list: List) {
     while world.told().await["method"] != list.changed() {}
 }
 
+/// As in toolhive (`pkg/vmcp`): `session/default_session_test.go` `PartialInitialisation`;
+/// `aggregator` `QueryCapabilities`, `QueryAllCapabilities`.
 #[tokio::test(start_paused = true)]
 async fn what_comes_up_is_used_and_what_does_not_is_named_with_why() {
     let (a, gone, crashes, refuses) = (
@@ -90,6 +92,9 @@ async fn what_comes_up_is_used_and_what_does_not_is_named_with_why() {
     );
 }
 
+/// As in toolhive (`pkg/vmcp`): `session/default_session_test.go` `AllBackendsFail`;
+/// `session/factory_revision_test.go` `AllBackendsFailedWarning`; `aggregator` `QueryCapabilities`,
+/// `QueryAllCapabilities`.
 #[tokio::test(start_paused = true)]
 async fn where_all_fail_the_bundle_is_failed_and_still_answers() {
     let (a, b) = (Fake::new("a"), Fake::new("b"));
@@ -122,6 +127,8 @@ async fn where_all_fail_the_bundle_is_failed_and_still_answers() {
     assert_eq!(world.names(List::Tools).await, ["find", "search"]);
 }
 
+/// As in toolhive (`pkg/vmcp`): `session/default_session_test.go` `NewSessionFactory_MakeSession`;
+/// `session/factory_revision_test.go` `AllBackendsFailedWarning`.
 #[tokio::test(start_paused = true)]
 async fn a_bundle_without_backends_is_ready_and_empty() {
     let world = World::of(&[]).await;
@@ -150,6 +157,7 @@ async fn a_bundle_without_backends_is_ready_and_empty() {
     world.bundle.close().await;
 }
 
+/// As in toolhive (`pkg/vmcp`): `session/default_session_test.go` `BackendInitTimeout`.
 #[tokio::test(start_paused = true)]
 async fn one_that_hangs_is_left_out_after_its_time_and_joins_when_it_comes() {
     let (a, hangs, mute) = (Fake::new("a"), Fake::new("hangs"), Fake::new("mute"));
@@ -201,6 +209,7 @@ async fn one_that_hangs_is_left_out_after_its_time_and_joins_when_it_comes() {
     assert_eq!(world.state("hangs"), BackendState::Ready);
 }
 
+/// As in toolhive (`pkg/vmcp`): `session/default_session_test.go` `ParallelInit`.
 #[tokio::test(start_paused = true)]
 async fn never_more_start_at_once_than_allowed() {
     let starting = Arc::default();
@@ -270,6 +279,8 @@ async fn who_was_never_tried_is_told_apart_from_who_starts() {
     );
 }
 
+/// As in toolhive (`pkg/vmcp`): `session/default_session_test.go`
+/// `WithMaxBackendInitConcurrency_IgnoresNonPositive`, `WithBackendInitTimeout_IgnoresNonPositive`.
 #[tokio::test(start_paused = true)]
 async fn a_limit_of_zero_starts_one_at_a_time() {
     let starting = Arc::default();
@@ -303,6 +314,9 @@ async fn a_limit_of_zero_starts_one_at_a_time() {
 
 /// What a failed start has opened, or what leaves the file while it starts, is ended and not
 /// forgotten.
+///
+/// As in toolhive (`pkg/vmcp`): `session/default_session_test.go`
+/// `ConnectorReturnsNilWithoutError`, `ConnectorReturnsConnWithError`.
 #[tokio::test(start_paused = true)]
 async fn a_start_that_fails_leaves_no_backend_behind() {
     let fails = |name: &str, what: &str, reply: Reply| {
@@ -348,6 +362,8 @@ async fn a_start_that_fails_leaves_no_backend_behind() {
     }
 }
 
+/// As in toolhive (`pkg/vmcp`): `session/factory_revision_test.go` `RevisionAwareSkip`,
+/// `ColdStartRecheckAvoidsWarning`.
 #[tokio::test(start_paused = true)]
 async fn a_backend_of_a_version_that_a_bundle_does_not_speak_is_named_with_its_version() {
     let (a, b) = (Fake::new("a"), Fake::new("b"));
@@ -362,6 +378,8 @@ async fn a_backend_of_a_version_that_a_bundle_does_not_speak_is_named_with_its_v
     assert_eq!(world.names(List::Tools).await, ["old"]);
 }
 
+/// As in toolhive (`pkg/vmcp`): `session/factory_metadata_test.go`
+/// `RestoreSession_FreshlyPopulatesMetadataKeyBackendIDs`.
 #[tokio::test(start_paused = true)]
 async fn names_come_back_from_memory_before_a_backend_is_up() {
     let memory = Arc::new(Remembered::default());
@@ -404,6 +422,7 @@ async fn names_come_back_from_memory_before_a_backend_is_up() {
     assert_eq!(second.names(List::Tools).await, ["search", "b_search"]);
 }
 
+/// As in toolhive (`pkg/vmcp`): `session/default_session_test.go` `ErrNoBackendClient`.
 #[tokio::test(start_paused = true)]
 async fn a_name_that_is_remembered_leads_to_a_backend_that_is_missing_and_the_error_says_so() {
     let memory = Arc::new(Remembered::default());
@@ -431,6 +450,8 @@ async fn a_name_that_is_remembered_leads_to_a_backend_that_is_missing_and_the_er
     }
 }
 
+/// As in toolhive (`pkg/vmcp`): `session/factory_metadata_test.go`
+/// `RestoreSession_FreshlyPopulatesMetadataKeyBackendIDs`.
 #[tokio::test(start_paused = true)]
 async fn names_of_a_backend_that_left_the_file_are_free() {
     let memory = Arc::new(Remembered::default());
@@ -456,6 +477,7 @@ async fn names_of_a_backend_that_left_the_file_are_free() {
     assert_eq!(world.names(List::Tools).await, ["b_search", "search"]);
 }
 
+/// As in toolhive (`pkg/vmcp`): `session/default_session_test.go` `BackendCrashResilience`.
 #[tokio::test(start_paused = true)]
 async fn the_death_of_one_changes_nothing_for_the_other() {
     let (a, b) = (Fake::new("a"), Fake::new("b"));
@@ -491,6 +513,7 @@ async fn the_death_of_one_changes_nothing_for_the_other() {
     assert_eq!((a.starts(), b.starts(), a.count("tools/call")), (2, 1, 2));
 }
 
+/// As in toolhive (`pkg/vmcp`): `session/default_session_test.go`.
 #[tokio::test(start_paused = true)]
 async fn a_bundle_whose_backends_have_all_died_stays_open() {
     let (a, b) = (Fake::new("a"), Fake::new("b"));

@@ -17,6 +17,8 @@ async fn settle() {
     tokio::time::sleep(Duration::from_millis(10)).await;
 }
 
+/// As in toolhive (`pkg/vmcp`): `session/optimizerdec`, `codemode`, `internal/compositetools`,
+/// `ratelimit`, `internal/backendtelemetry`.
 #[tokio::test(start_paused = true)]
 async fn calls_above_a_limit_wait_and_can_be_cancelled() {
     let (world, two) = decorated(two(), json!([{"calls": {"server": "a", "most": 2}}])).await;
@@ -75,6 +77,8 @@ async fn calls_above_a_limit_wait_and_can_be_cancelled() {
     calls.into_iter().for_each(|call| call.abort());
 }
 
+/// As in toolhive (`pkg/vmcp`): `session/optimizerdec`, `codemode`, `internal/compositetools`,
+/// `ratelimit`, `internal/backendtelemetry`.
 #[tokio::test(start_paused = true)]
 async fn so_many_calls_may_wait() {
     let (world, two) = decorated(two(), json!([{"calls": {"most": 1}}])).await;
@@ -104,6 +108,8 @@ async fn so_many_calls_may_wait() {
     );
 }
 
+/// As in toolhive (`pkg/vmcp`): `session/optimizerdec`, `codemode`, `internal/compositetools`,
+/// `ratelimit`, `internal/backendtelemetry` `CallTool_ToolCallTimeout`.
 #[tokio::test(start_paused = true)]
 async fn a_call_that_takes_too_long_is_cancelled_and_never_answered_twice() {
     let with = json!([{"time": {"server": "a", "timeout_ms": 5_000}}, "log"]);
