@@ -52,10 +52,7 @@ impl ProgramFile {
     /// this process.
     #[must_use]
     pub fn of(program: &Program) -> Option<Self> {
-        let name = Path::new(&program.name)
-            .file_name()
-            .unwrap_or(&program.name);
-        let (path, is_script) = match programs::runs(&name.to_string_lossy()) {
+        let (path, is_script) = match runs(program) {
             Runs::Another => return None,
             Runs::Script(options) => (script(&program.arguments, options)?, true),
             Runs::Itself => (found(&program.name)?, false),
@@ -113,6 +110,12 @@ fn look(path: &Path) -> io::Result<(Stamp, Option<[u8; 32]>)> {
             }
         }
     }
+}
+
+/// What the program runs, by the file name of its executable.
+fn runs(program: &Program) -> Runs {
+    let name = Path::new(&program.name).file_name();
+    programs::runs(&name.unwrap_or(&program.name).to_string_lossy())
 }
 
 /// The script that an interpreter is given.
@@ -245,14 +248,12 @@ mod tests {
             (&["sh", "-"], None),
             (&["node"], None),
         ] {
-            let Program {
-                name, arguments, ..
-            } = program(words);
-            let Runs::Script(options) = programs::runs(&name.to_string_lossy()) else {
+            let program = program(words);
+            let Runs::Script(options) = runs(&program) else {
                 panic!("{words:?}")
             };
             assert_eq!(
-                script(&arguments, options).as_deref(),
+                script(&program.arguments, options).as_deref(),
                 expected.map(Path::new),
                 "{words:?}"
             );
