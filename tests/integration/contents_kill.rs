@@ -176,7 +176,7 @@ fn start_synced(world: &World) -> Daemon {
     let compiled = Command::new("cc")
         .args(["-shared", "-fPIC", "-O1", "-o"])
         .arg(&library)
-        .arg(fixture("src/witness.c"))
+        .arg(fixture("harness/witness.c"))
         .arg("-ldl")
         .status()
         .expect("cc is installed");
