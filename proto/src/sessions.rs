@@ -45,8 +45,7 @@ pub struct ResetRequest {
     /// As in [`SessionRef`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub caller: Option<Caller>,
-    /// An idempotency key: a repeated request with the same one empties nothing. Only for a daemon
-    /// whose hello has [`REQUESTS`](crate::hello::REQUESTS).
+    /// An idempotency key: a repeated request with the same one empties nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub request: Option<RequestId>,
 }

@@ -49,7 +49,7 @@ pub struct WriteStateRequest {
     #[serde(deserialize_with = "crate::bounded::list::<_, _, STATE_KEYS_MAX>")]
     pub writes: Vec<StateWrite>,
     /// An idempotency key: a repeated request with the same one gets the first answer, and writes
-    /// nothing. Only for a daemon whose hello has [`REQUESTS`](crate::hello::REQUESTS).
+    /// nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub request: Option<RequestId>,
 }
@@ -67,8 +67,7 @@ pub struct StateWrite {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expected: Option<StateVersion>,
     /// The value expires after so many ms, at least 1: from then on the key has none. Absent: it
-    /// stays. Only with a value, and only for a daemon whose hello has
-    /// [`EXPIRES`](crate::hello::EXPIRES).
+    /// stays. Only with a value.
     #[serde(
         default,
         with = "crate::text::optional",

@@ -55,8 +55,7 @@ pub struct OpenStreamRequest {
     pub opened_by: Option<Json>,
     /// A message that the daemon appends, and with which it closes the stream, when the process
     /// that has sent this has exited and the stream is still open. For a stream that is open
-    /// already it takes the place of the former will. Only for a daemon whose hello has
-    /// [`WILLS`](crate::hello::WILLS).
+    /// already it takes the place of the former will.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub will: Option<Json>,
 }
@@ -114,8 +113,7 @@ pub struct AppendRequest {
     #[serde(deserialize_with = "crate::bounded::list::<_, _, APPEND_MAX>")]
     pub messages: Vec<Option<Json>>,
     /// Whether the stream is closed with these messages, in one step: its will is void. A repeated
-    /// request closes a stream that is open still. Only for a daemon whose hello has
-    /// [`CLOSES`](crate::hello::CLOSES).
+    /// request closes a stream that is open still.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub close: bool,
 }

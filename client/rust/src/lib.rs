@@ -108,8 +108,8 @@
 //!   socket is in. [`error`]: what can go wrong. [`mod@options`]: settings. [`runtime`]: what
 //!   drives the calls.
 //! - [`control`]: bare calls, for programs that are part of mcp-sessiond.
-//! - [`tower`]: a layer for HTTP servers. [`rmcp`]: HTTP servers on the official SDK.
-//!   [`tower_sessions`], [`turul`]: stores for other frameworks.
+//! - `tower`, `rmcp`, `tower_sessions`, `turul`, each with the feature of its name: a layer for HTTP
+//!   servers; HTTP servers on the official SDK; stores for other frameworks.
 //!
 //! **Architecture Invariants:** nothing is sent to a daemon of another user, nor through a
 //! directory that others may enter. [`Sessiond`] returns `Option` and `bool`: no call of it fails
