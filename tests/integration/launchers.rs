@@ -245,7 +245,7 @@ fn a_server_that_has_another_key_at_each_start_is_told_what_differs() {
         "{doubts}"
     );
     assert_eq!(
-        doubts.matches("finds nothing of what").count(),
+        doubts.matches("starts with none of the state").count(),
         1,
         "{doubts}"
     );

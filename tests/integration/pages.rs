@@ -147,7 +147,6 @@ const RUNS: &str = "run --set claim_wait_ms=500 --set log=debug";
 
 /// Commands that speak MCP.
 const WRAPS: &[&str] = &[
-    "wrap -- npx @playwright/mcp@latest",
     "wrap -- https://example.org/mcp",
     "wrap --header 'X-Key: ${env:EXAMPLE_KEY}' -- https://example.org/mcp",
 ];
