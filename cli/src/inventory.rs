@@ -331,11 +331,11 @@ impl Server {
 
     /// What people call it.
     pub(crate) fn display_name(&self) -> String {
-        match (&self.host_name, self.host) {
-            (Some(name), Some(pid)) => format!("{} of {name} {pid}", self.server),
-            (None, Some(pid)) => format!("{} of process {pid}", self.server),
-            _ if let Some(service) = &self.service => format!("{} of {service}", self.server),
-            _ => format!(
+        match (&self.host_name, self.host, &self.service) {
+            (Some(name), Some(pid), _) => format!("{} of {name} {pid}", self.server),
+            (None, Some(pid), _) => format!("{} of process {pid}", self.server),
+            (_, None, Some(service)) => format!("{} of {service}", self.server),
+            (_, None, None) => format!(
                 "{} (keeper {})",
                 self.server,
                 self.keeper_pid.unwrap_or_default()

@@ -251,7 +251,10 @@ fn what_can_t_be_edited_safely_is_refused_and_stays_as_it_is() {
     fs::remove_file(home(&world).join("other")).expect("a link");
 
     let (code, _, errors) = setup(&world, &["cursor"]);
-    assert!(code == Some(64) && errors.contains("pass --yes"), "{errors}");
+    assert!(
+        code == Some(64) && errors.contains("pass --yes"),
+        "{errors}"
+    );
     let (code, _, errors) = setup(&world, &["cursor", "--only", "b", "--yes"]);
     assert!(
         code == Some(66) && errors.contains("no server \"b\""),

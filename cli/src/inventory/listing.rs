@@ -193,14 +193,12 @@ fn rows<'a>(servers: impl Iterator<Item = &'a Server>, others: &Others) -> Vec<V
 fn row(server: &Server) -> Vec<String> {
     let text = |text: Option<String>| text.map_or_else(|| "-".to_owned(), |text| printable(&text));
     let number = |number: Option<u32>| text(number.map(|number| number.to_string()));
-    let host = match (&server.host_name, server.host) {
-        _ if let Some(hosts) = server.hosts => Some(match hosts {
-            1 => "1 host".to_owned(),
-            hosts => format!("{hosts} hosts"),
-        }),
-        (Some(name), Some(pid)) => Some(format!("{name} {pid}")),
+    let host = match (server.hosts, &server.host_name, server.host) {
+        (Some(1), ..) => Some("1 host".to_owned()),
+        (Some(hosts), ..) => Some(format!("{hosts} hosts")),
+        (None, Some(name), Some(pid)) => Some(format!("{name} {pid}")),
         // A server behind `serve` has no host.
-        (_, pid) => pid
+        (None, _, pid) => pid
             .map(|pid| pid.to_string())
             .or_else(|| server.service.as_ref().map(ToString::to_string)),
     };
