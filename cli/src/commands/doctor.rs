@@ -35,7 +35,7 @@ file; what was lost or runs unkept. Each line is `ok`, `note` (it works; you may
 a problem says what to do. docs/doctor.md has each check. Tokens, values and arguments are never shown.
 
 With --json: an object. `version`: of this executable. `findings`: an array of `check` (config, servers, directory, storage, daemon, service, serve, \
-records, claim, host, key, inventory, path, setup, hint, unkept, losses), `outcome` (ok, note, problem); `what` (a sentence), and `fix` (what to do; absent where the \
+records, claim, host, key, kept, path, setup, hint, unkept, lost), `outcome` (ok, note, problem); `what` (a sentence), and `fix` (what to do; absent where the \
 outcome is ok). `problems`, `notes`: how many of each. `verdict`: the last line.
 
 Exit codes: 0 no problem; 1 at least one.

@@ -25,7 +25,7 @@ or script that it runs; no other argument is ever shown.
 With --json: an object. `daemon`: `answers`, and `why` not. `servers`: server, session, service, host, host_name, pid, keeper, \
 keeper_pid, state (in_use, waiting, starting, stopping, silent); hosts (how many share it, if it is shared), withheld (how many of its notifications none of these got); age_ms, since_ms (how long the host has been there, or \
 away), restarts, memory (bytes), last_error, known (to the daemon), failure (why its keeper does not say); what is not known \
-is null. `upstreams`: servers behind `serve --upstream`: url, service, pid (of `serve`), since_ms (Unix epoch), sessions. `unkept`: process (pid, start, inode), program, why, since_ms (Unix epoch). `losses`: host, host_name, because; what is \
+is null. `upstreams`: servers behind `serve --upstream`: url, service, pid (of `serve`), since_ms (Unix epoch), sessions. `unkept`: process (pid, start, inode), program, why, since_ms (Unix epoch). `lost`: host, host_name, because; what is \
 no longer inventory, until the next server of that host has said so.
 
 With -w the list is drawn again once a second, and when the terminal changes its size. Keys: the arrows or j and k select a server, Enter or l \
@@ -76,7 +76,7 @@ fn show(arguments: &Arguments, listing: &Listing) -> ExitCode {
         let daemon = serde_json::json!({"answers": why.is_none(), "why": why});
         let Others { upstreams, unkept } = &listing.others;
         to_json(&serde_json::json!({
-            "daemon": daemon, "servers": servers, "upstreams": upstreams, "unkept": unkept, "losses": losses,
+            "daemon": daemon, "servers": servers, "upstreams": upstreams, "unkept": unkept, "lost": losses,
         }))
     } else {
         text(listing, arguments.wide, trouble.is_some())
