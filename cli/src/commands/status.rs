@@ -26,7 +26,7 @@ With --json: an object. `daemon`: `answers`, and `why` not. `servers`: server, s
 keeper_pid, state (in_use, waiting, starting, stopping, silent); hosts (how many share it, if it is shared), withheld (how many of its notifications none of these got); age_ms, since_ms (how long the host has been there, or \
 away), restarts, memory (bytes), last_error, known (to the daemon), failure (why its keeper does not say); what is not known \
 is null. `upstreams`: servers behind `serve --upstream`: url, service, pid (of `serve`), since_ms (Unix epoch), sessions. `unkept`: process (pid, start, inode), program, why, since_ms (Unix epoch). `lost`: host, host_name, because; what is \
-no longer inventory, until the next server of that host has said so.
+no longer kept, until the next server of that host has said so.
 
 With -w the list is drawn again once a second, and when the terminal changes its size. Keys: the arrows or j and k select a server, Enter or l \
 shows its log, r restarts it and s stops it, each after a question, ? shows all keys, q leaves. It needs a terminal.

@@ -42,7 +42,8 @@ mcp-sessiond token load --for $$ || true
 until mcp-sessiond logs | grep " INFO ready "; do sleep 0.05; done
 mcp-sessiond logs --json | grep '"ready ' | grep -c '"level":"info"'
 mkfifo ~/followed
-mcp-sessiond logs -f -n 1 >~/followed 2>&1 &
+# A shell that is not interactive ignores SIGINT in what it starts in the background.
+env --default-signal=INT mcp-sessiond logs -f -n 1 >~/followed 2>&1 &
 following=$!
 exec 3<~/followed
 read -r last <&3

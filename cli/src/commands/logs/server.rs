@@ -91,7 +91,7 @@ impl ServerStderr {
                     if missed > 0 {
                         // Two halves would make a line that nobody has written.
                         self.rest = format!(
-                            "({missed} bytes are missing here: they came too fast to be inventory)\n"
+                            "({missed} bytes are missing here: they came too fast to be kept)\n"
                         );
                         text = text.split_once('\n').map_or("", |(_, whole)| whole);
                     }
