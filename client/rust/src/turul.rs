@@ -199,7 +199,7 @@ async fn remove(session: &Session, key: &StateKey) -> Result<Option<Json>, Sessi
         match session.compare_and_set(key, entry.version, None).await {
             Ok(_) => return Ok(entry.value),
             Err(SessionError::Refused(Error::VersionConflict { .. })) if tries < TRIES => {
-                tries += 1
+                tries += 1;
             }
             Err(error) => return Err(error),
         }
