@@ -1,4 +1,4 @@
-//! The servers that are inventory, as their keepers say.
+//! The servers that are kept, as their keepers report them.
 
 use super::{Finding, Findings};
 use crate::inventory::Inventory;
