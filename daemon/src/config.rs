@@ -8,7 +8,6 @@ mod http;
 mod limits;
 mod metrics;
 mod names;
-mod range;
 mod section;
 mod sessions;
 mod settings;
@@ -197,7 +196,7 @@ pub fn load_readable(
         let mut with = table.clone();
         put(&mut with, &name, value.clone());
         let understood =
-            Config::deserialize(with.clone()).is_ok_and(|config| range::check(&config).is_ok());
+            Config::deserialize(with.clone()).is_ok_and(|config| config.check().is_ok());
         if understood {
             table = with;
         } else {
@@ -253,7 +252,7 @@ fn with_overrides(
     }
     let config =
         Config::deserialize(table).map_err(|error| ConfigError::Range(error.to_string()))?;
-    range::check(&config)?;
+    config.check()?;
     Ok(Loaded {
         config,
         path: path.map(Into::into),
@@ -422,7 +421,7 @@ impl Loaded {
             let value = match value(&table, &name) {
                 // There may be a password in it.
                 Some(toml::Value::String(url)) if name == "storage.url" => {
-                    format!("\"{}\"", storage::shown(url))
+                    format!("\"{}\"", storage::redacted(url))
                 }
                 value => value.map_or_else(|| "unset".into(), ToString::to_string),
             };

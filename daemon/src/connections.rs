@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
-use mcp_sessiond_process::{Pinned, ProcessId};
+use mcp_sessiond_process::{PinnedProcess, ProcessId};
 use mcp_sessiond_proto::Lock as _;
 use mcp_sessiond_proto::frame::Budget;
 use tokio::sync::Notify;
@@ -27,7 +27,7 @@ struct OfProcess {
     open: usize,
     frames: Budget,
     /// The process, pinned for its first connection: one descriptor for all of them.
-    peer: Pinned,
+    peer: PinnedProcess,
 }
 
 impl Connections {
@@ -41,7 +41,7 @@ impl Connections {
     /// the socket tells. `frames`: the budget of all connections.
     pub(crate) fn enter(
         self: &Arc<Self>,
-        peer: Pinned,
+        peer: PinnedProcess,
         limits: &Limits,
         frames: &Budget,
     ) -> Option<ConnectionSlot> {
@@ -78,7 +78,7 @@ impl Connections {
 pub(crate) struct ConnectionSlot {
     gauge: Arc<Connections>,
     process: ProcessId,
-    pub(crate) peer: Pinned,
+    pub(crate) peer: PinnedProcess,
     pub(crate) frames: Budget,
 }
 

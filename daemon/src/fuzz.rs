@@ -14,7 +14,7 @@ use mcp_sessiond_proto::token::TOKEN_MAX;
 use mcp_sessiond_registry::TokenFile;
 
 use crate::config;
-use crate::storage::{Url, shown};
+use crate::storage::{Url, redacted};
 use crate::tokens::{Found, Tokens};
 
 /// The password in the inputs.
@@ -33,7 +33,7 @@ fn storage_url() {
         let Ok(text) = std::str::from_utf8(input) else {
             return;
         };
-        let seen = shown(text);
+        let seen = redacted(text);
         match Url::parse(text) {
             Ok(url) => assert!(format!("{url:?}").contains(&seen) || !text.starts_with("postgres")),
             Err(error) => assert!(!error.to_string().contains(SECRET)),

@@ -5,7 +5,7 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use mcp_sessiond_process::{self as process, Pinned, socket};
+use mcp_sessiond_process::{self as process, PinnedProcess, socket};
 use mcp_sessiond_proto::backends::{KeeperName, KeeperReply, KeeperRequest};
 use mcp_sessiond_proto::hello::{HELLO_LEN, Hello, HelloError, LINES};
 use mcp_sessiond_proto::{OLDEST_PROTOCOL_VERSION, PROTOCOL_VERSION, paths};
@@ -35,7 +35,7 @@ pub fn unknown(directory: &Path, known: &[KeeperName]) -> Vec<(KeeperName, PathB
 #[derive(Debug)]
 pub struct Listener {
     /// The process that called listen(2).
-    pub process: Pinned,
+    pub process: PinnedProcess,
     path: PathBuf,
     stream: UnixStream,
 }

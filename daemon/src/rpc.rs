@@ -52,7 +52,7 @@ macro_rules! rpc {
     ($method:ident ($request:ty) -> $answer:ty, change $histogram:ident, $by:ident) => {
         async fn $method(self, _: Context, request: $request) -> Result<$answer, Error> {
             let peer = self.0.clone();
-            let work = async move { carry_out!(peer, $by, $method, request) };
+            let work = async move { handle!(peer, $by, $method, request) };
             self.detached(|meters| &meters.histograms.$histogram, work)
                 .await
         }
@@ -60,7 +60,7 @@ macro_rules! rpc {
     ($method:ident ($request:ty) -> $answer:ty, read $histogram:ident, $by:ident) => {
         async fn $method(self, _: Context, request: $request) -> Result<$answer, Error> {
             let peer = &self.0;
-            let work = async { carry_out!(peer, $by, $method, request) };
+            let work = async { handle!(peer, $by, $method, request) };
             self.measured(|meters| &meters.histograms.$histogram, work)
                 .await
         }
@@ -68,32 +68,38 @@ macro_rules! rpc {
     ($method:ident ($request:ty) -> $answer:ty, wait -, $by:ident) => {
         async fn $method(self, _: Context, request: $request) -> Result<$answer, Error> {
             let peer = &self.0;
-            let work = async { carry_out!(peer, $by, $method, request) };
+            let work = async { handle!(peer, $by, $method, request) };
             self.counted(work).await
         }
     };
     ($method:ident ($request:ty) -> $answer:ty, query -, $by:ident) => {
         async fn $method(self, _: Context, request: $request) -> Result<$answer, Error> {
             let peer = &self.0;
-            Box::pin(async { carry_out!(peer, $by, $method, request) }).await
+            Box::pin(async { handle!(peer, $by, $method, request) }).await
+        }
+    };
+    ($method:ident () -> $answer:ty, sync -, $by:ident) => {
+        async fn $method(self, _: Context) -> $answer {
+            let peer = &self.0;
+            handle!(peer, $by, $method)
         }
     };
     ($method:ident () -> $answer:ty, show -, $by:ident) => {
         async fn $method(self, _: Context) -> $answer {
             let peer = &self.0;
-            Box::pin(async { carry_out!(peer, $by, $method) }).await
+            Box::pin(async { handle!(peer, $by, $method) }).await
         }
     };
     ($method:ident ($request:ty) -> $answer:ty, show -, $by:ident) => {
         async fn $method(self, _: Context, request: $request) -> $answer {
             let peer = &self.0;
-            Box::pin(async { carry_out!(peer, $by, $method, request) }).await
+            Box::pin(async { handle!(peer, $by, $method, request) }).await
         }
     };
 }
 
 /// The function that carries out a call.
-macro_rules! carry_out {
+macro_rules! handle {
     ($peer:ident, contents, $method:ident, $request:ident) => {{
         let access = $peer.access(&$request.of).await?;
         $peer.daemon.contents.$method(&access, &$request).await
@@ -125,12 +131,13 @@ macro_rules! rpcs {
 // - wait: it ends with its caller. A refusal is counted; how long it took is the caller's choice.
 // - query: it ends with its caller, and is not counted, since people ask and not programs.
 // - show: the same, and it can't be refused.
+// - sync: the same, and it awaits nothing, so its future needs no allocation.
 //
 // And who carries it out, by a function of the method's name: the connection (peer), the contents
 // of the session that the request names, the engine, or the daemon as a whole.
 rpcs! {
     // method         request                 answer              class  histogram           by
-    ping              ()                   -> ()                | show   -                 | peer;
+    ping              ()                   -> ()                | sync   -                 | peer;
     claim             (ClaimRequest)       -> Claimed           | change claim_us          | peer;
     store_token       (StoreRequest)       -> Stored            | change store_token_us    | peer;
     reject_token      (LeaseRef)           -> ()                | change store_token_us    | peer;

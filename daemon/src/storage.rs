@@ -35,7 +35,7 @@ pub use memory::Memory;
 pub use open::{OpenError, open};
 pub use postgres::Postgres;
 pub use sqlite::{Durability, Sqlite};
-pub use url::{Table, Url, UrlError, shown};
+pub use url::{Table, Url, UrlError, redacted};
 
 /// Names a record. Nothing finds a record without its owner, so what belongs to another owner is as
 /// if it were not there.

@@ -7,7 +7,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use mcp_sessiond_process::{self as process, Pinned, ProcessId};
+use mcp_sessiond_process::{self as process, PinnedProcess, ProcessId};
 use mcp_sessiond_registry::KeeperRecord;
 use nix::sys::signal::Signal;
 use tokio::sync::mpsc;
@@ -27,7 +27,7 @@ const RETRY: Duration = Duration::from_secs(1);
 /// A keeper that was asked to end.
 #[derive(Debug)]
 struct Ending {
-    keeper: Pinned,
+    keeper: PinnedProcess,
     /// When it is killed; none once it was.
     kill_at: Option<Instant>,
     /// Why it has to end.
@@ -77,7 +77,7 @@ impl Terminator {
     }
 
     /// Asks a keeper to end.
-    fn end(&mut self, keeper: Pinned, why: &'static str) {
+    fn end(&mut self, keeper: PinnedProcess, why: &'static str) {
         let stop_wait =
             Duration::from_millis(self.engine.settings().loaded.config.backends.stop_wait_ms);
         // It fails where the keeper has just exited, which is told anyway.
@@ -170,7 +170,7 @@ fn kill_left_over(
         loop {
             let members = process::session_members(session)?;
             // The number was given again after all: these are somebody else's.
-            let leads = |member: &&Pinned| member.id().pid == session;
+            let leads = |member: &&PinnedProcess| member.id().pid == session;
             if members
                 .iter()
                 .find(leads)
@@ -178,12 +178,12 @@ fn kill_left_over(
             {
                 break;
             }
-            let are_its = |member: &Pinned| member.id().start >= keeper.start;
+            let are_its = |member: &PinnedProcess| member.id().start >= keeper.start;
             let new = members
                 .into_iter()
                 .filter(are_its)
                 .filter(|member| killed.insert(member.id()));
-            let new: Vec<Pinned> = new.collect();
+            let new: Vec<PinnedProcess> = new.collect();
             if new.is_empty() {
                 break;
             }
@@ -211,7 +211,7 @@ fn sessions_of(
         sessions.insert(keeper.pid);
     }
     let backend = backend
-        .map(|backend| Pinned::reopen(&backend))
+        .map(|backend| PinnedProcess::reopen(&backend))
         .transpose()?
         .flatten();
     if let Some(backend) = backend

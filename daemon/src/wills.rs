@@ -7,7 +7,7 @@ use std::os::fd::AsFd as _;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-use mcp_sessiond_process::{ExitWatch, Pinned, ProcessId, sys};
+use mcp_sessiond_process::{ExitWatch, PinnedProcess, ProcessId, sys};
 use mcp_sessiond_proto::Error;
 use mcp_sessiond_proto::Lock as _;
 use tokio::sync::Notify;
@@ -83,7 +83,7 @@ impl Wills {
 
     /// As whom a process is on record.
     #[must_use]
-    pub fn author(&self, process: &Pinned) -> String {
+    pub fn author(&self, process: &PinnedProcess) -> String {
         self.engine.owner(process.id())
     }
 
@@ -92,7 +92,7 @@ impl Wills {
     /// # Errors
     /// [`Error::Unavailable`], if the process can't be watched: the next daemon carries the will
     /// out.
-    pub fn made(&self, author: Pinned, place: RecordId, of: Of) -> Result<(), Error> {
+    pub fn made(&self, author: PinnedProcess, place: RecordId, of: Of) -> Result<(), Error> {
         let mut watched = self.lock();
         let id = author.id();
         watched.exits.add(author).map_err(|error| {
@@ -139,7 +139,7 @@ impl Wills {
             readable.readable().await?.clear_ready();
             for will in self.left() {
                 let wills = self.clone();
-                tokio::spawn(async move { wills.carry_out(will).await });
+                tokio::spawn(async move { wills.apply(will).await });
             }
         }
     }
@@ -172,18 +172,18 @@ impl Wills {
             match self
                 .engine
                 .process_of(&will.author)
-                .map(|process| Pinned::reopen(&process))
+                .map(|process| PinnedProcess::reopen(&process))
             {
                 Some(Ok(Some(author))) => {
                     // If it can't be watched, it is for the next daemon.
                     let _ = self.made(author, will.place, will.of);
                 }
-                Some(Ok(None)) => self.carry_out(will).await,
+                Some(Ok(None)) => self.apply(will).await,
                 Some(Err(error)) => {
                     tracing::warn!(%error, "could not look for the author of a will");
                 }
                 // Of another boot, since the storage is local.
-                None if !self.contents.storage().is_shared() => self.carry_out(will).await,
+                None if !self.contents.storage().is_shared() => self.apply(will).await,
                 None => {
                     let home = home_of(&will.author).map(str::to_owned);
                     self.others.locked().extend(home);
@@ -193,7 +193,7 @@ impl Wills {
         self.found.notify_one();
     }
 
-    async fn carry_out(&self, will: Recorded) {
+    async fn apply(&self, will: Recorded) {
         while self.carry_out_once(&will).await.is_err() {
             tokio::time::sleep(RETRY).await;
         }

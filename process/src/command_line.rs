@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use super::exhausted::{Exhausted, readable};
 use super::launchers::names;
 use super::os;
-use super::pinned::Pinned;
+use super::pinned::PinnedProcess;
 
 /// Arguments in which the name of an interpreted program is looked for: `node --flag script`,
 /// `python -m module`.
@@ -23,7 +23,7 @@ pub struct CommandLine {
 ///
 /// # Errors
 /// [`Exhausted`].
-pub fn command_line(process: &Pinned) -> Result<CommandLine, Exhausted> {
+pub fn command_line(process: &PinnedProcess) -> Result<CommandLine, Exhausted> {
     let pid = process.pid();
     let executable = match readable(os::executable(pid))? {
         Some(path) => Some(path),

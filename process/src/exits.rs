@@ -7,14 +7,14 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use mcp_sessiond_identity::ProcessId;
 
 use super::os;
-use super::pinned::Pinned;
+use super::pinned::PinnedProcess;
 
 /// Watches any number of processes through one descriptor, which is readable while there is an exit
 /// that was not [drained](Self::drain) yet.
 #[derive(Debug)]
 pub struct ExitWatch {
     events: os::Events,
-    watched: HashMap<u64, Pinned>,
+    watched: HashMap<u64, PinnedProcess>,
     tokens: HashMap<ProcessId, u64>,
     next_token: u64,
 }
@@ -39,7 +39,7 @@ impl ExitWatch {
     /// # Errors
     /// Those of epoll_ctl(2), on macOS kevent(2): the limit of watches, or of memory. It is not
     /// watched then.
-    pub fn add(&mut self, process: Pinned) -> io::Result<()> {
+    pub fn add(&mut self, process: PinnedProcess) -> io::Result<()> {
         let id = process.id();
         if self.tokens.contains_key(&id) {
             return Ok(());
@@ -62,7 +62,7 @@ impl ExitWatch {
 
     /// A process that is watched, and was not [drained](Self::drain) yet.
     #[must_use]
-    pub fn watched(&self, id: &ProcessId) -> Option<&Pinned> {
+    pub fn watched(&self, id: &ProcessId) -> Option<&PinnedProcess> {
         self.watched.get(self.tokens.get(id)?)
     }
 

@@ -9,7 +9,7 @@ use mcp_sessiond_identity::{Conversation, Encoder, Former, KeyDoubt, Traits, dig
 use super::exhausted::{Exhausted, readable};
 use super::launchers::{Table, base_name};
 use super::os;
-use super::pinned::Pinned;
+use super::pinned::PinnedProcess;
 use super::temporary_dirs::masked;
 use super::variables::{is_conversation, is_ignored, sorted, was_ignored};
 use super::walk::name_of;
@@ -23,7 +23,7 @@ const ATTEMPTS: usize = 3;
 ///
 /// # Errors
 /// [`Exhausted`]. What else can't be read is a doubt.
-pub fn traits_of(instance: &Pinned, table: &Table) -> Result<Traits, Exhausted> {
+pub fn traits_of(instance: &PinnedProcess, table: &Table) -> Result<Traits, Exhausted> {
     for _ in 0..ATTEMPTS {
         let facts = Facts::read(instance.pid())?;
         let again = Facts::image(instance.pid())?;

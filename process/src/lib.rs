@@ -5,7 +5,7 @@
 //! - [`ProcessId`], [`StartTime`], [`boot_id`]: what names one process, for good. [`Traits`],
 //!   [`Key`]: what tells the instances of one host apart. These values are of the crate
 //!   `mcp-sessiond-identity`; [`traits_of`] reads them ([`key`]).
-//! - [`Pinned`]: a process that is held, so that what is read of it is its own.
+//! - [`PinnedProcess`]: a process that is held, so that what is read of it is its own.
 //! - [`peer()`], [`instance`], [`ancestor`]: who speaks on a socket, and which of its ancestors it
 //!   speaks for. [`tcp`]: which user is at the other end of a connection over loopback.
 //! - [`find_host`]: from an instance up to its host, past launchers ([`walk`], [`launchers`]).
@@ -83,11 +83,11 @@ pub use exits::ExitWatch;
 pub use key::traits_of;
 pub use launchers::{Launcher, Table};
 pub use mcp_sessiond_identity::{
-    Conversation, Former, Key, KeyDoubt, KeyDoubtError, ProcessId, Said, StartTime, StartTimeError,
-    Traits, digest,
+    Conversation, Former, Key, KeyDoubt, KeyDoubtError, ProcessId, SelfDescription, StartTime,
+    StartTimeError, Traits, digest,
 };
 pub use peer::{NotAnInstance, Peer, PeerError, ancestor, instance, peer};
-pub use pinned::{Gone, Pinned};
+pub use pinned::{Gone, PinnedProcess};
 pub use session::{
     child_of, children_of, is_taken, leads_session, session_members, session_of, started_by,
 };

@@ -8,7 +8,7 @@ use nix::unistd::geteuid;
 
 use super::exhausted::{Exhausted, readable};
 use super::launchers::{Kind, Table, base_name};
-use super::pinned::Pinned;
+use super::pinned::PinnedProcess;
 use super::walk::{HostDoubt, confirm_child, hold_parent, kind_above, parent_pid};
 use super::{executable, os};
 
@@ -17,7 +17,7 @@ use super::{executable, os};
 #[derive(Debug)]
 pub struct Peer {
     /// The process.
-    pub process: Pinned,
+    pub process: PinnedProcess,
     /// Its user, who is ours.
     pub uid: u32,
 }
@@ -49,7 +49,7 @@ pub enum PeerError {
 pub fn peer(socket: &impl AsFd) -> Result<Peer, PeerError> {
     let uid = geteuid().as_raw();
     let (handle, pid) = os::peer(socket.as_fd(), uid)?;
-    let process = Pinned::identify(handle, pid)?.ok_or(PeerError::Gone)?;
+    let process = PinnedProcess::identify(handle, pid)?.ok_or(PeerError::Gone)?;
     let status = os::status(pid).map_err(|error| {
         if os::is_gone(&error) {
             PeerError::Gone
@@ -103,7 +103,11 @@ pub enum NotAnInstance {
 ///
 /// # Errors
 /// [`NotAnInstance`].
-pub fn instance(peer: &Pinned, named: Option<u32>, table: &Table) -> Result<Pinned, NotAnInstance> {
+pub fn instance(
+    peer: &PinnedProcess,
+    named: Option<u32>,
+    table: &Table,
+) -> Result<PinnedProcess, NotAnInstance> {
     let Some(pid) = named.filter(|pid| *pid != peer.pid()) else {
         return Ok(peer.clone());
     };
@@ -130,16 +134,16 @@ pub fn instance(peer: &Pinned, named: Option<u32>, table: &Table) -> Result<Pinn
 ///
 /// # Errors
 /// [`Exhausted`].
-pub fn ancestor(peer: &Pinned, pid: u32) -> Result<Option<Pinned>, Exhausted> {
+pub fn ancestor(peer: &PinnedProcess, pid: u32) -> Result<Option<PinnedProcess>, Exhausted> {
     climb(peer, pid, |_, _| Ok(()))
 }
 
 /// Shows every child on the way up and the pid of its parent, while both are held.
 fn climb(
-    peer: &Pinned,
+    peer: &PinnedProcess,
     pid: u32,
-    mut show: impl FnMut(&Pinned, u32) -> Result<(), Exhausted>,
-) -> Result<Option<Pinned>, Exhausted> {
+    mut show: impl FnMut(&PinnedProcess, u32) -> Result<(), Exhausted>,
+) -> Result<Option<PinnedProcess>, Exhausted> {
     let uid = geteuid().as_raw();
     let mut child = peer.clone();
     for _ in 0..ANCESTORS_MAX {

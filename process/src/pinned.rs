@@ -12,7 +12,7 @@ use super::os;
 ///
 /// Clones share the descriptor.
 #[derive(Clone, Debug)]
-pub struct Pinned {
+pub struct PinnedProcess {
     handle: os::Handle,
     id: ProcessId,
 }
@@ -23,7 +23,7 @@ pub struct Pinned {
 #[error("the process has exited, or can't be looked at")]
 pub struct Gone;
 
-impl Pinned {
+impl PinnedProcess {
     /// Holds the process that has this pid now.
     ///
     /// # Errors

@@ -7,7 +7,7 @@ use nix::unistd::geteuid;
 
 use super::exhausted::{Exhausted, readable};
 use super::os;
-use super::pinned::Pinned;
+use super::pinned::PinnedProcess;
 use super::walk::{HostDoubt, confirm_child, hold_parent};
 
 /// Holds the process that has this pid, if it is a child of `parent`'s and this user's. One that
@@ -15,7 +15,7 @@ use super::walk::{HostDoubt, confirm_child, hold_parent};
 ///
 /// # Errors
 /// [`Exhausted`].
-pub fn child_of(parent: &Pinned, pid: u32) -> Result<Option<Pinned>, Exhausted> {
+pub fn child_of(parent: &PinnedProcess, pid: u32) -> Result<Option<PinnedProcess>, Exhausted> {
     let held = hold_parent(pid, geteuid().as_raw());
     HostDoubt::settled(held.and_then(|child| confirm_child(&child, parent).map(|()| child)))
 }
@@ -25,7 +25,7 @@ pub fn child_of(parent: &Pinned, pid: u32) -> Result<Option<Pinned>, Exhausted> 
 ///
 /// # Errors
 /// [`Exhausted`].
-pub fn leads_session(process: &Pinned) -> Result<bool, Exhausted> {
+pub fn leads_session(process: &PinnedProcess) -> Result<bool, Exhausted> {
     Ok(session_of(process)?.is_some_and(|session| session == process.pid()))
 }
 
@@ -33,7 +33,7 @@ pub fn leads_session(process: &Pinned) -> Result<bool, Exhausted> {
 ///
 /// # Errors
 /// [`Exhausted`].
-pub fn session_of(process: &Pinned) -> Result<Option<u32>, Exhausted> {
+pub fn session_of(process: &PinnedProcess) -> Result<Option<u32>, Exhausted> {
     let session = readable(os::session(process.pid()))?;
     Ok(session.filter(|_| process.is_alive()))
 }
@@ -42,13 +42,13 @@ pub fn session_of(process: &Pinned) -> Result<Option<u32>, Exhausted> {
 ///
 /// # Errors
 /// When the system does not tell which processes there are, or there are too many open files.
-pub fn session_members(session: u32) -> io::Result<Vec<Pinned>> {
+pub fn session_members(session: u32) -> io::Result<Vec<PinnedProcess>> {
     let mut members = Vec::new();
     for pid in os::pids()? {
         if readable(os::session(pid))? != Some(session) {
             continue;
         }
-        match Pinned::pin(pid) {
+        match PinnedProcess::pin(pid) {
             // The pid may have been another process's when it was looked at first.
             Ok(Some(process)) if session_of(&process)? == Some(session) => members.push(process),
             Ok(_) => {}
@@ -81,7 +81,7 @@ pub fn started_by(leader: u32) -> io::Result<Vec<u32>> {
     let members = session_members(leader)?;
     Ok(members
         .iter()
-        .map(Pinned::pid)
+        .map(PinnedProcess::pid)
         .filter(|pid| *pid != leader)
         .collect())
 }
@@ -90,7 +90,7 @@ pub fn started_by(leader: u32) -> io::Result<Vec<u32>> {
 ///
 /// # Errors
 /// When the system does not tell which processes there are, or there are too many open files.
-pub fn children_of(parent: &Pinned) -> io::Result<Vec<Pinned>> {
+pub fn children_of(parent: &PinnedProcess) -> io::Result<Vec<PinnedProcess>> {
     let mut children = Vec::new();
     for pid in os::pids()? {
         // Most are somebody else's, which one look tells.
@@ -106,5 +106,5 @@ pub fn children_of(parent: &Pinned) -> io::Result<Vec<Pinned>> {
 /// # Errors
 /// Whatever stands in the way of knowing, such as too many open files.
 pub fn is_taken(pid: u32) -> io::Result<bool> {
-    Ok(Pinned::pin(pid)?.is_some())
+    Ok(PinnedProcess::pin(pid)?.is_some())
 }

@@ -59,8 +59,8 @@ impl Tree {
     }
 
     /// The next process that says its pid.
-    fn pinned(&mut self) -> Pinned {
-        Pinned::open(self.said()).expect("it waits for us")
+    fn pinned(&mut self) -> PinnedProcess {
+        PinnedProcess::open(self.said()).expect("it waits for us")
     }
 
     /// Ends the tree, and waits until its root is reaped.
@@ -90,7 +90,7 @@ fn until_readable(watch: &ExitWatch) {
 fn make_zombie(child: &mut Child) {
     let mut watch = ExitWatch::new().expect("a watch");
     watch
-        .add(Pinned::open(child.id()).expect("alive"))
+        .add(PinnedProcess::open(child.id()).expect("alive"))
         .expect("watched");
     child.kill().expect("ours to kill");
     until_readable(&watch);
@@ -98,27 +98,27 @@ fn make_zombie(child: &mut Child) {
 
 #[test]
 fn this_process_knows_itself() {
-    let me = Pinned::myself().expect("alive");
+    let me = PinnedProcess::myself().expect("alive");
     assert_eq!(me.id().pid, std::process::id());
     assert!(me.is_alive());
     assert_eq!(
-        Pinned::open(std::process::id()).expect("alive").id(),
+        PinnedProcess::open(std::process::id()).expect("alive").id(),
         me.id()
     );
     assert_eq!(
-        Pinned::reopen(&me.id())
+        PinnedProcess::reopen(&me.id())
             .expect("readable")
             .expect("alive")
             .id(),
         me.id()
     );
-    assert_eq!(Pinned::open(0).err(), Some(Gone));
-    assert_eq!(Pinned::open(u32::MAX).err(), Some(Gone));
+    assert_eq!(PinnedProcess::open(0).err(), Some(Gone));
+    assert_eq!(PinnedProcess::open(u32::MAX).err(), Some(Gone));
 }
 
 #[test]
 fn another_identity_is_another_process() {
-    let me = Pinned::myself().expect("alive").id();
+    let me = PinnedProcess::myself().expect("alive").id();
     let others = [
         ProcessId {
             start: StartTime(me.start.0 + 1),
@@ -130,14 +130,14 @@ fn another_identity_is_another_process() {
         },
     ];
     for other in others {
-        assert!(Pinned::reopen(&other).expect("readable").is_none());
+        assert!(PinnedProcess::reopen(&other).expect("readable").is_none());
     }
 }
 
 #[test]
 fn a_peer_is_known_by_its_socket() {
     let (ours, theirs) = UnixStream::pair().expect("a pair");
-    let me = Pinned::myself().expect("alive").id();
+    let me = PinnedProcess::myself().expect("alive").id();
     for socket in [&ours, &theirs] {
         let found = peer(socket).expect("it is us");
         assert_eq!(found.process.id(), me);
@@ -275,7 +275,7 @@ fn only_the_peer_and_its_ancestors_can_be_named() {
         "the test is the host"
     );
     let above = find_host(
-        &Pinned::open(test).expect("this very process"),
+        &PinnedProcess::open(test).expect("this very process"),
         &Table::default(),
     )
     .host;

@@ -9,7 +9,7 @@ use nix::unistd::geteuid;
 use super::exhausted::{Exhausted, readable};
 use super::launchers::{Evidence, Kind, Table, base_name, is_packaged};
 use super::os;
-use super::pinned::Pinned;
+use super::pinned::PinnedProcess;
 
 /// Launchers that may lie between an instance and its host. The longest chains seen have four
 /// (`sh`, `npm`, `sh`, `env`).
@@ -24,7 +24,7 @@ pub struct Walk {
     /// The processes that were looked at, from the instance upwards.
     pub steps: Vec<Step>,
     /// The host, or why there is none that could be verified.
-    pub host: Result<Pinned, HostDoubt>,
+    pub host: Result<PinnedProcess, HostDoubt>,
 }
 
 /// One process on the way.
@@ -113,7 +113,7 @@ impl HostDoubt {
 /// subreaper) and is in no table of [adopters](Table::adopters). It is taken for a child of that
 /// ancestor.
 #[must_use]
-pub fn find_host(instance: &Pinned, table: &Table) -> Walk {
+pub fn find_host(instance: &PinnedProcess, table: &Table) -> Walk {
     let name = name_of(instance.pid());
     let mut steps = vec![Step {
         pid: instance.pid(),
@@ -124,7 +124,11 @@ pub fn find_host(instance: &Pinned, table: &Table) -> Walk {
     Walk { steps, host }
 }
 
-fn climb(instance: &Pinned, table: &Table, steps: &mut Vec<Step>) -> Result<Pinned, HostDoubt> {
+fn climb(
+    instance: &PinnedProcess,
+    table: &Table,
+    steps: &mut Vec<Step>,
+) -> Result<PinnedProcess, HostDoubt> {
     let uid = geteuid().as_raw();
     let mut child = instance.clone();
     for _ in 0..=LAUNCHERS_MAX {
@@ -152,11 +156,11 @@ fn climb(instance: &Pinned, table: &Table, steps: &mut Vec<Step>) -> Result<Pinn
 
 /// Holds the parent and says what it is, as of a moment at which it was the parent.
 fn read_parent(
-    child: &Pinned,
+    child: &PinnedProcess,
     pid: u32,
     uid: u32,
     table: &Table,
-) -> Result<(Pinned, Kind), HostDoubt> {
+) -> Result<(PinnedProcess, Kind), HostDoubt> {
     if pid == PID_ONE && !table.pid1_is_host {
         return Err(HostDoubt::PidOne);
     }
@@ -167,7 +171,11 @@ fn read_parent(
 }
 
 /// What the process with this pid is to its child: never [`Kind::Unclear`].
-pub(super) fn kind_above(child: &Pinned, pid: u32, table: &Table) -> Result<Kind, HostDoubt> {
+pub(super) fn kind_above(
+    child: &PinnedProcess,
+    pid: u32,
+    table: &Table,
+) -> Result<Kind, HostDoubt> {
     Ok(
         match if pid == PID_ONE {
             Kind::Program
@@ -196,7 +204,7 @@ fn has_given(evidence: Evidence, child: u32, parent: u32) -> Result<bool, Exhaus
 }
 
 /// The pid of the parent, as of a moment at which the child was alive.
-pub(super) fn parent_pid(child: &Pinned) -> Result<u32, HostDoubt> {
+pub(super) fn parent_pid(child: &PinnedProcess) -> Result<u32, HostDoubt> {
     let status = os::status(child.pid()).map_err(|error| unreadable(&error))?;
     if !child.is_alive() {
         return Err(HostDoubt::Changed);
@@ -208,8 +216,8 @@ pub(super) fn parent_pid(child: &Pinned) -> Result<u32, HostDoubt> {
 }
 
 /// Holds the process that has this pid, if it is this user's and in sight.
-pub(super) fn hold_parent(pid: u32, uid: u32) -> Result<Pinned, HostDoubt> {
-    let parent = match Pinned::pin(pid) {
+pub(super) fn hold_parent(pid: u32, uid: u32) -> Result<PinnedProcess, HostDoubt> {
+    let parent = match PinnedProcess::pin(pid) {
         Ok(parent) => parent.ok_or(HostDoubt::Changed)?,
         // macOS does not say when another user's process started.
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
@@ -230,7 +238,10 @@ pub(super) fn hold_parent(pid: u32, uid: u32) -> Result<Pinned, HostDoubt> {
 /// Makes sure that the one is the parent of the other. To be called last: the child still names
 /// that pid as its parent's, and the process that was held under it has not exited since, so what
 /// was read of it in between was read of the parent.
-pub(super) fn confirm_child(child: &Pinned, parent: &Pinned) -> Result<(), HostDoubt> {
+pub(super) fn confirm_child(
+    child: &PinnedProcess,
+    parent: &PinnedProcess,
+) -> Result<(), HostDoubt> {
     let still_there = parent_pid(child)? == parent.pid() && parent.is_alive();
     if still_there {
         Ok(())

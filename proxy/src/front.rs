@@ -128,18 +128,18 @@ fn serve_host(
     if lines.is_empty() && input.is_terminal() && io::stderr().is_terminal() {
         print(&format_args!(
             "{} is started, and waits for the messages of a host on this terminal; `mcp-sessiond setup` has a host start it",
-            program.shown()
+            program.display_name()
         ));
     }
-    claim.program = Some(program.shown());
+    claim.program = Some(program.display_name());
     let plain = |why: &dyn std::fmt::Display, lines: &LineBuffer, input: File| {
         print(&format_args!(
             "{why}; {} is run without being kept: it will not survive a reconnect",
-            program.shown()
+            program.display_name()
         ));
         match PlainChild::start(program, &environment, home.as_deref(), mask) {
             Ok(plain) => {
-                note_unkept(program.shown(), why);
+                note_unkept(program.display_name(), why);
                 leaver.hand_on_to(plain.pid());
                 plain.forward(lines, input)
             }

@@ -177,7 +177,7 @@ fn asked_of<'a>(message: &Message<'a>) -> Option<&'a str> {
 
 /// The same pipe, whose server is told apart.
 #[must_use]
-pub fn told_apart(pipe: Pipe) -> Pipe {
+pub fn with_id_prefix(pipe: Pipe) -> Pipe {
     let Pipe {
         to: input,
         from: mut output,
@@ -285,7 +285,7 @@ mod tests {
         let connected = || {
             let (to, given) = mpsc::channel(1);
             let (said, from) = mpsc::channel(1);
-            let pipe = told_apart(Pipe {
+            let pipe = with_id_prefix(Pipe {
                 to,
                 from,
                 end: mcp_sessiond_bundle::End::by_drop(),

@@ -36,7 +36,7 @@ use mcp_sessiond_client::{Control, Options, SessionError, Start};
 use mcp_sessiond_process::executable;
 use mcp_sessiond_process::signals::not_ignored;
 use mcp_sessiond_process::socket::Listener;
-use mcp_sessiond_process::{Pinned, ProcessId, StartTime};
+use mcp_sessiond_process::{PinnedProcess, ProcessId, StartTime};
 use mcp_sessiond_proto::backends::{KeepRequest, Kept};
 use mcp_sessiond_proto::{
     BackendName, Epoch, Error, KeeperName, PROTOCOL_VERSION, ServiceName, SessionId, paths,
@@ -134,7 +134,7 @@ async fn start(args: Errand, mask: GivenMask) -> Result<(), Report> {
         binary: executable::own(),
     });
     let control = Control::new(options);
-    let shown = program.shown();
+    let shown = program.display_name();
     let request = KeepRequest {
         session: session.clone(),
         epoch,
@@ -214,6 +214,6 @@ fn watch_owner(kept: &Kept) -> io::Result<ExitWatcher> {
         inode: owner.inode,
     };
     ExitWatcher::new(Some(
-        Pinned::reopen(&owner)?.ok_or_else(|| io::Error::other("the host has exited"))?,
+        PinnedProcess::reopen(&owner)?.ok_or_else(|| io::Error::other("the host has exited"))?,
     ))
 }

@@ -4,7 +4,7 @@ use std::fmt::Display;
 use std::io::{self, Write as _};
 
 use mcp_sessiond_client::{Loss, Outcome};
-use mcp_sessiond_process::Pinned;
+use mcp_sessiond_process::PinnedProcess;
 use mcp_sessiond_proto::paths;
 
 use crate::stderr::{Stderr, sentence};
@@ -48,7 +48,7 @@ pub(crate) fn duration(ms: u64) -> String {
 
 /// Notes that the command runs unkept, where `status` finds it.
 pub(crate) fn note_unkept(program: String, why: &dyn Display) {
-    if let (Ok(directory), Ok(own)) = (paths::directory(), Pinned::own()) {
+    if let (Ok(directory), Ok(own)) = (paths::directory(), PinnedProcess::own()) {
         unkept::note(&directory, &Unkept::now(&own, program, why));
     }
 }

@@ -28,7 +28,7 @@ impl Program {
     /// What people know it by: its [display name](display_name). Its other arguments are
     /// nobody's business.
     #[must_use]
-    pub fn shown(&self) -> String {
+    pub fn display_name(&self) -> String {
         let words = display_name::of(&self.name, &self.arguments);
         match &self.title {
             Some(title) => display_name::truncate(format!("{}: {words}", title.as_str())),

@@ -11,7 +11,7 @@ use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use mcp_sessiond_process::directory::{DIRECTORY_MODE, Directory};
-use mcp_sessiond_process::{Pinned, ProcessId, StartTime};
+use mcp_sessiond_process::{PinnedProcess, ProcessId, StartTime};
 use mcp_sessiond_proto::backends::ProcessRef;
 use mcp_sessiond_proto::{ServiceName, paths};
 use nix::fcntl::OFlag;
@@ -46,7 +46,7 @@ pub struct Unkept {
 impl Unkept {
     /// One that runs from now on.
     #[must_use]
-    pub fn now(process: &Pinned, program: String, why: &dyn std::fmt::Display) -> Self {
+    pub fn now(process: &PinnedProcess, program: String, why: &dyn std::fmt::Display) -> Self {
         let ProcessId { pid, start, inode } = process.id();
         let since = SystemTime::now()
             .duration_since(UNIX_EPOCH)
@@ -125,10 +125,10 @@ fn read_live(path: &Path) -> Option<Unkept> {
     let unkept = read(path).filter(|unkept| path.ends_with(file_name(&unkept.process())));
     let lives = match &unkept {
         // Where that can't be found out it may well be alive.
-        Some(unkept) => !matches!(Pinned::reopen(&unkept.process()), Ok(None)),
+        Some(unkept) => !matches!(PinnedProcess::reopen(&unkept.process()), Ok(None)),
         // It may be in the middle of being written.
         None => named(path).is_some_and(|named| {
-            Pinned::open(named.0).is_ok_and(|found| found.id().start == named.1)
+            PinnedProcess::open(named.0).is_ok_and(|found| found.id().start == named.1)
         }),
     };
     if !lives {

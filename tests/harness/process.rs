@@ -3,7 +3,7 @@
 use std::os::fd::AsFd as _;
 use std::process::{Child, ExitStatus};
 
-use mcp_sessiond_process::{ExitWatch, Pinned};
+use mcp_sessiond_process::{ExitWatch, PinnedProcess};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -21,7 +21,7 @@ pub fn lives(pid: u32) -> bool {
 /// # Panics
 /// When it is still there after [`PATIENCE`].
 pub fn gone(pid: u32) {
-    let Ok(process) = Pinned::open(pid) else {
+    let Ok(process) = PinnedProcess::open(pid) else {
         return;
     };
     let mut exits = ExitWatch::new().expect("a descriptor");

@@ -49,24 +49,24 @@ fn run(mut command: Command) -> (Option<i32>, String) {
 }
 
 /// What `doctor --json` says.
-struct Said {
+struct Report {
     code: Option<i32>,
     whole: Value,
 }
 
-fn doctor(world: &World) -> Said {
+fn doctor(world: &World) -> Report {
     of(command(world, &["doctor", "--json"]))
 }
 
-fn of(command: Command) -> Said {
+fn of(command: Command) -> Report {
     let (code, said) = run(command);
-    Said {
+    Report {
         code,
         whole: serde_json::from_str(&said).expect("JSON"),
     }
 }
 
-impl Said {
+impl Report {
     fn findings(&self) -> &[Value] {
         self.whole["findings"].as_array().expect("findings")
     }
@@ -213,7 +213,7 @@ fn json_has_the_documented_fields() {
         ".cursor/mcp.json",
         &json!({"mcpServers": {"a": {"command": "npx"}}}).to_string(),
     );
-    let Said { whole, .. } = doctor(&world);
+    let Report { whole, .. } = doctor(&world);
     let names = |value: &Value| {
         value
             .as_object()

@@ -1,8 +1,11 @@
 //! The codes with which the daemon refuses are the same everywhere: those of `proto`'s enum, in the
-//! table of `PROTOCOL.md`, and in the clients in TypeScript and Python. So are their HTTP statuses.
+//! table of `PROTOCOL.md`, and in the clients in TypeScript and Python. So are their HTTP statuses,
+//! and the words for what a claim has lost.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
+
+use mcp_sessiond_proto::types::Loss;
 
 use crate::fixture;
 
@@ -94,4 +97,39 @@ fn every_language_has_the_codes_of_the_enum_and_their_statuses() {
     assert!(page.len() > 20, "{page:?}");
     assert_eq!(typescript(), page, "client/typescript/src/errors.ts");
     assert_eq!(python(), page, "client/python/src/mcp_sessiond/errors.py");
+}
+
+/// The keys of a table of sentences, one a line or with its sentence below it.
+fn words(table: &str) -> BTreeSet<String> {
+    let is_word = |word: &str| word.chars().all(|c| c.is_ascii_lowercase() || c == '_');
+    let keys = table.lines().filter_map(|line| line.split_once(':'));
+    let keys = keys.map(|(key, _)| key.trim().trim_matches('"'));
+    keys.filter(|key| !key.is_empty() && is_word(key))
+        .map(str::to_owned)
+        .collect()
+}
+
+#[test]
+fn every_language_has_a_sentence_for_each_loss() {
+    let word = |loss| serde_json::to_value(loss).expect("JSON");
+    let all = Loss::ALL.map(|loss| word(loss).as_str().expect("a word").to_owned());
+    let all = BTreeSet::from(all);
+    let python = text("client/python/src/mcp_sessiond/log.py");
+    assert_eq!(words(between(&python, "\n_LOST = {", "\n}")), all);
+    let typescript = text("client/typescript/src/log.ts");
+    let table = between(
+        &typescript,
+        "\nconst LOST: Record<string, string> = {",
+        "\n};",
+    );
+    assert_eq!(words(table), all);
+    let page = text("proto/PROTOCOL.md");
+    let row = page.lines().find(|line| line.contains("`because`?"));
+    let row = row.expect("the row of Claimed");
+    for word in &all {
+        assert!(
+            row.contains(word.as_str()),
+            "PROTOCOL.md, `because`: {word}"
+        );
+    }
 }

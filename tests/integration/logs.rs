@@ -13,20 +13,20 @@ use crate::world;
 use crate::wrap::{counter, wrapped};
 
 /// What a command printed, and its exit code.
-struct Said {
+struct Printed {
     code: Option<i32>,
     out: String,
     err: String,
 }
 
-fn say(world: &World, arguments: &[&str]) -> Said {
+fn say(world: &World, arguments: &[&str]) -> Printed {
     let Output {
         status,
         stdout,
         stderr,
     } = world.sessiond(arguments).output().expect("it runs");
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("UTF-8");
-    Said {
+    Printed {
         code: status.code(),
         out: text(stdout),
         err: text(stderr),

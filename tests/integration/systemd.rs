@@ -19,13 +19,13 @@ use self::machine::{Machine, SERVICE, SOCKET};
 use crate::wrap;
 
 /// An instance, and what it must have kept whatever becomes of the daemon.
-struct Kept {
+struct StoredInstance {
     instance: Instance,
     session: String,
     epoch: Option<u64>,
 }
 
-impl Kept {
+impl StoredInstance {
     fn store(mut instance: Instance, token: &str) -> Self {
         let stored = instance.first_run(token);
         Self {
@@ -45,10 +45,10 @@ impl Kept {
 
 /// A machine with the service installed, these lines on top in its `[Service]`, and a host whose
 /// instance keeps `one`.
-fn keeping(lines: &str) -> (Machine, Host, Kept) {
+fn keeping(lines: &str) -> (Machine, Host, StoredInstance) {
     let machine = Machine::installed(lines);
     let host = machine.world.host();
-    let kept = Kept::store(host.instance(&[]), "one");
+    let kept = StoredInstance::store(host.instance(&[]), "one");
     (machine, host, kept)
 }
 
@@ -58,7 +58,7 @@ fn the_first_connection_starts_the_daemon() {
     assert_eq!(machine.property(SOCKET, "ActiveState"), "active");
     assert_eq!(machine.property(SERVICE, "ActiveState"), "inactive");
     let host = machine.world.host();
-    let mut kept = Kept::store(host.instance(&[]), "one");
+    let mut kept = StoredInstance::store(host.instance(&[]), "one");
     machine.assert_served_by_systemd();
     assert_eq!(machine.property(SERVICE, "ActiveState"), "active");
     kept.instance.kill();
@@ -165,8 +165,8 @@ fn the_socket_takes_over_from_a_daemon_that_has_bound_its_own() {
     let mut daemon = machine.world.daemon();
     let host = machine.world.host();
     let number = |n: usize| n.to_string();
-    let mut kept: Vec<Kept> = (0..8)
-        .map(|n| Kept::store(host.instance(&[&number(n)]), &number(n)))
+    let mut kept: Vec<StoredInstance> = (0..8)
+        .map(|n| StoredInstance::store(host.instance(&[&number(n)]), &number(n)))
         .collect();
     // From here on the path is another's, and the daemon has yet to notice. Nobody waits for that.
     machine.install();

@@ -26,7 +26,7 @@ const INVALID: i64 = -32602;
 const NO_METHOD: i64 = -32601;
 
 /// A daemon, and a server of a service that no other place has.
-struct Place {
+struct Setup {
     world: World,
     daemon: Daemon,
     server: Serve,
@@ -35,7 +35,7 @@ struct Place {
     gates: u32,
 }
 
-impl Place {
+impl Setup {
     fn new(storage: &str) -> Self {
         Self::with(storage, "", &[])
     }
@@ -80,7 +80,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for Setup {
     fn drop(&mut self) {
         if std::thread::panicking() {
             let _ = writeln!(std::io::stderr(), "on {}", self.storage);
@@ -114,16 +114,16 @@ fn storages() -> Vec<String> {
 }
 
 /// Tries a case in each storage.
-fn each(case: impl Fn(&mut Place)) {
+fn each(case: impl Fn(&mut Setup)) {
     for storage in storages() {
-        case(&mut Place::new(&storage));
+        case(&mut Setup::new(&storage));
     }
 }
 
 /// Tries a case that kills the daemon: in each storage that outlives it.
-fn kept(variables: &[(&str, &str)], case: impl Fn(&mut Place)) {
+fn kept(variables: &[(&str, &str)], case: impl Fn(&mut Setup)) {
     for storage in storages().iter().filter(|storage| *storage != "memory:") {
-        case(&mut Place::with(storage, "", variables));
+        case(&mut Setup::with(storage, "", variables));
     }
 }
 

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use mcp_sessiond_client::Error;
-use mcp_sessiond_process::Pinned;
+use mcp_sessiond_process::PinnedProcess;
 use mcp_sessiond_proto::backends::StopRequest;
 use mcp_sessiond_proto::paths;
 use mcp_sessiond_proxy::keeper::dial::keeper_of;
@@ -82,12 +82,16 @@ pub(crate) async fn one(inventory: &Inventory, server: &Server) -> Result<String
 }
 
 /// Waits until its keeper is gone.
-async fn ended(server: &Server, keeper: Option<Pinned>, until: Instant) -> Result<String, String> {
+async fn ended(
+    server: &Server,
+    keeper: Option<PinnedProcess>,
+    until: Instant,
+) -> Result<String, String> {
     let called = server.display_name();
-    while keeper.as_ref().is_some_and(Pinned::is_alive) && Instant::now() < until {
+    while keeper.as_ref().is_some_and(PinnedProcess::is_alive) && Instant::now() < until {
         tokio::time::sleep(PAUSE).await;
     }
-    match keeper.filter(Pinned::is_alive) {
+    match keeper.filter(PinnedProcess::is_alive) {
         None => Ok(format!("{called} is stopped")),
         Some(keeper) => {
             let pid = keeper.id().pid;
@@ -99,7 +103,7 @@ async fn ended(server: &Server, keeper: Option<Pinned>, until: Instant) -> Resul
 }
 
 /// Has a server end. Its keeper, where it still is there.
-async fn end(inventory: &Inventory, server: &Server) -> Result<Option<Pinned>, Failure> {
+async fn end(inventory: &Inventory, server: &Server) -> Result<Option<PinnedProcess>, Failure> {
     let socket = paths::keeper_socket(inventory.directory.path(), server.keeper);
     // The kernel says who listens; one that ends has closed its socket.
     let listens = keeper_of(&socket).ok();
@@ -108,7 +112,7 @@ async fn end(inventory: &Inventory, server: &Server) -> Result<Option<Pinned>, F
     {
         let keeper = listens
             .clone()
-            .or_else(|| Pinned::open(server.keeper_pid?).ok());
+            .or_else(|| PinnedProcess::open(server.keeper_pid?).ok());
         let request = StopRequest {
             session: session.clone(),
             service: server.service.clone(),

@@ -124,7 +124,7 @@ async fn append(
             false => stream.append_all(part.to_vec()).await,
         };
         let appended = appended.map_err(|error| report(&error))?;
-        shown(
+        print_or_fail(
             &appended
                 .iter()
                 .map(|event| format!("{}\n", event.id.0))
@@ -184,12 +184,12 @@ fn print_page(page: Replayed, after: Cursor) -> Result<Cursor, u8> {
         .events
         .iter()
         .map(|event| format!("{}\t{}\n", event.id.0, line(event.message.as_str())));
-    shown(&lines.collect::<String>())?;
+    print_or_fail(&lines.collect::<String>())?;
     Ok(page.next.into_iter().next().unwrap_or(after))
 }
 
 /// Prints to standard output. Where that fails, it was said, and this is the exit code.
-fn shown(text: &str) -> Result<(), u8> {
+fn print_or_fail(text: &str) -> Result<(), u8> {
     if print(text) == ExitCode::SUCCESS {
         Ok(())
     } else {

@@ -288,7 +288,7 @@ fn server(
                 })
             }
             Kind::Http { url, headers } => {
-                remote::connecting(&own, &url, headers).map(Launch::Elsewhere)
+                remote::connecting(&own, &url, headers).map(Launch::Remote)
             }
         }
     };

@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use futures::future::BoxFuture;
 use mcp_sessiond_proxy::front::bundle::{self, End, Failure, FailureCode, Pipe, Receipt, WAITING};
-use mcp_sessiond_proxy::server::remote::{Connecting, Shelf};
-use mcp_sessiond_upstream::{Ids, Keep, News, Remote, Said, connect};
+use mcp_sessiond_proxy::server::remote::{Connecting, ResumeStore};
+use mcp_sessiond_upstream::{Ids, News, Remote, SaveState, ServerMessage, connect};
 use tokio::sync::mpsc;
 
 /// How long nothing is written after that has failed.
@@ -17,18 +17,18 @@ const PAUSE: Duration = Duration::from_secs(5);
 
 /// Keeps what it gets in the state of the front's session.
 struct InSession {
-    shelf: Shelf,
+    store: ResumeStore,
     /// When it was found last that nothing can be kept. The user was told then.
     failed: Mutex<Option<Instant>>,
 }
 
 impl fmt::Debug for InSession {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.shelf.fmt(formatter)
+        self.store.fmt(formatter)
     }
 }
 
-impl Keep for InSession {
+impl SaveState for InSession {
     fn keep(&self, values: BTreeMap<String, Option<String>>) -> BoxFuture<'_, bool> {
         Box::pin(async {
             let failed = || self.failed.lock().unwrap_or_else(PoisonError::into_inner);
@@ -36,14 +36,14 @@ impl Keep for InSession {
             if failed().is_some_and(|since| since.elapsed() < PAUSE) {
                 return false;
             }
-            match self.shelf.write(values).await {
+            match self.store.write(values).await {
                 Ok(()) => {
                     *failed() = None;
                     true
                 }
                 Err(why) => {
                     if failed().replace(Instant::now()).is_none() {
-                        self.shelf.print(&format_args!(
+                        self.store.print(&format_args!(
                             "what a next connection needs of the session can't be kept for now, and calls go on without: {why}"
                         ));
                     }
@@ -54,7 +54,7 @@ impl Keep for InSession {
     }
 
     fn tell(&self, news: News) {
-        self.shelf.print(&news);
+        self.store.print(&news);
     }
 }
 
@@ -69,8 +69,8 @@ pub(crate) fn connecting(
     headers: BTreeMap<String, String>,
 ) -> Result<Connecting, Failure> {
     let remote = Remote::new(name, url, headers).map_err(|why| bad(&why))?;
-    Ok(Connecting::new(move |shelf| {
-        Box::pin(connected(remote, shelf))
+    Ok(Connecting::new(move |store| {
+        Box::pin(connected(remote, store))
     }))
 }
 
@@ -78,18 +78,18 @@ fn bad(why: &dyn fmt::Display) -> Failure {
     Failure::new(FailureCode::BadEntry, why.to_string())
 }
 
-async fn connected(remote: Remote, shelf: Shelf) -> Result<Pipe, Failure> {
-    let kept = match shelf.read().await {
+async fn connected(remote: Remote, store: ResumeStore) -> Result<Pipe, Failure> {
+    let kept = match store.read().await {
         Ok(kept) => kept,
         Err(why) => {
-            shelf.print(&format_args!(
+            store.print(&format_args!(
                 "what a previous connection has stored can't be read; a new session begins: {why}"
             ));
             BTreeMap::new()
         }
     };
     let keep = InSession {
-        shelf,
+        store,
         failed: Mutex::default(),
     };
     // The host counts its calls anew with each connection.
@@ -102,7 +102,7 @@ async fn connected(remote: Remote, shelf: Shelf) -> Result<Pipe, Failure> {
     let (said, lines) = mpsc::channel(WAITING);
     let end = confirm.clone();
     tokio::spawn(async move {
-        while let Some(Said { number, line }) = from.recv().await {
+        while let Some(ServerMessage { number, line }) = from.recv().await {
             let confirm = confirm.clone();
             let receipt = Receipt::new(move || confirm.up_to(number));
             if said

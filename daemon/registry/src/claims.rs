@@ -6,7 +6,7 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use mcp_sessiond_identity::{Key, ProcessId, Said};
+use mcp_sessiond_identity::{Key, ProcessId, SelfDescription};
 use mcp_sessiond_proto::types::Outcome;
 use mcp_sessiond_proto::{Epoch, Error, Loss, RequestId, SessionId, Siblings};
 
@@ -38,7 +38,7 @@ pub struct Claim {
     /// The key that the former recipe makes for it.
     pub former: Option<Key>,
     /// What it says of itself.
-    pub said: Said,
+    pub said: SelfDescription,
     /// Program and directory, where that is known.
     pub program_dir: Option<ProgramDir>,
     /// What people know the server by.

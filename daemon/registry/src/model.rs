@@ -52,7 +52,7 @@ enum Step {
     /// A process tells what a keeper does.
     KeeperTells {
         process: usize,
-        what: Told,
+        what: KeeperNews,
         epoch: Given,
     },
     /// Something is kept in a session, beside its backend.
@@ -130,7 +130,7 @@ struct Named {
 
 /// What a keeper tells.
 #[derive(Clone, Copy, Debug)]
-enum Told {
+enum KeeperNews {
     Left { orderly: bool, used: bool },
     Ends(Loss),
 }
@@ -383,8 +383,8 @@ impl ReferenceStateMachine for Cast {
             let started = started.prop_map(|(process, backend)| Step::Started { process, backend });
             steps.push((2, started.boxed()));
             let told = proptest::prop_oneof![
-                4 => (any::<bool>(), any::<bool>()).prop_map(|(orderly, used)| Told::Left { orderly, used }),
-                1 => select(vec![Loss::Exited, Loss::Lingered]).prop_map(Told::Ends),
+                4 => (any::<bool>(), any::<bool>()).prop_map(|(orderly, used)| KeeperNews::Left { orderly, used }),
+                1 => select(vec![Loss::Exited, Loss::Lingered]).prop_map(KeeperNews::Ends),
             ];
             let tells = (select(instances.clone()), told, epoch());
             let tells = tells.prop_map(|(process, what, epoch)| Step::KeeperTells {

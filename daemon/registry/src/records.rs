@@ -5,7 +5,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
 
-use mcp_sessiond_identity::{Key, ProcessId, Said, Traits};
+use mcp_sessiond_identity::{Key, ProcessId, SelfDescription, Traits};
 use mcp_sessiond_proto::backends::KeeperName;
 use mcp_sessiond_proto::{
     BackendName, Epoch, Error, Loss, RequestId, ServiceName, SessionId, Siblings,
@@ -69,7 +69,7 @@ impl Claimant {
     /// without a word of its own.
     #[must_use]
     pub fn has(&self, key: &Key) -> bool {
-        self.keys.contains(key) || self.traits.key(&Said::default()) == Ok(*key)
+        self.keys.contains(key) || self.traits.key(&SelfDescription::default()) == Ok(*key)
     }
 }
 
@@ -90,7 +90,7 @@ pub struct SessionRecord {
     /// The name of the executable that it was made for.
     pub program: String,
     /// What its instance said of itself.
-    pub said: Said,
+    pub said: SelfDescription,
     /// Program and directory, where that is known.
     pub program_dir: Option<ProgramDir>,
     /// What its instance asked for about siblings.

@@ -8,7 +8,7 @@ mod strangers;
 mod unreachable;
 mod users;
 
-use mcp_sessiond_identity::{Conversation, KeyDoubt, RECIPE, Said, StartTime, Traits};
+use mcp_sessiond_identity::{Conversation, KeyDoubt, RECIPE, SelfDescription, StartTime, Traits};
 use mcp_sessiond_proto::types::Outcome;
 use mcp_sessiond_proto::{Epoch, Error, RequestId, Siblings};
 
@@ -70,7 +70,7 @@ impl Bench {
             host_rule: None,
             key: Some(KEY),
             former: None,
-            said: Said::default(),
+            said: SelfDescription::default(),
             program_dir: None,
             program: "server".into(),
             siblings: None,

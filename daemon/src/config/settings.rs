@@ -8,59 +8,66 @@ use mcp_sessiond_registry::Policy;
 use serde::{Deserialize, Serialize};
 
 use super::hosts::{self, HostRow};
-use super::{Backends, Bundle, Http, Limits, Metrics, Sessions, Wrap};
+use super::section::section;
+use super::{Backends, Bundle, ConfigError, Http, Limits, Metrics, Sessions, Wrap};
 use crate::storage::{self, Durability};
 
-/// Every setting. The names are those of the configuration file.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct Config {
-    /// How long a claim waits, in ms, for the session's holder to be gone: hosts start the new
-    /// server before the old one has died. 0 to 5,000.
-    pub claim_wait_ms: u64,
-    /// What a claim gets where the host has, or had, several servers with the same key, unless the
-    /// table of hosts says otherwise: `fresh`, `successor`, `oldest` or `never`.
-    pub siblings: Siblings,
-    /// Hosts, beside those that are known: the `executable`, an `argument` where that has to tell,
-    /// and their `siblings`.
-    pub hosts: Vec<HostRow>,
-    /// Whether pid 1 may be a host, as in a container whose only program is the host.
-    pub pid1_is_host: bool,
-    /// Programs that start servers on behalf of a host, beside those that are known: `executable`
-    /// and the `arguments` that it must begin with.
-    pub launchers: Vec<Launcher>,
-    /// Executables that adopt orphans, beside those that are known: a server below one has no host.
-    pub adopters: Vec<String>,
-    /// Variables that differ at every start of a server for no reason, beside those that are known.
-    /// `*` at the end stands for anything.
-    pub ignored_variables: Vec<String>,
-    /// Variables in which a host tells its servers the conversation, beside those that are known.
-    pub conversation_variables: Vec<String>,
-    /// The directory in which version 1 left its token files. Absolute. None: they are not looked
-    /// at.
-    pub adopt_version_1: Option<PathBuf>,
-    /// How long a daemon that was started on demand stays when nothing needs it any more, in ms.
-    pub idle_exit_ms: u64,
-    /// How long calls in flight may take to end after SIGTERM, in ms.
-    pub drain_ms: u64,
-    /// The least level that is logged: `error`, `warn`, `info`, `debug`, `trace`.
-    pub log: LogLevel,
-    /// Where the contents of sessions are kept.
-    pub storage: Storage,
-    /// How long sessions live.
-    pub sessions: Sessions,
-    /// Servers that outlive whoever speaks to them.
-    pub backends: Backends,
-    /// How `wrap` waits.
-    pub wrap: Wrap,
-    /// How `wrap --all` starts its servers.
-    pub bundle: Bundle,
-    /// How `serve` serves.
-    pub http: Http,
-    /// For a scraper.
-    pub metrics: Metrics,
-    /// Bounds.
-    pub limits: Limits,
+/// Half of what the client library waits for an answer.
+const CLAIM_WAIT_MAX_MS: u64 = 5_000;
+
+section! {
+    /// Every setting. The names are those of the configuration file.
+    pub struct Config {
+        /// How long a claim waits, in ms, for the session's holder to be gone: hosts start the new
+        /// server before the old one has died. 0 to 5,000.
+        claim_wait_ms: u64 = 1_000; ..=CLAIM_WAIT_MAX_MS,
+        /// What a claim gets where the host has, or had, several servers with the same key, unless
+        /// the table of hosts says otherwise: `fresh`, `successor`, `oldest` or `never`.
+        siblings: Siblings = Siblings::Fresh,
+        /// Hosts, beside those that are known: the `executable`, an `argument` where that has to
+        /// tell, and their `siblings`.
+        hosts: Vec<HostRow> = Vec::new(),
+        /// Whether pid 1 may be a host, as in a container whose only program is the host.
+        pid1_is_host: bool = false,
+        /// Programs that start servers on behalf of a host, beside those that are known:
+        /// `executable` and the `arguments` that it must begin with.
+        launchers: Vec<Launcher> = Vec::new(),
+        /// Executables that adopt orphans, beside those that are known: a server below one has no
+        /// host.
+        adopters: Vec<String> = Vec::new(),
+        /// Variables that differ at every start of a server for no reason, beside those that are
+        /// known. `*` at the end stands for anything.
+        ignored_variables: Vec<String> = Vec::new(),
+        /// Variables in which a host tells its servers the conversation, beside those that are
+        /// known.
+        conversation_variables: Vec<String> = Vec::new(),
+        /// The directory in which version 1 left its token files. Absolute. None: they are not
+        /// looked at.
+        adopt_version_1: Option<PathBuf> = None,
+        /// How long a daemon that was started on demand stays when nothing needs it any more, in
+        /// ms.
+        idle_exit_ms: u64 = 10_000,
+        /// How long calls in flight may take to end after SIGTERM, in ms.
+        drain_ms: u64 = 5_000,
+        /// The least level that is logged: `error`, `warn`, `info`, `debug`, `trace`.
+        log: LogLevel = LogLevel::Info,
+        /// Where the contents of sessions are kept.
+        storage: Storage = Storage::default(),
+        /// How long sessions live.
+        sessions: Sessions = Sessions::default(),
+        /// Servers that outlive whoever speaks to them.
+        backends: Backends = Backends::default(),
+        /// How `wrap` waits.
+        wrap: Wrap = Wrap::default(),
+        /// How `wrap --all` starts its servers.
+        bundle: Bundle = Bundle::default(),
+        /// How `serve` serves.
+        http: Http = Http::default(),
+        /// For a scraper.
+        metrics: Metrics = Metrics::default(),
+        /// Bounds.
+        limits: Limits = Limits::default(),
+    }
 }
 
 /// Where the contents of sessions are kept. Applies at start.
@@ -95,7 +102,7 @@ impl std::fmt::Debug for Storage {
         write!(
             formatter,
             "Storage({}, {:?})",
-            storage::shown(&self.url),
+            storage::redacted(&self.url),
             self.durability
         )
     }
@@ -110,34 +117,28 @@ impl Default for Storage {
     }
 }
 
-impl Default for Config {
-    fn default() -> Self {
-        Self {
-            claim_wait_ms: 1_000,
-            siblings: Siblings::Fresh,
-            hosts: Vec::new(),
-            pid1_is_host: false,
-            launchers: Vec::new(),
-            adopters: Vec::new(),
-            ignored_variables: Vec::new(),
-            conversation_variables: Vec::new(),
-            adopt_version_1: None,
-            idle_exit_ms: 10_000,
-            drain_ms: 5_000,
-            log: LogLevel::Info,
-            storage: Storage::default(),
-            sessions: Sessions::default(),
-            backends: Backends::default(),
-            wrap: Wrap::default(),
-            bundle: Bundle::default(),
-            http: Http::default(),
-            metrics: Metrics::default(),
-            limits: Limits::default(),
+impl Config {
+    /// Refuses values that are out of their range, or don't fit together.
+    pub(super) fn check(&self) -> Result<(), ConfigError> {
+        self.check_ranges("")?;
+        self.sessions.check_ranges("sessions.")?;
+        self.backends.check_ranges("backends.")?;
+        self.wrap.check_ranges("wrap.")?;
+        self.bundle.check_ranges("bundle.")?;
+        self.http.check_ranges("http.")?;
+        self.metrics.check_ranges("metrics.")?;
+        self.limits.check_ranges("limits.")?;
+        self.metrics.bound().map_err(ConfigError::Range)?;
+        storage::Url::parse(&self.storage.url)
+            .map_err(|error| ConfigError::Range(format!("storage.url: {error}")))?;
+        match &self.adopt_version_1 {
+            Some(path) if path.is_relative() => Err(ConfigError::Range(
+                "adopt_version_1 must be an absolute path".into(),
+            )),
+            _ => Ok(()),
         }
     }
-}
 
-impl Config {
     /// What counts for the claims of a host's instances: what the configuration says of it, else
     /// what is known.
     #[must_use]

@@ -98,7 +98,7 @@ fn step() -> impl Strategy<Value = Step> {
 
 /// An event that was appended, as the account has it.
 #[derive(Debug, Clone)]
-struct Said {
+struct AppendedEvent {
     id: EventId,
     stream: StreamId,
     position: u64,
@@ -112,7 +112,7 @@ struct Said {
 struct World {
     contents: Contents,
     access: Access,
-    said: Vec<Said>,
+    said: Vec<AppendedEvent>,
     /// The streams that there are: which of that name, and whether it is closed.
     streams: BTreeMap<StreamId, (u64, bool)>,
     lives: u64,
@@ -187,7 +187,7 @@ impl World {
     }
 
     /// What there ever was of a stream that is there.
-    fn of_stream(&self, stream: &StreamId) -> Vec<Said> {
+    fn of_stream(&self, stream: &StreamId) -> Vec<AppendedEvent> {
         let life = self.streams.get(stream).map(|(life, _)| *life);
         self.said
             .iter()
@@ -370,7 +370,7 @@ impl World {
                 (last + 1 + at, first + at)
             );
             let (position, number) = (appended.position, appended.number);
-            self.said.push(Said {
+            self.said.push(AppendedEvent {
                 id: appended.id,
                 stream: stream.clone(),
                 position,
@@ -387,7 +387,7 @@ impl World {
         from: Cursor,
         most: u32,
         stream: Option<&StreamId>,
-        expected: Result<Vec<Said>, Error>,
+        expected: Result<Vec<AppendedEvent>, Error>,
     ) {
         let (mut cursor, mut events, mut gaps) = (from, Vec::new(), Vec::new());
         loop {
@@ -517,7 +517,7 @@ impl World {
 
 /// What was replayed and what is told as missing are together what there was, each once and in
 /// order.
-fn compare(events: &[Event], gaps: &[Gap], stream: Option<&StreamId>, expected: &[Said]) {
+fn compare(events: &[Event], gaps: &[Gap], stream: Option<&StreamId>, expected: &[AppendedEvent]) {
     let mut events = events.iter();
     let mut missing = gaps.iter().flat_map(|gap| {
         assert_eq!(gap.stream.as_ref(), stream);
@@ -536,7 +536,7 @@ fn compare(events: &[Event], gaps: &[Gap], stream: Option<&StreamId>, expected: 
             let event = events
                 .next()
                 .expect("an event that is neither there nor missing");
-            let Said {
+            let AppendedEvent {
                 id,
                 stream,
                 position,

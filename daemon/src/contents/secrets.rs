@@ -40,7 +40,7 @@ fn fresh() -> SecretKey {
 }
 
 impl Secret {
-    fn told(self, now_ms: u64) -> ServiceSecret {
+    fn into_answer(self, now_ms: u64) -> ServiceSecret {
         let former = self
             .former
             .into_iter()
@@ -90,7 +90,7 @@ impl Contents {
             let mut secret = match known.map_err(|error| self.failed(&error))? {
                 Some(secret) if is_done(&secret, request) => {
                     self.settled(&place).await?;
-                    return Ok(secret.told(now_ms));
+                    return Ok(secret.into_answer(now_ms));
                 }
                 Some(mut secret) => {
                     secret.rotate(now_ms)?;
@@ -121,7 +121,7 @@ impl Contents {
             {
                 Ok(durable) => {
                     durable.kept().await.map_err(|error| self.failed(&error))?;
-                    return Ok(secret.told(now_ms));
+                    return Ok(secret.into_answer(now_ms));
                 }
                 // Another daemon was first: its key is the one.
                 Err(StorageError::Conflict) => {}

@@ -83,7 +83,7 @@ impl Contents {
             let planned = self
                 .plan(access, admit, &bounds, keys, &mut read, &rule)
                 .await;
-            let (value, finished) = self.told(&access.place, planned).await?;
+            let (value, finished) = self.settle_refusal(&access.place, planned).await?;
             let Some(Finished {
                 change,
                 added,
@@ -170,13 +170,17 @@ impl Contents {
         let planned = self
             .plan(access, admit, &bounds, keys, &mut read, &rule)
             .await;
-        let (value, _) = self.told(&access.place, planned).await?;
+        let (value, _) = self.settle_refusal(&access.place, planned).await?;
         self.settled(&access.place).await?;
         Ok(value)
     }
 
     /// A refusal tells something of what was read, too: not before that is kept.
-    async fn told<T>(&self, place: &RecordId, planned: Result<T, Error>) -> Result<T, Error> {
+    async fn settle_refusal<T>(
+        &self,
+        place: &RecordId,
+        planned: Result<T, Error>,
+    ) -> Result<T, Error> {
         match planned {
             Err(Error::Unavailable { .. }) | Ok(_) => {}
             Err(_) => self.settled(place).await?,

@@ -3,13 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use mcp_sessiond_process::{self as process, Pinned, ProcessId, StartTime};
+use mcp_sessiond_process::{self as process, PinnedProcess, ProcessId, StartTime};
 use mcp_sessiond_proto::sessions::SessionRef;
 use mcp_sessiond_proto::{Epoch, Error, Label, SessionId};
 use mcp_sessiond_registry::Claimant;
 
 use super::Engine;
-use super::claim::{Verified, failed, scarce, verify};
+use super::claim::{Verified, exhausted, failed, verify};
 use crate::contents::{Access, Lease, OwnerStatus, Writer};
 use crate::storage::RecordId;
 
@@ -55,7 +55,7 @@ impl Engine {
     ///
     /// # Errors
     /// [`Error::NoVerifiedHost`], [`Error::Unavailable`].
-    pub async fn claimant(&self, peer: &Pinned) -> Result<Claimant, Error> {
+    pub async fn claimant(&self, peer: &PinnedProcess) -> Result<Claimant, Error> {
         if let Some(known) = self.look(|registry| registry.claimant(&peer.id()).cloned()) {
             return Ok(known);
         }
@@ -141,13 +141,13 @@ impl Engine {
     /// [`Error::Unavailable`].
     pub fn instance_of(
         &self,
-        peer: &Pinned,
+        peer: &PinnedProcess,
         instance: Option<u32>,
     ) -> Result<Option<(ProcessId, Claimant)>, Error> {
         let instance = match instance.filter(|pid| *pid != peer.id().pid) {
             None => Some(peer.id()),
             Some(pid) => process::ancestor(peer, pid)
-                .map_err(scarce)?
+                .map_err(exhausted)?
                 .map(|found| found.id()),
         };
         Ok(instance.and_then(|instance| {

@@ -8,7 +8,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-use mcp_sessiond_process::{self as process, Key, Pinned, ProcessId, Said, StartTime};
+use mcp_sessiond_process::{
+    self as process, Key, PinnedProcess, ProcessId, SelfDescription, StartTime,
+};
 use mcp_sessiond_proto::backends::{
     KeeperName, KeeperReply, KeeperRequest, ProcessRef, Remembered,
 };
@@ -114,7 +116,7 @@ impl RecordCopy {
             name: None,
             made_by: None,
             program: self.program,
-            said: Said {
+            said: SelfDescription {
                 label: self.label,
                 entry: self.entry,
                 client: self.client,
@@ -304,7 +306,7 @@ fn given_back(name: KeeperName, socket: &Path, config: &Config) -> Option<Given>
         ending,
     } = said;
     let record = record.filter(|_| !ending)?;
-    let lives = |process: ProcessId| Pinned::reopen(&process).ok().flatten();
+    let lives = |process: ProcessId| PinnedProcess::reopen(&process).ok().flatten();
     let front = front.map(process_id);
     let backend = backend
         .and_then(|pid| process::child_of(&keeper, pid).ok().flatten())

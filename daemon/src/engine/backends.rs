@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::atomic::Ordering;
 
-use mcp_sessiond_process::{self as process, Pinned, ProcessId};
+use mcp_sessiond_process::{self as process, PinnedProcess, ProcessId};
 use mcp_sessiond_proto::backends::{
     Backend, CountedRequest, EndingRequest, FrontRequest, KeepRequest, Kept, LeftRequest,
     ProcessRef, StartedRequest, StopRequest,
@@ -15,7 +15,7 @@ use mcp_sessiond_proto::{BackendName, Epoch, Error, ServiceName, SessionId, path
 use mcp_sessiond_registry::{Departure, KeeperRecord, Registry, ServiceSession, SessionRecord};
 
 use super::adopt::{RecordCopy, ServiceCopy, reference};
-use super::claim::{failed, scarce};
+use super::claim::{exhausted, failed};
 use super::{Engine, State};
 use crate::counters::count;
 use crate::storage::RecordId;
@@ -39,7 +39,7 @@ pub enum Charge {
     /// End it, and with it its backend.
     End {
         /// The keeper.
-        keeper: Pinned,
+        keeper: PinnedProcess,
         /// Why, for the log.
         why: &'static str,
     },
@@ -57,13 +57,17 @@ impl Engine {
     ///
     /// # Errors
     /// When it is not, the lease is not the newest, or the records can't be written.
-    pub async fn keep_backend(&self, peer: &Pinned, request: KeepRequest) -> Result<Kept, Error> {
+    pub async fn keep_backend(
+        &self,
+        peer: &PinnedProcess,
+        request: KeepRequest,
+    ) -> Result<Kept, Error> {
         if request.program.len() > PROGRAM_MAX {
             return Err(refused(format!(
                 "`program` has at most {PROGRAM_MAX} bytes"
             )));
         }
-        if !process::leads_session(peer).map_err(scarce)? {
+        if !process::leads_session(peer).map_err(exhausted)? {
             return Err(refused(
                 "a keeper leads a session of processes of its own (setsid)".into(),
             ));
@@ -156,7 +160,7 @@ impl Engine {
     /// The session with this id that an ancestor of `peer` holds, and that ancestor.
     fn held_above(
         &self,
-        peer: &Pinned,
+        peer: &PinnedProcess,
         told: &SessionId,
         epoch: Epoch,
     ) -> Result<(SessionId, ProcessId), Error> {
@@ -206,7 +210,7 @@ impl Engine {
     /// When it is not registered so, the pid is no child of it, or the records can't be written.
     pub async fn backend_started(
         &self,
-        peer: &Pinned,
+        peer: &PinnedProcess,
         request: StartedRequest,
     ) -> Result<(), Error> {
         let StartedRequest {
@@ -216,7 +220,7 @@ impl Engine {
             why,
         } = request;
         let child = process::child_of(peer, pid)
-            .map_err(scarce)?
+            .map_err(exhausted)?
             .ok_or_else(|| {
                 refused(format!(
                     "process {pid} is no child of the keeper, or has exited"
@@ -252,7 +256,11 @@ impl Engine {
     ///
     /// # Errors
     /// When it is not registered so, or the lease is not the newest.
-    pub fn check_front(&self, peer: &Pinned, request: &FrontRequest) -> Result<ProcessRef, Error> {
+    pub fn check_front(
+        &self,
+        peer: &PinnedProcess,
+        request: &FrontRequest,
+    ) -> Result<ProcessRef, Error> {
         let FrontRequest {
             session,
             keeper,
@@ -271,7 +279,11 @@ impl Engine {
     ///
     /// # Errors
     /// When it is not registered so.
-    pub fn backend_counted(&self, peer: &Pinned, request: &CountedRequest) -> Result<(), Error> {
+    pub fn backend_counted(
+        &self,
+        peer: &PinnedProcess,
+        request: &CountedRequest,
+    ) -> Result<(), Error> {
         let CountedRequest {
             session,
             keeper,
@@ -312,7 +324,7 @@ impl Engine {
     ///
     /// # Errors
     /// When it is not registered so.
-    pub fn front_left(&self, peer: &Pinned, request: &LeftRequest) -> Result<(), Error> {
+    pub fn front_left(&self, peer: &PinnedProcess, request: &LeftRequest) -> Result<(), Error> {
         let LeftRequest {
             session,
             keeper,
@@ -332,7 +344,11 @@ impl Engine {
     ///
     /// # Errors
     /// When it is not registered so.
-    pub fn backend_ending(&self, peer: &Pinned, request: &EndingRequest) -> Result<(), Error> {
+    pub fn backend_ending(
+        &self,
+        peer: &PinnedProcess,
+        request: &EndingRequest,
+    ) -> Result<(), Error> {
         let EndingRequest {
             session,
             keeper,
@@ -485,7 +501,7 @@ impl Engine {
 /// session's host.
 fn register(
     registry: &mut Registry,
-    peer: &Pinned,
+    peer: &PinnedProcess,
     id: &SessionId,
     epoch: Epoch,
     holder: ProcessId,
@@ -503,11 +519,11 @@ fn register(
 }
 
 /// Whether this very process is an ancestor of the peer's.
-pub(super) fn is_above(process: ProcessId, peer: &Pinned) -> Result<bool, Error> {
+pub(super) fn is_above(process: ProcessId, peer: &PinnedProcess) -> Result<bool, Error> {
     if process == peer.id() {
         return Ok(false);
     }
-    let found = process::ancestor(peer, process.pid).map_err(scarce)?;
+    let found = process::ancestor(peer, process.pid).map_err(exhausted)?;
     Ok(found.is_some_and(|found| found.id() == process))
 }
 
@@ -570,7 +586,7 @@ impl Engine {
     /// peer has exited or its deadline has passed; or when the records can't be written.
     pub async fn lease_service(
         &self,
-        peer: &Pinned,
+        peer: &PinnedProcess,
         request: ServeRequest,
     ) -> Result<Served, Error> {
         let since_ms = now_ms();
@@ -605,7 +621,11 @@ impl Engine {
     ///
     /// # Errors
     /// Those of a lease that is not the newest, or another process's.
-    pub async fn release_service(&self, peer: &Pinned, request: ServiceLease) -> Result<(), Error> {
+    pub async fn release_service(
+        &self,
+        peer: &PinnedProcess,
+        request: ServiceLease,
+    ) -> Result<(), Error> {
         let ServiceLease { service, epoch } = request;
         self.tell_and_keep(|registry| registry.release_service(&service, epoch, peer.id()))
             .await?;
@@ -617,7 +637,7 @@ impl Engine {
     /// process that holds the lease.
     pub(super) async fn keep_service_backend(
         &self,
-        peer: &Pinned,
+        peer: &PinnedProcess,
         service: ServiceName,
         request: KeepRequest,
     ) -> Result<Kept, Error> {

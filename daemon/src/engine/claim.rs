@@ -3,8 +3,8 @@
 use mcp_sessiond_proto::time::now_ms;
 
 use mcp_sessiond_process::{
-    self as process, Exhausted, HostDoubt, Key, KeyDoubt, NotAnInstance, Pinned, ProcessId, Said,
-    Traits, Walk, digest,
+    self as process, Exhausted, HostDoubt, Key, KeyDoubt, NotAnInstance, PinnedProcess, ProcessId,
+    SelfDescription, Traits, Walk, digest,
 };
 use mcp_sessiond_proto::debug::{Step, WhoAmI};
 use mcp_sessiond_proto::types::{Outcome, TokenStatus};
@@ -17,7 +17,7 @@ use crate::tokens::{self, Corruption, Found};
 
 /// An instance whose host was verified.
 pub(super) struct Verified {
-    pub(super) host: Pinned,
+    pub(super) host: PinnedProcess,
     host_name: String,
     /// What the table of hosts says of it.
     host_rule: Option<Siblings>,
@@ -56,14 +56,14 @@ fn users(named: &Named, request: &ClaimRequest) -> Result<Wants, Error> {
     })
 }
 
-fn said(request: &ClaimRequest) -> Said {
+fn said(request: &ClaimRequest) -> SelfDescription {
     if let Some(named) = &request.named {
-        return Said {
+        return SelfDescription {
             label: Some(named.name.clone()),
-            ..Said::default()
+            ..SelfDescription::default()
         };
     }
-    Said {
+    SelfDescription {
         label: request.label.clone(),
         entry: request.entry.clone(),
         client: request.client.clone(),
@@ -78,7 +78,7 @@ impl Engine {
     /// When there is no verified host, a limit was reached, or the records can't be written.
     pub async fn claim(
         &self,
-        peer: &Pinned,
+        peer: &PinnedProcess,
         request: ClaimRequest,
         wants: Wants,
     ) -> Result<Claimed, Error> {
@@ -91,7 +91,7 @@ impl Engine {
 
     async fn claim_uncounted(
         &self,
-        peer: &Pinned,
+        peer: &PinnedProcess,
         request: ClaimRequest,
         wants: Wants,
     ) -> Result<Claimed, Error> {
@@ -135,7 +135,7 @@ impl Engine {
     /// nothing is known of it yet: of two claims that a new process sends at once, both read.
     fn enter(
         &self,
-        instance: &Pinned,
+        instance: &PinnedProcess,
         request: &ClaimRequest,
         wants: Wants,
         read: Option<Verified>,
@@ -397,7 +397,11 @@ impl Engine {
 
     /// The process that a claim of the peer's is for. A host of others is none, but by its own
     /// word, or where it has claimed before: so much is known beyond what the kernel tells.
-    async fn instance(&self, peer: &Pinned, named: Option<u32>) -> Result<Pinned, Error> {
+    async fn instance(
+        &self,
+        peer: &PinnedProcess,
+        named: Option<u32>,
+    ) -> Result<PinnedProcess, Error> {
         if named.is_none() {
             return Ok(peer.clone());
         }
@@ -422,7 +426,11 @@ impl Engine {
     ///
     /// # Errors
     /// When the request names a process that is no ancestor of `peer`.
-    pub async fn who_am_i(&self, peer: &Pinned, request: ClaimRequest) -> Result<WhoAmI, Error> {
+    pub async fn who_am_i(
+        &self,
+        peer: &PinnedProcess,
+        request: ClaimRequest,
+    ) -> Result<WhoAmI, Error> {
         let instance = self.instance(peer, request.instance).await?;
         let settings = self.settings();
         let known = self.peek(|registry| {
@@ -433,12 +441,12 @@ impl Engine {
         let reading = tokio::task::spawn_blocking(move || {
             let walk = process::find_host(&instance, &settings.table);
             if let Err(HostDoubt::Exhausted(short)) = walk.host {
-                return Err(scarce(short));
+                return Err(exhausted(short));
             }
             // What counts is what was read at its first claim.
             let traits = match known {
                 Some(known) => known,
-                None => process::traits_of(&instance, &settings.table).map_err(scarce)?,
+                None => process::traits_of(&instance, &settings.table).map_err(exhausted)?,
             };
             let key = traits.key(&said(&request));
             Ok(describe(instance.id().pid, walk, key))
@@ -458,11 +466,11 @@ fn misnamed(error: NotAnInstance) -> Error {
     match error {
         NotAnInstance::Stranger(pid) => Error::NotAnAncestor { pid },
         NotAnInstance::Host(pid) => Error::NamesHost { pid },
-        NotAnInstance::Exhausted(short) => scarce(short),
+        NotAnInstance::Exhausted(short) => exhausted(short),
     }
 }
 
-pub(super) fn verify(instance: &Pinned, settings: &Settings) -> Result<Verified, Error> {
+pub(super) fn verify(instance: &PinnedProcess, settings: &Settings) -> Result<Verified, Error> {
     let Walk { steps, host } = process::find_host(instance, &settings.table);
     match host {
         Ok(host) => {
@@ -473,8 +481,8 @@ pub(super) fn verify(instance: &Pinned, settings: &Settings) -> Result<Verified,
             let host_rule = settings
                 .loaded
                 .config
-                .row_of(&process::command_line(&host).map_err(scarce)?);
-            let traits = process::traits_of(instance, &settings.table).map_err(scarce)?;
+                .row_of(&process::command_line(&host).map_err(exhausted)?);
+            let traits = process::traits_of(instance, &settings.table).map_err(exhausted)?;
             Ok(Verified {
                 host,
                 host_name,
@@ -482,7 +490,7 @@ pub(super) fn verify(instance: &Pinned, settings: &Settings) -> Result<Verified,
                 traits,
             })
         }
-        Err(HostDoubt::Exhausted(short)) => Err(scarce(short)),
+        Err(HostDoubt::Exhausted(short)) => Err(exhausted(short)),
         Err(doubt) => {
             // A process that has just exited has nothing to resume: fronts exit while they give up
             // their lease.
@@ -536,7 +544,7 @@ fn role(role: process::Role) -> &'static str {
 
 /// Nothing is known of a process for the moment: whoever asked must not take that for the last
 /// word.
-pub(super) fn scarce(short: Exhausted) -> Error {
+pub(super) fn exhausted(short: Exhausted) -> Error {
     tracing::error!(error = %short, "could not answer a call");
     Error::Unavailable {
         sentence: format!("the daemon can't look at processes: {short}"),

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use mcp_sessiond_process::{Pinned, ProcessId};
+use mcp_sessiond_process::{PinnedProcess, ProcessId};
 use mcp_sessiond_proto::debug::{HostInfo, SessionInfo, TokenInfo};
 use mcp_sessiond_proto::{SessionId, paths};
 use mcp_sessiond_registry::SessionRecord;
@@ -129,7 +129,7 @@ impl Engine {
             .flatten();
         let runs = |name: &str| {
             let (pid, start) = name.split_once('-')?;
-            let found = Pinned::open(pid.parse().ok()?).ok()?;
+            let found = PinnedProcess::open(pid.parse().ok()?).ok()?;
             (found.id().start.to_string() == start).then_some(())
         };
         notes

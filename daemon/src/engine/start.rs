@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, RwLock};
 use std::time::Instant;
 
 use mcp_sessiond_process::directory::{Directory, DirectoryError};
-use mcp_sessiond_process::{self as process, ExitWatch, Pinned};
+use mcp_sessiond_process::{self as process, ExitWatch, PinnedProcess};
 use mcp_sessiond_proto::backends::KeeperName;
 use mcp_sessiond_proto::paths;
 use mcp_sessiond_registry::{Effect, KeeperRecord, Registry, Snapshot};
@@ -157,7 +157,7 @@ impl Engine {
         let mut state = self.lock();
         let mut gone = Vec::new();
         for id in state.registry.processes() {
-            match Pinned::reopen(&id)? {
+            match PinnedProcess::reopen(&id)? {
                 Some(process) => state.exits.add(process)?,
                 None => gone.push(id),
             }

@@ -3,7 +3,9 @@
 use std::path::Path;
 use std::sync::{Arc, LazyLock};
 
-use mcp_sessiond_process::{Conversation, Key, KeyDoubt, ProcessId, Said, StartTime, Traits};
+use mcp_sessiond_process::{
+    Conversation, Key, KeyDoubt, ProcessId, SelfDescription, StartTime, Traits,
+};
 use mcp_sessiond_proto::sessions::{CreateRequest, SessionRef};
 use mcp_sessiond_proto::state::{ReadStateRequest, StateWrite, WriteStateRequest};
 use mcp_sessiond_proto::streams::{AppendRequest, Cursor, ReplayRequest};
@@ -80,7 +82,7 @@ fn session(owner: ProcessId, number: u8) -> SessionRecord {
         owner,
         key: Some(key(number)),
         program: "server".into(),
-        said: Said::default(),
+        said: SelfDescription::default(),
         program_dir: Some([number + 10; 32]),
         asked: None,
         opened: number.into(),
@@ -141,7 +143,7 @@ fn claim(host: ProcessId, number: u8) -> Claim {
         host_rule: None,
         key: Some(key(number)),
         former: None,
-        said: Said::default(),
+        said: SelfDescription::default(),
         program_dir: None,
         program: "server".into(),
         siblings: None,

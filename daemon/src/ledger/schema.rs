@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use mcp_sessiond_process::{
-    Conversation, Former, Key, KeyDoubt, ProcessId, Said, StartTime, Traits,
+    Conversation, Former, Key, KeyDoubt, ProcessId, SelfDescription, StartTime, Traits,
 };
 use mcp_sessiond_proto::backends::KeeperName;
 use mcp_sessiond_proto::{
@@ -377,7 +377,7 @@ fn snapshot(connection: &Connection) -> rusqlite::Result<Snapshot> {
             let key = key
                 .map(|bytes| Key::from_bytes(&bytes).ok_or(FromSqlError::InvalidType))
                 .transpose()?;
-            let said = Said {
+            let said = SelfDescription {
                 label: optional::<Label>(row, 4)?,
                 entry: optional::<Label>(row, 15)?,
                 client: optional::<ClientName>(row, 16)?,

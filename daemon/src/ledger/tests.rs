@@ -2,7 +2,7 @@ mod strategies;
 
 use futures::FutureExt;
 use mcp_sessiond_process::{
-    Conversation, Former, Key, KeyDoubt, ProcessId, Said, StartTime, Traits,
+    Conversation, Former, Key, KeyDoubt, ProcessId, SelfDescription, StartTime, Traits,
 };
 use mcp_sessiond_proto::backends::KeeperName;
 use mcp_sessiond_proto::{Epoch, Label, Loss, RequestId, SessionId, Siblings};
@@ -98,7 +98,7 @@ fn session(id: &str, epoch: u64) -> SessionRecord {
         // One of the former recipe: what an upgrade finds is written so.
         key: Key::from_bytes(&[1; 32]),
         program: "server".into(),
-        said: Said::default(),
+        said: SelfDescription::default(),
         program_dir: None,
         asked: None,
         opened: 1,

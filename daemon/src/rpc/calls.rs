@@ -35,7 +35,7 @@ pub(super) struct Calls<W, F> {
     /// Where requests come from and answers go to.
     wire: W,
     /// Carries out a call.
-    carry_out: F,
+    handler: F,
     /// How many may be under way.
     most: usize,
     open: FuturesUnordered<Open>,
@@ -65,10 +65,10 @@ where
     F: FnMut(context::Context, SessiondRequest) -> Call,
     Call: Future<Output = Answer> + Send + 'static,
 {
-    pub(super) fn new(wire: W, most: usize, carry_out: F) -> Self {
+    pub(super) fn new(wire: W, most: usize, handler: F) -> Self {
         Self {
             wire,
-            carry_out,
+            handler,
             most,
             open: FuturesUnordered::new(),
             cancels: HashMap::new(),
@@ -172,7 +172,7 @@ where
             });
             return;
         }
-        let mut call = Box::pin((self.carry_out)(context, message));
+        let mut call = Box::pin((self.handler)(context, message));
         if let Poll::Ready(message) = call.as_mut().poll(task) {
             self.answers.push_back(Response {
                 request_id: id,

@@ -6,7 +6,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use mcp_sessiond_process::{Pinned, ProcessId};
+use mcp_sessiond_process::{PinnedProcess, ProcessId};
 use mcp_sessiond_proto::Lock as _;
 use mcp_sessiond_proto::backends::{
     Backend, CountedRequest, EndingRequest, FrontRequest, KeepRequest, Kept, LeftRequest,
@@ -34,7 +34,7 @@ pub(super) struct Connection {
     /// What all share.
     pub(super) daemon: Arc<Daemon>,
     /// The process that connected.
-    pub(super) peer: Pinned,
+    pub(super) peer: PinnedProcess,
     /// The version of the protocol that it speaks.
     version: u16,
     /// The instances that it speaks for: itself, once its host was verified, and the ancestors that
@@ -64,7 +64,7 @@ fn hosts_of(instances: &Instances) -> BTreeSet<ProcessId> {
 impl Connection {
     /// One that has just begun.
     #[must_use]
-    pub(super) fn new(daemon: Arc<Daemon>, peer: Pinned, version: u16) -> Self {
+    pub(super) fn new(daemon: Arc<Daemon>, peer: PinnedProcess, version: u16) -> Self {
         Self {
             daemon,
             peer,

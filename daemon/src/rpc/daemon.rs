@@ -43,7 +43,7 @@ impl Daemon {
         let storage = self.contents.storage();
         About {
             uptime_ms: self.engine.now(),
-            storage: self.opener.shown(),
+            storage: self.opener.redacted(),
             storage_failure: storage.check().err().map(|error| error.to_string()),
             faults: self.engine.faults(),
             advice: self.engine.advice(),

@@ -60,7 +60,7 @@ struct Awaited {
 struct Named {
     name: &'static str,
     is_shared: bool,
-    shown: String,
+    redacted: String,
 }
 
 /// What to open: it may be corrected as long as nothing was opened.
@@ -82,8 +82,8 @@ impl Opener {
 
     /// The URL of the storage that is open, or that was tried last; without any password.
     #[must_use]
-    pub fn shown(&self) -> String {
-        self.named.locked().shown.clone()
+    pub fn redacted(&self) -> String {
+        self.named.locked().redacted.clone()
     }
 }
 
@@ -161,22 +161,16 @@ async fn keep_trying<F>(
 
 impl Named {
     fn of(url: &str) -> Self {
-        let (name, is_shared) = match Url::parse(url) {
-            Ok(Url::Memory) => ("memory", false),
-            Ok(Url::Sqlite(_)) => ("sqlite", false),
-            Ok(Url::Postgres(_)) => ("postgres", true),
-            Ok(Url::DynamoDb(_)) => ("dynamodb", true),
-            Err(_) => ("none", false),
-        };
-        let shown = if url.is_empty() {
+        let (name, is_shared) = Url::parse(url).map_or(("none", false), |url| url.backend());
+        let redacted = if url.is_empty() {
             name.to_owned()
         } else {
-            super::shown(url)
+            super::redacted(url)
         };
         Self {
             name,
             is_shared,
-            shown,
+            redacted,
         }
     }
 }

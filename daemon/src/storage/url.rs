@@ -59,7 +59,7 @@ impl std::fmt::Debug for Url {
         match self {
             Self::Memory => formatter.write_str("Memory"),
             Self::Sqlite(path) => write!(formatter, "Sqlite({path:?})"),
-            Self::Postgres(url) => write!(formatter, "Postgres({})", shown(url)),
+            Self::Postgres(url) => write!(formatter, "Postgres({})", redacted(url)),
             Self::DynamoDb(table) => write!(formatter, "DynamoDb({table:?})"),
         }
     }
@@ -109,6 +109,16 @@ impl Url {
             "postgres" | "postgresql" => Ok(Self::Postgres(text.into())),
             "dynamodb" => Ok(Self::DynamoDb(Table::parse(rest)?)),
             _ => Err(UrlError::Scheme),
+        }
+    }
+
+    /// The name of the backend, and whether other daemons may have it open at the same time.
+    pub(super) fn backend(&self) -> (&'static str, bool) {
+        match self {
+            Self::Memory => ("memory", false),
+            Self::Sqlite(_) => ("sqlite", false),
+            Self::Postgres(_) => ("postgres", true),
+            Self::DynamoDb(_) => ("dynamodb", true),
         }
     }
 }
@@ -193,7 +203,7 @@ fn is_text(query: &str) -> bool {
 
 /// A storage URL as it may be shown: without what could be a password.
 #[must_use]
-pub fn shown(url: &str) -> String {
+pub fn redacted(url: &str) -> String {
     if url.starts_with("sqlite:") {
         return url.to_owned();
     }
@@ -307,7 +317,7 @@ mod tests {
             ("dynamodb://me:pass@db/t", "dynamodb://me:…@db/t"),
             ("sqlite:///home/me@work:/a?b", "sqlite:///home/me@work:/a?b"),
         ] {
-            assert_eq!(shown(url), seen);
+            assert_eq!(redacted(url), seen);
         }
     }
 }

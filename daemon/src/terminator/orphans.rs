@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use mcp_sessiond_process::{self as process, ExitWatch, Pinned, ProcessId};
+use mcp_sessiond_process::{self as process, ExitWatch, PinnedProcess, ProcessId};
 use mcp_sessiond_proto::backends::{KeeperReply, KeeperRequest};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::Signal;
@@ -77,7 +77,7 @@ fn end(path: &Path) -> io::Result<bool> {
 /// backend.
 fn runs(session: u32, backend: Option<ProcessId>) -> io::Result<bool> {
     let backend = backend
-        .map(|backend| Pinned::reopen(&backend))
+        .map(|backend| PinnedProcess::reopen(&backend))
         .transpose()?
         .flatten();
     Ok(backend.is_some() || !process::session_members(session)?.is_empty())

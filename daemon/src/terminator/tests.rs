@@ -8,7 +8,7 @@ use super::*;
 
 /// A process that says when it leads a session of its own, if it is to, and stays until its
 /// standard input ends.
-struct Stays(Child, Pinned);
+struct Stays(Child, PinnedProcess);
 
 impl Stays {
     fn start(setsid: &str) -> Self {
@@ -26,7 +26,7 @@ impl Stays {
             .expect("piped")
             .read_exact(&mut said)
             .expect("it is ready");
-        let process = Pinned::open(child.id()).expect("it stays");
+        let process = PinnedProcess::open(child.id()).expect("it stays");
         Self(child, process)
     }
 

@@ -65,7 +65,7 @@ pub enum Conversation {
 /// What an instance says of itself. It is believed, since it only narrows: nobody gets another
 /// one's session by it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Said {
+pub struct SelfDescription {
     /// Takes the place of directory, environment and the path to the executable.
     pub label: Option<Label>,
     /// The name of its entry in the host's file.
@@ -275,7 +275,7 @@ impl Traits {
     ///
     /// # Errors
     /// [`KeyDoubt`], when something that the key is made of is not known.
-    pub fn key(&self, said: &Said) -> Result<Key, KeyDoubt> {
+    pub fn key(&self, said: &SelfDescription) -> Result<Key, KeyDoubt> {
         let doubt = self.doubt.unwrap_or(KeyDoubt::Changed);
         let Some(core) = &self.core else {
             // Processes are read once. Of this one a former daemon has kept what the former recipe
@@ -308,7 +308,7 @@ impl Traits {
     /// The key that the former recipe made for such an instance. None: what it was made of is not
     /// known.
     #[must_use]
-    pub fn former_key(&self, said: &Said) -> Option<Key> {
+    pub fn former_key(&self, said: &SelfDescription) -> Option<Key> {
         let mut encoder = Encoder::new("mcp-sessiond key");
         encoder.field(&self.former.base?);
         match &said.label {

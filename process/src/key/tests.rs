@@ -1,6 +1,6 @@
 //! The key over made-up facts: what is in it, what is not, and what makes it doubtful.
 
-use mcp_sessiond_identity::{FORMER_RECIPE, Key, RECIPE, Said};
+use mcp_sessiond_identity::{FORMER_RECIPE, Key, RECIPE, SelfDescription};
 
 use super::*;
 use crate::variables::ignored;
@@ -29,17 +29,17 @@ fn traits(change: impl FnOnce(&mut Facts)) -> Traits {
 }
 
 fn key(change: impl FnOnce(&mut Facts)) -> Result<Key, KeyDoubt> {
-    traits(change).key(&Said::default())
+    traits(change).key(&SelfDescription::default())
 }
 
 fn labelled(change: impl FnOnce(&mut Facts)) -> Result<Key, KeyDoubt> {
     traits(change).key(&label("one"))
 }
 
-fn label(label: &str) -> Said {
-    Said {
+fn label(label: &str) -> SelfDescription {
+    SelfDescription {
         label: Some(label.parse().expect("a label")),
-        ..Said::default()
+        ..SelfDescription::default()
     }
 }
 
@@ -173,7 +173,7 @@ fn what_an_instance_says_of_itself_narrows() {
         let parsed = |text: &str| text.parse().expect("a label");
         let client = client.map(|client| client.parse().expect("a name"));
         traits(|_| {})
-            .key(&Said {
+            .key(&SelfDescription {
                 label: None,
                 entry: entry.map(parsed),
                 client,
@@ -213,7 +213,7 @@ fn what_can_not_be_read_makes_the_key_doubtful() {
         Err(KeyDoubt::Directory)
     );
     assert!(labelled(|facts| facts.environment = None).is_ok());
-    for said in [Said::default(), label("one")] {
+    for said in [SelfDescription::default(), label("one")] {
         let hidden = traits(|facts| facts.image.executable = None);
         assert_eq!(hidden.key(&said), Err(KeyDoubt::Executable));
         for doubt in [KeyDoubt::Arguments, KeyDoubt::Rewritten] {
@@ -246,10 +246,10 @@ fn a_title_is_not_taken_for_arguments() {
 fn digests_are_what_they_were() {
     // They are on record: with another encoding no server would find its session after an upgrade
     // of the daemon. Computed with Python's hashlib.
-    let former = |said: &Said| traits(|_| {}).former_key(said).expect("certain");
+    let former = |said: &SelfDescription| traits(|_| {}).former_key(said).expect("certain");
     let begins = |key: Key| (key.recipe, key.what[..4].to_vec());
     assert_eq!(
-        begins(former(&Said::default())),
+        begins(former(&SelfDescription::default())),
         (FORMER_RECIPE, vec![0x40, 0x39, 0xa1, 0x32])
     );
     assert_eq!(
@@ -275,7 +275,7 @@ fn what_a_daemon_of_the_former_recipe_has_read_makes_its_keys() {
         ..read.clone()
     };
     assert_eq!(
-        former.key(&Said::default()).ok(),
-        read.former_key(&Said::default())
+        former.key(&SelfDescription::default()).ok(),
+        read.former_key(&SelfDescription::default())
     );
 }

@@ -16,10 +16,12 @@ fn an_exit_is_seen_and_reported_once() {
     until_readable(&watch);
     assert!(!process.is_alive(), "a zombie has exited");
     assert!(
-        Pinned::reopen(&process.id()).expect("readable").is_none(),
+        PinnedProcess::reopen(&process.id())
+            .expect("readable")
+            .is_none(),
         "also by its identity"
     );
-    assert_eq!(Pinned::open(process.id().pid).err(), Some(Gone));
+    assert_eq!(PinnedProcess::open(process.id().pid).err(), Some(Gone));
     assert_eq!(watch.drain(), [process.id()]);
     assert!(watch.drain().is_empty());
     assert!(!is_readable(&watch));

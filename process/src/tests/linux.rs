@@ -66,7 +66,11 @@ fn who_has_a_pid_later_is_another_process() {
     let after = second.pinned();
     assert_eq!(after.id().pid, pid);
     assert_ne!(after.id(), before.id());
-    assert!(Pinned::reopen(&before.id()).expect("readable").is_none());
+    assert!(
+        PinnedProcess::reopen(&before.id())
+            .expect("readable")
+            .is_none()
+    );
     assert!(!before.is_alive());
     assert!(after.is_alive());
     assert!(matches!(peer(&socket), Err(PeerError::Gone)));
@@ -112,7 +116,7 @@ fn what_is_in_another_pid_namespace_has_no_host_and_is_no_peer() {
         .trim()
         .parse()
         .expect("one child");
-    let instance = Pinned::open(pid).expect("it waits for us");
+    let instance = PinnedProcess::open(pid).expect("it waits for us");
     assert_eq!(
         find_host(&instance, &Table::default()).host.err(),
         Some(HostDoubt::OtherNamespace)

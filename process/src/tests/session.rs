@@ -18,7 +18,7 @@ fn a_session_has_those_that_its_leader_has_started() {
     assert_eq!(session_of(&child).expect("read"), Some(session));
     let members = || {
         let members = session_members(session).expect("listed");
-        let mut members: Vec<ProcessId> = members.iter().map(Pinned::id).collect();
+        let mut members: Vec<ProcessId> = members.iter().map(PinnedProcess::id).collect();
         members.sort_by_key(|member| *member != leader.id());
         members
     };
@@ -43,7 +43,7 @@ fn a_session_has_those_that_its_leader_has_started() {
             .map(|found| found.id()),
         Some(child.id())
     );
-    let myself = Pinned::myself().expect("alive");
+    let myself = PinnedProcess::myself().expect("alive");
     assert!(
         child_of(&myself, session).expect("read").is_some()
             && child_of(&myself, child.id().pid).expect("read").is_none()

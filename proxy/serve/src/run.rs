@@ -17,7 +17,7 @@ use hyper_util::server::conn::auto::Builder;
 use hyper_util::service::TowerToHyperService;
 use mcp_sessiond_client::{Options, Sessions};
 use mcp_sessiond_process::signals::not_ignored;
-use mcp_sessiond_process::{Pinned, descriptors, tcp};
+use mcp_sessiond_process::{PinnedProcess, descriptors, tcp};
 use mcp_sessiond_proto::paths;
 use mcp_sessiond_proxy::front::bundle::{Edit, List};
 use mcp_sessiond_proxy::unkept::{self, Unkept};
@@ -178,7 +178,7 @@ fn note(shared: &Shared) {
     let Target::Upstream(url) = &settings.target else {
         return;
     };
-    if let (Ok(directory), Ok(own)) = (paths::directory(), Pinned::own()) {
+    if let (Ok(directory), Ok(own)) = (paths::directory(), PinnedProcess::own()) {
         let note = Unkept::now(&own, url.to_string(), &"it speaks HTTP itself");
         unkept::note(
             &directory,

@@ -76,7 +76,7 @@ pub enum Launch {
     /// A program that all hosts share. A host that can't gets one of its own.
     Shared(Shared),
     /// One that runs elsewhere.
-    Elsewhere(Connecting),
+    Remote(Connecting),
 }
 
 /// Looks up what a server is, just before it is started. It is called in a thread of a tokio

@@ -139,7 +139,7 @@ fn serve_host(begun: FrontSetup<'_>, door: &mut Door) -> io::Result<Result<Infal
 }
 
 fn server(program: &Program) -> Server {
-    let (name, program) = (program.shown(), program.clone());
+    let (name, program) = (program.display_name(), program.clone());
     let launch = move || {
         Ok(Launch::Program {
             program: program.clone(),

@@ -26,7 +26,7 @@ use crate::memory::{forbid_core_dumps, give_back_once_started};
 use crate::notices::{note_unkept, print, print_claim};
 use crate::program::Program;
 use crate::server::kept::{Door, Releaser};
-use crate::server::remote::{Connecting, Shelf};
+use crate::server::remote::{Connecting, ResumeStore};
 use crate::signals::{ENDING, GivenMask};
 use crate::stderr::Stderr;
 use crate::waits::Waits;
@@ -114,7 +114,7 @@ fn serve_host(
     };
     // Not before the session was claimed: the daemon reads our environment then, and never again.
     forbid_core_dumps();
-    let shelf = Shelf::new(options, lease.as_ref(), shown, stderr, leaving);
+    let store = ResumeStore::new(options, lease.as_ref(), shown, stderr, leaving);
     let output: File = io::stdout().as_fd().try_clone_to_owned()?.into();
     let until_unread = output.try_clone()?;
     let (out, spoken) = mpsc::channel(WAITING);
@@ -127,7 +127,7 @@ fn serve_host(
         .name("from-host".into())
         .spawn(move || read(input, lines, &heard, &too_large))?;
     runtime.block_on(async {
-        let pipe = match connecting.connect(shelf.anew()).await {
+        let pipe = match connecting.connect(store.anew()).await {
             Ok(pipe) => pipe,
             Err(why) => {
                 print(&format_args!("{shown}: {}", why.message));

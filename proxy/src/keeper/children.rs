@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::fmt;
 use std::time::Duration;
 
-use mcp_sessiond_process::{self as process, Pinned, ProcessId};
+use mcp_sessiond_process::{self as process, PinnedProcess, ProcessId};
 use nix::errno::Errno;
 use nix::sys::signal::{Signal, killpg};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
@@ -201,14 +201,14 @@ impl Children {
     /// Our children that are not in the leader's group: those that the backend's processes had put
     /// into groups of their own, and that became ours when their parents were gone. None: they
     /// can't be listed now, for example because no descriptor is free.
-    fn orphans(&self, leader: Pid) -> Option<Vec<Pinned>> {
+    fn orphans(&self, leader: Pid) -> Option<Vec<PinnedProcess>> {
         // Listing takes longer, the more processes there are.
         if has_none() {
             return Some(Vec::new());
         }
-        let myself = Pinned::myself().ok()?;
+        let myself = PinnedProcess::myself().ok()?;
         let spared = self.exits.borrow().spared.clone();
-        let is_orphan = |child: &Pinned| {
+        let is_orphan = |child: &PinnedProcess| {
             let group = nix::unistd::getpgid(Some(Pid::from_raw(child.id().pid.cast_signed())));
             group != Ok(leader) && !spared.contains(&child.id())
         };

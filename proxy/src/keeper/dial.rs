@@ -7,7 +7,7 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use mcp_sessiond_process::{self as process, Pinned};
+use mcp_sessiond_process::{self as process, PinnedProcess};
 use mcp_sessiond_proto::backends::{KeeperReply, KeeperRequest};
 use mcp_sessiond_proto::hello::{HELLO_LEN, Hello, HelloError, LINES};
 use mcp_sessiond_proto::{Error, OLDEST_PROTOCOL_VERSION};
@@ -116,7 +116,7 @@ pub fn connected(socket: &Path, patience: Duration) -> io::Result<UnixStream> {
 ///
 /// # Errors
 /// [`DialError::Io`] when nobody listens, or the process is not of this user.
-pub fn keeper_of(socket: &Path) -> Result<Pinned, DialError> {
+pub fn keeper_of(socket: &Path) -> Result<PinnedProcess, DialError> {
     let stream = connected(socket, ANSWER_WAIT)?;
     process::peer(&stream)
         .map(|peer| peer.process)

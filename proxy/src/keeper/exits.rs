@@ -3,7 +3,7 @@
 use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};
 
-use mcp_sessiond_process::{ExitWatch, Pinned, ProcessId};
+use mcp_sessiond_process::{ExitWatch, PinnedProcess, ProcessId};
 use tokio::io::unix::AsyncFd;
 
 /// Watches the host, and one front.
@@ -12,7 +12,7 @@ pub struct ExitWatcher {
     exits: ExitWatch,
     readable: AsyncFd<OwnedFd>,
     /// None: the session is the user's own.
-    owner: Option<Pinned>,
+    owner: Option<PinnedProcess>,
     front: Option<ProcessId>,
 }
 
@@ -30,7 +30,7 @@ impl ExitWatcher {
     ///
     /// # Errors
     /// When there are too many open files, or watches.
-    pub fn new(owner: Option<Pinned>) -> io::Result<Self> {
+    pub fn new(owner: Option<PinnedProcess>) -> io::Result<Self> {
         let mut exits = ExitWatch::new()?;
         owner
             .iter()
@@ -48,8 +48,8 @@ impl ExitWatcher {
 
     /// Watches this front, and no other one. Where that can't be done, its end shows on its
     /// connection alone.
-    pub fn follow(&mut self, front: Option<Pinned>) {
-        let former = std::mem::replace(&mut self.front, front.as_ref().map(Pinned::id));
+    pub fn follow(&mut self, front: Option<PinnedProcess>) {
+        let former = std::mem::replace(&mut self.front, front.as_ref().map(PinnedProcess::id));
         if let Some(former) = former.filter(|former| Some(*former) != self.front) {
             self.exits.remove(&former);
         }
@@ -61,7 +61,7 @@ impl ExitWatcher {
     /// Whether the host still runs, or there is none that could end.
     #[must_use]
     pub fn owner_is_alive(&self) -> bool {
-        self.owner.as_ref().is_none_or(Pinned::is_alive)
+        self.owner.as_ref().is_none_or(PinnedProcess::is_alive)
     }
 
     /// Who has exited, when somebody has. A future that is dropped has taken nothing away.

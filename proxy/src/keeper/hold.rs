@@ -14,7 +14,7 @@ use std::time::Duration;
 use futures::StreamExt as _;
 use mcp_sessiond_client::Control;
 use mcp_sessiond_process::socket::Listener;
-use mcp_sessiond_process::{Pinned, ProcessId};
+use mcp_sessiond_process::{PinnedProcess, ProcessId};
 use mcp_sessiond_proto::Epoch;
 use mcp_sessiond_proto::backends::{Counts, Kept};
 use mcp_sessiond_relay::{Effect, Limits, Relay};
@@ -103,7 +103,7 @@ pub struct Keeper {
     incarnation: u64,
     pub(super) ring: StderrRing,
     /// A front that has just attached and is not watched yet.
-    arrived: Option<Pinned>,
+    arrived: Option<PinnedProcess>,
     /// When to check whether memory can be given back.
     trim_at: Option<Instant>,
     /// Whether a line was carried since the last check.
@@ -206,7 +206,7 @@ impl Keeper {
             first_front,
             last: (epoch, None),
             taken: 0,
-            incarnation: Pinned::own()?.id().start.0,
+            incarnation: PinnedProcess::own()?.id().start.0,
             arrived: None,
             trim_at: Some(now + SETTLED),
             busy: false,

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mcp_sessiond_client::{Control, SessionError};
-use mcp_sessiond_process::{self as process, Pinned, ProcessId};
+use mcp_sessiond_process::{self as process, PinnedProcess, ProcessId};
 use mcp_sessiond_proto::backends::{Attach, FrontRequest, KeeperReply, KeeperRequest, ProcessRef};
 use mcp_sessiond_proto::hello::{Answer, Hello, HelloError};
 use mcp_sessiond_proto::{Error, KeeperName, ServiceName, SessionId};
@@ -46,7 +46,7 @@ pub enum Incoming {
         /// The lease that it shows.
         attach: Attach,
         /// The process.
-        process: Pinned,
+        process: PinnedProcess,
         /// What the daemon says of the lease.
         check: LeaseCheck,
         /// Its lines come from here.

@@ -6,26 +6,28 @@ mod resume_store;
 use futures::future::BoxFuture;
 use mcp_sessiond_bundle::{Failure, Pipe};
 
-pub use self::resume_store::Shelf;
+pub use self::resume_store::ResumeStore;
 pub(crate) use self::resume_store::StoreUsers;
 
 /// Connects to a server elsewhere.
-pub struct Connecting(Box<dyn FnOnce(Shelf) -> BoxFuture<'static, Result<Pipe, Failure>> + Send>);
+pub struct Connecting(
+    Box<dyn FnOnce(ResumeStore) -> BoxFuture<'static, Result<Pipe, Failure>> + Send>,
+);
 
 impl Connecting {
     /// What is called for it, in a tokio runtime.
     pub fn new(
-        connect: impl FnOnce(Shelf) -> BoxFuture<'static, Result<Pipe, Failure>> + Send + 'static,
+        connect: impl FnOnce(ResumeStore) -> BoxFuture<'static, Result<Pipe, Failure>> + Send + 'static,
     ) -> Self {
         Self(Box::new(connect))
     }
 
-    /// Connects, and keeps on the shelf what the next one needs to go on.
+    /// Connects, and stores what the next connection needs to go on.
     ///
     /// # Errors
     /// [`Failure`]: what was wrong.
-    pub async fn connect(self, shelf: Shelf) -> Result<Pipe, Failure> {
-        (self.0)(shelf).await
+    pub async fn connect(self, store: ResumeStore) -> Result<Pipe, Failure> {
+        (self.0)(store).await
     }
 }
 

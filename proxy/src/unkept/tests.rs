@@ -21,7 +21,7 @@ impl Sleeper {
 
     fn unkept(&self) -> Unkept {
         Unkept::now(
-            &Pinned::open(self.0.id()).expect("it runs"),
+            &PinnedProcess::open(self.0.id()).expect("it runs"),
             "npx some-mcp".into(),
             &"no daemon",
         )
@@ -143,7 +143,7 @@ fn nothing_is_written_where_others_could_have_been() {
 
 #[test]
 fn a_reason_is_not_told_without_end() {
-    let myself = Pinned::myself().expect("it runs");
+    let myself = PinnedProcess::myself().expect("it runs");
     let unkept = Unkept::now(&myself, "x".into(), &"é".repeat(100_000));
     assert_eq!(unkept.why, "é".repeat(WHY_MAX));
 }

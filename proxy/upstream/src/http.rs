@@ -123,7 +123,7 @@ impl HttpClient {
             .tcp_keepalive_retries(PROBES)
             .user_agent(concat!("mcp-sessiond/", env!("CARGO_PKG_VERSION")))
             .build()
-            .map_err(|error| RemoteError::Client(told(&error)))?;
+            .map_err(|error| RemoteError::Client(cause(&error)))?;
         Ok(Self { client, remote })
     }
 
@@ -265,7 +265,7 @@ impl HttpClient {
         }
         request.send().await.map_err(|error| {
             if error.is_connect() || error.is_builder() {
-                Failed::NotReached(told(&error))
+                Failed::NotReached(cause(&error))
             } else {
                 Failed::Broken
             }
@@ -377,7 +377,7 @@ impl From<LoginError> for Failed {
 }
 
 /// An error of the client, and what has caused it, without the URL, which may hold a secret.
-fn told(error: &reqwest::Error) -> String {
+fn cause(error: &reqwest::Error) -> String {
     let mut causes =
         std::iter::successors(std::error::Error::source(error), |error| error.source());
     causes.by_ref().last().map_or_else(

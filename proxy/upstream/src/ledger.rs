@@ -30,11 +30,11 @@ const VALUE_MAX: usize = 768 * 1024;
 /// The pause before what could not be kept is tried again.
 const AGAIN: Duration = Duration::from_secs(1);
 
-/// What has outlived a process: values by their keys, as a [`Keep`] got them.
-pub type Kept = BTreeMap<String, String>;
+/// What has outlived a process: values by their keys, as a [`SaveState`] got them.
+pub type SavedState = BTreeMap<String, String>;
 
 /// Where all of it is kept that has to outlive the process.
-pub trait Keep: fmt::Debug + Send + Sync + 'static {
+pub trait SaveState: fmt::Debug + Send + Sync + 'static {
     /// Keeps these values, by their keys; where there is none, the key goes. Returns once a next
     /// process would find them. Calls come one after the other. False: they can't be kept for now.
     /// They come again then, with what is to be kept next, or after a second.
@@ -179,7 +179,7 @@ pub(super) struct Record {
 }
 
 /// What a former process has kept. None: nothing that can be read.
-pub(super) fn found(kept: &Kept) -> Option<Record> {
+pub(super) fn found(kept: &SavedState) -> Option<Record> {
     let known = serde_json::from_str(kept.get(KEY)?).ok()?;
     let place = |(key, value): (&String, &String)| {
         let stream = key.strip_prefix(KEY)?.strip_prefix('.')?;
@@ -197,7 +197,7 @@ pub(super) fn found(kept: &Kept) -> Option<Record> {
 impl Ledger {
     /// A record that is kept there. Unless it `must` be, all goes on where it can't be kept, and a
     /// next process finds what was kept last.
-    pub(super) fn new(keep: Arc<dyn Keep>, must: bool) -> Self {
+    pub(super) fn new(keep: Arc<dyn SaveState>, must: bool) -> Self {
         let (steps, taken) = mpsc::unbounded_channel();
         tokio::spawn(follow(keep, taken));
         Self { steps, must }
@@ -269,7 +269,7 @@ type Writes = BTreeMap<String, Option<String>>;
 
 /// Writes down all steps in their order, several at once where that is slow. What could not be kept
 /// is written with what follows, so that the record is never older in one part than in another.
-async fn follow(keep: Arc<dyn Keep>, mut taken: mpsc::UnboundedReceiver<QueuedInput>) {
+async fn follow(keep: Arc<dyn SaveState>, mut taken: mpsc::UnboundedReceiver<QueuedInput>) {
     let mut streams = HashMap::new();
     let mut writes = Writes::new();
     loop {
@@ -426,7 +426,7 @@ mod tests {
     #[derive(Debug, Default)]
     struct Failing(std::sync::Mutex<Vec<Writes>>);
 
-    impl Keep for Failing {
+    impl SaveState for Failing {
         fn keep(&self, values: Writes) -> BoxFuture<'_, bool> {
             let mut all = self.0.lock().expect("sound");
             all.push(values);
@@ -491,7 +491,7 @@ mod tests {
             Input::Opened(5, place.clone()),
             &mut writes,
         );
-        let mut kept: Kept = writes
+        let mut kept: SavedState = writes
             .into_iter()
             .filter_map(|(key, value)| Some((key, value?)))
             .collect();
@@ -502,6 +502,6 @@ mod tests {
             (3, Some("s"))
         );
         assert_eq!(found.places, [(5, place)]);
-        assert!(super::found(&Kept::new()).is_none());
+        assert!(super::found(&SavedState::new()).is_none());
     }
 }

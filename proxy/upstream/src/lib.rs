@@ -1,11 +1,11 @@
 //! The connection to a remote MCP server over Streamable HTTP: a pipe of JSON-RPC messages that
 //! another process can take up again.
 //!
-//! [`connect`] gives the pipe. What has to outlive this process goes to a [`Keep`] before a message
-//! that depends on it is passed on, and a next process gives it back as [`Kept`]: then the session
-//! with the server goes on, calls under way are resumed by `Last-Event-ID` where the server numbers
-//! its events, and those that can't be are answered "outcome unknown". If the server has forgotten
-//! the session (404), the handshake on record is repeated.
+//! [`connect`] gives the pipe. What has to outlive this process goes to a [`SaveState`] before a
+//! message that depends on it is passed on, and a next process gives it back as [`SavedState`]:
+//! then the session with the server goes on, calls under way are resumed by `Last-Event-ID` where
+//! the server numbers its events, and those that can't be are answered "outcome unknown". If the
+//! server has forgotten the session (404), the handshake on record is repeated.
 //!
 //! OAuth is that of the official Rust SDK (`rmcp`, feature `auth`): discovery, registration, PKCE,
 //! refresh. Its transport is not used, and neither is the layer below it, `StreamableHttpClient`:
@@ -31,8 +31,8 @@
 //!
 //! Invariants:
 //!
-//! - What a next process needs is with the caller's [`Keep`] before a message that depends on it is
-//!   passed on ([`ledger`]).
+//! - What a next process needs is with the caller's [`SaveState`] before a message that depends on
+//!   it is passed on ([`ledger`]).
 //! - A session is used only with the URL, the headers and the login that it was begun with
 //!   ([`pipe`], [`session_headers`]).
 //! - A refresh holds the lock of the login's file, and its tokens are on the disk before they are
@@ -60,8 +60,8 @@ mod tls;
 mod url;
 
 pub use self::call_ids::Ids;
-pub use self::ledger::{Keep, Kept};
-pub use self::link::Said;
+pub use self::ledger::{SaveState, SavedState};
+pub use self::link::ServerMessage;
 pub use self::news::News;
 pub use self::pipe::{Confirm, Pipe, connect};
 pub use self::remote::{Remote, RemoteError};

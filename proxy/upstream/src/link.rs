@@ -13,7 +13,7 @@ use tokio::task::AbortHandle;
 
 use crate::call_ids::{CallIds, Ids};
 use crate::http::HttpClient;
-use crate::ledger::{Keep, Ledger, SessionRecord};
+use crate::ledger::{Ledger, SaveState, SessionRecord};
 use crate::messages::{CallFailure, Id, answered, normal};
 use crate::news::News;
 use crate::numbers::{Numbers, is_ours};
@@ -24,7 +24,7 @@ pub(super) const WAITING_MAX: usize = 64;
 
 /// A message of the server.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Said {
+pub struct ServerMessage {
     /// Its number in this session. A message that a next process says again has the same one.
     pub number: u64,
     /// One JSON-RPC message, without a line's end.
@@ -32,9 +32,9 @@ pub struct Said {
 }
 
 /// Shows how long the message is, and not what it says.
-impl fmt::Debug for Said {
+impl fmt::Debug for ServerMessage {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut shown = formatter.debug_struct("Said");
+        let mut shown = formatter.debug_struct("ServerMessage");
         shown
             .field("number", &self.number)
             .field("bytes", &self.line.len())
@@ -49,7 +49,7 @@ pub(super) struct Link {
     pub(super) wire: HttpClient,
     /// What is on record.
     pub(super) ledger: Ledger,
-    keep: Arc<dyn Keep>,
+    keep: Arc<dyn SaveState>,
     /// None: the host has the ids that the server has.
     pub(super) renamed: Option<CallIds>,
     /// One handshake at a time.
@@ -63,7 +63,7 @@ pub(super) struct Link {
     /// The server is gone for good.
     pub(super) gone: watch::Sender<bool>,
     /// None: nothing is said any more.
-    lines: Mutex<Option<mpsc::Sender<Said>>>,
+    lines: Mutex<Option<mpsc::Sender<ServerMessage>>>,
     now: Mutex<Now>,
 }
 
@@ -111,10 +111,10 @@ impl NewSession {
 impl Link {
     pub(super) fn new(
         wire: HttpClient,
-        keep: Arc<dyn Keep>,
+        keep: Arc<dyn SaveState>,
         ids: Ids,
         known: SessionRecord,
-        lines: mpsc::Sender<Said>,
+        lines: mpsc::Sender<ServerMessage>,
     ) -> Self {
         let ledger = Ledger::new(keep.clone(), ids == Ids::Same);
         let renamed = (ids == Ids::Renamed).then(CallIds::new);
@@ -389,7 +389,7 @@ impl Link {
             .clone();
         if let Some(lines) = lines {
             // Whoever does not listen any more has ended the session.
-            let _ = lines.send(Said { number, line }).await;
+            let _ = lines.send(ServerMessage { number, line }).await;
         }
     }
 

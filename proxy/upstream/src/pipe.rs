@@ -13,8 +13,8 @@ use tokio::time::timeout;
 use crate::call_ids::Ids;
 use crate::calls::Stream;
 use crate::http::{HttpClient, HttpRequest, Reply};
-use crate::ledger::{Keep, Kept, Record, SessionRecord, StreamCursor, found};
-use crate::link::{Link, Said, WAITING_MAX};
+use crate::ledger::{Record, SaveState, SavedState, SessionRecord, StreamCursor, found};
+use crate::link::{Link, ServerMessage, WAITING_MAX};
 use crate::messages::{
     CallFailure, HostMessage, host, messages, with_own_id, without_session_prefix,
 };
@@ -36,7 +36,7 @@ pub struct Pipe {
     pub to: mpsc::Sender<Bytes>,
     /// Messages of the server. It ends when the server is gone for good: it has forgotten the
     /// session, and refuses the handshake.
-    pub from: mpsc::Receiver<Said>,
+    pub from: mpsc::Receiver<ServerMessage>,
     /// Takes the numbers of messages that were passed on for good.
     pub confirm: Confirm,
     /// What the server has answered to `initialize`, where a former process has initialised the
@@ -83,8 +83,8 @@ impl Confirm {
 /// `initialize` and to each call.
 pub fn connect(
     remote: Remote,
-    kept: Option<&Kept>,
-    keep: Arc<dyn Keep>,
+    kept: Option<&SavedState>,
+    keep: Arc<dyn SaveState>,
     ids: Ids,
 ) -> Result<Pipe, RemoteError> {
     let whose = remote.whose();

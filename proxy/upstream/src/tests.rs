@@ -13,7 +13,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 
-use crate::{Ids, Keep, News, Pipe, Remote, connect};
+use crate::{Ids, News, Pipe, Remote, SaveState, connect};
 
 /// What does not come by then does not come.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -28,7 +28,7 @@ async fn soon<T>(what: &str, comes: impl Future<Output = T>) -> T {
 #[derive(Debug)]
 struct Telling(mpsc::UnboundedSender<News>);
 
-impl Keep for Telling {
+impl SaveState for Telling {
     fn keep(&self, _: BTreeMap<String, Option<String>>) -> BoxFuture<'_, bool> {
         std::future::ready(true).boxed()
     }

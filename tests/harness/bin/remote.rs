@@ -16,7 +16,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
-use mcp_sessiond_upstream::{Ids, Keep, Kept, Remote, connect};
+use mcp_sessiond_upstream::{Ids, Remote, SaveState, SavedState, connect};
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 
@@ -24,10 +24,10 @@ use tokio::io::{AsyncBufReadExt as _, BufReader};
 #[derive(Debug)]
 struct InFile {
     path: PathBuf,
-    kept: Mutex<Kept>,
+    kept: Mutex<SavedState>,
 }
 
-impl Keep for InFile {
+impl SaveState for InFile {
     fn keep(&self, values: BTreeMap<String, Option<String>>) -> BoxFuture<'_, bool> {
         async move {
             let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
@@ -89,7 +89,7 @@ async fn tokens(name: &str, url: &str, refused: Option<&str>) {
 
 async fn pipe(name: &str, url: &str, path: PathBuf) {
     let text = std::fs::read(&path).ok();
-    let kept: Option<Kept> = text.map(|text| serde_json::from_slice(&text).expect("JSON"));
+    let kept: Option<SavedState> = text.map(|text| serde_json::from_slice(&text).expect("JSON"));
     let keep = InFile {
         path,
         kept: Mutex::new(kept.clone().unwrap_or_default()),

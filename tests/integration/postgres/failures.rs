@@ -60,7 +60,7 @@ fn count_of(head: &[u8]) -> usize {
 
 /// What a writer was told of its changes.
 #[derive(Default)]
-struct Told {
+struct Outcomes {
     kept: Vec<String>,
     unavailable: Vec<String>,
 }
@@ -72,8 +72,8 @@ async fn write(
     writer: usize,
     stop: Arc<AtomicBool>,
     progress: watch::Sender<usize>,
-) -> Told {
-    let mut told = Told::default();
+) -> Outcomes {
+    let mut told = Outcomes::default();
     while !stop.load(Ordering::Relaxed) {
         let key = format!("{writer}-{}", told.kept.len() + told.unavailable.len());
         let found = match store.read(&place, &[]).await {

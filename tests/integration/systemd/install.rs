@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use mcp_sessiond_tests::World;
 
 use super::machine::{Machine, SERVICE, SOCKET, config, files, is_there, succeeded, units};
-use super::{Kept, keeping};
+use super::{StoredInstance, keeping};
 use crate::{BINARIES, fixture};
 
 #[test]
@@ -52,7 +52,7 @@ fn uninstall_leaves_nothing_but_the_sessions() {
     );
     let shown = succeeded(&machine.sessiond(&["uninstall", "--print"]));
     let host = machine.world.host();
-    let mut kept = Kept::store(host.instance(&[]), "one");
+    let mut kept = StoredInstance::store(host.instance(&[]), "one");
     let daemon = machine.world.daemon_pid();
     let said = succeeded(&machine.sessiond(&["uninstall"]));
     assert!(said.contains("The sessions stay in"), "{said}");

@@ -7,7 +7,7 @@ use nix::sys::signal::Signal;
 use serde_json::json;
 
 use super::client::Client;
-use super::{Place, assert_error, assert_unknown, each, kept, storages, text};
+use super::{Setup, assert_error, assert_unknown, each, kept, storages, text};
 
 /// Within what time a task has failed whose worker was killed, by the daemon's clock.
 const AT_ONCE_MS: u128 = 1_000;
@@ -154,7 +154,7 @@ fn while_the_daemon_is_away_a_call_is_answered_without_a_task() {
 fn a_client_that_has_gone_before_it_could_hear_of_its_task_leaves_none_that_works() {
     // In a storage of its own: what it holds is listed.
     for storage in ["sqlite:", "memory:"] {
-        let mut place = Place::new(storage);
+        let mut place = Setup::new(storage);
         let gate = place.gate();
         place.daemon.signal(Signal::SIGSTOP);
         let errors = place.server.errors.clone();
@@ -194,7 +194,7 @@ fn a_client_that_goes_away_from_a_call_without_a_task_ends_the_work() {
 #[test]
 fn without_room_for_a_task_a_call_is_answered_directly() {
     for storage in storages() {
-        let place = Place::with(&storage, "[limits]\nsessions_per_service = 1\n", &[]);
+        let place = Setup::with(&storage, "[limits]\nsessions_per_service = 1\n", &[]);
         let mut client = place.client();
         let first = client.begin("work", json!({}));
         for _ in 0..3 {

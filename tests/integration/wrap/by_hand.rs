@@ -3,7 +3,7 @@
 use std::os::unix::fs::PermissionsExt as _;
 use std::process::Output;
 
-use mcp_sessiond_process::Pinned;
+use mcp_sessiond_process::PinnedProcess;
 use mcp_sessiond_proxy::unkept::{self, Unkept};
 use mcp_sessiond_tests::{Backend, Client, Front, World, gone, lives, until};
 use nix::sys::signal::Signal;
@@ -13,21 +13,21 @@ use super::{connect, counter, gate, keeping, root, tiny, wrapped};
 use crate::world;
 
 /// What a command printed, and its exit code.
-struct Said {
+struct Printed {
     code: Option<i32>,
     out: String,
     err: String,
 }
 
 #[track_caller]
-fn say(world: &World, arguments: &[&str]) -> Said {
+fn say(world: &World, arguments: &[&str]) -> Printed {
     let Output {
         status,
         stdout,
         stderr,
     } = world.sessiond(arguments).output().expect("it runs");
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("UTF-8");
-    let said = Said {
+    let said = Printed {
         code: status.code(),
         out: text(stdout),
         err: text(stderr),
@@ -43,7 +43,7 @@ fn say(world: &World, arguments: &[&str]) -> Said {
 }
 
 /// What it printed, wherever the lines were broken.
-fn words(said: &Said) -> String {
+fn words(said: &Printed) -> String {
     said.out.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
@@ -404,7 +404,7 @@ fn a_server_that_is_not_kept_is_shown_as_such() {
     let world = world("");
     let mut client =
         Client::connected(world.front(&world.wrapping(&["--no-start"], &tiny(&world))));
-    let server = Pinned::open(client.pipe.pid()).expect("it runs");
+    let server = PinnedProcess::open(client.pipe.pid()).expect("it runs");
     unkept::note(
         &world.directory(),
         &Unkept::now(
@@ -484,7 +484,7 @@ fn what_was_lost_is_shown_until_a_server_is_told() {
     let backend = world.backend();
     first.pipe.kill();
     backend.wait_alone();
-    Pinned::open(backend.keeper)
+    PinnedProcess::open(backend.keeper)
         .expect("it lives")
         .signal(Signal::SIGKILL)
         .expect("killed");

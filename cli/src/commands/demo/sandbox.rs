@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use mcp_sessiond_client::{Directory, Start, connect};
 use mcp_sessiond_daemon::config;
-use mcp_sessiond_process::{ExitWatch, Pinned};
+use mcp_sessiond_process::{ExitWatch, PinnedProcess};
 use mcp_sessiond_proto::debug::About;
 use mcp_sessiond_proto::paths::DIRECTORY_VARIABLE;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -110,7 +110,7 @@ impl Drop for Sandbox {
 
 /// Asks a process to end, and waits until it has.
 fn end(pid: u32) -> io::Result<()> {
-    let Ok(process) = Pinned::open(pid) else {
+    let Ok(process) = PinnedProcess::open(pid) else {
         return Ok(());
     };
     process.signal(Signal::SIGTERM)?;

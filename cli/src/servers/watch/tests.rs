@@ -4,14 +4,14 @@ use std::os::unix::fs::symlink;
 use super::*;
 
 /// A directory with the file in it, in the state `servers`.
-struct Place {
+struct Setup {
     directory: tempfile::TempDir,
     watch: Watch,
 }
 
 const BEGIN: &str = r#"{"servers": {"a": {"command": "x"}, "b": {"command": "y"}}}"#;
 
-impl Place {
+impl Setup {
     fn new() -> Self {
         let directory = tempfile::tempdir().expect("a directory");
         let file = directory.path().join("servers.json");
@@ -50,7 +50,7 @@ fn one(name: &str, command: &str) -> String {
 
 #[tokio::test]
 async fn an_edit_is_seen_however_it_is_written() {
-    let mut place = Place::new();
+    let mut place = Setup::new();
     let file = place.file();
     let other = place.directory.path().join("other");
 
@@ -81,7 +81,7 @@ async fn an_edit_is_seen_however_it_is_written() {
 
 #[tokio::test]
 async fn a_file_that_is_wrong_or_gone_is_told_once_and_its_servers_stay() {
-    let mut place = Place::new();
+    let mut place = Setup::new();
     let file = place.file();
     let wrong = |news: FileChange| match news {
         FileChange::Wrong(sentence) => sentence,
@@ -108,7 +108,7 @@ async fn a_file_that_is_wrong_or_gone_is_told_once_and_its_servers_stay() {
 
 #[tokio::test]
 async fn a_server_that_is_wrong_now_stays_as_it_was() {
-    let mut place = Place::new();
+    let mut place = Setup::new();
     let file = place.file();
     fs::write(
         &file,

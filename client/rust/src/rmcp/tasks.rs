@@ -297,7 +297,7 @@ impl DurableTasks {
             }
         }
         match update {
-            Some(update) => self.told(&task_id, task.update(update).await),
+            Some(update) => self.observe_change(&task_id, task.update(update).await),
             None => Ok(()),
         }
     }
@@ -314,7 +314,7 @@ impl DurableTasks {
         let task = self
             .find::<CancelTaskMethod>(context, &request.task_id)
             .await?;
-        self.told(&request.task_id, task.cancel().await)
+        self.observe_change(&request.task_id, task.cancel().await)
     }
 
     /// For `on_custom_request`, which rmcp calls with what it can't read, too: -32602 for a request
@@ -333,7 +333,11 @@ impl DurableTasks {
     }
 
     /// A client has changed a task, unless it has ended.
-    fn told(&self, id: &str, changed: Result<View, SessionError>) -> Result<(), ErrorData> {
+    fn observe_change(
+        &self,
+        id: &str,
+        changed: Result<View, SessionError>,
+    ) -> Result<(), ErrorData> {
         match changed {
             Ok(view) => {
                 let live = self.working().get(id).and_then(Weak::upgrade);

@@ -7,7 +7,7 @@ mod unreachable;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use mcp_sessiond_identity::{Key, ProcessId, Said};
+use mcp_sessiond_identity::{Key, ProcessId, SelfDescription};
 use mcp_sessiond_proto::types::Outcome;
 use mcp_sessiond_proto::{BackendName, Epoch, Loss, SessionId, Siblings};
 
@@ -23,7 +23,7 @@ pub(super) struct Entry {
     pub(super) id: Option<SessionId>,
     owner: ProcessId,
     key: Option<Key>,
-    said: Said,
+    said: SelfDescription,
     program_dir: Option<ProgramDir>,
     asked: Option<Siblings>,
     pub(super) epoch: u64,

@@ -35,7 +35,7 @@ pub(super) fn backend_name(number: u64) -> BackendName {
 
 /// The keepers.
 #[derive(Debug, Default)]
-pub(super) struct Shelf {
+pub(super) struct KeeperModel {
     keepers: BTreeMap<ProcessId, Standing>,
     /// Those that this daemon has asked to end, and those whose backends it sweeps.
     pub(super) asked: BTreeSet<ProcessId>,
@@ -45,7 +45,7 @@ pub(super) struct Shelf {
     answered: BTreeSet<ProcessId>,
 }
 
-impl Shelf {
+impl KeeperModel {
     /// Begins with what is on record.
     pub(super) fn restart(&mut self, records: &Records) {
         let standing = |session: &Option<SessionId>, ending| match session {

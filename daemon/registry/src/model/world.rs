@@ -8,15 +8,17 @@ mod records;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 
-use mcp_sessiond_identity::{Conversation, FORMER_RECIPE, Key, KeyDoubt, ProcessId, Said, Traits};
+use mcp_sessiond_identity::{
+    Conversation, FORMER_RECIPE, Key, KeyDoubt, ProcessId, SelfDescription, Traits,
+};
 use mcp_sessiond_proto::backends::KeeperName;
 use mcp_sessiond_proto::types::Outcome;
 use mcp_sessiond_proto::{ClientName, Epoch, Error, Label, SessionId};
 
 use super::book::Book;
 use super::check::check;
-use super::keepers::{Shelf, backend_name, backend_of};
-use super::{Asks, Cast, Given, Named, Step, Told, host_row, program_dir, traits};
+use super::keepers::{KeeperModel, backend_name, backend_of};
+use super::{Asks, Cast, Given, KeeperNews, Named, Step, host_row, program_dir, traits};
 use crate::Records;
 use crate::{
     Claim, Claimant, Departure, Digest, Effect, KeeperRecord, Keepers, Lease, Millis, NO_TOKEN,
@@ -62,7 +64,7 @@ struct About {
     /// Unless a label takes its place.
     place: Option<[u8; 32]>,
     conversation: Conversation,
-    said: Said,
+    said: SelfDescription,
 }
 
 #[derive(Debug)]
@@ -70,7 +72,7 @@ pub(super) struct World {
     policy: Policy,
     registry: Registry,
     book: Book,
-    shelf: Shelf,
+    keepers: KeeperModel,
     now: Millis,
     tickets: u64,
     tokens: u64,
@@ -106,7 +108,7 @@ impl World {
             policy,
             registry: Registry::restore(policy, recorded.snapshot()),
             book: Book::new(policy, 0, &recorded),
-            shelf: Shelf::default(),
+            keepers: KeeperModel::default(),
             now: 0,
             tickets: 0,
             tokens: 0,
@@ -201,7 +203,7 @@ impl World {
                     return;
                 };
                 let backend = backend.map(backend_name);
-                let is_there = self.shelf.stop(&id, backend.as_ref());
+                let is_there = self.keepers.stop(&id, backend.as_ref());
                 self.book.stopped(&id, backend.as_ref());
                 let stopped = self.registry.stop_backend(&id, backend.as_ref());
                 assert_eq!(stopped.is_ok(), is_there, "whether it was stopped");
@@ -209,7 +211,7 @@ impl World {
             Step::Sweep(most) => {
                 self.take_in_exits(cast);
                 for _ in 0..most {
-                    let Some(keeper) = self.shelf.sweep() else {
+                    let Some(keeper) = self.keepers.sweep() else {
                         break;
                     };
                     self.registry.swept(&keeper);
@@ -240,7 +242,7 @@ impl World {
         let exits = std::mem::take(&mut self.exits);
         self.registry.exited(&exits);
         self.book.exited(&exits);
-        self.shelf.exited(&exits);
+        self.keepers.exited(&exits);
         self.apply(cast);
     }
 
@@ -273,7 +275,7 @@ impl World {
         };
         let client =
             |client: usize| -> ClientName { format!("client-{client}").parse().expect("a name") };
-        let said = Said {
+        let said = SelfDescription {
             label: asks.label.map(|number| label("label", number)),
             entry: asks.entry.map(|number| label("entry", number)),
             client: asks.client.map(client),
@@ -349,9 +351,9 @@ impl World {
         }
         let name: Label = format!("name-{}", named.name).parse().expect("a label");
         self.tickets += 1;
-        let said = Said {
+        let said = SelfDescription {
             label: Some(name.clone()),
-            ..Said::default()
+            ..SelfDescription::default()
         };
         let claim = Claim {
             ticket: Ticket(self.tickets),

@@ -22,16 +22,16 @@ fn claimant(host: ProcessId, core: u8, place: u8) -> Claimant {
 
 #[test]
 fn a_claimed_session_is_for_its_holder_and_for_instances_of_its_key() {
-    let labelled = Said {
+    let labelled = SelfDescription {
         label: Some("one".parse().expect("a label")),
-        ..Said::default()
+        ..SelfDescription::default()
     };
-    let client = Said {
+    let client = SelfDescription {
         client: Some("claude-ai".parse().expect("a name")),
-        ..Said::default()
+        ..SelfDescription::default()
     };
     let mut bench = Bench::new();
-    for said in [Said::default(), labelled, client] {
+    for said in [SelfDescription::default(), labelled, client] {
         let key = traits(1, 1).key(&said).ok();
         let claim = Claim {
             key,
@@ -40,7 +40,7 @@ fn a_claimed_session_is_for_its_holder_and_for_instances_of_its_key() {
         };
         let id = granted(bench.tell(claim)).session;
         let session = bench.registry.session(&id).expect("opened");
-        let plain = said == Said::default();
+        let plain = said == SelfDescription::default();
         assert_eq!(
             session.is_for(process(2), &claimant(HOST, 1, 1)),
             plain,
@@ -85,7 +85,7 @@ fn a_session_that_is_found_by_its_id_is_for_instances_of_its_maker_s_key() {
     let mut bench = Bench::new();
     let wants = Wants::New(None, None);
     let claim = Claim {
-        key: traits(1, 1).key(&Said::default()).ok(),
+        key: traits(1, 1).key(&SelfDescription::default()).ok(),
         wants,
         ..bench.claim_of(HOST, 4)
     };

@@ -218,9 +218,9 @@ fn a_conversation_that_the_host_has_left_takes_its_servers_along() {
 
 #[test]
 fn an_entry_that_was_edited_ends_what_it_was() {
-    let said = |entry: &str| Said {
+    let said = |entry: &str| SelfDescription {
         entry: Some(entry.parse().expect("a label")),
-        ..Said::default()
+        ..SelfDescription::default()
     };
     let mut bench = Bench::new();
     let claim = Claim {

@@ -10,9 +10,9 @@ impl Bench {
         let name: Label = "browser".parse().expect("a label");
         Claim {
             key: Some(Key::of_name(&name)),
-            said: Said {
+            said: SelfDescription {
                 label: Some(name),
-                ..Said::default()
+                ..SelfDescription::default()
             },
             program_dir: Some([command; 32]),
             wants,

@@ -118,12 +118,14 @@ fn claimant() -> impl Strategy<Value = Claimant> {
         )
 }
 
-fn said() -> impl Strategy<Value = Said> {
+fn said() -> impl Strategy<Value = SelfDescription> {
     let client = option::of(select(vec!["", "claude-ai", " naïve \u{1f980}"]));
-    (option::of(label()), option::of(label()), client).prop_map(|(label, entry, client)| Said {
-        label,
-        entry,
-        client: client.map(|client| client.parse().expect("a name")),
+    (option::of(label()), option::of(label()), client).prop_map(|(label, entry, client)| {
+        SelfDescription {
+            label,
+            entry,
+            client: client.map(|client| client.parse().expect("a name")),
+        }
     })
 }
 

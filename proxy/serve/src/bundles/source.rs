@@ -11,8 +11,8 @@ use futures::future::{BoxFuture, join_all};
 use mcp_sessiond_bundle::{End, Failure, FailureCode, Pipe, Receipt, Source, TrackedLine, WAITING};
 use mcp_sessiond_client::SessionId;
 use mcp_sessiond_proxy::front::bundle::{Launch, Server};
-use mcp_sessiond_proxy::id_prefix::told_apart;
-use mcp_sessiond_proxy::server::remote::Shelf;
+use mcp_sessiond_proxy::id_prefix::with_id_prefix;
+use mcp_sessiond_proxy::server::remote::ResumeStore;
 use mcp_sessiond_proxy::server::service::{Backend, Command, NoBackend, Running};
 use serde_json::value::RawValue;
 use tokio::runtime::Handle;
@@ -254,7 +254,7 @@ impl KeeperSource {
             end,
         } = pipe;
         let (to, wanted) = mpsc::channel(1);
-        let pipe = told_apart(Pipe { to, from, end });
+        let pipe = with_id_prefix(Pipe { to, from, end });
         let link = self.link(None, &pipe.to);
         tokio::spawn(pass(link, wanted, input));
         pipe
@@ -313,9 +313,9 @@ impl Source for KeeperSource {
                         let (environment, home) = shared.launch_env();
                         (shared.program(), environment, home)
                     }
-                    Launch::Elsewhere(connecting) => {
-                        let shelf = Shelf::empty(&self.server.name, |what| warn(what));
-                        let pipe = connecting.connect(shelf.anew()).await?;
+                    Launch::Remote(connecting) => {
+                        let store = ResumeStore::empty(&self.server.name, |what| warn(what));
+                        let pipe = connecting.connect(store.anew()).await?;
                         return Ok(self.remote(pipe));
                     }
                 };

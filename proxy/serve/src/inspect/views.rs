@@ -40,7 +40,7 @@ impl SessionList {
         more: usize,
     ) -> Self {
         let server = match &settings.target {
-            Target::Program(program) => program.shown(),
+            Target::Program(program) => program.display_name(),
             Target::Servers(_) => SERVERS.to_owned(),
             Target::Upstream(url) => url.to_string(),
         };

@@ -17,12 +17,12 @@ use super::forward::{Carrying, NamedStderr, send_leave};
 use super::leave::{PendingLeave, PendingLeaves};
 use super::{Launch, Server};
 use crate::front::open::Open;
-use crate::id_prefix::{IdPrefix, told_apart};
+use crate::id_prefix::{IdPrefix, with_id_prefix};
 use crate::program::Program;
 use crate::server::attach::{Attachment, NoBackend, attach_first};
 use crate::server::child;
 use crate::server::kept::Door;
-use crate::server::remote::{Shelf, StoreUsers};
+use crate::server::remote::{ResumeStore, StoreUsers};
 use crate::server::shared::Looking;
 use crate::signals::GivenMask;
 use crate::stderr::Stderr;
@@ -57,7 +57,7 @@ pub(crate) struct Backend {
     said: Mutex<String>,
     single: Option<Single>,
     /// What is kept of it, if it runs elsewhere.
-    shelf: Shelf,
+    store: ResumeStore,
 }
 
 /// What is different where the server is the only one: its keeper has no name, and if it can't be
@@ -80,20 +80,20 @@ impl Backend {
             shelves,
             ..
         } = &*common;
-        let shelf = Shelf::new(
+        let store = ResumeStore::new(
             options,
             lease.as_ref(),
             &server.name,
             stderr.clone(),
             leaving.clone(),
         );
-        let shelf = shelves.share(shelf);
+        let store = shelves.share(store);
         Self {
             server,
             common,
             said: Mutex::default(),
             single: None,
-            shelf,
+            store,
         }
     }
 
@@ -201,8 +201,11 @@ impl Source for Backend {
                     let (environment, home) = shared.launch_env();
                     (shared.program(), environment, home, Some(shared))
                 }
-                Launch::Elsewhere(connecting) => {
-                    return connecting.connect(self.shelf.anew()).await.map(told_apart);
+                Launch::Remote(connecting) => {
+                    return connecting
+                        .connect(self.store.anew())
+                        .await
+                        .map(with_id_prefix);
                 }
             };
             if let Some(why) = &common.unkept {
@@ -210,7 +213,8 @@ impl Source for Backend {
                 common
                     .stderr
                     .print(&format_args!("{name}: {why}; it is run without being kept"));
-                return child::start(&program, &environment, home, &common.mask).map(told_apart);
+                return child::start(&program, &environment, home, &common.mask)
+                    .map(with_id_prefix);
             }
             let name = self.keeper_name()?;
             let own = common.clone();

@@ -4,7 +4,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
-use mcp_sessiond_process::{Pinned, ProcessId};
+use mcp_sessiond_process::{PinnedProcess, ProcessId};
 use mcp_sessiond_proto::backends::{
     Attach, Attached, CountedRequest, Counts, KeeperReply, LeftRequest, ProcessRef, Remembered,
 };
@@ -125,7 +125,7 @@ impl Keeper {
     async fn attach(
         &mut self,
         attach: Attach,
-        front: Pinned,
+        front: PinnedProcess,
         reader: Lines<OwnedReadHalf>,
         mut writer: OwnedWriteHalf,
     ) {

@@ -3,7 +3,7 @@
 
 use bytes::Bytes;
 use mcp_sessiond_client::SessionError;
-use mcp_sessiond_process::Pinned;
+use mcp_sessiond_process::PinnedProcess;
 use mcp_sessiond_proto::backends::{Attached, FrontRequest, KeeperReply, RELAYED_MAX};
 use mcp_sessiond_proto::{Epoch, Error};
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
@@ -24,7 +24,7 @@ impl Keeper {
     pub(super) async fn attach_continuing(
         &mut self,
         epoch: Epoch,
-        front: Pinned,
+        front: PinnedProcess,
         reader: Lines<OwnedReadHalf>,
         mut writer: OwnedWriteHalf,
     ) {

@@ -34,7 +34,7 @@ impl Keeper {
         BackendStatus {
             session: self.context.session.clone(),
             version: env!("CARGO_PKG_VERSION").into(),
-            program: self.program.shown(),
+            program: self.program.display_name(),
             host: self.kept.owner.as_ref().map(|owner| owner.pid),
             host_name: self
                 .kept

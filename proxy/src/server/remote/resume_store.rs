@@ -20,7 +20,7 @@ use tokio::sync::watch;
 
 use crate::stderr::Stderr;
 
-/// How long it is waited for the daemon: as long as a host waits for us.
+/// How long to wait for the daemon: as long as a host waits for us.
 const DAEMON_WAIT: Duration = Duration::from_secs(2);
 
 /// Values that are read at once: a call takes 3 MiB.
@@ -31,34 +31,34 @@ const READ_MAX: usize = 3;
 const PREFIX: &str = "remote-server";
 const DIGEST: usize = 16;
 
-/// Says something to whoever reads our standard error.
+/// Prints a line on our standard error.
 type Print = dyn Fn(&dyn Display) + Send + Sync;
 
-/// A place for values by their keys, and how to print. Clones are the same place.
+/// Values by their keys, and how to print. Clones share the values.
 #[derive(Clone)]
-pub struct Shelf {
+pub struct ResumeStore {
     /// None: there is no session, and nothing is kept.
     state: Option<Arc<SessionState>>,
     name: String,
     stderr: Arc<Print>,
-    /// Which use of the place this is. What a former one would write is not written any more.
+    /// Which use of the store this is. What an earlier one would write is not written any more.
     user: u64,
     newest: Arc<AtomicU64>,
     /// Whether the host has closed its end. The session is the next front's then.
     leaving: watch::Receiver<bool>,
 }
 
-/// Who uses the shelves of a session last, by the server's name. An edited entry is another server
-/// of the same name, and has the shelf of the former one, which may still be ending.
+/// Who uses the stores of a session last, by the server's name. An edited entry is another server
+/// of the same name, and has the store of the former one, which may still be ending.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct StoreUsers(Arc<Mutex<BTreeMap<String, Arc<AtomicU64>>>>);
 
 impl StoreUsers {
-    /// The shelf, for whoever uses it after all before.
-    pub(crate) fn share(&self, shelf: Shelf) -> Shelf {
+    /// The store, for its newest user: what earlier ones would still write is dropped.
+    pub(crate) fn share(&self, store: ResumeStore) -> ResumeStore {
         let mut users = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let newest = users.entry(shelf.name.clone()).or_default().clone();
-        Shelf { newest, ..shelf }
+        let newest = users.entry(store.name.clone()).or_default().clone();
+        ResumeStore { newest, ..store }
     }
 }
 
@@ -68,13 +68,13 @@ struct SessionState {
     prefix: String,
 }
 
-impl fmt::Debug for Shelf {
+impl fmt::Debug for ResumeStore {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "Shelf({:?})", self.name)
+        write!(formatter, "ResumeStore({:?})", self.name)
     }
 }
 
-impl Shelf {
+impl ResumeStore {
     /// That of the server of this name, in the session with this lease, if there is one.
     pub(crate) fn new(
         options: &Options,
@@ -256,9 +256,9 @@ mod tests {
     #[test]
     fn what_an_edited_server_keeps_is_not_removed_by_the_end_of_the_former_one() {
         let users = StoreUsers::default();
-        let shelf = |name: &str| users.share(Shelf::empty(name, |_| {}));
-        let former = shelf("a").anew();
-        let (edited, other) = (shelf("a"), shelf("b").anew());
+        let store = |name: &str| users.share(ResumeStore::empty(name, |_| {}));
+        let former = store("a").anew();
+        let (edited, other) = (store("a"), store("b").anew());
         assert!(!former.is_superseded(), "nobody uses it in its state yet");
         let edited = edited.anew();
         assert!(former.is_superseded());

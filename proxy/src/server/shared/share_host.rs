@@ -156,7 +156,7 @@ fn open(mask: GivenMask) -> Result<ReadyHost, Report> {
         command: shared.key.clone(),
         take: false,
     };
-    let shown = Some(program.shown());
+    let shown = Some(program.display_name());
     let claim = ClaimRequest {
         named: Some(named),
         program: shown,

@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use crate::tasks_rmcp::client::Client;
-use crate::tasks_rmcp::{Place, assert_error, each, keys, named, storages};
+use crate::tasks_rmcp::{Setup, assert_error, each, keys, named, storages};
 
 const METHODS: [&str; 3] = ["tasks/get", "tasks/update", "tasks/cancel"];
 
@@ -53,7 +53,7 @@ fn a_task_is_its_callers() {
 #[test]
 fn a_task_is_that_of_the_user_whatever_token_he_shows() {
     for storage in storages() {
-        let place = Place::with(&storage, "", &[("AUTH", "1")]);
+        let place = Setup::with(&storage, "", &[("AUTH", "1")]);
         let client = place.client();
         let (mut alice, mut bob) = (client.bearing("alice.1"), client.bearing("bob.1"));
         let task = alice.begin("greet", json!({}));

@@ -80,7 +80,7 @@ impl Book {
 }
 
 /// Why a server with this key and these names has taken the place of that session, if it has.
-pub(super) fn supersedes(newer: &Key, said: &Said, entry: &Entry) -> Option<Loss> {
+pub(super) fn supersedes(newer: &Key, said: &SelfDescription, entry: &Entry) -> Option<Loss> {
     let key = entry.key?;
     if newer.is_another_conversation_of(&key) {
         Some(Loss::Conversation)

@@ -5,7 +5,7 @@ use super::*;
 impl World {
     pub(in crate::model) fn check(&self, cast: &Cast) {
         check(&self.registry);
-        self.shelf.check(&self.registry, &self.recorded);
+        self.keepers.check(&self.registry, &self.recorded);
 
         let waiting: BTreeSet<Ticket> = self.claims.keys().copied().collect();
         assert_eq!(

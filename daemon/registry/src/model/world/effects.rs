@@ -7,7 +7,7 @@ impl World {
         for effect in self.registry.take_effects() {
             self.carry_out_one(cast, effect);
         }
-        self.shelf.settle(&self.registry);
+        self.keepers.settle(&self.registry);
         assert!(
             self.book.expected.is_empty(),
             "not answered: {:?}",
@@ -18,9 +18,9 @@ impl World {
     fn carry_out_one(&mut self, cast: &Cast, effect: Effect) {
         match effect {
             Effect::Answer(ticket, answer) => self.compare(ticket, answer),
-            Effect::EndKeeper(keeper) => drop(self.shelf.asked.insert(keeper)),
+            Effect::EndKeeper(keeper) => drop(self.keepers.asked.insert(keeper)),
             Effect::SweepBackend(keeper) => {
-                let is_new = self.shelf.sweeping.insert(keeper.process);
+                let is_new = self.keepers.sweeping.insert(keeper.process);
                 assert!(is_new, "{keeper:?} is swept twice");
             }
             Effect::DeleteToken(file) => {
@@ -116,7 +116,7 @@ impl World {
                 .openers
                 .get_mut(&lease.session)
                 .expect("a session that somebody opened");
-            about.said = Said {
+            about.said = SelfDescription {
                 label: about.said.label.take(),
                 ..opener.said.clone()
             };
@@ -128,7 +128,7 @@ impl World {
             .as_mut()
             .filter(|_| self.downgraded.contains(&lease.session))
         {
-            about.said = Said {
+            about.said = SelfDescription {
                 label: about.said.label.take(),
                 ..opener.said.clone()
             };

@@ -85,7 +85,7 @@ impl World {
             of: backend_of(&process),
             ..KeeperRecord::new(process, name, "server".into())
         };
-        let refusal = self.shelf.refusal(process, id);
+        let refusal = self.keepers.refusal(process, id);
         match self.registry.keep_backend(id, epoch, keeper) {
             Ok(()) => assert_eq!(refusal, None, "not refused"),
             // The lease comes first.
@@ -101,7 +101,7 @@ impl World {
             }
         }
         self.watched.insert(process);
-        self.shelf.register(process, id);
+        self.keepers.register(process, id);
         self.book.registered(id, process);
         self.apply(cast);
         self.queue.push_back(Item::Registered(process));
@@ -141,7 +141,7 @@ impl World {
         &mut self,
         cast: &Cast,
         keeper: ProcessId,
-        what: Told,
+        what: KeeperNews,
         epoch: Given,
     ) {
         let of = self
@@ -152,7 +152,7 @@ impl World {
         let (id, newest, is_held) = told.unwrap_or_else(|| (SessionId::mint(), Epoch(1), false));
         let name = KeeperName(keeper.inode.map_or(0, |inode| inode as u32));
         let answer = match what {
-            Told::Left { orderly, used } => {
+            KeeperNews::Left { orderly, used } => {
                 let left = Departure {
                     epoch: Epoch(epoch.of(newest.0)),
                     orderly,
@@ -163,7 +163,7 @@ impl World {
                 }
                 self.registry.front_left(&id, name, keeper, left)
             }
-            Told::Ends(why) => {
+            KeeperNews::Ends(why) => {
                 if is_held {
                     self.book.last_word(keeper, why);
                 }

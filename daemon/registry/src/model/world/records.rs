@@ -18,7 +18,7 @@ impl World {
                         writing.ready = true;
                     }
                 }
-                Item::Registered(process) => self.shelf.answer(process),
+                Item::Registered(process) => self.keepers.answer(process),
                 Item::Rejected(id, file) => {
                     self.writing.remove(&id);
                     if self.registry.session(&id).is_some() {
@@ -142,7 +142,7 @@ impl World {
             .collect();
         self.book = Book::new(self.policy, self.now, &self.kept);
         self.book.tokens = self.tokens_on_record();
-        self.shelf.restart(&self.kept);
+        self.keepers.restart(&self.kept);
         let (alive, dead): (Vec<_>, Vec<_>) = self
             .registry
             .processes()
@@ -151,7 +151,7 @@ impl World {
         self.watched = alive.into_iter().collect();
         self.registry.exited(&dead);
         self.book.exited(&dead);
-        self.shelf.exited(&dead);
+        self.keepers.exited(&dead);
         self.apply(cast);
         let unsettled: Vec<SessionId> = self
             .registry
