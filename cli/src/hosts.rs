@@ -197,7 +197,7 @@ impl Host {
             .iter()
             .flat_map(CstObject::properties)
         {
-            let name = project.decoded_name().ok_or("a name in it is no JSON")?;
+            let name = project.decoded_name().ok_or("a name in it is not JSON")?;
             let Some(project) = project.object_value() else {
                 continue;
             };
@@ -264,7 +264,7 @@ pub(crate) fn json_object(text: &str) -> Result<(CstRootNode, CstObject), String
     // The parser's own error would quote the text.
     let root = CstRootNode::parse(text, &tolerant()).map_err(|error| {
         format!(
-            "it is no JSON at line {} column {}",
+            "it is not JSON at line {} column {}",
             error.line_display(),
             error.column_display()
         )
@@ -291,11 +291,11 @@ fn members_of(object: &CstObject, key: &str) -> Result<Vec<(String, Value)>, Str
     let mut found = Vec::new();
     let mut seen = BTreeSet::new();
     for member in servers.properties() {
-        let name = member.decoded_name().ok_or("a name in it is no JSON")?;
+        let name = member.decoded_name().ok_or("a name in it is not JSON")?;
         let value = member
             .value()
             .and_then(|value| value.to_serde_value())
-            .ok_or("a value in it is no JSON")?;
+            .ok_or("a value in it is not JSON")?;
         if !seen.insert(name.clone()) {
             return Err(format!("the server {name:?} is there twice; remove one"));
         }

@@ -60,7 +60,7 @@ impl Servers {
     /// Reads the file. A server that is wrong takes no other with it: it is in [`Self::bad`].
     ///
     /// # Errors
-    /// When the file can't be read, is no JSON, or has no servers where they belong.
+    /// When the file can't be read, is not JSON, or has no servers where they belong.
     pub(crate) fn read(path: &Path) -> Result<Self, ServersError> {
         let text = std::fs::read(path).map_err(|error| ServersError::Unread {
             path: path.to_owned(),

@@ -91,7 +91,7 @@ impl Fleet {
         self.contents.storage().is_shared()
     }
 
-    /// Something is about to depend on this daemon: has it give a heartbeat first, if there is no
+    /// Something is about to depend on this daemon: has it send a heartbeat first, if there is no
     /// recent one.
     ///
     /// # Errors

@@ -345,8 +345,8 @@ impl Outcome {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Loss {
-    /// Another server of the same key lives, so that it can't be told whose session the free one
-    /// is.
+    /// Another server of the same key lives, so mcp-sessiond can't tell to which of
+    /// them the free session belongs.
     Sibling,
     /// Several sessions of the same key were free, and can't be told apart.
     Several,
@@ -389,8 +389,8 @@ impl Loss {
     pub fn sentence(self) -> &'static str {
         match self {
             Self::Sibling => {
-                "another server with the same command, directory and environment runs under this host, so it can't be told whose \
-                 state the former one's is; give each entry its own `--instance NAME`, or say `--siblings successor` where the \
+                "another server with the same command, directory and environment runs under this host, so mcp-sessiond can't tell \
+                 which of them the earlier session belonged to; give each entry its own `--instance NAME`, or say `--siblings successor` where the \
                  host closes a server before it starts the next"
             }
             Self::Several => {

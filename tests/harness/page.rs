@@ -117,7 +117,7 @@ impl Page {
     /// All that the page has said of this, in order.
     ///
     /// # Panics
-    /// When it was no JSON.
+    /// When it was not JSON.
     #[must_use]
     pub fn said(&self, of: &str) -> Vec<Value> {
         let lines = self.told.lines(&format!("{{\"{of}\":"));

@@ -103,7 +103,7 @@ impl Peer {
     /// Reads a frame of JSON.
     ///
     /// # Panics
-    /// When the connection was ended, or it is no JSON.
+    /// When the connection was ended, or it is not JSON.
     #[track_caller]
     pub fn answer(&mut self) -> Value {
         serde_json::from_slice(&self.receive().expect("an answer")).expect("JSON")

@@ -264,7 +264,7 @@ fn a_configuration_that_is_wrong_is_said_with_its_line_and_without_its_secrets()
 
     let servers = world.root().join("servers.json");
     fs::write(&servers, format!("{{\"mcpServers\": {{\n\"a\": {SECRET}\n")).expect("written");
-    doctor(&world).assert_only_problem(&["servers: ", "servers.json is no JSON, at line 2"]);
+    doctor(&world).assert_only_problem(&["servers: ", "servers.json is not JSON, at line 2"]);
     let entries = json!({"mcpServers": {"a": {"args": [SECRET]}, "b": {"command": "npx"}}});
     fs::write(&servers, entries.to_string()).expect("written");
     doctor(&world).assert_only_problem(&["servers: ", "\"a\"", "neither a `command` nor a `url`"]);

@@ -258,7 +258,7 @@ fn a_file_that_can_t_be_understood_is_said_and_nothing_is_written() {
     );
     let (code, _, errors) = import(&world, &["--from", "cursor"]);
     assert_eq!(
-        (code, errors.contains("it is no JSON at line 2")),
+        (code, errors.contains("it is not JSON at line 2")),
         (Some(65), true),
         "{errors}"
     );

@@ -218,7 +218,7 @@ fn what_can_t_be_edited_safely_is_refused_and_stays_as_it_is() {
         ),
         (
             format!("{{\"mcpServers\": {{\n\"a\": {SECRET}"),
-            "it is no JSON at line 2",
+            "it is not JSON at line 2",
         ),
         (
             "{\"mcpServers\": []}".to_owned(),
@@ -500,7 +500,7 @@ fn one_file_that_is_refused_or_one_copy_that_is_broken_is_no_reason_to_leave_the
     let (code, said, errors) = setup(&world, &["--yes"]);
     assert_eq!(code, Some(65), "{said}{errors}");
     assert!(
-        errors.contains("it is no JSON") && said.contains("1 file was changed. Restart"),
+        errors.contains("it is not JSON") && said.contains("1 file was changed. Restart"),
         "{said}{errors}"
     );
     assert_eq!(read(&broken), "{");

@@ -309,7 +309,7 @@ fn a_command_prints_the_result_of_a_task_itself() {
         json!({"content": [], "structuredContent": {"n": 1}})
     );
     for (script, sentence) in [
-        ("echo '[1]'", "no JSON object"),
+        ("echo '[1]'", "JSON object"),
         ("echo '{}'; exit 3", "exit status: 3"),
         ("head -c 1000000 /dev/zero", "900000 bytes"),
     ] {

@@ -138,7 +138,7 @@ const REFUSED: [Line; 19] = [
     ("windsurf", "windsurf-servers-text.json", USUAL, Refused("`mcpServers` has to be an object")),
     ("cursor", "cursor-twice.json", USUAL, Refused(TWICE)),
     ("cursor", "cursor-two-commands.json", USUAL, Refused(TWICE)),
-    ("gemini", "gemini-broken.json", USUAL, Refused("it is no JSON at line")),
+    ("gemini", "gemini-broken.json", USUAL, Refused("it is not JSON at line")),
     ("codex", "codex-array-of-tables.toml", USUAL, Refused("`mcp_servers` has to be")),
     ("codex", "codex-twice.toml", USUAL, Refused("it is no TOML at line 4")),
     ("goose", "goose-alias.yaml", USUAL, Refused("`extensions` has an anchor, an alias or a tag")),
@@ -151,7 +151,7 @@ const REFUSED: [Line; 19] = [
     ("vscode", "vscode-inputs.json", Dangling, Refused("it is a symbolic link to a file that is not there")),
     ("opencode", "made: UTF-16", USUAL, Refused("it is not UTF-8")),
     ("zed", "made: a directory", USUAL, Refused("it is no file")),
-    ("cursor", "made: deep", USUAL, Refused("it is no JSON")),
+    ("cursor", "made: deep", USUAL, Refused("it is not JSON")),
     ("goose", "made: deep", USUAL, Refused("it is no YAML at line 1")),
 ];
 

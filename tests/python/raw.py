@@ -1,7 +1,7 @@
 """A server that says what it is told to, byte for byte: python3 -I -S raw.py HEARD CONTROL [modern]
 
 Every line that it reads is appended to the file HEARD. A line that has `"say":"…"` in it is answered with those bytes
-(base64); any other request with `{}`, what is no JSON with an error, and the rest with nothing. Some methods are its own:
+(base64); any other request with `{}`, what is not JSON with an error, and the rest with nothing. Some methods are its own:
 
   hold             is not answered: its id and its progress token are kept, and `$ID0`, `$TOKEN0` and so on stand for
                    them in whatever is said later; `$ID` stands for the id of the line that is answered

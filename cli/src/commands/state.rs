@@ -16,7 +16,7 @@ use crate::ui::output::{print, to_json, warn};
 The session is that of the process that calls this command, as for `token`: in a shell script say `--for $$`. With --service and \
 --session it is one of a service, for servers that no host has started.
 
-Exit codes: 0; 4 resume is disabled, or no daemon answers; 65 refused, or no JSON; 66 no such key or session.
+Exit codes: 0; 4 resume is disabled, or no daemon answers; 65 refused, or not JSON; 66 no such key or session.
 
 Example, in a server's script:
   count=$(mcp-sessiond state get count --for $$ || echo 0)

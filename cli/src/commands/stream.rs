@@ -22,7 +22,7 @@ The session is that of the process that calls this command, as for `token`: in a
 --session it is one of a service, for servers that no host has started. STREAM is `_GET_stream`, which is always open, or a name of \
 your own.
 
-Exit codes: 0; 4 resume is disabled, or no daemon answers; 65 refused, or no JSON; 66 no such stream, event or session.
+Exit codes: 0; 4 resume is disabled, or no daemon answers; 65 refused, or not JSON; 66 no such stream, event or session.
 
 Example:
   echo '{\"jsonrpc\":\"2.0\",\"method\":\"notifications/tools/list_changed\"}' |

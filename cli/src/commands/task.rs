@@ -27,7 +27,7 @@ and does its work; the other verbs answer `tasks/get`, `tasks/update` and `tasks
 The session is that of the process that calls this command, as for `token`: in a shell script say `--for $$`. With --service and \
 --session it is one of a service, for servers that no host has started.
 
-Exit codes: 0; 4 resume is disabled, or no daemon answers; 65 refused, or no JSON; 66 no such task or session.
+Exit codes: 0; 4 resume is disabled, or no daemon answers; 65 refused, or not JSON; 66 no such task or session.
 
 Example, in a server's script:
   id=$(mcp-sessiond task run --service web --session 7 -- make report &)
@@ -100,7 +100,7 @@ Example: mcp-sessiond task answer \"$id\" name '{\"action\":\"decline\"}' --serv
     Cancel(One),
 }
 
-/// A task, and session it is.
+/// A task, and the session that it belongs to.
 #[derive(Debug, Args)]
 struct One {
     /// The task's id

@@ -86,10 +86,10 @@ pub(crate) fn form(host: Host, entry: &Node) -> Result<Form<'_>, String> {
             Form::Words(words)
         }
         (Some(command), _) if command.text().is_none_or(str::is_empty) => {
-            Form::NotWrappable("its command is no text")
+            Form::NotWrappable("its command is not a string")
         }
         (Some(command), _) if command.text().is_some_and(is_command_line) => Form::NotWrappable(
-            "its command is a whole command line; the arguments belong into `args`",
+            "its command is a whole command line; the arguments belong in `args`",
         ),
         (_, Some(arguments)) if arguments.list().is_none() => {
             Form::NotWrappable("its arguments are no list")

@@ -93,11 +93,11 @@ impl Node {
 /// is nothing in it.
 ///
 /// # Errors
-/// When it is no JSON. What is in it is never part of the sentence.
+/// When it is not JSON. What is in it is never part of the sentence.
 pub(crate) fn json(text: &str, options: &ParseOptions) -> Result<Option<Node>, String> {
     let parsed = parse_to_ast(text, &CollectOptions::default(), options).map_err(|error| {
         format!(
-            "it is no JSON at line {} column {}",
+            "it is not JSON at line {} column {}",
             error.line_display(),
             error.column_display()
         )

@@ -262,7 +262,7 @@ impl Builder<'_> {
         match (&mut open.members, open.name.take()) {
             (Members::List(items), _) => items.push(value),
             (Members::Table(members), Some(name)) => members.push((name, value)),
-            (Members::Table(_), None) => return Err("a name in it is no text".to_owned()),
+            (Members::Table(_), None) => return Err("a name in it is not a string".to_owned()),
         }
         Ok(())
     }
@@ -359,7 +359,7 @@ mod tests {
             ("a: b\n---\nc: d\n", "more than one document"),
             ("a: [\n", "it is no YAML at line"),
             ("a:\n\tb:\n\t\tc: d\n", "it is no YAML at line 2"),
-            ("? [a]\n: b\n", "a name in it is no text"),
+            ("? [a]\n: b\n", "a name in it is not a string"),
         ] {
             let why = Yaml::read(text).expect_err(text);
             assert!(why.contains(says), "{text:?}: {why}");

@@ -16,7 +16,7 @@ pub(crate) enum ServersError {
         path: PathBuf,
         error: std::io::Error,
     },
-    /// It is no JSON, or not of the form.
+    /// It is not JSON, or not of the form.
     #[error("{}: {error}", path.display())]
     Form {
         path: PathBuf,

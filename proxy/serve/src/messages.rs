@@ -119,7 +119,7 @@ impl Calls {
 /// The messages of a POST, and whether they came as a batch.
 ///
 /// # Errors
-/// When the body is no JSON-RPC.
+/// When the body is not JSON-RPC.
 pub fn read_post(body: &Bytes) -> Result<(Vec<Posted>, bool), Refusal> {
     let unreadable = || Refusal {
         code: UNREADABLE,
@@ -217,7 +217,7 @@ fn edited(line: &Bytes, edit: impl FnOnce(&Message<'_>, &mut Edits)) -> Bytes {
 }
 
 /// Reads a line of the server, and tells of each message in it, as it is stored: with the client's
-/// own ids. Anything that is no JSON-RPC message is skipped.
+/// own ids. Anything that is not a JSON-RPC message is skipped.
 pub fn read_server_line(
     line: &Bytes,
     incarnation: &str,

@@ -217,7 +217,7 @@ impl Carrying {
     }
 }
 
-/// An answer to each part of a line that is no JSON-RPC.
+/// An answer to each part of a line that is not JSON-RPC.
 fn unreadable(line: &Bytes) -> Vec<Bytes> {
     let copy = OnceCell::new();
     let all = match Line::of(line, &copy) {
@@ -232,7 +232,7 @@ fn unreadable(line: &Bytes) -> Vec<Bytes> {
         let read = serde_json::from_slice::<Value>(&line[span]);
         let (code, why) = match read {
             Ok(_) => (-32600, "this is no request of JSON-RPC 2.0"),
-            Err(_) => (-32700, "this is no JSON"),
+            Err(_) => (-32700, "this is not JSON"),
         };
         let said = read.unwrap_or_default();
         // Nobody waits for an answer to an answer.

@@ -126,10 +126,10 @@ enum End {
 impl End {
     fn sentence(self) -> &'static str {
         match self {
-            Self::Signal => "it was told to",
+            Self::Signal => "its keeper was asked to by a signal",
             Self::HostGone => "its host is gone",
-            Self::Lingered => "nobody has come for it",
-            Self::SocketGone => "its socket was taken away, so that nobody can come for it",
+            Self::Lingered => "no host has come back for it in time",
+            Self::SocketGone => "its socket was removed, so no host can reach it",
         }
     }
 }

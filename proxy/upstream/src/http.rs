@@ -359,7 +359,7 @@ impl HttpClient {
     }
 }
 
-/// CallFailure there is no reply.
+/// Why there is no reply.
 #[derive(Debug)]
 enum Failed {
     /// Nothing was said.

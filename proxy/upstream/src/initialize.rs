@@ -67,7 +67,7 @@ struct Initialized {
     session: Option<NewSession>,
 }
 
-/// CallFailure a handshake could not be repeated.
+/// Why a handshake could not be repeated.
 enum InitializeError {
     /// It may be taken later, and why not now.
     ForNow(String),
@@ -102,7 +102,7 @@ impl Link {
     /// it knows it. False: another one has to be begun, and the user is told why.
     ///
     /// # Errors
-    /// CallFailure the server can't be asked.
+    /// Why the server can't be asked.
     pub(super) async fn resume(
         &self,
         former: &SessionRecord,
@@ -146,7 +146,7 @@ impl Link {
     /// Whether the server shows that it knows a session: only by the result of a `ping` in it.
     ///
     /// # Errors
-    /// CallFailure it can't be asked.
+    /// Why it can't be asked.
     async fn ping(&self, stamp: &SessionHeaders) -> Result<News, CallFailure> {
         let reply = match self.wire.ask(&HttpRequest::Post(PING.into()), stamp).await {
             Ok(replied) => replied.reply,

@@ -34,7 +34,7 @@ const REFRESH_WAIT: Duration = Duration::from_secs(30);
 /// and calls would wait one after the other.
 const PAUSE: Duration = Duration::from_secs(5);
 
-/// CallFailure a request can't say who the user is. Each is one sentence, which names the command
+/// Why a request can't say who the user is. Each is one sentence, which names the command
 /// that helps.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum LoginError {
@@ -59,7 +59,7 @@ pub enum LoginError {
     NotRenewed {
         /// The server's.
         name: String,
-        /// CallFailure.
+        /// Why.
         why: String,
     },
     /// There could be no login.
@@ -67,7 +67,7 @@ pub enum LoginError {
     Failed {
         /// The server's.
         name: String,
-        /// CallFailure.
+        /// Why.
         why: String,
     },
     /// Another process does not give up the lock.
@@ -78,7 +78,7 @@ pub enum LoginError {
     File {
         /// The file, or its directory.
         path: PathBuf,
-        /// CallFailure.
+        /// Why.
         why: String,
     },
 }

@@ -144,7 +144,7 @@ pub(super) fn answered(line: &Bytes) -> Option<Id> {
     }
 }
 
-/// CallFailure a call has no answer of the server.
+/// Why a call has no answer of the server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum CallFailure {
     /// It may have been carried out.

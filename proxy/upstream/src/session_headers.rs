@@ -51,7 +51,7 @@ impl SessionHeaders {
     }
 }
 
-/// CallFailure a session can't be used any more.
+/// Why a session can't be used any more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Loss {
     /// The server does not know it.

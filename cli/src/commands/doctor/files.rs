@@ -162,7 +162,7 @@ fn servers(findings: &mut Findings) {
         Err(ServersError::Form { error, .. }) => {
             let what = match error.classify() {
                 Category::Data => "has something that does not belong there",
-                _ => "is no JSON",
+                _ => "is not JSON",
             };
             // Its own sentence may quote what is in there.
             findings.add(problem(format!(

@@ -16,7 +16,7 @@ pub(crate) fn converted(host: Host, server: &Value) -> Result<Map<String, Value>
         (Host::Goose, None) => {
             return Err("it is no table, or has an anchor, an alias or a tag of YAML".to_owned());
         }
-        (_, None) => return Err("it is no object".to_owned()),
+        (_, None) => return Err("it must be an object".to_owned()),
     };
     let get = |names: &[&str]| {
         names
@@ -90,7 +90,7 @@ pub(crate) fn converted(host: Host, server: &Value) -> Result<Map<String, Value>
     }
     match entry {
         Value::Object(entry) => Ok(entry),
-        _ => Err("it is no object".to_owned()),
+        _ => Err("it must be an object".to_owned()),
     }
 }
 

@@ -1,4 +1,4 @@
-//! AccessArgs may use `serve`, and on whose behalf requests are made.
+//! Who may use `serve`, and on whose behalf requests are made.
 
 use std::path::PathBuf;
 

@@ -255,7 +255,7 @@ fn outcome(as_json: bool, status: io::Result<ExitStatus>, output: &[u8]) -> Task
         {
             TaskEnd::Completed(result)
         }
-        _ => failed("the command of this task has printed no JSON object"),
+        _ => failed("the command of this task did not print a JSON object"),
     }
 }
 

@@ -125,7 +125,7 @@ impl BundleStore for SessionMemory {
         };
         async move {
             let Ok(key) = KEY.parse() else { return };
-            // The host is not answered before it is state.
+            // The host is not answered before it is stored.
             while let Err(error) = self.session.set_as(&key, &state).await {
                 if !error.passes() {
                     return;

@@ -28,7 +28,7 @@ pub enum NoKeys {
     #[error("it has more than {FILE_MAX} bytes")]
     TooLarge,
     /// It is no key set.
-    #[error("it is no JSON Web Key Set: {0}")]
+    #[error("it is not a JSON Web Key Set: {0}")]
     NoSet(serde_json::Error),
     /// It has nothing of use.
     #[error("it has no public key for RS256, ES256 or EdDSA (Ed25519)")]

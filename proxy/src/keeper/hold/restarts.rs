@@ -206,7 +206,7 @@ impl Keeper {
         // At the same time as the rest: a daemon that does not answer must not delay the end of the
         // backend.
         let telling = tokio::spawn(timeout(LAST_LINES_WAIT, self.final_report(why)));
-        self.log_line(&format!("the server is taken down: {}", why.sentence()));
+        self.log_line(&format!("the server is stopped: {}", why.sentence()));
         self.relay.stopping("stopped", now);
         // The connection of a front of a service stays until the backend is gone, so that the front
         // knows when that is.

@@ -101,7 +101,7 @@ pub(super) struct File {
     url: String,
 }
 
-/// FileOwner login a file holds, whatever else is in it.
+/// Whose login a file holds, whatever else is in it.
 #[derive(Deserialize)]
 struct FileOwner {
     name: String,

@@ -10,7 +10,7 @@ use serde_json::Value;
 use super::authority::Authority;
 use super::file::{Tokens, now_ms};
 
-/// CallFailure there are no new tokens.
+/// Why there are no new tokens.
 pub(super) enum RefreshError {
     /// The refresh token is no good any more.
     Rejected,

@@ -169,7 +169,7 @@ fn json() -> impl Strategy<Value = String> {
     })
 }
 
-/// The same with what is no JSON, though some peers write it and others read it: bytes that are no
+/// The same with what is not JSON, though some peers write it and others read it: bytes that are no
 /// UTF-8 in strings, and numbers that are none.
 fn nearly_json() -> impl Strategy<Value = Vec<u8>> {
     let bytes = prop::collection::vec(
