@@ -68,6 +68,22 @@ pub(crate) fn assert_well_formed(text: &str) {
 }
 
 #[test]
+fn the_page_has_every_metric() {
+    let world = world("");
+    let _daemon = world.daemon();
+    let page = std::fs::read_to_string(fixture("../docs/operating.md")).expect("the page");
+    let text = text(&world);
+    let names = text.lines().filter_map(|line| {
+        let name = line.strip_prefix("# TYPE mcp_sessiond_")?;
+        name.split(' ').next()
+    });
+    let is_on_page =
+        |name: &str| page.contains(&format!("`{name}`")) || page.contains(&format!("`{name}{{"));
+    let missing: Vec<&str> = names.filter(|name| !is_on_page(name)).collect();
+    assert!(missing.is_empty(), "docs/operating.md has no {missing:?}");
+}
+
+#[test]
 fn prometheus_takes_what_is_counted() {
     // Without a redo log, wherever the world is, so that changes wait until they are kept.
     let world = world("storage.durability = \"power\"");

@@ -622,3 +622,23 @@ pub(crate) fn named(text: &str) -> Vec<String> {
     }
     names
 }
+
+/// The page is what users set values by.
+#[test]
+fn the_page_of_settings_has_each_with_its_default() {
+    let page = read_to_string(fixture("../docs/settings.md")).expect("the page");
+    let row = |line: &str| {
+        let mut cells = line.split('|').map(|cell| cell.trim().trim_matches('`'));
+        let (_, name, default) = (cells.next()?, cells.next()?, cells.next()?);
+        Some((name.to_owned(), default.to_owned()))
+    };
+    let rows: BTreeSet<_> = page.lines().filter_map(row).collect();
+    let defaults = mcp_sessiond_daemon::config::load(None, &[]).expect("the defaults");
+    for setting in defaults.settings() {
+        let row = (setting.name, setting.value);
+        assert!(
+            rows.contains(&row),
+            "docs/settings.md has no row of {row:?}"
+        );
+    }
+}
