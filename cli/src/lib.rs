@@ -132,7 +132,6 @@ enum Verb {
 }
 
 /// Parses, runs, and returns the exit code.
-#[must_use]
 pub fn main() -> ExitCode {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,

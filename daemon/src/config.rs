@@ -130,7 +130,6 @@ pub struct Fault {
 
 /// The configuration file that is read unless [`FILE_VARIABLE`] or a flag names another:
 /// `~/.config/mcp-sessiond/config.toml`, or in `XDG_CONFIG_HOME` on Linux.
-#[must_use]
 pub fn usual_path() -> Option<PathBuf> {
     if let Some(named) = std::env::var_os(FILE_VARIABLE).filter(|value| !value.is_empty()) {
         return Some(named.into());
@@ -409,7 +408,6 @@ fn value<'a>(table: &'a toml::Table, name: &str) -> Option<&'a toml::Value> {
 
 impl Loaded {
     /// Each setting with its value and its source, in order of the names.
-    #[must_use]
     pub fn settings(&self) -> Vec<Setting> {
         let table = toml::Table::try_from(&self.config).unwrap_or_default();
         let mut names = names(&table);
@@ -436,7 +434,6 @@ impl Loaded {
     }
 
     /// What is different in `newer`, as `name: old -> new`.
-    #[must_use]
     pub fn changes(&self, newer: &Self) -> Vec<String> {
         let pairs = self.settings().into_iter().zip(newer.settings());
         let changed = pairs.filter(|(old, new)| old.value != new.value);

@@ -32,7 +32,6 @@ struct OfProcess {
 
 impl Connections {
     /// Connections open now.
-    #[must_use]
     pub fn open(&self) -> usize {
         self.open.load(Ordering::Relaxed)
     }

@@ -105,7 +105,6 @@ impl fmt::Debug for Contents {
 
 impl Contents {
     /// Keeps sessions in `storage`.
-    #[must_use]
     pub fn new(
         storage: Arc<dyn Storage>,
         clock: Arc<Clock>,
@@ -162,13 +161,11 @@ impl Contents {
     }
 
     /// The storage.
-    #[must_use]
     pub fn storage(&self) -> &dyn Storage {
         &*self.storage
     }
 
     /// Whether there are sessions that end with this daemon.
-    #[must_use]
     pub fn would_be_lost(&self) -> bool {
         self.storage.name() == "memory"
             && self

@@ -43,7 +43,6 @@ macro_rules! counters {
             }
 
             /// Each counter with its name, in the order in which they should be read.
-            #[must_use]
             pub fn list(&self) -> Vec<Counter> {
                 let mut list = vec![
                     $(Counter { name: stringify!($name).into(), value: self.$name.load(Ordering::Relaxed) },)*
@@ -176,7 +175,6 @@ macro_rules! histograms {
             }
 
             /// Each histogram with its name.
-            #[must_use]
             pub fn list(&self) -> Vec<debug::Histogram> {
                 vec![$(self.$name.read(stringify!($name)),)*]
             }
@@ -210,7 +208,6 @@ histograms! {
 }
 
 /// The time since then, in µs.
-#[must_use]
 pub fn us_since(began: std::time::Instant) -> u64 {
     u64::try_from(began.elapsed().as_micros()).unwrap_or(u64::MAX)
 }

@@ -99,7 +99,6 @@ impl Settings {
 
 impl Engine {
     /// The settings in force.
-    #[must_use]
     pub fn settings(&self) -> Arc<Settings> {
         self.settings
             .read()
@@ -118,7 +117,6 @@ impl Engine {
     }
 
     /// How long the daemon has been up.
-    #[must_use]
     pub fn now(&self) -> Millis {
         u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX)
     }
@@ -174,7 +172,6 @@ impl Engine {
     }
 
     /// The database of the records.
-    #[must_use]
     pub fn records_file(&self) -> std::path::PathBuf {
         self.directory.path().join(crate::ledger::FILE)
     }
@@ -195,7 +192,6 @@ impl Engine {
     }
 
     /// Whether nothing depends on the daemon.
-    #[must_use]
     pub fn is_idle(&self) -> bool {
         self.peek(Registry::is_idle)
     }

@@ -61,7 +61,6 @@ impl fmt::Debug for Fleet {
 
 impl Fleet {
     /// A member that has sent no heartbeat so far.
-    #[must_use]
     pub fn new(engine: Arc<Engine>, contents: Arc<Contents>, wills: Arc<Wills>) -> Self {
         let millis = |(heartbeat, silence)| {
             (

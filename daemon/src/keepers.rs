@@ -17,7 +17,6 @@ const ASK_WAIT: Duration = Duration::from_millis(250);
 const ANSWER_MAX: usize = 4 * 1024 * 1024;
 
 /// The sockets in a runtime directory whose keepers are none of these.
-#[must_use]
 pub fn unknown(directory: &Path, known: &[KeeperName]) -> Vec<(KeeperName, PathBuf)> {
     let found = std::fs::read_dir(paths::keepers(directory))
         .into_iter()
@@ -76,7 +75,6 @@ impl Listener {
 
     /// Asks it, in its own version of the protocol. None: it does not answer, or not what was asked
     /// for.
-    #[must_use]
     pub fn ask(self, request: &KeeperRequest) -> Option<KeeperReply> {
         let asked = match ask(self.stream, PROTOCOL_VERSION, request) {
             Err(Unanswered::Version(theirs))

@@ -75,7 +75,6 @@ pub struct Opened {
 impl Opened {
     /// Why the records of a former daemon are lost. That they are discarded after a reboot is no
     /// loss: no process of theirs lives any more.
-    #[must_use]
     pub fn lost(&self) -> Option<String> {
         self.discarded.clone().filter(|why| why != schema::REBOOTED)
     }
@@ -175,7 +174,6 @@ impl Ledger {
     }
 
     /// What is the matter with the database, if anything.
-    #[must_use]
     pub fn failure(&self) -> Option<Failure> {
         self.writer
             .check()
@@ -184,7 +182,6 @@ impl Ledger {
     }
 
     /// Whether the writer still runs. Without it nothing can be kept any more.
-    #[must_use]
     pub fn is_alive(&self) -> bool {
         self.writer.is_alive()
     }
@@ -208,7 +205,6 @@ impl Ledger {
     }
 
     /// Waits for everything recorded up to now.
-    #[must_use]
     pub fn waiter(&self) -> Waiter {
         Waiter(self.writer.waiter())
     }

@@ -15,7 +15,6 @@ pub struct Metered {
 
 impl Metered {
     /// Times this storage.
-    #[must_use]
     pub fn new(storage: Arc<dyn Storage>, meters: Arc<Meters>) -> Self {
         Self { storage, meters }
     }

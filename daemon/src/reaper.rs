@@ -32,7 +32,6 @@ pub struct Reaper {
 
 impl Reaper {
     /// Will end the contents of what comes in by `incoming`.
-    #[must_use]
     pub fn new(
         engine: Arc<Engine>,
         contents: Arc<Contents>,

@@ -89,7 +89,6 @@ pub enum Fatal {
 impl Fatal {
     /// The exit code: 64 for what the user must correct, 75 for another daemon, 70 for the rest
     /// (sysexits.h).
-    #[must_use]
     pub fn code(&self) -> u8 {
         match self {
             Self::Config(_) | Self::Path(_) => 64,
@@ -100,7 +99,6 @@ impl Fatal {
 }
 
 /// Runs the daemon until it is told to stop, or nothing needs it.
-#[must_use]
 pub fn run(options: &Options) -> ExitCode {
     signals::let_in();
     let load = if options.detached {
@@ -426,7 +424,6 @@ fn report_ready(detached: bool) -> std::io::Result<()> {
 }
 
 /// The directory in which the daemon would run, and its log when it was started on demand.
-#[must_use]
 pub fn log_path(directory: &Path) -> PathBuf {
     directory.join("daemon.log")
 }

@@ -95,7 +95,6 @@ pub struct Scan {
 
 impl Scan {
     /// Items in a range, whatever their tags.
-    #[must_use]
     pub fn of(range: Range<Key>, most: usize, bytes: usize) -> Self {
         Self {
             range,
@@ -223,7 +222,6 @@ pub enum Durable {
 impl StorageError {
     /// Of something that changed nothing, or nothing that anybody is told of: then there is no
     /// doubt.
-    #[must_use]
     pub fn known(self) -> Self {
         match self {
             Self::Unknown { why, passes: true } => Self::Unavailable(why),
@@ -233,7 +231,6 @@ impl StorageError {
     }
 
     /// Of a change that may have been made before this failure.
-    #[must_use]
     pub fn unknown(self) -> Self {
         match self {
             Self::Conflict => Self::Unknown {

@@ -45,7 +45,6 @@ pub struct Terminator {
 
 impl Terminator {
     /// Will see to what comes in by `incoming`.
-    #[must_use]
     pub fn new(engine: Arc<Engine>, incoming: mpsc::UnboundedReceiver<Charge>) -> Self {
         Self {
             engine,

@@ -32,7 +32,6 @@ const TEMPORARY_PREFIX: &str = "new-";
 const FILE_MODE: u32 = 0o600;
 
 /// The digest that goes on record for a token.
-#[must_use]
 pub fn digest(token: &Token) -> Digest {
     Sha256::digest(token.expose()).into()
 }
@@ -106,7 +105,6 @@ impl Tokens {
     }
 
     /// Whether to write one waits for no disk.
-    #[must_use]
     pub fn are_in_memory(&self) -> bool {
         self.is_in_memory
     }
@@ -219,7 +217,6 @@ pub fn delete_version_1(directory: &Path, file: TokenFile) {
 
 /// Whether it is the machine that has no means at the moment, so that nothing is said about the
 /// file.
-#[must_use]
 pub fn is_passing(error: &io::Error) -> bool {
     let errno = error.raw_os_error().map(Errno::from_raw);
     matches!(

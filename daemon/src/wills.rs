@@ -65,7 +65,6 @@ impl Wills {
     }
 
     /// Whether there are any.
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.lock().authors.is_empty()
     }
@@ -76,13 +75,11 @@ impl Wills {
     }
 
     /// The homes of other daemons of which wills were found at the start. Each is told once.
-    #[must_use]
     pub fn others(&self) -> HashSet<String> {
         std::mem::take(&mut self.others.locked())
     }
 
     /// As whom a process is on record.
-    #[must_use]
     pub fn author(&self, process: &PinnedProcess) -> String {
         self.engine.owner(process.id())
     }

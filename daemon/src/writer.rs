@@ -47,7 +47,6 @@ pub struct Failure {
 
 impl Failure {
     /// What SQLite said of a database in this directory.
-    #[must_use]
     pub fn of(error: &rusqlite::Error, directory: &Path) -> Self {
         let is_full = error.sqlite_error_code() == Some(rusqlite::ErrorCode::DiskFull)
             || may_be_full(error) && has_no_room(directory);
@@ -74,7 +73,6 @@ pub fn begin(connection: &mut rusqlite::Connection) -> rusqlite::Result<rusqlite
 
 /// Whether a full disk may be behind it. SQLite says so itself where a write fails, but not where a
 /// file can't be made or grow, or where it is the user's quota that is used up.
-#[must_use]
 pub fn may_be_full(error: &rusqlite::Error) -> bool {
     use rusqlite::ErrorCode::{CannotOpen, DiskFull, SystemIoFailure};
     matches!(
@@ -102,7 +100,6 @@ pub enum Rest {
 
 impl Rest {
     /// [`Rest::Some`] if there is something to do.
-    #[must_use]
     pub fn when(there_is: bool) -> Self {
         if there_is { Self::Some } else { Self::Nothing }
     }
@@ -178,7 +175,6 @@ impl<E: Send + 'static> Writer<E> {
     }
 
     /// Whether the writer still runs. Without it nothing can be kept any more.
-    #[must_use]
     pub fn is_alive(&self) -> bool {
         self.reported.has_changed().is_ok()
     }
@@ -190,13 +186,11 @@ impl<E: Send + 'static> Writer<E> {
     }
 
     /// Waits for everything recorded up to now.
-    #[must_use]
     pub fn waiter(&self) -> Waiter {
         self.waiter_for(self.last)
     }
 
     /// Waits for everything recorded up to `mark`.
-    #[must_use]
     pub fn waiter_for(&self, mark: Mark) -> Waiter {
         Waiter {
             progress: self.progress.clone(),
@@ -205,7 +199,6 @@ impl<E: Send + 'static> Writer<E> {
     }
 
     /// Whether everything up to `mark` is kept already.
-    #[must_use]
     pub fn has_kept(&self, mark: Mark) -> bool {
         self.reported.borrow().kept >= mark
     }

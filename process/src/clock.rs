@@ -3,7 +3,6 @@
 use nix::time::{ClockId, clock_gettime};
 
 /// Milliseconds of `CLOCK_MONOTONIC`: a moment that one process names is the same to another.
-#[must_use]
 pub fn monotonic_ms() -> u64 {
     let Ok(time) = clock_gettime(ClockId::CLOCK_MONOTONIC) else {
         return 0;

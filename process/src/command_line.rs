@@ -40,7 +40,6 @@ pub fn command_line(process: &PinnedProcess) -> Result<CommandLine, Exhausted> {
 
 impl CommandLine {
     /// A made-up one: arguments from `argv[0]` on.
-    #[must_use]
     pub fn new(executable: impl Into<PathBuf>, arguments: Vec<String>) -> Self {
         Self {
             executable: executable.into(),
@@ -49,13 +48,11 @@ impl CommandLine {
     }
 
     /// Whether its executable has this file name, which may end in `*`, or this absolute path.
-    #[must_use]
     pub fn is_called(&self, pattern: &str) -> bool {
         names(pattern, &self.executable)
     }
 
     /// Whether one of its first arguments is this, or a path with this as a part of it.
-    #[must_use]
     pub fn runs(&self, part: &str) -> bool {
         let first = self.arguments.iter().skip(1).take(FIRST_ARGUMENTS);
         first

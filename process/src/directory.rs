@@ -17,7 +17,6 @@ pub const DIRECTORY_MODE: u32 = 0o700;
 /// Whether no write in this directory waits for a disk: the file system keeps its files in memory,
 /// as that of `/run/user/UID` does.
 #[cfg(target_os = "linux")]
-#[must_use]
 pub fn is_in_memory(directory: impl AsFd) -> bool {
     let found = nix::sys::statfs::fstatfs(directory);
     found.is_ok_and(|found| found.filesystem_type() == nix::sys::statfs::TMPFS_MAGIC)
@@ -25,7 +24,6 @@ pub fn is_in_memory(directory: impl AsFd) -> bool {
 
 /// Whether no write in this directory waits for a disk. Only Linux is asked.
 #[cfg(not(target_os = "linux"))]
-#[must_use]
 pub fn is_in_memory(_: impl AsFd) -> bool {
     false
 }
@@ -177,14 +175,12 @@ impl Directory {
     }
 
     /// Its path.
-    #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }
 
     /// Whether the path still leads to the directory that was opened: after a logout, or when it
     /// was cleaned away, it does not, and another daemon may have taken the lock of the same name.
-    #[must_use]
     pub fn is_in_place(&self) -> bool {
         std::fs::symlink_metadata(&self.path)
             .is_ok_and(|found| (found.dev(), found.ino()) == self.identity)

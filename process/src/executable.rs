@@ -8,7 +8,6 @@ const DELETED: &str = " (deleted)";
 
 /// The path to run it again by. After an upgrade that is the new one in its place; where there is
 /// none, what this process is made of can still be run.
-#[must_use]
 pub fn own() -> Option<PathBuf> {
     let path = std::env::current_exe().ok()?;
     #[cfg(target_os = "linux")]

@@ -61,7 +61,6 @@ impl ExitWatch {
     }
 
     /// A process that is watched, and was not [drained](Self::drain) yet.
-    #[must_use]
     pub fn watched(&self, id: &ProcessId) -> Option<&PinnedProcess> {
         self.watched.get(self.tokens.get(id)?)
     }

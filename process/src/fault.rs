@@ -48,7 +48,6 @@ pub fn point(name: &'static str) {
 pub const VERSION_VARIABLE: &str = "MCP_SESSIOND_PROTOCOL";
 
 /// The version that the environment asks for. Without the feature `fault-points` there is none.
-#[must_use]
 pub fn protocol_version() -> Option<u16> {
     if cfg!(feature = "fault-points") {
         std::env::var(VERSION_VARIABLE).ok()?.parse().ok()
@@ -62,7 +61,6 @@ pub fn protocol_version() -> Option<u16> {
 pub const FLEET_VARIABLE: &str = "MCP_SESSIOND_FLEET_MS";
 
 /// What the environment says of that. Without the feature `fault-points` it is not asked.
-#[must_use]
 pub fn fleet_ms() -> Option<(u64, u64)> {
     let value = if cfg!(feature = "fault-points") {
         std::env::var(FLEET_VARIABLE).ok()?
@@ -77,7 +75,6 @@ pub fn fleet_ms() -> Option<(u64, u64)> {
 pub const PATIENCE_VARIABLE: &str = "MCP_SESSIOND_PATIENCE_MS";
 
 /// What the environment says of that. Without the feature `fault-points` it is not asked.
-#[must_use]
 pub fn patience() -> Option<Duration> {
     let value = if cfg!(feature = "fault-points") {
         std::env::var(PATIENCE_VARIABLE).ok()?

@@ -104,7 +104,6 @@ pub fn boot_id() -> io::Result<String> {
 }
 
 /// Resident memory of a process, in bytes. None: it has exited, or is not ours to look at.
-#[must_use]
 pub fn resident_bytes(pid: u32) -> Option<u64> {
     os::resident_bytes(pid).ok()
 }

@@ -51,13 +51,11 @@ impl PinnedProcess {
     }
 
     /// Its identity.
-    #[must_use]
     pub fn id(&self) -> ProcessId {
         self.id
     }
 
     /// Whether it still runs. A zombie counts as exited.
-    #[must_use]
     pub fn is_alive(&self) -> bool {
         os::is_alive(&self.handle, &self.id)
     }

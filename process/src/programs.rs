@@ -123,25 +123,21 @@ pub(crate) fn launches(name: &str) -> Option<Launches> {
 
 /// How the command line of an executable of this file name is read for display; empty where it is
 /// not known.
-#[must_use]
 pub fn grammars(name: &str) -> &'static [Grammar] {
     versioned(name).map_or(&[], |program| program.grammars)
 }
 
 /// Where the command of the program stands that an executable of this file name starts.
-#[must_use]
 pub fn inner_program(name: &str) -> Inner {
     named(name).map_or(Inner::None, |program| program.inner)
 }
 
 /// What an executable of this file name runs.
-#[must_use]
 pub fn runs(name: &str) -> Runs {
     versioned(name).map_or(Runs::Itself, |program| program.runs)
 }
 
 /// Whether an executable of this file name is a shell.
-#[must_use]
 pub fn is_shell(name: &str) -> bool {
     SHELLS.contains(&name)
 }

@@ -7,7 +7,6 @@ use crate::sys;
 /// The numbers of those of these signals that are not ignored, to be waited for. What was ignored
 /// when this process started stays so, as SIGHUP below `nohup`: nothing here ignores a signal
 /// later.
-#[must_use]
 pub fn not_ignored(signals: &[Signal]) -> Vec<i32> {
     let signals = signals.iter().filter(|signal| !sys::is_ignored(**signal));
     signals.map(|signal| *signal as i32).collect()

@@ -68,7 +68,6 @@ impl Listener {
 
     /// Whether the path still leads to this socket: when another one was bound over it, no client
     /// comes any more.
-    #[must_use]
     pub fn is_in_place(&self) -> bool {
         std::fs::symlink_metadata(&self.path)
             .is_ok_and(|found| (found.dev(), found.ino()) == self.identity)
@@ -103,7 +102,6 @@ impl From<Listener> for UnixListener {
 
 /// Whether somebody listens at `path`. Under the directory's lock that can only be a service
 /// manager.
-#[must_use]
 pub fn is_served(path: &Path) -> bool {
     // EAGAIN: so many wait that there is no place left in the queue.
     matches!(knock(path), Ok(_) | Err(Errno::EAGAIN))
@@ -119,7 +117,6 @@ pub fn connect_now(path: &Path) -> io::Result<UnixStream> {
 
 /// Whether who connects to `path` comes to this listening socket, or at least to one of who listens
 /// on it.
-#[must_use]
 pub fn leads_to(path: &Path, socket: &OwnedFd) -> bool {
     match knock(path) {
         #[cfg(target_os = "linux")]

@@ -132,7 +132,6 @@ pub(super) fn sorted(variables: &[Vec<u8>], wanted: impl Fn(&str) -> bool) -> Ve
 
 /// This process's variables, by name, each with a digest of its value: but for those that say
 /// nothing about what a server is for, and those that tell the conversation.
-#[must_use]
 pub fn own_variables() -> BTreeMap<String, String> {
     digests(std::env::vars_os())
 }

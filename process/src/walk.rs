@@ -112,7 +112,6 @@ impl HostDoubt {
 /// What can't be seen: an orphan that was adopted by an ancestor which asked for orphans (a child
 /// subreaper) and is in no table of [adopters](Table::adopters). It is taken for a child of that
 /// ancestor.
-#[must_use]
 pub fn find_host(instance: &PinnedProcess, table: &Table) -> Walk {
     let name = name_of(instance.pid());
     let mut steps = vec![Step {
@@ -308,7 +307,6 @@ fn unreadable(error: &io::Error) -> HostDoubt {
 }
 
 /// What people know a process by. For display alone.
-#[must_use]
 pub fn name_of(pid: u32) -> String {
     let executable = os::executable(pid).map(|path| base_name(&path));
     executable

@@ -81,7 +81,6 @@ pub(crate) enum Way<'a> {
 }
 
 /// Speaks MCP to the host, on standard input and output, until the host closes its end or is gone.
-#[must_use]
 pub fn run(options: Options, claim: ClaimRequest, program: &Program, waits: Waits) -> ExitCode {
     let way = Way::Through(Box::new(|_, door, _| Box::new(door)));
     run_with(options, claim, program, LaunchEnv::default(), waits, way)

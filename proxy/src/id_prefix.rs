@@ -20,26 +20,22 @@ pub struct IdPrefix(String);
 
 impl IdPrefix {
     /// For a connection of which nothing is taken up again.
-    #[must_use]
     pub fn mint() -> Self {
         Self(RequestId::mint().to_string())
     }
 
     /// A line of the server, as the host gets it.
-    #[must_use]
     pub fn to_host(&self, line: &Bytes) -> Bytes {
         tagged(line, &self.0)
     }
 
     /// A line of the host, as the server gets it. None: it is about a request of another server.
-    #[must_use]
     pub fn to_server(&self, line: &Bytes) -> Option<Bytes> {
         from_asked(line, &self.0)
     }
 }
 
 /// An id or a progress token, with a prefix that tells whose it is.
-#[must_use]
 pub fn prefixed(prefix: &str, id: &str) -> Id {
     serde_json::Value::String(format!("{prefix}/{id}"))
         .to_string()
@@ -47,7 +43,6 @@ pub fn prefixed(prefix: &str, id: &str) -> Id {
 }
 
 /// What [`prefixed`] has made an id of.
-#[must_use]
 pub fn parts(id: &str) -> Option<(String, Id)> {
     let text: String = serde_json::from_str(id).ok()?;
     text.split_once('/')
@@ -56,7 +51,6 @@ pub fn parts(id: &str) -> Option<(String, Id)> {
 
 /// The server's own id, or token, of a request that this server has made. None: another server has
 /// made it.
-#[must_use]
 pub fn asked_by(prefix: &str, id: &str) -> Option<Id> {
     parts(id).and_then(|(by, own)| (by == prefix).then_some(own))
 }
@@ -77,7 +71,6 @@ pub fn tag(message: &Message<'_>, prefix: &str, edits: &mut Edits) {
 
 /// A line of a server whose requests are to be told from those of another one: a message, or a
 /// batch.
-#[must_use]
 pub fn tagged(line: &Bytes, prefix: &str) -> Bytes {
     let spliced = |message: &Message<'_>| {
         let mut edits = Edits::default();
@@ -105,7 +98,6 @@ pub fn tagged(line: &Bytes, prefix: &str) -> Bytes {
 }
 
 /// An answer of a client to a request of the server, or progress of it, with the server's own id.
-#[must_use]
 pub fn answering(line: &Bytes, own: &str) -> Bytes {
     let copy = OnceCell::new();
     let Some(message) = Line::of(line, &copy).message() else {
@@ -125,7 +117,6 @@ pub fn answering(line: &Bytes, own: &str) -> Bytes {
 /// A line for a server whose own ids were [`tagged`] with this prefix: a message, or a batch. What
 /// is about requests of another server is left out, and in the place of an answer that can't be
 /// read there is an error. None: nothing is left.
-#[must_use]
 pub fn from_asked(line: &Bytes, prefix: &str) -> Option<Bytes> {
     let copy = OnceCell::new();
     match Line::of(line, &copy) {
@@ -176,7 +167,6 @@ fn asked_of<'a>(message: &Message<'a>) -> Option<&'a str> {
 }
 
 /// The same pipe, whose server is told apart.
-#[must_use]
 pub fn with_id_prefix(pipe: Pipe) -> Pipe {
     let Pipe {
         to: input,

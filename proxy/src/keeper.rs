@@ -76,13 +76,11 @@ pub struct Errand {
 }
 
 /// The newest version of the protocol that this build speaks on keepers' sockets.
-#[must_use]
 pub fn version() -> u16 {
     mcp_sessiond_process::fault::protocol_version().unwrap_or(PROTOCOL_VERSION)
 }
 
 /// Registers, starts the backend, reports, and keeps it.
-#[must_use]
 pub fn run(args: Errand) -> ExitCode {
     // Out of the front's session, so that no signal to its group or from its terminal comes here.
     let _ = nix::unistd::setsid();

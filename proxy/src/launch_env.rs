@@ -74,7 +74,6 @@ const NO_CREDENTIALS: [&str; 4] = [
 
 /// The directory, and variables with digests of their values, as one text. Secrets can't be read
 /// from it.
-#[must_use]
 pub(crate) fn fingerprint() -> String {
     let directory = std::env::current_dir().unwrap_or_default();
     serde_json::json!([

@@ -54,7 +54,6 @@ impl Default for LineBuffer {
 
 impl LineBuffer {
     /// Takes lines of so many bytes.
-    #[must_use]
     pub fn with_limit(limit: usize) -> Self {
         Self {
             bytes: BytesMut::new(),
@@ -79,26 +78,22 @@ impl LineBuffer {
     }
 
     /// The next line, if it is there to its end. It stays.
-    #[must_use]
     pub fn whole_line(&self) -> Option<&[u8]> {
         let end = memchr::memchr(b'\n', &self.bytes)?;
         Some(&self.bytes[..end])
     }
 
     /// Everything that was taken in and not given out.
-    #[must_use]
     pub fn buffered(&self) -> &[u8] {
         &self.bytes
     }
 
     /// Whether nothing was taken in that was not given out.
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.bytes.is_empty() && self.head.is_none()
     }
 
     /// Whether the line that is not there to its end has too many bytes already.
-    #[must_use]
     pub fn is_too_long(&self) -> bool {
         self.bytes.len() > self.limit
     }
@@ -201,7 +196,6 @@ impl<R: AsyncRead + Unpin> Lines<R> {
     }
 
     /// Whether the end was met: then the last line had no newline behind it.
-    #[must_use]
     pub fn has_ended(&self) -> bool {
         self.ended
     }
@@ -248,7 +242,6 @@ pub struct PendingLine(Option<Chain<Bytes, &'static [u8]>>);
 
 impl PendingLine {
     /// Whether the next line can be put in.
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_none()
     }

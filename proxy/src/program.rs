@@ -27,7 +27,6 @@ pub struct Program {
 impl Program {
     /// What people know it by: its [display name](display_name). Its other arguments are
     /// nobody's business.
-    #[must_use]
     pub fn display_name(&self) -> String {
         let words = display_name::of(&self.name, &self.arguments);
         match &self.title {
@@ -37,7 +36,6 @@ impl Program {
     }
 
     /// A digest of the command line, as hexadecimal text.
-    #[must_use]
     pub fn digest(&self) -> String {
         let words = std::iter::once(&self.name)
             .chain(&self.arguments)
@@ -52,7 +50,6 @@ impl Program {
 
     /// Why it can't be run, in a sentence, with the exit code that a shell has for it: 127 where
     /// there is none, 126 where there is one that may not be run.
-    #[must_use]
     pub fn not_run(&self, error: &io::Error) -> (u8, String) {
         let name = self.name.to_string_lossy();
         let is_missing = error.kind() == io::ErrorKind::NotFound;

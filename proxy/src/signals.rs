@@ -21,13 +21,11 @@ pub struct GivenMask(SigSet);
 
 impl GivenMask {
     /// Blocks these signals, in this thread and in those that it starts from now on.
-    #[must_use]
     pub fn block(signals: &[Signal]) -> Self {
         Self::change(SigmaskHow::SIG_BLOCK, signals)
     }
 
     /// Lets these signals in, in this thread and in those that it starts from now on.
-    #[must_use]
     pub fn unblock(signals: &[Signal]) -> Self {
         Self::change(SigmaskHow::SIG_UNBLOCK, signals)
     }

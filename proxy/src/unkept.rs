@@ -45,7 +45,6 @@ pub struct Unkept {
 
 impl Unkept {
     /// One that runs from now on.
-    #[must_use]
     pub fn now(process: &PinnedProcess, program: String, why: &dyn std::fmt::Display) -> Self {
         let ProcessId { pid, start, inode } = process.id();
         let since = SystemTime::now()
@@ -106,7 +105,6 @@ fn try_note(directory: &Path, unkept: &Unkept) -> io::Result<()> {
 
 /// The servers that run unkept, in order of their pids. The notes of those that are gone are
 /// deleted.
-#[must_use]
 pub fn list(directory: &Path) -> Vec<Unkept> {
     if Directory::open_existing(directory).is_err() {
         return Vec::new();

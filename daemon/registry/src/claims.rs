@@ -177,7 +177,6 @@ impl Registry {
     }
 
     /// The time at which [`Registry::passed`] next has something to do.
-    #[must_use]
     pub fn next_deadline(&self) -> Option<Millis> {
         self.waiting
             .iter()

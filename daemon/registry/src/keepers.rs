@@ -55,7 +55,6 @@ impl Served {
 impl Registry {
     /// Whether nothing is left of the backends whose place this session's next one of this name
     /// takes.
-    #[must_use]
     pub fn is_backend_free(&self, id: &SessionId, backend: Option<&BackendName>) -> bool {
         let Some(session) = self.sessions.get(id) else {
             return true;
@@ -333,7 +332,6 @@ impl Registry {
     }
 
     /// Whether a process is a keeper that has not exited.
-    #[must_use]
     pub fn is_keeper(&self, process: &ProcessId) -> bool {
         self.kept_by.contains_key(process)
             || self.ending.contains_key(process)

@@ -64,7 +64,6 @@ impl Records {
     }
 
     /// Everything on record, for [`Registry::restore`](super::Registry::restore).
-    #[must_use]
     pub fn snapshot(&self) -> Snapshot {
         Snapshot {
             owners: self.owners.values().cloned().collect(),

@@ -121,7 +121,6 @@ pub struct Registry {
 impl Registry {
     /// A registry that continues where a former daemon's records end. What they say about processes
     /// that are gone has yet to be told, by [`Registry::exited`].
-    #[must_use]
     pub fn restore(policy: Policy, snapshot: Snapshot) -> Self {
         let mut registry = Self {
             policy,
@@ -206,13 +205,11 @@ impl Registry {
     }
 
     /// A session by its id.
-    #[must_use]
     pub fn session(&self, id: &SessionId) -> Option<&SessionRecord> {
         self.sessions.get(id)
     }
 
     /// An owner's session, by the id that the owner knows.
-    #[must_use]
     pub fn find(&self, owner: ProcessId, told: &SessionId) -> Option<&SessionRecord> {
         let id = self.names.get(&(owner, told.clone())).unwrap_or(told);
         self.sessions
@@ -221,7 +218,6 @@ impl Registry {
     }
 
     /// The same, for an instance of that owner's: what is not for it is as if it were not there.
-    #[must_use]
     pub fn find_for(
         &self,
         process: ProcessId,
@@ -250,7 +246,6 @@ impl Registry {
     }
 
     /// The keys of a host under which several instances hold sessions now.
-    #[must_use]
     pub fn plural_keys(&self, host: ProcessId) -> usize {
         self.keys_of(host)
             .filter(|(_, sessions)| sessions.held().len() > 1)
@@ -273,7 +268,6 @@ impl Registry {
     }
 
     /// Whether a process is a host that has sessions.
-    #[must_use]
     pub fn is_owner(&self, process: &ProcessId) -> bool {
         self.owners
             .get(process)
@@ -281,14 +275,12 @@ impl Registry {
     }
 
     /// What was read of a process at its first claim.
-    #[must_use]
     pub fn claimant(&self, process: &ProcessId) -> Option<&Claimant> {
         self.claimants.get(process)
     }
 
     /// Every process whose exit the registry must be told: hosts, claimants, keepers, and the
     /// holders of leases.
-    #[must_use]
     pub fn processes(&self) -> BTreeSet<ProcessId> {
         let hosts = self.owners.keys().filter(|host| **host != ProcessId::USER);
         let keepers = self
@@ -310,7 +302,6 @@ impl Registry {
     }
 
     /// Whether the exit of this process has to be told.
-    #[must_use]
     pub fn depends_on(&self, process: &ProcessId) -> bool {
         self.owners.contains_key(process)
             || self.held_by.contains_key(process)
@@ -323,7 +314,6 @@ impl Registry {
     }
 
     /// Whether nothing depends on the daemon: no host, no lease, no service, no claim, no keeper.
-    #[must_use]
     pub fn is_idle(&self) -> bool {
         // What the user has named is on record, and waits for whoever comes next.
         let no_host = self.owners.keys().all(|host| *host == ProcessId::USER);
@@ -339,7 +329,6 @@ impl Registry {
     }
 
     /// Claims that are waiting for a holder to be gone.
-    #[must_use]
     pub fn waiting(&self) -> usize {
         self.waiting.len()
     }

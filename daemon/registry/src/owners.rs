@@ -101,7 +101,6 @@ impl Registry {
     }
 
     /// Whether anybody can resume this session by its key, once its holder is gone.
-    #[must_use]
     pub fn is_resumable(&self, id: &SessionId) -> bool {
         let session = self
             .sessions
@@ -143,14 +142,12 @@ impl Registry {
     }
 
     /// What is on record of a host.
-    #[must_use]
     pub fn owner_record(&self, host: ProcessId) -> Option<OwnerRecord> {
         self.owners.get(&host).map(|owner| owner.record(host))
     }
 
     /// Whether the session's host runs another server of its program and directory, with another
     /// key.
-    #[must_use]
     pub fn has_sibling(&self, session: &SessionRecord) -> bool {
         let held = self
             .keys_of(session.owner)

@@ -56,7 +56,6 @@ pub struct Claimant {
 
 impl Claimant {
     /// One that has not claimed yet.
-    #[must_use]
     pub fn new(host: ProcessId, traits: Traits) -> Self {
         Self {
             host,
@@ -67,7 +66,6 @@ impl Claimant {
 
     /// Whether this key is one of its own: one that it has claimed with, or the one that it has
     /// without a word of its own.
-    #[must_use]
     pub fn has(&self, key: &Key) -> bool {
         self.keys.contains(key) || self.traits.key(&SelfDescription::default()) == Ok(*key)
     }
@@ -141,7 +139,6 @@ pub struct KeeperRecord {
 
 impl KeeperRecord {
     /// A keeper that has not started its backend yet.
-    #[must_use]
     pub fn new(process: ProcessId, name: KeeperName, program: String) -> Self {
         Self {
             process,
@@ -164,7 +161,6 @@ pub struct Keepers(Vec<KeeperRecord>);
 
 impl Keepers {
     /// That of the backend with this name. None as a name: of the only backend, which has none.
-    #[must_use]
     pub fn of(&self, backend: Option<&BackendName>) -> Option<&KeeperRecord> {
         self.0.iter().find(|keeper| keeper.of.as_ref() == backend)
     }
@@ -175,7 +171,6 @@ impl Keepers {
     }
 
     /// Whether there are none.
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -277,14 +272,12 @@ pub struct ServiceRecord {
 
 impl SessionRecord {
     /// The id that its owner knows it by. Two owners may have chosen the same.
-    #[must_use]
     pub fn public_id(&self) -> &SessionId {
         self.name.as_ref().unwrap_or(&self.id)
     }
 
     /// Whether an instance may know of this session: its holder, and instances of its owner's with
     /// its key. One with a doubtful key is there for its holder alone.
-    #[must_use]
     pub fn is_for(&self, process: ProcessId, claimant: &Claimant) -> bool {
         let has_key = || self.key.as_ref().is_some_and(|key| claimant.has(key));
         // The holder asks most, and needs no digest.
@@ -292,7 +285,6 @@ impl SessionRecord {
     }
 
     /// The key by which claims are led to it.
-    #[must_use]
     pub fn leading_key(&self) -> Option<Key> {
         self.key.filter(|_| self.name.is_none())
     }

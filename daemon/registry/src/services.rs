@@ -144,7 +144,6 @@ impl Registry {
     }
 
     /// The keeper of the backend of this name, of a session of a service.
-    #[must_use]
     pub fn service_backend(
         &self,
         of: &ServiceSession,
@@ -166,7 +165,6 @@ impl Registry {
     }
 
     /// Whether nothing is left of this session's former backend of this name: a new one may start.
-    #[must_use]
     pub fn is_service_backend_free(
         &self,
         of: &ServiceSession,

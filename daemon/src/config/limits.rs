@@ -64,7 +64,6 @@ section! {
 
 impl Limits {
     /// Bytes of large frames that one process may be in the middle of sending.
-    #[must_use]
     pub fn frame_bytes_of_process(&self) -> usize {
         self.frame_bytes / FRAME_SHARES
     }

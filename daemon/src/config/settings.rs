@@ -141,13 +141,11 @@ impl Config {
 
     /// What counts for the claims of a host's instances: what the configuration says of it, else
     /// what is known.
-    #[must_use]
     pub fn row_of(&self, host: &CommandLine) -> Option<Siblings> {
         hosts::siblings_of(&self.hosts, host)
     }
 
     /// What the registry needs of it.
-    #[must_use]
     pub fn policy(&self) -> Policy {
         Policy {
             siblings: self.siblings,
@@ -156,7 +154,6 @@ impl Config {
     }
 
     /// The built-in table of launchers, adopters and variables, and what the configuration adds.
-    #[must_use]
     pub fn table(&self) -> Table {
         let mut table = Table {
             pid1_is_host: self.pid1_is_host,

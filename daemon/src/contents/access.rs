@@ -61,7 +61,6 @@ impl fmt::Debug for Access {
 
 impl Access {
     /// A service's session.
-    #[must_use]
     pub fn service(service: &ServiceName, session: &SessionId, caller: Option<Caller>) -> Self {
         Self {
             place: RecordId {

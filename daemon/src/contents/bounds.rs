@@ -13,7 +13,6 @@ pub struct Bounds {
 
 impl Bounds {
     /// Those of a configuration.
-    #[must_use]
     pub fn of(config: &Config) -> Self {
         Self {
             limits: config.limits.clone(),

@@ -29,7 +29,6 @@ enum Source {
 
 impl Clock {
     /// The machine's.
-    #[must_use]
     pub fn system() -> Self {
         Self {
             source: Source::System {
@@ -41,7 +40,6 @@ impl Clock {
     }
 
     /// One that stands still unless it is [advanced](Clock::advance).
-    #[must_use]
     pub fn manual(now_ms: u64) -> Self {
         Self {
             source: Source::Manual(AtomicU64::new(now_ms)),
@@ -57,7 +55,6 @@ impl Clock {
     }
 
     /// Now, in ms since the Unix epoch.
-    #[must_use]
     pub fn now_ms(&self) -> u64 {
         self.raw_ms().max(self.floor.load(Ordering::Relaxed))
     }

@@ -151,7 +151,6 @@ pub enum Why {
 
 impl Why {
     /// As `debug` tells it.
-    #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Idle => "idle",

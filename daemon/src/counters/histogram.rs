@@ -28,7 +28,6 @@ impl Histogram {
     }
 
     /// What was measured so far.
-    #[must_use]
     pub fn read(&self, name: &str) -> debug::Histogram {
         let mut so_far = 0;
         let bucket = |(at, bucket): (usize, &AtomicU64)| {

@@ -31,7 +31,6 @@ pub struct Gauge {
 
 impl Gauge {
     /// One without labels.
-    #[must_use]
     pub fn new(name: &'static str, help: &'static str, value: u64) -> Self {
         Self {
             name,
@@ -42,7 +41,6 @@ impl Gauge {
     }
 
     /// The same with one more label.
-    #[must_use]
     pub fn of(mut self, label: &'static str, value: impl Into<String>) -> Self {
         self.labels.push((label, value.into()));
         self
@@ -50,7 +48,6 @@ impl Gauge {
 }
 
 /// Everything that is counted and measured. `backend` is the name of the storage.
-#[must_use]
 pub fn text(gauges: &[Gauge], meters: &Meters, backend: &str) -> String {
     let mut text = Text::default();
     let mut last = "";

@@ -68,7 +68,6 @@ impl Engine {
 
     /// A host's session, for who speaks for these instances. What is not for them is as if it were
     /// not there.
-    #[must_use]
     pub fn access(self: &Arc<Self>, instances: &Instances, of: &SessionRef) -> Access {
         let found = self.find(instances, &of.session);
         let lease = |session| Leased {
@@ -96,7 +95,6 @@ impl Engine {
 
     /// A session of one of these instances, by the id that its host knows: whose it is, and its own
     /// id.
-    #[must_use]
     pub fn find(&self, instances: &Instances, told: &SessionId) -> Option<(ProcessId, SessionId)> {
         self.peek(|registry| {
             let found = instances
@@ -107,7 +105,6 @@ impl Engine {
     }
 
     /// What the server is called that one of these instances' sessions was made for, and its label.
-    #[must_use]
     pub fn made_for(
         &self,
         instances: &Instances,
@@ -123,7 +120,6 @@ impl Engine {
 
     /// Whether a session that the host knows under this id is none that these instances may know
     /// of.
-    #[must_use]
     pub fn is_hidden(&self, host: ProcessId, instances: &Instances, told: &SessionId) -> bool {
         self.look(|registry| {
             let session = registry.find(host, told);
@@ -160,7 +156,6 @@ impl Engine {
     }
 
     /// Where the contents of a host's session are.
-    #[must_use]
     pub fn place(&self, host: Option<ProcessId>, session: &SessionId) -> RecordId {
         let owner = host.map_or_else(|| "host".to_owned(), |host| self.owner(host));
         RecordId {
@@ -170,7 +165,6 @@ impl Engine {
     }
 
     /// A host as the storage knows it: among all that ever ran, on whatever machine.
-    #[must_use]
     pub fn owner(&self, host: ProcessId) -> String {
         let ProcessId { pid, start, inode } = host;
         let inode = inode.map_or_else(String::new, |inode| format!(" {inode}"));
@@ -179,19 +173,16 @@ impl Engine {
 
     /// The process that [`Engine::owner`] has written so. None: it belongs to another machine, boot
     /// or runtime directory.
-    #[must_use]
     pub fn process_of(&self, owner: &str) -> Option<ProcessId> {
         host_of(at_home(owner.strip_prefix("host ")?, &self.home)?)
     }
 
     /// By what this daemon is known to the others that share its storage.
-    #[must_use]
     pub fn home(&self) -> &str {
         &self.home
     }
 
     /// What is known of the owner of a record.
-    #[must_use]
     pub fn owner_status(&self, place: &RecordId) -> OwnerStatus {
         let Some(host) = place.owner.strip_prefix("host ") else {
             return OwnerStatus::Service;
@@ -215,7 +206,6 @@ impl Engine {
 
     /// The ids of the sessions of a host, and of those of them that are for these instances, after
     /// `after` and in order, at most `most`.
-    #[must_use]
     pub fn sessions_of(
         &self,
         host: ProcessId,
@@ -260,7 +250,6 @@ impl Engine {
 }
 
 /// The home of the daemon of which [`Engine::owner`] has written this.
-#[must_use]
 pub fn home_of(owner: &str) -> Option<&str> {
     owner.strip_prefix("host ")?.split(' ').next()
 }

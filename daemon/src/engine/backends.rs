@@ -382,7 +382,6 @@ impl Engine {
 
     /// The backends of sessions whose ids come after `after`, in order of the ids that their owners
     /// know. Those of one id are all in one page.
-    #[must_use]
     pub fn backends(&self, after: Option<&SessionId>) -> Vec<Backend> {
         let mut backends: Vec<Backend> = self.look(|registry| {
             let all = registry.sessions_with_backend();
@@ -731,7 +730,6 @@ impl Engine {
     }
 
     /// The sessions of services that have a backend.
-    #[must_use]
     pub fn served_sessions(&self) -> Vec<ServiceSession> {
         let mut all: Vec<ServiceSession> = self.look(|registry| {
             registry
@@ -744,7 +742,6 @@ impl Engine {
     }
 
     /// Whether a process has leased a service, or a service's session has a backend.
-    #[must_use]
     pub fn serves(&self) -> bool {
         self.look(|registry| registry.services().next().is_some())
     }

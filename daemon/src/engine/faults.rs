@@ -27,7 +27,6 @@ pub(super) struct LostRecords {
 
 impl Engine {
     /// The sockets of keepers that are not on record.
-    #[must_use]
     pub fn unrecorded_keepers(&self) -> Vec<PathBuf> {
         let known: Vec<KeeperName> =
             self.look(|registry| registry.keepers().map(|keeper| keeper.name).collect());
@@ -63,13 +62,11 @@ impl Engine {
     }
 
     /// Whether nothing can be put on record at the moment.
-    #[must_use]
     pub fn is_failing(&self) -> bool {
         self.lock().ledger.failure().is_some()
     }
 
     /// What users may have to set, and what was lost, which nobody can fix.
-    #[must_use]
     pub fn advice(&self) -> Vec<Finding> {
         self.lost_records()
             .into_iter()
@@ -78,7 +75,6 @@ impl Engine {
     }
 
     /// What is wrong with the settings and the records.
-    #[must_use]
     pub fn faults(&self) -> Vec<Finding> {
         let ailment = |what: &str, finding: String, advice: &str| Finding {
             what: what.into(),

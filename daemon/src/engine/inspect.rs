@@ -12,7 +12,6 @@ use crate::tokens::{self, Corruption, Found};
 
 impl Engine {
     /// The hosts, in order of their pids.
-    #[must_use]
     pub fn hosts(&self) -> Vec<HostInfo> {
         self.look(|registry| {
             let host = |(host, name, sessions): (ProcessId, &str, &BTreeSet<SessionId>)| {
@@ -36,7 +35,6 @@ impl Engine {
     }
 
     /// At most `most` sessions whose ids come after `after`.
-    #[must_use]
     pub fn sessions(&self, after: Option<&SessionId>, most: usize) -> Vec<SessionInfo> {
         self.look(|registry| {
             registry
@@ -49,7 +47,6 @@ impl Engine {
 
     /// The sessions of an id, whether that is their own or one that their owners chose; with their
     /// owners.
-    #[must_use]
     pub fn sessions_named(&self, id: &SessionId) -> Vec<(String, SessionInfo)> {
         self.look(|registry| {
             let named = registry
@@ -63,7 +60,6 @@ impl Engine {
 
     /// The token files of at most `most` sessions whose ids come after `after`. A file that is
     /// being written just now may be told as it was before.
-    #[must_use]
     pub fn token_files(&self, after: Option<&SessionId>, most: usize) -> Vec<TokenInfo> {
         let records = self.look(|registry| {
             let with_token = registry
@@ -98,7 +94,6 @@ impl Engine {
     }
 
     /// What there is now.
-    #[must_use]
     pub fn census(&self) -> Census {
         self.look(|registry| {
             let users = registry
@@ -121,7 +116,6 @@ impl Engine {
 
     /// Servers behind `wrap` that run without being kept: each of their fronts has left a note,
     /// named by its process.
-    #[must_use]
     pub fn unkept(&self) -> u64 {
         let notes = std::fs::read_dir(self.directory.path().join(paths::UNKEPT))
             .into_iter()

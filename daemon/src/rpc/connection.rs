@@ -63,7 +63,6 @@ fn hosts_of(instances: &Instances) -> BTreeSet<ProcessId> {
 
 impl Connection {
     /// One that has just begun.
-    #[must_use]
     pub(super) fn new(daemon: Arc<Daemon>, peer: PinnedProcess, version: u16) -> Self {
         Self {
             daemon,

@@ -24,7 +24,6 @@ const READY: &str = "ready";
 
 /// Starts the daemon proper and waits until it is ready. The exit code is 0 then, else the daemon's
 /// own.
-#[must_use]
 pub fn launch(options: &Options) -> ExitCode {
     match start(options) {
         Ok(code) => ExitCode::from(code),

@@ -81,7 +81,6 @@ impl Opener {
     }
 
     /// The URL of the storage that is open, or that was tried last; without any password.
-    #[must_use]
     pub fn redacted(&self) -> String {
         self.named.locked().redacted.clone()
     }

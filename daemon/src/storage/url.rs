@@ -202,7 +202,6 @@ fn is_text(query: &str) -> bool {
 }
 
 /// A storage URL as it may be shown: without what could be a password.
-#[must_use]
 pub fn redacted(url: &str) -> String {
     if url.starts_with("sqlite:") {
         return url.to_owned();

@@ -78,7 +78,6 @@ fn id(found: &Metadata) -> Id {
 
 impl Files {
     /// The database itself. The others are beside it.
-    #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -148,7 +147,6 @@ impl Files {
     }
 
     /// Whether they are as they should be.
-    #[must_use]
     pub fn are_in_place(&self) -> bool {
         self.state() == State::InPlace
     }
@@ -184,14 +182,12 @@ impl Database {
     }
 
     /// The same, with a lock on the file.
-    #[must_use]
     pub fn locked_by(mut self, lock: Option<&Arc<FileLock>>) -> Self {
         self.lock = lock.map(Arc::downgrade).unwrap_or_default();
         self
     }
 
     /// The files, for a check while nothing is written.
-    #[must_use]
     pub fn files(&self) -> Arc<Files> {
         self.files.clone()
     }

@@ -8,7 +8,6 @@ pub struct Encoder(Sha256);
 
 impl Encoder {
     /// `domain` keeps digests for different purposes apart.
-    #[must_use]
     pub fn new(domain: &str) -> Self {
         let mut encoder = Self(Sha256::new());
         encoder.field(domain.as_bytes());
@@ -32,7 +31,6 @@ impl Encoder {
     }
 
     /// The digest of everything that was added.
-    #[must_use]
     pub fn finish(self) -> [u8; 32] {
         self.0.finalize().into()
     }

@@ -125,7 +125,6 @@ impl KeyDoubt {
     ];
 
     /// A name for it to be stored by; [`FromStr`] is the way back.
-    #[must_use]
     pub fn code(self) -> &'static str {
         match self {
             Self::Executable => "executable",
@@ -178,7 +177,6 @@ impl Key {
     pub const BYTES: usize = 1 + 32 + 33 + 33;
 
     /// The key as bytes, to be stored.
-    #[must_use]
     pub fn to_bytes(&self) -> Vec<u8> {
         let (conversation, id) = match self.conversation {
             Conversation::None => (0, [0; 32]),
@@ -197,7 +195,6 @@ impl Key {
 
     /// The way back. What the former recipe stored was one digest. None: these are the bytes of no
     /// key.
-    #[must_use]
     pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
         if let Ok(former) = bytes.try_into() {
             return Some(Self::of_former(former));
@@ -223,7 +220,6 @@ impl Key {
     }
 
     /// Whether this key and that one differ in their conversations alone, and both have one.
-    #[must_use]
     pub fn is_another_conversation_of(&self, other: &Self) -> bool {
         let both = matches!(
             (self.conversation, other.conversation),
@@ -238,7 +234,6 @@ impl Key {
 
     /// Whether this key and that one have the same conversation and client, and differ in what is
     /// run.
-    #[must_use]
     pub fn is_another_program_for(&self, other: &Self) -> bool {
         self.recipe == other.recipe
             && self.what != other.what
@@ -249,7 +244,6 @@ impl Key {
     }
 
     /// The key of a session that the user has named.
-    #[must_use]
     pub fn of_name(name: &Label) -> Self {
         let what = digest("mcp-sessiond name", name.as_str().as_bytes());
         Self {
@@ -307,7 +301,6 @@ impl Traits {
 
     /// The key that the former recipe made for such an instance. None: what it was made of is not
     /// known.
-    #[must_use]
     pub fn former_key(&self, said: &SelfDescription) -> Option<Key> {
         let mut encoder = Encoder::new("mcp-sessiond key");
         encoder.field(&self.former.base?);
@@ -319,7 +312,6 @@ impl Traits {
     }
 
     /// Those of a process of which nothing is known but its name.
-    #[must_use]
     pub fn unknown(program: String, doubt: KeyDoubt) -> Self {
         Self {
             program,
@@ -334,7 +326,6 @@ impl Traits {
 }
 
 /// The digest of one field.
-#[must_use]
 pub fn digest(domain: &str, bytes: &[u8]) -> [u8; 32] {
     let mut encoder = Encoder::new(domain);
     encoder.field(bytes);

@@ -28,7 +28,6 @@ pub struct Backends {
 
 impl Backends {
     /// Begins to start all backends.
-    #[must_use]
     pub fn start(
         id: String,
         sources: Vec<Arc<dyn Source>>,
@@ -131,7 +130,6 @@ impl Backends {
     }
 
     /// Tries a backend that has failed again at once. False: there is none of this name.
-    #[must_use]
     pub fn retry(&self, name: &str) -> bool {
         let backend = self
             .core

@@ -292,7 +292,6 @@ pub struct Handshake(pub Box<RawValue>);
 impl Handshake {
     /// Of a client of this name and version, with these capabilities, for the newest version of MCP
     /// that a bundle speaks.
-    #[must_use]
     pub fn new(client: &str, version: &str, capabilities: Box<RawValue>) -> Self {
         let mut info = Object::default();
         info.set_text("name", client);

@@ -24,7 +24,6 @@ impl List {
     pub const ALL: [Self; 4] = [Self::Tools, Self::Resources, Self::Templates, Self::Prompts];
 
     /// The method that asks for it.
-    #[must_use]
     pub fn method(self) -> &'static str {
         match self {
             Self::Tools => "tools/list",
@@ -35,13 +34,11 @@ impl List {
     }
 
     /// The list that a method asks for.
-    #[must_use]
     pub fn of(method: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|list| list.method() == method)
     }
 
     /// The notification that says that it has changed.
-    #[must_use]
     pub fn changed(self) -> &'static str {
         match self {
             Self::Tools => "notifications/tools/list_changed",
@@ -51,7 +48,6 @@ impl List {
     }
 
     /// The member of the result that has it.
-    #[must_use]
     pub fn key(self) -> &'static str {
         match self {
             Self::Tools => "tools",
@@ -71,7 +67,6 @@ impl List {
     }
 
     /// The member of an item by which it is asked for.
-    #[must_use]
     pub fn name(self) -> &'static str {
         match self {
             Self::Tools | Self::Prompts => "name",
@@ -117,7 +112,6 @@ impl Item {
     }
 
     /// The same under another name.
-    #[must_use]
     pub fn renamed(mut self, list: List, name: &str) -> Self {
         if self.name != name {
             name.clone_into(&mut self.name);
@@ -152,7 +146,6 @@ pub enum Target {
 
 impl Target {
     /// The method.
-    #[must_use]
     pub fn method(&self) -> &str {
         match self {
             Self::Tool(_) => "tools/call",
@@ -167,7 +160,6 @@ impl Target {
     }
 
     /// What it is, in words.
-    #[must_use]
     pub fn what(&self) -> &'static str {
         match self {
             Self::Tool(_) => "tool",
@@ -181,7 +173,6 @@ impl Target {
     }
 
     /// By which name it is asked for: a name, an URI, a template, a method.
-    #[must_use]
     pub fn name(&self) -> &str {
         match (self.listed_name(), self.uri()) {
             (Some((_, name)), _) | (None, Some(name)) => name,
@@ -190,7 +181,6 @@ impl Target {
     }
 
     /// The name of the tool or the prompt.
-    #[must_use]
     pub fn listed_name(&self) -> Option<(Namespace, &str)> {
         match self {
             Self::Tool(name) => Some((Namespace::Tool, name)),
@@ -200,7 +190,6 @@ impl Target {
     }
 
     /// The URI, or the template of one.
-    #[must_use]
     pub fn uri(&self) -> Option<&str> {
         match self {
             Self::Read(uri)
@@ -262,7 +251,6 @@ impl Call {
     }
 
     /// A call of a tool, as programs make it.
-    #[must_use]
     pub fn tool(id: Id, name: &str, arguments: Box<RawValue>) -> Self {
         let mut params = Object::default();
         params.set_text("name", name);
@@ -275,7 +263,6 @@ impl Call {
     }
 
     /// Reads a resource, as programs do it.
-    #[must_use]
     pub fn read_resource(id: Id, uri: &str) -> Self {
         let mut params = Object::default();
         params.set_text("uri", uri);
@@ -287,7 +274,6 @@ impl Call {
     }
 
     /// Gets a prompt, as programs do it.
-    #[must_use]
     pub fn prompt(id: Id, name: &str, arguments: Box<RawValue>) -> Self {
         let mut params = Object::default();
         params.set_text("name", name);
@@ -300,7 +286,6 @@ impl Call {
     }
 
     /// The same for another name of the tool or the prompt.
-    #[must_use]
     pub fn renamed(mut self, name: &str) -> Self {
         match &mut self.target {
             Target::Tool(own) | Target::Prompt(own) => {
@@ -322,7 +307,6 @@ impl Call {
 /// Whether an URI is one of this template (RFC 6570). A variable stands for anything but a slash;
 /// one with an operator (`{+path}`, `{?query}`) for anything. Returns the number of characters that
 /// are not a variable's: more is a better match.
-#[must_use]
 pub fn matches(template: &str, uri: &str) -> Option<usize> {
     let uri = uri.as_bytes();
     // Where in the URI that may end which was read of the template: all places at once, as a

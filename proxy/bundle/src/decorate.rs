@@ -304,7 +304,6 @@ impl From<Decorations> for Vec<Decoration> {
 
 impl Decoration {
     /// The backend that it concerns. None: all.
-    #[must_use]
     pub fn server(&self) -> Option<&str> {
         match self {
             Self::Filter(Filter { server, .. })
@@ -319,13 +318,11 @@ impl Decoration {
 
 impl Decorations {
     /// The backends that are named in them, each once.
-    #[must_use]
     pub fn servers(&self) -> BTreeSet<&str> {
         self.all.iter().filter_map(Decoration::server).collect()
     }
 
     /// Those that concern all backends, or one of these.
-    #[must_use]
     pub fn of(&self, is_there: impl Fn(&str) -> bool) -> Self {
         let is_its = |decoration: &&Decoration| decoration.server().is_none_or(&is_there);
         Self {
@@ -336,7 +333,6 @@ impl Decorations {
 
     /// Those for this backend alone. What a filter keeps out where it is one of several is kept out
     /// here, too.
-    #[must_use]
     pub fn alone(&self, backend: &str) -> Self {
         Self {
             is_alone: true,

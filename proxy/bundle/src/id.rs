@@ -13,7 +13,6 @@ pub struct Id(Box<str>);
 
 impl Id {
     /// Reads an id. None where the value is neither a number nor a string.
-    #[must_use]
     pub fn read(text: &RawValue) -> Option<Self> {
         let text = text.get();
         text.starts_with(|first: char| first == '"' || first == '-' || first.is_ascii_digit())
@@ -21,38 +20,32 @@ impl Id {
     }
 
     /// An id that is a string.
-    #[must_use]
     pub fn text(text: &str) -> Self {
         Self(raw(text).get().into())
     }
 
     /// An id that is a number.
-    #[must_use]
     pub fn number(number: u64) -> Self {
         Self(number.to_string().into())
     }
 
     /// The JSON text.
-    #[must_use]
     pub fn as_json(&self) -> &str {
         &self.0
     }
 
     /// The JSON text as a value.
-    #[must_use]
     pub fn raw(&self) -> Box<RawValue> {
         RawValue::from_string(self.0.to_string()).unwrap_or_default()
     }
 
     /// This id of a backend's request, as the host gets it: `backend:id`. It is derived and
     /// not counted, so another process knows its backend.
-    #[must_use]
     pub fn with_prefix(&self, backend: &str) -> Self {
         Self::text(&format!("{backend}:{}", self.0))
     }
 
     /// What [`with_prefix`](Self::with_prefix) made it of, if it is one of this backend.
-    #[must_use]
     pub fn without_prefix(&self, backend: &str) -> Option<Self> {
         let text: String = serde_json::from_str(&self.0).ok()?;
         let own = text.strip_prefix(backend)?.strip_prefix(':')?;

@@ -66,7 +66,6 @@ impl Lazy {
     /// Stands around a backend, for a host that will send this `initialize`. None: the host
     /// begins otherwise, so the backend is started at once, and its answers are stored if
     /// the host sends `initialize` later.
-    #[must_use]
     pub fn new(
         inner: Arc<dyn Source>,
         store: Arc<dyn KnownStore>,
@@ -83,7 +82,6 @@ impl Lazy {
 
     /// The host has begun with `server/discover`, and was answered from memory: the backend gets
     /// that, too, before `initialize`, so that it has heard all that its host has said.
-    #[must_use]
     pub fn after_discover(self, params: Option<Box<RawValue>>) -> Self {
         Self {
             discover: Some(params),
@@ -92,7 +90,6 @@ impl Lazy {
     }
 
     /// How long the backend may take until it is initialised, at the first call.
-    #[must_use]
     pub fn within(self, limit: Duration) -> Self {
         Self {
             limit: Some(limit),

@@ -44,7 +44,6 @@ pub struct RpcError {
 
 impl RpcError {
     /// An error without data.
-    #[must_use]
     pub fn new(code: i64, message: impl Into<String>) -> Self {
         Self {
             code,
@@ -156,7 +155,6 @@ fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Box<RawV
 impl Message {
     /// Reads the messages of a line: one, or those of a batch (MCP 2025-03-26). What is none is
     /// left out.
-    #[must_use]
     pub fn read(line: &[u8]) -> Vec<Self> {
         Self::read_all(line)
             .into_iter()
@@ -165,7 +163,6 @@ impl Message {
     }
 
     /// The same, with what can't be read in its place.
-    #[must_use]
     pub fn read_all(line: &[u8]) -> Vec<Result<Self, Unreadable>> {
         if line.trim_ascii().is_empty() {
             return Vec::new();
@@ -234,7 +231,6 @@ impl Message {
     }
 
     /// A notification without parameters.
-    #[must_use]
     pub fn notification(method: &str) -> Self {
         Self::Notification {
             method: method.to_owned(),
@@ -243,7 +239,6 @@ impl Message {
     }
 
     /// The line, without its newline.
-    #[must_use]
     pub fn write(&self) -> Bytes {
         let empty = Written {
             jsonrpc: "2.0",
@@ -282,7 +277,6 @@ impl Message {
     }
 
     /// Its parameters, where they are an object.
-    #[must_use]
     pub fn params(&self) -> Option<Object> {
         match self {
             Self::Request { params, .. } | Self::Notification { params, .. } => {

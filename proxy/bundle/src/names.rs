@@ -72,13 +72,11 @@ impl Names {
     }
 
     /// Where this comes from.
-    #[must_use]
     pub fn origin(&self, namespace: Namespace, listed: &str) -> Option<&Origin> {
         self.of(namespace).get(listed)
     }
 
     /// The name under which it is listed.
-    #[must_use]
     pub fn listed_as(&self, namespace: Namespace, own: &Origin) -> Option<&str> {
         self.of(namespace)
             .iter()
@@ -87,7 +85,6 @@ impl Names {
     }
 
     /// The names of one backend's: from its own to those that are listed.
-    #[must_use]
     pub fn listed(&self, namespace: Namespace, backend: &str) -> BTreeMap<&str, &str> {
         let names = self
             .of(namespace)
@@ -97,7 +94,6 @@ impl Names {
     }
 
     /// The same as values of their own.
-    #[must_use]
     pub fn listed_owned(&self, namespace: Namespace, backend: &str) -> BTreeMap<String, String> {
         let listed = self.listed(namespace, backend).into_iter();
         listed

@@ -14,13 +14,11 @@ pub struct Object(Vec<(String, Box<RawValue>)>);
 
 impl Object {
     /// Reads an object. None where it is something else.
-    #[must_use]
     pub fn read(text: &RawValue) -> Option<Self> {
         serde_json::from_str(text.get()).ok()
     }
 
     /// A member, as it was written.
-    #[must_use]
     pub fn get(&self, key: &str) -> Option<&RawValue> {
         // Of members with the same name the last one counts, as for most readers.
         self.0
@@ -31,19 +29,16 @@ impl Object {
     }
 
     /// A member that is a string.
-    #[must_use]
     pub fn text(&self, key: &str) -> Option<String> {
         serde_json::from_str(self.get(key)?.get()).ok()
     }
 
     /// A member that is an object.
-    #[must_use]
     pub fn object(&self, key: &str) -> Option<Self> {
         Self::read(self.get(key)?)
     }
 
     /// A member that is an array.
-    #[must_use]
     pub fn array(&self, key: &str) -> Option<Vec<Box<RawValue>>> {
         serde_json::from_str(self.get(key)?.get()).ok()
     }
@@ -68,7 +63,6 @@ impl Object {
     }
 
     /// As text.
-    #[must_use]
     pub fn write(&self) -> Box<RawValue> {
         raw(self)
     }

@@ -42,13 +42,11 @@ impl Receipt {
     }
 
     /// For a message that comes once, whatever becomes of it.
-    #[must_use]
     pub fn none() -> Self {
         Self::default()
     }
 
     /// The mark by which the message is recognised when it comes again.
-    #[must_use]
     pub fn mark(&self) -> Option<&str> {
         self.mark.as_deref()
     }
@@ -78,7 +76,6 @@ pub struct TrackedLine {
 
 impl TrackedLine {
     /// A line that comes once.
-    #[must_use]
     pub fn once(line: Bytes) -> Self {
         Self {
             line,
@@ -108,7 +105,6 @@ impl End {
     }
 
     /// For a backend that ends when its pipe is dropped.
-    #[must_use]
     pub fn by_drop() -> Self {
         Self::new(|| Box::pin(std::future::ready(())))
     }

@@ -108,7 +108,6 @@ impl Host for ToHost {
 impl BundleServer {
     /// Makes the bundle when the host sends `initialize`. Messages to the host go to `out`,
     /// in order.
-    #[must_use]
     pub fn new(
         out: mpsc::Sender<TrackedLine>,
         make: impl FnOnce(Handshake, Arc<dyn Host>) -> Arc<dyn Bundle> + Send + 'static,
@@ -128,7 +127,6 @@ impl BundleServer {
     }
 
     /// The bundle, once the host has sent `initialize`.
-    #[must_use]
     pub fn bundle(&self) -> Option<&Arc<dyn Bundle>> {
         self.bundle.get()
     }

@@ -16,7 +16,6 @@ pub struct Failure {
 
 impl Failure {
     /// A failure.
-    #[must_use]
     pub fn new(code: FailureCode, message: impl Into<String>) -> Self {
         Self {
             code,
@@ -121,7 +120,6 @@ impl Status {
     }
 
     /// One sentence for each backend that can't be used, and why. A model can say it to its user.
-    #[must_use]
     pub fn missing(&self) -> Vec<String> {
         let missing = self
             .backends

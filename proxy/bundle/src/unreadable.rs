@@ -46,7 +46,6 @@ impl Unreadable {
     }
 
     /// Whether it is an answer, or may be one.
-    #[must_use]
     pub fn may_answer(&self) -> bool {
         self.is_answer || !self.is_request
     }

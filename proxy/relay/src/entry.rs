@@ -36,7 +36,6 @@ impl Edits {
     }
 
     /// The message with its edits.
-    #[must_use]
     pub fn spliced(&self, message: &Message<'_>) -> Vec<u8> {
         let mut out = Vec::with_capacity(message.raw.len() + 24 * self.0.len());
         self.write(message.raw, &mut out);

@@ -142,7 +142,6 @@ struct Ask {
 impl Multiplexer {
     /// No client is here yet. `resumed`: the server has worked for others before, and may
     /// still do.
-    #[must_use]
     pub fn new(resumed: bool) -> Self {
         let shared_by = if resumed {
             SharedBy::Several
@@ -162,19 +161,16 @@ impl Multiplexer {
     }
 
     /// How many clients share the server.
-    #[must_use]
     pub fn clients(&self) -> usize {
         self.clients.len()
     }
 
     /// How many notifications were dropped, since it can't be known which client they are for.
-    #[must_use]
     pub fn withheld(&self) -> u64 {
         self.withheld
     }
 
     /// Whether this client shares the server: it was admitted, and is not gone.
-    #[must_use]
     pub fn is_shared_by(&self, client: u64) -> bool {
         self.clients.contains_key(&client)
     }

@@ -90,7 +90,6 @@ pub enum Oversized {
 
 impl Oversized {
     /// Of a host's message, of which these are the first and the last bytes.
-    #[must_use]
     pub fn of_host(head: &[u8], tail: &[u8]) -> Self {
         let PartialMessage {
             id,
@@ -107,7 +106,6 @@ impl Oversized {
     }
 
     /// Of a server's message. A server has no use for an error without an id.
-    #[must_use]
     pub fn of_server(head: &[u8], tail: &[u8]) -> Self {
         let PartialMessage { id, request, .. } = PartialMessage::of(head, tail);
         match id {
@@ -126,7 +124,6 @@ pub(super) const OVERSIZED_SERVER_ANSWER: &str =
 
 /// The answer to a request that is too large to be relayed, of which these are the first and the
 /// last bytes.
-#[must_use]
 pub fn too_large(head: &[u8], tail: &[u8]) -> Bytes {
     own_messages::too_large(
         PartialMessage::of(head, tail)

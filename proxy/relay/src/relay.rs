@@ -206,7 +206,6 @@ pub struct View {
 
 impl Relay {
     /// A relay whose backend was not started yet.
-    #[must_use]
     pub fn new(limits: Limits) -> Self {
         Self {
             limits,
@@ -244,7 +243,6 @@ impl Relay {
     }
 
     /// When [`Relay::tick`] is due.
-    #[must_use]
     pub fn next_deadline(&self) -> Option<Millis> {
         let start = self.start_due();
         let forgotten = self.forget_due();
@@ -261,7 +259,6 @@ impl Relay {
 
     /// Whether the backend has done more than initialise, answer pings and list for any
     /// front, or has asked a front anything but a ping.
-    #[must_use]
     pub fn is_used(&self) -> bool {
         self.used
     }
@@ -358,7 +355,6 @@ impl Relay {
 
     /// Whether the front is to be read from: not while what it has sent before still waits for the
     /// backend.
-    #[must_use]
     pub fn reads_front(&self) -> bool {
         let flows = match self.life {
             Life::Running { .. } if !self.handshake.revive => !self.to_backend.overflows(0),
@@ -376,7 +372,6 @@ impl Relay {
 
     /// Whether the backend is to be read from: not while a front reads too slowly, nor while there
     /// is none and as much waits for it as may.
-    #[must_use]
     pub fn reads_backend(&self) -> bool {
         let full = self.full();
         match &self.front {
@@ -413,7 +408,6 @@ impl Relay {
 /// the names of methods.
 impl Relay {
     /// The state of the backend.
-    #[must_use]
     pub fn view(&self, now: Millis) -> View {
         let (unconfirmed, unconfirmed_bytes) = self.unconfirmed();
         View {
@@ -449,13 +443,11 @@ impl Relay {
 
     /// How many messages were on their way to fronts when these ended, and how many answers
     /// came after their front had ended.
-    #[must_use]
     pub fn losses(&self) -> (u64, u64) {
         (self.counts.lost, self.counts.parked)
     }
 
     /// Why the backend ended the last time; none where it never has.
-    #[must_use]
     pub fn last_error(&self) -> Option<&str> {
         self.last_error.as_deref()
     }

@@ -84,7 +84,6 @@ impl Parser {
     }
 
     /// The id of the event that is not at its end, where that has come before its data.
-    #[must_use]
     pub fn id(&self) -> Option<&str> {
         self.id.as_deref()
     }

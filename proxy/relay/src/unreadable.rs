@@ -55,13 +55,11 @@ impl Unreadable {
 
     /// The raw text of the id, unless this has what a request has: then it is about a request that
     /// was made under this id.
-    #[must_use]
     pub fn asked(&self) -> Option<&str> {
         self.id.as_deref().filter(|_| !self.request)
     }
 
     /// Whether it has what an answer has, and nothing of a request.
-    #[must_use]
     pub fn is_answer(&self) -> bool {
         self.answer && !self.request
     }
@@ -69,7 +67,6 @@ impl Unreadable {
 
 /// What the server gets in the place of an answer of the host that can't be read, under the id of
 /// its request.
-#[must_use]
 pub fn unreadable_answer(id: &str) -> Bytes {
     own_messages::failed(id, UNREADABLE_ANSWER)
 }

@@ -12,7 +12,6 @@ use crate::settings::{Proof, Settings};
 const LOOPBACK: [&str; 3] = ["localhost", "127.0.0.1", "[::1]"];
 
 /// The session was made for another caller.
-#[must_use]
 pub fn bound_to_another() -> Refusal {
     Refusal::new(
         StatusCode::FORBIDDEN,

@@ -51,7 +51,6 @@ impl Counts {
     }
 
     /// All counts, and how many sessions there are.
-    #[must_use]
     pub fn text(&self, sessions: usize) -> String {
         let mut text = String::new();
         let mut head = |name: &str, help: &str, kind: &str, lines: &[String]| {

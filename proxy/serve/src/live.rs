@@ -189,31 +189,26 @@ impl Live {
     }
 
     /// The session's id.
-    #[must_use]
     pub fn id(&self) -> &SessionId {
         self.session.id()
     }
 
     /// The session in the daemon.
-    #[must_use]
     pub fn session(&self) -> &Session {
         &self.session
     }
 
     /// Its handshake.
-    #[must_use]
     pub fn record(&self) -> &Record {
         &self.record
     }
 
     /// The settings of this process.
-    #[must_use]
     pub fn settings(&self) -> &Settings {
         &self.shared.settings
     }
 
     /// Whether it has ended.
-    #[must_use]
     pub fn has_ended(&self) -> bool {
         self.state().ended
     }
@@ -383,13 +378,11 @@ impl Live {
     }
 
     /// Whether the session was made for this caller. That does not count as use.
-    #[must_use]
     pub fn is_of(&self, caller: &Caller) -> bool {
         same_caller(&self.caller, caller)
     }
 
     /// How it is at the moment.
-    #[must_use]
     pub fn status(&self) -> LiveStatus {
         let mut state = self.state();
         state.forget_gone_readers();
@@ -400,7 +393,6 @@ impl Live {
     }
 
     /// How often its server was started again since this process serves it.
-    #[must_use]
     pub fn restarts(&self) -> u32 {
         self.state().restarts
     }

@@ -71,7 +71,6 @@ pub enum PostedKind {
 
 impl PostedKind {
     /// The id of a request.
-    #[must_use]
     pub fn call(&self) -> Option<&Id> {
         if let Self::Call(id) = self {
             Some(id)
@@ -172,19 +171,16 @@ fn posted_one(message: &Message<'_>) -> Option<Posted> {
 }
 
 /// The same JSON without line ends, which it has between its tokens only.
-#[must_use]
 pub fn one_line(text: &str) -> String {
     text.trim().replace(['\n', '\r'], " ")
 }
 
 /// An id or a progress token of a client, as the server gets it.
-#[must_use]
 pub fn addressed(stream: &StreamId, id: &str) -> Id {
     prefixed(stream.as_str(), id)
 }
 
 /// A request of a client, as the server gets it.
-#[must_use]
 pub fn to_server(line: &Bytes, prefix: &str) -> Bytes {
     edited(line, |message, edits| {
         if let Kind::Request { id, .. } = &message.kind {
@@ -197,7 +193,6 @@ pub fn to_server(line: &Bytes, prefix: &str) -> Bytes {
 }
 
 /// A cancellation by a client of a request that was opened on this stream, as the server gets it.
-#[must_use]
 pub fn cancelling(line: &Bytes, stream: &StreamId) -> Bytes {
     edited(line, |message, edits| {
         if let Some(id) = message.cancelled() {
@@ -266,13 +261,11 @@ pub fn read_server_line(
 }
 
 /// A message with these edits, as the data of an event, which has no line ends.
-#[must_use]
 pub fn with_edits(message: &Message<'_>, edits: &Edits) -> Json {
     Json::trusted(one_line(&String::from_utf8_lossy(&edits.spliced(message))))
 }
 
 /// The ids that a line answers, as they stand there.
-#[must_use]
 pub fn answered_ids(line: &Bytes) -> Vec<Id> {
     let copy = OnceCell::new();
     let id = |part: &Part<'_>| match part {
@@ -290,19 +283,16 @@ pub fn answered_ids(line: &Bytes) -> Vec<Id> {
 }
 
 /// The id that a message answers.
-#[must_use]
 pub fn answered_id(message: &Json) -> Option<Id> {
     answered_ids(&Bytes::copy_from_slice(message.as_str().as_bytes())).pop()
 }
 
 /// A result under this id.
-#[must_use]
 pub fn result(id: &str, result: &RawValue) -> String {
     format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{result}}}"#)
 }
 
 /// An error under this id.
-#[must_use]
 pub fn error(id: &str, error: &RawValue) -> String {
     format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{error}}}"#)
 }
@@ -315,7 +305,6 @@ fn call_error(id: &str, message: &str, outcome: &str) -> Json {
 }
 
 /// The server ended with the call: it may have been carried out or not.
-#[must_use]
 pub fn outcome_unknown(id: &str) -> Json {
     call_error(
         id,
@@ -325,14 +314,12 @@ pub fn outcome_unknown(id: &str) -> Json {
 }
 
 /// The client has left too many messages of the call unread.
-#[must_use]
 pub fn unread(id: &str) -> Json {
     let message = "the client has left too many messages unread: the call was cancelled, and its outcome is unknown";
     call_error(id, message, "unknown")
 }
 
 /// The server has never got the call.
-#[must_use]
 pub fn not_started(id: &str) -> Json {
     call_error(
         id,
@@ -343,7 +330,6 @@ pub fn not_started(id: &str) -> Json {
 
 /// The server has refused the request that the call came in, with this status of HTTP and this
 /// body.
-#[must_use]
 pub fn refused_upstream(id: &str, status: StatusCode, body: &[u8]) -> Json {
     #[derive(Deserialize)]
     struct Body {
@@ -371,7 +357,6 @@ pub fn refused_upstream(id: &str, status: StatusCode, body: &[u8]) -> Json {
 }
 
 /// A call that was refused before anything of it was sent to the server.
-#[must_use]
 pub fn refused(id: &str, refusal: &Refusal) -> Json {
     let error =
         json!({"code": refusal.code, "message": refusal.message, "data": {"outcome": "not_sent"}});
@@ -379,14 +364,12 @@ pub fn refused(id: &str, refusal: &Refusal) -> Json {
 }
 
 /// What the server gets for a request of its own that no client will see, for this reason.
-#[must_use]
 pub fn undeliverable_request(id: &str, message: &str) -> String {
     let error = json!({"code": CONNECTION, "message": message});
     format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{error}}}"#)
 }
 
 /// The call was carried out, and there is no room for its answer.
-#[must_use]
 pub fn answer_not_stored(id: &str, bytes: usize, limit: &str) -> Json {
     let message = format!(
         "the call was carried out, but its answer of {bytes} bytes could not be stored: {limit}"
@@ -395,7 +378,6 @@ pub fn answer_not_stored(id: &str, bytes: usize, limit: &str) -> Json {
 }
 
 /// So many messages of a stream were pruned before the client came for them.
-#[must_use]
 pub fn gap_notice(count: u64) -> String {
     let data = format!("{count} earlier messages of this stream were pruned, and are lost");
     let params = json!({"level": "error", "logger": "mcp-sessiond", "data": data});

@@ -31,7 +31,6 @@ pub struct Record {
 
 impl Record {
     /// The handshake with these parameters of the client's, and this result of the server's.
-    #[must_use]
     pub fn new(initialize: Box<RawValue>, result: Box<RawValue>) -> Self {
         #[derive(Deserialize)]
         #[serde(rename_all = "camelCase")]
@@ -77,14 +76,12 @@ impl Record {
     }
 
     /// Whether the client knows what a priming event is.
-    #[must_use]
     pub fn primes(&self) -> bool {
         // Versions are dates.
         self.version.as_str() >= PRIMES
     }
 
     /// Whether a POST may be a batch.
-    #[must_use]
     pub fn batches(&self) -> bool {
         self.version.as_str() <= BATCHES
     }

@@ -11,7 +11,6 @@ pub use mcp_sessiond_client::tower::{CONNECTION, INVALID, Refusal};
 pub const UNREADABLE: i64 = -32700;
 
 /// There is no server for the session.
-#[must_use]
 pub fn no_server(why: impl Display) -> Refusal {
     Refusal::new(
         StatusCode::BAD_GATEWAY,
@@ -20,7 +19,6 @@ pub fn no_server(why: impl Display) -> Refusal {
 }
 
 /// The daemon did not answer in time.
-#[must_use]
 pub fn daemon_away(waited: Duration) -> Refusal {
     Refusal::for_now(format!(
         "the daemon mcp-sessiond did not answer within {} ms",

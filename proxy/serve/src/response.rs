@@ -11,7 +11,6 @@ use futures::{Stream, StreamExt as _};
 pub const COMMENT: &str = ": still here\n\n";
 
 /// A message, which is JSON.
-#[must_use]
 pub fn json(text: String) -> Response<Body> {
     let mut response = Response::new(Body::from(text));
     response.headers_mut().insert(

@@ -48,7 +48,6 @@ const REQUESTS_MAX: usize = 1_024;
 
 impl StreamRouter {
     /// With no open call.
-    #[must_use]
     pub fn new(redirect: bool) -> Self {
         Self {
             redirect,
@@ -93,7 +92,6 @@ impl StreamRouter {
     }
 
     /// Whether no call is open.
-    #[must_use]
     pub fn is_idle(&self) -> bool {
         self.open.is_empty()
     }
@@ -106,14 +104,12 @@ impl StreamRouter {
     }
 
     /// Whether a stream has open calls.
-    #[must_use]
     pub fn is_open(&self, stream: &StreamId) -> bool {
         self.open.iter().any(|open| open.stream == *stream)
     }
 
     /// The stream of the newest open call that the client knows by this id: a client that was
     /// restarted may use an id again.
-    #[must_use]
     pub fn stream_of(&self, id: &str) -> Option<&StreamId> {
         let of = |open: &&OpenStream| open.calls.iter().any(|call| **call == *id);
         self.open.iter().rev().find(of).map(|open| &open.stream)

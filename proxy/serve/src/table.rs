@@ -37,7 +37,6 @@ impl std::fmt::Debug for Table {
 
 impl Table {
     /// A table with no sessions.
-    #[must_use]
     pub fn new(shared: Shared) -> Self {
         Self {
             shared: Arc::new(shared),
@@ -48,7 +47,6 @@ impl Table {
     }
 
     /// What all sessions share.
-    #[must_use]
     pub fn shared(&self) -> &Arc<Shared> {
         &self.shared
     }
@@ -130,7 +128,6 @@ impl Table {
     }
 
     /// How many sessions are served.
-    #[must_use]
     pub fn count(&self) -> usize {
         count(&self.slots()) + self.modern.count()
     }
@@ -191,14 +188,12 @@ impl Table {
     }
 
     /// The session of an id, if this process serves it already. That does not count as use.
-    #[must_use]
     pub fn served(&self, id: &SessionId) -> Option<Arc<Live>> {
         self.slots().get(id)?.get().cloned()
     }
 
     /// How many requests of MCP 2026-07-28 are open at the server of this session. None: this
     /// process has no such server.
-    #[must_use]
     pub fn modern_requests(&self, id: &SessionId) -> Option<usize> {
         self.modern.requests(id)
     }

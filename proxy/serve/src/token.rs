@@ -103,7 +103,6 @@ impl Token {
 
     /// Whether these are the bytes of the token. The time that this takes does not tell how many of
     /// them are.
-    #[must_use]
     pub fn is(&self, shown: &[u8]) -> bool {
         self.0.as_bytes().ct_eq(shown).into()
     }

@@ -103,7 +103,6 @@ const DIGEST: usize = 8;
 impl Server {
     /// The name of its keeper. None where the server's name has too many bytes, or control
     /// characters.
-    #[must_use]
     pub fn keeper_name(&self) -> Option<BackendName> {
         let digest = Sha256::digest(&self.identity);
         let digest: String = digest
@@ -159,7 +158,6 @@ const DISPLAY_NAME: &str = "all servers of servers.json";
 
 /// Speaks MCP to the host, on standard input and output, until the host closes its end or is gone.
 /// `list` is called in a tokio runtime.
-#[must_use]
 pub fn run(
     options: &Options,
     claim: ClaimRequest,
@@ -291,13 +289,11 @@ struct Carrying {
 
 /// Where the names are remembered of the servers that are written down at this place. None where
 /// that can't be.
-#[must_use]
 pub fn memory(place: &str, options: Options) -> Option<Arc<dyn BundleStore>> {
     Some(Arc::new(NameMemory::new(place, options)?))
 }
 
 /// Which server runs under which name.
-#[must_use]
 pub fn identities(servers: &[Server]) -> BTreeMap<String, String> {
     servers
         .iter()

@@ -73,7 +73,6 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl Carrier {
     /// Will write to the host by `output`.
-    #[must_use]
     pub fn new(output: File) -> Self {
         let leaving = UnixStream::pair().ok();
         Self {

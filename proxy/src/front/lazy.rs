@@ -40,7 +40,6 @@ use crate::waits::Waits;
 
 /// Speaks MCP to the host, on standard input and output, until the host closes its end or is gone.
 /// The server is started at the first call, if it is known what it would say until then.
-#[must_use]
 pub fn run(options: Options, claim: ClaimRequest, program: &Program, waits: Waits) -> ExitCode {
     run_with(
         options,

@@ -68,13 +68,11 @@ impl Open {
     }
 
     /// Whether the host waits for nothing.
-    #[must_use]
     pub fn is_settled(&self) -> bool {
         self.calls.is_empty() && self.unanswered().is_none()
     }
 
     /// The `initialize` that the host has got its answer to.
-    #[must_use]
     pub fn initialized(&self) -> Option<&Bytes> {
         self.initialize
             .as_ref()
@@ -84,7 +82,6 @@ impl Open {
 
     /// The `initialize` that was not answered. A fresh server may be asked again: nothing has come
     /// of it.
-    #[must_use]
     pub fn unanswered(&self) -> Option<&Bytes> {
         self.initialize
             .as_ref()
@@ -114,7 +111,6 @@ impl Open {
 }
 
 /// An answer to each call in what the host has said, a line each: it was not sent, for this reason.
-#[must_use]
 pub fn refusals(line: &Bytes, why: &str) -> Vec<u8> {
     let mut answers = Vec::new();
     let message = format!("the server can't be started again: {why}; this call was not sent");

@@ -36,7 +36,6 @@ const GONE: &str = "it has forgotten the session, and refuses the handshake that
 
 /// Speaks MCP to the host, on standard input and output, until the host closes its end or is gone.
 /// People know the server as `shown`, which has no secrets.
-#[must_use]
 pub fn run(
     options: &Options,
     claim: ClaimRequest,

@@ -18,7 +18,6 @@ const FOR_EVER: Duration = Duration::from_secs(365 * 24 * 3600);
 
 /// Speaks MCP to the host with a shared server, on standard input and output, until the host closes
 /// its end or is gone.
-#[must_use]
 pub fn run(
     options: Options,
     claim: ClaimRequest,

@@ -67,7 +67,6 @@ pub struct Children {
 
 impl Children {
     /// No children yet.
-    #[must_use]
     pub fn new() -> Self {
         Self {
             exits: watch::Sender::new(Exits::default()),
@@ -102,7 +101,6 @@ impl Children {
     }
 
     /// How this child ended, if it has.
-    #[must_use]
     pub fn ended(&self, child: Pid) -> Option<ChildExit> {
         self.exits
             .borrow()
@@ -114,7 +112,6 @@ impl Children {
 
     /// The backend's orphans in process sessions of their own, such as the user's browser, opened
     /// for a login. The keeper spares them if the backend exits by itself, as a host would.
-    #[must_use]
     pub fn detached(&self, leader: Pid) -> BTreeSet<ProcessId> {
         let own = nix::unistd::getsid(None)
             .map(|session| session.as_raw().cast_unsigned())

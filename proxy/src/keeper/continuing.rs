@@ -29,7 +29,6 @@ pub enum ContinuingLine {
 
 impl ContinuingLine {
     /// What a line says. None: the line breaks the protocol.
-    #[must_use]
     pub fn read(line: Line) -> Option<Self> {
         let line = match line {
             Line::Whole(line) => line,
@@ -50,7 +49,6 @@ impl ContinuingLine {
     }
 
     /// The line of a message, without its newline.
-    #[must_use]
     pub fn message(number: u64, message: &[u8]) -> Bytes {
         let mut line = BytesMut::with_capacity(PREFIX_MAX + message.len());
         // Writing to a buffer can't fail.

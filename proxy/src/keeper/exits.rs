@@ -59,7 +59,6 @@ impl ExitWatcher {
     }
 
     /// Whether the host still runs, or there is none that could end.
-    #[must_use]
     pub fn owner_is_alive(&self) -> bool {
         self.owner.as_ref().is_none_or(PinnedProcess::is_alive)
     }

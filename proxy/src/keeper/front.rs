@@ -70,7 +70,6 @@ impl Front {
 
     /// Whether it has said that it is about to leave. Call it after
     /// [`unconfirmed`](Self::unconfirmed).
-    #[must_use]
     pub fn is_leaving(&self) -> bool {
         self.control
             .as_ref()

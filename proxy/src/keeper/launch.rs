@@ -143,7 +143,6 @@ impl Launch<'_> {
 }
 
 /// Starts the keeper proper, waits for its report, and passes it on.
-#[must_use]
 pub fn launch(arguments: Vec<OsString>) -> ExitCode {
     let report = start(arguments).unwrap_or_else(|error| Report::Failed(error.to_string()));
     report.write();

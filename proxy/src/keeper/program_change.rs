@@ -50,7 +50,6 @@ impl Stamp {
 impl ProgramFile {
     /// What there is to be looked at of a program that is about to be started in the directory of
     /// this process.
-    #[must_use]
     pub fn of(program: &Program) -> Option<Self> {
         let (path, is_script) = match runs(program) {
             Runs::Another => return None,
@@ -67,7 +66,6 @@ impl ProgramFile {
 
     /// What has changed, for people. A file that is gone or can't be read is no other program; one
     /// of which only the date is another is the same.
-    #[must_use]
     pub fn changed(&self) -> Option<String> {
         let (stamp, digest) = look(&self.path).ok()?;
         let is_same = match (self.digest, digest) {

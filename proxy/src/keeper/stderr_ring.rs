@@ -18,7 +18,6 @@ pub struct StderrRing {
 
 impl StderrRing {
     /// Keeps `most` bytes.
-    #[must_use]
     pub fn new(most: usize) -> Self {
         Self {
             bytes: VecDeque::new(),
@@ -45,7 +44,6 @@ impl StderrRing {
 
     /// The last line of the running backend, or of the one that has just ended, that is not blank:
     /// the beginning of it if it is long.
-    #[must_use]
     pub fn last_line(&self) -> Option<String> {
         /// As much as fits into a sentence.
         const CHARACTERS: usize = 300;
@@ -65,14 +63,12 @@ impl StderrRing {
     }
 
     /// What is kept.
-    #[must_use]
     pub fn bytes(&self) -> Vec<u8> {
         let (first, second) = self.bytes.as_slices();
         [first, second].concat()
     }
 
     /// What was written after the first `after` bytes.
-    #[must_use]
     pub fn after(&self, after: u64) -> Written {
         let bytes = self.bytes();
         let first = self.total - bytes.len() as u64;
@@ -92,7 +88,6 @@ impl StderrRing {
     }
 
     /// The same as text. Half a character at its beginning shows as one that can't be shown.
-    #[must_use]
     pub fn text(&self) -> String {
         String::from_utf8_lossy(&self.bytes()).into_owned()
     }

@@ -24,7 +24,6 @@ const DEPTH: usize = 4;
 const OPERAND_MAX: usize = 120;
 
 /// The telling words of a command line: at most [`LENGTH_MAX`] bytes, without control characters.
-#[must_use]
 pub fn of(name: &OsStr, arguments: &[OsString]) -> String {
     let arguments: Vec<String> = arguments
         .iter()
@@ -35,7 +34,6 @@ pub fn of(name: &OsStr, arguments: &[OsString]) -> String {
 }
 
 /// What of this text can be shown, and travels.
-#[must_use]
 pub fn truncate(mut text: String) -> String {
     text.retain(|letter| !letter.is_control());
     while text.len() > LENGTH_MAX {

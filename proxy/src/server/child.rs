@@ -64,13 +64,11 @@ impl PlainChild {
     }
 
     /// Its pid.
-    #[must_use]
     pub fn pid(&self) -> Pid {
         Pid::from_raw(self.child.id().cast_signed())
     }
 
     /// Carries what was read already, and then what the host says, until the command exits.
-    #[must_use]
     pub fn forward(self, read: &LineBuffer, input: File) -> ExitCode {
         let Self {
             mut child,

@@ -99,7 +99,6 @@ impl Door {
 
     /// The way to a backend of the session that this process has claimed already. `name` says to
     /// which, where there are several.
-    #[must_use]
     pub fn for_backend(
         self,
         name: Option<BackendName>,
@@ -117,14 +116,12 @@ impl Door {
     }
 
     /// The way to the backend of this name, of a session that is still to be claimed.
-    #[must_use]
     pub fn named(self, backend: Option<BackendName>) -> Self {
         Self { backend, ..self }
     }
 
     /// The backend gets these variables in addition to those of this process, and runs there
     /// instead.
-    #[must_use]
     pub fn with_launch_env(
         self,
         environment: Vec<(OsString, OsString)>,
@@ -150,7 +147,6 @@ impl Door {
     }
 
     /// The session that it has claimed.
-    #[must_use]
     pub fn session(&self) -> Option<SessionId> {
         let lease = self.lease.lock().unwrap_or_else(PoisonError::into_inner);
         lease.as_ref().map(|lease| lease.session.clone())
@@ -284,7 +280,6 @@ impl Door {
     }
 
     /// Whether the backend has a keeper already.
-    #[must_use]
     pub fn is_running(&self, until: Instant) -> bool {
         let found = self.runtime.block_on(self.find(until));
         self.control.hang_up();
@@ -443,13 +438,11 @@ impl Door {
     }
 
     /// What gives the lease up, from whichever thread.
-    #[must_use]
     pub fn releaser(&self) -> Releaser {
         Releaser::new(self.options.clone(), self.lease.clone())
     }
 
     /// What ends the backend.
-    #[must_use]
     pub fn stopper(&self) -> Stopper {
         Stopper::new(
             self.options.clone(),

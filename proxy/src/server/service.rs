@@ -165,13 +165,11 @@ impl Service {
     }
 
     /// The name.
-    #[must_use]
     pub fn name(&self) -> &ServiceName {
         &self.0.name
     }
 
     /// The epoch of the lease. While the service has backends, it grows with each new lease.
-    #[must_use]
     pub fn epoch(&self) -> Epoch {
         *self.0.epoch.lock().unwrap_or_else(PoisonError::into_inner)
     }

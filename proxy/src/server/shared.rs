@@ -83,7 +83,6 @@ impl fmt::Debug for Looking {
 
 impl Shared {
     /// The key of the server that `list` has under this name, written so.
-    #[must_use]
     pub fn key_of(list: &Path, name: &str, written: &str) -> String {
         let digest = Sha256::digest(serde_json::json!([list, name, written]).to_string());
         digest.iter().map(|byte| format!("{byte:02x}")).collect()
@@ -98,7 +97,6 @@ impl Shared {
     }
 
     /// What is run.
-    #[must_use]
     pub fn program(&self) -> Program {
         let arguments = self.args.iter().map(Into::into).collect();
         Program {

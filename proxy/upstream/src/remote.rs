@@ -98,7 +98,6 @@ impl Remote {
     }
 
     /// The user's login with the server. None: the entry has an `Authorization` header.
-    #[must_use]
     pub fn login(&self) -> Option<&Login> {
         self.login.as_ref()
     }

@@ -20,7 +20,6 @@ pub struct Current {
 
 impl Current {
     /// This one, so far.
-    #[must_use]
     pub fn new(bundle: Arc<dyn Bundle>) -> Self {
         Self {
             id: bundle.id().to_owned(),

@@ -43,7 +43,6 @@ impl From<Glob> for String {
 
 impl Glob {
     /// Whether the whole name fits. Takes at most the product of both lengths.
-    #[must_use]
     pub fn fits(&self, name: &str) -> bool {
         let (mut pattern, mut rest) = (self.0.chars(), name.chars());
         // What is behind the last star, and what of the name it had not taken yet. A former star

@@ -43,13 +43,11 @@ struct StoredList {
 impl Known {
     /// Reads what [`write`](Self::write) has written. None where it is something else, as after a
     /// downgrade.
-    #[must_use]
     pub fn read(text: &str) -> Option<Self> {
         serde_json::from_str(text).ok()
     }
 
     /// As text. None where it has more than [`KNOWN_MAX`] bytes.
-    #[must_use]
     pub fn write(&self) -> Option<String> {
         serde_json::to_string(self)
             .ok()
@@ -65,7 +63,6 @@ impl Known {
     }
 
     /// The error for `server/discover`.
-    #[must_use]
     pub fn no_discover(&self) -> Option<&RpcError> {
         self.no_discover.as_ref()
     }
@@ -180,7 +177,6 @@ impl Known {
 /// The part of the parameters of `initialize` that a server's answers may depend on: protocol
 /// version, capabilities, and the client's name. The version of the host is not among them, so
 /// that a host which was updated is still the same one.
-#[must_use]
 pub fn initialize_key(initialize: &RawValue) -> String {
     let params = Object::read(initialize).unwrap_or_default();
     let client = params.object("clientInfo").unwrap_or_default();
@@ -192,7 +188,6 @@ pub fn initialize_key(initialize: &RawValue) -> String {
 }
 
 /// The same for the parameters of `server/discover` (MCP 2026-07-28).
-#[must_use]
 pub fn discover_key(params: Option<&RawValue>) -> String {
     let meta = params
         .and_then(Object::read)

@@ -251,7 +251,6 @@ impl Relay {
 /// Fronts that continue each other.
 impl Relay {
     /// A relay whose fronts continue each other.
-    #[must_use]
     pub fn continuing(limits: Limits) -> Self {
         Self {
             numbered: Some(Numbered::default()),
@@ -297,7 +296,6 @@ impl Relay {
 
     /// Whether there are lines that the attached front was not handed: it has to confirm others
     /// first.
-    #[must_use]
     pub fn waits_for_confirmation(&self) -> bool {
         let unhanded = |numbered: &Numbered| numbered.lines.len() > numbered.handed;
         self.numbered.as_ref().is_some_and(unhanded) || !self.to_front.entries.is_empty()
@@ -319,7 +317,6 @@ impl Relay {
 
     /// The ids of the calls that fronts have made and whose answers no front has confirmed:
     /// raw JSON, as it came.
-    #[must_use]
     pub fn known_calls(&self) -> Vec<Box<str>> {
         let open = self.calls.open.values().filter(|call| {
             // A backend may never answer what was cancelled.

@@ -556,7 +556,6 @@ impl Relay {
     }
 
     /// Whether there is nothing left to wait for before [`Relay::stopping`] is called.
-    #[must_use]
     pub fn is_drained(&self, now: Millis) -> bool {
         let runs = matches!(self.life, Life::Running { .. });
         let late = self

@@ -46,7 +46,6 @@ impl Drop for Tail {
 
 impl Tail {
     /// The events after `position`.
-    #[must_use]
     pub fn new(
         live: Arc<Live>,
         stream: StreamId,
@@ -68,7 +67,6 @@ impl Tail {
     }
 
     /// First sends what the daemon has stored since then.
-    #[must_use]
     pub fn catching_up(mut self) -> Self {
         self.behind = true;
         self
@@ -88,7 +86,6 @@ impl Tail {
     }
 
     /// The parts of the body.
-    #[must_use]
     pub fn parts(self) -> Parts {
         let parts = unfold(self, async |mut tail| {
             let part = tail.next().await?;

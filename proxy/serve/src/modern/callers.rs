@@ -68,7 +68,6 @@ impl fmt::Debug for Callers {
 }
 
 /// The version of MCP that a session's id tells: all requests of one caller share this one.
-#[must_use]
 pub fn version_of(id: &SessionId) -> Option<&'static str> {
     id.as_str().starts_with(PREFIX).then_some(VERSION)
 }
@@ -95,14 +94,12 @@ impl Callers {
     }
 
     /// How many servers there are, with those that are being started.
-    #[must_use]
     pub fn count(&self) -> usize {
         self.servers().len()
     }
 
     /// How many requests are open at the server of this session. None: this process does not have
     /// it.
-    #[must_use]
     pub fn requests(&self, id: &SessionId) -> Option<usize> {
         self.all().iter().find_map(|server| server.requests(id))
     }

@@ -117,13 +117,11 @@ struct Meta {
 }
 
 /// Whether a version is of the era that began with 2026-07-28. Versions are dates.
-#[must_use]
 pub(super) fn is_modern(version: &str) -> bool {
     version.len() == VERSION.len() && version.starts_with("20") && version >= VERSION
 }
 
 /// Whether the headers name a version of this era.
-#[must_use]
 pub(super) fn names_modern(headers: &HeaderMap) -> bool {
     value(headers, &VERSION_HEADER).is_some_and(is_modern)
 }
@@ -330,7 +328,6 @@ pub(super) fn mismatch(message: &str) -> Refusal {
 }
 
 /// The server speaks these versions, and not the one that was asked for.
-#[must_use]
 pub(super) fn unsupported(requested: &str, supported: &[&str]) -> Refusal {
     let message = format!(
         "unsupported protocol version: this server speaks {}",
@@ -355,13 +352,11 @@ fn no_method(method: &str) -> Refusal {
 
 /// The answer of the era before to `server/discover`. rmcp 3.9 would not fall back to `initialize`
 /// after [`unsupported`].
-#[must_use]
 pub(super) fn no_discover() -> Refusal {
     Refusal::no_discover()
 }
 
 /// The status of a response that is one message, an error of this code.
-#[must_use]
 pub(super) fn status(code: i64) -> StatusCode {
     match code {
         NO_METHOD => StatusCode::NOT_FOUND,

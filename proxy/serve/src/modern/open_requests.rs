@@ -121,7 +121,6 @@ pub(super) struct Cancelled {
 
 impl Effects {
     /// Whether there is nothing to do.
-    #[must_use]
     pub(super) fn is_empty(&self) -> bool {
         *self == Self::default()
     }
@@ -214,7 +213,6 @@ impl OpenRequests {
     }
 
     /// How many clients wait.
-    #[must_use]
     pub(super) fn count(&self) -> usize {
         self.0
             .values()

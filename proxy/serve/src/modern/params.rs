@@ -55,7 +55,6 @@ struct Tool {
 
 impl Tools {
     /// Whether a tool was in a list.
-    #[must_use]
     pub(super) fn knows(&self, tool: &str) -> bool {
         self.0.contains_key(tool)
     }
@@ -76,7 +75,6 @@ impl Tools {
     }
 
     /// Where the next page of a list begins, if there is one.
-    #[must_use]
     pub(super) fn next_page(answer: &Json) -> Option<String> {
         serde_json::from_str::<Listed>(answer.as_str())
             .ok()?

@@ -150,13 +150,11 @@ impl PendingRequest {
     }
 
     /// Whether it is a subscription, which stays open.
-    #[must_use]
     pub(super) fn is_listen(&self) -> bool {
         self.is_listen
     }
 
     /// How long the connection may be silent.
-    #[must_use]
     pub(super) fn keep_alive(&self) -> Duration {
         self.server.keep_alive()
     }

@@ -68,7 +68,6 @@ pub(super) struct Sending {
 
 impl Server {
     /// A session with a server that has said that it speaks this era.
-    #[must_use]
     pub(super) fn new(shared: Arc<Shared>, session: Session) -> Arc<Self> {
         let state = State {
             open: OpenRequests::default(),
@@ -94,7 +93,6 @@ impl Server {
     }
 
     /// How many requests are open, if this is its session.
-    #[must_use]
     pub(super) fn requests(&self, of: &SessionId) -> Option<usize> {
         (self.session.id() == of).then(|| self.state().open.count())
     }
@@ -128,13 +126,11 @@ impl Server {
     }
 
     /// How long a connection may be silent.
-    #[must_use]
     pub(super) fn keep_alive(&self) -> Duration {
         self.shared.settings.keep_alive
     }
 
     /// Whether the session has ended.
-    #[must_use]
     pub(super) fn has_ended(&self) -> bool {
         self.state().usage.has_ended()
     }

@@ -93,7 +93,6 @@ pub(super) struct Found {
 
 impl Ledger {
     /// The record of this session.
-    #[must_use]
     pub(super) fn of(session: Session) -> Self {
         let (inputs, receiver) = mpsc::unbounded_channel();
         tokio::spawn(follow(session.clone(), receiver));

@@ -109,7 +109,6 @@ impl ResumeStore {
     }
 
     /// One that keeps nothing, of the server of this name.
-    #[must_use]
     pub fn empty(name: &str, print: impl Fn(&dyn Display) + Send + Sync + 'static) -> Self {
         let (_, leaving) = watch::channel(false);
         let stderr = Arc::new(print);
@@ -124,7 +123,6 @@ impl ResumeStore {
     }
 
     /// The same for a new use of it.
-    #[must_use]
     pub fn anew(&self) -> Self {
         Self {
             user: self.newest.fetch_add(1, Ordering::SeqCst) + 1,
@@ -143,7 +141,6 @@ impl ResumeStore {
     }
 
     /// Whether there is a session.
-    #[must_use]
     pub fn keeps(&self) -> bool {
         self.state.is_some()
     }

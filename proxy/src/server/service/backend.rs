@@ -114,20 +114,17 @@ impl Backend {
     }
 
     /// The name of its keeper.
-    #[must_use]
     pub fn keeper(&self) -> KeeperName {
         self.keeper
     }
 
     /// Tells its keeper from former ones of the same name. Each keeper numbers its lines from 1.
-    #[must_use]
     pub fn incarnation(&self) -> u64 {
         self.incarnation
     }
 
     /// Whether it had answered `initialize` when this process attached. If not, `initialize` has to
     /// be sent.
-    #[must_use]
     pub fn is_initialized(&self) -> bool {
         self.is_initialized
     }

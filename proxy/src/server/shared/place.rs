@@ -71,7 +71,6 @@ enum Answer {
 impl Place {
     /// `first` is the host's first line; `door` leads to the same program, where the host gets a
     /// server of its own.
-    #[must_use]
     pub fn new(
         shared: Shared,
         looking: Looking,
@@ -94,19 +93,16 @@ impl Place {
     }
 
     /// What gives the lease of a server of its own up.
-    #[must_use]
     pub fn releaser(&self) -> Releaser {
         self.door.releaser()
     }
 
     /// What ends a server of its own.
-    #[must_use]
     pub fn stopper(&self) -> Stopper {
         self.door.stopper()
     }
 
     /// It is given up once the other end of this is closed.
-    #[must_use]
     pub fn while_wanted(self, wanted: UnixStream) -> Self {
         Self {
             wanted: Some(wanted),

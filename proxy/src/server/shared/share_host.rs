@@ -59,7 +59,6 @@ const QUIET: Duration = Duration::from_secs(24 * 3600);
 
 /// Starts the sharer proper, which is no child of the front then, and passes its report and its
 /// errand on.
-#[must_use]
 pub fn launch() -> ExitCode {
     let report = start().unwrap_or_else(|error| Report::Failed {
         sentence: error.to_string(),
@@ -99,7 +98,6 @@ fn write(report: &Report) {
 
 /// Reads its errand from standard input, gets the server, reports, and shares it until nobody uses
 /// it any more.
-#[must_use]
 pub fn run() -> ExitCode {
     let _ = nix::unistd::setsid();
     // A host may have blocked it.

@@ -25,7 +25,6 @@ pub struct Use {
 }
 
 /// How shared servers are used, by their sessions. A sharer that does not answer is left out.
-#[must_use]
 pub fn uses(directory: &Path) -> BTreeMap<SessionId, Use> {
     let found = std::fs::read_dir(paths::shared(directory))
         .into_iter()
