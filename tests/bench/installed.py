@@ -4,11 +4,11 @@ import json, os, pathlib, subprocess, sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(1, str(ROOT / "tests/hosts"))
-import harness, mcp_proxy, several, supergateway
+import bundle_view, harness, mcp_proxy, supergateway
 
 BINARY = pathlib.Path(os.environ.get("MCP_SESSIOND_BIN") or ROOT / "target/release/mcp-sessiond")
 PROXY = mcp_proxy.PROXY
-FASTMCP = several.FASTMCP_PYTHON
+FASTMCP = bundle_view.FASTMCP_PYTHON
 PERSIST = harness.INSTALLED / "persist/bin/python"
 PERSIST_PACKAGE = ("pip", "mcp-persist[sqlite,redis]", "2.2.0", "aiosqlite", "0.22.1", "redis", "8.1.0")
 # What both sides run on: as client/python/test has it.
@@ -24,7 +24,7 @@ def need(*paths):
     if PROXY in paths:
         harness.install(harness.INSTALLED / "mcp_proxy", mcp_proxy.PACKAGE)
     if FASTMCP in paths:
-        harness.install(FASTMCP.parents[1], several.FASTMCP_PACKAGE)
+        harness.install(FASTMCP.parents[1], bundle_view.FASTMCP_PACKAGE)
     if PERSIST in paths:
         harness.install(PERSIST.parents[1], PERSIST_PACKAGE)
     if SUPERGATEWAY in paths:
