@@ -339,7 +339,10 @@ fn toml_members(text: &str, key: &str) -> Result<Vec<(String, Value)>, String> {
         let before = error
             .span()
             .map_or("", |span| text.get(..span.start).unwrap_or_default());
-        format!("it is no TOML at line {}", before.matches('\n').count() + 1)
+        format!(
+            "it is not TOML at line {}",
+            before.matches('\n').count() + 1
+        )
     })?;
     let Some(servers) = table.remove(key) else {
         return Ok(Vec::new());

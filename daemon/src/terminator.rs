@@ -136,7 +136,9 @@ async fn sweep(
                 if keeper.backend.is_some() {
                     let why = told.unwrap_or(match (is_seen, killed) {
                         (false, _) => "it ended while no daemon ran",
-                        (true, 0) => "nobody had come for it, or its keeper was ended by a signal",
+                        (true, 0) => {
+                            "no host came back for it in time, or its keeper was ended by a signal"
+                        }
                         (true, _) => "its keeper was killed",
                     });
                     tracing::info!(

@@ -550,5 +550,5 @@ fn files_that_are_none_and_servers_that_miss_something_are_found() {
     );
     fs::remove_file(&servers).expect("removed");
     mkfifo(&servers, Mode::S_IRWXU).expect("made");
-    doctor(&world).assert_only_problem(&["servers: ", "is no file"]);
+    doctor(&world).assert_only_problem(&["servers: ", "is not a file"]);
 }

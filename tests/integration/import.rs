@@ -269,7 +269,7 @@ fn a_file_that_can_t_be_understood_is_said_and_nothing_is_written() {
     );
     let (code, _, errors) = import(&world, &["--from", "codex"]);
     assert_eq!(
-        (code, errors.contains("it is no TOML at line 2")),
+        (code, errors.contains("it is not TOML at line 2")),
         (Some(65), true),
         "{errors}"
     );

@@ -140,19 +140,19 @@ const REFUSED: [Line; 19] = [
     ("cursor", "cursor-two-commands.json", USUAL, Refused(TWICE)),
     ("gemini", "gemini-broken.json", USUAL, Refused("it is not JSON at line")),
     ("codex", "codex-array-of-tables.toml", USUAL, Refused("`mcp_servers` has to be")),
-    ("codex", "codex-twice.toml", USUAL, Refused("it is no TOML at line 4")),
+    ("codex", "codex-twice.toml", USUAL, Refused("it is not TOML at line 4")),
     ("goose", "goose-alias.yaml", USUAL, Refused("`extensions` has an anchor, an alias or a tag")),
     ("goose", "goose-two-documents.yaml", USUAL, Refused("it has more than one document")),
     ("goose", "goose-twice.yaml", USUAL, Refused(TWICE)),
-    ("goose", "goose-tabs.yaml", USUAL, Refused("it is no YAML at line 2")),
+    ("goose", "goose-tabs.yaml", USUAL, Refused("it is not YAML at line 2")),
     ("claude", "claude-projects.json", Mode(0o444), Refused("is read-only; if it is yours to edit: chmod u+w")),
     ("copilot", "copilot-tools.json", Foreign, Refused("belongs to another user")),
     ("cline", "cline-disabled.json", HardLink, Refused("has several names (hard links)")),
     ("vscode", "vscode-inputs.json", Dangling, Refused("it is a symbolic link to a file that is not there")),
     ("opencode", "made: UTF-16", USUAL, Refused("it is not UTF-8")),
-    ("zed", "made: a directory", USUAL, Refused("it is no file")),
+    ("zed", "made: a directory", USUAL, Refused("it is not a file")),
     ("cursor", "made: deep", USUAL, Refused("it is not JSON")),
-    ("goose", "made: deep", USUAL, Refused("it is no YAML at line 1")),
+    ("goose", "made: deep", USUAL, Refused("it is not YAML at line 1")),
 ];
 
 #[rustfmt::skip]

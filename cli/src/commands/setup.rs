@@ -167,7 +167,7 @@ fn set_up(arguments: &Arguments) -> Result<u8, Failure> {
         if has_changes && arguments.json && !arguments.yes {
             return Err((
                 USAGE,
-                "with --json nobody is asked; add --yes or --dry-run".to_owned(),
+                "--json asks no questions; add --yes or --dry-run".to_owned(),
             ));
         }
         if has_changes && !arguments.yes && !confirm()? {

@@ -43,7 +43,7 @@ pub(crate) fn form(host: Host, entry: &Node) -> Result<Form<'_>, String> {
         ));
     }
     if entry.members()?.is_none() {
-        return Ok(Form::NotWrappable("it is no table of fields"));
+        return Ok(Form::NotWrappable("it is not a table of fields"));
     }
     for address in ADDRESSES {
         if entry.get(address)?.is_some_and(|value| !value.is_null()) {
@@ -92,7 +92,7 @@ pub(crate) fn form(host: Host, entry: &Node) -> Result<Form<'_>, String> {
             "its command is a whole command line; the arguments belong in `args`",
         ),
         (_, Some(arguments)) if arguments.list().is_none() => {
-            Form::NotWrappable("its arguments are no list")
+            Form::NotWrappable("its arguments must be a list")
         }
         (Some(command), arguments) => Form::Command { command, arguments },
     })

@@ -55,7 +55,7 @@ impl HostFile {
         };
         let meta = real.metadata().map_err(unfit)?;
         if !meta.is_file() {
-            return Err(FileError::Unfit("it is no file".into()));
+            return Err(FileError::Unfit("it is not a file".into()));
         }
         let text = String::from_utf8(std::fs::read(&real).map_err(unfit)?)
             .map_err(|_| FileError::Unfit("it is not UTF-8".into()))?;

@@ -170,7 +170,7 @@ fn read(place: &Path, bytes: &[u8]) -> io::Result<Record> {
     serde_json::from_slice(bytes).map_err(|_| {
         at(
             place,
-            &io::Error::other("it is no record that this version's `setup` has written"),
+            &io::Error::other("it is not a record that this version's `setup` has written"),
         )
     })
 }

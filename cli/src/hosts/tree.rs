@@ -128,13 +128,16 @@ fn of_json(value: ast::Value<'_>) -> Node {
 /// The tree of a text that is TOML.
 ///
 /// # Errors
-/// When it is no TOML. What is in it is never part of the sentence.
+/// When it is not TOML. What is in it is never part of the sentence.
 pub(crate) fn toml(text: &str) -> Result<Node, String> {
     let table = DeTable::parse(text).map_err(|error| {
         let before = error
             .span()
             .map_or("", |span| text.get(..span.start).unwrap_or_default());
-        format!("it is no TOML at line {}", before.matches('\n').count() + 1)
+        format!(
+            "it is not TOML at line {}",
+            before.matches('\n').count() + 1
+        )
     })?;
     Ok(Node {
         range: table.span(),
@@ -163,7 +166,7 @@ fn of_toml(value: Spanned<DeValue<'_>>) -> Node {
 /// The tree of a text that is YAML. None: there is nothing in it.
 ///
 /// # Errors
-/// When it is no YAML. What is in it is never part of the sentence.
+/// When it is not YAML. What is in it is never part of the sentence.
 pub(crate) fn yaml(text: &str) -> Result<Option<Node>, String> {
     Ok(Yaml::read(text)?
         .map(of_yaml)

@@ -34,7 +34,7 @@ impl Yaml {
     /// Reads a text. None: there is nothing in it.
     ///
     /// # Errors
-    /// When it is no YAML, or not of the kind that hosts write. What is in it is never part of the
+    /// When it is not YAML, or not of the kind that hosts write. What is in it is never part of the
     /// sentence.
     pub(crate) fn read(text: &str) -> Result<Option<Self>, String> {
         let mut builder = Builder {
@@ -46,7 +46,7 @@ impl Yaml {
         for event in Parser::new_from_str(text) {
             let (event, span) = event.map_err(|error| {
                 format!(
-                    "it is no YAML at line {} column {}",
+                    "it is not YAML at line {} column {}",
                     error.marker().line(),
                     error.marker().col() + 1
                 )
@@ -357,8 +357,8 @@ mod tests {
         }
         for (text, says) in [
             ("a: b\n---\nc: d\n", "more than one document"),
-            ("a: [\n", "it is no YAML at line"),
-            ("a:\n\tb:\n\t\tc: d\n", "it is no YAML at line 2"),
+            ("a: [\n", "it is not YAML at line"),
+            ("a:\n\tb:\n\t\tc: d\n", "it is not YAML at line 2"),
             ("? [a]\n: b\n", "a name in it is not a string"),
         ] {
             let why = Yaml::read(text).expect_err(text);

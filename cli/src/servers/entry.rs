@@ -121,7 +121,7 @@ impl Kind {
             }
             Some(other) => {
                 return Err(format!(
-                    "{other:?} is no `type`; there are \"stdio\" and \"http\""
+                    "{other:?} is not a `type`; there are \"stdio\" and \"http\""
                 ));
             }
         };
@@ -157,7 +157,7 @@ impl Kind {
             .keys()
             .find(|name| name.is_empty() || name.contains(['=', '\0']))
         {
-            return Err(format!("{name:?} is no name of an environment variable"));
+            return Err(format!("{name:?} is not a name of an environment variable"));
         }
         let cwd = fields.text("cwd")?.map(PathBuf::from);
         Ok(Self::Stdio {
@@ -181,7 +181,7 @@ impl Kind {
                     .all(|byte| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte))
         };
         if let Some(name) = headers.keys().find(|name| !is_token(name)) {
-            return Err(format!("{name:?} is no name of a header"));
+            return Err(format!("{name:?} is not a name of a header"));
         }
         Ok(Self::Http { url, headers })
     }

@@ -111,7 +111,7 @@ pub(super) fn secret(name: &str) -> Result<String, String> {
     if said.code == Some(0) {
         let secret = String::from_utf8(said.output);
         let secret =
-            secret.map_err(|_| format!("the secret of ${{keyring:{name}}} is no UTF-8"))?;
+            secret.map_err(|_| format!("the secret of ${{keyring:{name}}} is not UTF-8"))?;
         return Ok(secret
             .strip_suffix('\n')
             .map(str::to_owned)

@@ -108,7 +108,7 @@ impl Entry {
         );
         if !directory.is_dir() {
             return Err(format!(
-                "`cwd` is {}, which is no directory",
+                "`cwd` is {}, which is not a directory",
                 directory.display()
             ));
         }
@@ -147,7 +147,7 @@ fn expanded(text: &str, base: &Path, only: Option<&[&str]>) -> Result<String, St
                 Ok(value) => out.push_str(&value),
                 Err(_) => {
                     return Err(format!(
-                        "${{env:{name}}} is not set where the host has started this, or is no UTF-8"
+                        "${{env:{name}}} is not set where the host has started this, or is not UTF-8"
                     ));
                 }
             },

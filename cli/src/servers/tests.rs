@@ -92,7 +92,7 @@ fn what_can_t_be_run_is_said_with_a_mend() {
     );
     assert_eq!(
         why(r#"{"type": "tcp", "url": "x"}"#),
-        "\"tcp\" is no `type`; there are \"stdio\" and \"http\""
+        "\"tcp\" is not a `type`; there are \"stdio\" and \"http\""
     );
     assert_eq!(
         why(r#"{"type": "http", "command": "x"}"#),
@@ -104,7 +104,7 @@ fn what_can_t_be_run_is_said_with_a_mend() {
     );
     assert_eq!(
         why(r#"{"url": "https://x", "headers": {"a b": ""}}"#),
-        "\"a b\" is no name of a header"
+        "\"a b\" is not a name of a header"
     );
     assert_eq!(
         why(r#"{"command": "x", "calls": 0}"#),
@@ -147,7 +147,7 @@ fn what_can_t_be_looked_up_is_named() {
     );
     assert_eq!(
         why(r#"{"command": "x", "cwd": "work"}"#),
-        "`cwd` is /home/u/work, which is no directory"
+        "`cwd` is /home/u/work, which is not a directory"
     );
 }
 

@@ -48,7 +48,7 @@ pub(super) fn compare(file: &File) -> Result<Change, ServiceError> {
         Ok(found) if !found.is_file() => {
             let path = file.path.display();
             return Err(ServiceError::Failed(format!(
-                "{path} is no file of ours, but a symlink (was it masked, or does something else manage it?); remove it first"
+                "{path} is not our file but a symlink (was it masked, or does something else manage it?); remove it first"
             )));
         }
         Ok(_) => {}

@@ -280,7 +280,7 @@ pub(super) fn fault() -> Option<Fault> {
         ),
         Err(_) => fault(
             "installed, but no systemd user manager can be reached from here".into(),
-            "nothing, if this is no login session of yours: clients start a daemon on demand",
+            "nothing, if this is not your login session: clients start a daemon on demand",
         ),
     }
 }

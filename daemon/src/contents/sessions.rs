@@ -467,7 +467,7 @@ fn set_lifetimes(head: &mut Head, lifetimes: &Lifetimes) {
 
 fn check_status(status: &Status) -> Result<(), Error> {
     let sentence = if *status == Status::Terminated {
-        "`terminated` is no status to be set; `terminate_session` ends a session".into()
+        "`terminated` can't be set; `terminate_session` ends a session".into()
     } else if serde_json::to_vec(status).map_or(usize::MAX, |text| text.len()) > STATUS_MAX {
         format!("a status has at most {STATUS_MAX} bytes")
     } else {

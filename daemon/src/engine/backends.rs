@@ -223,7 +223,7 @@ impl Engine {
             .map_err(exhausted)?
             .ok_or_else(|| {
                 refused(format!(
-                    "process {pid} is no child of the keeper, or has exited"
+                    "process {pid} is not a child of the keeper, or has exited"
                 ))
             })?;
         let known = self.tell_and_keep(|registry| {

@@ -218,7 +218,7 @@ impl Engine {
         };
         if let (Err(doubt), true) = (&key, first) {
             count(&self.meters.counters.claims_doubtful_total);
-            tracing::warn!(pid = instance.id().pid, %doubt, "the key is doubtful: a fresh session that nobody resumes");
+            tracing::warn!(pid = instance.id().pid, %doubt, "the key is doubtful: it gets a fresh session, which is never resumed");
         }
         let program = request
             .program

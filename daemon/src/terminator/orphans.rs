@@ -35,7 +35,7 @@ pub async fn end_orphans(engine: &Arc<Engine>) {
             tokio::task::spawn_blocking(move || match end(&socket) {
                 Ok(is_ended) => usize::from(is_ended),
                 Err(error) => {
-                    tracing::warn!(socket = %socket.display(), %error, "somebody who is not on record listens there, and was left alone");
+                    tracing::warn!(socket = %socket.display(), %error, "a process that is not on record listens there, and was left alone");
                     0
                 }
             })

@@ -131,7 +131,7 @@ pub struct Traffic {
 /// What a backend wrote to its standard error, as far as the keeper still has it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Written {
-    /// The text. What is no UTF-8 shows as what can't be shown; a character of which only the
+    /// The text. What is not UTF-8 shows as what can't be shown; a character of which only the
     /// beginning was written is left for later.
     pub text: String,
     /// How many bytes were written up to its end, since the keeper started.

@@ -48,7 +48,7 @@ pub enum Error {
     },
     /// It took too long.
     #[error("the call took more than {timeout_ms} ms, the limit in {setting}; {}", if *.was_sent {
-        "the server was told to cancel it, and it is not known what it has done"
+        "the server was asked to cancel it, and it is not known what it has done"
     } else {
         "it had to wait, and no server has got it"
     })]

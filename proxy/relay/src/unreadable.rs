@@ -80,7 +80,7 @@ fn shows_id(text: &str) -> bool {
 }
 
 /// A copy of a line in which nothing moves, with something readable for a byte order mark, for
-/// every byte that is no UTF-8, and for the numbers that JSON does not have, though Python writes
+/// every byte that is not UTF-8, and for the numbers that JSON does not have, though Python writes
 /// them. None where there is no such thing.
 pub(super) fn readable(line: &[u8]) -> Option<String> {
     let mut copy = Vec::with_capacity(line.len());

@@ -25,11 +25,11 @@ impl IdentityHeaders {
     /// latter the issuer is `proxy`.
     ///
     /// # Errors
-    /// When one is no name of a header.
+    /// When one is not a name of a header.
     pub fn new(subject: &str, issuer: Option<&str>) -> Result<Self, String> {
         let name = |text: &str| {
             text.parse()
-                .map_err(|_| format!("`{text}` is no name of a header"))
+                .map_err(|_| format!("`{text}` is not a name of a header"))
         };
         Ok(Self {
             subject: name(subject)?,

@@ -30,7 +30,7 @@ const REQUIRED: [&str; 4] = ["exp", "iss", "aud", "sub"];
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Rejected {
     /// It is none.
-    #[error("the bearer token is no JWT that can be read")]
+    #[error("the bearer token can't be read as a JWT")]
     Unreadable,
     /// It needs what is not understood here.
     #[error("the token has critical headers, and none is understood here")]

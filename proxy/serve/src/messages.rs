@@ -122,7 +122,7 @@ impl Calls {
 pub fn read_post(body: &Bytes) -> Result<(Vec<Posted>, bool), Refusal> {
     let unreadable = || Refusal {
         code: UNREADABLE,
-        ..Refusal::invalid("the body is no message of JSON-RPC 2.0")
+        ..Refusal::invalid("the body is not a JSON-RPC 2.0 message")
     };
     std::str::from_utf8(body).map_err(|_| unreadable())?;
     let copy = OnceCell::new();

@@ -258,14 +258,14 @@ fn bind_unix(path: &Path) -> io::Result<UnixListener> {
     if std::os::unix::net::UnixStream::connect(path).is_ok() {
         return Err(io::Error::new(
             io::ErrorKind::AddrInUse,
-            "somebody listens there",
+            "another process listens there",
         ));
     }
     match std::fs::symlink_metadata(path) {
         Ok(found) if !found.file_type().is_socket() => {
             return Err(io::Error::new(
                 io::ErrorKind::AlreadyExists,
-                "there is something that is no socket",
+                "there is something that is not a socket",
             ));
         }
         _ => {}

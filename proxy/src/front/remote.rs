@@ -230,7 +230,7 @@ fn unreadable(line: &Bytes) -> Vec<Bytes> {
     odd.filter_map(|(span, _)| {
         let read = serde_json::from_slice::<Value>(&line[span]);
         let (code, why) = match read {
-            Ok(_) => (-32600, "this is no request of JSON-RPC 2.0"),
+            Ok(_) => (-32600, "this is not a JSON-RPC 2.0 request"),
             Err(_) => (-32700, "this is not JSON"),
         };
         let said = read.unwrap_or_default();

@@ -173,7 +173,7 @@ fn start(arguments: Vec<OsString>) -> io::Result<Report> {
 /// When it ended without a report, or has sent none by then.
 pub fn report_of(keeper: &mut Child, until: Option<Instant>) -> io::Result<Report> {
     let Some(output) = keeper.stdout.take() else {
-        return Err(io::Error::other("its standard output is no pipe"));
+        return Err(io::Error::other("its standard output is not a pipe"));
     };
     if let Some(until) = until {
         wait_for(&output, until)?;

@@ -59,7 +59,7 @@ impl PlainChild {
         let input = child
             .stdin
             .take()
-            .ok_or_else(|| io::Error::other("its standard input is no pipe"))?;
+            .ok_or_else(|| io::Error::other("its standard input is not a pipe"))?;
         Ok(Self { child, input })
     }
 
@@ -144,7 +144,12 @@ pub fn start(
     let started = mask.while_in_force(|| command.spawn());
     let mut child =
         started.map_err(|error| Failure::new(FailureCode::NotFound, program.not_run(&error).1))?;
-    let no_pipe = || Failure::new(FailureCode::NotStarted, "its standard streams are no pipes");
+    let no_pipe = || {
+        Failure::new(
+            FailureCode::NotStarted,
+            "its standard streams are not pipes",
+        )
+    };
     let input = child.stdin.take().ok_or_else(no_pipe)?;
     let output = child.stdout.take().ok_or_else(no_pipe)?;
     // Whoever sends is to see what waits.

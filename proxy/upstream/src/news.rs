@@ -30,7 +30,9 @@ pub enum News {
     )]
     OtherHost,
     /// A call of a former connection was answered. Nobody waits for that.
-    #[error("a call of a former connection was answered; nobody waits for that any more")]
+    #[error(
+        "the answer to a call of an earlier connection was dropped: the host no longer waits for it"
+    )]
     FormerAnswered,
     /// Nobody knows what has become of a call of a former connection.
     #[error("the outcome of a call of a former connection is unknown")]

@@ -61,7 +61,7 @@ impl Remote {
         for (name, value) in headers {
             let wrong = |why| RemoteError::Header(name.clone(), why);
             let header = HeaderName::from_bytes(name.as_bytes())
-                .map_err(|_| wrong("it is no header's name"))?;
+                .map_err(|_| wrong("it is not a header's name"))?;
             if OURS.contains(&header.as_str()) {
                 return Err(wrong("it is set here"));
             }

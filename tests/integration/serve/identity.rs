@@ -179,7 +179,7 @@ fn a_token_that_is_not_valid_is_refused_with_the_words_of_rfc_6750() {
         (issuer.token("rs", &usual, &json!({"sub": null})), "lacks"),
         (
             issuer.token("none", &json!({"alg": "none", "kid": "rs"}), &usual),
-            "no JWT",
+            "as a JWT",
         ),
         (issuer.token("hmac", &confused, &usual), "algorithm"),
         (
@@ -188,7 +188,7 @@ fn a_token_that_is_not_valid_is_refused_with_the_words_of_rfc_6750() {
         ),
         (issuer.token("es", &nobody, &usual), "kid"),
         (forged, "signature"),
-        ("nonsense".into(), "no JWT"),
+        ("nonsense".into(), "as a JWT"),
     ] {
         bearer(&mut client, &token);
         let refused = client.begin("2025-11-25", &[]);

@@ -202,7 +202,7 @@ fn at_length(text: &mut String, status: &BackendStatus) {
     let heading = ["method", "answer", "size", "took", "came"];
     section(
         text,
-        "Answers to calls of previous wrappers, which nobody gets",
+        "Answers to calls of previous wrappers, which were dropped",
         &heading,
         status.parked.iter().map(parked),
     );

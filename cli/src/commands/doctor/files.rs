@@ -25,7 +25,7 @@ fn no_file(check: &'static str, path: &Path) -> Option<Finding> {
     match path.metadata() {
         Ok(found) if !found.is_file() => Some(Finding::problem(
             check,
-            format!("{shown} is no file"),
+            format!("{shown} is not a file"),
             format!("see what it is (`ls -ld {shown}`), and move it away"),
         )),
         Err(_) if path.is_symlink() => Some(Finding::note(

@@ -14,7 +14,9 @@ pub(crate) fn converted(host: Host, server: &Value) -> Result<Map<String, Value>
         (Host::Goose, Some(server)) => &in_usual_words(server),
         (_, Some(server)) => server,
         (Host::Goose, None) => {
-            return Err("it is no table, or has an anchor, an alias or a tag of YAML".to_owned());
+            return Err(
+                "it is not a table, or has an anchor, an alias or a tag of YAML".to_owned(),
+            );
         }
         (_, None) => return Err("it must be an object".to_owned()),
     };
@@ -136,7 +138,7 @@ fn headers(server: &Map<String, Value>) -> Result<Option<Value>, String> {
     let mut all = match server.get("headers").or_else(|| server.get("http_headers")) {
         Some(Value::Object(headers)) => headers.clone(),
         None | Some(Value::Null) => Map::new(),
-        Some(_) => return Err("its headers are no object".to_owned()),
+        Some(_) => return Err("its headers must be an object".to_owned()),
     };
     // Codex names variables.
     if let Some(variable) = server.get("bearer_token_env_var").and_then(Value::as_str) {

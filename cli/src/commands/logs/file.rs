@@ -42,7 +42,7 @@ impl Tail {
         let file = File::open(&self.path).map_err(|error| {
             let path = self.path.display();
             NoLog(match error.kind() {
-                io::ErrorKind::NotFound => format!("there is no log: {path} is not there"),
+                io::ErrorKind::NotFound => format!("there is no log: {path} does not exist"),
                 _ => format!("the log can't be read: {path}: {error}"),
             })
         })?;

@@ -48,7 +48,7 @@ impl AccessArgs {
         let jwt = (&self.jwt_issuer, &self.jwt_audience, &self.jwt_keys);
         if let (Some(issuer), Some(audience), Some(keys)) = jwt {
             if !issuer.contains("://") {
-                return Err(format!("--jwt-issuer: `{issuer}` is no URL"));
+                return Err(format!("--jwt-issuer: `{issuer}` is not a URL"));
             }
             let jwt = Jwt::new(issuer.clone(), audience.clone(), keys.clone());
             return jwt

@@ -137,7 +137,7 @@ fn open(path: &Path, options: &mut std::fs::OpenOptions) -> io::Result<File> {
     if !found.is_file() || found.uid() != nix::unistd::geteuid().as_raw() {
         return Err(io::Error::new(
             io::ErrorKind::PermissionDenied,
-            "it is no file of this user's",
+            "it does not belong to this user",
         ));
     }
     Ok(file)

@@ -82,7 +82,7 @@ pub(crate) async fn mistakes<B: Backend>(backend: B) {
     let invalid = |sentence: &str| Error::InvalidArgument {
         sentence: sentence.into(),
     };
-    let terminated = "`terminated` is no status to be set; `terminate_session` ends a session";
+    let terminated = "`terminated` can't be set; `terminate_session` ends a session";
     assert_eq!(
         session.set_status(Status::Terminated).await,
         Err(invalid(terminated))

@@ -53,7 +53,7 @@ fn fresh_id() -> Result<SessionId, SessionError> {
         .map_err(|error| refused(format!("there are no random bytes: {error}")))?;
     let id = URL_SAFE_NO_PAD.encode(bytes);
     id.parse()
-        .map_err(|_| refused(format!("{id:?} is no id of a session")))
+        .map_err(|_| refused(format!("{id:?} is not the id of a session")))
 }
 
 /// The task that a caller means by an id. Another caller's is answered as one that is not there.

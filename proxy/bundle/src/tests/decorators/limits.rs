@@ -127,7 +127,7 @@ async fn a_call_that_takes_too_long_is_cancelled_and_never_answered_twice() {
     assert_eq!(
         error.message,
         format!(
-            "the call took more than 5000 ms, the limit in {why}; the server was told to cancel it, and it is not known what it has done"
+            "the call took more than 5000 ms, the limit in {why}; the server was asked to cancel it, and it is not known what it has done"
         )
     );
     assert_eq!(
