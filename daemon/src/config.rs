@@ -329,11 +329,11 @@ fn override_value(
     name: &str,
     value: &str,
     origin: &'static str,
-    said: &str,
+    written_as: &str,
 ) -> Result<(), ConfigError> {
     let refused = |error: String| ConfigError::Override {
         origin,
-        name: said.into(),
+        name: written_as.into(),
         value: value.into(),
         error,
     };

@@ -66,8 +66,8 @@ impl Terminator {
                 Some(charge) = self.incoming.recv() => match charge {
                     Charge::End { keeper, why } => self.end(keeper, why),
                     Charge::Sweep { keeper, is_seen } => {
-                        let told = self.ending.remove(&keeper.process).map(|ending| ending.why);
-                        tokio::spawn(sweep(self.engine.clone(), keeper, is_seen, told));
+                        let reason = self.ending.remove(&keeper.process).map(|ending| ending.why);
+                        tokio::spawn(sweep(self.engine.clone(), keeper, is_seen, reason));
                     }
                 },
                 () = tokio::time::sleep_until(kill_at.unwrap_or_else(Instant::now)), if kill_at.is_some() => self.kill(),
@@ -109,13 +109,13 @@ impl Terminator {
     }
 }
 
-/// Kills what is left of a keeper's backend. `told` is why the keeper had to end, if it was told to
+/// Kills what is left of a keeper's backend. `reason` is why the keeper had to end, if it was ordered to
 /// by us.
 async fn sweep(
     engine: Arc<Engine>,
     keeper: KeeperRecord,
     is_seen: bool,
-    told: Option<&'static str>,
+    reason: Option<&'static str>,
 ) {
     loop {
         let of = keeper.clone();
@@ -134,7 +134,7 @@ async fn sweep(
                 }
                 // One that never had a backend has said why to whoever started it.
                 if keeper.backend.is_some() {
-                    let why = told.unwrap_or(match (is_seen, killed) {
+                    let why = reason.unwrap_or(match (is_seen, killed) {
                         (false, _) => "it ended while no daemon ran",
                         (true, 0) => {
                             "no host came back for it in time, or its keeper was ended by a signal"

@@ -34,7 +34,7 @@ pub(crate) struct Watch {
     /// What is wrong with the file, and until when that may pass.
     doubt: Option<(String, Instant)>,
     /// What was last said to be wrong with the file.
-    said: Option<String>,
+    last_warning: Option<String>,
 }
 
 /// What an edit of the file means.
@@ -63,7 +63,7 @@ impl Watch {
             .is_none_or(|changes| watch(changes, &path).is_err());
         let text = read(&path)?;
         let servers = Servers::parse(&text, &path)?;
-        let (doubt, said) = (None, None);
+        let (doubt, last_warning) = (None, None);
         Ok(Self {
             servers,
             text: Some(text),
@@ -71,7 +71,7 @@ impl Watch {
             blind,
             news: VecDeque::new(),
             doubt,
-            said,
+            last_warning,
         })
     }
 
@@ -115,7 +115,7 @@ impl Watch {
     fn look(&mut self) {
         let found = read(&self.servers.path);
         let same = matches!((&found, &self.text), (Ok(found), Some(text)) if found == text);
-        if same && self.doubt.is_none() && self.said.is_none() {
+        if same && self.doubt.is_none() && self.last_warning.is_none() {
             return;
         }
         let parsed = found.and_then(|text| {
@@ -125,7 +125,7 @@ impl Watch {
         });
         match parsed {
             Ok(servers) => {
-                (self.doubt, self.said) = (None, None);
+                (self.doubt, self.last_warning) = (None, None);
                 self.adopt(servers);
             }
             Err(error) => self.doubted(error.to_string()),
@@ -134,7 +134,7 @@ impl Watch {
 
     /// The file is wrong, or not there.
     fn doubted(&mut self, why: String) {
-        if self.said.as_ref() == Some(&why) {
+        if self.last_warning.as_ref() == Some(&why) {
             self.doubt = None;
             return;
         }
@@ -150,7 +150,7 @@ impl Watch {
         self.news.push_back(FileChange::Wrong(format!(
             "{why}; its servers stay as they are"
         )));
-        self.said = Some(why);
+        self.last_warning = Some(why);
     }
 
     fn adopt(&mut self, mut servers: Servers) {

@@ -453,7 +453,7 @@ fn settled(done: Done<bool>) -> Result<mcp_sessiond_result, Failure> {
             };
             Err(Failure::new(
                 MCP_SESSIOND_REFUSED,
-                done.said.unwrap_or_else(general),
+                done.message.unwrap_or_else(general),
             ))
         }
     }

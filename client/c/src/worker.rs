@@ -39,7 +39,7 @@ pub(crate) struct Done<T> {
     pub(crate) value: T,
     pub(crate) status: Status,
     /// What was logged last.
-    pub(crate) said: Option<String>,
+    pub(crate) message: Option<String>,
 }
 
 impl Worker {
@@ -105,7 +105,7 @@ impl Worker {
             let _ = tell.send(Done {
                 value,
                 status: sessiond.status(),
-                said: lines.last(),
+                message: lines.last(),
             });
         });
         told.recv_timeout(self.timeout.saturating_add(GRACE))
@@ -172,7 +172,7 @@ mod tests {
             .map(|done: Done<()>| done.value);
         assert_eq!(failed.expect_err("it panicked").result, MCP_SESSIOND_FAULT);
         let done = worker.call(|_| async { 7 }).expect("the thread goes on");
-        assert_eq!((done.value, done.said), (7, None));
+        assert_eq!((done.value, done.message), (7, None));
         worker.end();
     }
 

@@ -38,7 +38,7 @@ pub struct Claim {
     /// The key that the former recipe makes for it.
     pub former: Option<Key>,
     /// What it says of itself.
-    pub said: SelfDescription,
+    pub description: SelfDescription,
     /// Program and directory, where that is known.
     pub program_dir: Option<ProgramDir>,
     /// What people know the server by.
@@ -378,7 +378,9 @@ impl Registry {
         let held = self.held_by.get(&claim.process)?;
         let same = |id: &&SessionId| {
             self.sessions.get(*id).is_some_and(|session| {
-                session.key.is_none() && session.name.is_none() && session.said == claim.said
+                session.key.is_none()
+                    && session.name.is_none()
+                    && session.description == claim.description
             })
         };
         held.iter().find(same).cloned()
@@ -492,7 +494,7 @@ impl Registry {
         session.epoch = Epoch(session.epoch.0 + 1);
         session.offered = session.digest.is_some();
         if session.name.is_none() {
-            (session.said, session.asked) = (claim.said.clone(), claim.siblings);
+            (session.description, session.asked) = (claim.description.clone(), claim.siblings);
         }
         let lease = Lease {
             session: id.clone(),
@@ -542,7 +544,7 @@ impl Registry {
                 _ => None,
             },
             program: claim.program.clone(),
-            said: claim.said.clone(),
+            description: claim.description.clone(),
             program_dir: claim.program_dir,
             asked: claim.siblings,
             opened: self.order,
@@ -626,7 +628,11 @@ impl Registry {
 
     /// Says who has the name.
     pub(super) fn refuse_name(&mut self, claim: &Claim, key: Key) {
-        let name = claim.said.label.as_ref().map_or("?", |name| name.as_str());
+        let name = claim
+            .description
+            .label
+            .as_ref()
+            .map_or("?", |name| name.as_str());
         let sentence = match self.of_name(key) {
             Some(session) if session.program_dir != claim.program_dir => format!(
                 "the name `{name}` is that of `{}`, which was started by another command line than this `{}`; take another \

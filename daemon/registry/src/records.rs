@@ -88,7 +88,7 @@ pub struct SessionRecord {
     /// The name of the executable that it was made for.
     pub program: String,
     /// What its instance said of itself.
-    pub said: SelfDescription,
+    pub description: SelfDescription,
     /// Program and directory, where that is known.
     pub program_dir: Option<ProgramDir>,
     /// What its instance asked for about siblings.

@@ -70,7 +70,7 @@ impl Bench {
             host_rule: None,
             key: Some(KEY),
             former: None,
-            said: SelfDescription::default(),
+            description: SelfDescription::default(),
             program_dir: None,
             program: "server".into(),
             siblings: None,

@@ -133,7 +133,7 @@ impl Registry {
         let newer = self.keys_of(session.owner).filter_map(|(newer, sessions)| {
             let other = self.sessions.get(sessions.newest()?)?;
             (other.opened > session.opened).then_some(())?;
-            supersedes(&newer, other.said.entry.as_ref(), session, &key)
+            supersedes(&newer, other.description.entry.as_ref(), session, &key)
         });
         newer.min_by_key(|loss| *loss != Loss::Conversation)
     }
@@ -148,7 +148,7 @@ impl Registry {
             .filter_map(|(old, id)| {
                 let loss = supersedes(
                     &key,
-                    claim.said.entry.as_ref(),
+                    claim.description.entry.as_ref(),
                     self.sessions.get(id)?,
                     &old,
                 )?;
@@ -172,7 +172,7 @@ impl Registry {
     /// only free one of the same program and directory that was closed in an orderly way, in a host
     /// that has never run two of those at once.
     pub(super) fn edited_without_entry(&self, claim: &Claim, key: Key) -> Option<SessionId> {
-        let may_be = claim.said.entry.is_none() && claim.host != ProcessId::USER;
+        let may_be = claim.description.entry.is_none() && claim.host != ProcessId::USER;
         let program_dir = claim.program_dir.filter(|_| may_be)?;
         self.owners
             .get(&claim.host)
@@ -183,7 +183,7 @@ impl Registry {
         let mut of_spot = keyed
             .filter_map(|id| self.sessions.get(id))
             .filter(|session| {
-                session.program_dir == Some(program_dir) && session.said.entry.is_none()
+                session.program_dir == Some(program_dir) && session.description.entry.is_none()
             });
         let only = of_spot.next().filter(|_| of_spot.next().is_none())?;
         let left = self.left_by_last(only).unwrap_or_default();
@@ -213,7 +213,7 @@ fn supersedes(
     session: &SessionRecord,
     key: &Key,
 ) -> Option<Loss> {
-    let same_entry = entry.is_some() && entry == session.said.entry.as_ref();
+    let same_entry = entry.is_some() && entry == session.description.entry.as_ref();
     if newer.is_another_conversation_of(key) {
         Some(Loss::Conversation)
     } else if same_entry && newer.is_another_program_for(key) {

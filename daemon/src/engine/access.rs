@@ -114,7 +114,7 @@ impl Engine {
             let found = instances
                 .iter()
                 .find_map(|(process, claimant)| registry.find_for(*process, claimant, told));
-            found.map(|session| (session.program.clone(), session.said.label.clone()))
+            found.map(|session| (session.program.clone(), session.description.label.clone()))
         })
     }
 

@@ -62,7 +62,7 @@ impl RecordCopy {
         let is_users = session.owner == ProcessId::USER;
         let SessionRecord {
             id,
-            said,
+            description,
             program_dir,
             asked,
             opened_ms,
@@ -78,9 +78,9 @@ impl RecordCopy {
             key: session.key.filter(|_| is_users).map(|key| key.to_bytes()),
             program,
             backend,
-            label: said.label,
-            entry: said.entry,
-            client: said.client,
+            label: description.label,
+            entry: description.entry,
+            client: description.client,
             program_dir,
             asked,
             opened_ms,
@@ -116,7 +116,7 @@ impl RecordCopy {
             name: None,
             made_by: None,
             program: self.program,
-            said: SelfDescription {
+            description: SelfDescription {
                 label: self.label,
                 entry: self.entry,
                 client: self.client,

@@ -56,7 +56,7 @@ fn users(named: &Named, request: &ClaimRequest) -> Result<Wants, Error> {
     })
 }
 
-fn said(request: &ClaimRequest) -> SelfDescription {
+fn description(request: &ClaimRequest) -> SelfDescription {
     if let Some(named) = &request.named {
         return SelfDescription {
             label: Some(named.name.clone()),
@@ -211,10 +211,10 @@ impl Engine {
             }
             (None, None) => return Err(exited()),
         };
-        let said = said(request);
+        let description = description(request);
         let key = match &request.named {
             Some(named) => Ok(Key::of_name(&named.name)),
-            None => claimant.traits.key(&said),
+            None => claimant.traits.key(&description),
         };
         if let (Err(doubt), true) = (&key, first) {
             count(&self.meters.counters.claims_doubtful_total);
@@ -243,8 +243,8 @@ impl Engine {
             host_name,
             host_rule,
             key: key.ok(),
-            former: claimant.traits.former_key(&said),
-            said,
+            former: claimant.traits.former_key(&description),
+            description,
             program_dir,
             program,
             siblings: request.siblings,
@@ -279,7 +279,9 @@ impl Engine {
                 None
             }
             // Several that run at once are several servers, and no starts of one.
-            Outcome::FreshFirst if record.said.label.is_none() && !registry.has_sibling(record) => {
+            Outcome::FreshFirst
+                if record.description.label.is_none() && !registry.has_sibling(record) =>
+            {
                 registry.claimant(&holder).and_then(|claimant| {
                     key_churn.begins(record.owner, program_dir, &claimant.traits)
                 })
@@ -448,7 +450,7 @@ impl Engine {
                 Some(known) => known,
                 None => process::traits_of(&instance, &settings.table).map_err(exhausted)?,
             };
-            let key = traits.key(&said(&request));
+            let key = traits.key(&description(&request));
             Ok(describe(instance.id().pid, walk, key))
         });
         reading.await.map_err(|error| failed(&error))?

@@ -155,7 +155,7 @@ fn info(session: &SessionRecord) -> SessionInfo {
         name: session.name.clone().filter(|name| *name != session.id),
         host: session.owner.pid,
         program: session.program.clone(),
-        label: session.said.label.clone(),
+        label: session.description.label.clone(),
         key: session.key.map(|key| key.to_string()),
         epoch: session.epoch,
         holder: session.holder.map(|holder| holder.pid),

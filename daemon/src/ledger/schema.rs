@@ -246,7 +246,7 @@ fn apply(transaction: &Transaction<'_>, effect: &Effect) -> rusqlite::Result<()>
                 Process(session.owner),
                 session.key.map(|key| key.to_bytes()),
                 session.program,
-                session.said.label.as_ref().map(Label::as_str),
+                session.description.label.as_ref().map(Label::as_str),
                 session.opened.cast_signed(),
                 session.opened_ms.cast_signed(),
                 session.epoch.0.cast_signed(),
@@ -257,8 +257,8 @@ fn apply(transaction: &Transaction<'_>, effect: &Effect) -> rusqlite::Result<()>
                 session.offered,
                 session.name.as_ref().map(SessionId::as_str),
                 session.made_by.as_ref().map(RequestId::as_str),
-                session.said.entry.as_ref().map(Label::as_str),
-                session.said.client.as_ref().map(ClientName::as_str),
+                session.description.entry.as_ref().map(Label::as_str),
+                session.description.client.as_ref().map(ClientName::as_str),
                 session.program_dir,
                 session.asked.map(Siblings::as_str),
                 session.freed.cast_signed(),
@@ -377,7 +377,7 @@ fn snapshot(connection: &Connection) -> rusqlite::Result<Snapshot> {
             let key = key
                 .map(|bytes| Key::from_bytes(&bytes).ok_or(FromSqlError::InvalidType))
                 .transpose()?;
-            let said = SelfDescription {
+            let description = SelfDescription {
                 label: optional::<Label>(row, 4)?,
                 entry: optional::<Label>(row, 15)?,
                 client: optional::<ClientName>(row, 16)?,
@@ -388,7 +388,7 @@ fn snapshot(connection: &Connection) -> rusqlite::Result<Snapshot> {
                 owner,
                 key,
                 program: row.get(3)?,
-                said,
+                description,
                 program_dir: row.get(17)?,
                 asked: optional::<Siblings>(row, 18)?,
                 opened: row.get::<_, i64>(5)?.cast_unsigned(),

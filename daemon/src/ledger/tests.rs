@@ -98,7 +98,7 @@ fn session(id: &str, epoch: u64) -> SessionRecord {
         // One of the former recipe: what an upgrade finds is written so.
         key: Key::from_bytes(&[1; 32]),
         program: "server".into(),
-        said: SelfDescription::default(),
+        description: SelfDescription::default(),
         program_dir: None,
         asked: None,
         opened: 1,

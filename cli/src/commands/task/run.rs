@@ -75,7 +75,7 @@ pub(super) struct Arguments {
     #[arg(long)]
     json: bool,
     #[command(flatten)]
-    whose: SessionArgs,
+    of: SessionArgs,
     /// The command and its arguments
     #[arg(required = true, last = true, value_name = "COMMAND")]
     command: Vec<String>,
@@ -88,10 +88,10 @@ impl Arguments {
             poll,
             message,
             json,
-            whose,
+            of,
             command,
         } = self;
-        let session = whose.session(IfMissing::Create).await?;
+        let session = of.session(IfMissing::Create).await?;
         let options = TaskOptions::default();
         let options = ttl
             .map(Duration::from_secs)

@@ -61,7 +61,7 @@ struct State {
 
 /// A request that the server works on.
 struct OpenRequest {
-    said: UnboundedSender<Outgoing>,
+    messages: UnboundedSender<Outgoing>,
     /// Its id, as the client knows it.
     id: RequestId,
     /// Its progress token: as the server knows it, and as the client does.
@@ -83,7 +83,7 @@ impl Live {
     /// A server's place, and what arrives at the server.
     pub(super) fn new(session: &Session) -> (Arc<Self>, Incoming) {
         let (inbox, arriving) = channel(INBOX);
-        let (standalone, said) = unbounded_channel();
+        let (standalone, messages) = unbounded_channel();
         let id = session.id().clone();
         let failures = Arc::new(StoreFailures::of(id.clone()));
         let state = State {
@@ -118,7 +118,7 @@ impl Live {
                 failures,
                 reader: None,
             }
-            .run(said)
+            .run(messages)
             .await;
         });
         (live, arriving)
@@ -214,7 +214,7 @@ impl Live {
         let mut opening = Opening::of(self, &request.id);
         let id = as_value(&request.id);
         let opened = request_stream::open(session, id, does_prime, self.failures.clone()).await;
-        let (said, fresh) = opened.map_err(NotBegun::Refused)?;
+        let (messages, fresh) = opened.map_err(NotBegun::Refused)?;
         let inbox = self.inbox().map_err(|_| NotBegun::Closed)?;
         // First, so that no cancellation of the request comes before it.
         let place = inbox.reserve().await.map_err(|_| NotBegun::Closed)?;
@@ -223,7 +223,7 @@ impl Live {
             return Err(NotBegun::Closed);
         }
         opening.is_over(&mut state);
-        state.take(said, &mut request);
+        state.take(messages, &mut request);
         place.send(JsonRpcMessage::Request(request));
         Ok(fresh)
     }
@@ -241,7 +241,7 @@ impl Live {
         for post in std::mem::take(&mut state.open).into_values() {
             let id = as_value(&post.id);
             let text = outcome_unknown(&id).as_str().to_owned();
-            let _ = post.said.send(Outgoing {
+            let _ = post.messages.send(Outgoing {
                 text,
                 answers: Some(id),
                 done: oneshot::channel().0,
@@ -290,7 +290,7 @@ impl State {
     /// A request is the server's now, by another id where the client uses one again.
     fn take(
         &mut self,
-        said: UnboundedSender<Outgoing>,
+        messages: UnboundedSender<Outgoing>,
         request: &mut JsonRpcRequest<ClientRequest>,
     ) {
         let id = request.id.clone();
@@ -314,8 +314,14 @@ impl State {
                 self.tokens.insert(name.clone(), request.id.clone());
                 (name, token)
             });
-        self.open
-            .insert(request.id.clone(), OpenRequest { said, id, token });
+        self.open.insert(
+            request.id.clone(),
+            OpenRequest {
+                messages,
+                id,
+                token,
+            },
+        );
     }
 
     /// The server does not work on a request any more. Its stream is closed once nobody can say
@@ -426,7 +432,7 @@ impl OpenRequest {
         } else if let Some((_, token)) = of_token.filter(|_| !is_answer) {
             text = with(&text, "/params/progressToken", &as_value(&token.0));
         }
-        send(&self.said, text, is_answer.then_some(id))
+        send(&self.messages, text, is_answer.then_some(id))
     }
 }
 

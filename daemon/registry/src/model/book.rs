@@ -23,7 +23,7 @@ pub(super) struct Entry {
     pub(super) id: Option<SessionId>,
     owner: ProcessId,
     key: Option<Key>,
-    said: SelfDescription,
+    description: SelfDescription,
     program_dir: Option<ProgramDir>,
     asked: Option<Siblings>,
     pub(super) epoch: u64,
@@ -80,7 +80,7 @@ impl Book {
             id: Some(session.id.clone()),
             owner: session.owner,
             key: session.key,
-            said: session.said.clone(),
+            description: session.description.clone(),
             program_dir: session.program_dir,
             asked: session.asked,
             epoch: session.epoch.0,
@@ -161,7 +161,7 @@ impl Book {
             let same = |entry: &Entry| {
                 entry.holder == Some(claim.process)
                     && entry.key.is_none()
-                    && entry.said == claim.said
+                    && entry.description == claim.description
             };
             let held = self
                 .entries
@@ -182,11 +182,11 @@ impl Book {
         let superseded = self.numbers(|entry| {
             entry.owner == claim.host
                 && entry.holder.is_none()
-                && supersedes(&key, &claim.said, entry).is_some()
+                && supersedes(&key, &claim.description, entry).is_some()
         });
         for number in superseded {
             let entry = self.entries.remove(&number).expect("it was found just now");
-            match supersedes(&key, &claim.said, &entry) {
+            match supersedes(&key, &claim.description, &entry) {
                 Some(Loss::Edited) => edited = Some(Loss::Edited),
                 loss => self.note(claim.host, entry.key, loss),
             }

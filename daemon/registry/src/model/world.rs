@@ -64,7 +64,7 @@ struct About {
     /// Unless a label takes its place.
     place: Option<[u8; 32]>,
     conversation: Conversation,
-    said: SelfDescription,
+    description: SelfDescription,
 }
 
 #[derive(Debug)]
@@ -275,15 +275,15 @@ impl World {
         };
         let client =
             |client: usize| -> ClientName { format!("client-{client}").parse().expect("a name") };
-        let said = SelfDescription {
+        let description = SelfDescription {
             label: asks.label.map(|number| label("label", number)),
             entry: asks.entry.map(|number| label("entry", number)),
             client: asks.client.map(client),
         };
         self.tickets += 1;
         let (key, former) = (
-            claimant.traits.key(&said).ok(),
-            claimant.traits.former_key(&said),
+            claimant.traits.key(&description).ok(),
+            claimant.traits.former_key(&description),
         );
         self.formers
             .extend(key.filter(|key| key.recipe != FORMER_RECIPE).zip(former));
@@ -296,7 +296,7 @@ impl World {
             host_rule: host_row(claimant.host),
             key,
             former,
-            said: said.clone(),
+            description: description.clone(),
             program_dir: program_dir(which),
             program: claimant.traits.program,
             siblings: asks.siblings,
@@ -306,13 +306,13 @@ impl World {
             wants: Wants::Keyed,
         };
         let read = traits(which);
-        let place = read.place.filter(|_| said.label.is_none());
+        let place = read.place.filter(|_| description.label.is_none());
         let about = About {
             host: claim.host,
             core: read.core,
             place,
             conversation: read.conversation,
-            said,
+            description,
         };
         self.facts.insert(claim.ticket, about);
         self.claims.insert(claim.ticket, claim.clone());
@@ -351,7 +351,7 @@ impl World {
         }
         let name: Label = format!("name-{}", named.name).parse().expect("a label");
         self.tickets += 1;
-        let said = SelfDescription {
+        let description = SelfDescription {
             label: Some(name.clone()),
             ..SelfDescription::default()
         };
@@ -364,7 +364,7 @@ impl World {
             host_rule: None,
             key: Some(Key::of_name(&name)),
             former: None,
-            said: said.clone(),
+            description: description.clone(),
             program_dir: Some([named.command; 32]),
             program: "server".into(),
             siblings: None,
@@ -382,7 +382,7 @@ impl World {
             core: claim.program_dir,
             place: None,
             conversation: Conversation::None,
-            said,
+            description,
         };
         self.facts.insert(claim.ticket, about);
         self.claims.insert(claim.ticket, claim.clone());

@@ -31,16 +31,16 @@ fn a_claimed_session_is_for_its_holder_and_for_instances_of_its_key() {
         ..SelfDescription::default()
     };
     let mut bench = Bench::new();
-    for said in [SelfDescription::default(), labelled, client] {
-        let key = traits(1, 1).key(&said).ok();
+    for description in [SelfDescription::default(), labelled, client] {
+        let key = traits(1, 1).key(&description).ok();
         let claim = Claim {
             key,
-            said: said.clone(),
+            description: description.clone(),
             ..bench.claim_of(HOST, 1)
         };
         let id = granted(bench.tell(claim)).session;
         let session = bench.registry.session(&id).expect("opened");
-        let plain = said == SelfDescription::default();
+        let plain = description == SelfDescription::default();
         assert_eq!(
             session.is_for(process(2), &claimant(HOST, 1, 1)),
             plain,

@@ -218,28 +218,28 @@ fn a_conversation_that_the_host_has_left_takes_its_servers_along() {
 
 #[test]
 fn an_entry_that_was_edited_ends_what_it_was() {
-    let said = |entry: &str| SelfDescription {
+    let description = |entry: &str| SelfDescription {
         entry: Some(entry.parse().expect("a label")),
         ..SelfDescription::default()
     };
     let mut bench = Bench::new();
     let claim = Claim {
         key: Some(key(1)),
-        said: said("a"),
+        description: description("a"),
         ..bench.claim_of(HOST, 1)
     };
     let first = bench.kept_by(claim, 50);
     bench.exit(&[1]);
     let other = Claim {
         key: Some(key(2)),
-        said: said("b"),
+        description: description("b"),
         ..bench.claim_of(HOST, 2)
     };
     granted(bench.tell(other));
     assert!(bench.has(&first), "another entry");
     let edited = Claim {
         key: Some(key(3)),
-        said: said("a"),
+        description: description("a"),
         ..bench.claim_of(HOST, 3)
     };
     let edited = granted(bench.tell(edited));

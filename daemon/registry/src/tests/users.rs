@@ -10,7 +10,7 @@ impl Bench {
         let name: Label = "browser".parse().expect("a label");
         Claim {
             key: Some(Key::of_name(&name)),
-            said: SelfDescription {
+            description: SelfDescription {
                 label: Some(name),
                 ..SelfDescription::default()
             },

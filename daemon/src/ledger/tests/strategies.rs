@@ -118,7 +118,7 @@ fn claimant() -> impl Strategy<Value = Claimant> {
         )
 }
 
-fn said() -> impl Strategy<Value = SelfDescription> {
+fn description() -> impl Strategy<Value = SelfDescription> {
     let client = option::of(select(vec!["", "claude-ai", " naïve \u{1f980}"]));
     (option::of(label()), option::of(label()), client).prop_map(|(label, entry, client)| {
         SelfDescription {
@@ -131,7 +131,14 @@ fn said() -> impl Strategy<Value = SelfDescription> {
 
 fn any_session() -> impl Strategy<Value = SessionRecord> {
     let digest = || any::<Option<[u8; 32]>>();
-    let names = (id(), process(), option::of(key()), ".*", said(), siblings());
+    let names = (
+        id(),
+        process(),
+        option::of(key()),
+        ".*",
+        description(),
+        siblings(),
+    );
     let rest = (
         any::<[u64; 4]>(),
         option::of(process()),
@@ -141,7 +148,7 @@ fn any_session() -> impl Strategy<Value = SessionRecord> {
         digest(),
         any::<bool>(),
     );
-    (names, rest).prop_map(|((id, owner, key, program, said, asked), rest)| {
+    (names, rest).prop_map(|((id, owner, key, program, description, asked), rest)| {
         let (
             [opened, opened_ms, epoch, freed],
             holder,
@@ -156,7 +163,7 @@ fn any_session() -> impl Strategy<Value = SessionRecord> {
             owner,
             key,
             program,
-            said,
+            description,
             program_dir,
             asked,
             opened,

@@ -107,7 +107,7 @@ pub(super) struct Model {
     /// How many lines the page has, which the view finds out.
     pub(super) height: usize,
     /// What the last action has come to, or is coming to.
-    pub(super) said: Option<Result<String, String>>,
+    pub(super) outcome: Option<Result<String, String>>,
     is_busy: bool,
 }
 
@@ -141,7 +141,7 @@ impl Model {
             first: 0,
             left: 0,
             height: 0,
-            said: None,
+            outcome: None,
             is_busy: false,
         }
     }
@@ -166,7 +166,7 @@ impl Model {
         if let Page::Question { keeper, called, .. } = &self.page
             && !kept.contains(keeper)
         {
-            self.said = Some(Err(format!("{called} has ended meanwhile")));
+            self.outcome = Some(Err(format!("{called} has ended meanwhile")));
             self.page = Page::List;
         }
     }
@@ -174,7 +174,7 @@ impl Model {
     /// Takes what an action has come to.
     pub(super) fn done(&mut self, outcome: Result<String, String>) {
         self.is_busy = false;
-        self.said = Some(outcome);
+        self.outcome = Some(outcome);
     }
 
     /// Takes lines of the log that is shown.
@@ -204,7 +204,7 @@ impl Model {
                 let (action, keeper) = (*action, *keeper);
                 match key {
                     Key::Letter('y' | 'Y') => {
-                        self.said = Some(Ok(format!("{} {called} …", action.progress_word())));
+                        self.outcome = Some(Ok(format!("{} {called} …", action.progress_word())));
                         self.page = Page::List;
                         self.is_busy = true;
                         Effect::Do(action, keeper)
@@ -243,7 +243,7 @@ impl Model {
 
     fn in_list(&mut self, key: Key) -> Effect {
         if !self.is_busy {
-            self.said = None;
+            self.outcome = None;
         }
         let step = self.height.max(1);
         match key {
@@ -286,7 +286,7 @@ impl Model {
         let row = rows.find(|row| row.keeper.is_some() && row.keeper == self.selected);
         let chosen = row.and_then(|row| Some((row.keeper?, row.called.clone()?)));
         if chosen.is_none() {
-            self.said = Some(Err("there is no server that is kept".to_owned()));
+            self.outcome = Some(Err("there is no server that is kept".to_owned()));
         }
         chosen
     }

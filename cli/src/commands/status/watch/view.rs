@@ -52,7 +52,7 @@ pub(super) fn draw(frame: &mut Frame<'_>, model: &mut Model) {
         Constraint::Length(told),
         Constraint::Length(1),
     ];
-    let [top, middle, said, bottom] = Layout::vertical(rows).areas(frame.area());
+    let [top, middle, under, bottom] = Layout::vertical(rows).areas(frame.area());
     model.height = usize::from(middle.height).saturating_sub(2);
     match &model.page {
         Page::Log(_) => log(frame, model, top, middle),
@@ -66,14 +66,14 @@ pub(super) fn draw(frame: &mut Frame<'_>, model: &mut Model) {
             list(frame, model, below(middle));
         }
     }
-    lines(frame, said, outcome);
+    lines(frame, under, outcome);
     frame.render_widget(footer(model, usize::from(bottom.width)), bottom);
 }
 
 /// What the last action has come to.
 fn outcome(model: &Model, width: usize) -> Vec<Line<'static>> {
     const MOST: usize = 3;
-    let (text, painted) = match &model.said {
+    let (text, painted) = match &model.outcome {
         Some(Ok(text)) => (text, GOOD),
         Some(Err(text)) => (text, BAD),
         None => return Vec::new(),
@@ -132,15 +132,15 @@ fn heading(frame: &mut Frame<'_>, model: &Model, area: Rect) {
 fn list(frame: &mut Frame<'_>, model: &mut Model, area: Rect) {
     let Some(seen) = &model.seen else { return };
     let (width, height) = (usize::from(area.width), usize::from(area.height));
-    let mut said: Vec<Line<'_>> = Vec::new();
+    let mut notes: Vec<Line<'_>> = Vec::new();
     if let Some(trouble) = &seen.trouble {
-        said.extend(sentence(trouble, width, style(model, BAD)));
+        notes.extend(sentence(trouble, width, style(model, BAD)));
     }
     for note in &seen.notes {
-        said.extend(sentence(note, width, Style::new()));
+        notes.extend(sentence(note, width, Style::new()));
     }
     if seen.rows.is_empty() && seen.trouble.is_none() {
-        said.extend(sentence(NOTHING, width, Style::new()));
+        notes.extend(sentence(NOTHING, width, Style::new()));
     }
     // Of what is said, half of the screen at most, where the rows need the other half.
     let needed = if seen.rows.is_empty() {
@@ -149,11 +149,11 @@ fn list(frame: &mut Frame<'_>, model: &mut Model, area: Rect) {
         seen.rows.len() + 1
     };
     let room = height.saturating_sub(needed).max(height / 2);
-    if said.len() > room {
-        said.truncate(room.saturating_sub(1));
-        said.push(Line::raw("  … `mcp-sessiond status` says the rest"));
+    if notes.len() > room {
+        notes.truncate(room.saturating_sub(1));
+        notes.push(Line::raw("  … `mcp-sessiond status` says the rest"));
     }
-    let room = height.saturating_sub(said.len());
+    let room = height.saturating_sub(notes.len());
     let shown = room.saturating_sub(1).min(seen.rows.len());
     let at = seen
         .rows
@@ -175,7 +175,7 @@ fn list(frame: &mut Frame<'_>, model: &mut Model, area: Rect) {
         text.extend(rows.into_iter().skip(first).take(shown));
     }
     let text: Vec<Line<'_>> = text.into_iter().map(|line| from(line, left)).collect();
-    lines(frame, area, text.into_iter().chain(said));
+    lines(frame, area, text.into_iter().chain(notes));
     (model.first, model.left) = (first, left);
 }
 

@@ -77,14 +77,14 @@ impl Book {
             because = (host.multiplexing && !by_choice).then_some(Loss::Crowd);
         }
         if outcome == Outcome::FreshFirst
-            && claim.said.entry.is_none()
+            && claim.description.entry.is_none()
             && let Some(program_dir) = claim.program_dir
             && !host.ambiguous.contains(&program_dir)
         {
             let of_spot = self.numbers(|entry| {
                 entry.owner == claim.host
                     && entry.program_dir == Some(program_dir)
-                    && entry.said.entry.is_none()
+                    && entry.description.entry.is_none()
             });
             if let [only] = of_spot[..] {
                 let old = &self.entries[&only];
@@ -131,7 +131,7 @@ impl Book {
                     .expect("it was found just now");
                 if outcome == Outcome::Resumed {
                     entry.epoch += 1;
-                    (entry.key, entry.said) = (claim.key, claim.said.clone());
+                    (entry.key, entry.description) = (claim.key, claim.description.clone());
                     entry.asked = claim.siblings;
                 }
                 entry.holder = Some(claim.process);
@@ -203,7 +203,7 @@ impl Book {
             id: None,
             owner: claim.host,
             key: claim.key,
-            said: claim.said.clone(),
+            description: claim.description.clone(),
             program_dir: claim.program_dir,
             asked: claim.siblings,
             epoch: 1,

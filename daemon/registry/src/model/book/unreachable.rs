@@ -28,7 +28,7 @@ impl Book {
                 .map(|(_, other)| other)
                 .filter(|other| other.owner == owner);
             let superseded = newer
-                .filter_map(|other| supersedes(&other.key?, &other.said, entry))
+                .filter_map(|other| supersedes(&other.key?, &other.description, entry))
                 .min_by_key(|loss| *loss != Loss::Conversation);
             if siblings == Siblings::Never {
                 doomed.push((number, None));
@@ -80,12 +80,16 @@ impl Book {
 }
 
 /// Why a server with this key and these names has taken the place of that session, if it has.
-pub(super) fn supersedes(newer: &Key, said: &SelfDescription, entry: &Entry) -> Option<Loss> {
+pub(super) fn supersedes(
+    newer: &Key,
+    description: &SelfDescription,
+    entry: &Entry,
+) -> Option<Loss> {
     let key = entry.key?;
     if newer.is_another_conversation_of(&key) {
         Some(Loss::Conversation)
-    } else if said.entry.is_some()
-        && said.entry == entry.said.entry
+    } else if description.entry.is_some()
+        && description.entry == entry.description.entry
         && newer.is_another_program_for(&key)
     {
         Some(Loss::Edited)

@@ -116,9 +116,9 @@ impl World {
                 .openers
                 .get_mut(&lease.session)
                 .expect("a session that somebody opened");
-            about.said = SelfDescription {
-                label: about.said.label.take(),
-                ..opener.said.clone()
+            about.description = SelfDescription {
+                label: about.description.label.take(),
+                ..opener.description.clone()
             };
         }
         let mut about = self.openers.get(&lease.session).cloned();
@@ -128,9 +128,9 @@ impl World {
             .as_mut()
             .filter(|_| self.downgraded.contains(&lease.session))
         {
-            about.said = SelfDescription {
-                label: about.said.label.take(),
-                ..opener.said.clone()
+            about.description = SelfDescription {
+                label: about.description.label.take(),
+                ..opener.description.clone()
             };
         }
         assert_eq!(about.as_ref(), Some(&opener), "somebody else's session");

@@ -78,8 +78,9 @@ impl World {
     /// Turns the records into those of a daemon of the former recipe, which knew neither clients
     /// nor entries.
     fn downgrade(&mut self) {
-        let says_more =
-            |record: &SessionRecord| record.said.client.is_some() || record.said.entry.is_some();
+        let says_more = |record: &SessionRecord| {
+            record.description.client.is_some() || record.description.entry.is_some()
+        };
         if self.kept.sessions.values().any(says_more) {
             return;
         }
