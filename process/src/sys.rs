@@ -417,34 +417,55 @@ pub fn set_nice(nice: i32) -> std::io::Result<()> {
     }
 }
 
-/// Closes every descriptor but the standard streams at the next exec, whoever opened it.
+/// Closes every descriptor but the standard streams at the next exec, whoever opened it. Call it
+/// before there is another thread: one that opens a descriptor meanwhile may be missed.
+///
+/// # Errors
+/// When the descriptors can't be listed, on a kernel that can't do it by itself.
 pub fn keep_only_standard_streams() -> std::io::Result<()> {
-    const FIRST: libc::c_uint = 3;
+    const FIRST: libc::c_int = 3;
+    let close_at_exec = |raw: libc::c_int| {
+        // SAFETY: the call takes integers, and a number that names no descriptor is refused.
+        // Nothing is closed now.
+        unsafe { libc::fcntl(raw, libc::F_SETFD, libc::FD_CLOEXEC) };
+    };
     #[cfg(target_os = "linux")]
-    // SAFETY: the call takes three integers. It closes nothing now, so no descriptor that is in use
-    // is affected.
-    let result = unsafe {
-        libc::syscall(
-            libc::SYS_close_range,
-            FIRST,
-            libc::c_uint::MAX,
-            libc::CLOSE_RANGE_CLOEXEC,
-        )
-    };
-    #[cfg(not(target_os = "linux"))]
-    // SAFETY: both calls take integers, and a number that names no descriptor is refused. Nothing
-    // is closed now.
-    let result = unsafe {
-        for raw in FIRST as libc::c_int..libc::getdtablesize() {
-            libc::fcntl(raw, libc::F_SETFD, libc::FD_CLOEXEC);
+    {
+        // SAFETY: the call takes three integers. It closes nothing now, so no descriptor that is
+        // in use is affected.
+        let result = unsafe {
+            libc::syscall(
+                libc::SYS_close_range,
+                FIRST,
+                libc::c_uint::MAX,
+                libc::CLOSE_RANGE_CLOEXEC,
+            )
+        };
+        if result == 0 {
+            return Ok(());
         }
-        0
-    };
-    if result == 0 {
-        Ok(())
-    } else {
-        Err(std::io::Error::last_os_error())
+        let error = std::io::Error::last_os_error();
+        // Before Linux 5.9 there is no such call, before 5.11 no such flag, and some containers
+        // refuse what their filter does not know.
+        if !matches!(
+            error.raw_os_error(),
+            Some(libc::ENOSYS | libc::EINVAL | libc::EPERM)
+        ) {
+            return Err(error);
+        }
+        for entry in std::fs::read_dir("/proc/self/fd")? {
+            let name = entry?.file_name();
+            if let Some(raw) = name.to_str().and_then(|name| name.parse().ok())
+                && raw >= FIRST
+            {
+                close_at_exec(raw);
+            }
+        }
     }
+    #[cfg(not(target_os = "linux"))]
+    // SAFETY: the call takes nothing.
+    (FIRST..unsafe { libc::getdtablesize() }).for_each(close_at_exec);
+    Ok(())
 }
 
 /// Has all threads share one heap, for a process whose threads seldom allocate at the same time. A

@@ -19,6 +19,8 @@ mod fleet;
 mod http_server;
 mod import;
 mod keepers;
+#[cfg(target_os = "linux")]
+mod kernels;
 mod launchers;
 mod layout;
 mod lazy;

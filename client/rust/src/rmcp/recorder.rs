@@ -82,9 +82,9 @@ pub(super) struct Recorder<F> {
 impl<F: Fn() -> Stream + Send> Recorder<F> {
     /// Keeps what is said, up to the answer, or as long as somebody may say something. Returns
     /// whether the stream was closed: the answer closes it.
-    pub(super) async fn run(&mut self, mut said: UnboundedReceiver<Outgoing>) -> bool {
+    pub(super) async fn run(&mut self, mut messages: UnboundedReceiver<Outgoing>) -> bool {
         let mut waiting = Vec::new();
-        while said.recv_many(&mut waiting, MESSAGES_MAX).await > 0 {
+        while messages.recv_many(&mut waiting, MESSAGES_MAX).await > 0 {
             while !waiting.is_empty() {
                 let batch: Vec<Outgoing> = waiting.drain(..fitting(&waiting)).collect();
                 let is_answered = batch.iter().any(|said| said.answers.is_some());
