@@ -329,8 +329,9 @@ fn a_pid_and_start_time_that_are_had_again_while_the_daemon_is_dead_get_nothing(
 }
 
 /// A hit needs three processes to be quick within one clock tick. Busy machines need some hundred
-/// attempts.
+/// attempts for the first one, and more where others take pids, too.
 const ATTEMPTS_TAKE: Duration = Duration::from_secs(60);
+const FIRST_HIT_TAKES: Duration = Duration::from_secs(150);
 
 /// Tries until a pid and its start time were had again so often, or long enough.
 fn those_had_again_get_nothing(kill_daemon: bool, enough: u32) {
@@ -341,7 +342,14 @@ fn those_had_again_get_nothing(kill_daemon: bool, enough: u32) {
     let mut reuse = Reuse::new(&world);
     let (mut attempts, mut hits) = (0, 0);
     let begun = Instant::now();
-    while hits < enough && begun.elapsed() < ATTEMPTS_TAKE {
+    let patience = |hits| {
+        if hits == 0 {
+            FIRST_HIT_TAKES
+        } else {
+            ATTEMPTS_TAKE
+        }
+    };
+    while hits < enough && begun.elapsed() < patience(hits) {
         attempts += 1;
         let hit = reuse.attempt(attempts, kill_daemon.then(|| daemon.pid()));
         if kill_daemon {
