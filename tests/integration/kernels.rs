@@ -52,7 +52,7 @@ fn without_close_range_what_is_detached_has_no_descriptor_of_the_host() {
             (!is_held()).then_some(())
         });
         // The daemon and the keeper live, and so does the server.
-        let mut client = Client::connected(world.front(&wrapped(&world, &tiny(&world))));
+        let mut client = Client::connected(world.front(&command));
         assert_eq!(client.count(), 2, "{error}");
     }
 }

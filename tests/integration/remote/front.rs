@@ -54,7 +54,7 @@ fn a_killed_front_leaves_the_session_and_its_call_is_taken_up() {
         client
             .pipe
             .errors
-            .wait("a call of a former connection was answered");
+            .wait("the answer to a call of an earlier connection was dropped");
         // The same id is another call by now, and gets its own answer.
         client.last = id - 1;
         assert_eq!(client.request("ping", json!({})), id, "{sdk}");
@@ -356,7 +356,7 @@ fn one_of_several_servers_keeps_its_session_too() {
     client
         .pipe
         .errors
-        .wait("far: a call of a former connection was answered");
+        .wait("far: the answer to a call of an earlier connection was dropped");
     assert_eq!(
         (count(&mut client), server.handshakes()),
         ("2".to_owned(), 1)
