@@ -253,9 +253,8 @@ pub(crate) async fn followed_without_loss_or_repetition<B: Backend>(backend: B) 
     let total = Arc::new(AtomicUsize::new(0));
     let writers: Vec<_> = names
         .iter()
-        .cloned()
         .map(|name| {
-            let (session, total) = (session.clone(), total.clone());
+            let (session, total, name) = (session.clone(), total.clone(), name.clone());
             tokio::spawn(async move {
                 for at in 0..APPENDS {
                     let count = at % 4 + 1;
