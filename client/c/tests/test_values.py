@@ -103,7 +103,7 @@ token 0
 store nothing: 6 `token` is NULL; it must point to the bytes of the token
 store empty: 6 a resume token has at least 1 byte; this one is empty
 store too much: 6 a resume token has at most 65536 bytes; this one has 65537
-store no size: 6 `size` is no size of anything in memory
+store no size: 6 `size` is larger than anything in memory
 status without size: 6 status.size is 0; set it to sizeof(mcp_sessiond_status)
 status nowhere: 6 `status` is NULL; it must point to a mcp_sessiond_status
 reject by nobody: 6 `sessiond` is NULL; it must be a handle that mcp_sessiond_init has made
