@@ -1,6 +1,7 @@
 //! Calls of a command to the daemon: what all of them share, and why one came to nothing.
 
 use std::fmt;
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -24,6 +25,9 @@ pub(crate) enum Failure {
     Call(CallError),
     /// It refused.
     Refused(Error),
+    /// A keeper that no daemon knows does not answer on its socket, and the kernel does not say who
+    /// it is.
+    Silent(PathBuf),
 }
 
 impl From<ConnectError> for Failure {
@@ -50,6 +54,12 @@ impl fmt::Display for Failure {
             Self::Connect(error) => error.fmt(formatter),
             Self::Call(error) => write!(formatter, "the daemon did not answer: {error}"),
             Self::Refused(error) => error.fmt(formatter),
+            Self::Silent(socket) => write!(
+                formatter,
+                "its keeper does not answer, and before Linux 6.5 the kernel does not say which process it is; \
+                 `fuser -v {}` names it",
+                socket.display()
+            ),
         }
     }
 }
@@ -59,7 +69,7 @@ impl Failure {
     pub(crate) fn report(&self) -> u8 {
         warn(self);
         match self {
-            Self::Connect(_) | Self::Call(_) => UNAVAILABLE,
+            Self::Connect(_) | Self::Call(_) | Self::Silent(_) => UNAVAILABLE,
             Self::Refused(_) => SOFTWARE,
         }
     }

@@ -5,9 +5,9 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use mcp_sessiond_process::{self as process, PinnedProcess, socket};
+use mcp_sessiond_process::{self as process, Peer, PeerError, PinnedProcess, socket};
 use mcp_sessiond_proto::backends::{KeeperName, KeeperReply, KeeperRequest};
-use mcp_sessiond_proto::hello::{HELLO_LEN, Hello, HelloError, LINES};
+use mcp_sessiond_proto::hello::{Hello, HelloError, greet_blocking};
 use mcp_sessiond_proto::{OLDEST_PROTOCOL_VERSION, PROTOCOL_VERSION, paths};
 
 /// How long a keeper may take for an answer. Hosts are waiting for the daemon.
@@ -36,14 +36,14 @@ pub struct Listener {
     /// The process that called listen(2).
     pub process: PinnedProcess,
     path: PathBuf,
-    stream: UnixStream,
 }
 
 impl Listener {
     /// None: nobody listens there any more.
     ///
     /// # Errors
-    /// When it is somebody else, or can't be found out.
+    /// When it is somebody else, or can't be found out: before Linux 6.5 of one that does not
+    /// answer.
     pub fn find(path: &Path) -> io::Result<Option<Self>> {
         let stream = match socket::connect_now(path) {
             Err(error)
@@ -56,9 +56,19 @@ impl Listener {
             }
             connected => connected?,
         };
-        let process = match process::peer(&stream) {
-            Ok(peer) => peer.process,
-            Err(process::PeerError::Gone) => return Ok(None),
+        let found = match process::peer(&stream) {
+            Ok(Peer::Claimed(challenge)) => {
+                let mut stream = patient(stream)?;
+                let hello = Hello::lines(PROTOCOL_VERSION);
+                stream.write_all(&hello.challenging(challenge.bytes()))?;
+                challenge.answered_in_time(&stream)
+            }
+            Ok(Peer::Known(process)) => Ok(process),
+            Err(error) => Err(error),
+        };
+        let process = match found {
+            Ok(process) => process,
+            Err(PeerError::Gone) => return Ok(None),
             Err(error) => return Err(io::Error::other(error)),
         };
         if !process::leads_session(&process)? {
@@ -69,23 +79,31 @@ impl Listener {
         Ok(Some(Self {
             process,
             path: path.to_owned(),
-            stream,
         }))
     }
 
     /// Asks it, in its own version of the protocol. None: it does not answer, or not what was asked
     /// for.
     pub fn ask(self, request: &KeeperRequest) -> Option<KeeperReply> {
-        let asked = match ask(self.stream, PROTOCOL_VERSION, request) {
+        let ask = |version| ask(socket::connect_now(&self.path)?, version, request);
+        let asked = match ask(PROTOCOL_VERSION) {
             Err(Unanswered::Version(theirs))
                 if (OLDEST_PROTOCOL_VERSION..PROTOCOL_VERSION).contains(&theirs) =>
             {
-                ask(socket::connect_now(&self.path).ok()?, theirs, request)
+                ask(theirs)
             }
             asked => asked,
         };
         asked.ok()
     }
+}
+
+/// A stream that blocks, and not for long.
+fn patient(stream: UnixStream) -> io::Result<UnixStream> {
+    stream.set_nonblocking(false)?;
+    stream.set_read_timeout(Some(ASK_WAIT))?;
+    stream.set_write_timeout(Some(ASK_WAIT))?;
+    Ok(stream)
 }
 
 enum Unanswered {
@@ -100,18 +118,13 @@ impl<E: std::error::Error> From<E> for Unanswered {
 }
 
 fn ask(
-    mut stream: UnixStream,
+    stream: UnixStream,
     version: u16,
     request: &KeeperRequest,
 ) -> Result<KeeperReply, Unanswered> {
     let until = Instant::now() + ASK_WAIT;
-    stream.set_nonblocking(false)?;
-    stream.set_read_timeout(Some(ASK_WAIT))?;
-    stream.set_write_timeout(Some(ASK_WAIT))?;
-    stream.write_all(&Hello::lines(version).encode())?;
-    let mut hello = [0; HELLO_LEN];
-    stream.read_exact(&mut hello)?;
-    match Hello::decode(&hello)?.welcome(version, LINES) {
+    let mut stream = patient(stream)?;
+    match greet_blocking(&mut stream, &Hello::lines(version)) {
         Err(HelloError::Version { theirs, .. }) => return Err(Unanswered::Version(theirs)),
         welcome => drop(welcome?),
     }

@@ -407,6 +407,13 @@ fn about(directory: &Directory, started_by: &str) -> About {
         uptime_ms: 0,
         directory: directory.path().display().to_string(),
         executable: executable.display().to_string(),
+        peers: match mcp_sessiond_process::peers_are_known() {
+            Ok(true) if cfg!(target_os = "macos") => "LOCAL_PEERTOKEN",
+            Ok(true) => "SO_PEERPIDFD",
+            Ok(false) => "challenge",
+            Err(_) => "",
+        }
+        .into(),
         storage: String::new(),
         storage_failure: None,
         faults: Vec::new(),

@@ -6,8 +6,8 @@
 //!   [`Key`]: what tells the instances of one host apart. These values are of the crate
 //!   `mcp-sessiond-identity`; [`traits_of`] reads them ([`key`]).
 //! - [`PinnedProcess`]: a process that is held, so that what is read of it is its own.
-//! - [`peer()`], [`instance`], [`ancestor`]: who speaks on a socket, and which of its ancestors it
-//!   speaks for. [`tcp`]: which user is at the other end of a connection over loopback.
+//! - [`peer()`], [`Challenge`], [`instance`], [`ancestor`]: who speaks on a socket, and which of its
+//!   ancestors it speaks for. [`tcp`]: which user is at the other end of a connection over loopback.
 //! - [`find_host`]: from an instance up to its host, past launchers ([`walk`], [`launchers`]).
 //! - [`programs`]: the one table of launchers, interpreters and runners, with their verbs and
 //!   options. [`variables`]: the one table of variables that say nothing about a server.
@@ -36,6 +36,7 @@
 //! was read.
 #![allow(rustdoc::private_intra_doc_links)]
 
+mod challenge;
 pub mod changes;
 pub mod clock;
 mod command_line;
@@ -49,6 +50,7 @@ pub mod fault;
 mod key;
 mod launchers;
 mod peer;
+mod peer_error;
 mod pinned;
 pub mod priority;
 pub mod programs;
@@ -76,6 +78,7 @@ mod tests;
 
 use std::io;
 
+pub use challenge::{CHALLENGE_BYTES, Challenge};
 pub use clock::monotonic_ms;
 pub use command_line::{CommandLine, command_line};
 pub use exhausted::Exhausted;
@@ -86,7 +89,8 @@ pub use mcp_sessiond_identity::{
     Conversation, Former, Key, KeyDoubt, KeyDoubtError, ProcessId, SelfDescription, StartTime,
     StartTimeError, Traits, digest,
 };
-pub use peer::{NotAnInstance, Peer, PeerError, ancestor, instance, peer};
+pub use peer::{NotAnInstance, Peer, ancestor, instance, is_ours, peer, peers_are_known};
+pub use peer_error::PeerError;
 pub use pinned::{Gone, PinnedProcess};
 pub use session::{
     child_of, children_of, is_taken, leads_session, session_members, session_of, started_by,

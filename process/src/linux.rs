@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 use std::fs;
-use std::io;
+use std::io::{self, IoSliceMut};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
@@ -13,11 +13,13 @@ use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags};
 use nix::sys::signal::Signal;
-use nix::sys::socket::{getsockopt, sockopt};
+use nix::sys::socket::{
+    ControlMessageOwned, MsgFlags, UnixCredentials, getsockopt, recvmsg, setsockopt, sockopt,
+};
 use nix::sys::{stat, statfs};
 
 use super::ProcessStatus;
-use super::peer::PeerError;
+use super::peer_error::PeerError;
 use crate::sys;
 
 /// A pidfd.
@@ -76,20 +78,25 @@ pub(super) fn is_alive(handle: &Handle, _id: &ProcessId) -> bool {
     !matches!(poll(&mut poll_fd, PollTimeout::ZERO), Ok(ready) if ready > 0)
 }
 
-/// The process at the other end of a socket when it connected, and its user. The user is looked at
-/// first.
-pub(super) fn peer(socket: BorrowedFd<'_>, our_uid: u32) -> Result<(Handle, u32), PeerError> {
+/// The process at the other end of a socket when it connected, and whether it surely is that one,
+/// or may have got its pid later. The user is looked at first.
+pub(super) fn peer(socket: BorrowedFd<'_>, our_uid: u32) -> Result<(Handle, u32, bool), PeerError> {
     let credentials = getsockopt(&socket, sockopt::PeerCredentials).map_err(io::Error::from)?;
     if credentials.uid() != our_uid {
         return Err(PeerError::OtherUid(credentials.uid()));
     }
-    if credentials.pid() == 0 {
-        return Err(PeerError::OtherNamespace);
-    }
-    // Never pidfd_open(credentials.pid()): that pid may be somebody else's by now.
-    let pidfd = match getsockopt(&socket, sockopt::PeerPidfd) {
-        Ok(pidfd) => Arc::new(pidfd),
-        Err(Errno::ENOPROTOOPT) => return Err(PeerError::NoPidfd),
+    let claimed = match u32::try_from(credentials.pid()) {
+        Ok(0) => return Err(PeerError::OtherNamespace),
+        Ok(pid) => pid,
+        Err(_) => return Err(PeerError::Gone),
+    };
+    let (pidfd, is_certain) = match getsockopt(&socket, sockopt::PeerPidfd) {
+        Ok(pidfd) => (Arc::new(pidfd), true),
+        // Before Linux 6.5 there is no such option, and some containers refuse what their filter
+        // does not know.
+        Err(Errno::ENOPROTOOPT | Errno::EPERM | Errno::ENOSYS) => {
+            (hold(claimed)?.ok_or(PeerError::Gone)?, false)
+        }
         // Before 6.16 the kernel makes no pidfd for a process that was reaped.
         Err(Errno::ESRCH | Errno::EINVAL | Errno::ENODATA) => return Err(PeerError::Gone),
         Err(errno) => return Err(PeerError::Io(errno.into())),
@@ -97,9 +104,33 @@ pub(super) fn peer(socket: BorrowedFd<'_>, our_uid: u32) -> Result<(Handle, u32)
     match pid_in_proc(&pidfd).map_err(PeerError::Io)? {
         0 => Err(PeerError::OtherNamespace),
         pid => u32::try_from(pid)
-            .map(|pid| (pidfd, pid))
+            .map(|pid| (pidfd, pid, is_certain))
             .map_err(|_| PeerError::Gone),
     }
+}
+
+/// Has the kernel say who wrote what is received from now on, or no longer.
+pub(super) fn have_writers_named(socket: BorrowedFd<'_>, named: bool) -> io::Result<()> {
+    Ok(setsockopt(&socket, sockopt::PassCred, &named)?)
+}
+
+/// Receives bytes of one writer, and says who that is: pid and user. The pid is 0 where the writer
+/// is in another pid namespace. Descriptors that come along are closed: there is no room for them.
+pub(super) fn receive_named(
+    socket: BorrowedFd<'_>,
+    bytes: &mut [u8],
+) -> io::Result<(usize, Option<(u32, u32)>)> {
+    let mut room = nix::cmsg_space!(UnixCredentials);
+    let mut parts = [IoSliceMut::new(bytes)];
+    let flags = MsgFlags::MSG_CMSG_CLOEXEC;
+    let received = recvmsg::<()>(socket.as_raw_fd(), &mut parts, Some(&mut room), flags)?;
+    let writer = received.cmsgs()?.find_map(|message| match message {
+        ControlMessageOwned::ScmCredentials(writer) => {
+            Some((u32::try_from(writer.pid()).unwrap_or(0), writer.uid()))
+        }
+        _ => None,
+    });
+    Ok((received.bytes, writer))
 }
 
 pub(super) fn status(pid: u32) -> io::Result<ProcessStatus> {

@@ -16,7 +16,7 @@ use nix::sys::socket::{getsockopt, sockopt};
 use nix::unistd::{Pid, getsid};
 
 use super::ProcessStatus;
-use super::peer::PeerError;
+use super::peer_error::PeerError;
 use super::procargs::{self, ProcessStrings};
 use crate::sys;
 
@@ -81,9 +81,9 @@ pub(super) fn is_alive(handle: &Handle, id: &ProcessId) -> bool {
 const TOKEN_PID: usize = 5;
 const TOKEN_PID_VERSION: usize = 7;
 
-/// The process at the other end of a socket when it connected, and its user. The user is looked at
-/// first.
-pub(super) fn peer(socket: BorrowedFd<'_>, our_uid: u32) -> Result<(Handle, u32), PeerError> {
+/// The process at the other end of a socket when it connected, and that it surely is that one. The
+/// user is looked at first.
+pub(super) fn peer(socket: BorrowedFd<'_>, our_uid: u32) -> Result<(Handle, u32, bool), PeerError> {
     let credentials = getsockopt(&socket, sockopt::LocalPeerCred).map_err(io::Error::from)?;
     if credentials.uid() != our_uid {
         return Err(PeerError::OtherUid(credentials.uid()));
@@ -102,6 +102,7 @@ pub(super) fn peer(socket: BorrowedFd<'_>, our_uid: u32) -> Result<(Handle, u32)
                 unique: ids.process,
             },
             pid,
+            true,
         )),
         // An exec changes the version too. Who connects and then becomes another program is
         // refused.
@@ -109,6 +110,19 @@ pub(super) fn peer(socket: BorrowedFd<'_>, our_uid: u32) -> Result<(Handle, u32)
         Err(error) if is_gone(&error) => Err(PeerError::Gone),
         Err(error) => Err(PeerError::Io(error)),
     }
+}
+
+/// The kernel can't say who writes, and need not: it always says who has connected.
+pub(super) fn have_writers_named(_: BorrowedFd<'_>, _: bool) -> io::Result<()> {
+    Err(io::ErrorKind::Unsupported.into())
+}
+
+/// The same.
+pub(super) fn receive_named(
+    _: BorrowedFd<'_>,
+    _: &mut [u8],
+) -> io::Result<(usize, Option<(u32, u32)>)> {
+    Err(io::ErrorKind::Unsupported.into())
 }
 
 /// Resident memory, in bytes.

@@ -2,44 +2,37 @@
 
 use std::io;
 use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 
 use nix::unistd::geteuid;
 
+use super::challenge::Challenge;
 use super::exhausted::{Exhausted, readable};
 use super::launchers::{Kind, Table, base_name};
+use super::peer_error::PeerError;
 use super::pinned::PinnedProcess;
 use super::walk::{HostDoubt, confirm_child, hold_parent, kind_above, parent_pid};
 use super::{executable, os};
 
-/// The process at the other end of a connection: the one that connected, not necessarily the one
-/// that writes. A forked child speaks under its parent's name.
+/// The process at the other end of a connection: the one that opened it, or that listens.
 #[derive(Debug)]
-pub struct Peer {
-    /// The process.
-    pub process: PinnedProcess,
-    /// Its user, who is ours.
-    pub uid: u32,
+pub enum Peer {
+    /// The kernel says who it is, which is not necessarily who writes: a forked child speaks under
+    /// its parent's name.
+    Known(PinnedProcess),
+    /// The kernel says only which pid it had, so that it has to answer.
+    Claimed(Challenge),
 }
 
-/// A peer that nobody should talk to. Only the first is an attack by its looks.
-#[derive(Debug, thiserror::Error)]
-pub enum PeerError {
-    /// It is another user's.
-    #[error("the peer belongs to user {0}, not to ours")]
-    OtherUid(u32),
-    /// It is in another pid namespace, so that nothing can be said about its parents.
-    #[error("the peer is in another pid namespace")]
-    OtherNamespace,
-    /// The kernel is older than Linux 6.5, and can't tell a peer from one that got its pid later.
-    #[error("this kernel can't say for sure who the peer is (SO_PEERPIDFD, Linux 6.5)")]
-    NoPidfd,
-    /// It has exited.
-    #[error("the peer has exited")]
-    Gone,
-    /// The system would not say.
-    #[error("the peer can't be identified: {0}")]
-    Io(#[from] io::Error),
+impl Peer {
+    /// The process. Where it has not answered yet, it may be a later owner of the peer's pid.
+    pub fn process(&self) -> &PinnedProcess {
+        match self {
+            Self::Known(process) => process,
+            Self::Claimed(challenge) => challenge.process(),
+        }
+    }
 }
 
 /// Who is at the other end of a connected Unix socket.
@@ -47,8 +40,24 @@ pub enum PeerError {
 /// # Errors
 /// [`PeerError`]. The user is looked at first, before anything is read about the process.
 pub fn peer(socket: &impl AsFd) -> Result<Peer, PeerError> {
+    let (process, is_certain) = claimed(socket)?;
+    Ok(if is_certain {
+        Peer::Known(process)
+    } else {
+        Peer::Claimed(Challenge::new(socket.as_fd(), process)?)
+    })
+}
+
+/// Whether the process at the other end is this user's, and in our pid namespace: for who serves
+/// all processes of this user alike.
+pub fn is_ours(socket: &impl AsFd) -> bool {
+    claimed(socket).is_ok()
+}
+
+/// The process that has the peer's pid, and whether it surely is the peer.
+fn claimed(socket: &impl AsFd) -> Result<(PinnedProcess, bool), PeerError> {
     let uid = geteuid().as_raw();
-    let (handle, pid) = os::peer(socket.as_fd(), uid)?;
+    let (handle, pid, is_certain) = os::peer(socket.as_fd(), uid)?;
     let process = PinnedProcess::identify(handle, pid)?.ok_or(PeerError::Gone)?;
     let status = os::status(pid).map_err(|error| {
         if os::is_gone(&error) {
@@ -66,7 +75,21 @@ pub fn peer(socket: &impl AsFd) -> Result<Peer, PeerError> {
     if !status.in_our_namespace {
         return Err(PeerError::OtherNamespace);
     }
-    Ok(Peer { process, uid })
+    Ok((process, is_certain))
+}
+
+/// Whether the kernel says by itself who a peer is; otherwise each has to answer a
+/// [challenge](Challenge).
+///
+/// # Errors
+/// Those of making a pair of sockets.
+pub fn peers_are_known() -> io::Result<bool> {
+    let (ours, _theirs) = UnixStream::pair()?;
+    match os::peer(ours.as_fd(), geteuid().as_raw()) {
+        Ok((_, _, is_certain)) => Ok(is_certain),
+        Err(PeerError::Io(error)) => Err(error),
+        Err(error) => Err(io::Error::other(error)),
+    }
 }
 
 /// Ancestors that are looked at in search of a named one.

@@ -26,6 +26,11 @@ pub struct About {
     pub directory: String,
     /// The executable that it runs from.
     pub executable: String,
+    /// How it knows which process has connected: by `SO_PEERPIDFD`, which the kernel has since
+    /// Linux 6.5, or by a `challenge`, to which each process has to answer. On macOS by
+    /// `LOCAL_PEERTOKEN`.
+    #[serde(default)]
+    pub peers: String,
     /// Where it keeps what sessions contain: `storage.url`, without any password.
     #[serde(default)]
     pub storage: String,

@@ -7,13 +7,19 @@
 //! | 8 | 2 | the sender's protocol version |
 //! | 10 | 2 | from the server: the client's version, repeated; from the client: 0 |
 //! | 12 | 1 | codec: 1 MessagePack, 2 JSON-RPC; 3, on a keeper's socket: lines |
-//! | 13 | 1 | from the server: its answer; from the client: 0 |
+//! | 13 | 1 | from the server: its answer; from the client: 0, or 6 |
 //! | 14 | 2 | 0 |
 //! | 16 | 4 | the largest frame that the sender takes, in bytes |
 //! | 20 | 4 | 0 |
 //! | 24 | 8 | 0 |
 //!
 //! Numbers are big-endian. Fields that are 0 here are ignored by the receiver.
+//!
+//! Behind a hello with the answer 6 there are 16 bytes, which the other side writes back. A server
+//! says hello again after that. It is asked of a client where the kernel can't say who has
+//! connected, and of a keeper where it can't say who listens.
+
+use std::io::{self, Read, Write};
 
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
@@ -21,6 +27,9 @@ use crate::{OLDEST_PROTOCOL_VERSION, PROTOCOL_VERSION};
 
 /// Bytes of a hello, each way.
 pub const HELLO_LEN: usize = 32;
+
+/// Bytes behind a hello that asks who the other side is.
+pub const CHALLENGE_LEN: usize = 16;
 
 /// The first 8 bytes.
 pub const MAGIC: [u8; 8] = *b"mcpsessd";
@@ -57,9 +66,11 @@ pub enum Answer {
     Busy = 3,
     /// The daemon is about to exit: connect again.
     Draining = 4,
-    /// The peer's process can't be identified (another pid namespace, or a kernel before Linux
-    /// 6.5).
+    /// The peer's process can't be identified: it is in another pid namespace, or it was
+    /// [challenged](Answer::Challenge) and is not the one that has connected.
     Unidentified = 5,
+    /// No answer yet: 16 bytes follow, which the peer writes back before it is answered.
+    Challenge = 6,
 }
 
 /// Why a connection ended with its hello.
@@ -67,7 +78,7 @@ pub enum Answer {
 pub enum HelloError {
     /// The stream failed or ended.
     #[error("the connection ended during the hello: {0}")]
-    Io(#[from] std::io::Error),
+    Io(#[from] io::Error),
     /// The other side does not speak this protocol.
     #[error("the peer does not speak mcp-sessiond's protocol")]
     Magic,
@@ -90,7 +101,7 @@ pub enum HelloError {
     Draining,
     /// The daemon can't tell which process is asking.
     #[error(
-        "the daemon can't identify this process (another pid namespace, or a kernel before Linux 6.5)"
+        "the daemon can't identify this process: it is in another pid namespace, or another process has opened the connection"
     )]
     Unidentified,
 }
@@ -143,6 +154,26 @@ impl Hello {
             answer: answer as u8,
             frame_max: FRAME_MAX,
         }
+    }
+
+    /// The bytes of this hello where it asks who the other side is, which has to write `challenge`
+    /// back.
+    #[must_use]
+    pub fn challenging(&self, challenge: &[u8; CHALLENGE_LEN]) -> [u8; HELLO_LEN + CHALLENGE_LEN] {
+        let asking = Self {
+            answer: Answer::Challenge as u8,
+            ..*self
+        };
+        let mut bytes = [0; HELLO_LEN + CHALLENGE_LEN];
+        bytes[..HELLO_LEN].copy_from_slice(&asking.encode());
+        bytes[HELLO_LEN..].copy_from_slice(challenge);
+        bytes
+    }
+
+    /// Whether 16 bytes follow, which are to be written back.
+    #[must_use]
+    pub fn is_challenge(&self) -> bool {
+        self.answer == Answer::Challenge as u8
     }
 
     /// The codec that a client of the daemon asks for, or why it can't be served.
@@ -238,7 +269,7 @@ impl Hello {
     ///
     /// # Errors
     /// Those of the stream.
-    pub async fn write<W: AsyncWrite + Unpin>(&self, stream: &mut W) -> std::io::Result<()> {
+    pub async fn write<W: AsyncWrite + Unpin>(&self, stream: &mut W) -> io::Result<()> {
         stream.write_all(&self.encode()).await?;
         stream.flush().await
     }
@@ -252,10 +283,46 @@ pub async fn greet<S: AsyncRead + AsyncWrite + Unpin>(
     stream: &mut S,
     codec: Codec,
 ) -> Result<Hello, HelloError> {
-    Hello::client(codec).write(stream).await?;
-    Hello::read(stream)
-        .await?
-        .welcome(PROTOCOL_VERSION, codec as u8)
+    let ours = Hello::client(codec);
+    ours.write(stream).await?;
+    let mut theirs = Hello::read(stream).await?;
+    if theirs.is_challenge() {
+        write_back(stream).await?;
+        theirs = Hello::read(stream).await?;
+    }
+    theirs.welcome(ours.version, ours.codec)
+}
+
+/// Reads a challenge, and answers it.
+///
+/// # Errors
+/// Those of the stream.
+pub async fn write_back<S: AsyncRead + AsyncWrite + Unpin>(stream: &mut S) -> io::Result<()> {
+    let mut challenge = [0; CHALLENGE_LEN];
+    stream.read_exact(&mut challenge).await?;
+    stream.write_all(&challenge).await?;
+    stream.flush().await
+}
+
+/// [`greet`] with any hello, on a stream that blocks.
+///
+/// # Errors
+/// The same.
+pub fn greet_blocking<S: Read + Write>(stream: &mut S, ours: &Hello) -> Result<Hello, HelloError> {
+    let read = |stream: &mut S| {
+        let mut bytes = [0; HELLO_LEN];
+        stream.read_exact(&mut bytes)?;
+        Hello::decode(&bytes)
+    };
+    stream.write_all(&ours.encode())?;
+    let mut theirs = read(stream)?;
+    if theirs.is_challenge() {
+        let mut challenge = [0; CHALLENGE_LEN];
+        stream.read_exact(&mut challenge)?;
+        stream.write_all(&challenge)?;
+        theirs = read(stream)?;
+    }
+    theirs.welcome(ours.version, ours.codec)
 }
 
 #[cfg(test)]

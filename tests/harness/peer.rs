@@ -4,7 +4,7 @@ use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 
-use mcp_sessiond_proto::hello::{Codec, HELLO_LEN, Hello};
+use mcp_sessiond_proto::hello::{CHALLENGE_LEN, Codec, HELLO_LEN, Hello};
 use nix::unistd::Pid;
 use serde_json::{Value, json};
 
@@ -54,9 +54,22 @@ impl Peer {
         assert_eq!(answer.answer, 0, "{answer:?}");
     }
 
-    /// Says these bytes for a hello. None: the connection was ended without an answer.
+    /// Says these bytes for a hello, and answers the question who it is. None: the connection was
+    /// ended without an answer.
     pub fn hello(&mut self, hello: &[u8]) -> Option<Hello> {
         self.stream.write_all(hello).ok()?;
+        let answer = self.answered()?;
+        if !answer.is_challenge() {
+            return Some(answer);
+        }
+        let mut challenge = [0; CHALLENGE_LEN];
+        self.stream.read_exact(&mut challenge).ok()?;
+        self.stream.write_all(&challenge).ok()?;
+        self.answered()
+    }
+
+    /// A hello of the daemon's.
+    fn answered(&mut self) -> Option<Hello> {
         let mut answer = [0; HELLO_LEN];
         self.stream.read_exact(&mut answer).ok()?;
         Hello::decode(&answer).ok()

@@ -1,10 +1,12 @@
 //! Kernels that lack a system call, and containers that refuse one: what takes its place.
 
 use std::fs::OpenOptions;
-use std::io::Read as _;
+use std::io::{Read as _, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
+use std::process::{Command, Stdio};
 
-use mcp_sessiond_tests::{Client, until};
+use mcp_sessiond_proto::hello::{CHALLENGE_LEN, Codec, Hello};
+use mcp_sessiond_tests::{Client, Peer, World, until};
 use nix::fcntl::OFlag;
 use nix::sys::signal::Signal;
 use nix::sys::stat::Mode;
@@ -55,4 +57,112 @@ fn without_close_range_what_is_detached_has_no_descriptor_of_the_host() {
         let mut client = Client::connected(world.front(&command));
         assert_eq!(client.count(), 2, "{error}");
     }
+}
+
+/// `SO_PEERPIDFD` refused so.
+fn no_peer_pidfd(error: &str) -> String {
+    format!("getsockopt:2=77={error}")
+}
+
+/// Starts a daemon for which system calls are refused, and waits until it can be reached.
+fn daemon(world: &World, rules: &[&str]) {
+    let own = world.sessiond(&["run", "--on-demand"]);
+    let words = [own.get_program()].into_iter().chain(own.get_args());
+    let words: Vec<String> = words
+        .map(|word| word.to_str().expect("UTF-8").to_owned())
+        .collect();
+    let command = refusing(rules, &words);
+    let mut started = Command::new(&command[0]);
+    let variables = own.get_envs();
+    started.envs(variables.filter_map(|(name, value)| Some((name, value?))));
+    let started = started.args(&command[1..]).stdin(Stdio::null()).status();
+    assert!(started.expect("it runs").success());
+}
+
+#[test]
+fn where_the_kernel_does_not_say_who_has_connected_everything_works() {
+    for error in ["ENOPROTOOPT", "EPERM", "ENOSYS"] {
+        let world = world("");
+        let command = refusing(&[&no_peer_pidfd(error)], &wrapped(&world, &tiny(&world)));
+        let mut client = Client::connected(world.front(&command));
+        assert_eq!(client.count(), 1, "{error}");
+        client.pipe.signal(Signal::SIGKILL);
+        client.pipe.wait();
+        let mut client = Client::connected(world.front(&command));
+        assert_eq!(client.count(), 2, "{error}");
+        assert_eq!(world.about()["peers"], "challenge", "{error}");
+
+        let doctor = world.sessiond(&["doctor", "--json"]).output();
+        let doctor = String::from_utf8(doctor.expect("it runs").stdout).expect("UTF-8");
+        assert!(doctor.contains("so the daemon asks each one"), "{doctor}");
+    }
+}
+
+/// A kernel that knows `SO_PEERPIDFD` says by these that the peer has exited.
+#[test]
+fn who_is_gone_by_the_kernel_s_word_is_not_asked() {
+    for error in ["EINVAL", "ESRCH", "ENODATA"] {
+        let world = world("");
+        daemon(&world, &[&no_peer_pidfd(error)]);
+        let mut peer = Peer::connect(&world.socket());
+        let answer = peer.hello(&Hello::client(Codec::JsonRpc).encode());
+        assert!(answer.is_none(), "{error}: {answer:?}");
+    }
+}
+
+/// The child of a process that has connected says what its parent was to say.
+#[test]
+fn a_child_that_answers_for_its_parent_is_refused() {
+    const CHILD: &str = r#"
+import os, socket, struct, sys
+stream = socket.socket(socket.AF_UNIX)
+stream.connect(sys.argv[1])
+stream.sendall(struct.pack(">8sHHBBxxIxxxxQ", b"mcpsessd", 2, 0, 2, 0, 4 << 20, 0))
+said = stream.recv(48, socket.MSG_WAITALL)
+if os.fork() == 0:
+    stream.sendall(said[32:])
+    os._exit(0)
+os.wait()
+print(said[13], stream.recv(32, socket.MSG_WAITALL)[13])"#;
+    let world = world("");
+    daemon(&world, &[&no_peer_pidfd("ENOPROTOOPT")]);
+    let mut command = Command::new("python3");
+    let command = command.args(["-I", "-c", CHILD]).arg(world.socket());
+    let said = command.output().expect("it runs").stdout;
+    assert_eq!(String::from_utf8_lossy(&said).trim(), "6 5");
+    until("the log says why", || {
+        let said = std::fs::read_to_string(world.directory().join("daemon.log")).ok()?;
+        (said.contains("the connection was opened by process") && said.contains("writes on it"))
+            .then_some(())
+    });
+    assert_eq!(world.stat("connections_refused_total"), 1);
+}
+
+#[test]
+fn a_wrong_answer_to_the_question_who_it_is_is_refused() {
+    let world = world("");
+    daemon(&world, &[&no_peer_pidfd("ENOPROTOOPT")]);
+    let mut peer = Peer::connect(&world.socket());
+    let hello = Hello::client(Codec::JsonRpc).encode();
+    // Ahead, before it was asked.
+    let ahead = [&hello[..], &[7; CHALLENGE_LEN]].concat();
+    peer.stream.write_all(&ahead).expect("sent");
+    let mut asked = [0; 48];
+    peer.stream.read_exact(&mut asked).expect("the question");
+    assert_eq!(asked[13], 6);
+    let mut refused = [0; 32];
+    peer.stream.read_exact(&mut refused).expect("the answer");
+    assert_eq!(refused[13], 5);
+    assert!(peer.is_ended());
+}
+
+/// What the memory of text is given back by.
+#[test]
+fn without_madvise_a_daemon_serves() {
+    let world = world("");
+    daemon(&world, &["madvise=EINVAL"]);
+    assert_eq!(
+        world.peer().call("ping", serde_json::json!({})),
+        Ok(serde_json::Value::Null)
+    );
 }

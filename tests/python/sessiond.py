@@ -13,11 +13,11 @@ def start(binary=os.environ.get("MCP_SESSIOND_BIN", "mcp-sessiond"), null=subpro
 def connect(path):
     if (os.lstat(path).st_uid, os.lstat(path).st_mode) != (os.geteuid(), 0o040700):
         raise PermissionError(f"{path} is not a directory of ours, closed to everybody else")
-    stream = socket.socket(socket.AF_UNIX)
-    stream.connect(path + "/daemon.sock")
-    stream.sendall(struct.pack(">8sHHBBxxIxxxxQ", b"mcpsessd", 1, 0, 2, 0, 4 << 20, 0))
-    magic, version, _, _, answer, *_ = struct.unpack(">8sHHBBxxIxxxxQ", (file := stream.makefile("rwb")).read(32))
-    if magic != b"mcpsessd" or answer: raise Refused({"message": f"refused: {answer}, version {version}", "code": "hello_refused"})
+    (stream := socket.socket(socket.AF_UNIX)).connect(path + "/daemon.sock")
+    file, layout = stream.makefile("rwb"), ">8sHHBBxxIxxxxQ"
+    file.write(struct.pack(layout, b"mcpsessd", 1, 0, 2, 0, 4 << 20, 0)), file.flush()
+    while (said := struct.unpack(layout, file.read(32)))[4] == 6: file.write(file.read(16)), file.flush()
+    if (said[0], said[4]) != (b"mcpsessd", 0): raise Refused({"message": f"refused: {said}", "code": "hello_refused"})
     return file
 def call(method, params):
     body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": method, "params": params}).encode()

@@ -33,7 +33,7 @@ pub(crate) struct Arguments {
 #[derive(Debug, Subcommand)]
 enum Topic {
     /// The daemon about itself: version, pid, protocol, started_by, uptime_ms, directory,
-    /// executable, storage, storage_failure, faults, advice
+    /// executable, peers, storage, storage_failure, faults, advice
     #[command(after_help = "Example: mcp-sessiond debug about")]
     About,
     /// Hosts that own sessions: pid, start, name, sessions, held, plural_keys
@@ -172,6 +172,7 @@ fn about_text(about: &About) -> String {
         uptime_ms,
         directory,
         executable,
+        peers,
         storage,
         storage_failure,
         faults,
@@ -189,7 +190,7 @@ fn about_text(about: &About) -> String {
         .map(|one| format!("  {one}\n"))
         .collect();
     format!(
-        "{title}  pid {pid}, protocol {protocol}, started by {started_by}, up {up}\n  {directory}\n  {executable}\n  {storage}{failure}\n{faults}"
+        "{title}  pid {pid}, protocol {protocol}, started by {started_by}, up {up}\n  {directory}\n  {executable}\n  peers by {peers}\n  {storage}{failure}\n{faults}"
     )
 }
 

@@ -8,7 +8,7 @@ use mcp_sessiond_client::Error;
 use mcp_sessiond_process::PinnedProcess;
 use mcp_sessiond_proto::backends::StopRequest;
 use mcp_sessiond_proto::paths;
-use mcp_sessiond_proxy::keeper::dial::keeper_of;
+use mcp_sessiond_proxy::keeper::dial::{DialError, keeper_of};
 use nix::sys::signal::Signal;
 
 use crate::calls::{ANSWER_TIMEOUT, Failure};
@@ -105,8 +105,11 @@ async fn ended(
 /// Has a server end. Its keeper, where it still is there.
 async fn end(inventory: &Inventory, server: &Server) -> Result<Option<PinnedProcess>, Failure> {
     let socket = paths::keeper_socket(inventory.directory.path(), server.keeper);
-    // The kernel says who listens; one that ends has closed its socket.
-    let listens = keeper_of(&socket).ok();
+    // One that ends has closed its socket.
+    let (listens, is_silent) = match keeper_of(&socket) {
+        Ok(keeper) => (Some(keeper), false),
+        Err(error) => (None, matches!(error, DialError::Silent)),
+    };
     if let (Some(connection), Some(session), true) =
         (&inventory.connection, &server.session, server.known)
     {
@@ -124,6 +127,9 @@ async fn end(inventory: &Inventory, server: &Server) -> Result<Option<PinnedProc
             Err(Error::InvalidArgument { .. }) => {}
             Err(error) => return Err(error.into()),
         }
+    }
+    if is_silent {
+        return Err(Failure::Silent(socket));
     }
     if let Some(keeper) = &listens {
         // It fails where it has exited just now.

@@ -2,7 +2,16 @@
 import { createConnection, type Socket } from 'node:net';
 import { checkDirectory, NotRunning, socketOf } from './directory.js';
 import { refusal, SessiondError } from './errors.js';
-import { FRAME_MAX, hello, HELLO_BYTES, HelloRefused, readHello, type Hello } from './hello.js';
+import {
+  CHALLENGE_BYTES,
+  FRAME_MAX,
+  hello,
+  HELLO_BYTES,
+  HelloRefused,
+  isChallenge,
+  readHello,
+  type Hello,
+} from './hello.js';
 
 /** The connection has ended. Whether the call was carried out is not known. */
 export class Disconnected extends Error {}
@@ -176,6 +185,7 @@ export class Connection {
 function greet(socket: Socket, path: string): Promise<{ answer: Hello; rest: Buffer }> {
   return new Promise((resolve, reject) => {
     let read = Buffer.alloc(0);
+    let isChallenged = false;
     const settle = (how: () => void) => {
       socket.off('data', onData).off('error', onError).off('close', onClose);
       how();
@@ -183,6 +193,14 @@ function greet(socket: Socket, path: string): Promise<{ answer: Hello; rest: Buf
     const onData = (bytes: Buffer) => {
       read = Buffer.concat([read, bytes]);
       if (read.length < HELLO_BYTES) return;
+      if (!isChallenged && isChallenge(read)) {
+        const end = HELLO_BYTES + CHALLENGE_BYTES;
+        if (read.length < end) return;
+        isChallenged = true;
+        socket.write(read.subarray(HELLO_BYTES, end));
+        read = read.subarray(end);
+        return;
+      }
       settle(() => {
         try {
           resolve({ answer: readHello(read.subarray(0, HELLO_BYTES)), rest: read.subarray(HELLO_BYTES) });

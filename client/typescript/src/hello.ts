@@ -3,6 +3,8 @@ import { SessiondError } from './errors.js';
 
 /** Bytes of a hello. */
 export const HELLO_BYTES = 32;
+/** Bytes behind a hello that asks who this process is; they are to be written back. */
+export const CHALLENGE_BYTES = 16;
 /** The largest frame that this client takes, in bytes. */
 export const FRAME_MAX = 4 * 1024 * 1024;
 
@@ -26,13 +28,15 @@ export function hello(): Buffer {
   return bytes;
 }
 
+const CHALLENGE = 6;
+
 const ANSWERS: Record<number, [passes: boolean, sentence: string]> = {
   2: [false, 'the daemon does not speak JSON-RPC'],
   3: [true, 'the daemon has too many connections'],
   4: [true, 'the daemon is about to exit'],
   5: [
     false,
-    'the daemon cannot identify this process: another pid namespace, or a kernel older than Linux 6.5',
+    'the daemon cannot identify this process: it is in another pid namespace, or another process has opened the connection',
   ],
 };
 
@@ -45,6 +49,11 @@ export class HelloRefused extends SessiondError {
     super('not_connected', sentence);
     this.isTransient = isTransient;
   }
+}
+
+/** Whether the daemon asks first who this process is: the kernel does not tell it (Linux before 6.5). */
+export function isChallenge(bytes: Buffer): boolean {
+  return bytes.subarray(0, 8).equals(MAGIC) && bytes.readUInt8(13) === CHALLENGE;
 }
 
 /** Reads the daemon's answer. Throws {@link HelloRefused} unless it is a welcome. */

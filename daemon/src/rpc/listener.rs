@@ -13,6 +13,7 @@ use mcp_sessiond_proto::hello::{Answer, Hello, HelloError};
 use mcp_sessiond_proto::service::{METHODS, Sessiond, SessiondRequest};
 use tarpc::RequestName as _;
 use tarpc::server::Serve as _;
+use tokio::io::AsyncWriteExt as _;
 use tokio::net::UnixStream;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -106,18 +107,20 @@ async fn converse(
     mut draining: watch::Receiver<bool>,
 ) {
     let peer = match process::peer(&stream) {
-        Ok(Peer { process, .. }) => process,
+        Ok(peer) => peer,
         Err(error) => {
             refuse(stream, &daemon, &error).await;
             return;
         }
     };
-    let id = peer.id();
+    let id = peer.process().id();
     let place = {
         let settings = daemon.engine.settings();
-        daemon
-            .connections
-            .enter(peer, &settings.loaded.config.limits, &budget)
+        daemon.connections.enter(
+            peer.process().clone(),
+            &settings.loaded.config.limits,
+            &budget,
+        )
     };
     let Some(place) = place else {
         count(&daemon.engine.meters.counters.connections_over_limit_total);
@@ -129,15 +132,19 @@ async fn converse(
         return;
     };
     let greeted = tokio::select! {
-        greeted = tokio::time::timeout(HELLO_TIMEOUT, greet(&mut stream)) => greeted,
+        greeted = tokio::time::timeout(HELLO_TIMEOUT, greet(&mut stream, peer)) => greeted,
         () = drained(&mut draining) => {
             turn_away(stream, &daemon, Answer::Draining).await;
             return;
         }
     };
     let hello = match greeted {
-        Ok(Ok(Some(hello))) => hello,
-        Ok(Ok(None)) => return,
+        Ok(Ok(Greeted::Welcome(hello))) => hello,
+        Ok(Ok(Greeted::Refused)) => return,
+        Ok(Ok(Greeted::Unidentified(error))) => {
+            note_refusal(&daemon, &error);
+            return;
+        }
         Ok(Err(_)) | Err(_) => {
             count(&daemon.engine.meters.counters.connections_broken_total);
             tracing::debug!(pid = id.pid, "a connection ended at its hello");
@@ -193,42 +200,62 @@ async fn drained(draining: &mut watch::Receiver<bool>) {
     let _ = draining.wait_for(|draining| *draining).await.map(drop);
 }
 
-/// Reads the hello and answers it. None: it was refused.
-async fn greet(stream: &mut UnixStream) -> Result<Option<Hello>, HelloError> {
+/// How a hello was answered.
+enum Greeted {
+    Welcome(Hello),
+    /// The client speaks another protocol.
+    Refused,
+    /// Somebody else writes than the one that has connected.
+    Unidentified(PeerError),
+}
+
+/// Reads the hello, has the peer answer the question who it is where the kernel does not know, and
+/// answers.
+async fn greet(stream: &mut UnixStream, peer: Peer) -> Result<Greeted, HelloError> {
     let hello = Hello::read(stream).await?;
-    match hello.accept() {
-        Ok(_) => {
-            hello.reply(Answer::Welcome).write(stream).await?;
-            Ok(Some(hello))
-        }
-        Err(answer) => {
-            hello.reply(answer).write(stream).await?;
-            Ok(None)
+    if let Err(answer) = hello.accept() {
+        hello.reply(answer).write(stream).await?;
+        return Ok(Greeted::Refused);
+    }
+    if let Peer::Claimed(challenge) = peer {
+        let asking = hello
+            .reply(Answer::Challenge)
+            .challenging(challenge.bytes());
+        stream.write_all(&asking).await?;
+        if let Err(error) = challenge.answered(stream).await {
+            hello.reply(Answer::Unidentified).write(stream).await?;
+            return Ok(Greeted::Unidentified(error));
         }
     }
+    hello.reply(Answer::Welcome).write(stream).await?;
+    Ok(Greeted::Welcome(hello))
 }
 
 /// Turns away a peer that could not be identified.
 async fn refuse(stream: UnixStream, daemon: &Daemon, error: &PeerError) {
+    note_refusal(daemon, error);
     match error {
-        // The process was killed after it connected; that is no error.
-        PeerError::Gone => tracing::debug!("a process was gone before its connection was accepted"),
-        // Another user gets no answer.
-        PeerError::OtherUid(_) => {
-            count(&daemon.engine.meters.counters.connections_refused_total);
-            tracing::warn!(%error, "refused a connection");
-        }
+        // Nobody is there. Another user gets no answer.
+        PeerError::Gone | PeerError::OtherUid(_) => {}
         // A fault of this process, such as too many open files.
-        PeerError::Io(_) => {
-            count(&daemon.engine.meters.counters.connections_refused_total);
-            tracing::error!(%error, "refused a connection");
-            turn_away(stream, daemon, Answer::Busy).await;
-        }
-        PeerError::OtherNamespace | PeerError::NoPidfd => {
-            count(&daemon.engine.meters.counters.connections_refused_total);
-            tracing::warn!(%error, "refused a connection");
+        PeerError::Io(_) => turn_away(stream, daemon, Answer::Busy).await,
+        PeerError::OtherNamespace | PeerError::AnotherWriter { .. } | PeerError::WrongAnswer => {
             turn_away(stream, daemon, Answer::Unidentified).await;
         }
+    }
+}
+
+/// Counts and logs why a peer is turned away.
+fn note_refusal(daemon: &Daemon, error: &PeerError) {
+    // The process was killed after it connected; that is no error.
+    if matches!(error, PeerError::Gone) {
+        tracing::debug!("a process was gone before its connection was accepted");
+        return;
+    }
+    count(&daemon.engine.meters.counters.connections_refused_total);
+    match error {
+        PeerError::Io(_) => tracing::error!(%error, "refused a connection"),
+        _ => tracing::warn!(%error, "refused a connection"),
     }
 }
 

@@ -73,7 +73,19 @@ fn who_has_a_pid_later_is_another_process() {
     );
     assert!(!before.is_alive());
     assert!(after.is_alive());
-    assert!(matches!(peer(&socket), Err(PeerError::Gone)));
+    // Where the kernel knows only the pid, the later one is asked, and can't answer: it does not
+    // have the connection.
+    match peer(&socket) {
+        Err(PeerError::Gone) => {}
+        Ok(Peer::Claimed(challenge)) => {
+            assert_eq!(challenge.process().id(), after.id());
+            assert!(matches!(
+                challenge.answered_in_time(&socket),
+                Err(PeerError::Gone)
+            ));
+        }
+        found => panic!("{found:?}"),
+    }
     if let Some(inode) = after.id().inode {
         assert_ne!(
             Some(inode),
@@ -134,6 +146,119 @@ fn what_is_in_another_pid_namespace_has_no_host_and_is_no_peer() {
     let (socket, _) = listener.accept().expect("it calls");
     assert_eq!(tree.said(), 1);
     assert!(matches!(peer(&socket), Err(PeerError::OtherNamespace)));
+}
+
+/// What connects, says its pid, and writes back what it is sent, `parts` bytes at a time: itself
+/// (`self`), by a child that has inherited the connection (`child`), or the first half itself and
+/// the other half by a child (`both`).
+const ANSWER: &str = r#"
+    use IO::Socket::UNIX; $| = 1;
+    my ($path, $who, $part) = @ARGV;
+    my $s = IO::Socket::UNIX->new(Peer => $path);
+    print "$$\n";
+    $s->recv(my $asked, 16, MSG_WAITALL) // die;
+    my $write = sub { while (length(my $bytes = substr($_[0], 0, $part, ""))) { syswrite $s, $bytes } };
+    my $own = $who eq "self" ? $asked : $who eq "both" ? substr($asked, 0, 8, "") : "";
+    $write->($own);
+    if ($who ne "self") { my $child = fork // die; if (!$child) { $write->($asked); exit 0 } waitpid $child, 0 }
+    <STDIN>"#;
+
+/// A process that answers so, our end of its connection, and the challenge.
+fn asked(directory: &Path, who: &str, part: usize) -> (Tree, UnixStream, Challenge) {
+    let path = directory.join("socket");
+    let listener = UnixListener::bind(&path).expect("bound");
+    let mut command = Command::new("perl");
+    command.args(["-MSocket", "-e", ANSWER]).arg(&path);
+    let mut tree = Tree::spawn(command.args([who, &part.to_string()]));
+    let (mut socket, _) = listener.accept().expect("it calls");
+    std::fs::remove_file(&path).expect("removed");
+    let challenge = Challenge::new(socket.as_fd(), tree.pinned()).expect("asked");
+    socket.write_all(challenge.bytes()).expect("sent");
+    (tree, socket, challenge)
+}
+
+#[test]
+fn who_writes_a_challenge_back_is_believed() {
+    let directory = tempfile::tempdir().expect("a directory");
+    for part in [1, 7, 16] {
+        let (tree, socket, challenge) = asked(directory.path(), "self", part);
+        let process = challenge.process().id();
+        let found = challenge.answered_in_time(&socket).expect("it is the one");
+        assert_eq!(found.id(), process);
+        tree.end();
+    }
+}
+
+#[test]
+fn who_writes_for_another_process_is_not_believed() {
+    let directory = tempfile::tempdir().expect("a directory");
+    for who in ["child", "both"] {
+        let (tree, socket, challenge) = asked(directory.path(), who, 5);
+        let asked = challenge.process().id().pid;
+        match challenge.answered_in_time(&socket) {
+            Err(PeerError::AnotherWriter { connected, writer }) => {
+                assert_eq!(connected, asked);
+                assert_ne!(writer, asked, "{who}");
+            }
+            found => panic!("{who}: {found:?}"),
+        }
+        tree.end();
+    }
+}
+
+#[test]
+fn a_challenge_takes_no_other_answer() {
+    let me = || PinnedProcess::myself().expect("alive");
+    let asked = |answer: &dyn Fn(&[u8; 16]) -> Vec<u8>| {
+        let (ours, mut theirs) = UnixStream::pair().expect("a pair");
+        let challenge = Challenge::new(ours.as_fd(), me()).expect("asked");
+        theirs
+            .write_all(&answer(challenge.bytes()))
+            .expect("written");
+        drop(theirs);
+        challenge.answered_in_time(&ours)
+    };
+    assert!(asked(&|bytes| bytes.to_vec()).is_ok());
+    let found = asked(&|_| vec![0; 16]);
+    assert!(matches!(found, Err(PeerError::WrongAnswer)), "{found:?}");
+    let found = asked(&|bytes| bytes[..15].to_vec());
+    assert!(
+        matches!(found, Err(PeerError::Gone)),
+        "it hung up: {found:?}"
+    );
+}
+
+/// What is sent before the question is not the answer, and neither is what follows it.
+#[test]
+fn a_challenge_reads_its_answer_and_no_more() {
+    let (mut ours, mut theirs) = UnixStream::pair().expect("a pair");
+    let me = PinnedProcess::myself().expect("alive");
+    let challenge = Challenge::new(ours.as_fd(), me.clone()).expect("asked");
+    let answer = [challenge.bytes().as_slice(), b"hello"].concat();
+    theirs.write_all(&answer).expect("written");
+    challenge.answered_in_time(&ours).expect("it is us");
+    let mut rest = [0; 5];
+    ours.read_exact(&mut rest).expect("the rest");
+    assert_eq!(&rest, b"hello");
+
+    let (ours, mut theirs) = UnixStream::pair().expect("a pair");
+    theirs.write_all(b"sent ahead").expect("written");
+    let challenge = Challenge::new(ours.as_fd(), me).expect("asked");
+    theirs.write_all(challenge.bytes()).expect("written");
+    let found = challenge.answered_in_time(&ours);
+    assert!(found.is_err(), "{found:?}");
+}
+
+/// A process that exits after its answer may have lent its pid to nobody yet; but it is gone.
+#[test]
+fn who_has_answered_and_exited_is_gone() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let (tree, socket, challenge) = asked(directory.path(), "self", 16);
+    let mut answered = [PollFd::new(socket.as_fd(), PollFlags::POLLIN)];
+    poll(&mut answered, PollTimeout::NONE).expect("its answer");
+    tree.end();
+    let found = challenge.answered_in_time(&socket);
+    assert!(matches!(found, Err(PeerError::Gone)), "{found:?}");
 }
 
 /// Starts a shell that has this free pid, by saying which pid comes next until nobody else comes

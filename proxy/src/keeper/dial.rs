@@ -1,15 +1,15 @@
 //! The client's side of a keeper's socket: what a front, `debug` and `status` do before anything
 //! else is said.
 
-use std::io::{self, BufRead, BufReader, Read, Write};
+use std::io::{self, BufRead, BufReader, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use mcp_sessiond_process::{self as process, PinnedProcess};
+use mcp_sessiond_process::{self as process, Peer, PeerError, PinnedProcess};
 use mcp_sessiond_proto::backends::{KeeperReply, KeeperRequest};
-use mcp_sessiond_proto::hello::{HELLO_LEN, Hello, HelloError, LINES};
+use mcp_sessiond_proto::hello::{Hello, HelloError, greet_blocking};
 use mcp_sessiond_proto::{Error, OLDEST_PROTOCOL_VERSION};
 use socket2::{Domain, SockAddr, Socket, Type};
 
@@ -112,15 +112,28 @@ pub fn connected(socket: &Path, patience: Duration) -> io::Result<UnixStream> {
     Ok(OwnedFd::from(connecting).into())
 }
 
-/// The process that listens on a keeper's socket, whether it answers or not.
+/// The process that listens on a keeper's socket, whether it answers or not. Before Linux 6.5 it has
+/// to answer: the kernel knows only which pid it had when it began to listen.
 ///
 /// # Errors
-/// [`DialError::Io`] when nobody listens, or the process is not of this user.
+/// [`DialError::Io`] when nobody listens, or the process is not of this user; before Linux 6.5
+/// [`DialError::Silent`] when it does not answer.
 pub fn keeper_of(socket: &Path) -> Result<PinnedProcess, DialError> {
-    let stream = connected(socket, ANSWER_WAIT)?;
-    process::peer(&stream)
-        .map(|peer| peer.process)
-        .map_err(|error| DialError::Io(io::Error::other(error)))
+    let mut stream = connected(socket, ANSWER_WAIT)?;
+    let found = match process::peer(&stream) {
+        Ok(Peer::Claimed(challenge)) => {
+            stream.set_read_timeout(Some(ANSWER_WAIT))?;
+            let hello = Hello::lines(super::version());
+            stream.write_all(&hello.challenging(challenge.bytes()))?;
+            challenge.answered_in_time(&stream)
+        }
+        Ok(Peer::Known(process)) => Ok(process),
+        Err(error) => Err(error),
+    };
+    found.map_err(|error| match error {
+        PeerError::Io(error) => error.into(),
+        error => DialError::Io(io::Error::other(error)),
+    })
 }
 
 fn dial_in(
@@ -131,12 +144,10 @@ fn dial_in(
 ) -> Result<Dialled, DialError> {
     let mut stream = connected(socket, patience)?;
     stream.set_read_timeout(Some(patience))?;
-    stream.write_all(&Hello::lines(version).encode())?;
-    let mut bytes = [0; HELLO_LEN];
-    stream.read_exact(&mut bytes)?;
-    Hello::decode(&bytes)
-        .and_then(|hello| hello.welcome(version, LINES))
-        .map_err(DialError::Hello)?;
+    greet_blocking(&mut stream, &Hello::lines(version)).map_err(|error| match error {
+        HelloError::Io(error) => error.into(),
+        error => DialError::Hello(error),
+    })?;
     let mut line = serde_json::to_vec(request).map_err(io::Error::other)?;
     line.push(b'\n');
     stream.write_all(&line)?;

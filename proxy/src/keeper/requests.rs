@@ -6,9 +6,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mcp_sessiond_client::{Control, SessionError};
-use mcp_sessiond_process::{self as process, PinnedProcess, ProcessId};
+use mcp_sessiond_process::{self as process, Peer, PinnedProcess, ProcessId};
 use mcp_sessiond_proto::backends::{Attach, FrontRequest, KeeperReply, KeeperRequest, ProcessRef};
-use mcp_sessiond_proto::hello::{Answer, Hello, HelloError};
+use mcp_sessiond_proto::hello::{Answer, Hello, HelloError, write_back};
 use mcp_sessiond_proto::{Error, KeeperName, ServiceName, SessionId};
 use tokio::io::AsyncWriteExt;
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
@@ -135,18 +135,32 @@ async fn read_request(
         return Ok(None);
     };
     let hello = Hello::read(&mut stream).await?;
+    // It wants to know who listens.
+    if hello.is_challenge() {
+        write_back(&mut stream).await?;
+    }
     let newest = super::version();
-    let answer = hello.accept_lines(newest).err().unwrap_or(Answer::Welcome);
-    Hello {
+    let say = |answer| Hello {
         version: newest,
         ..hello.reply(answer)
-    }
-    .write(&mut stream)
-    .await?;
-    if answer != Answer::Welcome {
+    };
+    if let Err(answer) = hello.accept_lines(newest) {
+        say(answer).write(&mut stream).await?;
         return Ok(None);
     }
-    let process = peer.process;
+    let process = match peer {
+        Peer::Known(process) => process,
+        Peer::Claimed(challenge) => {
+            let asking = say(Answer::Challenge).challenging(challenge.bytes());
+            stream.write_all(&asking).await?;
+            let Ok(process) = challenge.answered(&stream).await else {
+                say(Answer::Unidentified).write(&mut stream).await?;
+                return Ok(None);
+            };
+            process
+        }
+    };
+    say(Answer::Welcome).write(&mut stream).await?;
     let (reader, mut writer) = stream.into_split();
     let mut reader = Lines::new(reader);
     let Some(Line::Whole(line)) = reader.next().await? else {

@@ -460,7 +460,10 @@ fn the_log_tells_how_servers_end() {
     let mut client = connect(&world, &tiny(&world));
     client.pipe.kill();
     let logged = world.log.wait("a server has ended");
-    assert!(logged.contains("no host came back for it in time"), "{logged}");
+    assert!(
+        logged.contains("no host came back for it in time"),
+        "{logged}"
+    );
     let from = world.log.len();
     let host = world.host();
     let server = host.server(

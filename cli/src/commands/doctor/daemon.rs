@@ -5,6 +5,7 @@ use mcp_sessiond_daemon::config::Loaded;
 use mcp_sessiond_process::executable;
 use mcp_sessiond_proto::PROTOCOL_VERSION;
 use mcp_sessiond_proto::debug::{About, Setting};
+use mcp_sessiond_proto::hello::HelloError;
 
 use super::{Finding, Findings};
 use crate::calls::ANSWER_TIMEOUT;
@@ -36,6 +37,7 @@ pub(super) async fn check(directory: &Directory, findings: &mut Findings) -> Opt
         }
     };
     findings.add(running(&about, was_started));
+    findings.add(peers(&about.peers));
     storage(&about, findings);
     for ailment in &about.faults {
         let (what, fix) = (ailment.finding.clone(), ailment.advice.clone());
@@ -57,6 +59,24 @@ pub(super) async fn recheck(connection: &Connection, findings: &mut Findings) ->
     };
     storage(&about, findings);
     about.storage_failure.is_none()
+}
+
+/// How the daemon knows which process has connected, and what follows from that.
+fn peers(by: &str) -> Finding {
+    let release = std::fs::read_to_string("/proc/sys/kernel/osrelease");
+    let system = release.map_or_else(
+        |_| "this system".to_owned(),
+        |release| format!("Linux {}", release.trim_end()),
+    );
+    Finding::ok(
+        "kernel",
+        match by {
+            "challenge" => format!(
+                "{system} does not tell which process has connected (SO_PEERPIDFD, Linux 6.5), so the daemon asks each one; nothing is missing without it"
+            ),
+            by => format!("{system} tells the daemon which process has connected ({by})"),
+        },
+    )
 }
 
 fn storage(about: &About, findings: &mut Findings) {
@@ -189,6 +209,10 @@ fn fix(error: &ConnectError, directory: &Directory) -> String {
         ConnectError::StartFailed { .. } => "`mcp-sessiond run` in a terminal shows why".to_owned(),
         ConnectError::DaemonUid(_) => {
             format!("see whose socket it is: `ls -l {}`", directory.socket().display())
+        }
+        ConnectError::Hello(HelloError::Unidentified) => {
+            "run it where the daemon runs: not in a container beside it, and not in one around it (docs/requirements.md)"
+                .to_owned()
         }
         ConnectError::Hello(_) => {
             "end that daemon, or use the executable of its version: `fuser -v` on its socket names it"

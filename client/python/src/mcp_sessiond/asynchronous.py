@@ -26,7 +26,7 @@ class _Hello(asyncio.Protocol):
         self.transport: asyncio.Transport | None = None
         self.drained = asyncio.Event()
         self.drained.set()
-        self._first = b""
+        self._greeting = wire.Greeting()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
@@ -36,12 +36,12 @@ class _Hello(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         try:
             if self.exchange is None:
-                self._first += data
-                if len(self._first) < wire.HELLO_BYTES:
+                if (challenge := self._greeting.feed(data)) and self.transport:
+                    self.transport.write(challenge)
+                if (hello := self._greeting.hello) is None:
                     return
-                hello = wire.read_hello(self._first[: wire.HELLO_BYTES])
                 self.exchange = Exchange(hello)
-                data, self._first = self._first[wire.HELLO_BYTES :], b""
+                data = self._greeting.rest
                 if not self.greeted.done():
                     self.greeted.set_result(hello)
             self.exchange.received(data)

@@ -60,7 +60,7 @@ HELLO_ANSWERS = {
     2: "it does not know this codec",
     3: "it has too many connections",
     4: "it is about to exit",
-    5: "it can't identify this process (another pid namespace, or Linux before 6.5)",
+    5: "it can't identify this process (it is in another pid namespace, or another process opened the connection)",
 }
 """What the numbers in a daemon's hello mean."""
 

@@ -14,11 +14,14 @@ from .errors import HelloRefused, ProtocolError, SessiondError, refusal
 
 HELLO_BYTES = 32
 """Bytes of a hello, in either direction."""
+CHALLENGE_BYTES = 16
+"""Bytes behind a hello that asks who this process is; they are to be written back."""
 
 _HELLO = struct.Struct(">8sHHBBHIIQ")
 _MAGIC = b"mcpsessd"
 _VERSION = 2
 _JSON_RPC = 2
+_CHALLENGE = 6
 _FRAME_MAX = 4 << 20
 _LENGTH = struct.Struct(">I")
 
@@ -34,6 +37,38 @@ class Hello:
 def hello() -> bytes:
     """The hello of a client that speaks JSON-RPC: 32 bytes."""
     return _HELLO.pack(_MAGIC, _VERSION, 0, _JSON_RPC, 0, 0, _FRAME_MAX, 0, 0)
+
+
+class Greeting:
+    """What the daemon says first, until it has welcomed the client."""
+
+    def __init__(self) -> None:
+        self.hello: Hello | None = None
+        self.rest = b""
+        """What came behind the welcome."""
+        self._is_challenged = False
+
+    @property
+    def missing(self) -> int:
+        """How many bytes are awaited at least."""
+        whole = HELLO_BYTES if len(self.rest) < HELLO_BYTES else HELLO_BYTES + CHALLENGE_BYTES
+        return whole - len(self.rest)
+
+    def feed(self, data: bytes) -> bytes:
+        """Takes what was received, and returns what is to be written back. Raises as `read_hello`."""
+        self.rest += data
+        end = HELLO_BYTES + CHALLENGE_BYTES
+        if len(self.rest) < HELLO_BYTES:
+            return b""
+        # The kernel does not tell the daemon who this process is (Linux before 6.5), so it asks.
+        if not self._is_challenged and _HELLO.unpack_from(self.rest)[4] == _CHALLENGE:
+            if len(self.rest) < end:
+                return b""
+            self._is_challenged = True
+            challenge, self.rest = self.rest[HELLO_BYTES:end], self.rest[end:]
+            return challenge
+        self.hello, self.rest = read_hello(self.rest[:HELLO_BYTES]), self.rest[HELLO_BYTES:]
+        return b""
 
 
 def read_hello(said: bytes) -> Hello:

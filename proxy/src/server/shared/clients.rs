@@ -127,7 +127,7 @@ async fn serve(
     events: &mpsc::Sender<Event>,
 ) -> io::Result<()> {
     // A process of another user gets no answer.
-    if process::peer(&stream).is_err() {
+    if !process::is_ours(&stream) {
         return Ok(());
     }
     let (reader, half) = stream.into_split();

@@ -179,7 +179,7 @@ impl Place {
             return Ok(Answer::Absent);
         };
         // Another user's process is none of ours.
-        if process::peer(&stream).is_err() {
+        if !process::is_ours(&stream) {
             return Ok(Answer::Absent);
         }
         let request = Request::Place {

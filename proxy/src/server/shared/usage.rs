@@ -41,7 +41,7 @@ pub fn uses(directory: &Path) -> BTreeMap<SessionId, Use> {
 fn ask(socket: &Path) -> io::Result<Option<(SessionId, Use)>> {
     let mut stream = connected(socket, REQUEST_WAIT)?;
     // Another user's process is none of ours.
-    if process::peer(&stream).is_err() {
+    if !process::is_ours(&stream) {
         return Ok(None);
     }
     stream.set_read_timeout(Some(REQUEST_WAIT))?;

@@ -123,15 +123,15 @@ class ThreadIo(Io):
             stream.connect(str(path))
             directory.check_daemon(stream)
             stream.sendall(wire.hello())
-            said = b""
-            while len(said) < wire.HELLO_BYTES:
+            greeting = wire.Greeting()
+            while greeting.hello is None:
                 stream.settimeout(deadline.left or 0.001)
-                more = stream.recv(wire.HELLO_BYTES - len(said))
+                more = stream.recv(greeting.missing)
                 if not more:
                     raise Disconnected("the daemon hung up before it said hello")
-                said += more
+                stream.sendall(greeting.feed(more))
             stream.settimeout(None)
-            return ThreadConnection(stream, wire.read_hello(said))
+            return ThreadConnection(stream, greeting.hello)
         except TimeoutError:
             stream.close()
             raise deadline.error() from None
