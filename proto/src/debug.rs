@@ -28,7 +28,7 @@ pub struct About {
     pub executable: String,
     /// How it knows which process has connected: by `SO_PEERPIDFD`, which the kernel has since
     /// Linux 6.5, or by a `challenge`, to which each process has to answer. On macOS by
-    /// `LOCAL_PEERTOKEN`.
+    /// `LOCAL_PEERTOKEN`. Empty where it can identify nobody.
     #[serde(default)]
     pub peers: String,
     /// Where it keeps what sessions contain: `storage.url`, without any password.

@@ -64,18 +64,24 @@ fn no_peer_pidfd(error: &str) -> String {
     format!("getsockopt:2=77={error}")
 }
 
-/// Starts a daemon for which system calls are refused, and waits until it can be reached.
-fn daemon(world: &World, rules: &[&str]) {
-    let own = world.sessiond(&["run", "--on-demand"]);
+/// A command of ours for which system calls are refused.
+fn refused(world: &World, rules: &[&str], words: &[&str]) -> Command {
+    let own = world.sessiond(words);
     let words = [own.get_program()].into_iter().chain(own.get_args());
     let words: Vec<String> = words
         .map(|word| word.to_str().expect("UTF-8").to_owned())
         .collect();
     let command = refusing(rules, &words);
-    let mut started = Command::new(&command[0]);
+    let mut refused = Command::new(&command[0]);
     let variables = own.get_envs();
-    started.envs(variables.filter_map(|(name, value)| Some((name, value?))));
-    let started = started.args(&command[1..]).stdin(Stdio::null()).status();
+    refused.envs(variables.filter_map(|(name, value)| Some((name, value?))));
+    refused.args(&command[1..]).stdin(Stdio::null());
+    refused
+}
+
+/// Starts a daemon for which system calls are refused, and waits until it can be reached.
+fn daemon(world: &World, rules: &[&str]) {
+    let started = refused(world, rules, &["run", "--on-demand"]).status();
     assert!(started.expect("it runs").success());
 }
 
@@ -165,4 +171,35 @@ fn without_madvise_a_daemon_serves() {
         world.peer().call("ping", serde_json::json!({})),
         Ok(serde_json::Value::Null)
     );
+}
+
+#[test]
+fn where_no_process_can_be_held_nothing_is_kept_and_it_says_why() {
+    for error in ["ENOSYS", "EPERM"] {
+        let world = world("");
+        let rule = format!("pidfd_open={error}");
+        let command = refusing(&[&rule], &wrapped(&world, &tiny(&world)));
+        let mut client = Client::connected(world.front(&command));
+        assert_eq!(client.count(), 1, "{error}");
+        client.pipe.errors.wait("it will not survive a reconnect");
+
+        let doctor = refused(&world, &[&rule], &["doctor", "--json"]).output();
+        let said = doctor.expect("it runs");
+        assert_eq!(said.status.code(), Some(1), "{error}");
+        let said = String::from_utf8(said.stdout).expect("UTF-8");
+        assert!(said.contains("pidfd_open, Linux 5.3"), "{said}");
+    }
+}
+
+/// What watches files for a change.
+#[test]
+fn without_inotify_a_server_is_kept() {
+    let world = world("");
+    let command = refusing(&["inotify_init1=ENOSYS"], &wrapped(&world, &tiny(&world)));
+    let mut client = Client::connected(world.front(&command));
+    assert_eq!(client.count(), 1);
+    client.pipe.signal(Signal::SIGKILL);
+    client.pipe.wait();
+    let mut client = Client::connected(world.front(&command));
+    assert_eq!(client.count(), 2);
 }

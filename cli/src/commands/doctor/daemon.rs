@@ -68,15 +68,25 @@ fn peers(by: &str) -> Finding {
         |_| "this system".to_owned(),
         |release| format!("Linux {}", release.trim_end()),
     );
-    Finding::ok(
-        "kernel",
-        match by {
-            "challenge" => format!(
+    match by {
+        "" => Finding::problem(
+            "kernel",
+            format!(
+                "{system} does not let the daemon hold processes (pidfd_open, Linux 5.3), so it can identify none, and no server is kept"
+            ),
+            "if this is a container, allow it pidfd_open, as the default profiles of Docker and Podman do (docs/requirements.md)",
+        ),
+        "challenge" => Finding::ok(
+            "kernel",
+            format!(
                 "{system} does not tell which process has connected (SO_PEERPIDFD, Linux 6.5), so the daemon asks each one; nothing is missing without it"
             ),
-            by => format!("{system} tells the daemon which process has connected ({by})"),
-        },
-    )
+        ),
+        by => Finding::ok(
+            "kernel",
+            format!("{system} tells the daemon which process has connected ({by})"),
+        ),
+    }
 }
 
 fn storage(about: &About, findings: &mut Findings) {
