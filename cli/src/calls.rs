@@ -9,6 +9,7 @@ use mcp_sessiond_client::{
     CallError, ConnectError, Connection, Directory, Error, SessionId, Start, connect,
 };
 use mcp_sessiond_proto::debug::PAGE_MAX;
+use mcp_sessiond_proxy::keeper::dial::DialError;
 
 use crate::exit_code::{SOFTWARE, UNAVAILABLE};
 use crate::runtime::block_on;
@@ -25,9 +26,8 @@ pub(crate) enum Failure {
     Call(CallError),
     /// It refused.
     Refused(Error),
-    /// A keeper that no daemon knows does not answer on its socket, and the kernel does not say who
-    /// it is.
-    Silent(PathBuf),
+    /// No daemon knows of the keeper with this socket, and it can't be identified.
+    Keeper(DialError, PathBuf),
 }
 
 impl From<ConnectError> for Failure {
@@ -54,12 +54,13 @@ impl fmt::Display for Failure {
             Self::Connect(error) => error.fmt(formatter),
             Self::Call(error) => write!(formatter, "the daemon did not answer: {error}"),
             Self::Refused(error) => error.fmt(formatter),
-            Self::Silent(socket) => write!(
-                formatter,
-                "its keeper does not answer, and before Linux 6.5 the kernel does not say which process it is; \
-                 `fuser -v {}` names it",
-                socket.display()
-            ),
+            Self::Keeper(error, socket) => {
+                write!(
+                    formatter,
+                    "{error}; `fuser -v {}` shows which process it is",
+                    socket.display()
+                )
+            }
         }
     }
 }
@@ -69,7 +70,7 @@ impl Failure {
     pub(crate) fn report(&self) -> u8 {
         warn(self);
         match self {
-            Self::Connect(_) | Self::Call(_) | Self::Silent(_) => UNAVAILABLE,
+            Self::Connect(_) | Self::Call(_) | Self::Keeper(..) => UNAVAILABLE,
             Self::Refused(_) => SOFTWARE,
         }
     }

@@ -250,12 +250,14 @@ impl Server {
     }
 
     /// One that the daemon does not know; none if nobody listens there any more.
-    fn orphan(keeper: KeeperName, socket: &Path) -> Option<Self> {
-        let (status, failure, is_leaving) = keeper_status(socket);
+    fn orphan(directory: &Path, keeper: KeeperName) -> Option<Self> {
+        let (status, failure, is_leaving) = keeper_status(&paths::keeper_socket(directory, keeper));
         if is_leaving {
             return None;
         }
-        let pid = keeper_of(socket).ok().map(|keeper| keeper.id().pid);
+        let pid = keeper_of(directory, keeper)
+            .ok()
+            .map(|keeper| keeper.id().pid);
         Some(Self {
             keeper_pid: pid,
             failure,
@@ -398,7 +400,7 @@ fn orphans(directory: &Path, known: &[KeeperName]) -> Vec<Server> {
         .flatten();
     let names = found.filter_map(|entry| entry.file_name().to_str()?.parse::<KeeperName>().ok());
     let unknown: Vec<KeeperName> = names.filter(|name| !known.contains(name)).collect();
-    let orphan = |name| Server::orphan(name, &paths::keeper_socket(directory, name));
+    let orphan = |name| Server::orphan(directory, name);
     in_parallel(unknown, orphan).into_iter().flatten().collect()
 }
 

@@ -5,7 +5,7 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use mcp_sessiond_process::{self as process, Peer, PeerError, PinnedProcess, socket};
+use mcp_sessiond_process::{self as process, PeerError, PinnedProcess, socket};
 use mcp_sessiond_proto::backends::{KeeperName, KeeperReply, KeeperRequest};
 use mcp_sessiond_proto::hello::{Hello, HelloError, greet_blocking};
 use mcp_sessiond_proto::{OLDEST_PROTOCOL_VERSION, PROTOCOL_VERSION, paths};
@@ -16,17 +16,14 @@ const ASK_WAIT: Duration = Duration::from_millis(250);
 /// Bytes that an answer has at most, with the end of a backend's standard error in it.
 const ANSWER_MAX: usize = 4 * 1024 * 1024;
 
-/// The sockets in a runtime directory whose keepers are none of these.
-pub fn unknown(directory: &Path, known: &[KeeperName]) -> Vec<(KeeperName, PathBuf)> {
+/// The keepers in a runtime directory that have a socket there and are none of these.
+pub fn unknown(directory: &Path, known: &[KeeperName]) -> Vec<KeeperName> {
     let found = std::fs::read_dir(paths::keepers(directory))
         .into_iter()
         .flatten()
         .flatten();
     let names = found.filter_map(|entry| entry.file_name().to_str()?.parse::<KeeperName>().ok());
-    let unknown = names.filter(|name| !known.contains(name));
-    unknown
-        .map(|name| (name, paths::keeper_socket(directory, name)))
-        .collect()
+    names.filter(|name| !known.contains(name)).collect()
 }
 
 /// Whoever listens on a keeper's socket: a process of this user's that leads a session of
@@ -36,16 +33,17 @@ pub struct Listener {
     /// The process that called listen(2).
     pub process: PinnedProcess,
     path: PathBuf,
+    stream: UnixStream,
 }
 
 impl Listener {
     /// None: nobody listens there any more.
     ///
     /// # Errors
-    /// When it is somebody else, or can't be found out: before Linux 6.5 of one that does not
-    /// answer.
-    pub fn find(path: &Path) -> io::Result<Option<Self>> {
-        let stream = match socket::connect_now(path) {
+    /// When it is somebody else, or can't be found out.
+    pub fn find(directory: &Path, keeper: KeeperName) -> io::Result<Option<Self>> {
+        let path = paths::keeper_socket(directory, keeper);
+        let stream = match socket::connect_now(&path) {
             Err(error)
                 if matches!(
                     error.kind(),
@@ -56,17 +54,8 @@ impl Listener {
             }
             connected => connected?,
         };
-        let found = match process::peer(&stream) {
-            Ok(Peer::Claimed(challenge)) => {
-                let mut stream = patient(stream)?;
-                let hello = Hello::lines(PROTOCOL_VERSION);
-                stream.write_all(&hello.challenging(challenge.bytes()))?;
-                challenge.answered_in_time(&stream)
-            }
-            Ok(Peer::Known(process)) => Ok(process),
-            Err(error) => Err(error),
-        };
-        let process = match found {
+        let locks = paths::keeper_locks(directory);
+        let process = match process::listener(&stream, &locks, keeper.0) {
             Ok(process) => process,
             Err(PeerError::Gone) => return Ok(None),
             Err(error) => return Err(io::Error::other(error)),
@@ -78,32 +67,24 @@ impl Listener {
         }
         Ok(Some(Self {
             process,
-            path: path.to_owned(),
+            path,
+            stream,
         }))
     }
 
     /// Asks it, in its own version of the protocol. None: it does not answer, or not what was asked
     /// for.
     pub fn ask(self, request: &KeeperRequest) -> Option<KeeperReply> {
-        let ask = |version| ask(socket::connect_now(&self.path)?, version, request);
-        let asked = match ask(PROTOCOL_VERSION) {
+        let asked = match ask(self.stream, PROTOCOL_VERSION, request) {
             Err(Unanswered::Version(theirs))
                 if (OLDEST_PROTOCOL_VERSION..PROTOCOL_VERSION).contains(&theirs) =>
             {
-                ask(theirs)
+                ask(socket::connect_now(&self.path).ok()?, theirs, request)
             }
             asked => asked,
         };
         asked.ok()
     }
-}
-
-/// A stream that blocks, and not for long.
-fn patient(stream: UnixStream) -> io::Result<UnixStream> {
-    stream.set_nonblocking(false)?;
-    stream.set_read_timeout(Some(ASK_WAIT))?;
-    stream.set_write_timeout(Some(ASK_WAIT))?;
-    Ok(stream)
 }
 
 enum Unanswered {
@@ -118,12 +99,14 @@ impl<E: std::error::Error> From<E> for Unanswered {
 }
 
 fn ask(
-    stream: UnixStream,
+    mut stream: UnixStream,
     version: u16,
     request: &KeeperRequest,
 ) -> Result<KeeperReply, Unanswered> {
     let until = Instant::now() + ASK_WAIT;
-    let mut stream = patient(stream)?;
+    stream.set_nonblocking(false)?;
+    stream.set_read_timeout(Some(ASK_WAIT))?;
+    stream.set_write_timeout(Some(ASK_WAIT))?;
     match greet_blocking(&mut stream, &Hello::lines(version)) {
         Err(HelloError::Version { theirs, .. }) => return Err(Unanswered::Version(theirs)),
         welcome => drop(welcome?),

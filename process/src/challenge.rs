@@ -11,10 +11,10 @@
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
-use std::os::unix::net::UnixStream;
 
 use nix::unistd::geteuid;
 use tokio::io::Interest;
+use tokio::net::UnixStream;
 
 use super::os;
 use super::peer_error::PeerError;
@@ -53,29 +53,11 @@ impl Challenge {
     ///
     /// # Errors
     /// [`PeerError`], among them [`PeerError::AnotherWriter`]. Nothing limits the time.
-    pub async fn answered(
-        self,
-        stream: &tokio::net::UnixStream,
-    ) -> Result<PinnedProcess, PeerError> {
+    pub async fn answered(self, stream: &UnixStream) -> Result<PinnedProcess, PeerError> {
         let mut answer = Answer::to(&self);
         while answer.is_awaited() {
             let receive = || answer.receive(stream.as_fd());
             stream.async_io(Interest::READABLE, receive).await??;
-        }
-        self.accept(stream.as_fd())
-    }
-
-    /// The same on a stream that blocks, with the patience that its reads have.
-    ///
-    /// # Errors
-    /// The same; [`io::ErrorKind::WouldBlock`] where the time is over.
-    pub fn answered_in_time(self, stream: &UnixStream) -> Result<PinnedProcess, PeerError> {
-        let mut answer = Answer::to(&self);
-        while answer.is_awaited() {
-            match answer.receive(stream.as_fd()) {
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                received => received??,
-            }
         }
         self.accept(stream.as_fd())
     }

@@ -7,7 +7,7 @@
 //!   `mcp-sessiond-identity`; [`traits_of`] reads them ([`key`]).
 //! - [`PinnedProcess`]: a process that is held, so that what is read of it is its own.
 //! - [`peer()`], [`Challenge`], [`instance`], [`ancestor`]: who speaks on a socket, and which of its
-//!   ancestors it speaks for. [`tcp`]: which user is at the other end of a connection over loopback.
+//!   ancestors it speaks for. [`listener`], [`ListenerLock`]: who listens there. [`tcp`]: which user is at the other end of a connection over loopback.
 //! - [`find_host`]: from an instance up to its host, past launchers ([`walk`], [`launchers`]).
 //! - [`programs`]: the one table of launchers, interpreters and runners, with their verbs and
 //!   options. [`variables`]: the one table of variables that say nothing about a server.
@@ -49,6 +49,7 @@ mod exits;
 pub mod fault;
 mod key;
 mod launchers;
+mod listening;
 mod peer;
 mod peer_error;
 mod pinned;
@@ -85,6 +86,7 @@ pub use exhausted::Exhausted;
 pub use exits::ExitWatch;
 pub use key::traits_of;
 pub use launchers::{Launcher, Table};
+pub use listening::{ListenerLock, listener};
 pub use mcp_sessiond_identity::{
     Conversation, Former, Key, KeyDoubt, KeyDoubtError, ProcessId, SelfDescription, StartTime,
     StartTimeError, Traits, digest,

@@ -55,7 +55,7 @@ pub fn is_ours(socket: &impl AsFd) -> bool {
 }
 
 /// The process that has the peer's pid, and whether it surely is the peer.
-fn claimed(socket: &impl AsFd) -> Result<(PinnedProcess, bool), PeerError> {
+pub(super) fn claimed(socket: &impl AsFd) -> Result<(PinnedProcess, bool), PeerError> {
     let uid = geteuid().as_raw();
     let (handle, pid, is_certain) = os::peer(socket.as_fd(), uid)?;
     let process = PinnedProcess::identify(handle, pid)?.ok_or(PeerError::Gone)?;

@@ -25,6 +25,11 @@ pub enum PeerError {
     /// It has not written back what it was sent.
     #[error("the peer has given a wrong answer to the question who it is")]
     WrongAnswer,
+    /// It listens, and does not hold the lock by which it would be known.
+    #[error(
+        "whether process {0} listens there can't be known: before Linux 6.5 it has to hold a lock, and does not"
+    )]
+    NoLock(u32),
     /// It has exited, or hung up.
     #[error("the peer has exited, or hung up")]
     Gone,

@@ -63,6 +63,13 @@ impl Tree {
         PinnedProcess::open(self.said()).expect("it waits for us")
     }
 
+    /// Has the innermost process go on to what it does next.
+    #[cfg(target_os = "linux")]
+    fn go_on(&mut self) {
+        let stdin = self.stdin.as_mut().expect("piped");
+        stdin.write_all(b"\n").expect("it reads");
+    }
+
     /// Ends the tree, and waits until its root is reaped.
     fn end(mut self) {
         self.stop();

@@ -7,7 +7,7 @@
 //! | 8 | 2 | the sender's protocol version |
 //! | 10 | 2 | from the server: the client's version, repeated; from the client: 0 |
 //! | 12 | 1 | codec: 1 MessagePack, 2 JSON-RPC; 3, on a keeper's socket: lines |
-//! | 13 | 1 | from the server: its answer; from the client: 0, or 6 |
+//! | 13 | 1 | from the server: its answer; from the client: 0 |
 //! | 14 | 2 | 0 |
 //! | 16 | 4 | the largest frame that the sender takes, in bytes |
 //! | 20 | 4 | 0 |
@@ -15,9 +15,8 @@
 //!
 //! Numbers are big-endian. Fields that are 0 here are ignored by the receiver.
 //!
-//! Behind a hello with the answer 6 there are 16 bytes, which the other side writes back. A server
-//! says hello again after that. It is asked of a client where the kernel can't say who has
-//! connected, and of a keeper where it can't say who listens.
+//! Behind a hello with the answer 6 there are 16 bytes. The client writes them back, and the server
+//! says hello again. That is asked where the kernel can't say who has connected.
 
 use std::io::{self, Read, Write};
 
@@ -28,7 +27,7 @@ use crate::{OLDEST_PROTOCOL_VERSION, PROTOCOL_VERSION};
 /// Bytes of a hello, each way.
 pub const HELLO_LEN: usize = 32;
 
-/// Bytes behind a hello that asks who the other side is.
+/// Bytes behind a hello that asks who the client is.
 pub const CHALLENGE_LEN: usize = 16;
 
 /// The first 8 bytes.
@@ -156,8 +155,7 @@ impl Hello {
         }
     }
 
-    /// The bytes of this hello where it asks who the other side is, which has to write `challenge`
-    /// back.
+    /// The bytes of this hello where it asks who the client is, which has to write `challenge` back.
     #[must_use]
     pub fn challenging(&self, challenge: &[u8; CHALLENGE_LEN]) -> [u8; HELLO_LEN + CHALLENGE_LEN] {
         let asking = Self {
@@ -294,10 +292,7 @@ pub async fn greet<S: AsyncRead + AsyncWrite + Unpin>(
 }
 
 /// Reads a challenge, and answers it.
-///
-/// # Errors
-/// Those of the stream.
-pub async fn write_back<S: AsyncRead + AsyncWrite + Unpin>(stream: &mut S) -> io::Result<()> {
+async fn write_back<S: AsyncRead + AsyncWrite + Unpin>(stream: &mut S) -> io::Result<()> {
     let mut challenge = [0; CHALLENGE_LEN];
     stream.read_exact(&mut challenge).await?;
     stream.write_all(&challenge).await?;

@@ -93,6 +93,13 @@ pub fn keeper_socket(directory: &Path, keeper: KeeperName) -> PathBuf {
     keepers(directory).join(keeper.to_string())
 }
 
+/// The file in which each keeper locks the byte that its name, a number, says: before Linux 6.5
+/// that is how the process is known that listens on its socket.
+#[must_use]
+pub fn keeper_locks(directory: &Path) -> PathBuf {
+    keepers(directory).join("locks")
+}
+
 /// The directory of the sockets of shared servers in a runtime directory. Their names have as many
 /// letters as those of keepers.
 #[must_use]

@@ -36,7 +36,7 @@ use mcp_sessiond_client::{Control, Options, SessionError, Start};
 use mcp_sessiond_process::executable;
 use mcp_sessiond_process::signals::not_ignored;
 use mcp_sessiond_process::socket::Listener;
-use mcp_sessiond_process::{PinnedProcess, ProcessId, StartTime};
+use mcp_sessiond_process::{ListenerLock, PinnedProcess, ProcessId, StartTime};
 use mcp_sessiond_proto::backends::{KeepRequest, Kept};
 use mcp_sessiond_proto::{
     BackendName, Epoch, Error, KeeperName, PROTOCOL_VERSION, ServiceName, SessionId, paths,
@@ -160,6 +160,8 @@ async fn start(args: Errand, mask: GivenMask) -> Result<(), Report> {
         control: Control::new(check),
     };
     let quiet = Control::new(Options::default().start(Start::Never));
+    let _known_by = ListenerLock::take(&paths::keeper_locks(&directory), keeper.0)
+        .map_err(|error| failed(&error))?;
     let listener = Listener::bind(&paths::keeper_socket(&directory, keeper))
         .map_err(|error| failed(&error))?;
     let placed = listener.try_clone().map_err(|error| failed(&error))?;

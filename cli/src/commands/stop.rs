@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use mcp_sessiond_client::Error;
-use mcp_sessiond_process::PinnedProcess;
+use mcp_sessiond_process::{PeerError, PinnedProcess};
 use mcp_sessiond_proto::backends::StopRequest;
 use mcp_sessiond_proto::paths;
 use mcp_sessiond_proxy::keeper::dial::{DialError, keeper_of};
@@ -104,11 +104,12 @@ async fn ended(
 
 /// Has a server end. Its keeper, where it still is there.
 async fn end(inventory: &Inventory, server: &Server) -> Result<Option<PinnedProcess>, Failure> {
-    let socket = paths::keeper_socket(inventory.directory.path(), server.keeper);
+    let directory = inventory.directory.path();
     // One that ends has closed its socket.
-    let (listens, is_silent) = match keeper_of(&socket) {
-        Ok(keeper) => (Some(keeper), false),
-        Err(error) => (None, matches!(error, DialError::Silent)),
+    let (listens, doubt) = match keeper_of(directory, server.keeper) {
+        Ok(keeper) => (Some(keeper), None),
+        Err(DialError::Io(_) | DialError::Unidentified(PeerError::Gone)) => (None, None),
+        Err(doubt) => (None, Some(doubt)),
     };
     if let (Some(connection), Some(session), true) =
         (&inventory.connection, &server.session, server.known)
@@ -128,8 +129,9 @@ async fn end(inventory: &Inventory, server: &Server) -> Result<Option<PinnedProc
             Err(error) => return Err(error.into()),
         }
     }
-    if is_silent {
-        return Err(Failure::Silent(socket));
+    if let Some(doubt) = doubt {
+        let socket = paths::keeper_socket(directory, server.keeper);
+        return Err(Failure::Keeper(doubt, socket));
     }
     if let Some(keeper) = &listens {
         // It fails where it has exited just now.

@@ -6,7 +6,7 @@
 //! the user has named are found by their names.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use mcp_sessiond_process::{
     self as process, Key, PinnedProcess, ProcessId, SelfDescription, StartTime,
@@ -176,12 +176,16 @@ struct Adopted {
 /// Asks the keepers that are not on record, and puts what they give back into the snapshot. Returns
 /// the sessions.
 pub(super) fn adopt(
-    sockets: &[(KeeperName, PathBuf)],
+    directory: &Path,
+    keepers: &[KeeperName],
     config: &Config,
     snapshot: &mut Snapshot,
 ) -> Vec<SessionId> {
     let mut given = Vec::new();
-    for one in sockets.chunks(AT_ONCE).flat_map(|some| asked(some, config)) {
+    for one in keepers
+        .chunks(AT_ONCE)
+        .flat_map(|some| asked(directory, some, config))
+    {
         match one {
             Given::Session(adopted) => given.push(*adopted),
             Given::Served(service, session, keeper) => {
@@ -275,12 +279,12 @@ fn adopt_served(
 
 /// Asks each keeper in a thread, and returns what they give back. Keepers for which no thread could
 /// be started are left out.
-fn asked(sockets: &[(KeeperName, PathBuf)], config: &Config) -> Vec<Given> {
+fn asked(directory: &Path, keepers: &[KeeperName], config: &Config) -> Vec<Given> {
     std::thread::scope(|scope| {
-        let asking: Vec<_> = sockets
+        let asking: Vec<_> = keepers
             .iter()
-            .filter_map(|(name, socket)| {
-                let ask = move || given_back(*name, socket, config);
+            .filter_map(|name| {
+                let ask = move || given_back(directory, *name, config);
                 std::thread::Builder::new().spawn_scoped(scope, ask).ok()
             })
             .collect();
@@ -292,8 +296,8 @@ fn asked(sockets: &[(KeeperName, PathBuf)], config: &Config) -> Vec<Given> {
 }
 
 /// Asks a keeper, and returns what it gives back, if the kernel confirms it.
-fn given_back(name: KeeperName, socket: &Path, config: &Config) -> Option<Given> {
-    let listener = Listener::find(socket).ok()??;
+fn given_back(directory: &Path, name: KeeperName, config: &Config) -> Option<Given> {
+    let listener = Listener::find(directory, name).ok()??;
     let keeper = listener.process.clone();
     let Some(KeeperReply::Remembered(said)) = listener.ask(&KeeperRequest::Remember {}) else {
         return None;

@@ -461,8 +461,8 @@ impl Engine {
 
     /// Deletes the sockets of keepers that are gone.
     pub(super) fn settle_sockets(&self) {
-        for socket in self.unrecorded_keepers() {
-            delete_socket(&socket);
+        for keeper in self.unrecorded_keepers() {
+            delete_socket(&paths::keeper_socket(self.directory.path(), keeper));
         }
     }
 

@@ -2,7 +2,7 @@
 //! and which keepers the records do not have.
 
 use std::collections::{HashMap, HashSet, VecDeque};
-use std::path::PathBuf;
+use std::path::Path;
 
 use mcp_sessiond_process::ProcessId;
 use mcp_sessiond_proto::backends::KeeperName;
@@ -26,14 +26,16 @@ pub(super) struct LostRecords {
 }
 
 impl Engine {
-    /// The sockets of keepers that are not on record.
-    pub fn unrecorded_keepers(&self) -> Vec<PathBuf> {
+    /// The runtime directory.
+    pub fn directory(&self) -> &Path {
+        self.directory.path()
+    }
+
+    /// The keepers that have a socket and are not on record.
+    pub fn unrecorded_keepers(&self) -> Vec<KeeperName> {
         let known: Vec<KeeperName> =
             self.look(|registry| registry.keepers().map(|keeper| keeper.name).collect());
         keepers::unknown(self.directory.path(), &known)
-            .into_iter()
-            .map(|(_, socket)| socket)
-            .collect()
     }
 
     /// So many keepers that were not on record have been ended, and nobody has claimed anything

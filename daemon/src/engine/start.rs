@@ -61,7 +61,8 @@ fn adopt(directory: &Path, config: &Config, snapshot: &mut Snapshot, ledger: &mu
         .chain(serving)
         .map(|keeper| keeper.name)
         .collect();
-    let adopted = super::adopt::adopt(&keepers::unknown(directory, &known), config, snapshot);
+    let unknown = keepers::unknown(directory, &known);
+    let adopted = super::adopt::adopt(directory, &unknown, config, snapshot);
     for session in snapshot
         .sessions
         .iter()

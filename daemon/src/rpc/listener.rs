@@ -239,7 +239,10 @@ async fn refuse(stream: UnixStream, daemon: &Daemon, error: &PeerError) {
         PeerError::Gone | PeerError::OtherUid(_) => {}
         // A fault of this process, such as too many open files.
         PeerError::Io(_) => turn_away(stream, daemon, Answer::Busy).await,
-        PeerError::OtherNamespace | PeerError::AnotherWriter { .. } | PeerError::WrongAnswer => {
+        PeerError::OtherNamespace
+        | PeerError::AnotherWriter { .. }
+        | PeerError::WrongAnswer
+        | PeerError::NoLock(_) => {
             turn_away(stream, daemon, Answer::Unidentified).await;
         }
     }

@@ -9,7 +9,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use mcp_sessiond_process::{self as process, ExitWatch, PinnedProcess, ProcessId};
-use mcp_sessiond_proto::backends::{KeeperReply, KeeperRequest};
+use mcp_sessiond_proto::backends::{KeeperName, KeeperReply, KeeperRequest};
+use mcp_sessiond_proto::paths;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::Signal;
 
@@ -27,14 +28,16 @@ const KILL_PAUSE: Duration = Duration::from_millis(5);
 /// Ends every keeper that listens in `keepers/` and is not on record, and what is left of its
 /// backend.
 pub async fn end_orphans(engine: &Arc<Engine>) {
-    let sockets = engine.unrecorded_keepers();
-    let ending: Vec<_> = sockets
+    let keepers = engine.unrecorded_keepers();
+    let ending: Vec<_> = keepers
         .into_iter()
-        .map(|socket| {
+        .map(|keeper| {
+            let directory = engine.directory().to_owned();
             // It asks, waits, and lists all processes.
-            tokio::task::spawn_blocking(move || match end(&socket) {
+            tokio::task::spawn_blocking(move || match end(&directory, keeper) {
                 Ok(is_ended) => usize::from(is_ended),
                 Err(error) => {
+                    let socket = paths::keeper_socket(&directory, keeper);
                     tracing::warn!(socket = %socket.display(), %error, "a process that is not on record listens there, and was left alone");
                     0
                 }
@@ -49,8 +52,8 @@ pub async fn end_orphans(engine: &Arc<Engine>) {
 }
 
 /// Ends whoever listens there. False: nobody does any more.
-fn end(path: &Path) -> io::Result<bool> {
-    let Some(listener) = Listener::find(path)? else {
+fn end(directory: &Path, keeper: KeeperName) -> io::Result<bool> {
+    let Some(listener) = Listener::find(directory, keeper)? else {
         return Ok(false);
     };
     let keeper = listener.process.clone();

@@ -2,6 +2,8 @@
 
 use std::os::unix::process::CommandExt;
 
+use nix::sys::signal::Signal;
+
 use super::*;
 
 /// An upgrade replaces the executable of a running server; the next one has the same path.
@@ -79,10 +81,7 @@ fn who_has_a_pid_later_is_another_process() {
         Err(PeerError::Gone) => {}
         Ok(Peer::Claimed(challenge)) => {
             assert_eq!(challenge.process().id(), after.id());
-            assert!(matches!(
-                challenge.answered_in_time(&socket),
-                Err(PeerError::Gone)
-            ));
+            assert!(matches!(answered(challenge, &socket), Err(PeerError::Gone)));
         }
         found => panic!("{found:?}"),
     }
@@ -177,13 +176,25 @@ fn asked(directory: &Path, who: &str, part: usize) -> (Tree, UnixStream, Challen
     (tree, socket, challenge)
 }
 
+/// What comes of a challenge.
+fn answered(challenge: Challenge, stream: &UnixStream) -> Result<PinnedProcess, PeerError> {
+    let mut runtime = tokio::runtime::Builder::new_current_thread();
+    let runtime = runtime.enable_io().build().expect("a runtime");
+    runtime.block_on(async {
+        let stream = stream.try_clone().expect("a descriptor");
+        stream.set_nonblocking(true).expect("set");
+        let stream = tokio::net::UnixStream::from_std(stream).expect("registered");
+        challenge.answered(&stream).await
+    })
+}
+
 #[test]
 fn who_writes_a_challenge_back_is_believed() {
     let directory = tempfile::tempdir().expect("a directory");
     for part in [1, 7, 16] {
         let (tree, socket, challenge) = asked(directory.path(), "self", part);
         let process = challenge.process().id();
-        let found = challenge.answered_in_time(&socket).expect("it is the one");
+        let found = answered(challenge, &socket).expect("it is the one");
         assert_eq!(found.id(), process);
         tree.end();
     }
@@ -195,7 +206,7 @@ fn who_writes_for_another_process_is_not_believed() {
     for who in ["child", "both"] {
         let (tree, socket, challenge) = asked(directory.path(), who, 5);
         let asked = challenge.process().id().pid;
-        match challenge.answered_in_time(&socket) {
+        match answered(challenge, &socket) {
             Err(PeerError::AnotherWriter { connected, writer }) => {
                 assert_eq!(connected, asked);
                 assert_ne!(writer, asked, "{who}");
@@ -216,7 +227,7 @@ fn a_challenge_takes_no_other_answer() {
             .write_all(&answer(challenge.bytes()))
             .expect("written");
         drop(theirs);
-        challenge.answered_in_time(&ours)
+        answered(challenge, &ours)
     };
     assert!(asked(&|bytes| bytes.to_vec()).is_ok());
     let found = asked(&|_| vec![0; 16]);
@@ -236,7 +247,8 @@ fn a_challenge_reads_its_answer_and_no_more() {
     let challenge = Challenge::new(ours.as_fd(), me.clone()).expect("asked");
     let answer = [challenge.bytes().as_slice(), b"hello"].concat();
     theirs.write_all(&answer).expect("written");
-    challenge.answered_in_time(&ours).expect("it is us");
+    answered(challenge, &ours).expect("it is us");
+    ours.set_nonblocking(false).expect("set");
     let mut rest = [0; 5];
     ours.read_exact(&mut rest).expect("the rest");
     assert_eq!(&rest, b"hello");
@@ -245,7 +257,7 @@ fn a_challenge_reads_its_answer_and_no_more() {
     theirs.write_all(b"sent ahead").expect("written");
     let challenge = Challenge::new(ours.as_fd(), me).expect("asked");
     theirs.write_all(challenge.bytes()).expect("written");
-    let found = challenge.answered_in_time(&ours);
+    let found = answered(challenge, &ours);
     assert!(found.is_err(), "{found:?}");
 }
 
@@ -254,11 +266,51 @@ fn a_challenge_reads_its_answer_and_no_more() {
 fn who_has_answered_and_exited_is_gone() {
     let directory = tempfile::tempdir().expect("a directory");
     let (tree, socket, challenge) = asked(directory.path(), "self", 16);
-    let mut answered = [PollFd::new(socket.as_fd(), PollFlags::POLLIN)];
-    poll(&mut answered, PollTimeout::NONE).expect("its answer");
+    let mut readable = [PollFd::new(socket.as_fd(), PollFlags::POLLIN)];
+    poll(&mut readable, PollTimeout::NONE).expect("its answer");
     tree.end();
-    let found = challenge.answered_in_time(&socket);
+    let found = answered(challenge, &socket);
     assert!(matches!(found, Err(PeerError::Gone)), "{found:?}");
+}
+
+/// What listens, locks a byte of a file, says its pid, and gives the lock up at the next line.
+const LISTEN: &str = r#"
+    use IO::Socket::UNIX; use Fcntl qw(:DEFAULT :flock :seek); $| = 1;
+    my ($path, $locks, $byte) = @ARGV;
+    my $listener = IO::Socket::UNIX->new(Local => $path, Listen => 5) or die;
+    sysopen my $file, $locks, O_RDWR | O_CREAT or die;
+    fcntl($file, F_SETLK, pack("s s x4 q q i x4", F_WRLCK, SEEK_SET, $byte, 1, 0)) or die;
+    print "$$\n"; <STDIN>; close $file; print "$$\n"; <STDIN>"#;
+
+#[test]
+fn who_listens_is_known_by_its_lock_also_while_it_is_stopped() {
+    const BYTE: u32 = 0xfedc_ba98;
+    let directory = tempfile::tempdir().expect("a directory");
+    let [path, locks] = ["socket", "locks"].map(|name| directory.path().join(name));
+    let mut command = Command::new("perl");
+    let command = command.args(["-e", LISTEN]).args([&path, &locks]);
+    let mut tree = Tree::spawn(command.arg(BYTE.to_string()));
+    let process = tree.pinned();
+    let socket = UnixStream::connect(&path).expect("it listens");
+    process.signal(Signal::SIGSTOP).expect("ours");
+    let holds = |byte| listening::holder(&locks, byte).expect("readable");
+    assert_eq!(holds(BYTE), Some(process.id().pid));
+    assert_eq!(holds(BYTE - 1), None);
+    let found = listener(&socket, &locks, BYTE).expect("it is known");
+    assert_eq!(found.id(), process.id());
+    process.signal(Signal::SIGCONT).expect("ours");
+    tree.go_on();
+    assert_eq!(tree.said(), process.id().pid);
+    assert_eq!(holds(BYTE), None);
+    // Where the socket is not enough, that is the end of it.
+    match listener(&socket, &locks, BYTE) {
+        Ok(found) => assert!(peers_are_known().expect("a pair") && found.id() == process.id()),
+        Err(PeerError::NoLock(pid)) => assert_eq!(pid, process.id().pid),
+        Err(error) => panic!("{error}"),
+    }
+    let own = ListenerLock::take(&locks, BYTE).expect("nobody else has it");
+    assert!(ListenerLock::take(&locks, BYTE - 1).is_ok());
+    drop(own);
 }
 
 /// Starts a shell that has this free pid, by saying which pid comes next until nobody else comes

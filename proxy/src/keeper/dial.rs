@@ -7,10 +7,10 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use mcp_sessiond_process::{self as process, Peer, PeerError, PinnedProcess};
+use mcp_sessiond_process::{self as process, PeerError, PinnedProcess};
 use mcp_sessiond_proto::backends::{KeeperReply, KeeperRequest};
 use mcp_sessiond_proto::hello::{Hello, HelloError, greet_blocking};
-use mcp_sessiond_proto::{Error, OLDEST_PROTOCOL_VERSION};
+use mcp_sessiond_proto::{Error, KeeperName, OLDEST_PROTOCOL_VERSION, paths};
 use socket2::{Domain, SockAddr, Socket, Type};
 
 /// How long a keeper may take for its hello, and for its answer. Whoever attaches waits while the
@@ -29,6 +29,9 @@ pub enum DialError {
     /// It ended the connection with its hello.
     #[error(transparent)]
     Hello(HelloError),
+    /// It can't be known which process listens there.
+    #[error("the keeper can't be identified: {0}")]
+    Unidentified(#[from] PeerError),
     /// Its answer can't be read.
     #[error("the keeper's answer can't be understood")]
     Answer,
@@ -112,28 +115,18 @@ pub fn connected(socket: &Path, patience: Duration) -> io::Result<UnixStream> {
     Ok(OwnedFd::from(connecting).into())
 }
 
-/// The process that listens on a keeper's socket, whether it answers or not. Before Linux 6.5 it has
-/// to answer: the kernel knows only which pid it had when it began to listen.
+/// The process that listens on a keeper's socket, whether it answers or not.
 ///
 /// # Errors
-/// [`DialError::Io`] when nobody listens, or the process is not of this user; before Linux 6.5
-/// [`DialError::Silent`] when it does not answer.
-pub fn keeper_of(socket: &Path) -> Result<PinnedProcess, DialError> {
-    let mut stream = connected(socket, ANSWER_WAIT)?;
-    let found = match process::peer(&stream) {
-        Ok(Peer::Claimed(challenge)) => {
-            stream.set_read_timeout(Some(ANSWER_WAIT))?;
-            let hello = Hello::lines(super::version());
-            stream.write_all(&hello.challenging(challenge.bytes()))?;
-            challenge.answered_in_time(&stream)
-        }
-        Ok(Peer::Known(process)) => Ok(process),
-        Err(error) => Err(error),
-    };
-    found.map_err(|error| match error {
-        PeerError::Io(error) => error.into(),
-        error => DialError::Io(io::Error::other(error)),
-    })
+/// [`DialError::Io`] when nobody listens; [`DialError::Unidentified`] when the process is not of
+/// this user, or can't be known.
+pub fn keeper_of(directory: &Path, keeper: KeeperName) -> Result<PinnedProcess, DialError> {
+    let stream = connected(&paths::keeper_socket(directory, keeper), ANSWER_WAIT)?;
+    Ok(process::listener(
+        &stream,
+        &paths::keeper_locks(directory),
+        keeper.0,
+    )?)
 }
 
 fn dial_in(

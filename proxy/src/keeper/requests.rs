@@ -8,7 +8,7 @@ use std::time::Duration;
 use mcp_sessiond_client::{Control, SessionError};
 use mcp_sessiond_process::{self as process, Peer, PinnedProcess, ProcessId};
 use mcp_sessiond_proto::backends::{Attach, FrontRequest, KeeperReply, KeeperRequest, ProcessRef};
-use mcp_sessiond_proto::hello::{Answer, Hello, HelloError, write_back};
+use mcp_sessiond_proto::hello::{Answer, Hello, HelloError};
 use mcp_sessiond_proto::{Error, KeeperName, ServiceName, SessionId};
 use tokio::io::AsyncWriteExt;
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
@@ -135,10 +135,6 @@ async fn read_request(
         return Ok(None);
     };
     let hello = Hello::read(&mut stream).await?;
-    // It wants to know who listens.
-    if hello.is_challenge() {
-        write_back(&mut stream).await?;
-    }
     let newest = super::version();
     let say = |answer| Hello {
         version: newest,

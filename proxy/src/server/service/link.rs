@@ -328,7 +328,10 @@ fn is_final(error: &DialError) -> bool {
             )
         }
         DialError::Refused(Error::Unavailable { .. }) | DialError::Silent => false,
-        DialError::Refused(_) | DialError::Hello(_) | DialError::Answer => true,
+        DialError::Refused(_)
+        | DialError::Hello(_)
+        | DialError::Unidentified(_)
+        | DialError::Answer => true,
     }
 }
 
