@@ -22,6 +22,15 @@ INSTALLED = ROOT / "target" / "py"
 BINARY = os.environ.get("MCP_SESSIOND_BIN") or str(ROOT / "target" / "debug" / "mcp-sessiond")
 
 
+# Runs a command for which the kernel refuses SO_PEERPIDFD, as Linux does before 6.5.
+BEFORE_LINUX_6_5 = (
+    sys.executable,
+    str(ROOT / "tests" / "python" / "refusing.py"),
+    "getsockopt:2=77=ENOPROTOOPT",
+    "--",
+)
+
+
 class Daemon:
     """A daemon that the tests may kill. It ends with them, and its directory goes."""
 
@@ -33,14 +42,14 @@ class Daemon:
         self.process: subprocess.Popen[bytes] | None = None
         atexit.register(self.remove)
 
-    def start(self, *settings: str) -> Daemon:
+    def start(self, *settings: str, prefix: tuple[str, ...] = ()) -> Daemon:
         """Starts it, and returns once it says that it is ready."""
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as ready:
             ready.bind(str(self.directory / "ready"))
             environment = {**self.environment, "NOTIFY_SOCKET": str(self.directory / "ready")}
             given = [word for setting in settings for word in ("--set", setting)]
             self.process = subprocess.Popen(
-                [BINARY, "run", *given], env=environment, stderr=subprocess.DEVNULL
+                [*prefix, BINARY, "run", *given], env=environment, stderr=subprocess.DEVNULL
             )
             while b"READY=1" not in ready.recv(4096):
                 pass

@@ -35,6 +35,20 @@ from mcp_sessiond import (
 )
 
 
+@unittest.skipUnless(sys.platform == "linux", "a filter of system calls")
+class BeforeLinux65(unittest.IsolatedAsyncioTestCase):
+    async def test_who_connects_says_who_it_is_where_the_kernel_does_not(self) -> None:
+        daemon = support.Daemon().start(prefix=support.BEFORE_LINUX_6_5)
+        self.addCleanup(daemon.remove)
+        options = Options(directory=daemon.directory)
+        session = await Sessions("web", options).create()
+        await session.set("cart", ["apples"])
+        # In threads, too, which have the pid of their process.
+        blocked = blocking.Sessions("web", options)
+        found = await asyncio.to_thread(lambda: blocked.open(session.id).get("cart"))
+        self.assertEqual(found, ["apples"])
+
+
 class OfAService(unittest.IsolatedAsyncioTestCase):
     def setUp(self) -> None:
         self.daemon = support.Daemon().start()

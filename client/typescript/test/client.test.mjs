@@ -5,7 +5,7 @@ import path from 'node:path';
 import { after, before, test } from 'node:test';
 import { inspect } from 'node:util';
 import { credential, SessiondError, Sessions } from '../dist/index.js';
-import { binary, World } from './lib/daemon.mjs';
+import { beforeLinux65, binary, World } from './lib/daemon.mjs';
 
 let world;
 before(async () => {
@@ -23,6 +23,22 @@ async function code(promise) {
   assert.ok(error instanceof SessiondError, String(error));
   return error.code;
 }
+
+test(
+  'who connects says who it is where the kernel does not',
+  { skip: process.platform !== 'linux' },
+  async () => {
+    const older = await new World().start(beforeLinux65);
+    try {
+      const sessions = Sessions.ofService('shop', older.options);
+      const session = await sessions.create();
+      await session.set('cart', ['apples']);
+      assert.deepEqual(await (await sessions.open(session.id)).get('cart'), ['apples']);
+    } finally {
+      await older.end();
+    }
+  },
+);
 
 test('a session is made, found, listed, changed and ended', async () => {
   const sessions = ofService();

@@ -66,6 +66,14 @@ export async function kill(child, signal = 'SIGKILL') {
   await gone;
 }
 
+/** Runs a command for which the kernel refuses SO_PEERPIDFD, as Linux does before 6.5. */
+export const beforeLinux65 = [
+  'python3',
+  path.join(root, 'tests/python/refusing.py'),
+  'getsockopt:2=77=ENOPROTOOPT',
+  '--',
+];
+
 /** A directory, and the daemon that serves it. */
 export class World {
   constructor(settings = {}) {
@@ -83,9 +91,10 @@ export class World {
     return { ...process.env, MCP_SESSIOND_DIR: this.directory, MCP_SESSIOND_BIN: binary };
   }
 
-  async start() {
+  async start(prefix = []) {
     const flags = Object.entries(this.settings).flatMap(([name, value]) => ['--set', `${name}=${value}`]);
-    this.daemon = spawn(binary, ['run', ...flags], {
+    const [command, ...words] = [...prefix, binary, 'run', ...flags];
+    this.daemon = spawn(command, words, {
       env: { ...this.env, XDG_CONFIG_HOME: this.base },
       stdio: ['ignore', 'ignore', 'pipe'],
     });
