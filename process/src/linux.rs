@@ -95,7 +95,11 @@ pub(super) fn peer(socket: BorrowedFd<'_>, our_uid: u32) -> Result<(Handle, u32,
         // Before Linux 6.5 there is no such option, and some containers refuse what their filter
         // does not know.
         Err(Errno::ENOPROTOOPT | Errno::EPERM | Errno::ENOSYS) => {
-            (hold(claimed)?.ok_or(PeerError::Gone)?, false)
+            let held = hold(claimed).map_err(|error| match error.raw_os_error() {
+                Some(libc::ENOSYS | libc::EPERM) => PeerError::NotHeld(error),
+                _ => PeerError::Io(error),
+            })?;
+            (held.ok_or(PeerError::Gone)?, false)
         }
         // Before 6.16 the kernel makes no pidfd for a process that was reaped.
         Err(Errno::ESRCH | Errno::EINVAL | Errno::ENODATA) => return Err(PeerError::Gone),

@@ -30,6 +30,9 @@ pub enum PeerError {
         "whether process {0} listens there can't be known: before Linux 6.5 it has to hold a lock, and does not"
     )]
     NoLock(u32),
+    /// The system does not let us hold processes.
+    #[error("the peer can't be held (pidfd_open, Linux 5.3): {0}")]
+    NotHeld(io::Error),
     /// It has exited, or hung up.
     #[error("the peer has exited, or hung up")]
     Gone,

@@ -65,8 +65,9 @@ pub enum Answer {
     Busy = 3,
     /// The daemon is about to exit: connect again.
     Draining = 4,
-    /// The peer's process can't be identified: it is in another pid namespace, or it was
-    /// [challenged](Answer::Challenge) and is not the one that has connected.
+    /// The peer's process can't be identified: it is in another pid namespace, it was
+    /// [challenged](Answer::Challenge) and is not the one that has connected, or the system refuses
+    /// pidfd_open(2).
     Unidentified = 5,
     /// No answer yet: 16 bytes follow, which the peer writes back before it is answered.
     Challenge = 6,
@@ -100,7 +101,7 @@ pub enum HelloError {
     Draining,
     /// The daemon can't tell which process is asking.
     #[error(
-        "the daemon can't identify this process: it is in another pid namespace, or another process has opened the connection"
+        "the daemon can't identify this process: it is in another pid namespace, another process has opened the connection, or the system refuses pidfd_open"
     )]
     Unidentified,
 }

@@ -36,7 +36,7 @@ const ANSWERS: Record<number, [passes: boolean, sentence: string]> = {
   4: [true, 'the daemon is about to exit'],
   5: [
     false,
-    'the daemon cannot identify this process: it is in another pid namespace, or another process has opened the connection',
+    'the daemon cannot identify this process: it is in another pid namespace, another process has opened the connection, or the system refuses pidfd_open',
   ],
 };
 

@@ -242,6 +242,7 @@ async fn refuse(stream: UnixStream, daemon: &Daemon, error: &PeerError) {
         PeerError::OtherNamespace
         | PeerError::AnotherWriter { .. }
         | PeerError::WrongAnswer
+        | PeerError::NotHeld(_)
         | PeerError::NoLock(_) => {
             turn_away(stream, daemon, Answer::Unidentified).await;
         }

@@ -221,7 +221,7 @@ fn fix(error: &ConnectError, directory: &Directory) -> String {
             format!("see whose socket it is: `ls -l {}`", directory.socket().display())
         }
         ConnectError::Hello(HelloError::Unidentified) => {
-            "run it where the daemon runs: not in a container beside it, and not in one around it (docs/requirements.md)"
+            "run both in one container, or both outside, and allow it pidfd_open (docs/requirements.md)"
                 .to_owned()
         }
         ConnectError::Hello(_) => {

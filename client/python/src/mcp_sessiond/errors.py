@@ -60,7 +60,8 @@ HELLO_ANSWERS = {
     2: "it does not know this codec",
     3: "it has too many connections",
     4: "it is about to exit",
-    5: "it can't identify this process (it is in another pid namespace, or another process opened the connection)",
+    5: "it can't identify this process (it is in another pid namespace, another process opened the connection, "
+    "or the system refuses pidfd_open)",
 }
 """What the numbers in a daemon's hello mean."""
 
