@@ -181,7 +181,10 @@ impl Peer {
     /// The pid of the daemon at the other end, if it answers.
     pub(crate) fn pid_of_daemon(stream: &mut UnixStream) -> Option<Pid> {
         let mut peer = Self::over(stream.try_clone().ok()?);
-        peer.hello(&Hello::client(Codec::JsonRpc).encode())?;
+        let welcome = peer.hello(&Hello::client(Codec::JsonRpc).encode())?;
+        if welcome.answer != 0 {
+            return None;
+        }
         let about = peer.call("about", json!({})).ok()?;
         Some(Pid::from_raw(i32::try_from(about["pid"].as_i64()?).ok()?))
     }

@@ -212,11 +212,11 @@ fn a_stopped_keeper_that_is_not_on_record_is_known_by_its_lock() {
     let mut client = connect(&world, &tiny(&world));
     assert_eq!(client.count(), 1);
     let backend = world.backend();
+    let server = backend.pid();
     backend.cut_off(&mut client.pipe);
     daemon.kill();
     std::fs::remove_file(world.directory().join("sessions.db")).expect("its records");
     signal(backend.keeper, Signal::SIGSTOP);
-    let server = backend.pid();
     self::daemon(&world, &[&no_peer_pidfd("ENOPROTOOPT")]);
     until("keeper and server are ended", || {
         (!lives(backend.keeper) && !lives(server)).then_some(())
