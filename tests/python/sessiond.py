@@ -17,7 +17,7 @@ def connect(path):
     file, layout = stream.makefile("rwb"), ">8sHHBBxxIxxxxQ"
     file.write(struct.pack(layout, b"mcpsessd", 1, 0, 2, 0, 4 << 20, 0)), file.flush()
     while (said := struct.unpack(layout, file.read(32)))[4] == 6: file.write(file.read(16)), file.flush()
-    if (said[0], said[4]) != (b"mcpsessd", 0): raise Refused({"message": f"refused: {said}", "code": "hello_refused"})
+    if (said[0], said[4]) != (b"mcpsessd", 0): raise Refused({"message": f"refused: {said[4]}, version {said[1]}", "code": "hello_refused"})
     return file
 def call(method, params):
     body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": method, "params": params}).encode()
