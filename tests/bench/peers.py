@@ -7,7 +7,7 @@ A round connects, says hello, claims a session and hangs up, once with each daem
 µs, and their ratio. Linux only.
 """
 
-import os, pathlib, socket, statistics, struct, subprocess, sys, tempfile, time
+import os, pathlib, select, socket, statistics, struct, subprocess, sys, tempfile, time
 
 ROUNDS = 1000
 REFUSING = pathlib.Path(__file__).parent.parent / "python" / "refusing.py"
@@ -67,7 +67,9 @@ def main():
         for name in paths:
             about = subprocess.run([executable, "debug", "about", "--json"], env={**os.environ, "MCP_SESSIOND_DIR": f"{root}/{name}"}, capture_output=True, text=True)
             pid = int(about.stdout.split('"pid":')[1].split(",")[0])
-            os.kill(pid, 15)
+            with os.fdopen(os.pidfd_open(pid)) as ended:
+                os.kill(pid, 15)
+                select.select([ended], [], [])
 
 
 main()
