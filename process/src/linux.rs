@@ -59,7 +59,7 @@ pub(super) fn hold(pid: u32) -> io::Result<Option<Handle>> {
 /// kernel told us: then /proc is that of another pid namespace, and nothing in it is about whom it
 /// seems to be.
 pub(super) fn identify(handle: &Handle, pid: u32) -> io::Result<ProcessId> {
-    if pid_in_proc(handle)? != i64::from(pid) {
+    if pid_in_proc(handle, pid)? != i64::from(pid) {
         return Err(Errno::ESRCH.into());
     }
     let stat = fs::read(proc(pid, "stat"))?;
@@ -105,7 +105,7 @@ pub(super) fn peer(socket: BorrowedFd<'_>, our_uid: u32) -> Result<(Handle, u32,
         Err(Errno::ESRCH | Errno::EINVAL | Errno::ENODATA) => return Err(PeerError::Gone),
         Err(errno) => return Err(PeerError::Io(errno.into())),
     };
-    match pid_in_proc(&pidfd).map_err(PeerError::Io)? {
+    match pid_in_proc(&pidfd, claimed).map_err(PeerError::Io)? {
         0 => Err(PeerError::OtherNamespace),
         pid => u32::try_from(pid)
             .map(|pid| (pidfd, pid, is_certain))
@@ -330,14 +330,26 @@ fn parse_status(status: &str) -> Option<ProcessStatus> {
     })
 }
 
-/// The pid that our /proc knows the process by: 0 where it is in a pid namespace that is not below
-/// /proc's, -1 where it was reaped.
-fn pid_in_proc(handle: &Handle) -> io::Result<i64> {
-    let info = fs::read_to_string(format!("/proc/self/fdinfo/{}", handle.as_raw_fd()))?;
+/// The pid that our /proc knows a process by that the kernel calls `pid`: 0 where it is in a pid
+/// namespace that is not below /proc's, -1 where it was reaped.
+fn pid_in_proc(handle: &Handle, pid: u32) -> io::Result<i64> {
+    let info = match fs::read_to_string(format!("/proc/self/fdinfo/{}", handle.as_raw_fd())) {
+        // On Linux 5.10 the directory is root's where we are not dumpable. If we have the pid there
+        // that the kernel calls us by, so have others.
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+            let is_ours = fs::read_link("/proc/self")?.as_os_str() == &*own_pid();
+            return Ok(if is_ours { pid.into() } else { 0 });
+        }
+        read => read?,
+    };
     let pid = info
         .lines()
         .find_map(|line| line.strip_prefix("Pid:")?.trim().parse().ok());
     pid.ok_or_else(|| malformed("fdinfo"))
+}
+
+fn own_pid() -> OsString {
+    std::process::id().to_string().into()
 }
 
 /// The inode of the pidfd, where the kernel gives every process its own.
