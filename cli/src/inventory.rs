@@ -394,12 +394,7 @@ pub(crate) async fn backends(
 
 /// The keepers whose sockets are there and that are not among the known ones.
 fn orphans(directory: &Path, known: &[KeeperName]) -> Vec<Server> {
-    let found = std::fs::read_dir(paths::keepers(directory))
-        .into_iter()
-        .flatten()
-        .flatten();
-    let names = found.filter_map(|entry| entry.file_name().to_str()?.parse::<KeeperName>().ok());
-    let unknown: Vec<KeeperName> = names.filter(|name| !known.contains(name)).collect();
+    let unknown = mcp_sessiond_daemon::keepers::unknown(directory, known);
     let orphan = |name| Server::orphan(directory, name);
     in_parallel(unknown, orphan).into_iter().flatten().collect()
 }

@@ -222,3 +222,25 @@ fn a_stopped_keeper_that_is_not_on_record_is_known_by_its_lock() {
         (!lives(backend.keeper) && !lives(server)).then_some(())
     });
 }
+
+/// Its lock is gone with the file, so nobody may be signalled in its place.
+#[test]
+fn a_keeper_that_can_t_be_identified_is_not_stopped_and_it_is_said() {
+    let world = world("");
+    let mut daemon = world.daemon();
+    let mut client = connect(&world, &tiny(&world));
+    let backend = world.backend();
+    backend.cut_off(&mut client.pipe);
+    daemon.kill();
+    std::fs::remove_file(world.directory().join("keepers/locks")).expect("its lock");
+    let stop = refused(&world, &[&no_peer_pidfd("ENOPROTOOPT")], &["stop", "--all"]).output();
+    let stop = stop.expect("it runs");
+    let said = String::from_utf8(stop.stderr).expect("UTF-8");
+    assert_eq!(stop.status.code(), Some(69), "{said}");
+    assert!(
+        said.contains("has to hold a lock") && said.contains("`fuser -v "),
+        "{said}"
+    );
+    assert!(lives(backend.keeper));
+    daemon.start_again();
+}

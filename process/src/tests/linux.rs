@@ -147,7 +147,7 @@ fn what_is_in_another_pid_namespace_has_no_host_and_is_no_peer() {
     assert!(matches!(peer(&socket), Err(PeerError::OtherNamespace)));
 }
 
-/// What connects, says its pid, and writes back what it is sent, `parts` bytes at a time: itself
+/// What connects, says its pid, and writes back what it is sent, `part` bytes at a time: itself
 /// (`self`), by a child that has inherited the connection (`child`), or the first half itself and
 /// the other half by a child (`both`).
 const ANSWER: &str = r#"
