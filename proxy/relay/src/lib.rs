@@ -17,7 +17,7 @@
 //! - [`relay::front`]: fronts attach and leave, or continue each other with numbered lines.
 //! - [`relay::life`]: backends start, end, and are replaced.
 //! - [`relay::handshake`]: `initialize`, and what a backend that was started again is sent again.
-//! - [`relay::era`]: a server that goes by the era that it got first.
+//! - [`relay::era`]: what a host's probe for MCP's era gets, and what is learned from it.
 //! - [`relay::liveness`]: whether the backend still answers.
 //! - [`relay::queue`]: the lines that wait for either side.
 //!
@@ -63,6 +63,7 @@ mod version;
 
 pub use self::entry::Edits;
 pub use self::oversized::{Oversized, too_large};
+pub use self::relay::era::{Probe, is_initialize};
 pub use self::relay::{Effect, Limits, Relay, View};
 pub use self::unreadable::unreadable_answer;
 

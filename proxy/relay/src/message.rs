@@ -308,6 +308,22 @@ impl<'a> Message<'a> {
         self.sent(object::<Params<'a>>(self.params?)?.request_id)
     }
 
+    /// The code of the error that this answer is, and the text of the error object. None where it is
+    /// a result, or an error without a code.
+    pub fn error(&self) -> Option<(i64, &'a str)> {
+        #[derive(Deserialize)]
+        struct Answer<'a> {
+            #[serde(borrow)]
+            error: &'a RawValue,
+        }
+        #[derive(Deserialize)]
+        struct Error {
+            code: i64,
+        }
+        let error = object::<Answer<'a>>(self.text)?.error.get();
+        Some((object::<Error>(error)?.code, error))
+    }
+
     /// The resource that this request names.
     pub fn uri(&self) -> Option<String> {
         #[derive(Deserialize)]

@@ -57,6 +57,11 @@ pub(super) fn not_able(id: &str) -> Bytes {
     )
 }
 
+/// A call failed with an error that somebody else has given: a JSON-RPC error object.
+pub(super) fn failed_with(id: &str, error: &str) -> Bytes {
+    format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{error}}}"#).into()
+}
+
 /// There is no such method here, for a reason.
 pub(super) fn no_method(id: &str, message: &str) -> Bytes {
     error(id, NO_METHOD, message, "")

@@ -17,8 +17,9 @@ use alloc::vec::Vec;
 
 use bytes::Bytes;
 use mcp_sessiond_proto::backends::{BackendState, CallInfo, ParkedInfo, Traffic};
+use mcp_sessiond_proto::facts::Learned;
 
-use self::era::Eras;
+use self::era::Era;
 use self::front::{Front, Numbered};
 use self::handshake::{Habits, Handshake};
 use self::life::{CloseHistory, Draining, Life};
@@ -66,6 +67,8 @@ pub enum Effect {
         /// Whether it is of no use to wait for it, since it hangs.
         kills: bool,
     },
+    /// Something was seen of servers of this command, which other keepers and fronts are to know.
+    Learned(Learned),
     /// A line for people: on the front's standard error, or in the log. It contains nothing
     /// of a message.
     Say(String),
@@ -86,7 +89,7 @@ pub struct Relay {
     handshake: Handshake,
     habits: Habits,
     liveness: Liveness,
-    eras: Eras,
+    era: Era,
     closes: CloseHistory,
     draining: Option<Draining>,
     calls: Direction<Call>,
@@ -217,7 +220,7 @@ impl Relay {
             handshake: Handshake::default(),
             habits: Habits::default(),
             liveness: Liveness::default(),
-            eras: Eras::default(),
+            era: Era::default(),
             closes: CloseHistory::default(),
             draining: None,
             calls: Direction::default(),
@@ -324,7 +327,10 @@ impl Relay {
             return None;
         }
         let line = match self.lane.pop_front() {
-            Some(line) => line,
+            Some(line) => {
+                self.era_hands_more(self.handshake.revive);
+                line
+            }
             None if self.handshake.revive => return None,
             None => {
                 let entry = if self.draining.is_some() {
@@ -340,9 +346,12 @@ impl Relay {
                     self.to_backend.pull(0)?
                 };
                 for (_, part) in &entry.parts {
-                    if let ToBackend::Call(number) = part
-                        && let Some(call) = self.calls.open.get_mut(number)
-                    {
+                    let ToBackend::Call(number) = part else {
+                        self.era_hands_more(false);
+                        continue;
+                    };
+                    self.era_hands(*number);
+                    if let Some(call) = self.calls.open.get_mut(number) {
                         call.kind.sent = true;
                     }
                 }

@@ -40,6 +40,10 @@ pub(super) struct Front {
     pub capabilities: Capabilities,
     /// Whether its host has done more than find out whether somebody is there.
     pub tried: bool,
+    /// Whether its host has sent a probe.
+    pub has_probed: bool,
+    /// Whether a backend has ended on a probe of its host's.
+    pub is_second_try: bool,
     /// Lines of it that were not JSON-RPC, and may be answered by an error without an id.
     pub unparsed: u32,
 }
@@ -135,6 +139,8 @@ impl Relay {
             None
         };
         let resumed = comes_back && why.is_none();
+        // A fresh one, for whoever is the first to use it.
+        let is_begun = self.is_begun();
         if let Some(why) = why {
             self.replace(why, FirstRequest::OfHost, false, now);
         }
@@ -143,6 +149,8 @@ impl Relay {
             takes_every_ask: !resumed,
             capabilities: Capabilities::default(),
             tried: false,
+            has_probed: false,
+            is_second_try: false,
             unparsed: 0,
         });
         let waiting = self.to_front.entries.len();
@@ -152,7 +160,7 @@ impl Relay {
         }
         let exited = core::mem::take(&mut self.exited_alone);
         Attached {
-            resumed,
+            resumed: resumed && is_begun,
             waiting,
             lost,
             exited,
@@ -167,6 +175,7 @@ impl Relay {
             return;
         };
         self.note_close(orderly, front.tried, now);
+        self.era_left(front.has_probed, front.tried);
         self.counts.lost += unconfirmed;
         self.counts.unreported += unconfirmed;
         for part in self

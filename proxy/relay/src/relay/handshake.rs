@@ -100,6 +100,7 @@ impl Relay {
             .as_ref()
             .is_some_and(|host| host.connection != self.connections);
         self.note_host(message, id);
+        self.era_initializes();
         if self.handshake.answer.is_some() {
             let until = if comes_back && self.is_answer_usable() {
                 self.liveness_deadline(now)
@@ -301,6 +302,7 @@ impl Relay {
             }
             self.fail_waiter(message, now);
         } else {
+            self.era_is_initialized();
             self.keep_answer(message);
             self.liveness_begins(now);
             self.serve_waiter(now);
@@ -454,6 +456,7 @@ impl Relay {
             .answer
             .is_some()
             .then(|| self.handshake.told.version.clone());
+        self.era_is_initialized();
         self.keep_answer(message);
         self.liveness_begins(now);
         self.handshake.revive = false;

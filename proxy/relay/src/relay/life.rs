@@ -40,6 +40,8 @@ const INITIALIZE_TRIES: u32 = 3;
 pub(super) enum Ending {
     /// It has exited.
     Exited,
+    /// It has exited on a probe.
+    OnProbe,
     /// It refuses to be initialised.
     Refused,
     /// It is ended on purpose, and why.
@@ -109,7 +111,8 @@ impl Relay {
         if matches!(self.life, Life::Stopping) {
             return;
         }
-        if self.incarnation > 0 {
+        let is_probe_start = self.begin_era();
+        if self.incarnation > 0 && !is_probe_start {
             self.counts.restarts += 1;
         }
         self.incarnation += 1;
@@ -121,10 +124,15 @@ impl Relay {
     /// `last_words` is the last line of its standard error: the host is shown it where the backend
     /// has said nothing else.
     pub fn backend_exited(&mut self, why: &str, last_words: Option<&str>, now: Millis) {
-        self.last_error = Some(why.to_owned());
         if matches!(self.life, Life::Stopping) {
+            self.last_error = Some(why.to_owned());
             return;
         }
+        if self.ends_on_probe() {
+            self.probe_ended_backend(why, now);
+            return;
+        }
+        self.last_error = Some(why.to_owned());
         self.exited_alone |= self.front.is_none() && self.connections > 0;
         let told = match last_words {
             Some(words) if !self.heard => format!("{why}: {words}"),
@@ -143,6 +151,21 @@ impl Relay {
             self.send_initialize(true, now);
         }
         self.on_backend_lost(Ending::Exited, now);
+    }
+
+    /// The backend has exited on a probe. That is how servers of its kind say that they know no
+    /// such request; the host goes on with `initialize`, and finds a fresh one.
+    fn probe_ended_backend(&mut self, why: &str, now: Millis) {
+        self.end_liveness_wait(now);
+        self.liveness_ends(true);
+        let again = self.era_ended_on_probe();
+        self.end_calls(&format!(
+            "the server ended ({why}) before it answered; the outcome is unknown"
+        ));
+        if again {
+            self.send_initialize(true, now);
+        }
+        self.on_backend_lost(Ending::OnProbe, now);
     }
 
     /// The backend has ended before it had answered the `initialize` that the attached
@@ -206,7 +229,7 @@ impl Relay {
         if lived >= STABLE_MS {
             self.failures = 0;
         }
-        let wait = if matches!(how, Ending::Replaced(_))
+        let wait = if matches!(how, Ending::Replaced(_) | Ending::OnProbe)
             || lived >= STABLE_MS && matches!(how, Ending::Exited)
         {
             0
@@ -224,8 +247,9 @@ impl Relay {
         });
         self.handshake.revive |= self.handshake.answer.is_some();
         let is_replaced = matches!(how, Ending::Replaced(_));
+        let is_on_probe = matches!(how, Ending::OnProbe);
         let replaces: Option<Box<str>> = match how {
-            Ending::Exited => None,
+            Ending::Exited | Ending::OnProbe => None,
             Ending::Refused => Some("it refused to be initialised again".into()),
             Ending::Replaced(why) => Some(why.into()),
         };
@@ -238,7 +262,8 @@ impl Relay {
         if self.handshake.pending.is_none() && !self.handshake.revive {
             self.requeue_waiter(now);
         }
-        if is_replaced || self.handshake.revive || !self.to_backend.entries.is_empty() {
+        let probes = is_on_probe && self.front.is_some();
+        if is_replaced || probes || self.handshake.revive || !self.to_backend.entries.is_empty() {
             self.wake(now);
         }
         if wait > START_WAIT_MAX_MS {
@@ -285,7 +310,6 @@ impl Relay {
         self.lane.clear();
         self.handshake.initialized = false;
         self.liveness_ends(false);
-        self.forget_era();
         self.asks.tokens.clear();
         for (number, ask) in core::mem::take(&mut self.asks.open) {
             if ask
@@ -417,6 +441,7 @@ impl Relay {
         closed.retain(|at| at.saturating_add(within) > now);
         if closed.len() >= closes {
             closed.clear();
+            self.unlearn();
             return Some(format!(
                 "the server was closed {closes} times within {} s",
                 within.div_ceil(1000)
@@ -526,6 +551,7 @@ impl Relay {
     /// that no `initialize` fails of it.
     pub fn restart(&mut self, now: Millis) {
         self.failures = 0;
+        self.unlearn();
         match &mut self.life {
             Life::New | Life::Stopping | Life::Ordered => {}
             Life::Down { at, .. } => {

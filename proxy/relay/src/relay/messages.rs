@@ -8,6 +8,7 @@ use core::cell::OnceCell;
 
 use bytes::Bytes;
 
+use super::era::PROBE;
 use super::life::Life;
 use super::queue::{Requires, ToBackend, ToFront};
 use super::{Ask, Call, Purpose, Relay, count};
@@ -68,7 +69,7 @@ impl Relay {
         self.used |= is_use(&message.kind);
         if let Some(front) = &mut self.front {
             front.tried |=
-                !matches!(&message.kind, Kind::Request { method, .. } if is_probe(method));
+                !matches!(&message.kind, Kind::Request { method, .. } if only_asks(method));
         }
         match &message.kind {
             Kind::Request { id, method } => self.front_request(message, id, method, now),
@@ -98,7 +99,7 @@ impl Relay {
             self.host_initialize(message, id, now);
             return None;
         }
-        if !is_probe(method)
+        if !only_asks(method)
             && let Some(front) = &mut self.front
         {
             front.ready = true;
@@ -107,10 +108,10 @@ impl Relay {
             self.tell_front(own_messages::not_sent(id, &why));
             return None;
         }
-        let (edits, number) = self.take_call(message, id, method, Purpose::Plain, now);
-        if method == "server/discover" {
-            self.note_discover(message, number);
+        if method == PROBE && !self.host_probes(message, id, now) {
+            return None;
         }
+        let (edits, number) = self.take_call(message, id, method, Purpose::Plain, now);
         self.note_habit(method, message, &edits);
         Some((edits, ToBackend::Call(number)))
     }
@@ -275,6 +276,7 @@ impl Relay {
             return;
         }
         self.heard = true;
+        self.era_hears();
         self.on_backend_output(now);
         self.receive(&line, now);
         self.drain(now);
@@ -383,9 +385,7 @@ impl Relay {
             Purpose::Plain if &*call.method == "ping" => self.on_pong(),
             Purpose::Plain => {
                 let asked = number(id).unwrap_or_default();
-                if self.is_other_era(asked, &call.method, failed, call.asker, now) {
-                    return None;
-                }
+                self.era_answers(asked, &call.method, message, failed, call.asker);
             }
             Purpose::Initialize => {
                 if self.initialize_answered(message, failed, now) {
@@ -717,8 +717,8 @@ impl Relay {
 }
 
 /// Whether a request only asks whether the server runs, or for its protocol version.
-fn is_probe(method: &str) -> bool {
-    matches!(method, "server/discover" | "ping")
+fn only_asks(method: &str) -> bool {
+    matches!(method, PROBE | "ping")
 }
 
 /// Whether a message of the host makes the backend do more than initialise, answer pings and
@@ -728,7 +728,7 @@ fn is_use(kind: &Kind<'_>) -> bool {
         Kind::Request { method, .. } => !matches!(
             &**method,
             "initialize"
-                | "server/discover"
+                | PROBE
                 | "ping"
                 | "tools/list"
                 | "prompts/list"

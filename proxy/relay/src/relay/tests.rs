@@ -12,6 +12,7 @@ mod liveness;
 mod lives;
 mod model;
 mod oversized;
+mod probing;
 mod requests;
 mod unreadable;
 mod used;

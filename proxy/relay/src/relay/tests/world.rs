@@ -217,7 +217,7 @@ impl World {
         }
         for order in bench.relay.effects() {
             match order {
-                Effect::Say(_) => continue,
+                Effect::Say(_) | Effect::Learned(_) => continue,
                 Effect::Start => {}
                 Effect::Replace { why, kills } => {
                     assert!(self.lives, "nobody is there to be replaced");
