@@ -8,6 +8,7 @@ mod access;
 mod adopt;
 mod backends;
 mod claim;
+mod facts;
 mod faults;
 mod inspect;
 mod key_churn;

@@ -16,6 +16,7 @@ use mcp_sessiond_proto::debug::{
     About, ContentInfo, ContentPage, Ended, HostInfo, InspectRequest, Inspected, Page, SessionInfo,
     Setting, Stats, SweepRequest, TokenInfo, WhoAmI,
 };
+use mcp_sessiond_proto::facts::{Facts, FactsRequest, LearnRequest};
 use mcp_sessiond_proto::service::Sessiond;
 use mcp_sessiond_proto::services::{
     FindRequest, SecretRequest, ServeRequest, Served, ServiceLease, ServiceSecret,
@@ -190,6 +191,8 @@ rpcs! {
     backend_counted   (CountedRequest)     -> ()                | change change_session_us | peer;
     list_backends     (Page)               -> Vec<Backend>      | show   -                 | daemon;
     stop_backend      (StopRequest)        -> ()                | change change_session_us | peer;
+    find_facts        (FactsRequest)       -> Facts             | show   -                 | daemon;
+    learn_fact        (LearnRequest)       -> ()                | show   -                 | daemon;
 
     about             ()                   -> About             | show   -                 | daemon;
     list_hosts        ()                   -> Vec<HostInfo>     | show   -                 | daemon;

@@ -5,7 +5,8 @@
 //! of JSON, a [`KeeperRequest`], and gets one line of JSON, a [`KeeperReply`]. After `attached`
 //! both sides go on with MCP's own stdio framing, a message a line; after `beside` the keeper sends
 //! what the backend writes to its standard error, and the front, one byte after the other, how many
-//! messages it has passed on; after anything else the keeper hangs up. An empty line among the
+//! messages it has passed on (1 to 254; 0: it is about to leave; 255: it has told its host of one end of a
+//! backend); after anything else the keeper hangs up. An empty line among the
 //! messages for a front says that the keeper takes its backend down on purpose: no other one is to
 //! be started before the host has something to say.
 //!
@@ -25,6 +26,7 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 
 use crate::error::Error;
+use crate::facts::{Discover, ServerDigest};
 use crate::json::Json;
 use crate::names::{BackendName, ServiceName};
 use crate::types::{Epoch, Loss, SessionId};
@@ -34,6 +36,15 @@ pub use status::{BackendState, BackendStatus, CallInfo, ParkedInfo, Traffic, Wri
 /// The most bytes of one relayed MCP message, without the newline: as many as the largest
 /// transports of the SDKs take.
 pub const RELAYED_MAX: usize = 16 * 1024 * 1024;
+
+/// The most ends of backends that a keeper remembers until a front has told them.
+pub const ENDED_MAX: usize = 8;
+
+/// With this a keeper's own lines begin that tell an attached front of the end of its backend.
+pub const ENDED_LINE: &str = "mcp-sessiond: the server has ended (";
+
+/// The byte by which a front says that it has told one of them.
+pub const ENDED_TOLD: u8 = u8::MAX;
 
 /// The name of a keeper, which is that of its socket in `keepers/`: 8 hex digits, so that the path
 /// fits everywhere.
@@ -116,6 +127,9 @@ pub struct KeepRequest {
     /// The name of the backend, where the session has several.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub backend: Option<BackendName>,
+    /// What the backend is started with, so that the keeper gets to know what is known of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub server: Option<ServerDigest>,
 }
 
 /// A registered keeper: what it has to know.
@@ -160,6 +174,9 @@ pub struct Kept {
     /// records, and does not read it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub record: Option<String>,
+    /// How its backend takes `server/discover`, if that is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub discover: Option<Discover>,
 }
 
 // Defaults for a daemon of a version that does not say.
@@ -404,8 +421,9 @@ pub struct Attached {
     /// this was told. They may have arrived or not, and are not sent again.
     #[serde(with = "crate::text")]
     pub lost: u64,
-    /// Whether the backend that the former front left has exited while no front was attached.
-    pub exited: bool,
+    /// Why backends have ended, for people, as far as no front has confirmed that it has told its
+    /// host: at most [`ENDED_MAX`], the latest last.
+    pub ended: Vec<String>,
     /// How long the backend has been running, in ms.
     #[serde(with = "crate::text")]
     pub age_ms: u64,

@@ -171,7 +171,11 @@ mod tests {
         let digest = ServerDigest::of(&[0xab; 32]);
         assert_eq!(digest.as_str().parse(), Ok(digest.clone()));
         for bad in ["", "ab", &"A".repeat(32), &"g".repeat(32), &"a".repeat(33)] {
-            assert_eq!(bad.parse::<ServerDigest>(), Err(ServerDigestError), "{bad:?}");
+            assert_eq!(
+                bad.parse::<ServerDigest>(),
+                Err(ServerDigestError),
+                "{bad:?}"
+            );
         }
     }
 

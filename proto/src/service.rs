@@ -15,6 +15,7 @@ use crate::debug::{
     Setting, Stats, SweepRequest, TokenInfo, WhoAmI,
 };
 use crate::error::Error;
+use crate::facts::{Facts, FactsRequest, LearnRequest};
 use crate::services::{
     FindRequest, SecretRequest, ServeRequest, Served, ServiceLease, ServiceSecret,
 };
@@ -203,6 +204,10 @@ service! {
     async fn list_backends(request: Page) -> Vec<Backend>;
     /// Ends a session's backend. The session stays.
     async fn stop_backend(request: StopRequest) -> Result<(), Error>;
+    /// What is known of a server. Sent by a front, before it claims.
+    async fn find_facts(request: FactsRequest) -> Facts;
+    /// Something was seen of a server. Sent by a front or a keeper.
+    async fn learn_fact(request: LearnRequest);
 
     /// The daemon about itself.
     async fn about() -> About;

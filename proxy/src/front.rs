@@ -2,7 +2,8 @@
 //! keeper that holds the session's backend, and carries lines between the host and the keeper.
 //! Whatever happens to the keeper, it stays as long as its host does.
 //!
-//! - [`first_line`]: the host's first line, which has the client's name.
+//! - [`first_line`]: the host's first line, which has the client's name. `probe`: a first line that
+//!   only asks which era the server speaks.
 //! - [`forward`]: lines, both ways. [`open`]: the calls that the host waits for, in case the keeper
 //!   is lost. [`leave`]: how the front ends.
 //! - [`shared`]: the front of a server that all hosts share. [`remote`]: of one that is reached
@@ -20,6 +21,7 @@ pub mod forward;
 pub mod lazy;
 pub mod leave;
 pub mod open;
+pub(crate) mod probe;
 pub mod remote;
 pub mod shared;
 mod stdio;
@@ -33,11 +35,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use mcp_sessiond_client::{ClaimRequest, Error, Loss, Options};
+use mcp_sessiond_client::{ClaimRequest, Error, Options};
 
 use crate::lines::LineBuffer;
 use crate::memory::forbid_core_dumps;
-use crate::notices::{duration, note_unkept, print, print_claim};
+use crate::notices::{duration, note_unkept, print, print_claim, print_ended};
 use crate::program::{LaunchEnv, Program};
 use crate::server::attach::{Attaching, Attachment, NoBackend, attach_first};
 use crate::server::child::PlainChild;
@@ -48,6 +50,7 @@ use crate::waits::{ATTACH_WAIT, PAUSE, PAUSE_MAX, Waits};
 use first_line::FirstLine;
 use forward::Carrier;
 use leave::Leaver;
+use probe::{Opening, ProbePolicy};
 
 /// How long the host's messages wait for a keeper that was lost, before they are refused: as long
 /// as the keeper itself would let them wait for a server that has died.
@@ -55,6 +58,10 @@ const HOLD: Duration = Duration::from_secs(2);
 
 /// The exit code of what can't be run (EX_OSERR of sysexits.h).
 pub(crate) const FAILED: u8 = 71;
+
+/// Why a host gets a server of its own.
+const PROBES_ONLY: &str = "this host has sent nothing but `server/discover` three times in a row, as a host does that speaks MCP 2026-07-28 \
+     alone";
 
 /// Variables that are named when they differ. Another host may have dozens of its own.
 const NAMES_SHOWN: usize = 8;
@@ -83,7 +90,16 @@ pub(crate) enum Way<'a> {
 /// Speaks MCP to the host, on standard input and output, until the host closes its end or is gone.
 pub fn run(options: Options, claim: ClaimRequest, program: &Program, waits: Waits) -> ExitCode {
     let way = Way::Through(Box::new(|_, door, _| Box::new(door)));
-    run_with(options, claim, program, LaunchEnv::default(), waits, way)
+    let env = LaunchEnv::default();
+    run_with(
+        options,
+        claim,
+        program,
+        env,
+        waits,
+        ProbePolicy::AsKnown,
+        way,
+    )
 }
 
 /// The same by another way to the server.
@@ -91,12 +107,16 @@ pub(crate) fn run_with(
     options: Options,
     claim: ClaimRequest,
     program: &Program,
-    surroundings: LaunchEnv,
+    launch_env: LaunchEnv,
     waits: Waits,
+    probes: ProbePolicy,
     way: Way<'_>,
 ) -> ExitCode {
     let mask = GivenMask::block(&ENDING);
-    match serve_host(options, claim, program, surroundings, waits, &mask, way) {
+    let served = serve_host(
+        options, claim, program, launch_env, waits, &mask, probes, way,
+    );
+    match served {
         Ok(code) => code,
         Err(error) => {
             print(&error);
@@ -112,6 +132,7 @@ fn serve_host(
     (environment, home): LaunchEnv,
     waits: Waits,
     mask: &GivenMask,
+    probes: ProbePolicy,
     way: Way<'_>,
 ) -> io::Result<ExitCode> {
     let carrier = Arc::new(Carrier::new(
@@ -120,10 +141,10 @@ fn serve_host(
     let leaver = Leaver::listen(&carrier)?;
     let mut input: File = io::stdin().as_fd().try_clone_to_owned()?.into();
     let mut lines = LineBuffer::default();
-    match first_line::read(&mut input, &mut lines, waits.first_line) {
+    let client = match first_line::read(&mut input, &mut lines, waits.first_line) {
         FirstLine::Closed => return Ok(ExitCode::SUCCESS),
-        FirstLine::Read(client) => claim.client = client,
-    }
+        FirstLine::Read(client) => client,
+    };
     if lines.is_empty() && input.is_terminal() && io::stderr().is_terminal() {
         print(&format_args!(
             "{} is started, and waits for the messages of a host on this terminal; `mcp-sessiond setup` has a host start it",
@@ -160,6 +181,12 @@ fn serve_host(
         Ok(door) => door.with_launch_env(environment.clone(), home.clone()),
         Err(error) => return Ok(plain(&error, &lines, input)),
     };
+    claim.client = match door.answer_probes(client, probes, &mut input, &mut lines) {
+        Opening::Client(client) => client,
+        Opening::Closed => return Ok(ExitCode::SUCCESS),
+        Opening::ProbesOnly => return Ok(plain(&PROBES_ONLY, &lines, input)),
+    };
+    door.set_client(claim.client.clone());
     let releaser = door.releaser();
     let (mut way, first): (Box<dyn Attaching>, _) = match way {
         Way::Through(way) => {
@@ -210,8 +237,9 @@ fn serve_host(
 fn print_outcome(stderr: &Stderr, attachment: &Attachment) {
     if print_claim(stderr, attachment.because, attachment.outcome) {
         // That says why it is a fresh one.
-    } else if attachment.attached.exited {
-        print_claim(stderr, Some(Loss::Exited), attachment.outcome);
+    } else if !attachment.attached.ended.is_empty() {
+        let control = attachment.control.as_ref();
+        print_ended(stderr, None, &attachment.attached.ended, control);
     } else if attachment.attached.resumed {
         stderr.print(&format_args!(
             "resumed the server that has been running for {}; `mcp-sessiond restart` gives a fresh one",

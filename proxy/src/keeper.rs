@@ -38,6 +38,7 @@ use mcp_sessiond_process::signals::not_ignored;
 use mcp_sessiond_process::socket::Listener;
 use mcp_sessiond_process::{ListenerLock, PinnedProcess, ProcessId, StartTime};
 use mcp_sessiond_proto::backends::{KeepRequest, Kept};
+use mcp_sessiond_proto::facts::ServerDigest;
 use mcp_sessiond_proto::{
     BackendName, Epoch, Error, KeeperName, PROTOCOL_VERSION, ServiceName, SessionId, paths,
 };
@@ -67,6 +68,8 @@ pub struct Errand {
     pub service: Option<ServiceName>,
     /// The name of the backend, where the session has several.
     pub backend: Option<BackendName>,
+    /// What it is started with, for what is known of it.
+    pub server: Option<ServerDigest>,
     /// The epoch of the front's lease: on the session, or on its service.
     pub epoch: Epoch,
     /// What is run.
@@ -121,6 +124,7 @@ async fn start(args: Errand, mask: GivenMask) -> Result<(), Report> {
         session,
         service,
         backend,
+        server,
         epoch,
         program,
         wait,
@@ -140,6 +144,7 @@ async fn start(args: Errand, mask: GivenMask) -> Result<(), Report> {
         program: shown,
         service: service.clone(),
         backend,
+        server: server.clone(),
     };
     let kept = register(&control, request).await?;
     adopt_orphans();
@@ -156,6 +161,7 @@ async fn start(args: Errand, mask: GivenMask) -> Result<(), Report> {
     let context = KeeperContext {
         session,
         service,
+        server,
         keeper,
         control: Control::new(check),
     };

@@ -2,6 +2,7 @@
 
 use std::fmt::Display;
 use std::io::{self, Write as _};
+use std::os::unix::net::UnixStream;
 
 use mcp_sessiond_client::{Loss, Outcome};
 use mcp_sessiond_process::PinnedProcess;
@@ -29,6 +30,29 @@ pub(crate) fn print_claim(stderr: &Stderr, because: Option<Loss>, outcome: Outco
         (None, _) => return false,
     }
     true
+}
+
+/// Tells of servers that have ended without anybody telling their host so far. The keeper hears of
+/// it by its `control` channel.
+pub(crate) fn print_ended(
+    stderr: &Stderr,
+    name: Option<&str>,
+    ended: &[String],
+    control: Option<&UnixStream>,
+) {
+    let [.., last] = ended else { return };
+    let former = match ended.len() {
+        1 => "the former one has ended".to_owned(),
+        all => format!("the {all} former ones have ended"),
+    };
+    let of = name.map(|name| format!("{name}: ")).unwrap_or_default();
+    let what = format!(
+        "{of}this server begins afresh, with nothing that it had in memory: {former} ({last})"
+    );
+    match control {
+        Some(control) => stderr.print_ends(&what, control, ended.len()),
+        None => stderr.print(&what),
+    }
 }
 
 /// A time for people: its largest unit.

@@ -2,6 +2,7 @@
 
 pub mod attach;
 pub mod child;
+pub(crate) mod facts;
 pub mod kept;
 pub mod remote;
 pub mod service;

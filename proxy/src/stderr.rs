@@ -4,9 +4,13 @@
 
 use std::fs::File;
 use std::io::{self, Read as _, Write as _};
-use std::os::fd::AsFd as _;
+use std::os::fd::{AsFd as _, AsRawFd as _};
 use std::os::unix::net::UnixStream;
+use std::sync::Arc;
 use std::sync::mpsc::{SyncSender, sync_channel};
+
+use mcp_sessiond_proto::backends::{ENDED_LINE, ENDED_TOLD};
+use nix::sys::socket::{MsgFlags, send};
 
 use crate::lines::CHUNK;
 
@@ -16,7 +20,15 @@ const WAITING: usize = 64;
 
 /// Prints to standard error.
 #[derive(Debug, Clone)]
-pub(crate) struct Stderr(SyncSender<Vec<u8>>);
+pub(crate) struct Stderr(SyncSender<Text>);
+
+/// A piece of text, and whom it is confirmed to once it was written: so many ends of a server were
+/// told by it.
+#[derive(Debug)]
+struct Text {
+    bytes: Vec<u8>,
+    ends: Option<(Arc<UnixStream>, usize)>,
+}
 
 impl Stderr {
     /// Starts the thread.
@@ -25,11 +37,18 @@ impl Stderr {
     /// When there can be no more descriptors or threads.
     pub(crate) fn new() -> io::Result<Self> {
         let mut errors = File::from(io::stderr().as_fd().try_clone_to_owned()?);
-        let (sender, texts) = sync_channel::<Vec<u8>>(WAITING);
+        let (sender, texts) = sync_channel::<Text>(WAITING);
         let writing = move || {
             // A host that has closed it gets nothing.
-            for text in texts {
-                let _ = errors.write_all(&text);
+            for Text { bytes, ends } in texts {
+                let _ = errors.write_all(&bytes);
+                if let Some((keeper, ends)) = ends {
+                    let _ = send(
+                        keeper.as_raw_fd(),
+                        &vec![ENDED_TOLD; ends],
+                        MsgFlags::MSG_DONTWAIT,
+                    );
+                }
             }
         };
         std::thread::Builder::new()
@@ -40,7 +59,25 @@ impl Stderr {
 
     /// Prints a sentence of our own, in one line.
     pub(crate) fn print(&self, what: &dyn std::fmt::Display) {
-        let _ = self.0.try_send(sentence(what).into_bytes());
+        let bytes = sentence(what).into_bytes();
+        let _ = self.0.try_send(Text { bytes, ends: None });
+    }
+
+    /// The same, for a sentence that tells of so many ends of a server: the keeper hears it when it
+    /// was written.
+    pub(crate) fn print_ends(
+        &self,
+        what: &dyn std::fmt::Display,
+        keeper: &UnixStream,
+        ends: usize,
+    ) {
+        let Ok(keeper) = keeper.try_clone() else {
+            return self.print(what);
+        };
+        let bytes = sentence(what).into_bytes();
+        let ends = Some((Arc::new(keeper), ends));
+        // The keeper tells the next front otherwise.
+        let _ = self.0.try_send(Text { bytes, ends });
     }
 
     /// Copies what the server writes to its standard error, until the keeper is lost.
@@ -48,11 +85,17 @@ impl Stderr {
     /// # Errors
     /// When there can be no more descriptors or threads.
     pub(crate) fn copy_from(&self, from: &UnixStream) -> io::Result<()> {
-        let (mut from, sender) = (from.try_clone()?, self.0.clone());
+        let (from, sender) = (Arc::new(from.try_clone()?), self.0.clone());
         let reading = move || {
             let mut chunk = vec![0; CHUNK];
-            while let Ok(read @ 1..) = from.read(&mut chunk) {
-                if sender.send(chunk[..read].to_vec()).is_err() {
+            let mut marks = Marks::default();
+            while let Ok(read @ 1..) = (&*from).read(&mut chunk) {
+                let bytes = chunk[..read].to_vec();
+                let ends = match marks.count(&bytes) {
+                    0 => None,
+                    ends => Some((from.clone(), ends)),
+                };
+                if sender.send(Text { bytes, ends }).is_err() {
                     return;
                 }
             }
@@ -64,7 +107,47 @@ impl Stderr {
     }
 }
 
+/// Finds the keeper's lines that tell of the end of a server, wherever they are cut.
+#[derive(Default)]
+struct Marks {
+    tail: Vec<u8>,
+}
+
+impl Marks {
+    /// How many come to their mark in this piece.
+    fn count(&mut self, bytes: &[u8]) -> usize {
+        let mark = ENDED_LINE.as_bytes();
+        self.tail.extend_from_slice(bytes);
+        let found = memchr::memmem::find_iter(&self.tail, mark).count();
+        // A mark that is whole is not counted again.
+        let after = memchr::memmem::rfind(&self.tail, mark).map_or(0, |at| at + mark.len());
+        let keep = self.tail.len().saturating_sub(mark.len() - 1).max(after);
+        self.tail.drain(..keep);
+        found
+    }
+}
+
 /// A sentence as it stands on standard error.
 pub(crate) fn sentence(what: &dyn std::fmt::Display) -> String {
     format!("mcp-sessiond: {}\n", what.to_string().replace('\n', " "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_about_an_end_is_counted_once_wherever_it_is_cut() {
+        let line = format!("x\n{ENDED_LINE}exit status: 1); more\n");
+        let text = line.repeat(3);
+        for cut in 1..text.len() {
+            let mut marks = Marks::default();
+            let pieces = text.as_bytes().chunks(cut);
+            assert_eq!(
+                pieces.map(|piece| marks.count(piece)).sum::<usize>(),
+                3,
+                "{cut}"
+            );
+        }
+    }
 }

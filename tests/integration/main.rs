@@ -34,6 +34,7 @@ mod pages;
 mod peers;
 #[cfg(feature = "postgres")]
 mod postgres;
+mod probes;
 mod python;
 mod quotas;
 mod refusals;

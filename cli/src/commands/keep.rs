@@ -7,6 +7,7 @@ use std::time::Duration;
 use clap::Args;
 use mcp_sessiond_client::{Label, SessionId};
 use mcp_sessiond_process::descriptors;
+use mcp_sessiond_proto::facts::ServerDigest;
 use mcp_sessiond_proto::{BackendName, Epoch, ServiceName};
 use mcp_sessiond_proxy::keeper::{self, Errand, launch};
 use mcp_sessiond_proxy::program::Program;
@@ -30,6 +31,9 @@ pub(crate) struct Arguments {
     /// The name of the backend, where the session has several
     #[arg(long, allow_hyphen_values = true)]
     backend: Option<BackendName>,
+    /// A digest of what the server is started with, for what is known of it
+    #[arg(long)]
+    server_digest: Option<ServerDigest>,
     /// The epoch of the lease on the session, or on its service
     #[arg(long)]
     epoch: u64,
@@ -55,6 +59,7 @@ pub(crate) fn run(arguments: Arguments) -> ExitCode {
         session,
         service,
         backend,
+        server_digest,
         epoch,
         wait_ms,
         name,
@@ -75,6 +80,7 @@ pub(crate) fn run(arguments: Arguments) -> ExitCode {
             session,
             service,
             backend,
+            server: server_digest,
             epoch: Epoch(epoch),
             program,
             wait,
@@ -97,6 +103,11 @@ pub(crate) fn run(arguments: Arguments) -> ExitCode {
             backend
                 .into_iter()
                 .flat_map(|name| ["--backend".into(), name.as_str().into()]),
+        )
+        .chain(
+            server_digest
+                .into_iter()
+                .flat_map(|digest| ["--server-digest".into(), digest.as_str().into()]),
         );
     let wait = ["--wait-ms".into(), wait_ms.to_string().into()];
     let title = name

@@ -68,8 +68,8 @@ pub(crate) fn connecting(
     url: &str,
     headers: BTreeMap<String, String>,
 ) -> Result<Connecting, Failure> {
-    let remote = Remote::new(name, url, headers).map_err(|why| bad(&why))?;
-    Ok(Connecting::new(move |store| {
+    let remote = Remote::new(name, url, headers.clone()).map_err(|why| bad(&why))?;
+    Ok(Connecting::new(url, &headers, move |store| {
         Box::pin(connected(remote, store))
     }))
 }

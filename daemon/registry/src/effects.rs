@@ -1,10 +1,13 @@
 //! What the engine must do for the registry, in order.
 
 use mcp_sessiond_identity::ProcessId;
+use mcp_sessiond_proto::facts::ServerDigest;
 use mcp_sessiond_proto::types::Outcome;
 use mcp_sessiond_proto::{Epoch, Error, Loss, ServiceName, SessionId};
 
-use super::{Claimant, KeeperRecord, OwnerRecord, ServiceRecord, SessionRecord, TokenFile};
+use super::{
+    Claimant, KeeperRecord, OwnerRecord, ServerRecord, ServiceRecord, SessionRecord, TokenFile,
+};
 
 /// Names a claim until it is answered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -50,6 +53,10 @@ pub enum Effect {
     SaveKeeper(Option<SessionId>, KeeperRecord),
     /// Forget a keeper that has exited, and whose backend is gone.
     DropKeeper(ProcessId),
+    /// Record what is known of a server, new or changed.
+    SaveServer(ServerRecord),
+    /// Forget it.
+    DropServer(ServerDigest),
     /// Have a keeper end, which takes its backend down.
     EndKeeper(ProcessId),
     /// A keeper has exited: kill what is left of its backend, and then tell

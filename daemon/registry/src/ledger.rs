@@ -5,10 +5,12 @@ use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
 use mcp_sessiond_identity::ProcessId;
+use mcp_sessiond_proto::facts::ServerDigest;
 use mcp_sessiond_proto::{ServiceName, SessionId};
 
 use super::{
-    Claimant, Effect, KeeperRecord, Keepers, OwnerRecord, ServiceRecord, SessionRecord, Snapshot,
+    Claimant, Effect, KeeperRecord, Keepers, OwnerRecord, ServerRecord, ServiceRecord,
+    SessionRecord, Snapshot,
 };
 
 /// The records that effects have left, in maps.
@@ -24,6 +26,8 @@ pub struct Records {
     pub keepers: BTreeMap<ProcessId, (Option<SessionId>, KeeperRecord)>,
     /// The services.
     pub services: BTreeMap<ServiceName, ServiceRecord>,
+    /// What is known of servers.
+    pub servers: BTreeMap<ServerDigest, ServerRecord>,
 }
 
 impl Records {
@@ -49,6 +53,10 @@ impl Records {
             Effect::SaveService(service) => {
                 drop(self.services.insert(service.name.clone(), service));
             }
+            Effect::SaveServer(server) => {
+                drop(self.servers.insert(server.server.clone(), server));
+            }
+            Effect::DropServer(server) => drop(self.servers.remove(&server)),
             Effect::DropService(name) => drop(self.services.remove(&name)),
             Effect::SaveKeeper(session, keeper) => {
                 self.keepers.insert(keeper.process, (session, keeper));
@@ -81,6 +89,7 @@ impl Records {
                 .map(|kept| kept.1)
                 .collect(),
             services: self.services.values().cloned().collect(),
+            servers: self.servers.values().cloned().collect(),
             serving: self
                 .keepers
                 .values()
@@ -128,6 +137,11 @@ impl From<Snapshot> for Records {
         let keepers = of_sessions.into_iter().chain(ending).chain(serving);
         Self {
             keepers: keepers.map(|kept| (kept.1.process, kept)).collect(),
+            servers: snapshot
+                .servers
+                .into_iter()
+                .map(|server| (server.server.clone(), server))
+                .collect(),
             services: snapshot
                 .services
                 .into_iter()

@@ -10,6 +10,7 @@
 //! - [`keepers`]: which keeper holds a session's backend, and which has to end. [`services`]: the
 //!   same for services, whose sessions live in the storage.
 //! - [`unreachable`]: what nobody can resume ends at once.
+//! - [`facts`]: what is known of servers, whoever's they are.
 //! - [`effects`]: what the engine must do, in order. [`records`]: what is put on record.
 //!   [`ledger`]: what effects leave on record, in memory. [`indexes`]: how a session is found.
 //!
@@ -27,6 +28,7 @@ extern crate alloc;
 
 mod claims;
 mod effects;
+mod facts;
 mod indexes;
 mod keepers;
 mod leases;
@@ -45,6 +47,7 @@ use alloc::vec::Vec;
 
 pub use claims::{Claim, Wants};
 pub use effects::{Effect, Lease, Ticket};
+pub use facts::ServerRecord;
 pub use ledger::Records;
 pub use records::{
     CLAIMED_KEYS_MAX, Claimant, Digest, KeeperRecord, Keepers, NO_TOKEN, OwnerRecord, ProgramDir,
@@ -54,6 +57,7 @@ pub use services::ServiceSession;
 pub use unreachable::Departure;
 
 use claims::Waiting;
+use facts::Servers;
 use indexes::OfKey;
 use keepers::Served;
 use mcp_sessiond_identity::{Key, ProcessId};
@@ -111,6 +115,7 @@ pub struct Registry {
     service_kept_by: BTreeMap<ProcessId, ServiceSession>,
     /// The services' sessions whose former keepers are ending, or have exited and are not swept.
     service_served: BTreeMap<ProcessId, (ServiceSession, Option<BackendName>)>,
+    servers: Servers,
     /// The number of the latest session that was opened, or came free.
     order: u64,
     /// The latest time that was told.
@@ -143,6 +148,7 @@ impl Registry {
             service_keepers: BTreeMap::new(),
             service_kept_by: BTreeMap::new(),
             service_served: BTreeMap::new(),
+            servers: Servers::restore(snapshot.servers),
             order: 0,
             now: 0,
             effects: Vec::new(),

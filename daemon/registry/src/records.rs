@@ -11,6 +11,8 @@ use mcp_sessiond_proto::{
     BackendName, Epoch, Error, Loss, RequestId, ServiceName, SessionId, Siblings,
 };
 
+use super::ServerRecord;
+
 /// A SHA-256 digest.
 pub type Digest = [u8; 32];
 
@@ -326,4 +328,6 @@ pub struct Snapshot {
     pub services: Vec<ServiceRecord>,
     /// The services' sessions that have keepers.
     pub serving: Vec<(SessionId, KeeperRecord)>,
+    /// What is known of servers.
+    pub servers: Vec<ServerRecord>,
 }

@@ -1,5 +1,6 @@
 //! The rules of claims, one example each. [`model`](super::model) has the interleavings.
 
+mod facts;
 mod keepers;
 mod many;
 mod services;

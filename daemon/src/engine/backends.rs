@@ -81,6 +81,7 @@ impl Engine {
             keeper: name,
             program,
             backend,
+            server,
             ..
         } = request;
         let (id, holder) = self.held_above(peer, &told, epoch)?;
@@ -129,7 +130,11 @@ impl Engine {
             (false, false) => UNRESUMABLE_LINGER_MS.min(of_host),
         };
         let lingers = (linger(config.linger_ms), linger(config.closed_linger_ms));
-        Ok(self.kept((!is_users).then_some(owner), lingers, record))
+        let kept = self.kept((!is_users).then_some(owner), lingers, record);
+        Ok(Kept {
+            discover: self.discover(server.as_ref()),
+            ..kept
+        })
     }
 
     /// What the daemon tells a registered keeper: its owner's process; how long it stays without a
@@ -154,6 +159,7 @@ impl Engine {
             queue_bytes: config.queue_bytes,
             stderr_bytes: config.stderr_bytes,
             record,
+            discover: None,
         }
     }
 
@@ -646,6 +652,7 @@ impl Engine {
             keeper: name,
             program,
             backend,
+            server,
             ..
         } = request;
         let served = self.look(|registry| registry.served_under(&service, epoch).cloned())?;
@@ -692,7 +699,10 @@ impl Engine {
         };
         kept.kept().await?;
         let linger_ms = self.settings().loaded.config.http.linger_ms;
-        Ok(self.kept(None, (linger_ms, linger_ms), copy.text()))
+        Ok(Kept {
+            discover: self.discover(server.as_ref()),
+            ..self.kept(None, (linger_ms, linger_ms), copy.text())
+        })
     }
 
     /// The backend of this name, of a service's session, for the process that holds the lease under

@@ -9,12 +9,13 @@ use mcp_sessiond_process::{
     Conversation, Former, Key, KeyDoubt, ProcessId, SelfDescription, StartTime, Traits,
 };
 use mcp_sessiond_proto::backends::KeeperName;
+use mcp_sessiond_proto::facts::ServerDigest;
 use mcp_sessiond_proto::{
     BackendName, ClientName, Epoch, Label, Loss, RequestId, ServiceName, SessionId, Siblings,
 };
 use mcp_sessiond_registry::{
-    Claimant, Digest, Effect, KeeperRecord, Keepers, OwnerRecord, ProgramDir, ServiceRecord,
-    SessionRecord, Snapshot, TokenFile,
+    Claimant, Digest, Effect, KeeperRecord, Keepers, OwnerRecord, ProgramDir, ServerRecord,
+    ServiceRecord, SessionRecord, Snapshot, TokenFile,
 };
 use rusqlite::types::{FromSql, FromSqlError, FromSqlResult, ToSql, ToSqlOutput, ValueRef};
 use rusqlite::{Connection, Row, Transaction, params};
@@ -26,7 +27,7 @@ use values::{
 use crate::writer::{begin, check, check_format};
 
 /// Grows with every change of the tables. A database of another version is discarded.
-const VERSION: i64 = 6;
+const VERSION: i64 = 7;
 
 /// Why the records of a former boot are discarded.
 pub(super) const REBOOTED: &str = "it is from before the last reboot";
@@ -46,7 +47,7 @@ const FIRST: &str = "
 
 /// The steps from each version to the next, so that an upgrade of the daemon ends no session. A new
 /// database is made in the same steps.
-const UPGRADES: [(i64, &str); 5] = [
+const UPGRADES: [(i64, &str); 6] = [
     (1, "ALTER TABLE session ADD COLUMN name TEXT; ALTER TABLE session ADD COLUMN made_by TEXT;"),
     (
         2,
@@ -85,6 +86,10 @@ const UPGRADES: [(i64, &str); 5] = [
         ALTER TABLE keeper ADD COLUMN service TEXT;",
     ),
     (5, "ALTER TABLE keeper ADD COLUMN backend_name TEXT;"),
+    (
+        6,
+        "CREATE TABLE server (digest TEXT PRIMARY KEY, discover TEXT NOT NULL, used_ms INTEGER NOT NULL) STRICT;",
+    ),
 ];
 
 /// What the database held.
@@ -292,6 +297,15 @@ fn apply(transaction: &Transaction<'_>, effect: &Effect) -> rusqlite::Result<()>
         Effect::DropKeeper(process) => {
             execute("DELETE FROM keeper WHERE process = ?1", params![Process(*process)])
         }
+        Effect::SaveServer(server) => execute(
+            "INSERT OR REPLACE INTO server (digest, discover, used_ms) VALUES (?1, ?2, ?3)",
+            params![
+                server.server.as_str(),
+                serde_json::to_string(&server.discover).unwrap_or_default(),
+                server.used_ms.cast_signed(),
+            ],
+        ),
+        Effect::DropServer(server) => execute("DELETE FROM server WHERE digest = ?1", params![server.as_str()]),
         Effect::DeleteToken(_)
         | Effect::Unreachable(..)
         | Effect::EndContents(..)
@@ -422,6 +436,18 @@ fn snapshot(connection: &Connection) -> rusqlite::Result<Snapshot> {
             })
         },
     )?;
+    let servers = rows(
+        connection,
+        "SELECT digest, discover, used_ms FROM server",
+        |row| {
+            let discover = serde_json::from_str(&row.get::<_, String>(1)?);
+            Ok(ServerRecord {
+                server: parsed::<ServerDigest>(row, 0)?,
+                discover: discover.map_err(|_| FromSqlError::InvalidType)?,
+                used_ms: row.get::<_, i64>(2)?.cast_unsigned(),
+            })
+        },
+    )?;
     Ok(Snapshot {
         owners,
         claimants,
@@ -429,6 +455,7 @@ fn snapshot(connection: &Connection) -> rusqlite::Result<Snapshot> {
         ending,
         services,
         serving,
+        servers,
     })
 }
 

@@ -309,7 +309,9 @@ async fn a_full_disk_is_said_and_got_over() {
 /// An upgrade of the daemon ends nobody's session.
 #[tokio::test]
 async fn what_former_versions_have_recorded_is_found() {
+    let to_6 = "DROP TABLE server; PRAGMA user_version = 6;";
     let to_5 = "ALTER TABLE keeper DROP COLUMN backend_name; PRAGMA user_version = 5;";
+    let to_5 = format!("{to_6} {to_5}");
     let to_4 =
         "DROP TABLE service; ALTER TABLE keeper DROP COLUMN service; PRAGMA user_version = 4;";
     let to_4 = format!("{to_5} {to_4}");
@@ -331,7 +333,7 @@ async fn what_former_versions_have_recorded_is_found() {
         "{to_2}; ALTER TABLE session DROP COLUMN name; ALTER TABLE session DROP COLUMN made_by; \
          PRAGMA user_version = 1"
     );
-    for downgrade in [to_1, to_2, to_3, to_4, to_5.to_owned()] {
+    for downgrade in [to_1, to_2, to_3, to_4, to_5, to_6.to_owned()] {
         what_was_recorded_is_found_after(&downgrade).await;
     }
 }

@@ -8,6 +8,7 @@ use mcp_sessiond_proto::debug::{
     About, ContentInfo, ContentPage, Counter, Ended, HostInfo, PAGE_MAX, Page, SessionInfo,
     Setting, Stats, SweepRequest, TokenInfo,
 };
+use mcp_sessiond_proto::facts::{Facts, FactsRequest, LearnRequest};
 
 use crate::connections::Connections;
 use crate::contents::{Contents, SweptSession};
@@ -69,6 +70,14 @@ impl Daemon {
 
     pub(super) async fn list_backends(&self, page: Page) -> Vec<Backend> {
         self.engine.backends(page.after.as_ref())
+    }
+
+    pub(super) async fn find_facts(&self, request: FactsRequest) -> Facts {
+        self.engine.facts(&request.server, request.probed)
+    }
+
+    pub(super) async fn learn_fact(&self, request: LearnRequest) {
+        self.engine.learn(&request.server, request.learned);
     }
 
     pub(super) async fn list_contents(&self, page: ContentPage) -> Result<Vec<ContentInfo>, Error> {

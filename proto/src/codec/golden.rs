@@ -388,6 +388,8 @@ fn the_methods_are_those_of_the_service() {
         BackendCounted => "backend_counted",
         ListBackends => "list_backends",
         StopBackend => "stop_backend",
+        FindFacts => "find_facts",
+        LearnFact => "learn_fact",
         About => "about",
         ListHosts => "list_hosts",
         ListSessions => "list_sessions",
@@ -450,6 +452,10 @@ fn the_methods_are_those_of_the_service() {
             }
             "backend_ending" => json!({"session": "s", "keeper": "00c0ffee", "why": "lingered"}),
             "stop_backend" => json!({"session": "s"}),
+            "find_facts" => json!({"server": "0".repeat(32), "probed": true}),
+            "learn_fact" => {
+                json!({"server": "0".repeat(32), "learned": {"discover": {"exits": {}}}})
+            }
             "sweep" => json!({"service": "web", "older_than_ms": "1"}),
             _ => json!({}),
         };

@@ -26,7 +26,7 @@ use crate::bundle::Handshake;
 use crate::message::{Id, Message, Outcome};
 use crate::pipe::{End, Pipe, Source, TrackedLine, WAITING};
 use crate::status::{Failure, FailureCode};
-pub use known::{KNOWN_MAX, Known, discover_key, initialize_key};
+pub use known::{KNOWN_MAX, Known, initialize_key};
 use known::{Page, Pages};
 use state::{Effect, News, OWN, State};
 
@@ -57,8 +57,6 @@ pub struct Lazy {
     inner: Arc<dyn Source>,
     store: Arc<dyn KnownStore>,
     handshake: Option<Handshake>,
-    /// The parameters of the host's `server/discover`, which was answered from memory.
-    discover: Option<Option<Box<RawValue>>>,
     limit: Option<Duration>,
 }
 
@@ -75,17 +73,7 @@ impl Lazy {
             inner,
             store,
             handshake,
-            discover: None,
             limit: None,
-        }
-    }
-
-    /// The host has begun with `server/discover`, and was answered from memory: the backend gets
-    /// that, too, before `initialize`, so that it has heard all that its host has said.
-    pub fn after_discover(self, params: Option<Box<RawValue>>) -> Self {
-        Self {
-            discover: Some(params),
-            ..self
         }
     }
 
@@ -218,10 +206,6 @@ impl Between {
         mut to: Option<mpsc::Sender<Bytes>>,
         heard: mpsc::Sender<mpsc::Receiver<TrackedLine>>,
     ) {
-        if let Some(to) = &to {
-            // What comes of it is seen at `initialize`.
-            self.discover(to).await;
-        }
         let mut waking: Option<BoxFuture<'_, Started>> = None;
         let mut held: Vec<Bytes> = Vec::new();
         let mut tasks = JoinSet::new();
@@ -321,13 +305,6 @@ impl Between {
             "it ended before it was initialised; what it has said is in the host's log of it"
                 .to_owned()
         };
-        if self
-            .discover(&to)
-            .await
-            .is_some_and(|outcome| outcome.is_ok())
-        {
-            return Err("it speaks MCP 2026-07-28 now; reconnect to it".to_owned());
-        }
         let params = self
             .lazy
             .handshake
@@ -365,19 +342,6 @@ impl Between {
         }
         lock(&self.state).is_started = true;
         Ok(to)
-    }
-
-    /// Asks the backend what its host has asked, if that was `server/discover`. One that has an
-    /// answer to it is not known any more.
-    async fn discover(&self, to: &mpsc::Sender<Bytes>) -> Option<Outcome> {
-        let params = self.lazy.discover.as_ref()?;
-        let outcome = self.ask(to, "server/discover", params.clone()).await?;
-        if outcome.is_ok() {
-            self.lazy
-                .store
-                .save(discover_key(params.as_deref()), Known::default());
-        }
-        Some(outcome)
     }
 
     fn forget(&self) {

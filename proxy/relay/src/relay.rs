@@ -69,6 +69,9 @@ pub enum Effect {
     },
     /// Something was seen of servers of this command, which other keepers and fronts are to know.
     Learned(Learned),
+    /// The backend has ended by itself, while a front is attached whose host does not wait for its
+    /// `initialize`; why, for people. The host is to be told.
+    Ended(String),
     /// A line for people: on the front's standard error, or in the log. It contains nothing
     /// of a message.
     Say(String),
@@ -106,9 +109,8 @@ pub struct Relay {
     last_error: Option<String>,
     /// Whether the backend has done more than initialise and list for any front.
     used: bool,
-    /// Whether a backend has exited while no front was attached, and no front was told
-    /// since.
-    exited_alone: bool,
+    /// Why backends have ended, as far as no front has told its host.
+    ended: VecDeque<String>,
     /// Whether any backend has written anything.
     heard: bool,
     /// Why the backend ended before it had written anything and before the host had sent
@@ -234,7 +236,7 @@ impl Relay {
             counts: Counts::default(),
             last_error: None,
             used: false,
-            exited_alone: false,
+            ended: VecDeque::new(),
             heard: false,
             died_silent: None,
         }

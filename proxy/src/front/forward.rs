@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use mcp_sessiond_proto::Json;
+use mcp_sessiond_proto::backends::ENDED_TOLD;
 use mcp_sessiond_relay::{Oversized, too_large};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -35,6 +36,9 @@ pub struct Carrier {
     /// Whether a large line was carried since memory was last given back.
     has_large_lines: AtomicBool,
 }
+
+/// The most messages that one byte confirms: the byte above it says something else.
+const CONFIRMED_MAX: u8 = ENDED_TOLD - 1;
 
 /// How long nothing comes from the keeper until memory is given back: what was needed to start, or
 /// for large lines.
@@ -407,7 +411,7 @@ pub(crate) fn wait_until_unread(output: &File) {
 fn confirm(control: Option<&UnixStream>, mut count: u64) -> u64 {
     let Some(control) = control else { return 0 };
     while count > 0 {
-        let said = u8::try_from(count).unwrap_or(u8::MAX);
+        let said = u8::try_from(count).map_or(CONFIRMED_MAX, |count| count.min(CONFIRMED_MAX));
         // This must never make the host wait.
         if send(control.as_raw_fd(), &[said], MsgFlags::MSG_DONTWAIT) != Ok(1) {
             break;

@@ -3,32 +3,27 @@
 
 use std::convert::Infallible;
 use std::fs::File;
-use std::io::{self, Write as _};
+use std::io;
 use std::os::fd::AsFd as _;
 use std::process::ExitCode;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use bytes::Bytes;
-use mcp_sessiond_bundle::lazy::discover_key;
-use mcp_sessiond_bundle::{
-    Handshake, KnownStore as _, Lazy, Message, Pipe, Source, TrackedLine, WAITING,
-};
+use mcp_sessiond_bundle::{Handshake, Lazy, Message, Pipe, Source, TrackedLine, WAITING};
 use mcp_sessiond_client::{ClaimRequest, Options};
 use mcp_sessiond_proto::Claimed;
-use serde_json::value::RawValue;
 use tokio::sync::{mpsc, watch};
 
-use super::bundle::answer_memory::{AnswerMemory, ServerAnswers};
+use super::bundle::answer_memory::AnswerMemory;
 use super::bundle::leave::PendingLeaves;
 use super::bundle::member::{Backend, BundleContext};
 use super::bundle::{Launch, Server};
-use super::first_line::{self, FirstLine};
 use super::forward::wait_until_unread;
 use super::open::Open;
+use super::probe::ProbePolicy;
 use super::stdio::{read, write, written};
 use super::{FAILED, FrontSetup, Way, run_with};
-use crate::lines::{Line, LineBuffer};
 use crate::memory::forbid_core_dumps;
 use crate::notices::print_claim;
 use crate::program::{LaunchEnv, Program};
@@ -47,6 +42,7 @@ pub fn run(options: Options, claim: ClaimRequest, program: &Program, waits: Wait
         program,
         LaunchEnv::default(),
         waits,
+        ProbePolicy::AsKnown,
         Way::Instead(serve_host),
     )
 }
@@ -86,19 +82,8 @@ fn serve_host(begun: FrontSetup<'_>, door: &mut Door) -> io::Result<Result<Infal
     let memory = AnswerMemory::new(common.options.clone());
     let known = Arc::new(memory.of(&program.digest()));
     let backend = Arc::new(Backend::single(server(program), common));
-    let undiscovered = runtime.block_on(undiscovered(&backend, &known, lines));
-    if let Some((_, answer)) = &undiscovered {
-        // What has closed its output is gone, and that is seen later.
-        let _ = io::stdout().write_all(&[&answer[..], b"\n"].concat());
-        if first_line::read(input, lines, waits.first_line) == FirstLine::Closed {
-            std::process::exit(0);
-        }
-    }
     let handshake = lines.whole_line().and_then(introduction);
     let lazy = Lazy::new(backend.clone(), known, handshake);
-    let lazy = undiscovered
-        .into_iter()
-        .fold(lazy, |lazy, (params, _)| lazy.after_discover(params));
     let opened = runtime.block_on(lazy.open());
     let failed = backend.first_failure();
     let pipe = match opened {
@@ -160,41 +145,6 @@ fn introduction(line: &[u8]) -> Option<Handshake> {
         [Message::Request { method, params, .. }] if method == "initialize" => {
             params.take().map(Handshake)
         }
-        _ => None,
-    }
-}
-
-/// The parameters of the host's `server/discover`, and the answer to it, if the server does not
-/// run, and has no such method; the line is taken then. The host begins with `initialize` after
-/// that.
-async fn undiscovered(
-    backend: &Backend,
-    known: &ServerAnswers,
-    lines: &mut LineBuffer,
-) -> Option<(Option<Box<RawValue>>, Bytes)> {
-    let (id, params) = match &Message::read(lines.whole_line()?)[..] {
-        [Message::Request { id, method, params }] if method == "server/discover" => {
-            (id.clone(), params.clone())
-        }
-        _ => return None,
-    };
-    let error = known
-        .load(&discover_key(params.as_deref()))
-        .await?
-        .no_discover()?
-        .clone();
-    if backend.is_running().await {
-        return None;
-    }
-    match lines.next_line() {
-        Some(Line::Whole(_)) => Some((
-            params,
-            Message::Answer {
-                id,
-                outcome: Err(error),
-            }
-            .write(),
-        )),
         _ => None,
     }
 }

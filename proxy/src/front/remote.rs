@@ -20,11 +20,13 @@ use super::FAILED;
 use super::first_line::{self, FirstLine};
 use super::forward::wait_until_unread;
 use super::open::{Open, refusals};
+use super::probe::{self, Opening, ProbePolicy, Probing};
 use super::stdio::{read, signals, write, written};
 use crate::lines::LineBuffer;
 use crate::memory::{forbid_core_dumps, give_back_once_started};
 use crate::notices::{note_unkept, print, print_claim};
 use crate::program::Program;
+use crate::server::facts::ServerFacts;
 use crate::server::kept::{Door, Releaser};
 use crate::server::remote::{Connecting, ResumeStore};
 use crate::signals::{ENDING, GivenMask};
@@ -73,9 +75,19 @@ fn serve_host(
     signals(leave.clone())?;
     let mut input: File = io::stdin().as_fd().try_clone_to_owned()?.into();
     let mut lines = LineBuffer::default();
-    match first_line::read(&mut input, &mut lines, waits.first_line) {
+    let client = match first_line::read(&mut input, &mut lines, waits.first_line) {
         FirstLine::Closed => return Ok(ExitCode::SUCCESS),
-        FirstLine::Read(client) => claim.client = client,
+        FirstLine::Read(client) => client,
+    };
+    let facts = ServerFacts::new(options.clone(), connecting.server().clone());
+    let as_known = ProbePolicy::AsKnown;
+    let known = || facts.clone();
+    let opening = probe::answer(client, as_known, &known, &mut input, &mut lines);
+    match runtime.block_on(opening) {
+        Opening::Client(client) => claim.client = client,
+        // A probe is sent outside any session, so nothing of an earlier one is touched.
+        Opening::ProbesOnly => {}
+        Opening::Closed => return Ok(ExitCode::SUCCESS),
     }
     claim.program = Some(shown.to_owned());
     let program = Program {
@@ -139,6 +151,7 @@ fn serve_host(
             from_host,
             leave,
             open: Open::default(),
+            probing: Probing::new(facts),
         };
         let gone = tokio::task::spawn_blocking(move || wait_until_unread(&until_unread));
         tokio::select! {
@@ -157,6 +170,7 @@ struct Carrying {
     from_host: mpsc::Receiver<Bytes>,
     leave: watch::Sender<bool>,
     open: Open,
+    probing: Probing,
 }
 
 impl Carrying {
@@ -195,6 +209,7 @@ impl Carrying {
             self.say(TrackedLine::once(answer)).await;
         }
         self.open.from_host(&line);
+        self.probing.from_host(&line);
         if let Err(mpsc::error::SendError(line)) = self.pipe.to.send(line).await {
             // It is gone for good, and has said so. A host that reconnects gets another session.
             let answers = refusals(&line, GONE);
@@ -211,6 +226,7 @@ impl Carrying {
     /// Passes on what the server says.
     async fn say(&mut self, TrackedLine { line, receipt }: TrackedLine) {
         self.open.from_keeper(&line);
+        self.probing.from_server(&line);
         // Whoever writes ends this process when the host is gone.
         let _ = self.out.send(TrackedLine { line, receipt }).await;
     }

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use mcp_sessiond_client::{ClaimRequest, Options};
 
+use super::probe::ProbePolicy;
 use super::{Way, run_with};
 use crate::server::attach::Attaching;
 use crate::server::kept::Door;
@@ -37,5 +38,6 @@ pub fn run(
         Box::new(Place::new(shared, looking, first, mask, door.named(own))) as Box<dyn Attaching>
     };
     let way = Way::Through(Box::new(way));
-    run_with(options, claim, &program, launch_env, waits, way)
+    let probes = ProbePolicy::Refused;
+    run_with(options, claim, &program, launch_env, waits, probes, way)
 }

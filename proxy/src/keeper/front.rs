@@ -6,6 +6,7 @@ use std::os::unix::net::UnixStream;
 use bytes::Bytes;
 use mcp_sessiond_process::ProcessId;
 use mcp_sessiond_proto::Epoch;
+use mcp_sessiond_proto::backends::ENDED_TOLD;
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 
 use super::continuing::Continuing;
@@ -82,6 +83,12 @@ impl Front {
         self.handed_out - self.confirmed
     }
 
+    /// How many ends of backends it has told its host. Call it after
+    /// [`unconfirmed`](Self::unconfirmed).
+    pub fn ends_told(&self) -> usize {
+        self.control.as_ref().map_or(0, |control| control.ends_told)
+    }
+
     fn take_confirmations(&mut self) {
         match &mut self.control {
             Some(control) => {
@@ -110,6 +117,8 @@ pub struct ControlChannel {
     skipped: u64,
     /// Whether the front has said that it is about to leave.
     is_leaving: bool,
+    /// How many ends of backends it has told its host.
+    ends_told: usize,
 }
 
 impl ControlChannel {
@@ -123,20 +132,23 @@ impl ControlChannel {
             stream: stream.into_std()?,
             skipped: 0,
             is_leaving: false,
+            ends_told: 0,
         })
     }
 
     /// How many messages the front has confirmed since the last call. Each byte is a count; a zero
-    /// says that the front is about to leave.
+    /// says that the front is about to leave, and [`ENDED_TOLD`] that it has told of an end.
     fn confirmations(&mut self) -> u64 {
         let mut bytes = [0; 1024];
         let mut confirmed = 0;
         while let Ok(read @ 1..) = self.stream.read(&mut bytes) {
             self.is_leaving |= bytes[..read].contains(&0);
-            confirmed += bytes[..read]
-                .iter()
-                .map(|count| u64::from(*count))
-                .sum::<u64>();
+            for byte in &bytes[..read] {
+                match *byte {
+                    ENDED_TOLD => self.ends_told += 1,
+                    count => confirmed += u64::from(count),
+                }
+            }
         }
         confirmed
     }

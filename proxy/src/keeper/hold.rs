@@ -177,6 +177,12 @@ impl Keeper {
             closes: kept.closes,
             closes_ms: kept.closes_ms,
         };
+        let relay = if context.service.is_some() {
+            Relay::continuing(limits)
+        } else {
+            Relay::new(limits)
+        };
+        let discover = kept.discover.clone();
         let now = Instant::now();
         let mut keeper = Self {
             ring: StderrRing::new(kept.stderr_bytes),
@@ -184,11 +190,7 @@ impl Keeper {
             control,
             program,
             program_file: None,
-            relay: if context.service.is_some() {
-                Relay::continuing(limits)
-            } else {
-                Relay::new(limits)
-            },
+            relay: relay.knowing(discover),
             context: Arc::new(context),
             children,
             backend: None,
@@ -479,6 +481,10 @@ impl Keeper {
                     });
                     self.start_due = true;
                 }
+                Effect::Ended(why) => self.log_line(&format!(
+                    "the server has ended ({why}); the next request starts a fresh one, which has nothing that this one had in memory"
+                )),
+                Effect::Learned(learned) => self.tell_learned(learned),
                 Effect::Say(text) => self.log_line(&text),
             }
         }

@@ -11,6 +11,7 @@ use std::process::{Child, Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
 use mcp_sessiond_process::executable;
+use mcp_sessiond_proto::facts::ServerDigest;
 use mcp_sessiond_proto::{BackendName, Epoch, KeeperName, ServiceName, SessionId};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -74,6 +75,8 @@ pub struct Launch<'a> {
     pub service: Option<&'a ServiceName>,
     /// The name of the backend, where the session has several.
     pub backend: Option<&'a BackendName>,
+    /// What it is started with, for what is known of it.
+    pub server: Option<&'a ServerDigest>,
     /// The epoch of the lease.
     pub epoch: Epoch,
     /// How long the keeper waits for its first front.
@@ -106,6 +109,9 @@ impl Launch<'_> {
         }
         if let Some(backend) = self.backend {
             command.args(["--backend", backend.as_str()]);
+        }
+        if let Some(server) = self.server {
+            command.args(["--server-digest", server.as_str()]);
         }
         command.args(["--wait-ms", &self.wait.as_millis().to_string()]);
         if let Some(descriptors) = self.descriptors {

@@ -84,6 +84,27 @@ impl ProgramFile {
     }
 }
 
+/// What tells the files of a program from former ones, as one text: its executable's, and its
+/// script's if it runs one. They are not read.
+pub(crate) fn stamps(program: &Program) -> String {
+    let script = match runs(program) {
+        Runs::Script(options) => script(&program.arguments, options),
+        Runs::Another | Runs::Itself => None,
+    };
+    let files = [found(&program.name), script];
+    let stamps = files.map(|file| {
+        let metadata = std::fs::metadata(file?).ok()?;
+        let Stamp {
+            inode,
+            size,
+            modified,
+            ..
+        } = Stamp::of(&metadata);
+        Some((inode, size, modified))
+    });
+    format!("{stamps:?}")
+}
+
 /// A regular file's stamp, and the digest of its content if that is small.
 fn look(path: &Path) -> io::Result<(Stamp, Option<[u8; 32]>)> {
     // A FIFO among the arguments would keep whoever opens it waiting.

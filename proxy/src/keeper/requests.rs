@@ -8,6 +8,7 @@ use std::time::Duration;
 use mcp_sessiond_client::{Control, SessionError};
 use mcp_sessiond_process::{self as process, Peer, PinnedProcess, ProcessId};
 use mcp_sessiond_proto::backends::{Attach, FrontRequest, KeeperReply, KeeperRequest, ProcessRef};
+use mcp_sessiond_proto::facts::ServerDigest;
 use mcp_sessiond_proto::hello::{Answer, Hello, HelloError};
 use mcp_sessiond_proto::{Error, KeeperName, ServiceName, SessionId};
 use tokio::io::AsyncWriteExt;
@@ -92,6 +93,8 @@ pub struct KeeperContext {
     pub session: SessionId,
     /// The service that the session belongs to, if any.
     pub service: Option<ServiceName>,
+    /// What its backend is started with, for what is known of it.
+    pub server: Option<ServerDigest>,
     /// The keeper.
     pub keeper: KeeperName,
     /// The daemon.

@@ -4,22 +4,28 @@
 mod daemon_calls;
 
 use std::ffi::OsString;
+use std::fs::File;
 use std::io;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use mcp_sessiond_client::{CALL_TIMEOUT, Control, Error, Options, Outcome, SessionError};
 use mcp_sessiond_process::{self as process, executable};
 use mcp_sessiond_proto::backends::{Attach, Backend, KeeperReply, KeeperRequest, RELAYED_MAX};
+use mcp_sessiond_proto::facts::{Learned, ServerDigest};
 use mcp_sessiond_proto::services::FindRequest;
 use mcp_sessiond_proto::types::LeaseRef;
-use mcp_sessiond_proto::{BackendName, ClaimRequest, Claimed, Json, KeeperName, SessionId, paths};
+use mcp_sessiond_proto::{
+    BackendName, ClaimRequest, Claimed, ClientName, Json, KeeperName, SessionId, paths,
+};
 use tokio::time::timeout_at;
 
 use self::daemon_calls::Runtime;
 pub use self::daemon_calls::{Releaser, Stopper};
 use super::attach::{Attaching, Attachment, MARGIN, NoBackend};
+use super::facts::{self, ServerFacts};
+use crate::front::probe::{self, Opening, ProbePolicy};
 use crate::keeper::dial::{DialError, Dialled, dial_until};
 use crate::keeper::launch::{Launch, Report};
 use crate::lines::LineBuffer;
@@ -58,6 +64,8 @@ pub struct Door {
     /// What the backend gets in addition to what this process has, and where it runs instead.
     environment: Vec<(OsString, OsString)>,
     home: Option<PathBuf>,
+    /// What is started with all that, for what is known of it.
+    server: OnceLock<ServerDigest>,
 }
 
 impl Door {
@@ -94,6 +102,7 @@ impl Door {
             backend: None,
             environment: Vec::new(),
             home: None,
+            server: OnceLock::new(),
         })
     }
 
@@ -109,6 +118,7 @@ impl Door {
             backend: name,
             environment,
             home,
+            server: OnceLock::new(),
             ..self
         };
         door.set_claimed();
@@ -130,8 +140,37 @@ impl Door {
         Self {
             environment,
             home,
+            server: OnceLock::new(),
             ..self
         }
+    }
+
+    /// What this front's server is started with.
+    pub(crate) fn server(&self) -> &ServerDigest {
+        self.server.get_or_init(|| {
+            facts::digest_of(&self.program, &self.environment, self.home.as_deref())
+        })
+    }
+
+    /// Answers the probes at the beginning of the host's lines, where nobody has to be asked.
+    pub(crate) fn answer_probes(
+        &self,
+        client: Option<ClientName>,
+        policy: ProbePolicy,
+        input: &mut File,
+        lines: &mut LineBuffer,
+    ) -> Opening {
+        let facts = || ServerFacts::new(self.options.clone(), self.server().clone());
+        if self.claim.fresh {
+            self.runtime.block_on(facts().learn(Learned::Forgotten {}));
+        }
+        self.runtime
+            .block_on(probe::answer(client, policy, &facts, input, lines))
+    }
+
+    /// The client's name, once it is known. Nothing was claimed yet.
+    pub(crate) fn set_client(&mut self, client: Option<ClientName>) {
+        self.claim.client = client;
     }
 
     /// Has a daemon started, where there is none and there may be one.
@@ -367,6 +406,7 @@ impl Door {
             session: &lease.session,
             service: None,
             backend: self.backend.as_ref(),
+            server: Some(self.server()),
             epoch: lease.epoch,
             wait: self.wait * KEEPER_WAIT.0 / KEEPER_WAIT.1,
             program: &self.program,

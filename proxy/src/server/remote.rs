@@ -3,23 +3,40 @@
 
 mod resume_store;
 
+use std::collections::BTreeMap;
+
 use futures::future::BoxFuture;
 use mcp_sessiond_bundle::{Failure, Pipe};
+use mcp_sessiond_proto::facts::ServerDigest;
+
+use super::facts::digest_of_remote;
 
 pub use self::resume_store::ResumeStore;
 pub(crate) use self::resume_store::StoreUsers;
 
 /// Connects to a server elsewhere.
-pub struct Connecting(
-    Box<dyn FnOnce(ResumeStore) -> BoxFuture<'static, Result<Pipe, Failure>> + Send>,
-);
+pub struct Connecting {
+    connect: Box<dyn FnOnce(ResumeStore) -> BoxFuture<'static, Result<Pipe, Failure>> + Send>,
+    server: ServerDigest,
+}
 
 impl Connecting {
-    /// What is called for it, in a tokio runtime.
+    /// What is called for it, in a tokio runtime. The server is known by its address and by what is
+    /// sent with each request.
     pub fn new(
+        address: &str,
+        headers: &BTreeMap<String, String>,
         connect: impl FnOnce(ResumeStore) -> BoxFuture<'static, Result<Pipe, Failure>> + Send + 'static,
     ) -> Self {
-        Self(Box::new(connect))
+        Self {
+            connect: Box::new(connect),
+            server: digest_of_remote(address, headers),
+        }
+    }
+
+    /// Identifies the server, for what is known of it.
+    pub(crate) fn server(&self) -> &ServerDigest {
+        &self.server
     }
 
     /// Connects, and stores what the next connection needs to go on.
@@ -27,7 +44,7 @@ impl Connecting {
     /// # Errors
     /// [`Failure`]: what was wrong.
     pub async fn connect(self, store: ResumeStore) -> Result<Pipe, Failure> {
-        (self.0)(store).await
+        (self.connect)(store).await
     }
 }
 

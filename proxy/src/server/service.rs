@@ -28,6 +28,7 @@ pub use backend::Backend;
 pub use link::{Gone, Message};
 use link::{KeeperAddress, Link};
 
+use super::facts::digest_of;
 use crate::keeper::launch::{Launch, Report};
 use crate::program::Program;
 use crate::signals::GivenMask;
@@ -360,12 +361,18 @@ impl Service {
                 ..
             } = &*service.0;
             let binary: &Path = binary;
+            let server = digest_of(
+                &command.program,
+                &command.environment,
+                command.home.as_deref(),
+            );
             let launch = Launch {
                 descriptors: *descriptors,
                 binary,
                 session: &session,
                 service: Some(name),
                 backend: backend.as_ref(),
+                server: Some(&server),
                 epoch: service.epoch(),
                 wait: KEEPER_WAIT,
                 program: &command.program,

@@ -14,6 +14,7 @@ use mcp_sessiond_proto::debug::{
     About, ContentInfo, ContentPage, Ended, HostInfo, InspectRequest, Inspected, Page, SessionInfo,
     Setting, Stats, SweepRequest, TokenInfo, WhoAmI,
 };
+use mcp_sessiond_proto::facts::{Facts, FactsRequest, LearnRequest};
 use mcp_sessiond_proto::frame::Budget;
 use mcp_sessiond_proto::hello::{Answer, FRAME_MAX, Hello};
 use mcp_sessiond_proto::service::Sessiond as Service;
@@ -435,6 +436,12 @@ impl Service for Daemon {
         unreachable!("not asked")
     }
     async fn stop_backend(self, _: Context, _: StopRequest) -> Result<(), Error> {
+        unreachable!("not asked")
+    }
+    async fn find_facts(self, _: Context, _: FactsRequest) -> Facts {
+        unreachable!("not asked")
+    }
+    async fn learn_fact(self, _: Context, _: LearnRequest) {
         unreachable!("not asked")
     }
     async fn about(self, _: Context) -> About {

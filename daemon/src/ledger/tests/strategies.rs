@@ -1,5 +1,9 @@
 //! Any effect that the registry may have.
 
+use mcp_sessiond_proto::Json;
+use mcp_sessiond_proto::facts::{Discover, ServerDigest};
+use mcp_sessiond_registry::ServerRecord;
+
 use super::*;
 
 fn process() -> impl Strategy<Value = ProcessId> {
@@ -242,6 +246,21 @@ fn service() -> impl Strategy<Value = ServiceRecord> {
         })
 }
 
+fn server() -> impl Strategy<Value = ServerRecord> {
+    let error = Json::new(r#"{"code":-32601,"message":"no 'such'"}"#).expect("JSON");
+    let discover = vec![
+        Discover::Answers {},
+        Discover::Refuses { error },
+        Discover::Exits {},
+        Discover::Mute {},
+    ];
+    (0..3_u8, select(discover), any::<u64>()).prop_map(|(server, discover, used_ms)| ServerRecord {
+        server: ServerDigest::of(&[server; 32]),
+        discover,
+        used_ms,
+    })
+}
+
 pub(super) fn effect() -> impl Strategy<Value = Effect> {
     prop_oneof![
         owner().prop_map(Effect::SaveOwner),
@@ -255,5 +274,7 @@ pub(super) fn effect() -> impl Strategy<Value = Effect> {
         keeper().prop_map(|(_, keeper)| Effect::DropKeeper(keeper.process)),
         service().prop_map(Effect::SaveService),
         service().prop_map(|service| Effect::DropService(service.name)),
+        server().prop_map(Effect::SaveServer),
+        server().prop_map(|server| Effect::DropServer(server.server)),
     ]
 }

@@ -25,10 +25,6 @@ pub struct Known {
     /// Its answers to what asks for lists, by method.
     #[serde(default)]
     lists: BTreeMap<String, StoredList>,
-    /// Its error for `server/discover`, by which a host learns that it has to begin with
-    /// `initialize`.
-    #[serde(default)]
-    no_discover: Option<RpcError>,
 }
 
 /// A whole list; or the error of a server that has no such method.
@@ -52,19 +48,6 @@ impl Known {
         serde_json::to_string(self)
             .ok()
             .filter(|text| text.len() <= KNOWN_MAX)
-    }
-
-    /// Of a server that has no `server/discover`.
-    pub(super) fn without_discover(error: RpcError) -> Self {
-        Self {
-            no_discover: Some(error),
-            ..Self::default()
-        }
-    }
-
-    /// The error for `server/discover`.
-    pub fn no_discover(&self) -> Option<&RpcError> {
-        self.no_discover.as_ref()
     }
 
     pub(super) fn is_initialized(&self) -> bool {
@@ -187,26 +170,6 @@ pub fn initialize_key(initialize: &RawValue) -> String {
     ])
 }
 
-/// The same for the parameters of `server/discover` (MCP 2026-07-28).
-pub fn discover_key(params: Option<&RawValue>) -> String {
-    let meta = params
-        .and_then(Object::read)
-        .and_then(|params| params.object("_meta"))
-        .unwrap_or_default();
-    let member = |name: &str| meta.get(&format!("io.modelcontextprotocol/{name}"));
-    let client = meta
-        .object("io.modelcontextprotocol/clientInfo")
-        .unwrap_or_default();
-    format!(
-        "server/discover {}",
-        key_of([
-            member("protocolVersion"),
-            member("clientCapabilities"),
-            client.get("name")
-        ])
-    )
-}
-
 fn key_of(key: [Option<&RawValue>; 3]) -> String {
     let read = |word: &RawValue| serde_json::from_str(word.get()).unwrap_or(Value::Null);
     Value::from(key.map(|word| word.map_or(Value::Null, read)).to_vec()).to_string()
@@ -296,7 +259,6 @@ mod tests {
         assert_ne!(one, host("b", "1", "2025-06-18", r#"{"roots":{}}"#));
         assert_ne!(one, host("a", "1", "2025-11-25", r#"{"roots":{}}"#));
         assert_ne!(one, host("a", "1", "2025-06-18", "{}"));
-        assert_ne!(initialize_key(&raw_of("{}")), discover_key(None));
     }
 
     #[test]

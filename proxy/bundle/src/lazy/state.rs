@@ -7,7 +7,7 @@ use bytes::Bytes;
 use serde_json::value::RawValue;
 use tokio::sync::oneshot;
 
-use super::known::{Known, Page, Pages, discover_key, initialize_key};
+use super::known::{Known, Page, Pages, initialize_key};
 use crate::call::{List, Target};
 use crate::message::{Id, Message, Outcome, RpcError, code};
 use crate::object::{Object, raw};
@@ -32,7 +32,6 @@ pub(super) enum Effect {
 #[derive(Debug)]
 enum WatchedRequest {
     Initialize,
-    Discover(String),
     /// A list, and which chain of pages it belongs to.
     List(List, u64),
 }
@@ -154,14 +153,9 @@ impl State {
     /// Watches a line that goes to the server. False: it must not go there.
     pub(super) fn watch(&mut self, line: &[u8]) -> bool {
         // Nearly all lines are something else, and some are long.
-        let may_matter = [
-            &b"list\""[..],
-            b"\"initialize\"",
-            b"discover\"",
-            b"initialized\"",
-        ]
-        .iter()
-        .any(|part| line.windows(part.len()).any(|window| window == *part));
+        let may_matter = [&b"list\""[..], b"\"initialize\"", b"initialized\""]
+            .iter()
+            .any(|part| line.windows(part.len()).any(|window| window == *part));
         if !may_matter {
             return true;
         }
@@ -198,7 +192,6 @@ impl State {
                 }
                 WatchedRequest::Initialize
             }
-            ("server/discover", _) => WatchedRequest::Discover(discover_key(params)),
             (_, Some(list)) => {
                 let chain = &mut self.pages[list as usize];
                 let number = match cursor(params) {
@@ -238,9 +231,6 @@ impl State {
 
     fn learn(&mut self, watched: WatchedRequest, outcome: &Outcome) -> Option<News> {
         match (watched, outcome) {
-            (WatchedRequest::Discover(key), Err(error)) if error.code == code::NO_METHOD => {
-                return Some((key, Known::without_discover(error.clone())));
-            }
             (WatchedRequest::Initialize, Ok(result)) => self.known.initialized(result.clone()),
             (WatchedRequest::List(list, number), page) => {
                 let chain = &mut self.pages[list as usize];

@@ -28,6 +28,9 @@ const OTHER_VERSION: i64 = -32022;
 /// Codes of MCP 2026-07-28 that say nothing about the server's era: an argument is missing.
 const NO_TEACHERS: [i64; 2] = [-32020, -32021];
 
+/// What a probe is refused with where the server's own error is not known, or too long.
+const PLAIN_REFUSAL: &str = r#"{"code":-32601,"message":"Method not found: server/discover"}"#;
+
 /// What was seen of both eras.
 #[derive(Default)]
 pub(super) struct Era {
@@ -80,10 +83,45 @@ impl Probe {
         }
     }
 
+    /// What a line of the server's says about it, if it answers this probe. None: it does not; some
+    /// of nothing: it answers, and says nothing.
+    #[expect(clippy::option_option, reason = "an answer may say nothing")]
+    pub fn answered_by(&self, line: &Bytes) -> Option<Option<Discover>> {
+        let copy = OnceCell::new();
+        let message = Line::of(line, &copy).message()?;
+        match message.kind {
+            Kind::Answer { id, failed } if *id == *self.id => Some(taught(&message, failed)),
+            _ => None,
+        }
+    }
+
     /// The answer in the server's place: the server's own error where it is known, else -32601. A
     /// host goes on with `initialize` after either.
     pub fn refusal(&self, known: Option<&Discover>) -> Bytes {
         refusal(&self.id, known)
+    }
+}
+
+/// Whether an answer is one of the new era: a result, or that it does not speak that version of it.
+fn is_modern(message: &Message<'_>, failed: bool) -> bool {
+    !failed
+        || message
+            .error()
+            .is_some_and(|(code, _)| code == OTHER_VERSION)
+}
+
+/// What the answer to a probe says about the server. None: nothing.
+fn taught(message: &Message<'_>, failed: bool) -> Option<Discover> {
+    if is_modern(message, failed) {
+        return Some(Discover::Answers {});
+    }
+    let plain = || Json::trusted(PLAIN_REFUSAL.to_owned());
+    match message.error() {
+        Some((code, _)) if NO_TEACHERS.contains(&code) => None,
+        Some((_, text)) if text.len() <= DISCOVER_ERROR_MAX => Some(Discover::Refuses {
+            error: Json::new(text).unwrap_or_else(|_| plain()),
+        }),
+        _ => Some(Discover::Refuses { error: plain() }),
     }
 }
 
@@ -101,7 +139,7 @@ pub fn is_initialize(line: &Bytes) -> bool {
 fn refusal(id: &str, known: Option<&Discover>) -> Bytes {
     match known.and_then(Discover::error) {
         Some(error) => own_messages::failed_with(id, error.as_str()),
-        None => own_messages::no_method(id, "Method not found: server/discover"),
+        None => own_messages::failed_with(id, PLAIN_REFUSAL),
     }
 }
 
@@ -222,29 +260,14 @@ impl Relay {
         failed: bool,
         asker: u64,
     ) {
-        let error = failed.then(|| message.error()).flatten();
-        let code = error.map(|(code, _)| code);
-        let is_modern = !failed || code == Some(OTHER_VERSION);
-        if is_modern && !self.is_initialize_sent() {
+        if is_modern(message, failed) && !self.is_initialize_sent() {
             self.era.answered_without.get_or_insert(asker);
         }
         if method != PROBE || !self.era.unanswered.remove(&number) {
             return;
         }
-        match (error, code) {
-            _ if is_modern => self.learn(Discover::Answers {}),
-            (_, Some(code)) if NO_TEACHERS.contains(&code) => {}
-            (Some((_, text)), _) if text.len() <= DISCOVER_ERROR_MAX => {
-                if let Ok(error) = Json::new(text) {
-                    self.learn(Discover::Refuses { error });
-                }
-            }
-            _ => {
-                let error = r#"{"code":-32601,"message":"Method not found: server/discover"}"#;
-                self.learn(Discover::Refuses {
-                    error: Json::trusted(error.to_owned()),
-                });
-            }
+        if let Some(discover) = taught(message, failed) {
+            self.learn(discover);
         }
     }
 

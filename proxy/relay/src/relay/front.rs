@@ -158,12 +158,11 @@ impl Relay {
         if let Some(initialize) = initialize {
             self.initialize_for(&initialize, now);
         }
-        let exited = core::mem::take(&mut self.exited_alone);
         Attached {
             resumed: resumed && is_begun,
             waiting,
             lost,
-            exited,
+            ended: self.ended.iter().cloned().collect(),
             ..Attached::default()
         }
     }
@@ -210,6 +209,11 @@ impl Relay {
         self.cancel_liveness_wait();
         self.forget_former();
         self.drain(now);
+    }
+
+    /// A front has told its host of so many ends of backends, the oldest first.
+    pub fn ends_told(&mut self, told: usize) {
+        self.ended.drain(..told.min(self.ended.len()));
     }
 
     /// Answers an ask in place of the host.

@@ -85,6 +85,11 @@ pub(super) struct Habits {
 }
 
 impl Habits {
+    /// Whether the host waits for notifications, which only a backend that runs can send.
+    pub(super) fn subscribes(&self) -> bool {
+        !self.subscriptions.is_empty()
+    }
+
     /// The front is gone.
     pub(super) fn clear(&mut self) {
         *self = Self::default();

@@ -10,6 +10,7 @@ use alloc::vec::Vec;
 use core::cell::OnceCell;
 
 use bytes::Bytes;
+use mcp_sessiond_proto::backends::ENDED_MAX;
 
 use super::queue::{ToBackend, ToFront};
 use super::{Call, Effect, Purpose, Relay};
@@ -133,7 +134,6 @@ impl Relay {
             return;
         }
         self.last_error = Some(why.to_owned());
-        self.exited_alone |= self.front.is_none() && self.connections > 0;
         let told = match last_words {
             Some(words) if !self.heard => format!("{why}: {words}"),
             _ => why.to_owned(),
@@ -141,6 +141,7 @@ impl Relay {
         if !self.heard && self.handshake.pending.is_none() && !self.handshake.revive {
             self.died_silent = Some(told.clone());
         }
+        self.note_end(why);
         self.end_liveness_wait(now);
         self.liveness_ends(true);
         let again = self.end_initialize(Some(&told));
@@ -151,6 +152,22 @@ impl Relay {
             self.send_initialize(true, now);
         }
         self.on_backend_lost(Ending::Exited, now);
+    }
+
+    /// The backend has ended by itself, and what it had in memory is lost. A host learns by the
+    /// answer to its `initialize` of one that ends at its start.
+    fn note_end(&mut self, why: &str) {
+        let is_awaited = self.front.is_some() && self.handshake.pending.is_some();
+        if self.connections == 0 || is_awaited || self.died_silent.is_some() {
+            return;
+        }
+        if self.ended.len() == ENDED_MAX {
+            self.ended.pop_front();
+        }
+        self.ended.push_back(why.to_owned());
+        if self.front.is_some() {
+            self.effects.push(Effect::Ended(why.to_owned()));
+        }
     }
 
     /// The backend has exited on a probe. That is how servers of its kind say that they know no
@@ -263,7 +280,8 @@ impl Relay {
             self.requeue_waiter(now);
         }
         let probes = is_on_probe && self.front.is_some();
-        if is_replaced || probes || self.handshake.revive || !self.to_backend.entries.is_empty() {
+        let is_awaited = self.handshake.awaited() || !self.to_backend.entries.is_empty();
+        if is_replaced || probes || is_awaited || self.habits.subscribes() {
             self.wake(now);
         }
         if wait > START_WAIT_MAX_MS {
@@ -369,6 +387,11 @@ impl Relay {
             *wanted = true;
         }
         self.start_if_due(now);
+    }
+
+    /// Whether the backend has ended and nothing wants another one yet.
+    pub(super) fn rests(&self) -> bool {
+        matches!(self.life, Life::Down { wanted: false, .. })
     }
 
     /// When the next start is due, or calls begin to wait for it.

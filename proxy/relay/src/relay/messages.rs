@@ -104,6 +104,11 @@ impl Relay {
         {
             front.ready = true;
         }
+        // A server that has ended is started again for whoever wants more of it.
+        if method == "ping" && self.rests() {
+            self.tell_front(own_messages::empty_result(id));
+            return None;
+        }
         if let Some(why) = self.refusal(now) {
             self.tell_front(own_messages::not_sent(id, &why));
             return None;

@@ -129,18 +129,24 @@ impl Bench {
             .collect()
     }
 
-    /// Time passes up to the next deadline.
+    /// Time passes up to the next deadline. A backend that has ended is wanted meanwhile.
     fn wait(&mut self) {
+        if self.relay.rests() {
+            self.relay.wake(self.now);
+        }
         self.now = self.relay.next_deadline().expect("deadline").max(self.now);
         self.relay.tick(self.now);
     }
 
     fn dies(&mut self) {
         self.relay.backend_exited("exit status: 1", None, self.now);
+        let told = |effect: &Effect| matches!(effect, Effect::Ended(_));
+        self.relay.effects.retain(|effect| !told(effect));
     }
 
-    /// The backend, which is due to be started, is.
+    /// Somebody wants the backend that has ended, which is started if it is due.
     fn starts(&mut self) {
+        self.relay.wake(self.now);
         assert_eq!(self.relay.effects(), [Effect::Start]);
         self.relay.backend_started(self.now);
     }

@@ -18,7 +18,7 @@ use super::leave::{PendingLeave, PendingLeaves};
 use crate::front::open::{Open, refusals};
 use crate::id_prefix::IdPrefix;
 use crate::lines::{Line, Lines, PendingLine};
-use crate::notices::duration;
+use crate::notices::{duration, print_ended};
 use crate::server::attach::{Attaching, Attachment, KEEPER_REPLACED};
 use crate::server::kept::Door;
 use crate::server::shared::place::Place;
@@ -160,9 +160,10 @@ impl Carrying {
     /// What the user should know of how this server came to be.
     fn tell(&self, attachment: &Attachment) {
         let attached = &attachment.attached;
-        if attached.exited {
-            self.stderr
-                .print(&"this server begins afresh: the previous one has exited");
+        if !attached.ended.is_empty() {
+            let control = attachment.control.as_ref();
+            let NamedStderr { name, stderr } = &self.stderr;
+            print_ended(stderr, name.as_deref(), &attached.ended, control);
         } else if attached.resumed {
             self.stderr.print(&format_args!(
                 "resumed the server that has been running for {}; `mcp-sessiond restart` gives a fresh one",

@@ -183,6 +183,7 @@ impl Keeper {
             return;
         }
         let unconfirmed = front.unconfirmed();
+        self.relay.ends_told(front.ends_told());
         self.closed = front.is_leaving();
         self.relay.detach(unconfirmed, self.closed, self.now());
         self.since = Instant::now();

@@ -7,6 +7,7 @@ use bytes::Bytes;
 use futures::StreamExt as _;
 use mcp_sessiond_client::{CallError, Connection};
 use mcp_sessiond_proto::backends::{EndingRequest, StartedRequest};
+use mcp_sessiond_proto::facts::{LearnRequest, Learned};
 use mcp_sessiond_proto::{Error, Loss};
 use signal_hook_tokio::Signals;
 use tokio::time::{Instant, timeout};
@@ -123,6 +124,18 @@ impl Keeper {
             async move { connection.backend_started(context, request).await }
         });
         Ok(())
+    }
+
+    /// Tells the daemon what was seen of servers of this command, for other keepers and fronts.
+    pub(super) fn tell_learned(&self, learned: Learned) {
+        let Some(server) = self.context.server.clone() else {
+            return;
+        };
+        let request = LearnRequest { server, learned };
+        self.notify_daemon(move |connection, context| {
+            let request = request.clone();
+            async move { connection.learn_fact(context, request).await.map(Ok) }
+        });
     }
 
     /// Tells the daemon something, without waiting for the answer.

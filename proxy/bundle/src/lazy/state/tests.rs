@@ -152,12 +152,6 @@ fn what_fails_is_not_remembered_and_a_missing_method_is() {
         news.expect("news").1.list(List::Prompts),
         Some(Err(_))
     ));
-    assert!(state.watch(&request(3, "server/discover", &json!({}))));
-    let (key, known) = state.on_answer(&Id::number(3), &missing).1.expect("news");
-    assert_eq!(
-        (key, known.no_discover().is_some()),
-        (discover_key(Some(&raw(&json!({})))), true)
-    );
 }
 
 #[test]

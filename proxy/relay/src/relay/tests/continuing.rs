@@ -165,6 +165,7 @@ fn after_a_death_the_outcome_of_open_calls_is_unknown_and_the_next_backend_is_in
     bench.front(&call("1"));
     bench.backend_gets();
     bench.relay.backend_exited("signal: 9", None, bench.now);
+    assert_eq!(bench.relay.effects(), [Effect::Ended("signal: 9".into())]);
     bench.relay.attach_continuing(bench.now);
     let lines = bench.numbered();
     let [(2, unknown)] = &lines[..] else {
@@ -175,9 +176,7 @@ fn after_a_death_the_outcome_of_open_calls_is_unknown_and_the_next_backend_is_in
         "{unknown}"
     );
     bench.now += 1000;
-    bench.relay.tick(bench.now);
-    assert_eq!(bench.relay.effects(), [Effect::Start]);
-    bench.relay.backend_started(bench.now);
+    bench.starts();
     let sent = bench.backend_gets();
     assert!(
         sent.len() == 1 && sent[0].contains(r#""method":"initialize""#),

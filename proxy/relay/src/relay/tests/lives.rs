@@ -289,7 +289,7 @@ fn a_server_that_said_something_and_always_ends_before_it_answers_is_tried_three
                 ),
                 (None, 0)
             );
-            bench.front(&ask("\"p\"", "ping"));
+            bench.front(&ask("\"p\"", "tools/list"));
             bench.wait();
             bench.starts();
             assert_eq!(bench.backend_gets().len(), 1);

@@ -303,7 +303,7 @@ impl Wrapped {
                     Effect::Learned(Learned::Discover(discover)) => self.known = Some(discover),
                     Effect::Learned(Learned::Initialized {}) => self.probed = 0,
                     Effect::Learned(Learned::Forgotten {}) => self.known = None,
-                    Effect::Say(_) => {}
+                    Effect::Say(_) | Effect::Ended(_) => {}
                 }
             }
             while let Some(line) = self.relay.pull_front() {

@@ -217,7 +217,7 @@ impl World {
         }
         for order in bench.relay.effects() {
             match order {
-                Effect::Say(_) | Effect::Learned(_) => continue,
+                Effect::Say(_) | Effect::Learned(_) | Effect::Ended(_) => continue,
                 Effect::Start => {}
                 Effect::Replace { why, kills } => {
                     assert!(self.lives, "nobody is there to be replaced");
@@ -386,8 +386,15 @@ impl World {
             if !self.lives {
                 match bench.relay.next_deadline() {
                     Some(_) => bench.wait(),
-                    // The host was told that the server ended at once. It tries again.
-                    None => self.take(bench, attach),
+                    // The server has ended and nobody wants another one, or the host was told
+                    // that it ended at once. It tries again.
+                    None => {
+                        let (id, text, token) = (0, false, false);
+                        self.take(bench, Input::Call { id, text, token });
+                        if bench.relay.next_deadline().is_none() && !self.lives {
+                            self.take(bench, attach);
+                        }
+                    }
                 }
                 self.take(bench, Input::Pass(0));
             }

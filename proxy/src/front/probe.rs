@@ -1,0 +1,154 @@
+//! The host's probe, where it is answered before anything is claimed: no server is started for it,
+//! no lease taken, and no loss told to a host that throws the connection away.
+
+use std::fs::File;
+use std::io::Write as _;
+use std::os::fd::AsFd as _;
+use std::time::Duration;
+
+use bytes::Bytes;
+use mcp_sessiond_proto::ClientName;
+use mcp_sessiond_proto::facts::{Discover, Facts, Learned, PROBES_MAX};
+use mcp_sessiond_relay::{Probe, is_initialize};
+
+use super::first_line::{self, FirstLine};
+use crate::lines::LineBuffer;
+use crate::server::facts::ServerFacts;
+
+/// How long the line behind a probe is waited for: it comes, or the host goes.
+const FOR_EVER: Duration = Duration::from_secs(365 * 24 * 3600);
+
+/// Who answers the probes of a host.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ProbePolicy {
+    /// The server, or the front in its place where it is known to refuse them.
+    AsKnown,
+    /// The front: a server of several hosts is initialised by all of them.
+    Refused,
+}
+
+/// What a host has begun with.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Opening {
+    /// This client; its next line stands in the buffer, or has not come in time.
+    Client(Option<ClientName>),
+    /// It has closed its end.
+    Closed,
+    /// So many connections in a row have only probed that this host may speak MCP 2026-07-28 alone:
+    /// it is to have a server that was sent nothing else. The probe stands in the buffer.
+    ProbesOnly,
+}
+
+/// Answers the probes at the beginning of a host's lines, of which the first one was read.
+pub(crate) async fn answer(
+    client: Option<ClientName>,
+    policy: ProbePolicy,
+    facts: &dyn Fn() -> ServerFacts,
+    input: &mut File,
+    lines: &mut LineBuffer,
+) -> Opening {
+    let Some(mut probe) = probe_in(lines) else {
+        if policy == ProbePolicy::Refused && lines.whole_line().is_some_and(is_initialize_line) {
+            facts().learn(Learned::Initialized {}).await;
+        }
+        return Opening::Client(client);
+    };
+    let facts = facts();
+    let Facts { discover, probed } = facts.find(true).await;
+    let is_refused =
+        policy == ProbePolicy::Refused || discover.as_ref().is_some_and(Discover::is_answered_for);
+    if !is_refused {
+        return Opening::Client(client);
+    }
+    if probed >= PROBES_MAX {
+        facts.learn(Learned::Forgotten {}).await;
+        return Opening::ProbesOnly;
+    }
+    let mut client = client;
+    loop {
+        lines.next_line();
+        write(&probe.refusal(discover.as_ref()));
+        match first_line::read(input, lines, FOR_EVER) {
+            FirstLine::Closed => return Opening::Closed,
+            // The probe's, or where it has none, that of the line that claims.
+            FirstLine::Read(next) => client = client.or(next),
+        }
+        match probe_in(lines) {
+            Some(next) => probe = next,
+            None => break,
+        }
+    }
+    if lines.whole_line().is_some_and(is_initialize_line) {
+        facts.learn(Learned::Initialized {}).await;
+    }
+    Opening::Client(client)
+}
+
+/// What a front without a keeper learns of its server: how it takes a probe that was sent before any
+/// `initialize`.
+#[derive(Debug)]
+pub(crate) struct Probing {
+    facts: ServerFacts,
+    /// The probe that waits for its answer.
+    asked: Option<Probe>,
+    initialized: bool,
+}
+
+impl Probing {
+    pub(crate) fn new(facts: ServerFacts) -> Self {
+        Self {
+            facts,
+            asked: None,
+            initialized: false,
+        }
+    }
+
+    /// The host has sent a line.
+    pub(crate) fn from_host(&mut self, line: &Bytes) {
+        if self.initialized {
+            return;
+        }
+        if is_initialize(line) {
+            self.initialized = true;
+            self.learn(Learned::Initialized {});
+        } else if let Some(probe) = Probe::of(line) {
+            self.asked = Some(probe);
+        }
+    }
+
+    /// The server has sent a line.
+    pub(crate) fn from_server(&mut self, line: &Bytes) {
+        let Some(answered) = self
+            .asked
+            .as_ref()
+            .and_then(|probe| probe.answered_by(line))
+        else {
+            return;
+        };
+        self.asked = None;
+        if let Some(discover) = answered {
+            self.learn(Learned::Discover(discover));
+        }
+    }
+
+    fn learn(&self, learned: Learned) {
+        let facts = self.facts.clone();
+        tokio::spawn(async move { facts.learn(learned).await });
+    }
+}
+
+fn probe_in(lines: &LineBuffer) -> Option<Probe> {
+    Probe::of(&Bytes::copy_from_slice(lines.whole_line()?))
+}
+
+fn is_initialize_line(line: &[u8]) -> bool {
+    is_initialize(&Bytes::copy_from_slice(line))
+}
+
+/// A host that has closed its output is gone, and that is seen at the next line.
+fn write(line: &Bytes) {
+    let output = std::io::stdout().as_fd().try_clone_to_owned();
+    if let Ok(output) = output {
+        let _ = File::from(output).write_all(&[line, &b"\n"[..]].concat());
+    }
+}

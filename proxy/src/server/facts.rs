@@ -1,0 +1,97 @@
+//! What is known of a server, from the daemon: how it takes `server/discover`.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::Path;
+use std::time::Duration;
+
+use mcp_sessiond_client::{Control, Options};
+use mcp_sessiond_proto::facts::{Facts, FactsRequest, LearnRequest, Learned, ServerDigest};
+use sha2::{Digest as _, Sha256};
+use tokio::time::timeout;
+
+use crate::keeper::program_change;
+use crate::launch_env;
+use crate::program::Program;
+
+/// How long the daemon may take to say what is known, and to be told. A host waits meanwhile; what
+/// does not come in time is not known.
+const FACTS_WAIT: Duration = Duration::from_millis(100);
+
+/// Identifies what a command starts: the command, directory and environment that this process would
+/// start it with, and the files of its program as they are now.
+pub(crate) fn digest_of(
+    program: &Program,
+    environment: &[(OsString, OsString)],
+    home: Option<&Path>,
+) -> ServerDigest {
+    let mut hash = Sha256::new();
+    let mut part = |bytes: &[u8]| {
+        hash.update((bytes.len() as u64).to_be_bytes());
+        hash.update(bytes);
+    };
+    part(program.digest().as_bytes());
+    part(launch_env::fingerprint().as_bytes());
+    for (name, value) in environment {
+        part(name.as_bytes());
+        part(value.as_bytes());
+    }
+    part(home.map_or(&[], |home| home.as_os_str().as_bytes()));
+    part(program_change::stamps(program).as_bytes());
+    ServerDigest::of(&hash.finalize())
+}
+
+/// Identifies a remote server: its address, and what is sent with each request.
+pub(crate) fn digest_of_remote(address: &str, headers: &BTreeMap<String, String>) -> ServerDigest {
+    let mut hash = Sha256::new();
+    let headers = headers.iter().flat_map(|(name, value)| [&**name, value]);
+    for part in ["url", address].into_iter().chain(headers) {
+        hash.update((part.len() as u64).to_be_bytes());
+        hash.update(part);
+    }
+    ServerDigest::of(&hash.finalize())
+}
+
+/// The daemon's memory of one server.
+#[derive(Debug, Clone)]
+pub(crate) struct ServerFacts {
+    control: Control,
+    server: ServerDigest,
+}
+
+impl ServerFacts {
+    pub(crate) fn new(options: Options, server: ServerDigest) -> Self {
+        let control = Control::new(options.timeout(FACTS_WAIT));
+        Self { control, server }
+    }
+
+    /// What is known. `probed`: the host of this front has sent a probe.
+    pub(crate) async fn find(&self, probed: bool) -> Facts {
+        let request = FactsRequest {
+            server: self.server.clone(),
+            probed,
+        };
+        let found = self.control.call(|connection, context| {
+            let request = request.clone();
+            async move { connection.find_facts(context, request).await.map(Ok) }
+        });
+        let found = timeout(FACTS_WAIT, found).await;
+        self.control.hang_up();
+        found.ok().and_then(Result::ok).unwrap_or_default()
+    }
+
+    /// Something was seen.
+    pub(crate) async fn learn(&self, learned: Learned) {
+        let request = LearnRequest {
+            server: self.server.clone(),
+            learned,
+        };
+        let told = self.control.call(|connection, context| {
+            let request = request.clone();
+            async move { connection.learn_fact(context, request).await.map(Ok) }
+        });
+        drop(timeout(FACTS_WAIT, told).await);
+        self.control.hang_up();
+    }
+}

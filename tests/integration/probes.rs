@@ -1,0 +1,151 @@
+//! Hosts that begin with `server/discover`, and servers of every temper, by every way to a server.
+
+use std::fs;
+
+use mcp_sessiond_tests::{Client, Front, World};
+use serde_json::{Value, json};
+
+use crate::{fixture, world};
+
+/// A way to a server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Door {
+    Plain,
+    Lazy,
+    Named,
+    AtName,
+    Shared,
+}
+
+const DOORS: [Door; 5] = [
+    Door::Plain,
+    Door::Lazy,
+    Door::Named,
+    Door::AtName,
+    Door::Shared,
+];
+
+const TEMPERS: [&str; 6] = ["answers", "sticks", "refuses", "late", "exits", "mute"];
+
+impl Door {
+    /// The command line of a server of this temper behind it.
+    fn wrapping(self, world: &World, temper: &str) -> Vec<String> {
+        let root = world.root().to_str().expect("UTF-8").to_owned();
+        let script = fixture("python/tempers.py");
+        let words = ["python3", "-I", "-S", &script, temper, &root].map(str::to_owned);
+        let entry =
+            json!({"command": words[0], "args": words[1..], "shared": self == Self::Shared});
+        let file = json!({"mcpServers": {"t": entry}});
+        fs::write(world.root().join("servers.json"), file.to_string()).expect("servers.json");
+        let options: &[&str] = match self {
+            Self::Lazy => &["--lazy"],
+            Self::Named => &["--name", "n"],
+            Self::Plain | Self::AtName | Self::Shared => &[],
+        };
+        match self {
+            Self::AtName | Self::Shared => world.wrapping(options, &["@t".to_owned()]),
+            _ => world.wrapping(options, &words),
+        }
+    }
+}
+
+/// How often a server was started.
+fn starts(world: &World) -> usize {
+    let ledger = fs::read_to_string(world.root().join("ledger")).unwrap_or_default();
+    ledger
+        .lines()
+        .filter(|line| line.starts_with("start "))
+        .count()
+}
+
+fn params() -> Value {
+    json!({"_meta": {"io.modelcontextprotocol/clientInfo": {"name": "test", "version": "1"}}})
+}
+
+/// The host probes. Whether the server speaks the new era; a host does not wait for ever.
+fn probes(client: &mut Client<Front>, temper: &str, is_known: bool) -> bool {
+    let id = client.request("server/discover", params());
+    if matches!(temper, "late" | "mute") && !is_known {
+        return false;
+    }
+    client.answer(id).get("result").is_some()
+}
+
+/// The host goes on in the era that it has found, and counts.
+fn goes_on(client: &mut Client<Front>, is_modern: bool) -> u64 {
+    if !is_modern {
+        client.initialize();
+    }
+    client.count()
+}
+
+/// Nothing is told to have been resumed where the server is a fresh one.
+fn check_errors(client: &mut Client<Front>, count: u64) {
+    let line = "resumed the server";
+    if count > 1 {
+        client.pipe.errors.wait(line);
+    } else {
+        let text = client.pipe.errors.text();
+        assert!(!text.contains("resumed"), "{text}");
+        assert!(!text.contains("lost"), "{text}");
+    }
+}
+
+#[test]
+fn a_host_that_probes_in_place_keeps_a_server_of_any_temper() {
+    for door in DOORS {
+        for temper in TEMPERS {
+            let world = world("");
+            let _daemon = world.daemon();
+            let command = door.wrapping(&world, temper);
+            for count in 1..=4 {
+                let mut client = Client::new(world.front(&command));
+                let is_modern = probes(&mut client, temper, door == Door::Shared || count > 1);
+                let counted = goes_on(&mut client, is_modern);
+                assert_eq!(counted, count, "{door:?} {temper}");
+                if door != Door::Shared {
+                    check_errors(&mut client, count);
+                }
+                client.pipe.kill();
+            }
+            let probed_to_death = temper == "exits" && door != Door::Shared;
+            assert_eq!(
+                starts(&world),
+                1 + usize::from(probed_to_death),
+                "{door:?} {temper}"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_host_that_probes_by_a_sibling_keeps_a_server_of_any_temper() {
+    for door in DOORS {
+        for temper in TEMPERS {
+            let world = world("");
+            let _daemon = world.daemon();
+            let command = door.wrapping(&world, temper);
+            for count in 1..=4 {
+                let mut sibling = Client::new(world.front(&command));
+                let is_modern = probes(&mut sibling, temper, door == Door::Shared || count > 1);
+                sibling.pipe.close();
+                assert!(sibling.pipe.wait().success());
+                let told = sibling.pipe.errors.text();
+                assert!(!told.contains("resumed"), "nobody reads that: {told}");
+                let mut client = Client::new(world.front(&command));
+                let counted = goes_on(&mut client, is_modern);
+                assert_eq!(counted, count, "{door:?} {temper}");
+                if door != Door::Shared {
+                    check_errors(&mut client, count);
+                }
+                client.pipe.kill();
+            }
+            let probed_to_death = temper == "exits" && door != Door::Shared;
+            assert_eq!(
+                starts(&world),
+                1 + usize::from(probed_to_death),
+                "{door:?} {temper}"
+            );
+        }
+    }
+}
