@@ -35,7 +35,7 @@ use mcp_sessiond_proto::streams::{
 use mcp_sessiond_proto::tasks::{
     CreateTaskRequest, ListTasksRequest, Task, TaskRef, UpdateTaskRequest, WaitTaskRequest,
 };
-use mcp_sessiond_proto::types::{LeaseRef, StoreRequest, Stored};
+use mcp_sessiond_proto::types::{LeaseRef, LossToldRequest, StoreRequest, Stored};
 use mcp_sessiond_proto::{ClaimRequest, Claimed, Error};
 use tarpc::context::Context;
 
@@ -142,6 +142,7 @@ rpcs! {
     claim             (ClaimRequest)       -> Claimed           | change claim_us          | peer;
     store_token       (StoreRequest)       -> Stored            | change store_token_us    | peer;
     reject_token      (LeaseRef)           -> ()                | change store_token_us    | peer;
+    loss_told         (LossToldRequest)    -> ()                | change claim_us          | peer;
     release           (LeaseRef)           -> ()                | change claim_us          | peer;
 
     create_session    (CreateRequest)      -> Session           | change change_session_us | peer;

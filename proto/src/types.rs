@@ -290,6 +290,22 @@ pub struct ClaimRequest {
     /// `initialize` begins anew). False where absent.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub fresh: bool,
+    /// The caller tells its user what was lost, and then says so by `loss_told`. Until then every
+    /// claim of this key carries the loss. False where absent: the answer counts as telling it.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub confirms_loss: bool,
+}
+
+/// A user was told of a loss that a claim has carried. Sent by the process that has claimed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LossToldRequest {
+    /// The session that was claimed.
+    pub session: SessionId,
+    /// The epoch of the lease.
+    pub epoch: Epoch,
+    /// The loss.
+    pub because: Loss,
 }
 
 /// A granted claim: the lease, and the token that the session holds.

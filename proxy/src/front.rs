@@ -30,12 +30,14 @@ use std::convert::Infallible;
 use std::fs::File;
 use std::io::{self, IsTerminal as _};
 use std::os::fd::AsFd as _;
+use std::os::unix::net::UnixStream;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use mcp_sessiond_client::{ClaimRequest, Error, Options};
+use mcp_sessiond_client::{ClaimRequest, Error, Loss, Options, Outcome};
+use mcp_sessiond_proto::backends::Attached;
 
 use crate::lines::LineBuffer;
 use crate::memory::forbid_core_dumps;
@@ -43,14 +45,14 @@ use crate::notices::{duration, note_unkept, print, print_claim, print_ended};
 use crate::program::{LaunchEnv, Program};
 use crate::server::attach::{Attaching, Attachment, NoBackend, attach_first};
 use crate::server::child::PlainChild;
-use crate::server::kept::Door;
+use crate::server::kept::{Door, LossTeller};
 use crate::signals::{ENDING, GivenMask};
 use crate::stderr::Stderr;
 use crate::waits::{ATTACH_WAIT, PAUSE, PAUSE_MAX, Waits};
 use first_line::FirstLine;
 use forward::Carrier;
 use leave::Leaver;
-use probe::{Opening, ProbePolicy};
+use probe::{Opening, ProbePolicy, is_probe};
 
 /// How long the host's messages wait for a keeper that was lost, before they are refused: as long
 /// as the keeper itself would let them wait for a server that has died.
@@ -227,6 +229,9 @@ fn serve_host(
     forbid_core_dumps();
     leaver.tells_keeper();
     let listening = carrier.clone();
+    if lines.whole_line().is_none_or(|line| !is_probe(line)) {
+        carrier.note_use();
+    }
     std::thread::Builder::new()
         .name("from-host".into())
         .spawn(move || listening.forward_from_host(input, lines, releaser))?;
@@ -234,32 +239,69 @@ fn serve_host(
 }
 
 /// What the host's user should know of how this server came to be.
-fn print_outcome(stderr: &Stderr, attachment: &Attachment) {
-    if print_claim(stderr, attachment.because, attachment.outcome) {
-        // That says why it is a fresh one.
-    } else if !attachment.attached.ended.is_empty() {
+struct Report {
+    because: Option<Loss>,
+    outcome: Outcome,
+    teller: Option<LossTeller>,
+    attached: Attached,
+    /// How the keeper hears that its host was told.
+    control: Option<UnixStream>,
+    differing: Vec<String>,
+    /// What has happened if this front had a server before.
+    again: Option<&'static str>,
+}
+
+impl Report {
+    fn of(attachment: &mut Attachment, again: Option<&'static str>) -> Self {
         let control = attachment.control.as_ref();
-        print_ended(stderr, None, &attachment.attached.ended, control);
-    } else if attachment.attached.resumed {
-        stderr.print(&format_args!(
-            "resumed the server that has been running for {}; `mcp-sessiond restart` gives a fresh one",
-            duration(attachment.attached.age_ms)
-        ));
-    }
-    if let Some(names) = listed(&attachment.differing) {
-        stderr.print(&format_args!(
-            "the server has the environment of its first start, in which these variables differ: {names}; `--fresh` gives one with \
-             yours"
-        ));
-    }
-    match attachment.attached.lost {
-        0 => {}
-        1 => {
-            stderr.print(&"a message was on its way when the former connection ended, and may not have arrived");
+        Self {
+            because: attachment.because,
+            outcome: attachment.outcome,
+            teller: attachment.teller.take(),
+            attached: attachment.attached.clone(),
+            control: control.and_then(|control| control.try_clone().ok()),
+            differing: std::mem::take(&mut attachment.differing),
+            again,
         }
-        lost => stderr.print(&format_args!(
-            "{lost} messages were on their way when the former connection ended, and may not have arrived"
-        )),
+    }
+
+    fn print(self, stderr: &Stderr) {
+        let Self {
+            because,
+            outcome,
+            teller,
+            attached,
+            control,
+            differing,
+            again,
+        } = self;
+        if print_claim(stderr, because, outcome, teller) {
+            // That says why it is a fresh one.
+        } else if !attached.ended.is_empty() {
+            print_ended(stderr, None, &attached.ended, control.as_ref());
+        } else if let Some(again) = again {
+            stderr.print(&again);
+        } else if attached.resumed {
+            stderr.print(&format_args!(
+                "resumed the server that has been running for {}; `mcp-sessiond restart` gives a fresh one",
+                duration(attached.age_ms)
+            ));
+        }
+        if let Some(names) = listed(&differing) {
+            stderr.print(&format_args!(
+                "the server has the environment of its first start, in which these variables differ: {names}; `--fresh` gives one with \
+                 yours"
+            ));
+        }
+        match attached.lost {
+            0 => {}
+            1 => {
+                stderr.print(&"a message was on its way when the former connection ended, and may not have arrived");
+            }
+            lost => stderr.print(&format_args!(
+                "{lost} messages were on their way when the former connection ended, and may not have arrived"
+            )),
+        }
     }
 }
 
@@ -284,18 +326,20 @@ fn stay(
     let Some(mut attachment) = first else {
         return Ok(ExitCode::SUCCESS);
     };
+    let mut reattached = None;
     loop {
         if let Some(news) = door.notice() {
             stderr.print(&news);
         }
-        print_outcome(&stderr, &attachment);
+        let (report, to) = (Report::of(&mut attachment, reattached), stderr.clone());
+        carrier.once_used(Box::new(move || report.print(&to)));
         if let Some(control) = &attachment.control {
             stderr.copy_from(control)?;
         }
         let control = attachment
             .control
             .as_ref()
-            .map(std::os::unix::net::UnixStream::try_clone)
+            .map(UnixStream::try_clone)
             .transpose()?;
         if carrier
             .set_keeper(attachment.reader.try_clone()?, control)
@@ -309,7 +353,7 @@ fn stay(
             Some(attachment) => attachment,
             None => return Ok(ExitCode::SUCCESS),
         };
-        stderr.print(&door.reattached());
+        reattached = Some(door.reattached());
     }
 }
 

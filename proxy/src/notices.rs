@@ -8,7 +8,8 @@ use mcp_sessiond_client::{Loss, Outcome};
 use mcp_sessiond_process::PinnedProcess;
 use mcp_sessiond_proto::paths;
 
-use crate::stderr::{Stderr, sentence};
+use crate::server::kept::LossTeller;
+use crate::stderr::{Stderr, confirm_ends, sentence};
 use crate::unkept::{self, Unkept};
 
 /// Prints a sentence to standard error, as long as nothing would have to wait for that.
@@ -17,12 +18,19 @@ pub(crate) fn print(what: &dyn Display) {
 }
 
 /// What the host's user should know of how the session was got. False: nothing.
-pub(crate) fn print_claim(stderr: &Stderr, because: Option<Loss>, outcome: Outcome) -> bool {
+pub(crate) fn print_claim(
+    stderr: &Stderr,
+    because: Option<Loss>,
+    outcome: Outcome,
+    teller: Option<LossTeller>,
+) -> bool {
     match (because, outcome) {
-        (Some(loss), _) => stderr.print(&format_args!(
-            "this server begins afresh: {}",
-            loss.sentence()
-        )),
+        (Some(loss), _) => {
+            let what = format!("this server begins afresh: {}", loss.sentence());
+            stderr.print_then(&what, move || {
+                teller.into_iter().for_each(|teller| teller.told(loss));
+            });
+        }
         (None, Outcome::FreshDoubtful) => stderr.print(
             &"this server will not survive a reconnect: what it was started with can't be read; \
               `mcp-sessiond doctor` says which part, and `--instance NAME` may help",
@@ -49,8 +57,9 @@ pub(crate) fn print_ended(
     let what = format!(
         "{of}this server begins afresh, with nothing that it had in memory: {former} ({last})"
     );
-    match control {
-        Some(control) => stderr.print_ends(&what, control, ended.len()),
+    let ends = ended.len();
+    match control.and_then(|control| control.try_clone().ok()) {
+        Some(control) => stderr.print_then(&what, move || confirm_ends(&control, ends)),
         None => stderr.print(&what),
     }
 }

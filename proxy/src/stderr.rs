@@ -22,12 +22,10 @@ const WAITING: usize = 64;
 #[derive(Debug, Clone)]
 pub(crate) struct Stderr(SyncSender<Text>);
 
-/// A piece of text, and whom it is confirmed to once it was written: so many ends of a server were
-/// told by it.
-#[derive(Debug)]
+/// A piece of text, and what is done once it was written.
 struct Text {
     bytes: Vec<u8>,
-    ends: Option<(Arc<UnixStream>, usize)>,
+    written: Option<Box<dyn FnOnce() + Send>>,
 }
 
 impl Stderr {
@@ -40,14 +38,10 @@ impl Stderr {
         let (sender, texts) = sync_channel::<Text>(WAITING);
         let writing = move || {
             // A host that has closed it gets nothing.
-            for Text { bytes, ends } in texts {
+            for Text { bytes, written } in texts {
                 let _ = errors.write_all(&bytes);
-                if let Some((keeper, ends)) = ends {
-                    let _ = send(
-                        keeper.as_raw_fd(),
-                        &vec![ENDED_TOLD; ends],
-                        MsgFlags::MSG_DONTWAIT,
-                    );
+                if let Some(written) = written {
+                    written();
                 }
             }
         };
@@ -59,25 +53,21 @@ impl Stderr {
 
     /// Prints a sentence of our own, in one line.
     pub(crate) fn print(&self, what: &dyn std::fmt::Display) {
-        let bytes = sentence(what).into_bytes();
-        let _ = self.0.try_send(Text { bytes, ends: None });
+        self.print_and(what, None);
     }
 
-    /// The same, for a sentence that tells of so many ends of a server: the keeper hears it when it
-    /// was written.
-    pub(crate) fn print_ends(
+    /// The same, and then does something, once it was written.
+    pub(crate) fn print_then(
         &self,
         what: &dyn std::fmt::Display,
-        keeper: &UnixStream,
-        ends: usize,
+        written: impl FnOnce() + Send + 'static,
     ) {
-        let Ok(keeper) = keeper.try_clone() else {
-            return self.print(what);
-        };
+        self.print_and(what, Some(Box::new(written)));
+    }
+
+    fn print_and(&self, what: &dyn std::fmt::Display, written: Option<Box<dyn FnOnce() + Send>>) {
         let bytes = sentence(what).into_bytes();
-        let ends = Some((Arc::new(keeper), ends));
-        // The keeper tells the next front otherwise.
-        let _ = self.0.try_send(Text { bytes, ends });
+        let _ = self.0.try_send(Text { bytes, written });
     }
 
     /// Copies what the server writes to its standard error, until the keeper is lost.
@@ -91,11 +81,14 @@ impl Stderr {
             let mut marks = Marks::default();
             while let Ok(read @ 1..) = (&*from).read(&mut chunk) {
                 let bytes = chunk[..read].to_vec();
-                let ends = match marks.count(&bytes) {
+                let written: Option<Box<dyn FnOnce() + Send>> = match marks.count(&bytes) {
                     0 => None,
-                    ends => Some((from.clone(), ends)),
+                    ends => {
+                        let keeper = from.clone();
+                        Some(Box::new(move || confirm_ends(&keeper, ends)))
+                    }
                 };
-                if sender.send(Text { bytes, ends }).is_err() {
+                if sender.send(Text { bytes, written }).is_err() {
                     return;
                 }
             }
@@ -105,6 +98,16 @@ impl Stderr {
             .spawn(reading)
             .map(drop)
     }
+}
+
+/// Tells a keeper that its front's host was told of so many ends of a server.
+pub(crate) fn confirm_ends(keeper: &UnixStream, ends: usize) {
+    // What does not arrive is told once more by the next front.
+    let _ = send(
+        keeper.as_raw_fd(),
+        &vec![ENDED_TOLD; ends],
+        MsgFlags::MSG_DONTWAIT,
+    );
 }
 
 /// Finds the keeper's lines that tell of the end of a server, wherever they are cut.

@@ -75,8 +75,13 @@ fn probes(client: &mut Client<Front>, temper: &str, is_known: bool) -> bool {
 fn goes_on(client: &mut Client<Front>, is_modern: bool) -> u64 {
     if !is_modern {
         client.initialize();
+        return client.count();
     }
-    client.count()
+    // Each request of this era says who asks.
+    let mut call = params();
+    call["name"] = json!("increment");
+    let id = client.request("tools/call", call);
+    client.text(id).expect("a count").parse().expect("a number")
 }
 
 /// Nothing is told to have been resumed where the server is a fresh one.

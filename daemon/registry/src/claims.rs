@@ -52,6 +52,8 @@ pub struct Claim {
     pub expires: Millis,
     /// The time of day, in ms since the Unix epoch, for the record of a new session.
     pub opened_ms: u64,
+    /// Whether the claimer says by [`Registry::loss_told`] that it has told what was lost.
+    pub confirms_loss: bool,
     /// Which session it wants.
     pub wants: Wants,
 }
@@ -408,7 +410,9 @@ impl Registry {
             Choice::Open(outcome) => {
                 let because = self.end_ambiguous(claim, key, outcome).or(edited);
                 let recorded = self.take_loss(claim.host, key, claim.former);
-                self.open(claim, outcome, because.or(recorded));
+                let because = because.or(recorded);
+                self.open(claim, outcome, because);
+                self.await_told(claim, key, because);
             }
             // The callers handle a claim that has to wait.
             Choice::Wait => {}
@@ -478,7 +482,11 @@ impl Registry {
             session: id.clone(),
             epoch: session.epoch,
             outcome: Outcome::Held,
-            because: None,
+            // It has lost its keeper, and wants another one.
+            because: session
+                .leading_key()
+                .filter(|_| claim.confirms_loss && session.keepers.of(None).is_none())
+                .and_then(|key| self.owners.get(&session.owner)?.losses.get(&key).copied()),
             file: session.file,
         };
         self.effects.push(Effect::Answer(claim.ticket, Ok(lease)));
@@ -504,9 +512,38 @@ impl Registry {
             because: recorded.filter(|_| session.keepers.of(None).is_none()),
             file: session.file,
         };
+        let because = lease.because;
         self.effects.push(Effect::SaveSession(session.clone()));
         self.effects.push(Effect::Answer(claim.ticket, Ok(lease)));
+        self.await_told(claim, key, because);
         self.note_siblings(id);
+    }
+
+    /// A claim carries a loss, which stays on record until its user was told.
+    fn await_told(&mut self, claim: &Claim, key: Key, because: Option<Loss>) {
+        if let Some(because) = because.filter(|_| claim.confirms_loss) {
+            self.note_loss(claim.host, key, because);
+        }
+    }
+
+    /// The user of this session's claimer was told of a loss.
+    ///
+    /// # Errors
+    /// Those of a lease that is not the newest.
+    pub fn loss_told(&mut self, id: &SessionId, epoch: Epoch, because: Loss) -> Result<(), Error> {
+        self.check(id, epoch)?;
+        let of = self
+            .sessions
+            .get(id)
+            .and_then(|session| Some((session.owner, session.leading_key()?)));
+        if let Some((host, key)) = of
+            && let Some(owner) = self.owners.get_mut(&host)
+            && owner.losses.get(&key) == Some(&because)
+        {
+            owner.losses.remove(&key);
+            self.save_owner(host);
+        }
+        Ok(())
     }
 
     pub(crate) fn open(&mut self, claim: &Claim, outcome: Outcome, because: Option<Loss>) {

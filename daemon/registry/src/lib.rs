@@ -365,14 +365,11 @@ impl Registry {
             .filter_map(|process| self.held_by.remove(process));
         let held: Vec<SessionId> = held.flatten().collect();
         self.free(&held);
-        // A front that is attached has seen it, and says so itself.
+        // Also where a front is attached, which sees it and says so itself: it may be killed before.
         for (id, loss) in &lost {
-            let free = self
-                .sessions
-                .get(id)
-                .filter(|session| session.holder.is_none());
+            let session = self.sessions.get(id);
             if let Some((owner, key)) =
-                free.and_then(|session| Some((session.owner, session.leading_key()?)))
+                session.and_then(|session| Some((session.owner, session.leading_key()?)))
             {
                 self.note_loss(owner, key, *loss);
             }

@@ -78,6 +78,7 @@ impl Bench {
             deadline: self.now + WAIT,
             expires: self.now + 10 * WAIT,
             opened_ms: 0,
+            confirms_loss: false,
             wants: Wants::Keyed,
         }
     }

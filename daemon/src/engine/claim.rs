@@ -251,6 +251,7 @@ impl Engine {
             deadline,
             expires,
             opened_ms: now_ms(),
+            confirms_loss: request.confirms_loss,
             wants,
         };
         state.registry.claim(claim, now);

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use mcp_sessiond_process::fault;
 use mcp_sessiond_proto::types::{LeaseRef, StoreRequest, Stored};
-use mcp_sessiond_proto::{Claimed, Epoch, Error, SessionId, Token};
+use mcp_sessiond_proto::{Claimed, Epoch, Error, Loss, SessionId, Token};
 use mcp_sessiond_registry::{Digest, NO_TOKEN, SessionRecord, TokenFile};
 
 use super::Engine;
@@ -190,6 +190,20 @@ impl Engine {
     pub async fn release(&self, request: LeaseRef) -> Result<(), Error> {
         let LeaseRef { session, epoch } = request;
         self.tell_and_keep(|registry| registry.release(&session, epoch))
+            .await
+    }
+
+    /// The user of a session's claimer was told of a loss.
+    ///
+    /// # Errors
+    /// When the lease is not the newest, or the records can't be written.
+    pub async fn loss_told(
+        &self,
+        session: &SessionId,
+        epoch: Epoch,
+        because: Loss,
+    ) -> Result<(), Error> {
+        self.tell_and_keep(|registry| registry.loss_told(session, epoch, because))
             .await
     }
 

@@ -150,6 +150,7 @@ fn claim(host: ProcessId, number: u8) -> Claim {
         deadline: 0,
         expires: u64::MAX,
         opened_ms: 0,
+        confirms_loss: false,
         wants: Wants::Keyed,
     }
 }

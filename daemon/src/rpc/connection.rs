@@ -20,7 +20,7 @@ use mcp_sessiond_proto::sessions::{
 use mcp_sessiond_proto::state::{StateEntry, WriteStateRequest};
 use mcp_sessiond_proto::streams::{AppendRequest, Appended, OpenStreamRequest, Stream, StreamRef};
 use mcp_sessiond_proto::tasks::{CreateTaskRequest, Task, UpdateTaskRequest};
-use mcp_sessiond_proto::types::{LeaseRef, Outcome, StoreRequest, Stored};
+use mcp_sessiond_proto::types::{LeaseRef, LossToldRequest, Outcome, StoreRequest, Stored};
 use mcp_sessiond_proto::{ClaimRequest, Claimed, Error, Json, SessionId};
 use mcp_sessiond_registry::Wants;
 
@@ -129,6 +129,12 @@ impl Connection {
         let session = self.own(&request.session).await?;
         let request = LeaseRef { session, ..request };
         self.daemon.engine.reject_token(request).await
+    }
+
+    pub(super) async fn loss_told(&self, request: LossToldRequest) -> Result<(), Error> {
+        let session = self.own(&request.session).await?;
+        let LossToldRequest { epoch, because, .. } = request;
+        self.daemon.engine.loss_told(&session, epoch, because).await
     }
 
     pub(super) async fn release(&self, request: LeaseRef) -> Result<(), Error> {

@@ -344,6 +344,7 @@ fn the_methods_are_those_of_the_service() {
         Claim => "claim",
         StoreToken => "store_token",
         RejectToken => "reject_token",
+        LossTold => "loss_told",
         Release => "release",
         CreateSession => "create_session",
         OpenSession => "open_session",
@@ -408,6 +409,7 @@ fn the_methods_are_those_of_the_service() {
         let params = match method {
             "store_token" => json!({"session": "s", "epoch": "1", "token": "aGk="}),
             "reject_token" | "release" | "find_backend" => json!({"session": "s", "epoch": "1"}),
+            "loss_told" => json!({"session": "s", "epoch": "1", "because": "killed"}),
             "service_secret" => json!({"service": "web", "rotate": true, "request": "r"}),
             "lease_service" => json!({"service": "web"}),
             "release_service" => json!({"service": "web", "epoch": "1"}),

@@ -212,7 +212,10 @@ fn serve_host(
         },
     );
     let (unkept, claimed) = match door {
-        Ok((door, claimed)) => (None, Some((door.releaser(), claimed))),
+        Ok((door, claimed)) => {
+            let (releaser, teller) = (door.releaser(), door.loss_teller());
+            (None, Some((releaser, teller, claimed)))
+        }
         Err(why) => {
             print(&format_args!(
                 "{why}; the servers are run without being kept: they will not survive a reconnect"
@@ -228,6 +231,7 @@ fn serve_host(
         .map(
             |(
                 releaser,
+                teller,
                 Claimed {
                     session,
                     epoch,
@@ -236,7 +240,7 @@ fn serve_host(
                     ..
                 },
             )| {
-                print_claim(&stderr, because, outcome);
+                print_claim(&stderr, because, outcome, teller);
                 (releaser, LeaseRef { session, epoch })
             },
         )

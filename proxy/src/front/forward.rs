@@ -18,13 +18,13 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::socket::{MsgFlags, send};
 
 use super::open::{Open, refusals};
+use super::probe::is_probe;
 use crate::id_prefix::IdPrefix;
 use crate::lines::{CHUNK, Line, LineBuffer, is_transient, read_into};
 use crate::server::attach::Attachment;
 use crate::server::kept::Releaser;
 
 /// Carries lines.
-#[derive(Debug)]
 pub struct Carrier {
     state: Mutex<State>,
     /// Notified when there is a keeper, or the host needs one.
@@ -51,7 +51,7 @@ const LARGE: usize = 64 * 1024;
 /// answer.
 const LAST_LINES_WAIT: Duration = Duration::from_millis(500);
 
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct State {
     /// The connection to the keeper, while there is one.
     keeper: Option<Arc<UnixStream>>,
@@ -69,6 +69,19 @@ struct State {
     id_prefix: Option<IdPrefix>,
     /// The host has closed its end.
     closed: bool,
+    /// Whether the host has sent more than a probe: then somebody reads what is told.
+    used: bool,
+    /// What is told then.
+    untold: Vec<Report>,
+}
+
+/// Tells the host's user something.
+type Report = Box<dyn FnOnce() + Send>;
+
+impl std::fmt::Debug for Carrier {
+    fn fmt(&self, to: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        to.write_str("Carrier")
+    }
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -86,6 +99,27 @@ impl Carrier {
             leaving,
             has_large_lines: AtomicBool::new(false),
         }
+    }
+
+    /// Tells the host's user something, once the host has sent more than a probe: a host may probe on
+    /// a process of its own, whose standard error nobody reads.
+    pub fn once_used(&self, report: Box<dyn FnOnce() + Send>) {
+        let mut state = lock(&self.state);
+        if state.used {
+            drop(state);
+            report();
+        } else {
+            state.untold.push(report);
+        }
+    }
+
+    /// The host has sent more than a probe.
+    pub fn note_use(&self) {
+        let mut state = lock(&self.state);
+        state.used = true;
+        let untold = std::mem::take(&mut state.untold);
+        drop(state);
+        untold.into_iter().for_each(|report| report());
     }
 
     /// A keeper is attached: lets the host's lines through. The host's `initialize` goes first, if
@@ -207,6 +241,7 @@ impl Carrier {
                 continue;
             };
             self.note_size(&line);
+            self.note_use_of(&line);
             let Some((keeper, line)) = self.keeper_for(line) else {
                 continue;
             };
@@ -223,6 +258,13 @@ impl Carrier {
         if let Some(keeper) = to {
             // If the keeper is lost, the calls are among those that the front answers in its place.
             let _ = write_lines(&keeper, &passing);
+        }
+    }
+
+    fn note_use_of(&self, line: &Bytes) {
+        let is_first = !lock(&self.state).used;
+        if is_first && !is_probe(line) {
+            self.note_use();
         }
     }
 

@@ -96,7 +96,7 @@ fn serve_host(begun: FrontSetup<'_>, door: &mut Door) -> io::Result<Result<Infal
     let Claimed {
         because, outcome, ..
     } = claimed;
-    print_claim(&stderr, because, outcome);
+    print_claim(&stderr, because, outcome, door.loss_teller());
     let output: File = io::stdout().as_fd().try_clone_to_owned()?.into();
     let until_unread = output.try_clone()?;
     let (out, spoken) = mpsc::channel(WAITING);

@@ -112,7 +112,7 @@ fn serve_host(
                 ..
             },
         )) => {
-            print_claim(&stderr, because, outcome);
+            print_claim(&stderr, because, outcome, door.loss_teller());
             (Some(LeaseRef { session, epoch }), Some(door.releaser()))
         }
         Err(why) => {

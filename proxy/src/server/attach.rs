@@ -7,6 +7,7 @@ use mcp_sessiond_client::{Error, Loss, Outcome};
 use mcp_sessiond_proto::Json;
 use mcp_sessiond_proto::backends::Attached;
 
+use super::kept::LossTeller;
 use crate::lines::LineBuffer;
 use crate::waits::{ATTACH_WAIT, PAUSE, Waits};
 
@@ -79,6 +80,8 @@ pub struct Attachment {
     pub outcome: Outcome,
     /// What was lost before.
     pub because: Option<Loss>,
+    /// What tells the daemon that the host was told.
+    pub teller: Option<LossTeller>,
     /// Variables that the server was started with in another way than this front, where the user
     /// has named it.
     pub differing: Vec<String>,

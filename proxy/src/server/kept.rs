@@ -22,7 +22,7 @@ use mcp_sessiond_proto::{
 use tokio::time::timeout_at;
 
 use self::daemon_calls::Runtime;
-pub use self::daemon_calls::{Releaser, Stopper};
+pub use self::daemon_calls::{LossTeller, Releaser, Stopper};
 use super::attach::{Attaching, Attachment, MARGIN, NoBackend};
 use super::facts::{self, ServerFacts};
 use crate::front::probe::{self, Opening, ProbePolicy};
@@ -199,6 +199,7 @@ impl Door {
         let late = |_| NoBackend::Passing("the daemon did not answer in time".to_owned());
         let claim = ClaimRequest {
             wait_ms: wait_ms(self.wait),
+            confirms_loss: true,
             ..self.claim.clone()
         };
         let claimed = self
@@ -264,6 +265,7 @@ impl Door {
         Ok(Attachment {
             outcome,
             because,
+            teller: self.loss_teller(),
             differing,
             ..attached
         })
@@ -335,6 +337,7 @@ impl Door {
         };
         let claim = ClaimRequest {
             wait_ms,
+            confirms_loss: true,
             ..self.claim.clone()
         };
         let claimed = timeout_at(until.into(), self.control.claim(claim))
@@ -454,6 +457,7 @@ impl Door {
             attached,
             outcome: Outcome::Held,
             because: None,
+            teller: None,
             differing: Vec::new(),
         })
     }
@@ -475,6 +479,13 @@ impl Door {
             }) => differing,
             _ => Vec::new(),
         }
+    }
+
+    /// What tells the daemon that a loss was told, under the lease that there is now.
+    pub fn loss_teller(&self) -> Option<LossTeller> {
+        let lease = self.lease.lock().unwrap_or_else(PoisonError::into_inner);
+        let lease = lease.clone()?;
+        Some(LossTeller::new(self.options.clone(), lease))
     }
 
     /// What gives the lease up, from whichever thread.

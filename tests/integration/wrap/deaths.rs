@@ -29,9 +29,12 @@ fn busy(world: &World) -> (Client<Front>, u64) {
 }
 
 #[track_caller]
-fn goes_on_with_a_fresh_one(mut client: Client<Front>) {
+fn goes_on_with_a_fresh_one(world: &World, mut client: Client<Front>) {
+    // Not before anybody wants it.
+    client.pipe.errors.wait("the server has ended (");
+    let backend = world.backend();
+    assert_eq!((client.count(), backend.status().restarts), (1, 1));
     client.said(|message| message["method"] == "notifications/tools/list_changed");
-    assert_eq!(client.count(), 1);
     assert!(client.pipe.runs());
     let list = client.request("tools/list", json!({}));
     assert!(client.answer(list)["result"]["tools"].is_array());
@@ -46,17 +49,9 @@ fn a_server_that_exits_is_started_again_and_its_calls_are_said_to_be_unknown() {
     for call in [slow, die] {
         assert_unknown(&client.answer(call));
     }
-    let status = world
-        .backend()
-        .wait("it is started again", |status| status.restarts == 1);
-    assert!(
-        status
-            .last_error
-            .as_deref()
-            .is_some_and(|why| why.contains('7')),
-        "{status:?}"
-    );
-    goes_on_with_a_fresh_one(client);
+    let line = client.pipe.errors.wait("the server has ended (");
+    assert!(line.contains('7'), "{line}");
+    goes_on_with_a_fresh_one(&world, client);
 }
 
 /// The host hears why as soon as from a direct child; and so does the next one, for which the
@@ -103,7 +98,7 @@ fn a_server_that_is_killed_is_started_again_and_its_calls_are_said_to_be_unknown
     let (mut client, slow) = busy(&world);
     signal(world.backend().pid(), Signal::SIGKILL);
     assert_unknown(&client.answer(slow));
-    goes_on_with_a_fresh_one(client);
+    goes_on_with_a_fresh_one(&world, client);
 }
 
 /// The official client does not notice but for the call.
@@ -130,9 +125,9 @@ fn the_official_client_goes_on_after_the_death_of_server_and_keeper() {
                 .is_some_and(|words| words.contains("unknown")),
             "{error}"
         );
+        assert_eq!(host.count("main"), 1);
         host.told
             .wait_from(seen, &["notifications/tools/list_changed"]);
-        assert_eq!(host.count("main"), 1);
         assert_eq!(
             host.told.lines("\"event\":\"exited\""),
             Vec::<String>::new()
@@ -152,7 +147,7 @@ fn a_killed_keeper_takes_the_server_with_it_and_another_one_takes_its_place() {
     assert!(lives(server) && lives(spawned));
     backend.kill_keeper();
     assert_unknown(&client.answer(slow));
-    goes_on_with_a_fresh_one(client);
+    goes_on_with_a_fresh_one(&world, client);
     gone(server);
     gone(spawned);
     assert_ne!(world.backend().keeper, backend.keeper);
@@ -182,7 +177,7 @@ fn a_keeper_killed_with_the_daemon_leaves_nothing() {
     daemon.kill();
     backend.kill_keeper();
     assert_unknown(&client.answer(slow));
-    goes_on_with_a_fresh_one(client);
+    goes_on_with_a_fresh_one(&world, client);
     gone(server);
 }
 
@@ -240,7 +235,7 @@ fn a_front_whose_executable_was_upgraded_starts_keepers_all_the_same() {
     client.count();
     std::fs::rename(&newer, &copy).expect("upgraded");
     signal(world.backend().keeper, Signal::SIGKILL);
-    goes_on_with_a_fresh_one(client);
+    goes_on_with_a_fresh_one(&world, client);
 }
 
 #[test]

@@ -35,7 +35,9 @@ use mcp_sessiond_proto::streams::{
 use mcp_sessiond_proto::tasks::{
     CreateTaskRequest, ListTasksRequest, Task, TaskRef, UpdateTaskRequest, WaitTaskRequest,
 };
-use mcp_sessiond_proto::types::{LeaseRef, Outcome, StoreRequest, Stored, TokenStatus};
+use mcp_sessiond_proto::types::{
+    LeaseRef, LossToldRequest, Outcome, StoreRequest, Stored, TokenStatus,
+};
 use mcp_sessiond_proto::{ClaimRequest, Claimed, Epoch, Error, Token, codec, paths};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -436,6 +438,9 @@ impl Service for Daemon {
         unreachable!("not asked")
     }
     async fn stop_backend(self, _: Context, _: StopRequest) -> Result<(), Error> {
+        unreachable!("not asked")
+    }
+    async fn loss_told(self, _: Context, _: LossToldRequest) -> Result<(), Error> {
         unreachable!("not asked")
     }
     async fn find_facts(self, _: Context, _: FactsRequest) -> Facts {

@@ -252,11 +252,7 @@ impl Book {
         self.entries
             .retain(|_, entry| entry.key.is_some() || entry.holder.is_some());
         for (number, loss) in &changed {
-            if let Some(entry) = self
-                .entries
-                .get(number)
-                .filter(|entry| entry.holder.is_none())
-            {
+            if let Some(entry) = self.entries.get(number) {
                 self.note(entry.owner, entry.key, Some(*loss));
             }
         }

@@ -303,6 +303,7 @@ impl World {
             deadline: self.now + asks.wait,
             expires: self.now + asks.patience,
             opened_ms: self.now,
+            confirms_loss: false,
             wants: Wants::Keyed,
         };
         let read = traits(which);
@@ -371,6 +372,7 @@ impl World {
             deadline: self.now + named.wait,
             expires: self.now + 1_000,
             opened_ms: self.now,
+            confirms_loss: false,
             wants: Wants::Users {
                 take: named.take,
                 fresh: named.fresh,

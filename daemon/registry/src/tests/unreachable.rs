@@ -324,16 +324,15 @@ fn a_backend_that_is_lost_while_nobody_is_attached_is_told_to_the_next_front() {
         bench.exit(&[2]);
         assert_eq!(bench.claim(3).because, None, "it is told once");
     }
-    // Front and keeper in one moment; and where the front is there, it has seen it.
-    let mut bench = Bench::new();
-    bench.kept(1, 50, KEY);
-    bench.exit(&[1, 50]);
-    assert_eq!(bench.claim(2).because, Some(Loss::Killed));
-    let mut bench = Bench::new();
-    bench.kept(1, 50, KEY);
-    bench.exit(&[50]);
-    bench.exit(&[1]);
-    assert_eq!(bench.claim(2).because, None);
+    // Front and keeper in one moment, or one after the other: the front may not have said it.
+    for exits in [&[&[1, 50][..]][..], &[&[50], &[1]], &[&[1], &[50]]] {
+        let mut bench = Bench::new();
+        bench.kept(1, 50, KEY);
+        for exited in exits {
+            bench.exit(exited);
+        }
+        assert_eq!(bench.claim(2).because, Some(Loss::Killed));
+    }
     // Somebody has stopped it.
     let mut bench = Bench::new();
     let lease = bench.kept(1, 50, KEY);
@@ -372,4 +371,43 @@ fn what_takes_the_place_of_another_waits_until_nothing_is_left_of_it() {
         bench.registry.swept(&process(keeper));
     }
     assert!(bench.registry.is_backend_free(&next.session, None));
+}
+
+/// Whoever says later that it has told a loss may be killed before, or have a host that does not read.
+#[test]
+fn a_loss_is_told_until_somebody_has_said_so() {
+    let mut bench = Bench::new();
+    let claim = |bench: &mut Bench, pid| {
+        let claim = Claim {
+            confirms_loss: true,
+            ..bench.claim_of(HOST, pid)
+        };
+        let (_, lease) = bench.tell(claim).pop().expect("an answer");
+        lease.expect("a lease")
+    };
+    bench.kept(1, 50, KEY);
+    bench.exit(&[50]);
+    // The same process, which has seen its keeper go.
+    let again = claim(&mut bench, 1);
+    assert_eq!(
+        (again.outcome, again.because),
+        (Outcome::Held, Some(Loss::Killed))
+    );
+    for pid in 2..5 {
+        bench.exit(&[pid - 1]);
+        let next = claim(&mut bench, pid);
+        assert_eq!(next.because, Some(Loss::Killed), "{pid}");
+    }
+    let last = claim(&mut bench, 4);
+    let told =
+        |bench: &mut Bench, epoch, loss| bench.registry.loss_told(&last.session, epoch, loss);
+    // What was told is something else.
+    told(&mut bench, last.epoch, Loss::Lingered).expect("its lease");
+    assert_eq!(claim(&mut bench, 4).because, Some(Loss::Killed));
+    let stale = told(&mut bench, Epoch(last.epoch.0 - 1), Loss::Killed);
+    assert!(matches!(stale, Err(Error::StaleEpoch { .. })), "{stale:?}");
+    told(&mut bench, last.epoch, Loss::Killed).expect("its lease");
+    assert_eq!(claim(&mut bench, 4).because, None);
+    bench.exit(&[4]);
+    assert_eq!(claim(&mut bench, 5).because, None);
 }

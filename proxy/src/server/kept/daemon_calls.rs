@@ -4,10 +4,10 @@ use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use mcp_sessiond_client::{Control, Options};
+use mcp_sessiond_client::{Control, Loss, Options};
 use mcp_sessiond_proto::BackendName;
 use mcp_sessiond_proto::backends::StopRequest;
-use mcp_sessiond_proto::types::LeaseRef;
+use mcp_sessiond_proto::types::{LeaseRef, LossToldRequest};
 
 /// How long a stop may take: a server has `backends.stop_wait_ms` to end, a minute at most.
 const STOP_WAIT: Duration = Duration::from_secs(75);
@@ -56,6 +56,35 @@ impl Stopper {
             async move { connection.stop_backend(context, request).await }
         });
         drop(stopped.await);
+    }
+}
+
+/// Tells the daemon that a user was told of a loss.
+#[derive(Debug)]
+pub struct LossTeller {
+    options: Options,
+    lease: LeaseRef,
+}
+
+impl LossTeller {
+    pub(super) fn new(options: Options, lease: LeaseRef) -> Self {
+        Self { options, lease }
+    }
+
+    /// If the daemon can't be told, the next claim carries the loss once more.
+    pub fn told(self, because: Loss) {
+        let Ok(runtime) = Runtime::new() else { return };
+        let request = LossToldRequest {
+            session: self.lease.session,
+            epoch: self.lease.epoch,
+            because,
+        };
+        let control = Control::new(self.options.timeout(RELEASE_WAIT));
+        let told = control.call(|connection, context| {
+            let request = request.clone();
+            async move { connection.loss_told(context, request).await }
+        });
+        drop(runtime.block_on(told));
     }
 }
 

@@ -226,6 +226,7 @@ impl Place {
             attached: Attached::default(),
             outcome: Outcome::Held,
             because: None,
+            teller: None,
             differing: Vec::new(),
         }))
     }
