@@ -76,6 +76,7 @@ impl ClaimArgs {
             label,
             entry,
             siblings,
+            wrapped: true,
             ..ClaimRequest::default()
         }
     }

@@ -8,6 +8,7 @@ mod access;
 mod adopt;
 mod backends;
 mod claim;
+mod closes;
 mod facts;
 mod faults;
 mod inspect;

@@ -9,8 +9,8 @@ mod listener;
 use std::sync::Arc;
 
 use mcp_sessiond_proto::backends::{
-    Backend, CountedRequest, EndingRequest, FrontRequest, KeepRequest, Kept, LeftRequest,
-    ProcessRef, StartedRequest, StopRequest,
+    Backend, CountedRequest, EndingRequest, FrontLease, FrontRequest, KeepRequest, Kept,
+    LeftRequest, StartedRequest, StopRequest,
 };
 use mcp_sessiond_proto::debug::{
     About, ContentInfo, ContentPage, Ended, HostInfo, InspectRequest, Inspected, Page, SessionInfo,
@@ -186,7 +186,7 @@ rpcs! {
     find_backend      (FindRequest)        -> Option<Backend>   | read   read_session_us   | peer;
     keep_backend      (KeepRequest)        -> Kept              | change change_session_us | peer;
     backend_started   (StartedRequest)     -> ()                | change change_session_us | engine;
-    check_front       (FrontRequest)       -> ProcessRef        | read   read_session_us   | peer;
+    check_front       (FrontRequest)       -> FrontLease        | read   read_session_us   | peer;
     front_left        (LeftRequest)        -> ()                | change change_session_us | peer;
     backend_ending    (EndingRequest)      -> ()                | change change_session_us | peer;
     backend_counted   (CountedRequest)     -> ()                | change change_session_us | peer;

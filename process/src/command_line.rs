@@ -11,6 +11,9 @@ use super::pinned::PinnedProcess;
 /// `python -m module`.
 const FIRST_ARGUMENTS: usize = 4;
 
+/// What the file of a script may end in.
+const SUFFIXES: [&str; 4] = [".js", ".mjs", ".cjs", ".py"];
+
 /// What a program is called, and what it was started with.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CommandLine {
@@ -59,4 +62,51 @@ impl CommandLine {
             .flat_map(|argument| argument.split('/'))
             .any(|found| found == part)
     }
+
+    /// Whether the path of its executable ends in these parts; each may end in `*`.
+    pub fn is_at(&self, parts: &str) -> bool {
+        let path = self.executable.to_string_lossy();
+        parts.contains('/') && ends_in(&path, parts)
+    }
+
+    /// Whether one of its first arguments is the path of this script: the last part of it without
+    /// its suffix, or several parts that follow each other; `*` is any part.
+    pub fn runs_script(&self, script: &str) -> bool {
+        let first = self.arguments.iter().skip(1).take(FIRST_ARGUMENTS);
+        let is_it = |argument: &String| {
+            let parts: Vec<&str> = argument.split('/').collect();
+            let wanted: Vec<&str> = script.split('/').collect();
+            let name = parts.last().copied().unwrap_or_default();
+            let stem = SUFFIXES
+                .iter()
+                .find_map(|suffix| name.strip_suffix(suffix))
+                .unwrap_or(name);
+            let fits = |window: &[&str]| {
+                window
+                    .iter()
+                    .zip(&wanted)
+                    .all(|(found, wanted)| *wanted == "*" || found == wanted)
+            };
+            match wanted[..] {
+                [only] => only == stem || only == name,
+                _ => parts.windows(wanted.len()).any(fits),
+            }
+        };
+        first.into_iter().any(is_it)
+    }
+
+    /// Whether one of its arguments is this word.
+    pub fn has_argument(&self, word: &str) -> bool {
+        self.arguments.iter().skip(1).any(|found| found == word)
+    }
+}
+
+fn ends_in(path: &str, parts: &str) -> bool {
+    let mut found = path.rsplit('/');
+    parts
+        .rsplit('/')
+        .all(|part| match (found.next(), part.strip_suffix('*')) {
+            (Some(found), Some(begin)) => found.starts_with(begin),
+            (found, _) => found == Some(part),
+        })
 }

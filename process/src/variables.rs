@@ -6,7 +6,10 @@ use std::os::unix::ffi::OsStrExt as _;
 
 use mcp_sessiond_identity::{FORMER_RECIPE, RECIPE, digest};
 
+use super::exhausted::{Exhausted, readable};
 use super::launchers::{Table, matches};
+use super::os;
+use super::pinned::PinnedProcess;
 
 /// Bytes of a digest that are enough to see that two values differ.
 const DIGEST_SHOWN: usize = 8;
@@ -35,8 +38,10 @@ const NEWLY_NOTHING: Meaning = Meaning::Nothing { since: RECIPE };
 ///
 /// Those that npx and npm add (`npm_*`) are not among them: they differ only where package or
 /// settings do (measured with npm 11.19).
-const VARIABLES: [(&str, Meaning); 24] = [
+const VARIABLES: [(&str, Meaning); 25] = [
     ("CLAUDE_CODE_SESSION_ID", Meaning::Conversation),
+    // Copilot CLI 1.0 has a server for each session of an editor (ACP).
+    ("COPILOT_AGENT_SESSION_ID", Meaning::Conversation),
     // Claude Code 2.1 has the conversation in these, too: it changes them at `/clear`.
     ("CLAUDE_CODE_CHILD_NOTES_DIR", NEWLY_NOTHING),
     ("CLAUDE_CODE_LAUNCHED_BY_SESSION_IDS", NEWLY_NOTHING),
@@ -128,6 +133,20 @@ pub(super) fn sorted(variables: &[Vec<u8>], wanted: impl Fn(&str) -> bool) -> Ve
         .collect();
     chosen.sort_unstable();
     chosen
+}
+
+/// Whether a process was started with this variable, and something in it. False where its
+/// environment can't be read.
+///
+/// # Errors
+/// [`Exhausted`].
+pub fn is_given(process: &PinnedProcess, name: &str) -> Result<bool, Exhausted> {
+    let variables = readable(os::environment(process.pid()))?.unwrap_or_default();
+    let value = |variable: &Vec<u8>| {
+        let value = variable.strip_prefix(name.as_bytes())?.strip_prefix(b"=")?;
+        (!value.is_empty()).then_some(())
+    };
+    Ok(variables.iter().find_map(value).is_some())
 }
 
 /// This process's variables, by name, each with a digest of its value: but for those that say

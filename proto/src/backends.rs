@@ -29,7 +29,7 @@ use crate::error::Error;
 use crate::facts::{Discover, ServerDigest};
 use crate::json::Json;
 use crate::names::{BackendName, ServiceName};
-use crate::types::{Epoch, Loss, SessionId};
+use crate::types::{Epoch, Loss, Resume, SessionId};
 
 pub use status::{BackendState, BackendStatus, CallInfo, ParkedInfo, Traffic, Written};
 
@@ -106,6 +106,15 @@ pub struct ProcessRef {
         skip_serializing_if = "Option::is_none"
     )]
     pub inode: Option<u64>,
+}
+
+/// Who may attach to a keeper's backend.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FrontLease {
+    /// The process that holds the lease.
+    pub process: ProcessRef,
+    /// Whether it may have the backend as a former front left it.
+    pub resume: Resume,
 }
 
 /// A keeper registers. Sent by the keeper itself, while the lease's holder is its ancestor.
@@ -386,6 +395,12 @@ pub enum KeeperReply {
     Compared {
         /// The names of the variables that differ, in order.
         differing: Vec<String>,
+    },
+    /// The host's rule forbids a resume: the former connection was closed in an orderly way, or
+    /// every connection gets a server of its own. The front claims again, with `closed`.
+    Closed {
+        /// Whether the backend had been used.
+        used: bool,
     },
     /// The request was refused.
     Refused(Error),

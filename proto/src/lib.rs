@@ -51,7 +51,7 @@ pub use lock::Lock;
 pub use names::{BackendName, InputKey, RequestId, ServiceName, StateKey, StreamId, TaskId};
 pub use token::Token;
 pub use types::{
-    ClaimRequest, Claimed, ClientName, Epoch, Label, Loss, Named, SessionId, Siblings,
+    ClaimRequest, Claimed, ClientName, Epoch, Label, Loss, Named, Resume, SessionId, Siblings,
 };
 
 /// The version of the protocol that this build speaks.

@@ -21,6 +21,10 @@ pub const SHARED_NAME: &str = "shared";
 /// note is called `PID-START`, by the front's process.
 pub const UNKEPT: &str = "unkept";
 
+/// The name of the directory of the files of fronts whose hosts have closed them, in the runtime
+/// directory. A file is called `PID-START`, by the front's process.
+pub const CLOSED: &str = "closed";
+
 /// Bytes that a socket's path may have at most: `sun_path` has 104 on macOS and 108 on Linux, with
 /// a NUL.
 pub const SOCKET_PATH_MAX: usize = 103;
@@ -73,6 +77,19 @@ pub fn usable(path: PathBuf) -> Result<PathBuf, DirectoryError> {
         return Err(DirectoryError::TooLong(path));
     }
     Ok(path)
+}
+
+/// The directory of the files of fronts whose hosts have closed them.
+#[must_use]
+pub fn closed(directory: &Path) -> PathBuf {
+    directory.join(CLOSED)
+}
+
+/// The name of such a file: the front's pid, and its start time as in
+/// [`ProcessRef`](crate::backends::ProcessRef).
+#[must_use]
+pub fn closed_name(pid: u32, start: u64) -> String {
+    format!("{pid}-{start}")
 }
 
 /// The daemon's socket in a runtime directory.

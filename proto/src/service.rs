@@ -6,8 +6,8 @@ use std::time::Duration;
 use serde::Serialize;
 
 use crate::backends::{
-    Backend, CountedRequest, EndingRequest, FrontRequest, KeepRequest, Kept, LeftRequest,
-    ProcessRef, StartedRequest, StopRequest,
+    Backend, CountedRequest, EndingRequest, FrontLease, FrontRequest, KeepRequest, Kept,
+    LeftRequest, StartedRequest, StopRequest,
 };
 use crate::client::{CallError, Client};
 use crate::debug::{
@@ -195,7 +195,7 @@ service! {
     async fn backend_started(request: StartedRequest) -> Result<(), Error>;
     /// The process that holds the session under this epoch, which is the newest: the one that a
     /// keeper lets attach.
-    async fn check_front(request: FrontRequest) -> Result<ProcessRef, Error>;
+    async fn check_front(request: FrontRequest) -> Result<FrontLease, Error>;
     /// A registered keeper tells how its front has left.
     async fn front_left(request: LeftRequest) -> Result<(), Error>;
     /// A registered keeper tells why it is about to end.

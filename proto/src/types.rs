@@ -230,6 +230,53 @@ impl FromStr for Siblings {
     }
 }
 
+/// Whether a kept server goes on serving its host's next connection. The stricter comes first.
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize,
+)]
+#[serde(rename_all = "snake_case")]
+pub enum Resume {
+    /// No: it ends with its connection. For hosts that run many conversations in one process, and
+    /// don't say which of them starts a server.
+    Never,
+    /// Only where the former connection was cut off: an orderly close ends the server, as it would
+    /// end a direct child.
+    Cut,
+    /// Yes, also after an orderly close.
+    #[default]
+    Always,
+}
+
+impl Resume {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Always, Self::Cut, Self::Never];
+
+    /// The word for it, in configuration, requests and records.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Always => "always",
+            Self::Cut => "cut",
+            Self::Never => "never",
+        }
+    }
+}
+
+/// A text that is no [`Resume`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("`resume` is `always`, `cut` or `never`")]
+pub struct ResumeError;
+
+impl FromStr for Resume {
+    type Err = ResumeError;
+    fn from_str(text: &str) -> Result<Self, ResumeError> {
+        Self::ALL
+            .into_iter()
+            .find(|resume| resume.as_str() == text)
+            .ok_or(ResumeError)
+    }
+}
+
 /// A session that belongs to the user and not to a host, by a name that the user has chosen.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -294,6 +341,19 @@ pub struct ClaimRequest {
     /// claim of this key carries the loss. False where absent: the answer counts as telling it.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub confirms_loss: bool,
+    /// The claim of a front: its host's row decides whether the session is resumed, and an unknown
+    /// host gets it back after a cut only. False where absent: the author of the server has opted
+    /// in, so only rows that say `never` count.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub wrapped: bool,
+    /// Overrides the table of hosts for this claim: whether its session is resumed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub resume: Option<Resume>,
+    /// The keeper has refused this process, which holds the session: the former connection was
+    /// closed, and the host's rule forbids a resume. The session ends, and a new one is opened in
+    /// its place. The value says whether the backend had been used.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub closed: Option<bool>,
 }
 
 /// A user was told of a loss that a claim has carried. Sent by the process that has claimed.
@@ -383,11 +443,16 @@ pub enum Loss {
     Edited,
     /// The host had as many sessions as it may have, and this one was free the longest.
     Quota,
+    /// The host closed the former server, and is not known to reconnect by closing. Nothing is
+    /// lost.
+    Closed,
+    /// The host runs many conversations in one process. Nothing is lost.
+    Conversations,
 }
 
 impl Loss {
     /// All of them, in the order in which they are numbered on record.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 12] = [
         Self::Sibling,
         Self::Several,
         Self::Crowd,
@@ -398,7 +463,15 @@ impl Loss {
         Self::Conversation,
         Self::Edited,
         Self::Quota,
+        Self::Closed,
+        Self::Conversations,
     ];
+
+    /// Whether this is a rule about the host, and nothing was lost.
+    #[must_use]
+    pub fn is_rule(self) -> bool {
+        matches!(self, Self::Closed | Self::Conversations)
+    }
 
     /// What happened, and what can be done about it, in one sentence.
     #[must_use]
@@ -431,6 +504,14 @@ impl Loss {
             Self::Edited => "the server's entry in the host's configuration was edited",
             Self::Quota => {
                 "the host has as many sessions as it may (`sessions_per_owner`), and this one was free the longest"
+            }
+            Self::Closed => {
+                "the host closed the former server, and this host has not been seen to reconnect by closing (`resume` is `cut`), so \
+                 a server ends with its connection; `--resume always` keeps it"
+            }
+            Self::Conversations => {
+                "this host runs many conversations in one process (`resume` is `never`), so a server ends with its connection; \
+                 `--resume always` keeps it"
             }
         }
     }

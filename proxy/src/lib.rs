@@ -24,6 +24,7 @@
 //!   the server before it.
 //! - [`program`]: what is run, and [`program::display_name`], which has no secret in it.
 //!   [`launch_env`]: what of this process's environment a server's answers may depend on.
+//! - [`closed`]: what a front without a keeper leaves behind that its host has closed.
 //! - [`stderr`] and [`notices`]: what the user is told on standard error. [`unkept`]: notes of
 //!   servers without a keeper, for `mcp-sessiond status`.
 //! - [`signals`]: the signals that end a process, and the masks of what it starts. [`waits`]: how
@@ -48,6 +49,7 @@
 #![allow(rustdoc::private_intra_doc_links)]
 #![forbid(unsafe_code)]
 
+mod closed;
 pub mod front;
 pub mod id_prefix;
 pub mod keeper;

@@ -26,8 +26,12 @@ pub(crate) fn print_claim(
 ) -> bool {
     match (because, outcome) {
         (Some(loss), _) => {
-            let what = format!("this server begins afresh: {}", loss.sentence());
-            stderr.print_then(&what, move || {
+            let begins = if loss.is_rule() {
+                "a fresh server"
+            } else {
+                "this server begins afresh"
+            };
+            stderr.print_then(&format_args!("{begins}: {}", loss.sentence()), move || {
                 teller.into_iter().for_each(|teller| teller.told(loss));
             });
         }

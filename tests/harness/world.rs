@@ -76,10 +76,16 @@ macro_rules! binaries {
     };
 }
 
+/// Most tests are about what becomes of a server that is resumed, and reconnect by closing. Nobody
+/// has ever seen such a host, so their worlds have a row for it.
+const RECONNECTING: &str = r#"[{ executable = "*", resume = "always" }]"#;
+
 /// A private directory with a runtime directory in it, a configuration, and the daemon's log.
 #[derive(Debug)]
 pub struct World {
     root: TempDir,
+    /// The rows of hosts, as the setting `hosts` has them.
+    hosts: String,
     /// The helpers.
     pub binaries: &'static Binaries,
     /// What the daemons of this world wrote, one after the other.
@@ -117,9 +123,18 @@ impl World {
         }
         Self {
             root,
+            hosts: RECONNECTING.to_owned(),
             binaries,
             log: Log::default(),
         }
+    }
+
+    /// The same world with these rows of hosts, in TOML. With `[]` only the built-in table counts,
+    /// which has neither the tests nor their helpers.
+    #[must_use]
+    pub fn with_hosts(mut self, rows: &str) -> Self {
+        rows.clone_into(&mut self.hosts);
+        self
     }
 
     /// The directory that everything is in.
@@ -165,8 +180,9 @@ impl World {
 
     /// The variables that keep everything within this world.
     #[must_use]
-    pub fn environment(&self) -> [(&'static str, PathBuf); 5] {
+    pub fn environment(&self) -> [(&'static str, PathBuf); 6] {
         [
+            ("MCP_SESSIOND_HOSTS", self.hosts.clone().into()),
             // A machine that is busy with tests is slower than a host's; nothing here is about
             // these two but what sets them.
             ("MCP_SESSIOND_WRAP_FIRST_LINE_WAIT_MS", "5000".into()),

@@ -19,6 +19,7 @@ mod official;
 mod races;
 mod reboot;
 mod renewal;
+mod resume;
 mod signals;
 mod sizes;
 mod soak;

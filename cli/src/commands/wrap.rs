@@ -6,8 +6,10 @@ use std::ffi::OsString;
 use std::process::ExitCode;
 use std::sync::Arc;
 
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser};
 use mcp_sessiond_client::{ClaimRequest, Label, Named};
+use mcp_sessiond_proto::Resume;
 use mcp_sessiond_proxy::front;
 use mcp_sessiond_proxy::front::bundle::{Filter, Glob};
 use mcp_sessiond_proxy::front::lazy;
@@ -62,6 +64,9 @@ pub(crate) struct Arguments {
     /// Start a fresh server, and end the previous one
     #[arg(long)]
     fresh: bool,
+    /// Whether the host's next connection gets this server again, whatever is known about the host
+    #[arg(long, value_name = "WHEN", value_parser = resume(), conflicts_with = "name")]
+    resume: Option<Resume>,
     /// Keep the server for you, and not for the host: any host that uses this name finds it, also
     /// after a restart
     #[arg(long, value_name = "NAME", conflicts_with_all = ["label", "entry", "siblings"])]
@@ -111,6 +116,7 @@ pub(crate) fn run(arguments: Arguments) -> ExitCode {
     if arguments.all {
         let claim = ClaimRequest {
             fresh: arguments.fresh,
+            resume: arguments.resume,
             ..arguments.claiming.claim()
         };
         let only = (!arguments.only.is_empty()).then_some(arguments.only);
@@ -132,6 +138,7 @@ pub(crate) fn run(arguments: Arguments) -> ExitCode {
                 Ok(Some((shared, looking))) => {
                     let claim = ClaimRequest {
                         fresh: arguments.fresh,
+                        resume: arguments.resume.or_else(|| servers::resume_of(name)),
                         ..arguments.claiming.claim()
                     };
                     return shared::run(
@@ -169,6 +176,7 @@ pub(crate) fn run(arguments: Arguments) -> ExitCode {
     });
     let claim = ClaimRequest {
         fresh: arguments.fresh,
+        resume: arguments.resume,
         named,
         ..arguments.claiming.claim()
     };
@@ -183,6 +191,17 @@ pub(crate) fn run(arguments: Arguments) -> ExitCode {
         &program,
         front_waits(&load_or_default()),
     )
+}
+
+/// What each word of `--resume` means, for `--help`.
+fn resume() -> impl TypedValueParser<Value = Resume> {
+    let meaning = |resume| match resume {
+        Resume::Always => "Also after the host has closed it: where it reconnects by closing",
+        Resume::Cut => "Only where the connection was cut off",
+        Resume::Never => "Never: it ends with its connection",
+    };
+    let words = Resume::ALL.map(|resume| PossibleValue::new(resume.as_str()).help(meaning(resume)));
+    PossibleValuesParser::new(words).try_map(|word| word.parse::<Resume>())
 }
 
 /// Whether the entry of the server decides if it is started at its first call. What has a name of

@@ -10,6 +10,7 @@ use std::time::Duration;
 use futures::future::BoxFuture;
 use mcp_sessiond_client::{ClaimRequest, Options};
 use mcp_sessiond_daemon::config::{Config, Names};
+use mcp_sessiond_proto::Resume;
 use mcp_sessiond_proxy::front::bundle::{
     self, Calls, Decoration, Decorations, Edit, Failure, FailureCode, Filter, Glob, Launch, List,
     Mistake, Rename, Server, Settings, Style, Time,
@@ -28,6 +29,17 @@ pub(crate) fn run(options: &Options, claim: ClaimRequest, filter: Filter, lazy: 
             warn(&error);
             return ExitCode::from(error.code());
         }
+    };
+    // All of them are in one session: what must not be resumed in it is not resumed.
+    let is_never =
+        |entry: &Entry| !entry.options().disabled && entry.options().resume == Some(Resume::Never);
+    let never = servers
+        .all()
+        .any(|(_, entry)| entry.is_ok_and(is_never))
+        .then_some(Resume::Never);
+    let claim = ClaimRequest {
+        resume: claim.resume.or(never),
+        ..claim
     };
     let config = Arc::new(load_or_default());
     let listed = config.clone();

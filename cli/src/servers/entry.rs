@@ -6,6 +6,7 @@ use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use mcp_sessiond_proto::Resume;
 use serde_json::{Value, json};
 
 use super::fields::Fields;
@@ -52,6 +53,8 @@ pub(crate) struct Options {
     pub(crate) rename: BTreeMap<String, String>,
     /// It is started at the first call.
     pub(crate) lazy: bool,
+    /// Whether its host's next connection gets it again. None: as the table of hosts says.
+    pub(crate) resume: Option<Resume>,
     /// How many calls may be under way.
     pub(crate) calls: Option<NonZeroU32>,
     /// How long a call may take.
@@ -272,6 +275,7 @@ impl Options {
             without: fields.texts("without")?.unwrap_or_default(),
             rename: fields.map("rename")?,
             lazy: fields.flag("lazy")?,
+            resume: fields.resume("resume")?,
             calls: fields.count("calls")?,
             timeout: fields
                 .count("timeout_ms")?

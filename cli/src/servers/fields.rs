@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
 
+use mcp_sessiond_proto::Resume;
 use serde_json::{Map, Value};
 
 /// The fields of an entry. One that is `null` counts as absent.
@@ -68,6 +69,12 @@ impl<'a> Fields<'a> {
         Ok(self
             .read(key, "true or false", Value::as_bool)?
             .unwrap_or_default())
+    }
+
+    pub(super) fn resume(&self, key: &str) -> Result<Option<Resume>, String> {
+        self.read(key, "\"always\", \"cut\" or \"never\"", |value| {
+            value.as_str()?.parse().ok()
+        })
     }
 
     pub(super) fn count(&self, key: &str) -> Result<Option<NonZeroU32>, String> {

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use mcp_sessiond_daemon::config::Config;
 use mcp_sessiond_process::executable;
+use mcp_sessiond_proto::Resume;
 use mcp_sessiond_proxy::server::shared::{Looking, Shared};
 
 use super::{Entry, Kind, Servers, ServersError};
@@ -81,6 +82,12 @@ pub(crate) fn shared(
     Ok(Some((shared, looking)))
 }
 
+/// Whether the entry says that its host's next connection gets the server again.
+pub(crate) fn resume_of(name: &str) -> Option<Resume> {
+    let servers = Servers::read(&Servers::usual_path().ok()?).ok()?;
+    servers.get(name).ok()?.options().resume
+}
+
 /// Becomes a `wrap` of what the file has under this name, and does not return then. The kernel so
 /// knows this process by the command line and the environment of the server, like every other
 /// `wrap`: one that was edited is another server. `options` are those of this `wrap`; with
@@ -114,6 +121,23 @@ fn prepared(
     wrap.arg0("mcp-sessiond").arg("wrap").args(options);
     if may_be_lazy && entry.options().lazy {
         wrap.arg("--lazy");
+    }
+    // The flag comes first, and a server with a name is nobody's but the user's.
+    let says = |option: &str| {
+        let with_value = format!("{option}=");
+        options.iter().any(|word| {
+            word == option
+                || word
+                    .to_str()
+                    .is_some_and(|word| word.starts_with(&with_value))
+        })
+    };
+    if let Some(resume) = entry
+        .options()
+        .resume
+        .filter(|_| !says("--resume") && !says("--name"))
+    {
+        wrap.args(["--resume", resume.as_str()]);
     }
     wrap.arg("--");
     if let Kind::Stdio {

@@ -24,6 +24,8 @@ const LOST: Record<string, string> = {
   conversation: 'the former server belonged to a conversation that the host has left',
   edited: "the server's entry in the host's configuration was edited",
   quota: 'the host has as many sessions as it may (`sessions_per_owner`), and this one was free the longest',
+  closed: 'the host closed the former server, and has not been seen to reconnect by closing',
+  conversations: 'this host runs many conversations in one process',
 };
 
 /** The lines, on a logger. The server is not affected by a logger that throws. */

@@ -8,11 +8,13 @@ use alloc::vec::Vec;
 
 use mcp_sessiond_identity::{Key, ProcessId, SelfDescription};
 use mcp_sessiond_proto::types::Outcome;
-use mcp_sessiond_proto::{Epoch, Error, Loss, RequestId, SessionId, Siblings};
+use mcp_sessiond_proto::{Epoch, Error, Loss, RequestId, Resume, SessionId, Siblings};
 
 use super::indexes::OfKey;
 use super::records::{CLAIMED_KEYS_MAX, ProgramDir};
-use super::{Claimant, Effect, Lease, Millis, Owner, Registry, SessionRecord, Ticket, TokenFile};
+use super::{
+    Claimant, Effect, Lease, Millis, Owner, Registry, Rule, SessionRecord, Ticket, TokenFile,
+};
 
 /// When to try again where a claim came too late, in ms: at once.
 const LATE_RETRY_MS: u32 = 0;
@@ -46,6 +48,8 @@ pub struct Claim {
     /// What it wants where there are, or were, several servers of its key; None: what the host's
     /// rule says, or the policy.
     pub siblings: Option<Siblings>,
+    /// Whether its session is resumed.
+    pub rule: Rule,
     /// When it stops waiting for another holder to be gone.
     pub deadline: Millis,
     /// When nobody waits for the answer any more. Nothing is granted after it.
@@ -66,6 +70,12 @@ pub enum Wants {
     Keyed,
     /// A new one in the place of that.
     Fresh,
+    /// The same: the process holds that, and its keeper has refused it, since the former front has
+    /// closed.
+    AfterClose {
+        /// Whether the backend had been used.
+        used: bool,
+    },
     /// A new one that is found by its id alone, which may be chosen. The same process with the same
     /// request gets the same.
     New(Option<SessionId>, Option<RequestId>),
@@ -138,11 +148,11 @@ impl Registry {
             }
             Wants::Named(id) => return self.claim_named(&claim, &id.clone()),
             Wants::Users { .. } => return self.claim_of_users(claim),
-            Wants::Keyed | Wants::Fresh => {}
+            Wants::Keyed | Wants::Fresh | Wants::AfterClose { .. } => {}
         }
         let Some(key) = claim.key else {
             match self.held_without_key(&claim) {
-                Some(held) if claim.wants == Wants::Fresh => {
+                Some(held) if claim.wants != Wants::Keyed => {
                     self.end_session(&held);
                     self.open(&claim, Outcome::FreshDoubtful, None);
                 }
@@ -151,7 +161,19 @@ impl Registry {
             }
             return;
         };
+        if let Wants::AfterClose { used } = claim.wants
+            && let Some(own) = self.held_with_key(&claim, key)
+        {
+            if used {
+                self.note_rule_of(&own, key);
+            }
+            self.end_session(&own);
+            let because = self.take_rule(claim.host, key, claim.former);
+            self.open(&claim, Outcome::FreshFirst, because);
+            return self.reconsider(claim.host, key);
+        }
         let edited = self.end_superseded(&claim, key);
+        self.end_forbidden(&claim, key);
         match self.choose(&claim, key) {
             Choice::Wait if now < claim.deadline => self.waiting.push(Waiting { claim, key }),
             Choice::Wait => self.give_up(&claim, key),
@@ -220,6 +242,8 @@ impl Registry {
     /// Something has changed about the sessions of this key: answers whoever can be answered now,
     /// and ends what nobody can resume.
     pub(super) fn reconsider(&mut self, owner: ProcessId, key: Key) {
+        // Before anybody gets one of them.
+        self.end_closed(owner, key);
         self.settle(owner, key);
         self.end_unreachable(owner, key);
     }
@@ -261,7 +285,8 @@ impl Registry {
         let contends = |waiting: &&Waiting| {
             waiting.claim.host == owner
                 && waiting.key == key
-                && self.siblings(owner, waiting.claim.siblings) == Siblings::Fresh
+                && self.siblings(owner, waiting.claim.siblings, waiting.claim.rule)
+                    == Siblings::Fresh
         };
         let contenders: Vec<&Claim> = self
             .waiting
@@ -310,7 +335,7 @@ impl Registry {
         if let Wants::Users { .. } = claim.wants {
             return self.choose_users(claim, key);
         }
-        let siblings = self.siblings(claim.host, claim.siblings);
+        let siblings = self.siblings(claim.host, claim.siblings, claim.rule);
         let led_to = || self.led_to(claim.host, key, claim.former);
         // Of those that are free, more than two are as good as two.
         let free: Vec<&SessionId> = led_to().flat_map(OfKey::free).take(2).collect();
@@ -410,7 +435,8 @@ impl Registry {
             Choice::Open(outcome) => {
                 let because = self.end_ambiguous(claim, key, outcome).or(edited);
                 let recorded = self.take_loss(claim.host, key, claim.former);
-                let because = because.or(recorded);
+                let rule = self.take_rule(claim.host, key, claim.former);
+                let because = because.or(recorded).or(rule);
                 self.open(claim, outcome, because);
                 self.await_told(claim, key, because);
             }
@@ -422,7 +448,7 @@ impl Registry {
     /// Before a fresh session is opened, ends the free sessions that can't be told from it. Returns
     /// the loss that the answer to the claim names.
     fn end_ambiguous(&mut self, claim: &Claim, key: Key, outcome: Outcome) -> Option<Loss> {
-        let siblings = self.siblings(claim.host, claim.siblings);
+        let siblings = self.siblings(claim.host, claim.siblings, claim.rule);
         let because = match (outcome, siblings) {
             (Outcome::FreshHeld, Siblings::Fresh) => Loss::Sibling,
             (Outcome::FreshPlural, _) => Loss::Several,
@@ -451,6 +477,7 @@ impl Registry {
     /// key at a time.
     fn is_multiplexing(&self, claim: &Claim) -> bool {
         claim.siblings.is_none()
+            && claim.rule.resume != Resume::Never
             && self
                 .owners
                 .get(&claim.host)
@@ -503,6 +530,7 @@ impl Registry {
         session.offered = session.digest.is_some();
         if session.name.is_none() {
             (session.description, session.asked) = (claim.description.clone(), claim.siblings);
+            session.rule = claim.rule;
         }
         let lease = Lease {
             session: id.clone(),
@@ -584,6 +612,7 @@ impl Registry {
             description: claim.description.clone(),
             program_dir: claim.program_dir,
             asked: claim.siblings,
+            rule: claim.rule,
             opened: self.order,
             freed: 0,
             opened_ms: claim.opened_ms,

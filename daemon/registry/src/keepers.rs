@@ -280,6 +280,7 @@ impl Registry {
     /// that, and why.
     pub(super) fn keeper_exited(&mut self, process: &ProcessId) -> Option<(SessionId, Loss)> {
         let words = self.last_words.remove(process);
+        self.ended_by_rule.remove(process);
         let of = self.kept_by.remove(process);
         let session = of.as_ref().and_then(|id| self.sessions.get_mut(id));
         let kept = session.and_then(|session| {

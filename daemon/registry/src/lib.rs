@@ -50,8 +50,8 @@ pub use effects::{Effect, Lease, Ticket};
 pub use facts::ServerRecord;
 pub use ledger::Records;
 pub use records::{
-    CLAIMED_KEYS_MAX, Claimant, Digest, KeeperRecord, Keepers, NO_TOKEN, OwnerRecord, ProgramDir,
-    ServiceRecord, SessionRecord, Snapshot, TokenFile,
+    CLAIMED_KEYS_MAX, Claimant, Digest, HostRule, KeeperRecord, Keepers, NO_TOKEN, OwnerRecord,
+    ProgramDir, Rule, RuleSource, ServiceRecord, SessionRecord, Snapshot, TokenFile,
 };
 pub use services::ServiceSession;
 pub use unreachable::Departure;
@@ -104,6 +104,9 @@ pub struct Registry {
     left: BTreeMap<SessionId, BTreeMap<ProcessId, Departure>>,
     /// Sessions with a backend in which something else was kept, too. Not on record, either.
     touched: BTreeSet<SessionId>,
+    /// Keepers of sessions that have ended because of their host's rule before it was known whether
+    /// they were used: the host, the key, and what is told if they were.
+    ended_by_rule: BTreeMap<ProcessId, (ProcessId, Key, Loss)>,
     /// Why keepers are about to end.
     last_words: BTreeMap<ProcessId, Loss>,
     /// What the keepers have served that are ending or have exited.
@@ -142,6 +145,7 @@ impl Registry {
             waiting: Vec::new(),
             left: BTreeMap::new(),
             touched: BTreeSet::new(),
+            ended_by_rule: BTreeMap::new(),
             last_words: BTreeMap::new(),
             served: BTreeMap::new(),
             services: BTreeMap::new(),

@@ -11,13 +11,13 @@ mod keepers;
 mod world;
 
 use mcp_sessiond_identity::{Conversation, Former, KeyDoubt, ProcessId, StartTime, Traits};
-use mcp_sessiond_proto::{Loss, Siblings};
+use mcp_sessiond_proto::{Loss, Resume, Siblings};
 use proptest::prelude::*;
 use proptest::sample::select;
 use proptest_state_machine::{ReferenceStateMachine, StateMachineTest, prop_state_machine};
 
 use super::Policy;
-use super::records::ProgramDir;
+use super::records::{ProgramDir, Rule, RuleSource};
 use world::World;
 
 prop_state_machine! {
@@ -114,6 +114,9 @@ struct Asks {
     entry: Option<usize>,
     client: Option<usize>,
     siblings: Option<Siblings>,
+    rule: Rule,
+    /// Its keeper has refused it.
+    closed: Option<bool>,
     wait: u64,
     patience: u64,
 }
@@ -420,11 +423,22 @@ impl ReferenceStateMachine for Cast {
             let mut asked = vec![None; 8];
             asked.extend(Siblings::ALL.map(Some));
             let some = || select(vec![None, None, None, None, None, None, Some(0), Some(1)]);
+            let rule = |resume, source| Rule { resume, source };
+            let mut rules = vec![Rule::default(); 8];
+            rules.extend([rule(Resume::Cut, RuleSource::Table); 6]);
+            rules.extend([rule(Resume::Never, RuleSource::Table); 2]);
+            rules.extend([
+                rule(Resume::Always, RuleSource::Table),
+                rule(Resume::Never, RuleSource::Library),
+            ]);
+            rules.extend(Resume::ALL.map(|resume| rule(resume, RuleSource::Asked)));
+            let closed = select(vec![None, None, None, None, None, Some(true), Some(false)]);
             let asks = (
                 some(),
                 some(),
                 some(),
                 select(asked),
+                (select(rules), closed),
                 select(vec![0, 5, 10, 10]),
             );
             let claim = (
@@ -433,16 +447,20 @@ impl ReferenceStateMachine for Cast {
                 select(vec![8, 1_000, 1_000, 1_000]),
             );
             let claim = claim.prop_map(
-                |(process, (label, entry, client, siblings, wait), patience)| Step::Claim {
-                    process,
-                    asks: Asks {
-                        label,
-                        entry,
-                        client,
-                        siblings,
-                        wait,
-                        patience,
-                    },
+                |(process, (label, entry, client, siblings, (rule, closed), wait), patience)| {
+                    Step::Claim {
+                        process,
+                        asks: Asks {
+                            label,
+                            entry,
+                            client,
+                            siblings,
+                            rule,
+                            closed,
+                            wait,
+                            patience,
+                        },
+                    }
                 },
             );
             steps.push((12, claim.boxed()));

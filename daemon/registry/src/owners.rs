@@ -4,10 +4,10 @@ use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::string::String;
 
 use mcp_sessiond_identity::{Key, ProcessId};
-use mcp_sessiond_proto::{Loss, SessionId, Siblings};
+use mcp_sessiond_proto::{Loss, Resume, SessionId, Siblings};
 
 use super::records::ProgramDir;
-use super::{Effect, OwnerRecord, Registry, SessionRecord};
+use super::{Effect, OwnerRecord, Registry, Rule, RuleSource, SessionRecord};
 
 /// Leases of one key at once from which on a host is taken for one that serves several clients from
 /// one process. Two are a host that starts the next server before the former one has died.
@@ -30,6 +30,8 @@ pub(super) struct Owner {
     pub(super) ambiguous: BTreeSet<ProgramDir>,
     /// What was lost last, by the key that led to it, and was not told yet.
     pub(super) losses: BTreeMap<Key, Loss>,
+    /// See [`OwnerRecord::rules`].
+    pub(super) rules: BTreeMap<Key, Option<Loss>>,
     /// The number of the last token file given to one of its sessions.
     pub(super) files: u32,
 }
@@ -43,6 +45,7 @@ impl Owner {
             multiplexing: false,
             ambiguous: BTreeSet::new(),
             losses: BTreeMap::new(),
+            rules: BTreeMap::new(),
             files: 0,
         }
     }
@@ -55,6 +58,7 @@ impl Owner {
             multiplexing,
             ambiguous,
             losses,
+            rules,
         } = record;
         (
             host,
@@ -62,6 +66,7 @@ impl Owner {
                 multiplexing,
                 ambiguous,
                 losses,
+                rules,
                 ..Self::new(name, host_rule)
             },
         )
@@ -75,6 +80,7 @@ impl Owner {
             multiplexing: self.multiplexing,
             ambiguous: self.ambiguous.clone(),
             losses: self.losses.clone(),
+            rules: self.rules.clone(),
         }
     }
 }
@@ -82,22 +88,90 @@ impl Owner {
 impl Registry {
     /// What counts for claims of this host's instances: what they ask for, else what the table of
     /// hosts says, else the policy. In a host that was seen with a crowd nothing is resumed, unless
-    /// they ask for it.
-    pub(super) fn siblings(&self, owner: ProcessId, asked: Option<Siblings>) -> Siblings {
+    /// they ask for it; nor where the rule says so.
+    pub(super) fn siblings(
+        &self,
+        owner: ProcessId,
+        asked: Option<Siblings>,
+        rule: Rule,
+    ) -> Siblings {
         if owner == ProcessId::USER {
             // There is one of each name.
             return Siblings::Oldest;
         }
+        if rule.resume == Resume::Never {
+            return Siblings::Never;
+        }
         let owner = self.owners.get(&owner);
         let host_rule = owner.and_then(|owner| owner.host_rule);
-        match asked.or(host_rule).unwrap_or(self.policy.siblings) {
+        // Whoever asks for a resume has more to say than the table.
+        let says_resume = rule.source == RuleSource::Asked;
+        let general = host_rule
+            .filter(|siblings| !says_resume || *siblings != Siblings::Never)
+            .or(Some(self.policy.siblings))
+            .filter(|siblings| !says_resume || *siblings != Siblings::Never);
+        match asked.or(general).unwrap_or_default() {
             Siblings::Fresh | Siblings::Successor
-                if asked.is_none() && owner.is_some_and(|owner| owner.multiplexing) =>
+                if asked.is_none()
+                    && !says_resume
+                    && owner.is_some_and(|owner| owner.multiplexing) =>
             {
                 Siblings::Never
             }
             siblings => siblings,
         }
+    }
+
+    /// Whether the backend of this session may be had as its former front has left it.
+    pub fn resume_of(&self, id: &SessionId) -> Resume {
+        let Some(session) = self.sessions.get(id) else {
+            return Resume::Always;
+        };
+        match self.siblings(session.owner, session.asked, session.rule) {
+            _ if session.owner == ProcessId::USER => Resume::Always,
+            Siblings::Never => Resume::Never,
+            _ => session.rule.resume,
+        }
+    }
+
+    /// The same, by the keeper of the backend.
+    pub fn resume_kept_by(&self, keeper: &ProcessId) -> Resume {
+        self.kept_by
+            .get(keeper)
+            .map_or(Resume::Always, |id| self.resume_of(id))
+    }
+
+    /// A used server has ended because of its host's rule: the next claim with this key is told so,
+    /// unless one was.
+    pub(super) fn note_rule(&mut self, host: ProcessId, key: Key, rule: Loss) {
+        let Some(owner) = self.owners.get_mut(&host) else {
+            return;
+        };
+        if owner.rules.contains_key(&key) {
+            return;
+        }
+        if owner.rules.len() >= LOSSES_MAX {
+            owner.rules.pop_first();
+        }
+        owner.rules.insert(key, Some(rule));
+        self.save_owner(host);
+    }
+
+    /// The rule that a claim with this key has to be told, once.
+    pub(super) fn take_rule(
+        &mut self,
+        host: ProcessId,
+        key: Key,
+        former: Option<Key>,
+    ) -> Option<Loss> {
+        let rules = &mut self.owners.get_mut(&host)?.rules;
+        let mut take = |key: &Key| rules.get_mut(key).and_then(Option::take);
+        let own = take(&key);
+        let former = former.as_ref().and_then(take);
+        if own.or(former).is_some() {
+            self.save_owner(host);
+        }
+        own.or(former)
     }
 
     /// Whether anybody can resume this session by its key, once its holder is gone.
@@ -106,8 +180,9 @@ impl Registry {
             .sessions
             .get(id)
             .filter(|session| session.key.is_some());
-        session
-            .is_some_and(|session| self.siblings(session.owner, session.asked) != Siblings::Never)
+        session.is_some_and(|session| {
+            self.siblings(session.owner, session.asked, session.rule) != Siblings::Never
+        })
     }
 
     /// A session has a holder: sees who else there is.

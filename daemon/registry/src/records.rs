@@ -8,7 +8,7 @@ use core::fmt;
 use mcp_sessiond_identity::{Key, ProcessId, SelfDescription, Traits};
 use mcp_sessiond_proto::backends::KeeperName;
 use mcp_sessiond_proto::{
-    BackendName, Epoch, Error, Loss, RequestId, ServiceName, SessionId, Siblings,
+    BackendName, Epoch, Error, Loss, RequestId, Resume, ServiceName, SessionId, Siblings,
 };
 
 use super::ServerRecord;
@@ -35,6 +35,75 @@ pub struct OwnerRecord {
     pub ambiguous: BTreeSet<ProgramDir>,
     /// What was lost last, by the key that led to it, and was not told yet.
     pub losses: BTreeMap<Key, Loss>,
+    /// The keys whose used server has ended because of the host's rule: which rule the next claim
+    /// is told, or None where it was told.
+    pub rules: BTreeMap<Key, Option<Loss>>,
+}
+
+/// What is known of a host about a resume of its wrapped servers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct HostRule {
+    /// Whether they are resumed.
+    pub resume: Resume,
+    /// The configuration says so, and not the built-in table.
+    pub is_users: bool,
+}
+
+impl Default for HostRule {
+    /// That of a host of which nothing is known.
+    fn default() -> Self {
+        Self {
+            resume: Resume::Cut,
+            is_users: false,
+        }
+    }
+}
+
+/// Whether a session is resumed, and who says so.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Rule {
+    /// Whether it is resumed.
+    pub resume: Resume,
+    /// Who says so.
+    pub source: RuleSource,
+}
+
+/// Who says whether a session is resumed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum RuleSource {
+    /// The author of a server with the client library, who has opted in; or the session is the
+    /// user's.
+    #[default]
+    Library,
+    /// The table of hosts.
+    Table,
+    /// The claim itself: a flag, or the entry of the server.
+    Asked,
+}
+
+impl Rule {
+    /// It in a word or two, for the record.
+    pub fn to_text(self) -> String {
+        let source = match self.source {
+            RuleSource::Library => "library",
+            RuleSource::Table => "table",
+            RuleSource::Asked => "asked",
+        };
+        [self.resume.as_str(), " ", source].concat()
+    }
+
+    /// The rule that these words stand for.
+    pub fn from_text(text: &str) -> Option<Self> {
+        let (resume, source) = text.split_once(' ')?;
+        let source = match source {
+            "library" => RuleSource::Library,
+            "table" => RuleSource::Table,
+            "asked" => RuleSource::Asked,
+            _ => return None,
+        };
+        let resume = resume.parse().ok()?;
+        Some(Self { resume, source })
+    }
 }
 
 /// Digest of the name that people know a program by, and of its directory.
@@ -50,6 +119,8 @@ pub const CLAIMED_KEYS_MAX: usize = 16;
 pub struct Claimant {
     /// Its host.
     pub host: ProcessId,
+    /// What is known of its host.
+    pub rule: HostRule,
     /// What its keys are made of.
     pub traits: Traits,
     /// The keys that it has claimed with, the latest last.
@@ -61,6 +132,7 @@ impl Claimant {
     pub fn new(host: ProcessId, traits: Traits) -> Self {
         Self {
             host,
+            rule: HostRule::default(),
             traits,
             keys: Vec::new(),
         }
@@ -95,6 +167,8 @@ pub struct SessionRecord {
     pub program_dir: Option<ProgramDir>,
     /// What its instance asked for about siblings.
     pub asked: Option<Siblings>,
+    /// Whether it is resumed.
+    pub rule: Rule,
     /// Its place in the order of opening.
     pub opened: u64,
     /// Its place in the same order when it came free last; 0 before.

@@ -75,6 +75,7 @@ impl Bench {
             program_dir: None,
             program: "server".into(),
             siblings: None,
+            rule: Rule::default(),
             deadline: self.now + WAIT,
             expires: self.now + 10 * WAIT,
             opened_ms: 0,

@@ -5,9 +5,9 @@ use alloc::vec::Vec;
 
 use mcp_sessiond_identity::{Key, ProcessId};
 use mcp_sessiond_proto::backends::KeeperName;
-use mcp_sessiond_proto::{Epoch, Error, Label, Loss, SessionId, Siblings};
+use mcp_sessiond_proto::{Epoch, Error, Label, Loss, Resume, SessionId, Siblings};
 
-use super::{Claim, Effect, Registry, SessionRecord};
+use super::{Claim, Effect, Registry, Rule, RuleSource, SessionRecord};
 
 /// How a front has left, as its keeper tells it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,6 +33,10 @@ impl Registry {
         keeper: ProcessId,
         left: Departure,
     ) -> Result<(), Error> {
+        let ended = self.ended_by_rule.remove(&keeper);
+        if let Some((host, key, rule)) = ended.filter(|_| left.used) {
+            self.note_rule(host, key, rule);
+        }
         let session = self.kept(keeper, name)?;
         if session.public_id() != told {
             return Err(Error::UnknownBackend);
@@ -51,8 +55,114 @@ impl Registry {
         Ok(())
     }
 
+    /// A session's front has said, beside its keepers, that it leaves in an orderly way: its session
+    /// may have no keeper that could tell.
+    pub fn front_closed(&mut self, id: &SessionId, epoch: Epoch) {
+        let Some(session) = self
+            .sessions
+            .get(id)
+            .filter(|session| session.epoch == epoch)
+        else {
+            return;
+        };
+        let (owner, key) = (session.owner, session.leading_key());
+        let left = Departure {
+            epoch,
+            orderly: true,
+            used: false,
+        };
+        let of_session = self.left.entry(id.clone()).or_default();
+        of_session.retain(|_, former| former.epoch == epoch);
+        // No keeper is called so.
+        of_session.insert(ProcessId::USER, left);
+        if let Some(key) = key {
+            self.end_closed(owner, key);
+        }
+    }
+
+    /// Whether a process holds sessions.
+    pub fn holds(&self, process: &ProcessId) -> bool {
+        self.held_by.contains_key(process)
+    }
+
+    /// The sessions that a process holds, with their epochs.
+    pub fn held_by(&self, process: &ProcessId) -> Vec<(SessionId, Epoch)> {
+        let held = self.held_by.get(process).into_iter().flatten();
+        held.filter_map(|id| self.sessions.get(id))
+            .map(|session| (session.id.clone(), session.epoch))
+            .collect()
+    }
+
+    /// Whether the last front of a session has said that it leaves.
+    fn is_closed(&self, session: &SessionRecord) -> bool {
+        let said = self.left.get(&session.id);
+        said.is_some_and(|said| {
+            said.values()
+                .any(|left| left.epoch == session.epoch && left.orderly)
+        })
+    }
+
+    /// Ends the free sessions of this key that their host's rule forbids to resume.
+    pub(super) fn end_closed(&mut self, owner: ProcessId, key: Key) {
+        self.end_forbidden_by(owner, key, None);
+    }
+
+    /// The same by the rule of a claim, which may be another one: the configuration was changed, or
+    /// the entry of the server.
+    pub(super) fn end_forbidden(&mut self, claim: &Claim, key: Key) {
+        let rule = Some(claim.rule).filter(|rule| rule.source != RuleSource::Library);
+        for key in [Some(key), claim.former].into_iter().flatten() {
+            self.end_forbidden_by(claim.host, key, rule);
+        }
+    }
+
+    fn end_forbidden_by(&mut self, owner: ProcessId, key: Key, rule: Option<Rule>) {
+        let Some(of_key) = self.by_key.get(&(owner, key)) else {
+            return;
+        };
+        let mut doomed: Vec<(SessionId, Option<bool>)> = Vec::new();
+        for session in of_key.free().filter_map(|id| self.sessions.get(id)) {
+            let rule = rule.unwrap_or(session.rule);
+            let forbids = match rule.resume {
+                Resume::Always => false,
+                Resume::Cut => self.is_closed(session),
+                Resume::Never => true,
+            };
+            if forbids && owner != ProcessId::USER {
+                doomed.push((session.id.clone(), self.was_used(session)));
+            }
+        }
+        for (id, used) in doomed {
+            match (used, self.sessions.get(&id)) {
+                (Some(true), _) => self.note_rule_of(&id, key),
+                // They say it when they see that their front is gone.
+                (None, Some(session)) if session.rule.source == RuleSource::Table => {
+                    let told = (owner, key, loss_of(session.rule));
+                    let keepers = session.keepers.iter().map(|keeper| (keeper.process, told));
+                    self.ended_by_rule.extend(keepers);
+                }
+                _ => {}
+            }
+            self.effects.push(Effect::Unreachable(id.clone(), None));
+            self.end_session(&id);
+        }
+    }
+
+    /// A used server of this session ends because of its host's rule. Whoever has asked for the
+    /// rule knows it.
+    pub(super) fn note_rule_of(&mut self, id: &SessionId, key: Key) {
+        let Some(session) = self.sessions.get(id) else {
+            return;
+        };
+        let (owner, rule) = (session.owner, session.rule);
+        if rule.source == RuleSource::Table {
+            self.note_rule(owner, key, loss_of(rule));
+        }
+    }
+
     /// Ends the sessions of this key that are free and that nobody can resume.
     pub(super) fn end_unreachable(&mut self, owner: ProcessId, key: Key) {
+        self.end_closed(owner, key);
         let Some(of_key) = self.by_key.get(&(owner, key)) else {
             return;
         };
@@ -60,7 +170,7 @@ impl Registry {
         let mut doomed: Vec<(SessionId, Option<Loss>)> = Vec::new();
         let mut rest: Vec<&SessionRecord> = Vec::new();
         for session in of_key.free().filter_map(|id| self.sessions.get(id)) {
-            let siblings = self.siblings(owner, session.asked);
+            let siblings = self.siblings(owner, session.asked, session.rule);
             if siblings == Siblings::Never {
                 doomed.push((session.id.clone(), None));
             } else if let Some(why) = self.is_superseded(session) {
@@ -202,6 +312,14 @@ impl Registry {
         if may_be_unused && !self.touched.contains(id) {
             self.touched.insert(id.clone());
         }
+    }
+}
+
+/// What is told of a rule that forbids a resume.
+fn loss_of(rule: Rule) -> Loss {
+    match rule.resume {
+        Resume::Never => Loss::Conversations,
+        Resume::Always | Resume::Cut => Loss::Closed,
     }
 }
 

@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 
 use mcp_sessiond_process::{CommandLine, Launcher, Table};
-use mcp_sessiond_proto::Siblings;
-use mcp_sessiond_registry::Policy;
+use mcp_sessiond_proto::{ClientName, Resume, Siblings};
+use mcp_sessiond_registry::{HostRule, Policy};
 use serde::{Deserialize, Serialize};
 
 use super::hosts::{self, HostRow};
@@ -25,7 +25,8 @@ section! {
         /// the table of hosts says otherwise: `fresh`, `successor`, `oldest` or `never`.
         siblings: Siblings = Siblings::Fresh,
         /// Hosts, beside those that are known: the `executable`, an `argument` where that has to
-        /// tell, and their `siblings`.
+        /// tell, or the `client`; and their `siblings`, their `resume`, and the variable with the
+        /// `conversation`.
         hosts: Vec<HostRow> = Vec::new(),
         /// Whether pid 1 may be a host, as in a container whose only program is the host.
         pid1_is_host: bool = false,
@@ -129,6 +130,10 @@ impl Config {
         self.metrics.check_ranges("metrics.")?;
         self.limits.check_ranges("limits.")?;
         self.metrics.bound().map_err(ConfigError::Range)?;
+        for row in &self.hosts {
+            row.check()
+                .map_err(|why| ConfigError::Range(format!("hosts: {why}")))?;
+        }
         storage::Url::parse(&self.storage.url)
             .map_err(|error| ConfigError::Range(format!("storage.url: {error}")))?;
         match &self.adopt_version_1 {
@@ -140,9 +145,19 @@ impl Config {
     }
 
     /// What counts for the claims of a host's instances: what the configuration says of it, else
-    /// what is known.
-    pub fn row_of(&self, host: &CommandLine) -> Option<Siblings> {
-        hosts::siblings_of(&self.hosts, host)
+    /// what is known. `gives` says whether the instance was given a variable.
+    pub fn rule_of(
+        &self,
+        host: &CommandLine,
+        gives: &impl Fn(&str) -> bool,
+    ) -> (Option<Siblings>, HostRule) {
+        hosts::rule_of(&self.hosts, host, gives)
+    }
+
+    /// Whether a server of this client in such a host is resumed: the client's name can only make
+    /// the host's rule stricter.
+    pub fn narrowed(&self, of_host: HostRule, client: Option<&ClientName>) -> Resume {
+        hosts::narrowed(&self.hosts, of_host, client)
     }
 
     /// What the registry needs of it.
@@ -167,6 +182,9 @@ impl Config {
         table
             .conversation_variables
             .extend(self.conversation_variables.iter().cloned());
+        table
+            .conversation_variables
+            .extend(hosts::conversation_variables(&self.hosts));
         table
     }
 }

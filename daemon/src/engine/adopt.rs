@@ -17,7 +17,7 @@ use mcp_sessiond_proto::backends::{
 use mcp_sessiond_proto::types::ClientName;
 use mcp_sessiond_proto::{BackendName, Epoch, Label, ServiceName, SessionId, Siblings};
 use mcp_sessiond_registry::{
-    KeeperRecord, OwnerRecord, ProgramDir, ServiceRecord, SessionRecord, Snapshot, TokenFile,
+    KeeperRecord, OwnerRecord, ProgramDir, Rule, ServiceRecord, SessionRecord, Snapshot, TokenFile,
 };
 use serde::{Deserialize, Serialize};
 
@@ -46,6 +46,8 @@ pub(super) struct RecordCopy {
     client: Option<ClientName>,
     program_dir: Option<ProgramDir>,
     asked: Option<Siblings>,
+    /// See [`Rule::to_text`].
+    rule: String,
     opened_ms: u64,
     file: u32,
 }
@@ -65,6 +67,7 @@ impl RecordCopy {
             description,
             program_dir,
             asked,
+            rule,
             opened_ms,
             file,
             program,
@@ -83,6 +86,7 @@ impl RecordCopy {
             client: description.client,
             program_dir,
             asked,
+            rule: rule.to_text(),
             opened_ms,
             file: file.number,
         };
@@ -104,6 +108,7 @@ impl RecordCopy {
             multiplexing: false,
             ambiguous: BTreeSet::new(),
             losses: BTreeMap::new(),
+            rules: BTreeMap::new(),
         };
         let session = SessionRecord {
             id: self.session,
@@ -123,6 +128,7 @@ impl RecordCopy {
             },
             program_dir: self.program_dir,
             asked: self.asked,
+            rule: Rule::from_text(&self.rule)?,
             opened: 0,
             freed: 0,
             opened_ms: self.opened_ms,

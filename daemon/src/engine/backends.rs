@@ -5,13 +5,13 @@ use std::sync::atomic::Ordering;
 
 use mcp_sessiond_process::{self as process, PinnedProcess, ProcessId};
 use mcp_sessiond_proto::backends::{
-    Backend, CountedRequest, EndingRequest, FrontRequest, KeepRequest, Kept, LeftRequest,
-    ProcessRef, StartedRequest, StopRequest,
+    Backend, CountedRequest, EndingRequest, FrontLease, FrontRequest, KeepRequest, Kept,
+    LeftRequest, StartedRequest, StopRequest,
 };
 use mcp_sessiond_proto::debug::PAGE_MAX;
 use mcp_sessiond_proto::services::{ServeRequest, Served, ServiceLease};
 use mcp_sessiond_proto::time::now_ms;
-use mcp_sessiond_proto::{BackendName, Epoch, Error, ServiceName, SessionId, paths};
+use mcp_sessiond_proto::{BackendName, Epoch, Error, Resume, ServiceName, SessionId, paths};
 use mcp_sessiond_registry::{Departure, KeeperRecord, Registry, ServiceSession, SessionRecord};
 
 use super::adopt::{RecordCopy, ServiceCopy, reference};
@@ -89,7 +89,7 @@ impl Engine {
             of: backend.clone(),
             ..KeeperRecord::new(peer.id(), name, program)
         };
-        let (owner, is_resumable, record, kept) = {
+        let (owner, resume, record, kept) = {
             let mut state = self.lock();
             state.ledger.check()?;
             state
@@ -114,7 +114,10 @@ impl Engine {
             });
             (
                 owner,
-                state.registry.is_resumable(&id),
+                match state.registry.is_resumable(&id) {
+                    true => state.registry.resume_of(&id),
+                    false => Resume::Never,
+                },
                 record,
                 state.ledger.waiter(),
             )
@@ -122,14 +125,17 @@ impl Engine {
         kept.kept().await?;
         let config = &self.settings().loaded.config.backends;
         let is_users = owner == ProcessId::USER;
-        let linger = |of_host: u64| match (is_users, is_resumable) {
+        let linger = |of_host: u64, is_resumed: bool| match (is_users, is_resumed) {
             (true, _) => config.named_linger_ms,
             (false, true) => of_host,
             // The daemon ends it when its front goes. This is for the case that the daemon is gone,
             // too.
             (false, false) => UNRESUMABLE_LINGER_MS.min(of_host),
         };
-        let lingers = (linger(config.linger_ms), linger(config.closed_linger_ms));
+        let lingers = (
+            linger(config.linger_ms, resume != Resume::Never),
+            linger(config.closed_linger_ms, resume == Resume::Always),
+        );
         let kept = self.kept((!is_users).then_some(owner), lingers, record);
         Ok(Kept {
             discover: self.discover(server.as_ref()),
@@ -266,18 +272,24 @@ impl Engine {
         &self,
         peer: &PinnedProcess,
         request: &FrontRequest,
-    ) -> Result<ProcessRef, Error> {
+    ) -> Result<FrontLease, Error> {
         let FrontRequest {
             session,
             keeper,
             epoch,
         } = request;
-        let front = self.tell(|registry| registry.front(session, *keeper, peer.id(), *epoch))?;
+        let (front, resume) = self.tell(|registry| {
+            let front = registry.front(session, *keeper, peer.id(), *epoch)?;
+            Ok((front, registry.resume_kept_by(&peer.id())))
+        })?;
         let former = self.lock().fronts.insert(peer.id(), *epoch);
         if former.is_some_and(|former| former != *epoch) {
             count(&self.meters.counters.wrap_reconnects_total);
         }
-        Ok(reference(front))
+        Ok(FrontLease {
+            process: reference(front),
+            resume,
+        })
     }
 
     /// A keeper, which is `peer` itself, tells its totals. The daemon adds what it has not yet

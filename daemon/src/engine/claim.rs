@@ -8,8 +8,10 @@ use mcp_sessiond_process::{
 };
 use mcp_sessiond_proto::debug::{Step, WhoAmI};
 use mcp_sessiond_proto::types::{Outcome, TokenStatus};
-use mcp_sessiond_proto::{ClaimRequest, Claimed, Error, Named, SessionId, Siblings, Token};
-use mcp_sessiond_registry::{Claim, Claimant, Lease, Registry, SessionRecord, Wants};
+use mcp_sessiond_proto::{ClaimRequest, Claimed, Error, Named, Resume, SessionId, Siblings, Token};
+use mcp_sessiond_registry::{
+    Claim, Claimant, HostRule, Lease, Registry, Rule, RuleSource, SessionRecord, Wants,
+};
 
 use super::{Answer, Engine, Settings, State, in_doubt};
 use crate::counters::count;
@@ -21,12 +23,16 @@ pub(super) struct Verified {
     host_name: String,
     /// What the table of hosts says of it.
     host_rule: Option<Siblings>,
+    rule: HostRule,
     traits: Traits,
 }
 
 impl Verified {
     pub(super) fn claimant(self) -> Claimant {
-        Claimant::new(self.host.id(), self.traits)
+        Claimant {
+            rule: self.rule,
+            ..Claimant::new(self.host.id(), self.traits)
+        }
     }
 }
 
@@ -95,9 +101,10 @@ impl Engine {
         request: ClaimRequest,
         wants: Wants,
     ) -> Result<Claimed, Error> {
-        let wants = match &request.named {
-            Some(named) => users(named, &request)?,
-            None => wants,
+        let wants = match (&request.named, request.closed) {
+            (Some(named), _) => users(named, &request)?,
+            (None, Some(used)) => Wants::AfterClose { used },
+            (None, None) => wants,
         };
         let is_name = |name: &String| {
             (1..=PROGRAM_MAX).contains(&name.len()) && !name.chars().any(char::is_control)
@@ -195,6 +202,7 @@ impl Engine {
                     host,
                     host_name,
                     host_rule,
+                    rule,
                     traits,
                 }),
             ) => {
@@ -205,7 +213,10 @@ impl Engine {
                     state.unwatch(&host.id());
                     return Err(exited());
                 }
-                let claimant = Claimant::new(host.id(), traits);
+                let claimant = Claimant {
+                    rule,
+                    ..Claimant::new(host.id(), traits)
+                };
                 state.registry.introduce(instance.id(), claimant.clone());
                 (claimant, host_name, host_rule)
             }
@@ -248,6 +259,7 @@ impl Engine {
             program_dir,
             program,
             siblings: request.siblings,
+            rule: self.rule_of(&claimant, request),
             deadline,
             expires,
             opened_ms: now_ms(),
@@ -260,6 +272,34 @@ impl Engine {
             self.deadline_changed.notify_one();
         }
         Ok(receiver)
+    }
+
+    /// Whether the session of this claim is resumed, and who says so.
+    fn rule_of(&self, claimant: &Claimant, request: &ClaimRequest) -> Rule {
+        if request.named.is_some() {
+            return Rule::default();
+        }
+        let config = &self.settings().loaded.config;
+        let known = config.narrowed(claimant.rule, request.client.as_ref());
+        let (resume, source) = match (request.resume, request.wrapped) {
+            (Some(asked), _) => (asked, RuleSource::Asked),
+            (None, true) => (known, RuleSource::Table),
+            // Its author has opted in. What the table says of its host is in the siblings.
+            (None, false) => {
+                let of_host = HostRule {
+                    resume: Resume::Always,
+                    ..claimant.rule
+                };
+                let of_client = config.narrowed(of_host, request.client.as_ref());
+                match of_client {
+                    Resume::Never if request.siblings.is_none() => {
+                        (Resume::Never, RuleSource::Library)
+                    }
+                    _ => (Resume::Always, RuleSource::Library),
+                }
+            }
+        };
+        Rule { resume, source }
     }
 
     /// Says it where the keys of a server don't hold still.
@@ -325,10 +365,12 @@ impl Engine {
             return Err(Error::LeaseEnded);
         }
         if let Some(because) = because {
-            tracing::warn!(
-                session = %session, server = %record.program, host = record.owner.pid, why = because.sentence(),
-                "a server begins afresh"
-            );
+            let (server, host, why) = (&record.program, record.owner.pid, because.sentence());
+            if because.is_rule() {
+                tracing::info!(session = %session, server, host, why, "a fresh server");
+            } else {
+                tracing::warn!(session = %session, server, host, why, "a server begins afresh");
+            }
         }
         self.note_start(&record, outcome);
         let mut claimed = Claimed {
@@ -481,15 +523,15 @@ pub(super) fn verify(instance: &PinnedProcess, settings: &Settings) -> Result<Ve
                 .last()
                 .map(|step| step.name.clone())
                 .unwrap_or_default();
-            let host_rule = settings
-                .loaded
-                .config
-                .row_of(&process::command_line(&host).map_err(exhausted)?);
+            let line = process::command_line(&host).map_err(exhausted)?;
+            let gives = |name: &str| process::is_given(instance, name).unwrap_or(false);
+            let (host_rule, rule) = settings.loaded.config.rule_of(&line, &gives);
             let traits = process::traits_of(instance, &settings.table).map_err(exhausted)?;
             Ok(Verified {
                 host,
                 host_name,
                 host_rule,
+                rule,
                 traits,
             })
         }

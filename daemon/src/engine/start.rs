@@ -12,6 +12,7 @@ use mcp_sessiond_proto::paths;
 use mcp_sessiond_registry::{Effect, KeeperRecord, Registry, Snapshot};
 use tokio::sync::{Notify, mpsc};
 
+use super::closes::Closes;
 use super::{Charge, Dropped, Engine, LostRecords, Settings, State};
 use crate::config::{Config, Loaded};
 use crate::counters::Meters;
@@ -133,7 +134,12 @@ impl Engine {
         let registry = Registry::restore(loaded.config.policy(), snapshot);
         let exits = ExitWatch::new().map_err(StartError::Exits)?;
         let engine = Self {
-            state: Mutex::new(State::new(registry, ledger, exits)),
+            state: Mutex::new(State::new(
+                registry,
+                ledger,
+                exits,
+                Closes::new(directory.path()),
+            )),
             directory: directory.clone(),
             tokens: Arc::new(tokens),
             files: Mutex::default(),
@@ -163,7 +169,12 @@ impl Engine {
                 None => gone.push(id),
             }
         }
-        state.registry.exited(&gone);
+        let State {
+            closes, registry, ..
+        } = &mut *state;
+        closes.tell(registry, &gone, true);
+        closes.sweep();
+        registry.exited(&gone);
         self.apply(&mut state);
         state.is_starting = false;
         Ok(())

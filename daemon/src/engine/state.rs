@@ -8,6 +8,7 @@ use mcp_sessiond_proto::{Epoch, Error};
 use mcp_sessiond_registry::{Lease, Millis, Registry, Ticket};
 use tokio::sync::oneshot;
 
+use super::closes::Closes;
 use super::faults::Advice;
 use super::key_churn::KeyChurn;
 use crate::ledger::{Ledger, Waiter};
@@ -22,6 +23,8 @@ pub(super) struct State {
     /// Servers whose keys don't hold still.
     pub(super) key_churn: KeyChurn,
     pub(super) advice: Advice,
+    /// Which fronts have closed their sessions.
+    pub(super) closes: Closes,
     /// The lease of the latest front of each keeper.
     pub(super) fronts: HashMap<ProcessId, Epoch>,
     /// The totals that each keeper has told this daemon.
@@ -39,7 +42,12 @@ pub(super) struct Answer {
 }
 
 impl State {
-    pub(super) fn new(registry: Registry, ledger: Ledger, exits: ExitWatch) -> Self {
+    pub(super) fn new(
+        registry: Registry,
+        ledger: Ledger,
+        exits: ExitWatch,
+        closes: Closes,
+    ) -> Self {
         // Who is on record has had a front.
         let fronts = registry
             .keepers()
@@ -53,6 +61,7 @@ impl State {
             tickets: 0,
             key_churn: KeyChurn::default(),
             advice: Advice::default(),
+            closes,
             fronts,
             counts: HashMap::new(),
             is_starting: true,
@@ -66,6 +75,7 @@ impl State {
             tracing::debug!(pid = process.pid, "a process has exited");
         }
         self.advice.exited(&self.registry, &exited, now);
+        self.closes.tell(&mut self.registry, &exited, true);
         self.registry.exited(&exited);
     }
 

@@ -7,7 +7,7 @@ use mcp_sessiond_proto::types::{LeaseRef, StoreRequest, Stored};
 use mcp_sessiond_proto::{Claimed, Epoch, Error, Loss, SessionId, Token};
 use mcp_sessiond_registry::{Digest, NO_TOKEN, SessionRecord, TokenFile};
 
-use super::Engine;
+use super::{Engine, State};
 use crate::counters::count;
 use crate::tokens::{self, Found};
 
@@ -189,8 +189,23 @@ impl Engine {
     /// When it is not the newest, or the records can't be written.
     pub async fn release(&self, request: LeaseRef) -> Result<(), Error> {
         let LeaseRef { session, epoch } = request;
-        self.tell_and_keep(|registry| registry.release(&session, epoch))
-            .await
+        let (released, kept) = {
+            let mut state = self.lock();
+            state.take_in_exits(self.now());
+            let State {
+                closes, registry, ..
+            } = &mut *state;
+            let holder = registry
+                .session(&session)
+                .filter(|session| session.epoch == epoch)
+                .and_then(|session| session.holder);
+            closes.tell(registry, holder.as_slice(), false);
+            let released = registry.release(&session, epoch);
+            self.apply(&mut state);
+            (released, state.ledger.waiter())
+        };
+        released?;
+        kept.kept().await
     }
 
     /// The user of a session's claimer was told of a loss.

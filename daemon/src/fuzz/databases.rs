@@ -11,7 +11,7 @@ use mcp_sessiond_proto::state::{ReadStateRequest, StateWrite, WriteStateRequest}
 use mcp_sessiond_proto::streams::{AppendRequest, Cursor, ReplayRequest};
 use mcp_sessiond_proto::{Epoch, Json, SessionId, StreamId};
 use mcp_sessiond_registry::{
-    Claim, Claimant, Effect, Keepers, OwnerRecord, Records, Registry, SessionRecord, Ticket,
+    Claim, Claimant, Effect, Keepers, OwnerRecord, Records, Registry, Rule, SessionRecord, Ticket,
     TokenFile, Wants,
 };
 use tokio::runtime::{Builder, Runtime};
@@ -85,6 +85,7 @@ fn session(owner: ProcessId, number: u8) -> SessionRecord {
         description: SelfDescription::default(),
         program_dir: Some([number + 10; 32]),
         asked: None,
+        rule: Rule::default(),
         opened: number.into(),
         freed: 0,
         opened_ms: 2,
@@ -109,7 +110,7 @@ fn records(directory: &Path) -> [Files; 2] {
     let mut ledger = Ledger::open(directory, BOOT).expect("made").ledger;
     for (host, number) in numbers() {
         let name = "host".into();
-        let (ambiguous, losses) = Default::default();
+        let (ambiguous, losses, rules) = Default::default();
         ledger.record(Effect::SaveOwner(OwnerRecord {
             host,
             name,
@@ -117,6 +118,7 @@ fn records(directory: &Path) -> [Files; 2] {
             multiplexing: false,
             ambiguous,
             losses,
+            rules,
         }));
         let traits = Traits::unknown("server".into(), KeyDoubt::Executable);
         let claimant = Claimant {
@@ -147,6 +149,7 @@ fn claim(host: ProcessId, number: u8) -> Claim {
         program_dir: None,
         program: "server".into(),
         siblings: None,
+        rule: Rule::default(),
         deadline: 0,
         expires: u64::MAX,
         opened_ms: 0,

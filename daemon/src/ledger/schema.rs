@@ -11,23 +11,25 @@ use mcp_sessiond_process::{
 use mcp_sessiond_proto::backends::KeeperName;
 use mcp_sessiond_proto::facts::ServerDigest;
 use mcp_sessiond_proto::{
-    BackendName, ClientName, Epoch, Label, Loss, RequestId, ServiceName, SessionId, Siblings,
+    BackendName, ClientName, Epoch, Label, Loss, RequestId, Resume, ServiceName, SessionId,
+    Siblings,
 };
 use mcp_sessiond_registry::{
-    Claimant, Digest, Effect, KeeperRecord, Keepers, OwnerRecord, ProgramDir, ServerRecord,
-    ServiceRecord, SessionRecord, Snapshot, TokenFile,
+    Claimant, Digest, Effect, HostRule, KeeperRecord, Keepers, OwnerRecord, ProgramDir, Rule,
+    ServerRecord, ServiceRecord, SessionRecord, Snapshot, TokenFile,
 };
 use rusqlite::types::{FromSql, FromSqlError, FromSqlResult, ToSql, ToSqlOutput, ValueRef};
 use rusqlite::{Connection, Row, Transaction, params};
 
 use values::{
     Process, conversation_bytes, conversation_of, loss_bytes, loss_of, optional, parsed, rows,
+    rule_bytes, rule_of,
 };
 
 use crate::writer::{begin, check, check_format};
 
 /// Grows with every change of the tables. A database of another version is discarded.
-const VERSION: i64 = 7;
+const VERSION: i64 = 8;
 
 /// Why the records of a former boot are discarded.
 pub(super) const REBOOTED: &str = "it is from before the last reboot";
@@ -47,7 +49,7 @@ const FIRST: &str = "
 
 /// The steps from each version to the next, so that an upgrade of the daemon ends no session. A new
 /// database is made in the same steps.
-const UPGRADES: [(i64, &str); 6] = [
+const UPGRADES: [(i64, &str); 7] = [
     (1, "ALTER TABLE session ADD COLUMN name TEXT; ALTER TABLE session ADD COLUMN made_by TEXT;"),
     (
         2,
@@ -89,6 +91,14 @@ const UPGRADES: [(i64, &str); 6] = [
     (
         6,
         "CREATE TABLE server (digest TEXT PRIMARY KEY, discover TEXT NOT NULL, used_ms INTEGER NOT NULL) STRICT;",
+    ),
+    (
+        7,
+        // Which of a host's servers are resumed.
+        "ALTER TABLE owner ADD COLUMN rules BLOB NOT NULL DEFAULT x'';
+        ALTER TABLE claimant ADD COLUMN resume TEXT NOT NULL DEFAULT 'cut';
+        ALTER TABLE claimant ADD COLUMN users INTEGER NOT NULL DEFAULT 0;
+        ALTER TABLE session ADD COLUMN rule TEXT NOT NULL DEFAULT 'always library';",
     ),
 ];
 
@@ -205,10 +215,11 @@ fn apply(transaction: &Transaction<'_>, effect: &Effect) -> rusqlite::Result<()>
             .map(drop)
     };
     match effect {
-        Effect::SaveOwner(OwnerRecord { host, name, host_rule, multiplexing, ambiguous, losses }) => {
+        Effect::SaveOwner(OwnerRecord { host, name, host_rule, multiplexing, ambiguous, losses, rules }) => {
             let losses: Vec<u8> = losses.iter().flat_map(|(key, loss)| loss_bytes(key, *loss)).collect();
+            let rules: Vec<u8> = rules.iter().flat_map(|(key, rule)| rule_bytes(key, *rule)).collect();
             execute(
-                "INSERT OR REPLACE INTO owner (host, name, row, crowded, doubles, losses) VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+                "INSERT OR REPLACE INTO owner (host, name, row, crowded, doubles, losses, rules) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
                 params![
                     Process(*host),
                     name,
@@ -216,14 +227,16 @@ fn apply(transaction: &Transaction<'_>, effect: &Effect) -> rusqlite::Result<()>
                     multiplexing,
                     ambiguous.iter().flatten().copied().collect::<Vec<u8>>(),
                     losses,
+                    rules,
                 ],
             )
         }
         Effect::DropOwner(host) => execute("DELETE FROM owner WHERE host = ?1", params![Process(*host)]),
-        Effect::SaveClaimant(process, Claimant { host, traits, keys }) => execute(
+        Effect::SaveClaimant(process, Claimant { host, rule, traits, keys }) => execute(
             "INSERT OR REPLACE INTO claimant (
-                process, host, program, core, place, directory, conversation, doubt, former_base, former_place, keys
-            ) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)",
+                process, host, program, core, place, directory, conversation, doubt, former_base, former_place, keys,
+                resume, users
+            ) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)",
             params![
                 Process(*process),
                 Process(*host),
@@ -236,6 +249,8 @@ fn apply(transaction: &Transaction<'_>, effect: &Effect) -> rusqlite::Result<()>
                 traits.former.base,
                 traits.former.place,
                 keys.iter().flat_map(Key::to_bytes).collect::<Vec<u8>>(),
+                rule.resume.as_str(),
+                rule.is_users,
             ],
         ),
         Effect::DropClaimant(process) => {
@@ -244,8 +259,8 @@ fn apply(transaction: &Transaction<'_>, effect: &Effect) -> rusqlite::Result<()>
         Effect::SaveSession(session) => execute(
             "INSERT OR REPLACE INTO session (
                 id, owner, key, program, label, opened, opened_ms, epoch, holder, file, digest, former, offered, name, made_by,
-                entry, client, spot, asked, freed
-            ) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20)",
+                entry, client, spot, asked, freed, rule
+            ) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21)",
             params![
                 session.id.as_str(),
                 Process(session.owner),
@@ -267,6 +282,7 @@ fn apply(transaction: &Transaction<'_>, effect: &Effect) -> rusqlite::Result<()>
                 session.program_dir,
                 session.asked.map(Siblings::as_str),
                 session.freed.cast_signed(),
+                session.rule.to_text(),
             ],
         ),
         Effect::DropSession(id) => execute("DELETE FROM session WHERE id = ?1", params![id.as_str()]),
@@ -318,7 +334,7 @@ fn apply(transaction: &Transaction<'_>, effect: &Effect) -> rusqlite::Result<()>
 fn snapshot(connection: &Connection) -> rusqlite::Result<Snapshot> {
     let owners = rows(
         connection,
-        "SELECT host, name, row, crowded, doubles, losses FROM owner",
+        "SELECT host, name, row, crowded, doubles, losses, rules FROM owner",
         |row| {
             let ambiguous: BTreeSet<ProgramDir> = row
                 .get::<_, Vec<u8>>(4)?
@@ -330,6 +346,9 @@ fn snapshot(connection: &Connection) -> rusqlite::Result<Snapshot> {
             let losses = row.get::<_, Vec<u8>>(5)?;
             let losses: Option<BTreeMap<Key, Loss>> =
                 losses.chunks(Key::BYTES + 1).map(loss_of).collect();
+            let rules = row.get::<_, Vec<u8>>(6)?;
+            let rules: Option<BTreeMap<Key, Option<Loss>>> =
+                rules.chunks(Key::BYTES + 1).map(rule_of).collect();
             Ok(OwnerRecord {
                 host: row.get::<_, Process>(0)?.0,
                 name: row.get(1)?,
@@ -337,10 +356,11 @@ fn snapshot(connection: &Connection) -> rusqlite::Result<Snapshot> {
                 multiplexing: row.get(3)?,
                 ambiguous,
                 losses: losses.ok_or(FromSqlError::InvalidType)?,
+                rules: rules.ok_or(FromSqlError::InvalidType)?,
             })
         },
     )?;
-    let columns = "process, host, program, core, place, directory, conversation, doubt, former_base, former_place, keys";
+    let columns = "process, host, program, core, place, directory, conversation, doubt, former_base, former_place, keys, resume, users";
     let claimants = rows(
         connection,
         &format!("SELECT {columns} FROM claimant"),
@@ -368,6 +388,10 @@ fn snapshot(connection: &Connection) -> rusqlite::Result<Snapshot> {
                 row.get::<_, Process>(0)?.0,
                 Claimant {
                     host: row.get::<_, Process>(1)?.0,
+                    rule: HostRule {
+                        resume: parsed::<Resume>(row, 11)?,
+                        is_users: row.get(12)?,
+                    },
                     traits,
                     keys,
                 },
@@ -375,7 +399,7 @@ fn snapshot(connection: &Connection) -> rusqlite::Result<Snapshot> {
         },
     )?;
     let columns = "id, owner, key, program, label, opened, opened_ms, epoch, holder, file, digest, former, offered, name, \
-                   made_by, entry, client, spot, asked, freed";
+                   made_by, entry, client, spot, asked, freed, rule";
     let Recorded {
         of_hosts: mut keepers,
         serving,
@@ -405,6 +429,8 @@ fn snapshot(connection: &Connection) -> rusqlite::Result<Snapshot> {
                 description,
                 program_dir: row.get(17)?,
                 asked: optional::<Siblings>(row, 18)?,
+                rule: Rule::from_text(&row.get::<_, String>(20)?)
+                    .ok_or(FromSqlError::InvalidType)?,
                 opened: row.get::<_, i64>(5)?.cast_unsigned(),
                 freed: row.get::<_, i64>(19)?.cast_unsigned(),
                 opened_ms: row.get::<_, i64>(6)?.cast_unsigned(),

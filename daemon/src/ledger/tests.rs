@@ -5,10 +5,11 @@ use mcp_sessiond_process::{
     Conversation, Former, Key, KeyDoubt, ProcessId, SelfDescription, StartTime, Traits,
 };
 use mcp_sessiond_proto::backends::KeeperName;
-use mcp_sessiond_proto::{Epoch, Label, Loss, RequestId, SessionId, Siblings};
+use mcp_sessiond_proto::{Epoch, Label, Loss, RequestId, Resume, SessionId, Siblings};
 use mcp_sessiond_registry::Records;
 use mcp_sessiond_registry::{
-    Claimant, KeeperRecord, Keepers, OwnerRecord, ServiceRecord, SessionRecord, TokenFile,
+    Claimant, HostRule, KeeperRecord, Keepers, OwnerRecord, Rule, RuleSource, ServiceRecord,
+    SessionRecord, TokenFile,
 };
 use proptest::option;
 use proptest::prelude::*;
@@ -101,6 +102,7 @@ fn session(id: &str, epoch: u64) -> SessionRecord {
         description: SelfDescription::default(),
         program_dir: None,
         asked: None,
+        rule: Rule::default(),
         opened: 1,
         freed: 0,
         opened_ms: 2,
@@ -309,7 +311,10 @@ async fn a_full_disk_is_said_and_got_over() {
 /// An upgrade of the daemon ends nobody's session.
 #[tokio::test]
 async fn what_former_versions_have_recorded_is_found() {
-    let to_6 = "DROP TABLE server; PRAGMA user_version = 6;";
+    let to_7 = "ALTER TABLE owner DROP COLUMN rules; ALTER TABLE claimant DROP COLUMN resume;
+        ALTER TABLE claimant DROP COLUMN users; ALTER TABLE session DROP COLUMN rule;
+        PRAGMA user_version = 7;";
+    let to_6 = format!("{to_7} DROP TABLE server; PRAGMA user_version = 6;");
     let to_5 = "ALTER TABLE keeper DROP COLUMN backend_name; PRAGMA user_version = 5;";
     let to_5 = format!("{to_6} {to_5}");
     let to_4 =
@@ -333,7 +338,7 @@ async fn what_former_versions_have_recorded_is_found() {
         "{to_2}; ALTER TABLE session DROP COLUMN name; ALTER TABLE session DROP COLUMN made_by; \
          PRAGMA user_version = 1"
     );
-    for downgrade in [to_1, to_2, to_3, to_4, to_5, to_6.to_owned()] {
+    for downgrade in [to_1, to_2, to_3, to_4, to_5, to_6, to_7.to_owned()] {
         what_was_recorded_is_found_after(&downgrade).await;
     }
 }

@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 use mcp_sessiond_process::{PinnedProcess, ProcessId};
 use mcp_sessiond_proto::Lock as _;
 use mcp_sessiond_proto::backends::{
-    Backend, CountedRequest, EndingRequest, FrontRequest, KeepRequest, Kept, LeftRequest,
-    ProcessRef, StopRequest,
+    Backend, CountedRequest, EndingRequest, FrontLease, FrontRequest, KeepRequest, Kept,
+    LeftRequest, StopRequest,
 };
 use mcp_sessiond_proto::debug::{InspectRequest, Inspected, PAGE_MAX};
 use mcp_sessiond_proto::services::{FindRequest, SecretRequest, ServiceSecret};
@@ -550,7 +550,7 @@ impl Connection {
         self.daemon.engine.backend_counted(&self.peer, &request)
     }
 
-    pub(super) async fn check_front(&self, request: FrontRequest) -> Result<ProcessRef, Error> {
+    pub(super) async fn check_front(&self, request: FrontRequest) -> Result<FrontLease, Error> {
         self.daemon.engine.check_front(&self.peer, &request)
     }
 

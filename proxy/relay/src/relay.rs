@@ -268,6 +268,19 @@ impl Relay {
         self.used
     }
 
+    /// Whether the attached front's host has begun a conversation: its `initialize` was answered, or
+    /// it has sent something else than that and probes.
+    pub fn has_conversed(&self) -> bool {
+        let Some(front) = &self.front else {
+            return false;
+        };
+        let waits =
+            self.calls.open.values().any(|call| {
+                call.kind.purpose == Purpose::Initialize && self.is_current(call.asker)
+            });
+        front.called || front.unparsed > 0 || front.tried && !waits && !self.handshake.awaited()
+    }
+
     /// Time has passed.
     pub fn tick(&mut self, now: Millis) {
         self.start_if_due(now);

@@ -46,6 +46,7 @@ use super::FAILED;
 use super::first_line::{self, FirstLine};
 use super::forward::wait_until_unread;
 use super::stdio::{read, signals, write, written};
+use crate::closed;
 use crate::lines::LineBuffer;
 use crate::memory::{forbid_core_dumps, give_back_once_started};
 use crate::notices::{note_unkept, print, print_claim};
@@ -404,6 +405,7 @@ async fn carry(carrying: Carrying, mut list: Box<dyn List>) -> ExitCode {
         }
     }
     // What is under way is still answered, to a host that still reads.
+    closed::mark();
     leave.send_replace(true);
     if let Some(releaser) = releaser {
         drop(

@@ -22,6 +22,7 @@ use super::forward::wait_until_unread;
 use super::open::{Open, refusals};
 use super::probe::{self, Opening, ProbePolicy, Probing};
 use super::stdio::{read, signals, write, written};
+use crate::closed;
 use crate::lines::LineBuffer;
 use crate::memory::{forbid_core_dumps, give_back_once_started};
 use crate::notices::{note_unkept, print, print_claim};
@@ -185,6 +186,7 @@ impl Carrying {
                 Some(said) = self.pipe.from.recv() => self.say(said).await,
             }
         }
+        closed::mark();
         self.leave.send_replace(true);
         if let Some(releaser) = releaser {
             drop(

@@ -11,6 +11,7 @@ use nix::poll::PollFlags;
 use tokio::sync::{mpsc, oneshot, watch};
 
 use super::leave::LAST_WORDS;
+use crate::closed;
 use crate::lines::{CHUNK, Line, LineBuffer, is_transient, read_into};
 use crate::signals::{die_of, when_told_to_end};
 
@@ -96,6 +97,7 @@ pub(crate) fn write(mut output: File, mut spoken: mpsc::Receiver<TrackedLine>) {
 /// Ends this process by a signal that asks it to, once the keepers were told that this is orderly.
 pub(crate) fn signals(leave: watch::Sender<bool>) -> io::Result<()> {
     when_told_to_end(move |signal| {
+        closed::mark();
         leave.send_replace(true);
         // Long enough for a byte to each of them; the host may have no patience for more.
         std::thread::sleep(LAST_WORDS);

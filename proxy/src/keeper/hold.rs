@@ -15,8 +15,8 @@ use futures::StreamExt as _;
 use mcp_sessiond_client::Control;
 use mcp_sessiond_process::socket::Listener;
 use mcp_sessiond_process::{PinnedProcess, ProcessId};
-use mcp_sessiond_proto::Epoch;
 use mcp_sessiond_proto::backends::{Counts, Kept};
+use mcp_sessiond_proto::{Epoch, Resume};
 use mcp_sessiond_relay::{Effect, Limits, Relay};
 use nix::sys::signal::Signal;
 use signal_hook_tokio::Signals;
@@ -84,8 +84,11 @@ pub struct Keeper {
     began: Instant,
     /// When the latest front attached or left.
     pub(super) since: Instant,
-    /// Whether the latest front said that it leaves.
+    /// Whether the latest front said that it leaves, after its host had begun a conversation.
     closed: bool,
+    /// Whether another front may have the backend as the latest has left it, as the daemon said
+    /// last.
+    resume: Resume,
     /// The counts that the daemon has confirmed.
     reported: Arc<Mutex<Counts>>,
     /// Why the keeper is about to end, and since when.
@@ -202,6 +205,7 @@ impl Keeper {
             began: now,
             since: now,
             closed: false,
+            resume: Resume::Always,
             reported: Arc::default(),
             ending: None,
             mask,

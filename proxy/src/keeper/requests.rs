@@ -7,10 +7,12 @@ use std::time::Duration;
 
 use mcp_sessiond_client::{Control, SessionError};
 use mcp_sessiond_process::{self as process, Peer, PinnedProcess, ProcessId};
-use mcp_sessiond_proto::backends::{Attach, FrontRequest, KeeperReply, KeeperRequest, ProcessRef};
+use mcp_sessiond_proto::backends::{
+    Attach, FrontLease, FrontRequest, KeeperReply, KeeperRequest, ProcessRef,
+};
 use mcp_sessiond_proto::facts::ServerDigest;
 use mcp_sessiond_proto::hello::{Answer, Hello, HelloError};
-use mcp_sessiond_proto::{Error, KeeperName, ServiceName, SessionId};
+use mcp_sessiond_proto::{Error, KeeperName, Resume, ServiceName, SessionId};
 use tokio::io::AsyncWriteExt;
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{UnixListener, UnixStream};
@@ -31,8 +33,9 @@ const PAUSE: Duration = Duration::from_millis(100);
 /// What the daemon says of a front's lease.
 #[derive(Debug)]
 pub enum LeaseCheck {
-    /// This process holds the session under the epoch that was shown.
-    Holder(ProcessId),
+    /// This process holds the session under the epoch that was shown, and may have the backend as
+    /// a former front has left it, or not.
+    Holder(ProcessId, Resume),
     /// The daemon refuses.
     Refused(Error),
     /// The daemon does not answer.
@@ -253,11 +256,17 @@ async fn check_lease(attach: &Attach, context: &KeeperContext) -> LeaseCheck {
     // One connection for each front's check, not a lasting one for each keeper.
     context.control.hang_up();
     match said {
-        Ok(ProcessRef { pid, start, inode }) => LeaseCheck::Holder(ProcessId {
-            pid,
-            start: process::StartTime(start),
-            inode,
-        }),
+        Ok(FrontLease {
+            process: ProcessRef { pid, start, inode },
+            resume,
+        }) => {
+            let holder = ProcessId {
+                pid,
+                start: process::StartTime(start),
+                inode,
+            };
+            LeaseCheck::Holder(holder, resume)
+        }
         // The daemon is not running, or ended before it answered.
         Err(SessionError::Refused(Error::Unavailable { .. } | Error::OutcomeUnknown { .. })) => {
             LeaseCheck::DaemonAway

@@ -34,6 +34,12 @@ pub enum NoBackend {
     /// A former server of this one is still being taken down.
     #[error("{0}")]
     Ending(String),
+    /// The former front has closed, and the host's rule forbids to go on with its server.
+    #[error("the former server has ended with its connection")]
+    Closed {
+        /// Whether that server had been used.
+        used: bool,
+    },
     /// The session with the user's name is somebody else's now.
     #[error("{0}")]
     Taken(String),

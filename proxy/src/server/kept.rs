@@ -17,7 +17,7 @@ use mcp_sessiond_proto::facts::{Learned, ServerDigest};
 use mcp_sessiond_proto::services::FindRequest;
 use mcp_sessiond_proto::types::LeaseRef;
 use mcp_sessiond_proto::{
-    BackendName, ClaimRequest, Claimed, ClientName, Json, KeeperName, SessionId, paths,
+    BackendName, ClaimRequest, Claimed, ClientName, Json, KeeperName, Loss, SessionId, paths,
 };
 use tokio::time::timeout_at;
 
@@ -59,6 +59,11 @@ pub struct Door {
     lease: Arc<Mutex<Option<LeaseRef>>>,
     /// The keeper that was asked last, and since when.
     silent: Option<(KeeperName, Instant)>,
+    /// What a claim was told and no attachment has said yet.
+    because: Mutex<Option<Loss>>,
+    /// The keeper has refused this front, since the former one has closed: whether the server had
+    /// been used. The session has yet to be given up.
+    closed: Option<bool>,
     /// Which backend of the session this is, where it has several.
     backend: Option<BackendName>,
     /// What the backend gets in addition to what this process has, and where it runs instead.
@@ -99,6 +104,8 @@ impl Door {
             silence,
             lease,
             silent: None,
+            because: Mutex::default(),
+            closed: None,
             backend: None,
             environment: Vec::new(),
             home: None,
@@ -242,21 +249,32 @@ impl Door {
         initialize: Option<Json>,
         until: Instant,
     ) -> Result<Attachment, NoBackend> {
-        let (claimed, found) = self.runtime.block_on(self.find(until))?;
-        if !self.has_claimed {
-            self.set_claimed();
-        }
-        let Claimed {
-            session,
-            epoch,
-            outcome,
-            because,
-            ..
-        } = claimed;
-        let lease = LeaseRef { session, epoch };
-        let found = found.map(|found| found.keeper);
         let is_first = initialize.is_none();
-        let attached = self.attach_or_launch(&lease, found, initialize, until)?;
+        let (outcome, found, attached) = loop {
+            let (claimed, found) = self.runtime.block_on(self.find(until))?;
+            if !self.has_claimed {
+                self.set_claimed();
+            }
+            self.closed = None;
+            let Claimed {
+                session,
+                epoch,
+                outcome,
+                ..
+            } = claimed;
+            let lease = LeaseRef { session, epoch };
+            let found = found.map(|found| found.keeper);
+            match self.attach_or_launch(&lease, found, initialize.clone(), until) {
+                // The session that is claimed now is a fresh one, whose keeper refuses nobody.
+                Err(NoBackend::Closed { used }) => self.closed = Some(used),
+                attached => break (outcome, found, attached?),
+            }
+        };
+        let because = self
+            .because
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take();
         let is_news = is_first && self.claim.named.is_some() && attached.attached.resumed;
         let named = found.filter(|_| is_news);
         let differing = named
@@ -338,12 +356,17 @@ impl Door {
         let claim = ClaimRequest {
             wait_ms,
             confirms_loss: true,
+            closed: self.closed,
             ..self.claim.clone()
         };
         let claimed = timeout_at(until.into(), self.control.claim(claim))
             .await
             .map_err(late)?;
         let claimed = claimed.map_err(Self::no_session)?;
+        // What follows may fail, and the next claim is not told again.
+        if let Some(because) = claimed.because {
+            *self.because.lock().unwrap_or_else(PoisonError::into_inner) = Some(because);
+        }
         let lease = LeaseRef {
             session: claimed.session.clone(),
             epoch: claimed.epoch,
@@ -445,8 +468,10 @@ impl Door {
         };
         let attach = KeeperRequest::Attach(attach);
         let Dialled { reader, reply } = dial_until(&socket, &attach, until).map_err(passing)?;
-        let KeeperReply::Attached(attached) = reply else {
-            return Err(passing(DialError::Answer));
+        let attached = match reply {
+            KeeperReply::Attached(attached) => attached,
+            KeeperReply::Closed { used } => return Err(NoBackend::Closed { used }),
+            _ => return Err(passing(DialError::Answer)),
         };
         let mut lines = LineBuffer::with_limit(RELAYED_MAX + MARGIN);
         lines.room().extend_from_slice(reader.buffer());

@@ -2,6 +2,7 @@
 //! else gets it.
 
 use mcp_sessiond_tests::{Client, Front, World};
+use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
 use super::login::Guarded;
@@ -28,6 +29,31 @@ fn begin_steps(client: &mut Client<Front>, gate: &str) -> u64 {
         |params: &Value| params["progressToken"] == "p" && params["progress"].as_f64() == Some(1.0);
     client.said(|message| is_first(&message["params"]));
     id
+}
+
+#[test]
+fn an_unknown_host_s_close_ends_the_session_and_a_cut_does_not() {
+    let world = world("").with_hosts("[]");
+    let mut daemon = world.daemon();
+    let servers = resumable(&world);
+    let (_, server) = &servers[0];
+    let mut client = connect(&world, &server.url);
+    assert_eq!(count(&mut client), "1");
+    client.pipe.kill();
+    let mut client = connect(&world, &server.url);
+    assert_eq!(count(&mut client), "2", "after a cut");
+    client.pipe.close();
+    // At once: the former front may not have read its end yet.
+    let mut client = connect(&world, &server.url);
+    assert_eq!(count(&mut client), "1", "after a close");
+    client.pipe.errors.wait("`--resume always` keeps it");
+    // There is no keeper that could say it, and no daemon that could be told.
+    daemon.kill();
+    client.pipe.signal(Signal::SIGTERM);
+    client.pipe.wait();
+    // A front starts the next one.
+    let mut client = connect(&world, &server.url);
+    assert_eq!(count(&mut client), "1", "closed without a daemon");
 }
 
 #[test]

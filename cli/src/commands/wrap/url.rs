@@ -51,8 +51,10 @@ pub(super) fn run(arguments: &Arguments) -> Option<ExitCode> {
             return Some(ExitCode::from(DATA_ERROR));
         }
     };
+    let of_entry = || servers::resume_of(servers::named(&arguments.command)?);
     let claim = ClaimRequest {
         fresh: arguments.fresh,
+        resume: arguments.resume.or_else(of_entry),
         ..arguments.claiming.claim()
     };
     let options = arguments.claiming.clone().options();

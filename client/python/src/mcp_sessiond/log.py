@@ -26,6 +26,8 @@ _LOST = {
     "conversation": "the host has left that conversation",
     "edited": "the entry in the host's file has another command now",
     "quota": "the host had too many sessions",
+    "closed": "the host closed the former server, and has not been seen to reconnect by closing",
+    "conversations": "this host runs many conversations in one process",
 }
 _NEVER = {
     "fresh_held": _LOST["sibling"],

@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex};
 
 use futures::StreamExt as _;
 use mcp_sessiond_proto::backends::{
-    Backend, CountedRequest, EndingRequest, FrontRequest, KeepRequest, Kept, LeftRequest,
-    ProcessRef, StartedRequest, StopRequest,
+    Backend, CountedRequest, EndingRequest, FrontLease, FrontRequest, KeepRequest, Kept,
+    LeftRequest, StartedRequest, StopRequest,
 };
 use mcp_sessiond_proto::debug::{
     About, ContentInfo, ContentPage, Ended, HostInfo, InspectRequest, Inspected, Page, SessionInfo,
@@ -431,7 +431,7 @@ impl Service for Daemon {
     async fn backend_counted(self, _: Context, request: CountedRequest) -> Result<(), Error> {
         self.told("backend_counted", &request).await
     }
-    async fn check_front(self, _: Context, request: FrontRequest) -> Result<ProcessRef, Error> {
+    async fn check_front(self, _: Context, request: FrontRequest) -> Result<FrontLease, Error> {
         self.told("check_front", &request).await
     }
     async fn list_backends(self, _: Context, _: Page) -> Vec<Backend> {

@@ -9,13 +9,15 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use mcp_sessiond_identity::{Key, ProcessId, SelfDescription};
 use mcp_sessiond_proto::types::Outcome;
-use mcp_sessiond_proto::{BackendName, Epoch, Loss, SessionId, Siblings};
+use mcp_sessiond_proto::{BackendName, Epoch, Loss, Resume, SessionId, Siblings};
 
 use unreachable::supersedes;
 
 use super::keepers::backend_of;
 use crate::records::ProgramDir;
-use crate::{Claim, Departure, Millis, Policy, Records, SessionRecord, Ticket};
+use crate::{
+    Claim, Departure, Millis, Policy, Records, Rule, RuleSource, SessionRecord, Ticket, Wants,
+};
 
 /// A session. Its id is not known before the registry has answered.
 #[derive(Debug)]
@@ -26,6 +28,7 @@ pub(super) struct Entry {
     description: SelfDescription,
     program_dir: Option<ProgramDir>,
     asked: Option<Siblings>,
+    rule: Rule,
     pub(super) epoch: u64,
     pub(super) holder: Option<ProcessId>,
     freed: u64,
@@ -42,6 +45,8 @@ struct Host {
     multiplexing: bool,
     ambiguous: BTreeSet<ProgramDir>,
     losses: BTreeMap<Key, Loss>,
+    /// The rule that is to be told; None: it was.
+    rules: BTreeMap<Key, Option<Loss>>,
 }
 
 /// What a claim must be answered: the number of an entry, how the claim came to it, and what it is
@@ -58,6 +63,8 @@ pub(super) struct Book {
     now: Millis,
     waiting: Vec<Claim>,
     words: BTreeMap<ProcessId, Loss>,
+    /// Keepers of sessions that ended by a rule, which have not said whether they were used.
+    unsaid: BTreeMap<ProcessId, (ProcessId, Key, Loss)>,
     /// The sessions that have a token, as the registry has it.
     pub(super) tokens: BTreeSet<SessionId>,
     pub(super) expected: BTreeMap<Ticket, Expected>,
@@ -83,6 +90,7 @@ impl Book {
             description: session.description.clone(),
             program_dir: session.program_dir,
             asked: session.asked,
+            rule: session.rule,
             epoch: session.epoch.0,
             holder: session.holder,
             freed: session.freed,
@@ -110,6 +118,7 @@ impl Book {
             multiplexing: record.multiplexing,
             ambiguous: record.ambiguous.clone(),
             losses: record.losses.clone(),
+            rules: record.rules.clone(),
         };
         let mut book = Self {
             policy,
@@ -123,6 +132,7 @@ impl Book {
             now,
             waiting: Vec::new(),
             words: BTreeMap::new(),
+            unsaid: BTreeMap::new(),
             tokens: with_token.collect(),
             expected: BTreeMap::new(),
             taken: None,
@@ -168,6 +178,14 @@ impl Book {
                 .iter()
                 .find(|(_, entry)| same(entry))
                 .map(|(number, _)| *number);
+            let held = held.filter(|number| {
+                let ends = claim.wants != Wants::Keyed;
+                if ends {
+                    let ended = self.entries.remove(number).expect("it was found just now");
+                    self.taken = ended.id;
+                }
+                !ends
+            });
             let outcome = if held.is_some() {
                 Outcome::Held
             } else {
@@ -176,6 +194,21 @@ impl Book {
             self.answer(claim, held, outcome, None);
             return;
         };
+        if let Wants::AfterClose { used } = claim.wants {
+            let mut held = self
+                .numbers(|entry| Self::is_led(claim, entry) && entry.holder == Some(claim.process));
+            held.sort_by_key(|number| self.entries[number].key != claim.key);
+            if let Some(number) = held.first() {
+                let ended = self.entries.remove(number).expect("it was found just now");
+                self.taken.clone_from(&ended.id);
+                if used {
+                    self.note_rule_of(&ended, key);
+                }
+                let because = self.take_rule(claim);
+                self.answer(claim, None, Outcome::FreshFirst, because);
+                return self.reconsider(claim.host, key);
+            }
+        }
         // The host has gone on to another conversation, or has another program under the same
         // entry.
         let mut edited = None;
@@ -189,6 +222,11 @@ impl Book {
             match supersedes(&key, &claim.description, &entry) {
                 Some(Loss::Edited) => edited = Some(Loss::Edited),
                 loss => self.note(claim.host, entry.key, loss),
+            }
+        }
+        if claim.rule.source != RuleSource::Library {
+            for key in [claim.key, claim.former].into_iter().flatten() {
+                self.end_forbidden(claim.host, key, Some(claim.rule));
             }
         }
         match self.decide(claim) {
@@ -234,6 +272,7 @@ impl Book {
             }
         }
         self.words.retain(|keeper, _| !dead.contains(keeper));
+        self.unsaid.retain(|keeper, _| !dead.contains(keeper));
         self.refuse(|claim| dead.contains(&claim.process), "lease_ended");
         self.refuse(|claim| dead.contains(&claim.host), "no_verified_host");
         self.entries.retain(|_, entry| !dead.contains(&entry.owner));
@@ -334,6 +373,15 @@ impl Book {
         }
     }
 
+    /// The same of a keeper whose session has ended by a rule.
+    pub(super) fn left_late(&mut self, keeper: ProcessId, left: Departure) {
+        if let Some((host, key, rule)) = self.unsaid.remove(&keeper)
+            && left.used
+        {
+            self.note_rule(host, key, rule);
+        }
+    }
+
     /// A keeper tells why it is about to end.
     pub(super) fn last_word(&mut self, keeper: ProcessId, why: Loss) {
         self.words.insert(keeper, why);
@@ -407,14 +455,25 @@ impl Book {
         }
     }
 
-    fn siblings(&self, host: ProcessId, asked: Option<Siblings>) -> Siblings {
+    fn siblings(&self, host: ProcessId, asked: Option<Siblings>, rule: Rule) -> Siblings {
         if host == ProcessId::USER {
             return Siblings::Oldest;
         }
         let host = &self.hosts[&host];
-        let wanted = asked.or(host.host_rule).unwrap_or(self.policy.siblings);
-        let is_guess = asked.is_none() && [Siblings::Fresh, Siblings::Successor].contains(&wanted);
-        if host.multiplexing && is_guess {
+        let is_asked = rule.source == RuleSource::Asked;
+        let of_host = host.host_rule.unwrap_or(self.policy.siblings);
+        let wanted = match (asked, of_host) {
+            _ if rule.resume == Resume::Never => Siblings::Never,
+            (Some(asked), _) => asked,
+            // Whoever wants to be resumed is, in the way that is general then.
+            (None, Siblings::Never) if is_asked => match self.policy.siblings {
+                Siblings::Never => Siblings::Fresh,
+                general => general,
+            },
+            (None, of_host) => of_host,
+        };
+        let is_guess = [Siblings::Fresh, Siblings::Successor].contains(&wanted);
+        if host.multiplexing && is_guess && asked.is_none() && !is_asked {
             Siblings::Never
         } else {
             wanted
@@ -429,6 +488,7 @@ impl Book {
     }
 
     fn reconsider(&mut self, owner: ProcessId, key: Key) {
+        self.end_forbidden(owner, key, None);
         let same =
             |claim: &Claim| claim.host == owner && [claim.key, claim.former].contains(&Some(key));
         let wanted: BTreeSet<Option<Key>> = self
@@ -442,7 +502,7 @@ impl Book {
             let contends = |book: &Self, claim: &Claim| {
                 claim.host == owner
                     && claim.key == key
-                    && book.siblings(owner, claim.siblings) == Siblings::Fresh
+                    && book.siblings(owner, claim.siblings, claim.rule) == Siblings::Fresh
             };
             let contest: Vec<Claim> = self
                 .waiting
@@ -464,7 +524,7 @@ impl Book {
                         Self::is_led(&claim, entry) && entry.holder == Some(claim.process)
                     });
                     match mine.map(|(number, _)| *number) {
-                        Some(mine) => self.answer(&claim, Some(mine), Outcome::Held, None),
+                        Some(mine) => self.apply(&claim, Some(mine), Outcome::Held, None),
                         None => self.apply(&claim, None, Outcome::FreshPlural, None),
                     }
                 }

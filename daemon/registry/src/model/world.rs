@@ -22,7 +22,7 @@ use super::{Asks, Cast, Given, KeeperNews, Named, Step, host_row, program_dir, t
 use crate::Records;
 use crate::{
     Claim, Claimant, Departure, Digest, Effect, KeeperRecord, Keepers, Lease, Millis, NO_TOKEN,
-    Policy, Registry, SessionRecord, Ticket, TokenFile, Wants,
+    Policy, Registry, Rule, SessionRecord, Ticket, TokenFile, Wants,
 };
 
 /// What happens in this order, and counts once it is kept.
@@ -300,11 +300,15 @@ impl World {
             program_dir: program_dir(which),
             program: claimant.traits.program,
             siblings: asks.siblings,
+            rule: asks.rule,
             deadline: self.now + asks.wait,
             expires: self.now + asks.patience,
             opened_ms: self.now,
             confirms_loss: false,
-            wants: Wants::Keyed,
+            wants: match asks.closed {
+                Some(used) => Wants::AfterClose { used },
+                None => Wants::Keyed,
+            },
         };
         let read = traits(which);
         let place = read.place.filter(|_| description.label.is_none());
@@ -319,6 +323,17 @@ impl World {
         self.claims.insert(claim.ticket, claim.clone());
         self.book.claim(&claim);
         self.registry.claim(claim, self.now);
+    }
+
+    /// A session was taken from its holder, by whoever may do so.
+    pub(super) fn note_taken(&mut self) {
+        if let Some(taken) = self.book.taken.take() {
+            // Its holder may not have been told yet.
+            if let Some(known) = self.known.get_mut(&taken) {
+                known.released = true;
+            }
+            self.taken.insert(taken);
+        }
     }
 
     /// Ends what the user has named: with it nobody would.
@@ -369,6 +384,7 @@ impl World {
             program_dir: Some([named.command; 32]),
             program: "server".into(),
             siblings: None,
+            rule: Rule::default(),
             deadline: self.now + named.wait,
             expires: self.now + 1_000,
             opened_ms: self.now,
@@ -389,13 +405,7 @@ impl World {
         self.facts.insert(claim.ticket, about);
         self.claims.insert(claim.ticket, claim.clone());
         self.book.claim_named(&claim, named.take, named.fresh);
-        if let Some(taken) = self.book.taken.take() {
-            // Its holder may not have been told yet.
-            if let Some(known) = self.known.get_mut(&taken) {
-                known.released = true;
-            }
-            self.taken.insert(taken);
-        }
+        self.note_taken();
         self.registry.claim(claim, self.now);
     }
 

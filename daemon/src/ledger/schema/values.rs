@@ -18,6 +18,21 @@ pub(super) fn loss_of(bytes: &[u8]) -> Option<(Key, Loss)> {
     Some((Key::from_bytes(key)?, *Loss::ALL.get(usize::from(*number))?))
 }
 
+/// A key, and the number of the rule that is to be told; 255 where it was told.
+pub(super) fn rule_bytes(key: &Key, rule: Option<Loss>) -> Vec<u8> {
+    match rule {
+        Some(rule) => loss_bytes(key, rule),
+        None => [key.to_bytes(), vec![u8::MAX]].concat(),
+    }
+}
+
+pub(super) fn rule_of(bytes: &[u8]) -> Option<(Key, Option<Loss>)> {
+    match bytes.split_last()? {
+        (&u8::MAX, key) => Some((Key::from_bytes(key)?, None)),
+        _ => loss_of(bytes).map(|(key, rule)| (key, Some(rule))),
+    }
+}
+
 /// No bytes for none, one byte for hidden, else the digest.
 pub(super) fn conversation_bytes(conversation: Conversation) -> Vec<u8> {
     match conversation {

@@ -51,9 +51,20 @@ fn siblings() -> impl Strategy<Value = Option<Siblings>> {
     option::of(select(Siblings::ALL.to_vec()))
 }
 
+fn resume() -> impl Strategy<Value = Resume> {
+    select(Resume::ALL.to_vec())
+}
+
+fn rule() -> impl Strategy<Value = Rule> {
+    let sources = [RuleSource::Library, RuleSource::Table, RuleSource::Asked];
+    (resume(), select(sources.to_vec())).prop_map(|(resume, source)| Rule { resume, source })
+}
+
 fn owner() -> impl Strategy<Value = OwnerRecord> {
     let ambiguous = proptest::collection::btree_set(any::<[u8; 32]>(), 0..4);
     let losses = proptest::collection::btree_map(key(), select(Loss::ALL.to_vec()), 0..4);
+    let rule = option::of(select(vec![Loss::Closed, Loss::Conversations]));
+    let rules = proptest::collection::btree_map(key(), rule, 0..4);
     (
         process(),
         ".*",
@@ -61,15 +72,17 @@ fn owner() -> impl Strategy<Value = OwnerRecord> {
         any::<bool>(),
         ambiguous,
         losses,
+        rules,
     )
         .prop_map(
-            |(host, name, host_rule, multiplexing, ambiguous, losses)| OwnerRecord {
+            |(host, name, host_rule, multiplexing, ambiguous, losses, rules)| OwnerRecord {
                 host,
                 name,
                 host_rule,
                 multiplexing,
                 ambiguous,
                 losses,
+                rules,
             },
         )
 }
@@ -94,6 +107,7 @@ fn claimant() -> impl Strategy<Value = Claimant> {
         conversation(),
         option::of(doubt),
         keys,
+        (resume(), any::<bool>()),
     )
         .prop_map(
             |(
@@ -103,8 +117,10 @@ fn claimant() -> impl Strategy<Value = Claimant> {
                 conversation,
                 doubt,
                 keys,
+                (resume, is_users),
             )| Claimant {
                 host,
+                rule: HostRule { resume, is_users },
                 traits: Traits {
                     program,
                     core,
@@ -141,7 +157,7 @@ fn any_session() -> impl Strategy<Value = SessionRecord> {
         option::of(key()),
         ".*",
         description(),
-        siblings(),
+        (siblings(), rule()),
     );
     let rest = (
         any::<[u64; 4]>(),
@@ -152,41 +168,44 @@ fn any_session() -> impl Strategy<Value = SessionRecord> {
         digest(),
         any::<bool>(),
     );
-    (names, rest).prop_map(|((id, owner, key, program, description, asked), rest)| {
-        let (
-            [opened, opened_ms, epoch, freed],
-            holder,
-            number,
-            digest,
-            former,
-            program_dir,
-            offered,
-        ) = rest;
-        SessionRecord {
-            id,
-            owner,
-            key,
-            program,
-            description,
-            program_dir,
-            asked,
-            opened,
-            freed,
-            opened_ms,
-            epoch: Epoch(epoch),
-            holder,
-            file: TokenFile {
-                host: owner,
+    (names, rest).prop_map(
+        |((id, owner, key, program, description, (asked, rule)), rest)| {
+            let (
+                [opened, opened_ms, epoch, freed],
+                holder,
                 number,
-            },
-            digest,
-            former,
-            offered,
-            keepers: Keepers::default(),
-            name: offered.then(SessionId::mint),
-            made_by: offered.then(RequestId::mint),
-        }
-    })
+                digest,
+                former,
+                program_dir,
+                offered,
+            ) = rest;
+            SessionRecord {
+                id,
+                owner,
+                key,
+                program,
+                description,
+                program_dir,
+                asked,
+                rule,
+                opened,
+                freed,
+                opened_ms,
+                epoch: Epoch(epoch),
+                holder,
+                file: TokenFile {
+                    host: owner,
+                    number,
+                },
+                digest,
+                former,
+                offered,
+                keepers: Keepers::default(),
+                name: offered.then(SessionId::mint),
+                made_by: offered.then(RequestId::mint),
+            }
+        },
+    )
 }
 
 /// One for each backend of some sessions, or of none.

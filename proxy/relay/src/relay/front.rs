@@ -44,6 +44,8 @@ pub(super) struct Front {
     pub has_probed: bool,
     /// Whether a backend has ended on a probe of its host's.
     pub is_second_try: bool,
+    /// Whether its host has asked for anything but that and `initialize`.
+    pub called: bool,
     /// Lines of it that were not JSON-RPC, and may be answered by an error without an id.
     pub unparsed: u32,
 }
@@ -151,6 +153,8 @@ impl Relay {
             tried: false,
             has_probed: false,
             is_second_try: false,
+            // Its host has begun with a former keeper.
+            called: initialize.is_some(),
             unparsed: 0,
         });
         let waiting = self.to_front.entries.len();

@@ -70,6 +70,10 @@ impl Relay {
         if let Some(front) = &mut self.front {
             front.tried |=
                 !matches!(&message.kind, Kind::Request { method, .. } if only_asks(method));
+            front.called |= matches!(
+                &message.kind,
+                Kind::Request { method, .. } if !only_asks(method) && method != "initialize"
+            );
         }
         match &message.kind {
             Kind::Request { id, method } => self.front_request(message, id, method, now),

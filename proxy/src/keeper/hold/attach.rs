@@ -8,7 +8,7 @@ use mcp_sessiond_process::{PinnedProcess, ProcessId};
 use mcp_sessiond_proto::backends::{
     Attach, Attached, CountedRequest, Counts, KeeperReply, LeftRequest, ProcessRef, Remembered,
 };
-use mcp_sessiond_proto::{Epoch, Error};
+use mcp_sessiond_proto::{Epoch, Error, Resume};
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::time::{Instant, timeout};
 
@@ -16,11 +16,14 @@ use super::{CONTROL_CHANNELS_MAX, Keeper, LAST_LINES_WAIT, SETTLED};
 use crate::keeper::front::{ControlChannel, Front};
 use crate::keeper::program_change::ProgramFile;
 use crate::keeper::requests::{Incoming, KeeperContext, LeaseCheck, reply};
-use crate::lines::Lines;
+use crate::lines::{Line, Lines};
 
 /// By how much the epoch jumps when a daemon has lost its records: no lease that the keeper has not
 /// heard of has come that far.
 const EPOCHS_LEFT_OUT: u64 = 1_000;
+
+/// How long the keeper waits for what a former front has sent, which is there or does not come.
+const SENT_WAIT: Duration = Duration::from_millis(20);
 
 impl Keeper {
     pub(super) async fn handle_incoming(&mut self, incoming: Incoming) {
@@ -57,18 +60,56 @@ impl Keeper {
                 check,
                 reader,
                 mut writer,
-            } => match self.admit(&attach, process.id(), check) {
-                Ok(()) if attach.continues => {
-                    self.attach_continuing(attach.epoch, process, reader, writer)
-                        .await;
+            } => {
+                if let LeaseCheck::Holder(_, resume) = check {
+                    self.resume = resume;
                 }
-                Ok(()) => self.attach(attach, process, reader, writer).await,
-                Err(error) => {
-                    tokio::spawn(
-                        async move { reply(&mut writer, &KeeperReply::Refused(error)).await },
-                    );
+                let refused = match self.admit(&attach, process.id(), check) {
+                    Ok(()) if attach.continues => {
+                        return self
+                            .attach_continuing(attach.epoch, process, reader, writer)
+                            .await;
+                    }
+                    Ok(()) => match self.forbids(process.id()).await {
+                        false => return self.attach(attach, process, reader, writer).await,
+                        true => KeeperReply::Closed {
+                            used: self.relay.is_used(),
+                        },
+                    },
+                    Err(error) => KeeperReply::Refused(error),
+                };
+                tokio::spawn(async move { reply(&mut writer, &refused).await });
+            }
+        }
+    }
+
+    /// Whether the host's rule forbids that this process has the backend as another one has left
+    /// it. What that one has sent, its last words included, is read before.
+    async fn forbids(&mut self, process: ProcessId) -> bool {
+        let former = self.last.1.filter(|former| *former != process);
+        if former.is_none() || self.resume == Resume::Always {
+            return false;
+        }
+        self.read_to_end().await;
+        self.detach();
+        self.resume == Resume::Never || self.closed
+    }
+
+    /// Reads what the attached front has still sent: until its end, or until nothing more comes
+    /// from one that lives.
+    async fn read_to_end(&mut self) {
+        while self.relay.reads_front() {
+            let Some(front) = &mut self.front else { return };
+            let Ok(Ok(Some(line))) = timeout(SENT_WAIT, front.reader.next()).await else {
+                return;
+            };
+            let now = self.now();
+            match line {
+                Line::Whole(line) => self.relay.from_front(line, now),
+                Line::Oversized { head, tail } => {
+                    self.relay.oversized_from_front(&head, &tail, now);
                 }
-            },
+            }
         }
     }
 
@@ -114,9 +155,9 @@ impl Keeper {
         match check {
             LeaseCheck::Refused(error) => Err(error),
             _ if attach.epoch < newest => stale(),
-            LeaseCheck::Holder(holder) if holder == process => Ok(()),
+            LeaseCheck::Holder(holder, _) if holder == process => Ok(()),
             // Another process holds the lease.
-            LeaseCheck::Holder(_) => Err(Error::SessionHeld),
+            LeaseCheck::Holder(..) => Err(Error::SessionHeld),
             LeaseCheck::DaemonAway if attach.epoch > newest || again => Ok(()),
             LeaseCheck::DaemonAway => stale(),
         }
@@ -184,7 +225,8 @@ impl Keeper {
         }
         let unconfirmed = front.unconfirmed();
         self.relay.ends_told(front.ends_told());
-        self.closed = front.is_leaving();
+        // Where its `initialize` had no answer, no conversation has begun that could be closed.
+        self.closed = front.is_leaving() && self.relay.has_conversed();
         self.relay.detach(unconfirmed, self.closed, self.now());
         self.since = Instant::now();
         let request = LeftRequest {

@@ -169,7 +169,10 @@ fn open(mask: GivenMask) -> Result<ReadyHost, Report> {
     let attachment = attach_first(&mut door, WAITS).map_err(|why| match why {
         NoBackend::NoProgram { code, sentence } => Report::NoProgram { code, sentence },
         NoBackend::NoSession(..) => failed(&why, false),
-        NoBackend::Passing(_) | NoBackend::Ending(_) | NoBackend::Taken(_) => failed(&why, true),
+        NoBackend::Passing(_)
+        | NoBackend::Ending(_)
+        | NoBackend::Taken(_)
+        | NoBackend::Closed { .. } => failed(&why, true),
     })?;
     let session = door
         .session()

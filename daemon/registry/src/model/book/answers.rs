@@ -26,7 +26,7 @@ impl Book {
             .filter(|number| holder(number).is_none())
             .collect();
         let others = same.len() > free.len();
-        match self.siblings(claim.host, claim.siblings) {
+        match self.siblings(claim.host, claim.siblings, claim.rule) {
             Siblings::Never => Some((None, Outcome::FreshNever)),
             _ if same.is_empty() => Some((None, Outcome::FreshFirst)),
             Siblings::Oldest => free.first().map(|free| (Some(*free), Outcome::Resumed)),
@@ -56,7 +56,10 @@ impl Book {
         let mut because = None;
         let free: Vec<u64> =
             self.numbers(|entry| Self::is_led(claim, entry) && entry.holder.is_none());
-        let ends_free = match (outcome, self.siblings(claim.host, claim.siblings)) {
+        let ends_free = match (
+            outcome,
+            self.siblings(claim.host, claim.siblings, claim.rule),
+        ) {
             (Outcome::FreshHeld, Siblings::Fresh) => {
                 because = Some(Loss::Sibling);
                 true
@@ -71,7 +74,8 @@ impl Book {
             self.entries.retain(|number, _| !free.contains(number));
         }
         let host = &self.hosts[&claim.host];
-        if outcome == Outcome::FreshNever && claim.siblings.is_none() {
+        let is_rule = claim.rule.resume == Resume::Never;
+        if outcome == Outcome::FreshNever && claim.siblings.is_none() && !is_rule {
             let by_choice =
                 host.host_rule == Some(Siblings::Never) || self.policy.siblings == Siblings::Never;
             because = (host.multiplexing && !by_choice).then_some(Loss::Crowd);
@@ -111,7 +115,10 @@ impl Book {
         let recorded = recorded.or(former);
         let because = match entry {
             Some(number) => recorded.filter(|_| !self.entries[&number].keepers.contains_key(&None)),
-            None => because.or(edited).or(recorded),
+            None => {
+                let rule = self.take_rule(claim);
+                because.or(edited).or(recorded).or(rule)
+            }
         };
         self.answer(claim, entry, outcome, because);
     }
@@ -132,7 +139,7 @@ impl Book {
                 if outcome == Outcome::Resumed {
                     entry.epoch += 1;
                     (entry.key, entry.description) = (claim.key, claim.description.clone());
-                    entry.asked = claim.siblings;
+                    (entry.asked, entry.rule) = (claim.siblings, claim.rule);
                 }
                 entry.holder = Some(claim.process);
                 Ok(number)
@@ -206,6 +213,7 @@ impl Book {
             description: claim.description.clone(),
             program_dir: claim.program_dir,
             asked: claim.siblings,
+            rule: claim.rule,
             epoch: 1,
             holder: Some(claim.process),
             freed: 0,

@@ -4,6 +4,7 @@ use super::*;
 
 impl Book {
     pub(super) fn end_unreachable(&mut self, owner: ProcessId, key: Key) {
+        self.end_forbidden(owner, key, None);
         for (number, loss) in self.doomed(owner, key) {
             self.entries.remove(&number);
             self.note(owner, Some(key), loss);
@@ -21,7 +22,7 @@ impl Book {
         let mut rest = Vec::new();
         for number in self.numbers(|entry| of_key(entry) && entry.holder.is_none()) {
             let entry = &self.entries[&number];
-            let siblings = self.siblings(owner, entry.asked);
+            let siblings = self.siblings(owner, entry.asked, entry.rule);
             let newer = self
                 .entries
                 .range(number + 1..)
@@ -30,7 +31,7 @@ impl Book {
             let superseded = newer
                 .filter_map(|other| supersedes(&other.key?, &other.description, entry))
                 .min_by_key(|loss| *loss != Loss::Conversation);
-            if siblings == Siblings::Never {
+            if siblings == Siblings::Never || Self::forbids(entry.rule, entry) {
                 doomed.push((number, None));
             } else if superseded.is_some() {
                 doomed.push((number, superseded));
@@ -57,6 +58,60 @@ impl Book {
         doomed
     }
 
+    /// Whether this rule lets nobody have the entry as its last front has left it.
+    fn forbids(rule: Rule, entry: &Entry) -> bool {
+        let mut left = entry.left.values();
+        match rule.resume {
+            _ if entry.owner == ProcessId::USER => false,
+            Resume::Always => false,
+            Resume::Cut => left.any(|left| left.epoch.0 == entry.epoch && left.orderly),
+            Resume::Never => true,
+        }
+    }
+
+    /// Ends the free entries of a key that a rule forbids to resume: their own, or that of a claim.
+    pub(super) fn end_forbidden(&mut self, owner: ProcessId, key: Key, rule: Option<Rule>) {
+        let forbidden = self.numbers(|entry| {
+            entry.owner == owner
+                && entry.key == Some(key)
+                && entry.holder.is_none()
+                && Self::forbids(rule.unwrap_or(entry.rule), entry)
+        });
+        for number in forbidden {
+            let entry = self.entries.remove(&number).expect("it was found just now");
+            match self.was_used(&entry) {
+                Some(true) => self.note_rule_of(&entry, key),
+                Some(false) => {}
+                None if entry.rule.source != RuleSource::Table => {}
+                None => {
+                    for (keeper, _) in entry.keepers.values() {
+                        self.unsaid.insert(*keeper, (owner, key, told(entry.rule)));
+                    }
+                }
+            }
+        }
+    }
+
+    pub(super) fn note_rule_of(&mut self, entry: &Entry, key: Key) {
+        if entry.rule.source == RuleSource::Table {
+            self.note_rule(entry.owner, key, told(entry.rule));
+        }
+    }
+
+    pub(super) fn note_rule(&mut self, host: ProcessId, key: Key, rule: Loss) {
+        if let Some(host) = self.hosts.get_mut(&host) {
+            host.rules.entry(key).or_insert(Some(rule));
+        }
+    }
+
+    /// What this claim is told, which nobody is told again.
+    pub(super) fn take_rule(&mut self, claim: &Claim) -> Option<Loss> {
+        let rules = &mut self.hosts.get_mut(&claim.host)?.rules;
+        let keys = [claim.key, claim.former].into_iter().flatten();
+        let told: Vec<Loss> = keys.filter_map(|key| rules.get_mut(&key)?.take()).collect();
+        told.first().copied()
+    }
+
     /// None: not known until its keeper says so.
     fn was_used(&self, entry: &Entry) -> Option<bool> {
         let has_token = entry.id.as_ref().is_some_and(|id| self.tokens.contains(id));
@@ -76,6 +131,15 @@ impl Book {
             .collect();
         let all: Option<Vec<&Departure>> = said.into_iter().collect();
         all.map(|all| all.iter().any(|left| left.used))
+    }
+}
+
+/// What is told of a rule.
+fn told(rule: Rule) -> Loss {
+    if rule.resume == Resume::Never {
+        Loss::Conversations
+    } else {
+        Loss::Closed
     }
 }
 

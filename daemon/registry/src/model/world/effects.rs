@@ -4,6 +4,7 @@ use super::*;
 
 impl World {
     pub(super) fn apply(&mut self, cast: &Cast) {
+        self.note_taken();
         for effect in self.registry.take_effects() {
             self.carry_out_one(cast, effect);
         }

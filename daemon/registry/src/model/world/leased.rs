@@ -158,6 +158,7 @@ impl World {
                     orderly,
                     used,
                 };
+                self.book.left_late(keeper, left);
                 if is_held {
                     self.book.left(&id, keeper, left);
                 }

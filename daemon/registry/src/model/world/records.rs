@@ -94,6 +94,8 @@ impl World {
                 .iter()
                 .map(|(key, loss)| (former(*key), *loss))
                 .collect();
+            let rules = owner.rules.iter();
+            owner.rules = rules.map(|(key, rule)| (former(*key), *rule)).collect();
         }
         for claimant in self
             .kept
