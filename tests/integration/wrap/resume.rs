@@ -117,7 +117,7 @@ fn a_server_that_was_not_used_is_no_loss_to_anybody() {
 fn a_host_that_does_not_wait_for_initialize_has_closed_nothing() {
     let world = host(UNKNOWN);
     let _daemon = world.daemon();
-    let mute = ["sh", "-c", "exec cat > /dev/null"].map(String::from);
+    let mute = ["sh", "-c", "while read -r line; do :; done"].map(String::from);
     let words = wrapped(&world, &mute);
     let mut client = Client::new(world.front(&words));
     client.begin_initialize("impatient");
