@@ -186,7 +186,10 @@ impl Carrying {
                 Some(said) = self.pipe.from.recv() => self.say(said).await,
             }
         }
-        closed::mark();
+        // Where its `initialize` had no answer, no conversation has begun that could be closed.
+        if self.open.unanswered().is_none() {
+            closed::mark();
+        }
         self.leave.send_replace(true);
         if let Some(releaser) = releaser {
             drop(

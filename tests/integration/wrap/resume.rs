@@ -276,6 +276,9 @@ fn a_lazy_server_is_not_resumed_after_a_close_either() {
         assert_eq!(client.count(), 1);
         let mut client = close_and_connect(&world, &mut client, options);
         assert_eq!(client.count(), second, "{options:?}");
+        if second == 1 {
+            client.pipe.errors.wait(CLOSED);
+        }
     }
 }
 

@@ -1,5 +1,6 @@
 //! What nobody can resume, and ends at once; and what is told of it.
 
+use mcp_sessiond_proto::Resume;
 use mcp_sessiond_proto::backends::KeeperName;
 
 use super::*;
@@ -410,4 +411,105 @@ fn a_loss_is_told_until_somebody_has_said_so() {
     assert_eq!(claim(&mut bench, 4).because, None);
     bench.exit(&[4]);
     assert_eq!(claim(&mut bench, 5).because, None);
+/// A claim of a wrapped server whose host has this rule.
+fn ruled(bench: &mut Bench, pid: u32, resume: Resume) -> Claim {
+    let source = RuleSource::Table;
+    Claim {
+        deadline: 0,
+        rule: Rule { resume, source },
+        ..bench.claim_of(HOST, pid)
+    }
+}
+
+#[test]
+fn where_only_a_cut_is_resumed_a_close_ends_the_session_and_is_told_once() {
+    let mut bench = Bench::new();
+    for (nth, because) in [(0, Some(Loss::Closed)), (1, None)] {
+        let pid = 10 * nth;
+        let claim = ruled(&mut bench, pid + 1, Resume::Cut);
+        let cut = bench.kept_by(claim, pid + 51);
+        bench.exit(&[pid + 1]);
+        bench.left(&cut, pid + 51, false, true);
+        let claim = ruled(&mut bench, pid + 2, Resume::Cut);
+        let closed = granted(bench.tell(claim));
+        assert_eq!((&closed.session, closed.because), (&cut.session, None));
+        // The daemon may hear of both in either order.
+        if nth == 0 {
+            bench.exit(&[pid + 2]);
+            bench.left(&closed, pid + 51, true, true);
+        } else {
+            bench.left(&closed, pid + 51, true, true);
+            bench.exit(&[pid + 2]);
+        }
+        assert!(!bench.has(&closed));
+        let claim = ruled(&mut bench, pid + 3, Resume::Cut);
+        let fresh = granted(bench.tell(claim));
+        assert_eq!(
+            (fresh.outcome, fresh.because),
+            (Outcome::FreshFirst, because)
+        );
+        bench.registry.end(&fresh.session);
+    }
+}
+
+#[test]
+fn what_the_keeper_refuses_is_given_up_for_a_fresh_session() {
+    let mut bench = Bench::new();
+    let claim = ruled(&mut bench, 1, Resume::Cut);
+    let former = bench.kept_by(claim, 50);
+    bench.exit(&[1]);
+    // The keeper's word is still on its way.
+    let claim = ruled(&mut bench, 2, Resume::Cut);
+    let resumed = granted(bench.tell(claim));
+    assert_eq!(resumed.session, former.session);
+    let claim = Claim {
+        wants: Wants::AfterClose { used: true },
+        ..ruled(&mut bench, 2, Resume::Cut)
+    };
+    let fresh = granted(bench.tell(claim));
+    assert!(!bench.has(&former) && bench.has(&fresh));
+    assert_eq!(fresh.because, Some(Loss::Closed));
+}
+
+#[test]
+fn a_front_without_a_keeper_closes_its_session_as_well() {
+    let mut bench = Bench::new();
+    for resume in [Resume::Cut, Resume::Always] {
+        let claim = ruled(&mut bench, 1, resume);
+        let lease = granted(bench.tell(claim));
+        bench
+            .registry
+            .front_closed(&lease.session, Epoch(lease.epoch.0 + 1));
+        bench.registry.front_closed(&lease.session, lease.epoch);
+        bench.exit(&[1]);
+        assert_eq!(bench.has(&lease), resume == Resume::Always);
+    }
+}
+
+#[test]
+fn where_nothing_is_resumed_a_session_ends_with_its_holder_and_a_used_one_is_told() {
+    let mut bench = Bench::new();
+    for (used, because) in [(false, None), (true, Some(Loss::Conversations))] {
+        let claim = ruled(&mut bench, 1, Resume::Never);
+        let lease = bench.kept_by(claim, 50);
+        bench.exit(&[1]);
+        assert!(!bench.has(&lease), "even after a cut");
+        // Its keeper has still to say whether it was used.
+        let left = Departure {
+            epoch: lease.epoch,
+            orderly: false,
+            used,
+        };
+        let name = KeeperName(50);
+        drop(
+            bench
+                .registry
+                .front_left(&lease.session, name, process(50), left),
+        );
+        let claim = ruled(&mut bench, 2, Resume::Never);
+        let next = granted(bench.tell(claim));
+        assert_eq!((next.outcome, next.because), (Outcome::FreshNever, because));
+        bench.exit(&[2, 50]);
+        bench.registry.swept(&process(50));
+    }
 }

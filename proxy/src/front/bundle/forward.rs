@@ -159,6 +159,10 @@ impl Carrying {
 
     /// What the user should know of how this server came to be.
     fn tell(&self, attachment: &Attachment) {
+        if let Some(rule) = attachment.because.filter(|because| because.is_rule()) {
+            self.stderr
+                .print(&format_args!("a fresh server: {}", rule.sentence()));
+        }
         let attached = &attachment.attached;
         if !attached.ended.is_empty() {
             let control = attachment.control.as_ref();

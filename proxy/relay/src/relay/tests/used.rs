@@ -71,3 +71,24 @@ fn an_ask_that_nobody_was_handed_is_none() {
     bench.front_gets();
     assert!(bench.relay.is_used());
 }
+
+#[test]
+fn a_conversation_begins_with_the_answer_to_initialize_or_with_another_request() {
+    let mut bench = Bench::new();
+    assert!(!bench.relay.has_conversed(), "nothing was said");
+    bench.front(&ask("7", "ping"));
+    bench.front(&ask("8", "server/discover"));
+    assert!(!bench.relay.has_conversed(), "these are probes");
+    bench.front(&initialize("0", "2025-06-18", "{}"));
+    assert!(!bench.relay.has_conversed(), "it has no answer");
+    bench.relay.detach(0, true, bench.now);
+    assert!(!bench.relay.has_conversed(), "nobody is attached");
+    // The next host waits for the answer to the former one's.
+    bench.attach();
+    bench.front(&initialize("1", "2025-06-18", "{}"));
+    assert!(!bench.relay.has_conversed());
+    // A host of 2026-07-28 has no `initialize`, and others may not wait for the answer.
+    bench.front(&ask("2", "tools/call"));
+    assert!(bench.relay.has_conversed());
+    assert!(Bench::initialized().relay.has_conversed());
+}
