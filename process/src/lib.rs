@@ -16,6 +16,7 @@
 //! - [`ExitWatch`]: which of many processes have exited. [`child_of`], [`is_taken`],
 //!   [`leads_session`], [`session_of`], [`session_members`], [`started_by`] ([`session`], in the
 //!   sense of setsid(2)): whom a process has started.
+//! - [`health`]: what a process is doing that does not answer.
 //! - [`Exhausted`]: why any of it may not be known for the moment.
 //!
 //! What else the system is asked:
@@ -47,6 +48,7 @@ pub mod executable;
 mod exhausted;
 mod exits;
 pub mod fault;
+pub mod health;
 mod key;
 mod launchers;
 mod listening;
@@ -84,6 +86,7 @@ pub use clock::monotonic_ms;
 pub use command_line::{CommandLine, command_line};
 pub use exhausted::Exhausted;
 pub use exits::ExitWatch;
+pub use health::{Health, HealthWatch};
 pub use key::traits_of;
 pub use launchers::{Launcher, Table};
 pub use listening::{ListenerLock, listener};

@@ -19,6 +19,7 @@ use nix::sys::socket::{
 use nix::sys::{stat, statfs};
 
 use super::ProcessStatus;
+use super::health::Activity;
 use super::peer_error::PeerError;
 use crate::sys;
 
@@ -183,6 +184,44 @@ pub(super) fn children(pid: u32) -> io::Result<Vec<u32>> {
     Ok(children)
 }
 
+/// What it is doing: its state, the processor time that it has used, and whether it is frozen.
+pub(super) fn activity(pid: u32) -> io::Result<Activity> {
+    let stat = fs::read(proc(pid, "stat"))?;
+    let state = text_field(&stat, STATE_FIELD).and_then(|state| state.as_bytes().first().copied());
+    let times = [USER_TIME_FIELD, SYSTEM_TIME_FIELD].map(|number| field(&stat, number));
+    let ([Some(user), Some(system)], Some(state)) = (times, state) else {
+        return Err(malformed("stat"));
+    };
+    Ok(Activity {
+        state,
+        ticks: user.wrapping_add(system),
+        // What can't be read is not known to be frozen.
+        is_frozen: fs::read_to_string(proc(pid, "cgroup"))
+            .is_ok_and(|groups| groups.lines().any(is_frozen)),
+    })
+}
+
+/// Whether a line of /proc/PID/cgroup (cgroups(7)) names a cgroup that is frozen, by itself or with
+/// one above it. Where the system has its cgroups elsewhere than usual, nothing is known.
+fn is_frozen(line: &str) -> bool {
+    let mut fields = line.splitn(3, ':').skip(1);
+    let (Some(controllers), Some(path)) = (fields.next(), fields.next()) else {
+        return false;
+    };
+    let file = |mount: &str, name: &str| {
+        let group = Path::new(mount).join(path.trim_start_matches('/'));
+        fs::read_to_string(group.join(name)).ok()
+    };
+    if controllers.is_empty() {
+        let events = file("/sys/fs/cgroup", "cgroup.events")
+            .or_else(|| file("/sys/fs/cgroup/unified", "cgroup.events"));
+        return events.is_some_and(|events| events.lines().any(|line| line == "frozen 1"));
+    }
+    controllers.split(',').any(|one| one == "freezer")
+        && file("/sys/fs/cgroup/freezer", "freezer.state")
+            .is_some_and(|state| state.trim_end() != "THAWED")
+}
+
 /// The id of its session.
 pub(super) fn session(pid: u32) -> io::Result<u32> {
     let stat = fs::read(proc(pid, "stat"))?;
@@ -295,7 +334,10 @@ impl AsFd for Events {
 }
 
 /// Fields of /proc/PID/stat, numbered as in proc_pid_stat(5).
+const STATE_FIELD: usize = 3;
 const SESSION_FIELD: usize = 6;
+const USER_TIME_FIELD: usize = 14;
+const SYSTEM_TIME_FIELD: usize = 15;
 const START_FIELD: usize = 22;
 const ARGUMENTS_START_FIELD: usize = 48;
 const ARGUMENTS_END_FIELD: usize = 49;
@@ -304,13 +346,15 @@ const ARGUMENTS_END_FIELD: usize = 49;
 const FIRST_FIELD_BEHIND_NAME: usize = 3;
 
 fn field(stat: &[u8], number: usize) -> Option<u64> {
+    text_field(stat, number)?.parse().ok()
+}
+
+fn text_field(stat: &[u8], number: usize) -> Option<&str> {
     let name_end = stat.iter().rposition(|byte| *byte == b')')?;
     let behind_name = std::str::from_utf8(&stat[name_end + 1..]).ok()?;
     behind_name
         .split_ascii_whitespace()
-        .nth(number - FIRST_FIELD_BEHIND_NAME)?
-        .parse()
-        .ok()
+        .nth(number - FIRST_FIELD_BEHIND_NAME)
 }
 
 fn parse_status(status: &str) -> Option<ProcessStatus> {

@@ -16,6 +16,7 @@ use nix::sys::socket::{getsockopt, sockopt};
 use nix::unistd::{Pid, getsid};
 
 use super::ProcessStatus;
+use super::health::Activity;
 use super::peer_error::PeerError;
 use super::procargs::{self, ProcessStrings};
 use crate::sys;
@@ -122,6 +123,11 @@ pub(super) fn receive_named(
     _: BorrowedFd<'_>,
     _: &mut [u8],
 ) -> io::Result<(usize, Option<(u32, u32)>)> {
+    Err(io::ErrorKind::Unsupported.into())
+}
+
+/// What it is doing, which this system does not tell so that it could be compared.
+pub(super) fn activity(_pid: u32) -> io::Result<Activity> {
     Err(io::ErrorKind::Unsupported.into())
 }
 

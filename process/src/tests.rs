@@ -2,6 +2,8 @@
 
 mod exits;
 #[cfg(target_os = "linux")]
+mod health;
+#[cfg(target_os = "linux")]
 mod linux;
 mod session;
 
