@@ -8,7 +8,7 @@ use std::time::Duration;
 use mcp_sessiond_client::{
     CallError, ConnectError, Connection, Directory, Error, SessionId, Start, connect,
 };
-use mcp_sessiond_proto::debug::PAGE_MAX;
+use mcp_sessiond_proto::debug::{About, PAGE_MAX};
 use mcp_sessiond_proxy::keeper::dial::DialError;
 
 use crate::exit_code::{SOFTWARE, UNAVAILABLE};
@@ -18,12 +18,33 @@ use crate::ui::output::{print, warn};
 /// How long the daemon may take for an answer.
 pub(crate) const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 
+/// How long the daemon may take for its first answer where there is something to be said without it.
+pub(crate) const FIRST_ANSWER: Duration = Duration::from_secs(2);
+
+/// A connection to the daemon that runs, which has answered on it. None is started.
+///
+/// # Errors
+/// [`Failure::Hangs`] after [`FIRST_ANSWER`].
+pub(crate) async fn reach(directory: &Directory) -> Result<(Connection, About), Failure> {
+    let reached = async {
+        let connection = connect(directory, &Start::Never).await?;
+        let about = connection.about(ANSWER_TIMEOUT).await?;
+        Ok((connection, about))
+    };
+    let hangs = |_| Failure::Hangs(directory.socket());
+    tokio::time::timeout(FIRST_ANSWER, reached)
+        .await
+        .map_err(hangs)?
+}
+
 /// Why a command that only asks the daemon came to nothing.
 pub(crate) enum Failure {
     /// There is none, or none of ours.
     Connect(ConnectError),
     /// It did not answer.
     Call(CallError),
+    /// It listens on this socket, and does not answer.
+    Hangs(PathBuf),
     /// It refused.
     Refused(Error),
     /// No daemon knows of the keeper with this socket, and it can't be identified.
@@ -53,6 +74,14 @@ impl fmt::Display for Failure {
         match self {
             Self::Connect(error) => error.fmt(formatter),
             Self::Call(error) => write!(formatter, "the daemon did not answer: {error}"),
+            Self::Hangs(socket) => write!(
+                formatter,
+                "the daemon has not answered for {} s, so this is only what the keepers of the servers say; `fuser -v {}` shows its \
+                 pid, `kill -CONT PID` has it go on if it is stopped, and `kill -KILL PID` ends it; the servers stay, and the next \
+                 client starts another daemon",
+                FIRST_ANSWER.as_secs(),
+                socket.display()
+            ),
             Self::Refused(error) => error.fmt(formatter),
             Self::Keeper(error, socket) => {
                 write!(
@@ -70,7 +99,7 @@ impl Failure {
     pub(crate) fn report(&self) -> u8 {
         warn(self);
         match self {
-            Self::Connect(_) | Self::Call(_) | Self::Keeper(..) => UNAVAILABLE,
+            Self::Connect(_) | Self::Call(_) | Self::Hangs(_) | Self::Keeper(..) => UNAVAILABLE,
             Self::Refused(_) => SOFTWARE,
         }
     }

@@ -10,7 +10,7 @@ use std::io;
 use std::path::Path;
 
 use mcp_sessiond_client::CallError;
-use mcp_sessiond_client::{ConnectError, Connection, Directory, SessionId, Start, connect};
+use mcp_sessiond_client::{ConnectError, Connection, Directory, SessionId};
 use mcp_sessiond_process as process;
 use mcp_sessiond_proto::backends::{
     Backend, BackendState, BackendStatus, KeeperReply, KeeperRequest,
@@ -21,7 +21,7 @@ use mcp_sessiond_proxy::keeper::dial::{DialError, Dialled, dial, keeper_of};
 use mcp_sessiond_proxy::server::shared::usage::{self, Use};
 use serde::Serialize;
 
-use crate::calls::{ANSWER_TIMEOUT, Failure, all_pages};
+use crate::calls::{ANSWER_TIMEOUT, Failure, all_pages, reach};
 
 /// A backend as the daemon knows it, and as its keeper does.
 #[derive(Debug, Serialize)]
@@ -132,11 +132,11 @@ impl Inventory {
     /// When there is no runtime directory that could be looked into.
     pub(crate) async fn read() -> Result<Self, Failure> {
         let directory = Directory::of_user()?;
-        let answer = match connect(&directory, &Start::Never).await {
-            Ok(connection) => backends(&connection, &directory, None)
+        let answer = match reach(&directory).await {
+            Ok((connection, _)) => backends(&connection, &directory, None)
                 .await
                 .map(|seen| (connection, seen)),
-            Err(error) => Err(error.into()),
+            Err(failure) => Err(failure),
         };
         let (connection, failure, seen) = match answer {
             Ok((connection, seen)) => (Some(connection), None, seen),

@@ -7,6 +7,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
+use mcp_sessiond_process::health::is_stopped;
 use mcp_sessiond_process::{self as process, PinnedProcess, ProcessId};
 use mcp_sessiond_registry::KeeperRecord;
 use nix::sys::signal::Signal;
@@ -21,6 +22,9 @@ pub use orphans::end_orphans;
 /// its input, for SIGTERM and for SIGKILL, and this.
 const GRACE: Duration = Duration::from_secs(2);
 
+/// How often it is looked whether a keeper that was asked to end can do so.
+const LOOK: Duration = Duration::from_millis(250);
+
 /// When the processes are listed again that could not be.
 const RETRY: Duration = Duration::from_secs(1);
 
@@ -28,6 +32,8 @@ const RETRY: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 struct Ending {
     keeper: PinnedProcess,
+    /// When it is looked at whether it can end by itself; none once it was killed.
+    look_at: Option<Instant>,
     /// When it is killed; none once it was.
     kill_at: Option<Instant>,
     /// Why it has to end.
@@ -57,14 +63,10 @@ impl Terminator {
     /// does it.
     pub async fn run(mut self) {
         loop {
-            let kill_at = self
-                .ending
-                .values()
-                .filter_map(|ending| ending.kill_at)
-                .min();
+            let kill_at = self.ending.values().filter_map(Ending::due).min();
             tokio::select! {
                 Some(charge) = self.incoming.recv() => match charge {
-                    Charge::End { keeper, why } => self.end(keeper, why),
+                    Charge::End { keeper, why, kills } => self.end(keeper, why, kills),
                     Charge::Sweep { keeper, is_seen } => {
                         let reason = self.ending.remove(&keeper.process).map(|ending| ending.why);
                         tokio::spawn(sweep(self.engine.clone(), keeper, is_seen, reason));
@@ -75,36 +77,59 @@ impl Terminator {
         }
     }
 
-    /// Asks a keeper to end.
-    fn end(&mut self, keeper: PinnedProcess, why: &'static str) {
+    /// Asks a keeper to end. One that can't do so, since it is stopped, is killed at once, and so is
+    /// one that does not answer.
+    fn end(&mut self, keeper: PinnedProcess, why: &'static str, kills: bool) {
         let stop_wait =
             Duration::from_millis(self.engine.settings().loaded.config.backends.stop_wait_ms);
-        // It fails where the keeper has just exited, which is told anyway.
-        let _ = keeper.signal(Signal::SIGTERM);
-        let kill_at = Some(Instant::now() + stop_wait * 3 + GRACE);
-        self.ending.entry(keeper.id()).or_insert(Ending {
+        let now = Instant::now();
+        let ending = self.ending.entry(keeper.id()).or_insert_with(|| Ending {
+            look_at: Some(now + LOOK),
+            kill_at: Some(now + stop_wait * 3 + GRACE),
             keeper,
-            kill_at,
             why,
         });
+        if kills {
+            return ending.kill(why);
+        }
+        if is_stopped(&ending.keeper) {
+            return ending.kill("it is stopped, and can't end by itself");
+        }
+        // It fails where the keeper has just exited, which is told anyway.
+        let _ = ending.keeper.signal(Signal::SIGTERM);
     }
 
-    /// Kills the keepers that have not ended in time.
+    /// Kills the keepers that can't end, and those that have not in time.
     fn kill(&mut self) {
         let now = Instant::now();
-        for ending in self
-            .ending
-            .values_mut()
-            .filter(|ending| ending.kill_at.is_some_and(|at| at <= now))
-        {
-            ending.kill_at = None;
-            let pid = ending.keeper.id().pid;
-            if ending.keeper.signal(Signal::SIGKILL).is_ok() {
-                tracing::warn!(
-                    pid,
-                    "a keeper did not end when it was asked to, and was killed"
-                );
+        for ending in self.ending.values_mut() {
+            if ending.look_at.is_some_and(|at| at <= now) {
+                if is_stopped(&ending.keeper) {
+                    ending.kill("it is stopped, and can't end by itself");
+                } else {
+                    // It may still be stopped while it ends.
+                    ending.look_at = Some(now + LOOK);
+                }
             }
+            if ending.kill_at.is_some_and(|at| at <= now) {
+                ending.kill("it did not end in time");
+            }
+        }
+    }
+}
+
+impl Ending {
+    /// The next time at which something is to be done about it.
+    fn due(&self) -> Option<Instant> {
+        self.kill_at
+            .map(|at| self.look_at.map_or(at, |look| look.min(at)))
+    }
+
+    fn kill(&mut self, why: &'static str) {
+        (self.kill_at, self.look_at) = (None, None);
+        let pid = self.keeper.id().pid;
+        if self.keeper.signal(Signal::SIGKILL).is_ok() {
+            tracing::warn!(pid, why, "a keeper that had to end was killed");
         }
     }
 }

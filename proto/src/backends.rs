@@ -299,6 +299,38 @@ pub struct StopRequest {
     /// The backend to end. Absent: all of the session's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub backend: Option<BackendName>,
+    /// Why. Absent: somebody wants it stopped.
+    #[serde(default, skip_serializing_if = "StopReason::is_asked")]
+    pub why: StopReason,
+}
+
+/// Why a backend is ended.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum StopReason {
+    /// Somebody wants it stopped.
+    #[default]
+    Asked,
+    /// This keeper hangs: it could answer, and has not for several seconds. It is killed, and only
+    /// if it still is the backend's keeper.
+    KeeperHung(KeeperName),
+    /// This keeper lives, and its socket is gone, or it refuses every front. The same.
+    KeeperUnreachable(KeeperName),
+}
+
+impl StopReason {
+    /// The keeper that is at fault, if one is.
+    #[must_use]
+    pub fn keeper(self) -> Option<KeeperName> {
+        match self {
+            Self::Asked => None,
+            Self::KeeperHung(keeper) | Self::KeeperUnreachable(keeper) => Some(keeper),
+        }
+    }
+
+    fn is_asked(&self) -> bool {
+        *self == Self::Asked
+    }
 }
 
 /// A registered backend, as the daemon knows it.
@@ -345,6 +377,8 @@ pub enum KeeperRequest {
     },
     /// The backend is to be replaced by a fresh one.
     Restart {},
+    /// A front that waits for something asks whether the keeper still does its work.
+    Ping {},
     /// A daemon that has lost its records asks whose backend this is.
     Remember {},
     /// Which variables of the backend's environment differ from these.
@@ -389,6 +423,8 @@ pub enum KeeperReply {
     Errors(Written),
     /// The backend is taken down, and then a fresh one is started.
     Restarting {},
+    /// The keeper does its work.
+    Pong {},
     /// Whose backend it is.
     Remembered(Remembered),
     /// What was compared.

@@ -217,8 +217,9 @@ fn serve_host(
     };
     let attachment = match first {
         Ok(attachment) => Some(attachment),
-        // Somebody else has what the user has named. It is waited for.
-        Err(NoBackend::Taken(_)) => None,
+        // Somebody else has what the user has named, or the keeper lives and does not answer. It is
+        // waited for.
+        Err(NoBackend::Taken(_) | NoBackend::Stalled(_)) => None,
         Err(NoBackend::NoProgram { code, sentence }) => {
             print(&sentence);
             return Ok(ExitCode::from(code));
@@ -327,6 +328,10 @@ fn stay(
         return Ok(ExitCode::SUCCESS);
     };
     let mut reattached = None;
+    let (watching, printing) = (carrier.clone(), stderr.clone());
+    std::thread::Builder::new()
+        .name("keeper-watch".into())
+        .spawn(move || watching.watch_keeper(&|what| printing.print(&what)))?;
     loop {
         if let Some(news) = door.notice() {
             stderr.print(&news);
@@ -341,6 +346,7 @@ fn stay(
             .as_ref()
             .map(UnixStream::try_clone)
             .transpose()?;
+        carrier.watch_by(attachment.watch.clone());
         if carrier
             .set_keeper(attachment.reader.try_clone()?, control)
             .is_ok()
@@ -366,7 +372,7 @@ fn again(
     stderr: &Stderr,
     had: bool,
 ) -> Option<Attachment> {
-    let began = Instant::now();
+    let mut began = Instant::now();
     let mut pause = PAUSE;
     let mut said = String::new();
     loop {
@@ -386,6 +392,13 @@ fn again(
                         std::thread::park();
                     }
                 }
+                std::thread::sleep(pause);
+                pause = (pause * 2).min(PAUSE_MAX);
+                continue;
+            }
+            // What the host asks is held for as long as it waits.
+            Err(NoBackend::Stalled(_)) => {
+                began = Instant::now();
                 std::thread::sleep(pause);
                 pause = (pause * 2).min(PAUSE_MAX);
                 continue;

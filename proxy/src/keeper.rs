@@ -8,6 +8,7 @@
 //!   [`stderr_ring`]: the end of its standard error.
 //! - [`requests`]: requests on its socket. [`front`]: the attached front. [`dial`]: the client's
 //!   side of the socket.
+//! - [`silence`]: how long a keeper that does not answer is waited for.
 //! - [`continuing`]: the lines between it and a continuing front, where the session is a service's.
 //! - [`exits`]: the processes whose exits matter. [`program_change`]: whether the program has
 //!   changed. [`launch`]: how a keeper starts.
@@ -26,6 +27,7 @@ pub mod hold;
 pub mod launch;
 pub mod program_change;
 pub mod requests;
+pub mod silence;
 pub mod stderr_ring;
 
 use std::io;

@@ -198,14 +198,7 @@ impl Daemon {
     /// When it does not run.
     #[must_use]
     pub fn descriptors(&self) -> usize {
-        self.open_descriptors().len()
-    }
-
-    /// The numbers of the descriptors that it has open.
-    fn open_descriptors(&self) -> std::collections::BTreeSet<usize> {
-        let open = std::fs::read_dir(format!("/proc/{}/fd", self.pid())).expect("it runs");
-        open.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
-            .collect()
+        open_descriptors(self.pid()).len()
     }
 
     /// Leaves it so many descriptors to open, beside those that are open now. None: as many as it
@@ -214,31 +207,47 @@ impl Daemon {
     /// # Panics
     /// When it can't be limited.
     pub fn leave_descriptors(&self, free: Option<usize>) {
-        let open = self.open_descriptors();
-        let limit = free.map(|free| {
-            (0..)
-                .filter(|number| !open.contains(number))
-                .nth(free)
-                .unwrap_or_default()
-        });
-        let limit = limit.map(|limit| limit.to_string());
-        let pid = self.pid().to_string();
-        let hard = std::fs::read_to_string(format!("/proc/{pid}/limits")).expect("it runs");
-        let hard = hard
-            .lines()
-            .find_map(|line| line.strip_prefix("Max open files"))
-            .expect("a limit");
-        let hard = hard.split_whitespace().nth(1).expect("a hard one");
-        let soft = limit.as_deref().unwrap_or(hard);
-        let set = ["--pid", &pid, &format!("--nofile={soft}:{hard}")];
-        assert!(
-            Command::new("prlimit")
-                .args(set)
-                .status()
-                .expect("prlimit")
-                .success()
-        );
+        leave_descriptors(self.pid(), free);
     }
+}
+
+/// Leaves a process so many descriptors to open, beside those that are open now. None: as many as it
+/// may.
+///
+/// # Panics
+/// When it can't be limited.
+pub fn leave_descriptors(pid: u32, free: Option<usize>) {
+    let open = open_descriptors(pid);
+    let limit = free.map(|free| {
+        (0..)
+            .filter(|number| !open.contains(number))
+            .nth(free)
+            .unwrap_or_default()
+    });
+    let limit = limit.map(|limit| limit.to_string());
+    let pid = pid.to_string();
+    let hard = std::fs::read_to_string(format!("/proc/{pid}/limits")).expect("it runs");
+    let hard = hard
+        .lines()
+        .find_map(|line| line.strip_prefix("Max open files"))
+        .expect("a limit");
+    let hard = hard.split_whitespace().nth(1).expect("a hard one");
+    let soft = limit.as_deref().unwrap_or(hard);
+    let set = ["--pid", &pid, &format!("--nofile={soft}:{hard}")];
+    assert!(
+        Command::new("prlimit")
+            .args(set)
+            .status()
+            .expect("prlimit")
+            .success()
+    );
+}
+
+/// The numbers of the descriptors that a process has open.
+fn open_descriptors(pid: u32) -> std::collections::BTreeSet<usize> {
+    let open = std::fs::read_dir(format!("/proc/{pid}/fd")).expect("it runs");
+    open.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
+        .collect()
 }
 
 fn launch(command: &mut Command, all: &Log) -> (Child, Log) {

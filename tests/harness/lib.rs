@@ -45,7 +45,7 @@ mod world;
 pub use backend::Backend;
 pub use broker_process::BrokerProcess;
 pub use client::{Client, Pipe};
-pub use daemon::Daemon;
+pub use daemon::{Daemon, leave_descriptors};
 pub use disk::SmallDisk;
 pub use event_service::EventService;
 pub use front::Front;

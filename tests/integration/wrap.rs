@@ -22,6 +22,7 @@ mod renewal;
 mod resume;
 mod signals;
 mod sizes;
+mod slow;
 mod soak;
 mod strays;
 mod terminal;

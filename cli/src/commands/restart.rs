@@ -4,10 +4,12 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use clap::Args;
+use mcp_sessiond_process::health::is_stopped;
 use mcp_sessiond_proto::backends::{BackendStatus, KeeperReply, KeeperRequest};
 use mcp_sessiond_proto::paths;
-use mcp_sessiond_proxy::keeper::dial::{DialError, Dialled, dial};
+use mcp_sessiond_proxy::keeper::dial::{DialError, Dialled, dial, keeper_of};
 
+use super::stop;
 use crate::exit_code::SOFTWARE;
 use crate::inventory::selection::Selection;
 use crate::inventory::{Inventory, Server, keeper_status};
@@ -50,6 +52,8 @@ enum NotRestarted {
     Silent { keeper: u32, why: String },
     #[error("the fresh one has ended: {0}")]
     Ended(String),
+    #[error("{0}")]
+    NotEnded(String),
     #[error("the previous server is still ending")]
     Slow,
 }
@@ -69,10 +73,10 @@ pub(crate) fn run(arguments: &Arguments) -> ExitCode {
 
 async fn restart(inventory: &Inventory, servers: &[&Server]) -> u8 {
     let mut code = 0;
-    let asked: Vec<_> = servers
-        .iter()
-        .map(|server| (server, replace(inventory, server)))
-        .collect();
+    let mut asked = Vec::new();
+    for server in servers {
+        asked.push((server, replace(inventory, server).await));
+    }
     let until = Instant::now() + START;
     for (server, asked) in asked {
         let what = format!("{} has ended, and a fresh one runs", server.display_name());
@@ -92,7 +96,7 @@ async fn restart(inventory: &Inventory, servers: &[&Server]) -> u8 {
 /// # Errors
 /// A sentence, where there is none.
 pub(crate) async fn one(inventory: &Inventory, server: &Server) -> Result<String, String> {
-    let asked = replace(inventory, server);
+    let asked = replace(inventory, server).await;
     restarted(inventory, server, asked, Instant::now() + START).await
 }
 
@@ -100,12 +104,13 @@ pub(crate) async fn one(inventory: &Inventory, server: &Server) -> Result<String
 async fn restarted(
     inventory: &Inventory,
     server: &Server,
-    asked: Result<BackendStatus, NotRestarted>,
+    asked: Result<Asked, NotRestarted>,
     until: Instant,
 ) -> Result<String, String> {
     let called = server.display_name();
     let fresh = match asked {
-        Ok(former) => started(inventory, server, &former, until).await,
+        Ok(Asked::Keeper(former)) => started(inventory, server, &former, until).await,
+        Ok(Asked::Daemon(said)) => return Ok(said),
         Err(why) => Err(why),
     };
     match fresh {
@@ -117,9 +122,29 @@ async fn restarted(
     }
 }
 
-/// Asks the keeper for a fresh server. Tells how the former one was.
-fn replace(inventory: &Inventory, server: &Server) -> Result<BackendStatus, NotRestarted> {
-    let socket = paths::keeper_socket(inventory.directory.path(), server.keeper);
+/// Who was asked for a fresh server.
+enum Asked {
+    /// The keeper, whose server was so.
+    Keeper(Box<BackendStatus>),
+    /// The daemon, which has ended a keeper that can't answer. What there is to say.
+    Daemon(String),
+}
+
+/// Asks the keeper for a fresh server. A keeper that is stopped can't be asked: the daemon ends it,
+/// and the next one has a fresh server.
+async fn replace(inventory: &Inventory, server: &Server) -> Result<Asked, NotRestarted> {
+    let directory = inventory.directory.path();
+    let is_stopped = keeper_of(directory, server.keeper).is_ok_and(|keeper| is_stopped(&keeper));
+    if is_stopped && inventory.connection.is_some() {
+        stop::one(inventory, server)
+            .await
+            .map_err(NotRestarted::NotEnded)?;
+        return Ok(Asked::Daemon(format!(
+            "{}: the process that kept it was stopped, and is ended; its host gets a fresh server at its next call",
+            server.display_name()
+        )));
+    }
+    let socket = paths::keeper_socket(directory, server.keeper);
     let former = match keeper_status(&socket) {
         (Some(status), ..) => status,
         (None, why, _) => return Err(NotRestarted::silent(server, why)),
@@ -128,7 +153,7 @@ fn replace(inventory: &Inventory, server: &Server) -> Result<BackendStatus, NotR
         Ok(Dialled {
             reply: KeeperReply::Restarting {},
             ..
-        }) => Ok(former),
+        }) => Ok(Asked::Keeper(Box::new(former))),
         Ok(_) => Err(NotRestarted::Unreachable(DialError::Answer)),
         Err(error) => Err(NotRestarted::Unreachable(error)),
     }

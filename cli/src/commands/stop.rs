@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use mcp_sessiond_client::Error;
 use mcp_sessiond_process::{PeerError, PinnedProcess};
-use mcp_sessiond_proto::backends::StopRequest;
+use mcp_sessiond_proto::backends::{StopReason, StopRequest};
 use mcp_sessiond_proto::paths;
 use mcp_sessiond_proxy::keeper::dial::{DialError, keeper_of};
 use nix::sys::signal::Signal;
@@ -121,6 +121,7 @@ async fn end(inventory: &Inventory, server: &Server) -> Result<Option<PinnedProc
             session: session.clone(),
             service: server.service.clone(),
             backend: server.backend.clone(),
+            why: StopReason::Asked,
         };
         match connection.stop_backend(ANSWER_TIMEOUT, request).await? {
             Ok(()) | Err(Error::UnknownBackend) => return Ok(keeper),

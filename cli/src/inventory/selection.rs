@@ -7,6 +7,7 @@ use clap::builder::NonEmptyStringValueParser;
 use mcp_sessiond_proxy::unkept::{self, Unkept};
 
 use super::{Inventory, Server, listing};
+use crate::calls::Failure;
 use crate::exit_code::{NO_INPUT, SOFTWARE, USAGE};
 use crate::runtime::block_on;
 use crate::ui::output::warn;
@@ -51,6 +52,10 @@ impl Selection {
                 Ok(inventory) => inventory,
                 Err(failure) => return failure.report(),
             };
+            // What follows is done without it.
+            if let Some(failure @ Failure::Hangs(_)) = &inventory.failure {
+                warn(failure);
+            }
             match self.resolve(&inventory) {
                 Ok(servers) => work(&inventory, &servers).await,
                 Err(code) => code,

@@ -13,6 +13,9 @@ use mcp_sessiond_proto::{BackendName, Epoch, Error, Loss, SessionId};
 use super::records::ProgramDir;
 use super::{Effect, KeeperRecord, Registry, SessionRecord};
 
+/// When a client asks again for a backend whose keeper lives, in ms.
+const OTHER_KEEPER_RETRY_MS: u32 = 20;
+
 /// What a keeper has served: what takes its place is not to meet what its backend still holds, such
 /// as a port, or the lock on a profile.
 #[derive(Debug, Clone)]
@@ -65,11 +68,12 @@ impl Registry {
             .any(|served| served.is_in_the_way_of(session, backend))
     }
 
-    /// Registers a keeper for a session. A former keeper of the same backend has to end. Repeating
-    /// the call has no further effect.
+    /// Registers a keeper for a session. Repeating the call has no further effect.
     ///
     /// # Errors
-    /// Those of a lease that is not the newest; [`Error::UnknownBackend`] for one that has to end;
+    /// Those of a lease that is not the newest; [`Error::Unavailable`] while another keeper of the
+    /// same backend lives, which goes away when it exits or is [ended](Self::stop_backend) and in no
+    /// other way; [`Error::UnknownBackend`] for one that has to end;
     /// [`Error::InvalidArgument`] for one that holds another backend, or has another one's name;
     /// and [`Error::QuotaExceeded`] for one more than a session may have.
     pub fn keep_backend(
@@ -90,11 +94,10 @@ impl Registry {
         }
         let session = self.leased(id, epoch)?;
         session.keepers.check_room(keeper.of.as_ref())?;
-        let former = session.keepers.put(keeper.clone());
-        let former = former.map(|former| (Served::of(session, &former), former));
-        if let Some((served, former)) = former {
-            self.let_go(former, served);
+        if session.keepers.of(keeper.of.as_ref()).is_some() {
+            return Err(other_keeper());
         }
+        session.keepers.put(keeper.clone());
         self.kept_by.insert(process, id.clone());
         self.effects
             .push(Effect::SaveKeeper(Some(id.clone()), keeper));
@@ -209,6 +212,34 @@ impl Registry {
         Ok(())
     }
 
+    /// A keeper is to be killed, since it does not answer; its backend counts as lost. The keeper may
+    /// be of a session, or of a service's.
+    ///
+    /// # Errors
+    /// [`Error::UnknownBackend`] when a session of this id has no such keeper.
+    pub fn end_faulty(&mut self, told: &SessionId, name: KeeperName) -> Result<(), Error> {
+        let found = self
+            .sessions_with_backend()
+            .find(|(session, keeper)| session.public_id() == told && keeper.name == name)
+            .map(|(session, keeper)| (session.id.clone(), keeper.clone()));
+        if let Some((id, keeper)) = found {
+            self.faulty.insert(keeper.process);
+            return self.stop_backend(&id, keeper.of.as_ref());
+        }
+        let found = self
+            .service_backends()
+            .find(|(of, keeper)| of.1 == *told && keeper.name == name)
+            .map(|(of, keeper)| (of.clone(), keeper.clone()));
+        let (of, keeper) = found.ok_or(Error::UnknownBackend)?;
+        self.faulty.insert(keeper.process);
+        self.stop_service_backend(&of, keeper.of.as_ref())
+    }
+
+    /// Whether a keeper is to be killed, since it does not answer.
+    pub fn is_faulty(&self, keeper: &ProcessId) -> bool {
+        self.faulty.contains(keeper)
+    }
+
     /// A keeper says why it is about to end, and its backend with it.
     ///
     /// # Errors
@@ -281,6 +312,7 @@ impl Registry {
     pub(super) fn keeper_exited(&mut self, process: &ProcessId) -> Option<(SessionId, Loss)> {
         let words = self.last_words.remove(process);
         self.ended_by_rule.remove(process);
+        let is_faulty = self.faulty.remove(process);
         let of = self.kept_by.remove(process);
         let session = of.as_ref().and_then(|id| self.sessions.get_mut(id));
         let kept = session.and_then(|session| {
@@ -290,7 +322,9 @@ impl Registry {
         });
         let (keeper, why) = match kept {
             Some(keeper) => {
-                let why = if keeper.ending {
+                let why = if is_faulty {
+                    Loss::Killed
+                } else if keeper.ending {
                     Loss::Stopped
                 } else {
                     words.unwrap_or(Loss::Killed)
@@ -382,6 +416,15 @@ impl Registry {
                 .is_some_and(|held| held.name == name && !held.ending)
         };
         session.filter(is_held).ok_or(Error::UnknownBackend)
+    }
+}
+
+/// The error for a backend whose keeper lives.
+pub(super) fn other_keeper() -> Error {
+    Error::Unavailable {
+        sentence: "the process that keeps this server lives, so no second one takes its place"
+            .into(),
+        retry_after_ms: OTHER_KEEPER_RETRY_MS,
     }
 }
 

@@ -10,6 +10,7 @@ use mcp_sessiond_identity::ProcessId;
 use mcp_sessiond_proto::backends::KeeperName;
 use mcp_sessiond_proto::{BackendName, Epoch, Error, ServiceName, SessionId};
 
+use super::keepers::other_keeper;
 use super::leases::check_lease;
 use super::{Effect, KeeperRecord, Registry, ServiceRecord};
 
@@ -98,11 +99,11 @@ impl Registry {
         Ok(service)
     }
 
-    /// Registers a keeper for a session of a service. A former keeper of the same backend has to
-    /// end. Repeating the call has no further effect.
+    /// Registers a keeper for a session of a service. Repeating the call has no further effect.
     ///
     /// # Errors
-    /// Those of a lease that is not the newest; [`Error::UnknownBackend`] if the keeper has to end;
+    /// Those of a lease that is not the newest; [`Error::Unavailable`] while another keeper of the
+    /// same backend lives; [`Error::UnknownBackend`] if the keeper has to end;
     /// [`Error::InvalidArgument`] if it holds another backend, or another keeper has its name; and
     /// [`Error::QuotaExceeded`] for one more than a session may have.
     pub fn keep_service_backend(
@@ -134,9 +135,10 @@ impl Registry {
         };
         let keepers = self.service_keepers.entry(of.clone()).or_default();
         keepers.check_room(keeper.of.as_ref())?;
-        if let Some(former) = keepers.put(keeper.clone()) {
-            self.release_service_keeper(of, former);
+        if keepers.of(keeper.of.as_ref()).is_some() {
+            return Err(other_keeper());
         }
+        keepers.put(keeper.clone());
         self.service_kept_by.insert(process, of.clone());
         self.effects
             .push(Effect::SaveKeeper(Some(of.1.clone()), keeper));

@@ -42,6 +42,8 @@ pub enum Charge {
         keeper: PinnedProcess,
         /// Why, for the log.
         why: &'static str,
+        /// Whether it is killed at once: it does not answer, so it would not end by itself.
+        kills: bool,
     },
     /// It has exited: kill what is left of its backend, then call [`Engine::swept`].
     Sweep {
@@ -430,8 +432,12 @@ impl Engine {
             session: told,
             service,
             backend,
+            why,
         } = request;
         self.tell_and_keep(|registry| {
+            if let Some(keeper) = why.keeper() {
+                return registry.end_faulty(told, keeper);
+            }
             let mut of_services: Vec<_> = registry
                 .service_backends()
                 .map(|(of, _)| of)
@@ -491,7 +497,10 @@ impl Engine {
                 .registry
                 .sessions_with_backend()
                 .any(|(_, kept)| kept.process == keeper.id());
-            let why = if is_kept {
+            let is_faulty = state.registry.is_faulty(&keeper.id());
+            let why = if is_faulty {
+                "its keeper did not answer"
+            } else if is_kept {
                 "it was stopped"
             } else {
                 "its session has ended, or has another server"
@@ -499,6 +508,7 @@ impl Engine {
             let _ = self.charges.send(Charge::End {
                 keeper: keeper.clone(),
                 why,
+                kills: is_faulty,
             });
         }
     }

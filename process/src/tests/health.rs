@@ -41,7 +41,11 @@ fn a_process_that_waits_is_idle_and_one_that_is_stopped_stalled() {
     assert!(!is_stopped(&process));
     stop(&process);
     assert_eq!(watch.look(), Health::Stalled);
-    assert_eq!(watch.look(), Health::Stalled, "however often it is looked at");
+    assert_eq!(
+        watch.look(),
+        Health::Stalled,
+        "however often it is looked at"
+    );
     assert!(is_stopped(&process));
     process.signal(Signal::SIGCONT).expect("ours");
     until_it_is(&mut watch, Health::Idle);

@@ -22,7 +22,7 @@ use mcp_sessiond_client::{
     SessionId, SessionStatus, SessionView, Sessions,
 };
 use mcp_sessiond_proto::backends::{
-    Backend, BackendState, BackendStatus, KeeperReply, KeeperRequest, StopRequest,
+    Backend, BackendState, BackendStatus, KeeperReply, KeeperRequest, StopReason, StopRequest,
 };
 use mcp_sessiond_proto::debug::{InspectRequest, PAGE_MAX, Page};
 use mcp_sessiond_proto::sessions::SessionRef;
@@ -357,6 +357,7 @@ impl Inspector {
             session: id.clone(),
             service: Some(self.service().clone()),
             backend: None,
+            why: StopReason::Asked,
         };
         let stopped = self.control.call(|connection, context| {
             let request = request.clone();

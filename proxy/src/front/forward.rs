@@ -7,7 +7,7 @@ use std::os::fd::{AsFd as _, AsRawFd as _};
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use mcp_sessiond_proto::Json;
@@ -22,13 +22,16 @@ use super::probe::is_probe;
 use crate::id_prefix::IdPrefix;
 use crate::lines::{CHUNK, Line, LineBuffer, is_transient, read_into};
 use crate::server::attach::Attachment;
-use crate::server::kept::Releaser;
+use crate::server::kept::{KeeperWatch, QUIET, QUIET_MAX, Releaser};
 
 /// Carries lines.
 pub struct Carrier {
     state: Mutex<State>,
     /// Notified when there is a keeper, or the host needs one.
     changed: Condvar,
+    /// Notified when the host has asked something, if the thread that watches the keeper waits for
+    /// that.
+    asked: Condvar,
     output: Mutex<File>,
     /// The thread that reads the host writes here when the host has closed its end and waits for no
     /// answer; the other thread reads it. None: no socket pair could be made.
@@ -73,6 +76,12 @@ struct State {
     used: bool,
     /// What is told then.
     untold: Vec<Report>,
+    /// How the keeper is asked whether it lives.
+    watch: Option<KeeperWatch>,
+    /// Counts what the host has asked and what has come from the keeper.
+    activity: u64,
+    /// Whether the thread that watches the keeper waits to be notified.
+    is_unwatched: bool,
 }
 
 /// Tells the host's user something.
@@ -95,6 +104,7 @@ impl Carrier {
         Self {
             state: Mutex::default(),
             changed: Condvar::new(),
+            asked: Condvar::new(),
             output: Mutex::new(output),
             leaving,
             has_large_lines: AtomicBool::new(false),
@@ -139,6 +149,50 @@ impl Carrier {
         state.ended_on_purpose = false;
         self.changed.notify_all();
         Ok(())
+    }
+
+    /// From now on this is how the keeper is asked whether it lives.
+    pub(crate) fn watch_by(&self, watch: Option<KeeperWatch>) {
+        lock(&self.state).watch = watch;
+    }
+
+    /// Asks the keeper whether it lives while the host waits for something and nothing comes, and
+    /// tells the user by `print` where it does not. Sleeps as long as the host waits for nothing.
+    pub(crate) fn watch_keeper(&self, print: &dyn Fn(&str)) -> ! {
+        let (mut patience, mut seen) = (QUIET, None);
+        let mut state = lock(&self.state);
+        loop {
+            let watch = match &state.watch {
+                Some(watch) if state.keeper.is_some() && !state.open.is_settled() => watch.clone(),
+                _ => {
+                    (patience, seen) = (QUIET, None);
+                    state.is_unwatched = true;
+                    state = self
+                        .asked
+                        .wait(state)
+                        .unwrap_or_else(PoisonError::into_inner);
+                    continue;
+                }
+            };
+            if seen == Some(state.activity) {
+                drop(state);
+                // Nothing has come for that long, or longer.
+                let quiet = Instant::now().checked_sub(QUIET);
+                watch.check(quiet.unwrap_or_else(Instant::now), print);
+                patience = (patience * 2).min(QUIET_MAX);
+                state = lock(&self.state);
+            } else {
+                patience = QUIET;
+            }
+            seen = Some(state.activity);
+            // What is asked meanwhile has not to wait for a long pause.
+            state.is_unwatched = patience > QUIET;
+            state = self
+                .asked
+                .wait_timeout(state, patience)
+                .unwrap_or_else(PoisonError::into_inner)
+                .0;
+        }
     }
 
     /// Waits until a keeper is needed. That is at once, unless the former keeper has said that it
@@ -296,6 +350,11 @@ impl Carrier {
                     None => line,
                 };
                 state.open.from_host(&line);
+                state.activity += 1;
+                if state.is_unwatched && !state.open.is_settled() {
+                    state.is_unwatched = false;
+                    self.asked.notify_one();
+                }
                 return Some((keeper, line));
             }
             if let Some(why) = &state.refusal {
@@ -341,6 +400,7 @@ impl Carrier {
                     };
                     self.note_size(&line);
                     state.open.from_keeper(&line);
+                    state.activity += 1;
                     passing.push(match &state.id_prefix {
                         Some(id_prefix) => id_prefix.to_host(&line),
                         None => line,

@@ -1,7 +1,7 @@
 //! The client's side of a keeper's socket: what a front, `debug` and `status` do before anything
 //! else is said.
 
-use std::io::{self, BufRead, BufReader, Write};
+use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
@@ -12,6 +12,8 @@ use mcp_sessiond_proto::backends::{KeeperReply, KeeperRequest};
 use mcp_sessiond_proto::hello::{Hello, HelloError, greet_blocking};
 use mcp_sessiond_proto::{Error, KeeperName, OLDEST_PROTOCOL_VERSION, paths};
 use socket2::{Domain, SockAddr, Socket, Type};
+
+use super::silence::{LOOK, Silence};
 
 /// How long a keeper may take for its hello, and for its answer. Whoever attaches waits while the
 /// keeper asks the daemon.
@@ -26,6 +28,18 @@ pub enum DialError {
     /// It is there, and does not answer: it hangs, or is stopped.
     #[error("the keeper did not answer in time")]
     Silent,
+    /// It does not answer, and can't: it is stopped, or gets no processor time.
+    #[error("the keeper (pid {0}) is stopped")]
+    Stalled(u32),
+    /// It could answer, and has not for a long time.
+    #[error("the keeper hangs: it has not answered for {} s", super::silence::HUNG_AFTER.as_secs())]
+    Hung,
+    /// It has exited.
+    #[error("the keeper has exited")]
+    Gone,
+    /// It lives, and has no descriptor left for another connection.
+    #[error("the keeper has no free descriptor for another connection")]
+    Busy,
     /// It ended the connection with its hello.
     #[error(transparent)]
     Hello(HelloError),
@@ -38,6 +52,12 @@ pub enum DialError {
     /// It refused.
     #[error(transparent)]
     Refused(Error),
+    /// The former connection was closed, and its host's rule forbids a resume.
+    #[error("the former connection was closed, and the server is not kept for the next one")]
+    Closed {
+        /// Whether the backend had been used.
+        used: bool,
+    },
 }
 
 impl From<io::Error> for DialError {
@@ -91,12 +111,57 @@ fn dial_within(
     request: &KeeperRequest,
     patience: Duration,
 ) -> Result<Dialled, DialError> {
+    in_its_version(|version| {
+        let stream = connected(socket, patience)?;
+        ask(stream, request, version, patience, &mut |_| {
+            Err(DialError::Silent)
+        })
+    })
+}
+
+/// The same for a keeper that is waited for: as long as it can't answer or has not hung, but no
+/// longer than `until`. `on_look` is called whenever its process was looked at.
+///
+/// # Errors
+/// [`DialError`]; [`DialError::Stalled`], [`DialError::Silent`] and [`DialError::Busy`] say that the
+/// keeper lives, and is to be asked again.
+pub fn dial_waiting(
+    directory: &Path,
+    request: &KeeperRequest,
+    until: Instant,
+    silence: &mut Silence,
+    on_look: &mut dyn FnMut(&mut Silence),
+) -> Result<Dialled, DialError> {
+    let socket = paths::keeper_socket(directory, silence.keeper());
+    silence.resume();
+    in_its_version(|version| {
+        let left = until.saturating_duration_since(Instant::now());
+        // A socket takes no patience of nothing.
+        let stream = connected(&socket, left.max(Duration::from_millis(1)))?;
+        let dialled = ask(stream, request, version, LOOK, &mut |stream| {
+            silence.look(directory, stream)?;
+            on_look(silence);
+            if Instant::now() >= until {
+                return Err(silence.given_up());
+            }
+            Ok(())
+        });
+        if matches!(dialled, Ok(_) | Err(DialError::Busy)) {
+            silence.answered();
+        }
+        dialled
+    })
+}
+
+fn in_its_version(
+    mut dial: impl FnMut(u16) -> Result<Dialled, DialError>,
+) -> Result<Dialled, DialError> {
     let newest = super::version();
-    match dial_in(socket, request, newest, patience) {
+    match dial(newest) {
         Err(DialError::Hello(HelloError::Version { theirs, .. }))
             if (OLDEST_PROTOCOL_VERSION..newest).contains(&theirs) =>
         {
-            dial_in(socket, request, theirs, patience)
+            dial(theirs)
         }
         dialled => dialled,
     }
@@ -129,24 +194,44 @@ pub fn keeper_of(directory: &Path, keeper: KeeperName) -> Result<PinnedProcess, 
     )?)
 }
 
-fn dial_in(
-    socket: &Path,
+/// What is done while a keeper is silent: it is waited for, or given up.
+type OnSilence<'a> = dyn FnMut(&UnixStream) -> Result<(), DialError> + 'a;
+
+/// Greets and asks. `on_silence` is called whenever the keeper was silent for `patience`.
+fn ask(
+    stream: UnixStream,
     request: &KeeperRequest,
     version: u16,
     patience: Duration,
+    on_silence: &mut OnSilence<'_>,
 ) -> Result<Dialled, DialError> {
-    let mut stream = connected(socket, patience)?;
     stream.set_read_timeout(Some(patience))?;
-    greet_blocking(&mut stream, &Hello::lines(version)).map_err(|error| match error {
-        HelloError::Io(error) => error.into(),
-        error => DialError::Hello(error),
-    })?;
-    let mut line = serde_json::to_vec(request).map_err(io::Error::other)?;
-    line.push(b'\n');
-    stream.write_all(&line)?;
+    stream.set_write_timeout(Some(patience))?;
+    let mut waited = Waited {
+        stream: &stream,
+        on_silence,
+        given_up: None,
+    };
+    let line = serde_json::to_vec(request).map_err(io::Error::other)?;
+    let asked = greet_blocking(&mut waited, &Hello::lines(version))
+        .map_err(|error| match error {
+            HelloError::Io(error) => error.into(),
+            HelloError::Busy => DialError::Busy,
+            error => DialError::Hello(error),
+        })
+        .and_then(|_| Ok(waited.write_all(&[&line[..], b"\n"].concat())?));
+    if let Err(error) = asked {
+        return Err(waited.given_up.unwrap_or(error));
+    }
     let mut reader = BufReader::with_capacity(crate::lines::CHUNK, stream);
     let mut answer = Vec::new();
-    reader.read_until(b'\n', &mut answer)?;
+    // What was read before an error stays in `answer`.
+    while let Err(error) = reader.read_until(b'\n', &mut answer) {
+        match error.into() {
+            DialError::Silent => on_silence(reader.get_ref())?,
+            error => return Err(error),
+        }
+    }
     if !answer.ends_with(b"\n") {
         return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into());
     }
@@ -156,6 +241,55 @@ fn dial_in(
     match serde_json::from_slice(&answer).map_err(|_| DialError::Answer)? {
         KeeperReply::Refused(error) => Err(DialError::Refused(error)),
         reply => Ok(Dialled { reader, reply }),
+    }
+}
+
+/// A connection whose silence is waited for, or given up.
+struct Waited<'a, 'b> {
+    stream: &'a UnixStream,
+    on_silence: &'a mut OnSilence<'b>,
+    given_up: Option<DialError>,
+}
+
+impl Waited<'_, '_> {
+    fn wait<T>(&mut self, mut attempt: impl FnMut(&UnixStream) -> io::Result<T>) -> io::Result<T> {
+        loop {
+            let error = match attempt(self.stream) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(error) => error,
+                done => return done,
+            };
+            if !matches!(
+                error.kind(),
+                io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut
+            ) {
+                return Err(error);
+            }
+            if let Err(why) = (self.on_silence)(self.stream) {
+                self.given_up = Some(why);
+                return Err(error);
+            }
+        }
+    }
+}
+
+impl Read for Waited<'_, '_> {
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        self.wait(|mut stream| stream.read(bytes))
+    }
+}
+
+impl Write for Waited<'_, '_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self.wait(|mut stream| stream.write(bytes)) {
+            // It has refused and hung up, before it was asked. Its answer is there to be read.
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(bytes.len()),
+            written => written,
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
     }
 }
 

@@ -1,12 +1,15 @@
 //! Requests on a keeper's socket.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fs::File;
 use std::io;
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::FutureExt as _;
 use mcp_sessiond_client::{Control, SessionError};
-use mcp_sessiond_process::{self as process, Peer, PinnedProcess, ProcessId};
+use mcp_sessiond_process::{self as process, Peer, PeerError, PinnedProcess, ProcessId};
 use mcp_sessiond_proto::backends::{
     Attach, FrontLease, FrontRequest, KeeperReply, KeeperRequest, ProcessRef,
 };
@@ -77,6 +80,11 @@ pub enum Incoming {
         /// Where the answer goes.
         writer: OwnedWriteHalf,
     },
+    /// A front asks whether the keeper does its work.
+    Ping {
+        /// Where the answer goes.
+        writer: OwnedWriteHalf,
+    },
     /// A daemon asks whose backend this is.
     Remember {
         /// Where the answer goes.
@@ -104,6 +112,32 @@ pub struct KeeperContext {
     pub control: Control,
 }
 
+/// A descriptor that is kept in reserve, so that a client can be answered when there is no other.
+#[derive(Debug)]
+struct Spare(Option<OwnedFd>);
+
+impl Spare {
+    fn new() -> Self {
+        Self(File::open("/dev/null").ok().map(Into::into))
+    }
+
+    /// Accepts the next client by it, and tells the client that there is no descriptor free.
+    fn refuse_next(&mut self, listener: &UnixListener) {
+        drop(self.0.take());
+        if let Some(Ok((stream, _))) = listener.accept().now_or_never() {
+            refuse(&stream);
+        }
+        *self = Self::new();
+    }
+}
+
+/// Tells a client that there is no descriptor free, without waiting for what it says first.
+fn refuse(stream: &UnixStream) {
+    let busy = Hello::lines(super::version()).reply(Answer::Busy);
+    // 32 bytes on a new connection: they fit, or nobody is there.
+    let _ = stream.try_write(&busy.encode());
+}
+
 /// Accepts clients until it is dropped.
 pub async fn receive(
     listener: UnixListener,
@@ -111,6 +145,7 @@ pub async fn receive(
     incoming: mpsc::Sender<Incoming>,
 ) {
     let door = Arc::new(tokio::sync::Semaphore::new(HANDSHAKES_MAX));
+    let mut spare = Spare::new();
     loop {
         let Ok(place) = door.clone().acquire_owned().await else {
             return;
@@ -127,7 +162,10 @@ pub async fn receive(
                     drop(place);
                 });
             }
-            Err(_) => tokio::time::sleep(PAUSE).await,
+            Err(_) => {
+                spare.refuse_next(&listener);
+                tokio::time::sleep(PAUSE).await;
+            }
         }
     }
 }
@@ -136,9 +174,15 @@ async fn read_request(
     mut stream: UnixStream,
     context: &KeeperContext,
 ) -> Result<Option<Incoming>, HelloError> {
-    // A process of another user gets no answer.
-    let Ok(peer) = process::peer(&stream) else {
-        return Ok(None);
+    let peer = match process::peer(&stream) {
+        Ok(peer) => peer,
+        // To hold the process takes a descriptor.
+        Err(PeerError::Io(_)) => {
+            refuse(&stream);
+            return Ok(None);
+        }
+        // A process of another user gets no answer.
+        Err(_) => return Ok(None),
     };
     let hello = Hello::read(&mut stream).await?;
     let newest = super::version();
@@ -191,6 +235,7 @@ async fn read_request(
         Ok(KeeperRequest::Status {}) => Ok(Some(Incoming::Status { writer })),
         Ok(KeeperRequest::Errors { after }) => Ok(Some(Incoming::Stderr { after, writer })),
         Ok(KeeperRequest::Restart {}) => Ok(Some(Incoming::Restart { writer })),
+        Ok(KeeperRequest::Ping {}) => Ok(Some(Incoming::Ping { writer })),
         Ok(KeeperRequest::Remember {}) => Ok(Some(Incoming::Remember { writer })),
         Ok(KeeperRequest::Compare { variables }) => {
             let differing = differing(&process::own_variables(), &variables);
@@ -200,7 +245,7 @@ async fn read_request(
         Err(_) => {
             // The error does not quote the request, which may contain a message.
             let sentence =
-                "a keeper takes the requests `attach`, `beside`, `status`, `errors`, `restart`, `remember` and `compare`"
+                "a keeper takes the requests `attach`, `beside`, `status`, `errors`, `restart`, `ping`, `remember` and `compare`"
                     .into();
             reply(
                 &mut writer,

@@ -8,6 +8,7 @@ use mcp_sessiond_proto::Json;
 use mcp_sessiond_proto::backends::Attached;
 
 use super::kept::LossTeller;
+use super::kept::KeeperWatch;
 use crate::lines::LineBuffer;
 use crate::waits::{ATTACH_WAIT, PAUSE, Waits};
 
@@ -43,6 +44,9 @@ pub enum NoBackend {
     /// The session with the user's name is somebody else's now.
     #[error("{0}")]
     Taken(String),
+    /// The server's keeper lives, and does not answer: it is waited for, and no other is started.
+    #[error("{0}")]
+    Stalled(String),
 }
 
 /// What has happened when a keeper was lost and there is another one.
@@ -74,6 +78,8 @@ pub(crate) trait Attaching: Send + Sync {
 /// A connection to the keeper.
 #[derive(Debug)]
 pub struct Attachment {
+    /// How the keeper is asked whether it lives, where it is this server's own.
+    pub(crate) watch: Option<KeeperWatch>,
     /// Where the keeper speaks.
     pub reader: UnixStream,
     /// What it has said already.
@@ -109,7 +115,7 @@ pub(crate) fn attach_first(
                 until = (Instant::now() + waits.keeper).min(began + ATTACH_WAIT);
                 why
             }
-            Err(why @ NoBackend::Passing(_)) => why,
+            Err(why @ (NoBackend::Passing(_) | NoBackend::Stalled(_))) => why,
             attached => return attached,
         };
         if Instant::now() + pause >= until {
@@ -118,5 +124,19 @@ pub(crate) fn attach_first(
         std::thread::sleep(pause);
         // Many attempts fit into the time that there is.
         pause = (pause * 2).min(waits.keeper / 8);
+    }
+}
+
+/// The same, where nothing else is to be done while the keeper lives and does not answer: it is
+/// waited for without limit.
+pub(crate) fn attach_first_waiting(
+    door: &mut dyn Attaching,
+    waits: Waits,
+) -> Result<Attachment, NoBackend> {
+    loop {
+        match attach_first(door, waits) {
+            Err(NoBackend::Stalled(_)) => {}
+            attached => return attached,
+        }
     }
 }

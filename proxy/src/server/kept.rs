@@ -2,6 +2,7 @@
 //! backend.
 
 mod daemon_calls;
+mod keeper_watch;
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -12,7 +13,9 @@ use std::time::{Duration, Instant};
 
 use mcp_sessiond_client::{CALL_TIMEOUT, Control, Error, Options, Outcome, SessionError};
 use mcp_sessiond_process::{self as process, executable};
-use mcp_sessiond_proto::backends::{Attach, Backend, KeeperReply, KeeperRequest, RELAYED_MAX};
+use mcp_sessiond_proto::backends::{
+    Attach, Backend, KeeperReply, KeeperRequest, RELAYED_MAX, StopReason, StopRequest,
+};
 use mcp_sessiond_proto::facts::{Learned, ServerDigest};
 use mcp_sessiond_proto::services::FindRequest;
 use mcp_sessiond_proto::types::LeaseRef;
@@ -23,19 +26,22 @@ use tokio::time::timeout_at;
 
 use self::daemon_calls::Runtime;
 pub use self::daemon_calls::{LossTeller, Releaser, Stopper};
+pub(crate) use self::keeper_watch::{KeeperWatch, QUIET, QUIET_MAX};
 use super::attach::{Attaching, Attachment, MARGIN, NoBackend};
 use super::facts::{self, ServerFacts};
 use crate::front::probe::{self, Opening, ProbePolicy};
-use crate::keeper::dial::{DialError, Dialled, dial_until};
+use crate::keeper::dial::{DialError, Dialled, dial_until, dial_waiting};
 use crate::keeper::launch::{Launch, Report};
+use crate::keeper::silence::{Silence, stalled_sentence};
 use crate::lines::LineBuffer;
+use crate::notices::print;
 use crate::program::Program;
 use crate::signals::GivenMask;
 
-/// How long a keeper may not answer before another is started in its place, as a part of what a
-/// host waits for us: it hangs, and its backend with it. One that has only just registered is about
-/// to listen.
-const SILENT_PART: (u32, u32) = (3, 4);
+/// How long nobody may listen on a keeper's socket, or the keeper refuse this front, before the
+/// daemon is asked to end it, as a part of what a host waits for us. A keeper that has only just
+/// registered is about to listen.
+const REFUSING_PART: (u32, u32) = (3, 4);
 
 /// How long a keeper waits for its front, as a multiple of what a host waits for us: the front has
 /// given up by then.
@@ -55,10 +61,9 @@ pub struct Door {
     has_claimed: bool,
     /// How long a host waits for us.
     wait: Duration,
-    silence: Duration,
     lease: Arc<Mutex<Option<LeaseRef>>>,
-    /// The keeper that was asked last, and since when.
-    silent: Option<(KeeperName, Instant)>,
+    /// The keeper that was asked last, in vain so far.
+    silence: Option<Silence>,
     /// What a claim was told and no attachment has said yet.
     because: Mutex<Option<Loss>>,
     /// The keeper has refused this front, since the former one has closed: whether the server had
@@ -89,7 +94,6 @@ impl Door {
         let directory = paths::directory().map_err(|error| failed(&error))?;
         let runtime = Runtime::new().map_err(|error| failed(&error))?;
         let control = Control::new(options.clone().timeout(wait));
-        let silence = wait * SILENT_PART.0 / SILENT_PART.1;
         let lease = Arc::default();
         Ok(Self {
             runtime,
@@ -101,9 +105,8 @@ impl Door {
             mask,
             has_claimed: false,
             wait,
-            silence,
             lease,
-            silent: None,
+            silence: None,
             because: Mutex::default(),
             closed: None,
             backend: None,
@@ -300,41 +303,80 @@ impl Door {
         // Its connection is not needed until something happens to the keeper.
         self.control.hang_up();
         *self.lease.lock().unwrap_or_else(PoisonError::into_inner) = Some(lease.clone());
-        let keeper = match found {
-            Some(keeper) => {
-                let since = self.silent_since(keeper);
-                match self.attach_to(
-                    keeper,
-                    lease,
-                    initialize.clone(),
-                    until.min(since + self.silence),
-                ) {
-                    Err(NoBackend::Passing(_))
-                        if since.elapsed() >= self.silence || !self.has_keeper(lease, keeper) =>
-                    {
-                        self.launch(lease, until)?
-                    }
-                    Ok(attachment) => {
-                        self.silent = None;
-                        return Ok(attachment);
-                    }
-                    refused => return refused,
+        if let Some(keeper) = found {
+            let why = match self.attach_to(keeper, lease, initialize.clone(), until) {
+                Ok(attachment) => return Ok(attachment),
+                Err(why) => why,
+            };
+            match &why {
+                DialError::Stalled(_) | DialError::Silent | DialError::Busy => {
+                    return Err(Self::unanswered(why));
                 }
+                DialError::Closed { .. } => return Err(Self::unanswered(why)),
+                DialError::Hung => {
+                    return Err(self.end_keeper(lease, keeper, StopReason::KeeperHung(keeper)));
+                }
+                _ if !self.has_keeper(lease, keeper) => {}
+                _ if self.refuses_for_long() => {
+                    let reason = StopReason::KeeperUnreachable(keeper);
+                    return Err(self.end_keeper(lease, keeper, reason));
+                }
+                _ => return Err(NoBackend::Passing(why.to_string())),
             }
-            None => self.launch(lease, until)?,
-        };
+        }
+        let keeper = self.launch(lease, until)?;
         self.attach_to(keeper, lease, initialize, until)
+            .map_err(Self::unanswered)
     }
 
-    /// Since when this keeper has been asked in vain; now, if it was not asked before.
-    fn silent_since(&mut self, keeper: KeeperName) -> Instant {
-        match self.silent {
-            Some((silent, since)) if silent == keeper => since,
-            _ => {
-                let now = Instant::now();
-                self.silent = Some((keeper, now));
-                now
+    /// Why a keeper has not let this front in. One that lives is waited for.
+    fn unanswered(why: DialError) -> NoBackend {
+        match why {
+            DialError::Stalled(_) | DialError::Silent | DialError::Busy => {
+                NoBackend::Stalled(why.to_string())
             }
+            DialError::Closed { used } => NoBackend::Closed { used },
+            why => NoBackend::Passing(why.to_string()),
+        }
+    }
+
+    /// Whether the keeper that was asked last has refused this front for so long that it will go on
+    /// to do so.
+    fn refuses_for_long(&self) -> bool {
+        let patience = self.wait * REFUSING_PART.0 / REFUSING_PART.1;
+        self.silence
+            .as_ref()
+            .is_some_and(|silence| silence.began().elapsed() >= patience)
+    }
+
+    /// Has the daemon end a keeper that is at fault. A fresh one is started once it is gone.
+    fn end_keeper(&mut self, lease: &LeaseRef, keeper: KeeperName, why: StopReason) -> NoBackend {
+        let request = StopRequest {
+            session: lease.session.clone(),
+            service: None,
+            backend: self.backend.clone(),
+            why,
+        };
+        let ended = self.control.call(|connection, context| {
+            let request = request.clone();
+            async move { connection.stop_backend(context, request).await }
+        });
+        let ended = self.runtime.block_on(ended);
+        self.control.hang_up();
+        let said = match why {
+            StopReason::KeeperHung(_) => "hangs",
+            _ => "can't be reached",
+        };
+        match ended {
+            Ok(()) | Err(SessionError::Refused(Error::UnknownBackend)) => {
+                self.silence = None;
+                NoBackend::Ending(format!(
+                    "the process that keeps this server {said}, and is being ended (keeper {keeper})"
+                ))
+            }
+            Err(error) => NoBackend::Passing(format!(
+                "the process that keeps this server {said}, and the daemon has not ended it: {error}"
+            )),
         }
     }
 
@@ -448,17 +490,14 @@ impl Door {
         }
     }
 
-    /// Attaches to this keeper.
+    /// Attaches to this keeper, which is waited for while it can't answer.
     fn attach_to(
-        &self,
+        &mut self,
         keeper: KeeperName,
         lease: &LeaseRef,
         initialize: Option<Json>,
         until: Instant,
-    ) -> Result<Attachment, NoBackend> {
-        let socket = paths::keeper_socket(&self.directory, keeper);
-        let passing = |error: DialError| NoBackend::Passing(error.to_string());
-        let control = dial_until(&socket, &KeeperRequest::Beside {}, until).map_err(passing)?;
+    ) -> Result<Attachment, DialError> {
         let attach = Attach {
             session: lease.session.clone(),
             epoch: lease.epoch,
@@ -466,13 +505,26 @@ impl Door {
             service: None,
             continues: false,
         };
-        let attach = KeeperRequest::Attach(attach);
-        let Dialled { reader, reply } = dial_until(&socket, &attach, until).map_err(passing)?;
+        let server = self.display_name();
+        let silence = match &mut self.silence {
+            Some(silence) if silence.keeper() == keeper => silence,
+            other => other.insert(Silence::of(keeper)),
+        };
+        let mut ask = |request: &KeeperRequest| {
+            dial_waiting(&self.directory, request, until, silence, &mut |silence| {
+                if let Some(pid) = silence.notice() {
+                    print(&stalled_sentence(&server, pid, &pid));
+                }
+            })
+        };
+        let control = ask(&KeeperRequest::Beside {})?;
+        let Dialled { reader, reply } = ask(&KeeperRequest::Attach(attach))?;
         let attached = match reply {
             KeeperReply::Attached(attached) => attached,
-            KeeperReply::Closed { used } => return Err(NoBackend::Closed { used }),
-            _ => return Err(passing(DialError::Answer)),
+            KeeperReply::Closed { used } => return Err(DialError::Closed { used }),
+            _ => return Err(DialError::Answer),
         };
+        self.silence = None;
         let mut lines = LineBuffer::with_limit(RELAYED_MAX + MARGIN);
         lines.room().extend_from_slice(reader.buffer());
         Ok(Attachment {
@@ -484,7 +536,19 @@ impl Door {
             because: None,
             teller: None,
             differing: Vec::new(),
+            watch: Some(KeeperWatch {
+                directory: self.directory.clone(),
+                keeper,
+                server,
+                stopper: self.stopper(),
+            }),
         })
+    }
+
+    /// What the user calls the server: its name among those of a list.
+    fn display_name(&self) -> String {
+        let name = self.backend.as_ref();
+        name.map_or_else(|| "this server".to_owned(), ToString::to_string)
     }
 
     /// The variables that the backend was started with in another way than this process. An older
@@ -541,5 +605,5 @@ impl Attaching for Door {
 /// How long a claim may wait for another holder to be gone, so that there is time left for the
 /// rest.
 fn wait_ms(whole: Duration) -> Option<u32> {
-    u32::try_from((whole * SILENT_PART.0 / SILENT_PART.1).as_millis()).ok()
+    u32::try_from((whole * REFUSING_PART.0 / REFUSING_PART.1).as_millis()).ok()
 }

@@ -21,6 +21,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use mcp_sessiond_client::{Control, Options as ControlOptions, SessionError, Start};
 use mcp_sessiond_process::executable;
+use mcp_sessiond_proto::backends::{StopReason, StopRequest};
 use mcp_sessiond_proto::services::{FindRequest, ServeRequest, ServiceLease};
 use mcp_sessiond_proto::{BackendName, Epoch, Error, KeeperName, ServiceName, SessionId, paths};
 
@@ -29,7 +30,9 @@ pub use link::{Gone, Message};
 use link::{KeeperAddress, Link};
 
 use super::facts::digest_of;
+use crate::keeper::dial::DialError;
 use crate::keeper::launch::{Launch, Report};
+use crate::keeper::silence::Silence;
 use crate::program::Program;
 use crate::signals::GivenMask;
 
@@ -38,6 +41,9 @@ const ATTACH_WAIT: Duration = Duration::from_secs(10);
 
 /// How long a new keeper waits for its front to attach. By then the front has given up.
 const KEEPER_WAIT: Duration = Duration::from_secs(20);
+
+/// The pause before a keeper is asked again that has no descriptor free.
+const BUSY_PAUSE: Duration = Duration::from_millis(200);
 
 /// The pause before another attempt to find or start a backend.
 const PAUSE: Duration = Duration::from_millis(20);
@@ -206,7 +212,7 @@ impl Service {
                 Some(keeper) => keeper,
                 None => self.launch(session, name, command, until).await?,
             };
-            self.attach(session, keeper, until).await
+            self.attach_waiting(session, keeper).await
         })
         .await
     }
@@ -228,7 +234,8 @@ impl Service {
         };
         let until = Instant::now() + patience;
         loop {
-            let why = match self.attach(session, keeper, until).await {
+            let mut silence = Silence::of(keeper);
+            let why = match self.attach(session, &mut silence, until).await {
                 Ok(backend) => return Ok(Some(Running::Attached(backend))),
                 Err(why) => why,
             };
@@ -260,21 +267,71 @@ impl Service {
             .map(drop)
     }
 
-    async fn attach(
+    /// Attaches to a keeper. One that can't answer is waited for; the daemon ends one that hangs.
+    async fn attach_waiting(
         &self,
         session: &SessionId,
         keeper: KeeperName,
-        until: Instant,
     ) -> Result<Backend, NoBackend> {
+        let mut silence = Silence::of(keeper);
+        loop {
+            let until = Instant::now() + ATTACH_WAIT;
+            let why = match self.attach(session, &mut silence, until).await {
+                Ok(backend) => return Ok(backend),
+                Err(why) => why,
+            };
+            match &why {
+                DialError::Stalled(_) | DialError::Silent => {}
+                DialError::Busy => tokio::time::sleep(BUSY_PAUSE).await,
+                DialError::Hung => {
+                    let ended = self.end_hung(session, keeper).await;
+                    return Err(NoBackend::Passing(match ended {
+                        Ok(()) => {
+                            "the process that keeps the server hangs, and is being ended".into()
+                        }
+                        Err(error) => format!(
+                            "the process that keeps the server hangs, and the daemon has not ended it: {error}"
+                        ),
+                    }));
+                }
+                _ => return Err(NoBackend::Passing(why.to_string())),
+            }
+        }
+    }
+
+    /// Has the daemon end a keeper that hangs.
+    async fn end_hung(&self, session: &SessionId, keeper: KeeperName) -> Result<(), SessionError> {
+        let request = StopRequest {
+            session: session.clone(),
+            service: Some(self.0.name.clone()),
+            backend: None,
+            why: StopReason::KeeperHung(keeper),
+        };
+        let ended = self.0.control.call(|connection, context| {
+            let request = request.clone();
+            async move { connection.stop_backend(context, request).await }
+        });
+        match ended.await {
+            Err(SessionError::Refused(Error::UnknownBackend)) => Ok(()),
+            ended => ended,
+        }
+    }
+
+    async fn attach(
+        &self,
+        session: &SessionId,
+        silence: &mut Silence,
+        until: Instant,
+    ) -> Result<Backend, DialError> {
+        let keeper = silence.keeper();
         let address = KeeperAddress {
-            socket: paths::keeper_socket(&self.0.directory, keeper),
+            directory: self.0.directory.clone(),
+            keeper,
             service: self.0.name.clone(),
             session: session.clone(),
             epoch: self.epoch(),
         };
-        let (link, attached) = Link::open(address, until)
-            .await
-            .map_err(|error| NoBackend::Passing(error.to_string()))?;
+        let (link, attached) = Link::open(address, silence, until).await?;
         Ok(Backend::over(link, keeper, &attached))
     }
 

@@ -13,14 +13,14 @@ use super::{connect, counter, gate, keeping, root, tiny, wrapped};
 use crate::world;
 
 /// What a command printed, and its exit code.
-struct Printed {
-    code: Option<i32>,
-    out: String,
-    err: String,
+pub(super) struct Printed {
+    pub(super) code: Option<i32>,
+    pub(super) out: String,
+    pub(super) err: String,
 }
 
 #[track_caller]
-fn say(world: &World, arguments: &[&str]) -> Printed {
+pub(super) fn say(world: &World, arguments: &[&str]) -> Printed {
     let Output {
         status,
         stdout,

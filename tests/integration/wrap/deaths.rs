@@ -239,20 +239,6 @@ fn a_front_whose_executable_was_upgraded_starts_keepers_all_the_same() {
 }
 
 #[test]
-fn a_keeper_that_hangs_is_replaced() {
-    let world = keeping("");
-    let _daemon = world.daemon();
-    let mut first = connect(&world, &tiny(&world));
-    assert_eq!(first.count(), 1);
-    let hung = world.backend().keeper;
-    signal(hung, Signal::SIGSTOP);
-    first.pipe.kill();
-    let mut second = connect(&world, &tiny(&world));
-    assert_eq!(second.count(), 1);
-    gone(hung);
-}
-
-#[test]
 fn a_server_that_dies_at_once_is_not_started_in_a_hot_loop() {
     let world = keeping("");
     let _daemon = world.daemon();

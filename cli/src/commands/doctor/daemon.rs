@@ -8,31 +8,23 @@ use mcp_sessiond_proto::debug::{About, Setting};
 use mcp_sessiond_proto::hello::HelloError;
 
 use super::{Finding, Findings};
-use crate::calls::ANSWER_TIMEOUT;
+use crate::calls::{ANSWER_TIMEOUT, Failure, reach};
 use crate::version::OWN;
 
 /// The connection to it, if it can be used.
 pub(super) async fn check(directory: &Directory, findings: &mut Findings) -> Option<Connection> {
-    let (connection, was_started) = match reach(directory).await {
+    let (connection, about, was_started) = match reach_or_start(directory).await {
         Ok(reached) => reached,
-        Err(error) => {
-            findings.add(Finding::problem(
-                "daemon",
-                error.to_string(),
-                fix(&error, directory),
-            ));
-            return None;
-        }
-    };
-    let about = match connection.about(ANSWER_TIMEOUT).await {
-        Ok(about) => about,
-        Err(error) => {
-            let what = format!("the daemon listens, but does not answer: {error}");
-            findings.add(Finding::problem(
-                "daemon",
-                what,
-                "see its log (docs/operating.md says where it is)",
-            ));
+        Err(failure) => {
+            let fix = match &failure {
+                Failure::Connect(error) => fix(error, directory),
+                _ => "see its log (docs/operating.md says where it is)".to_owned(),
+            };
+            let what = match failure {
+                Failure::Call(error) => format!("the daemon listens, but does not answer: {error}"),
+                failure => failure.to_string(),
+            };
+            findings.add(Finding::problem("daemon", what, fix));
             return None;
         }
     };
@@ -155,17 +147,18 @@ pub(super) async fn settings(connection: &Connection, loaded: &Loaded, findings:
     findings.replace(Finding::note("config", what, fix));
 }
 
-/// A connection, and whether the daemon was started for it.
-async fn reach(directory: &Directory) -> Result<(Connection, bool), ConnectError> {
-    match connect(directory, &Start::Never).await {
-        Ok(connection) => Ok((connection, false)),
-        Err(ConnectError::NotRunning { .. }) => {
+/// A connection, what the daemon says of itself, and whether it was started for that.
+async fn reach_or_start(directory: &Directory) -> Result<(Connection, About, bool), Failure> {
+    match reach(directory).await {
+        Err(Failure::Connect(ConnectError::NotRunning { .. })) => {
             let start = Start::Auto {
                 binary: executable::own(),
             };
-            Ok((connect(directory, &start).await?, true))
+            let connection = connect(directory, &start).await?;
+            let about = connection.about(ANSWER_TIMEOUT).await?;
+            Ok((connection, about, true))
         }
-        Err(error) => Err(error),
+        reached => reached.map(|(connection, about)| (connection, about, false)),
     }
 }
 

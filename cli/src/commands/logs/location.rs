@@ -7,7 +7,7 @@ use mcp_sessiond_daemon::run::log_path;
 use mcp_sessiond_proto::debug::About;
 use mcp_sessiond_proto::paths;
 
-use crate::calls::ANSWER_TIMEOUT;
+use crate::calls::{Failure, reach};
 use crate::service_manager::{self, Log};
 
 /// Where lines are.
@@ -33,19 +33,16 @@ impl From<Log> for LogLocation {
 
 /// Where the daemon logs that runs; else where the last one has.
 pub(super) async fn of_daemon(directory: &Directory) -> LogLocation {
-    let about = match connect(directory, &Start::Never).await {
-        Ok(connection) => connection
-            .about(ANSWER_TIMEOUT)
-            .await
-            .map_err(|error| error.to_string()),
-        Err(ConnectError::NotRunning { .. }) => return of_last(directory.path()),
-        Err(error) => Err(error.to_string()),
+    let about = match reach(directory).await {
+        Ok((_, about)) => Ok(about),
+        Err(Failure::Connect(ConnectError::NotRunning { .. })) => return of_last(directory.path()),
+        Err(failure) => Err(failure),
     };
     match about {
         Ok(about) => of_running(&about, directory.path()),
         // Its log is what is looked for just now.
         Err(why) => {
-            crate::ui::output::warn(format_args!("the daemon does not answer: {why}"));
+            crate::ui::output::warn(why);
             of_last(directory.path())
         }
     }

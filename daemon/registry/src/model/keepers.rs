@@ -69,7 +69,14 @@ impl KeeperModel {
             let mut others = self.keepers.iter().filter(|(_, standing)| held(standing));
             let is_mixed = others
                 .any(|(other, _)| backend_of(other).is_some() != backend_of(&keeper).is_some());
-            return is_mixed.then_some("invalid_argument");
+            if is_mixed {
+                return Some("invalid_argument");
+            }
+            // A living keeper keeps its place.
+            let is_kept = self.keepers.iter().any(|(other, standing)| {
+                held(standing) && backend_of(other) == backend_of(&keeper)
+            });
+            return is_kept.then_some("unavailable");
         };
         match standing {
             Standing::Of(session) if session == of => None,
@@ -80,12 +87,6 @@ impl KeeperModel {
     }
 
     pub(super) fn register(&mut self, keeper: ProcessId, of: &SessionId) {
-        for (process, standing) in &mut self.keepers {
-            let is_held = matches!(standing, Standing::Of(session) | Standing::Stopped(session) if session == of);
-            if is_held && *process != keeper && backend_of(process) == backend_of(&keeper) {
-                *standing = Standing::Ending;
-            }
-        }
         self.keepers.insert(keeper, Standing::Of(of.clone()));
     }
 

@@ -95,37 +95,56 @@ fn the_backend_stays_when_its_session_is_held_by_nobody() {
     );
 }
 
+/// However little it answers: only its exit, or whoever ends it on purpose, makes room.
 #[test]
-fn another_keeper_takes_the_place_of_the_first() {
+fn no_keeper_takes_the_place_of_one_that_lives() {
     let mut bench = Bench::new();
     let lease = bench.with_keeper(1, 50);
-    bench.keep(&lease, 51).expect("the newest lease");
+    let refused = |kept: Result<(), Error>| matches!(kept, Err(Error::Unavailable { .. }));
+    assert!(refused(bench.keep(&lease, 51)));
+    assert_eq!(bench.asked(), (vec![], vec![]));
+    assert_eq!(bench.told_of(&lease), Some(50));
+    bench
+        .registry
+        .stop_backend(&lease.session, None)
+        .expect("there is one");
+    assert!(refused(bench.keep(&lease, 51)), "it has not exited");
     assert_eq!(bench.asked(), (vec![50], vec![]));
-    assert_eq!(bench.told_of(&lease), Some(51));
-    let (told, epoch) = (lease.session.clone(), lease.epoch);
-    let front = |bench: &mut Bench, pid| {
-        bench
-            .registry
-            .front(&told, KeeperName(pid), process(pid), epoch)
-    };
-    assert_eq!(front(&mut bench, 50), Err(Error::UnknownBackend));
-    assert_eq!(front(&mut bench, 51), Ok(process(1)));
-    assert_eq!(
-        bench.keep(&lease, 50),
-        Err(Error::UnknownBackend),
-        "it has to end"
-    );
 
     // What it starts all the same is on record, to be found when it is gone.
-    let started = bench
-        .registry
-        .backend_started(&told, KeeperName(50), process(50), process(60));
+    let started =
+        bench
+            .registry
+            .backend_started(&lease.session, KeeperName(50), process(50), process(60));
     assert_eq!(started, Err(Error::UnknownBackend));
     bench.registry.exited(&[process(50)]);
     let swept = bench.registry.take_effects();
     let of_it = |effect: &Effect| matches!(effect, Effect::SweepBackend(keeper) if keeper.backend == Some(process(60)));
     assert!(swept.iter().any(of_it), "{swept:?}");
+    bench.keep(&lease, 51).expect("the former one has exited");
     assert_eq!(bench.told_of(&lease), Some(51));
+}
+
+#[test]
+fn a_keeper_that_does_not_answer_is_ended_and_its_server_is_lost() {
+    let mut bench = Bench::new();
+    let lease = bench.with_keeper(1, 50);
+    let ended = |bench: &mut Bench, keeper| {
+        bench
+            .registry
+            .end_faulty(&lease.session, KeeperName(keeper))
+    };
+    assert_eq!(
+        ended(&mut bench, 51),
+        Err(Error::UnknownBackend),
+        "another one keeps it by now"
+    );
+    ended(&mut bench, 50).expect("it is the session's");
+    assert!(bench.registry.is_faulty(&process(50)));
+    assert_eq!(bench.asked(), (vec![50], vec![]));
+    bench.registry.exited(&[process(50)]);
+    assert!(!bench.registry.is_faulty(&process(50)));
+    assert_eq!(bench.asked(), (vec![], vec![50]));
 }
 
 #[test]
@@ -213,20 +232,16 @@ fn a_keeper_and_its_host_that_exit_together_are_asked_for_nothing() {
 fn the_next_daemon_goes_on_ending_keepers() {
     let mut bench = Bench::new();
     let lease = bench.with_keeper(1, 50);
-    bench.keep(&lease, 51).expect("the newest lease");
     bench
         .registry
         .stop_backend(&lease.session, None)
         .expect("there is one");
     let mut bench = bench.restart();
-    let (mut asked, _) = bench.asked();
-    asked.sort_unstable();
-    assert_eq!((asked, bench.told_of(&lease)), (vec![50, 51], Some(51)));
-    assert!(
-        [50, 51]
-            .iter()
-            .all(|pid| bench.registry.processes().contains(&process(*pid)))
+    assert_eq!(
+        (bench.asked().0, bench.told_of(&lease)),
+        (vec![50], Some(50))
     );
+    assert!(bench.registry.processes().contains(&process(50)));
     bench.registry.exited(&[process(50)]);
     assert_eq!(bench.asked(), (vec![], vec![50]));
     // Killed before it had swept: the next one does.
@@ -319,5 +334,5 @@ fn a_session_has_so_many_backends_and_no_more() {
     let limit = 256;
     let what = "the number of backends of this session".into();
     assert_eq!(keep(256, 2_000), Err(Error::QuotaExceeded { what, limit }));
-    keep(255, 2_001).expect("in the place of another");
+    assert!(matches!(keep(255, 2_001), Err(Error::Unavailable { .. })));
 }

@@ -295,20 +295,15 @@ proptest! {
                         None => {
                             let is_mixed = |other: u32| backend(other).is_some() != backend(pid).is_some();
                             let mut others = book.keeps.iter().filter(|(_, id)| **id == of.1);
-                            !book.gone.contains(&pid) && !others.any(|(other, _)| is_mixed(*other))
+                            let is_kept = book
+                                .keeps
+                                .iter()
+                                .any(|(other, id)| *id == of.1 && backend(*other) == backend(pid));
+                            !is_kept && !book.gone.contains(&pid) && !others.any(|(other, _)| is_mixed(*other))
                         }
                     };
                     prop_assert_eq!(kept.is_ok(), is_newest && is_free, "{:?}", kept);
                     if kept.is_ok() {
-                        let is_former = |other: u32, id: &SessionId| {
-                            other != pid && *id == of.1 && backend(other) == backend(pid)
-                        };
-                        let former: Vec<u32> =
-                            book.keeps.iter().filter(|(other, id)| is_former(**other, id)).map(|(other, _)| *other).collect();
-                        for other in former {
-                            book.keeps.remove(&other);
-                            book.gone.push(other);
-                        }
                         book.keeps.insert(pid, of.1);
                     }
                 }

@@ -13,14 +13,16 @@ use mcp_sessiond_relay::Oversized;
 use nix::sys::socket::{MsgFlags, send};
 use tokio::net::UnixStream;
 use tokio::sync::{mpsc, watch};
+use tokio::task::JoinHandle;
+use tokio::time::sleep_until;
 
 use super::leave::{PendingLeave, PendingLeaves};
 use crate::front::open::{Open, refusals};
 use crate::id_prefix::IdPrefix;
 use crate::lines::{Line, Lines, PendingLine};
 use crate::notices::{duration, print_ended};
-use crate::server::attach::{Attaching, Attachment, KEEPER_REPLACED};
-use crate::server::kept::Door;
+use crate::server::attach::{Attaching, Attachment, KEEPER_REPLACED, NoBackend};
+use crate::server::kept::{Door, QUIET, QUIET_MAX};
 use crate::server::shared::place::Place;
 use crate::server::shared::{Looking, Shared};
 use crate::signals::GivenMask;
@@ -194,6 +196,7 @@ impl Carrying {
             reader,
             lines,
             control,
+            watch,
             ..
         } = attachment;
         let control = control.map(Arc::new);
@@ -220,6 +223,9 @@ impl Carrying {
         let mut on_purpose = false;
         // None once the host has left.
         let mut pending_leave = Some(pending_leave);
+        // When something was last said, and for how long nothing is until the keeper is asked.
+        let (mut active, mut patience) = (Instant::now(), QUIET);
+        let mut asking: Option<JoinHandle<()>> = None;
         loop {
             while pending_line.is_empty()
                 && let Some(line) = first.pop_front()
@@ -233,6 +239,7 @@ impl Carrying {
                 line = reader.next() => match line {
                     Ok(Some(Line::Whole(line))) if line.is_empty() => on_purpose = true,
                     Ok(Some(line)) => {
+                        (active, patience) = (Instant::now(), QUIET);
                         let line = match line {
                             Line::Whole(line) => line,
                             Line::Oversized { head, tail } => match Oversized::of_server(&head, &tail) {
@@ -262,6 +269,7 @@ impl Carrying {
                 }
                 line = self.wanted.recv(), if is_empty => match line {
                     Some(line) => if let Some(line) = to_server(line) {
+                        (active, patience) = (Instant::now(), QUIET);
                         self.open.from_host(&line);
                         pending_line.put(line);
                     },
@@ -274,6 +282,20 @@ impl Carrying {
                     send_leave(control.as_deref());
                     pending_leave = None;
                 }
+                () = answered(&mut asking), if asking.is_some() => {
+                    asking = None;
+                    (active, patience) = (Instant::now(), (patience * 2).min(QUIET_MAX));
+                }
+                () = sleep_until((active + patience).into()),
+                    if asking.is_none() && watch.is_some() && !self.open.is_settled() =>
+                {
+                    let (watch, stderr) = (watch.clone(), self.stderr.stderr.clone());
+                    asking = Some(tokio::task::spawn_blocking(move || {
+                        if let Some(watch) = watch {
+                            watch.check(active, &|what| stderr.print(&what));
+                        }
+                    }));
+                }
             }
         }
     }
@@ -281,7 +303,7 @@ impl Carrying {
     /// Attaches again, however long it takes. When it takes too long, what is asked for is refused
     /// meanwhile, `waiting` first.
     async fn again(&mut self, waiting: &mut Option<Bytes>) -> Option<Attachment> {
-        let began = Instant::now();
+        let mut began = Instant::now();
         let mut pause = PAUSE;
         let mut said = String::new();
         loop {
@@ -295,6 +317,11 @@ impl Carrying {
             self.door = Some(door);
             let why = match attached {
                 Ok(attachment) => return Some(attachment),
+                // What is asked is held for as long as the host waits.
+                Err(NoBackend::Stalled(why)) => {
+                    began = Instant::now();
+                    why
+                }
                 Err(why) => why.to_string(),
             };
             if began.elapsed() >= HOLD {
@@ -335,6 +362,13 @@ impl Carrying {
                 .send(TrackedLine::once(Bytes::copy_from_slice(answer)))
                 .await;
         }
+    }
+}
+
+/// Waits until a keeper has answered that is asked.
+async fn answered(asking: &mut Option<JoinHandle<()>>) {
+    if let Some(asking) = asking {
+        let _ = asking.await;
     }
 }
 

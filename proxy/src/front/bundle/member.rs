@@ -19,7 +19,7 @@ use super::{Launch, Server};
 use crate::front::open::Open;
 use crate::id_prefix::{IdPrefix, with_id_prefix};
 use crate::program::Program;
-use crate::server::attach::{Attachment, NoBackend, attach_first};
+use crate::server::attach::{Attachment, NoBackend, attach_first_waiting};
 use crate::server::child;
 use crate::server::kept::Door;
 use crate::server::remote::{ResumeStore, StoreUsers};
@@ -248,7 +248,7 @@ impl Source for Backend {
             let waits = common.waits;
             let opened = blocking(move || {
                 let mut door = door()?;
-                attach_first(&mut door, waits).map(|attachment| (door, attachment))
+                attach_first_waiting(&mut door, waits).map(|attachment| (door, attachment))
             });
             // A task of its own, which comes to its end also where nobody waits for it any more.
             let (give, given) = oneshot::channel();

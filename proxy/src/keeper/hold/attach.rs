@@ -46,6 +46,9 @@ impl Keeper {
                 let written = KeeperReply::Errors(self.ring.after(after));
                 tokio::spawn(async move { reply(&mut writer, &written).await });
             }
+            Incoming::Ping { mut writer } => {
+                tokio::spawn(async move { reply(&mut writer, &KeeperReply::Pong {}).await });
+            }
             Incoming::Remember { mut writer } => {
                 let remembered = KeeperReply::Remembered(self.remembered());
                 tokio::spawn(async move { reply(&mut writer, &remembered).await });

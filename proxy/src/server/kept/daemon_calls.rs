@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use mcp_sessiond_client::{Control, Loss, Options};
 use mcp_sessiond_proto::BackendName;
-use mcp_sessiond_proto::backends::StopRequest;
+use mcp_sessiond_proto::backends::{StopReason, StopRequest};
 use mcp_sessiond_proto::types::{LeaseRef, LossToldRequest};
 
 /// How long a stop may take: a server has `backends.stop_wait_ms` to end, a minute at most.
@@ -19,7 +19,7 @@ const RELEASE_WAIT: Duration = Duration::from_secs(5);
 pub(super) type Lease = Arc<Mutex<Option<LeaseRef>>>;
 
 /// Ends one of several backends of a session.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Stopper {
     options: Options,
     lease: Lease,
@@ -37,6 +37,11 @@ impl Stopper {
 
     /// Ends it, and waits until it is gone. Without a keeper there is nothing to be ended.
     pub async fn stop(self) {
+        self.stop_for(StopReason::Asked).await;
+    }
+
+    /// The same, and why.
+    pub(super) async fn stop_for(self, why: StopReason) {
         let lease = self
             .lease
             .lock()
@@ -49,6 +54,7 @@ impl Stopper {
             session,
             service: None,
             backend: self.backend,
+            why,
         };
         let control = Control::new(self.options.timeout(STOP_WAIT));
         let stopped = control.call(|connection, context| {

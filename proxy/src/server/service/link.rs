@@ -7,15 +7,17 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use mcp_sessiond_proto::backends::{Attach, Attached, KeeperReply, KeeperRequest, RELAYED_MAX};
-use mcp_sessiond_proto::{Epoch, Error, ServiceName, SessionId};
+use mcp_sessiond_proto::{Epoch, Error, KeeperName, ServiceName, SessionId};
 use serde_json::Value;
 use tokio::net::UnixStream;
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::keeper::continuing::{ContinuingLine, PREFIX_MAX};
-use crate::keeper::dial::{DialError, dial_until};
+use crate::keeper::dial::{DialError, dial_waiting};
+use crate::keeper::silence::{Silence, stalled_sentence};
 use crate::lines::{Line, LineBuffer, Lines, PendingLine};
+use crate::notices::print;
 
 /// By how many bytes a message may grow when the relay puts the client's own ids back.
 const MARGIN: usize = 64 * 1024;
@@ -40,7 +42,8 @@ pub struct Message {
 /// Where the keeper is, and what the front shows it to attach.
 #[derive(Debug, Clone)]
 pub(super) struct KeeperAddress {
-    pub(super) socket: PathBuf,
+    pub(super) directory: PathBuf,
+    pub(super) keeper: KeeperName,
     pub(super) service: ServiceName,
     pub(super) session: SessionId,
     pub(super) epoch: Epoch,
@@ -122,9 +125,10 @@ impl Link {
     /// Attaches.
     pub(super) async fn open(
         address: KeeperAddress,
+        silence: &mut Silence,
         until: Instant,
     ) -> Result<(Self, Attached), DialError> {
-        let (connection, attached) = Connection::open(&address, until).await?;
+        let (connection, attached) = Connection::open(&address, silence, until).await?;
         let link = Self {
             address,
             incarnation: attached.incarnation,
@@ -280,11 +284,12 @@ impl Link {
     /// Attaches again. False: the keeper is gone, or another process has leased the service.
     async fn reconnect(&mut self, messages: &mpsc::UnboundedSender<Message>) -> bool {
         let mut pause = PAUSE;
+        let mut silence = Silence::of(self.address.keeper);
         loop {
             if messages.is_closed() {
                 return false;
             }
-            match Connection::open(&self.address, Instant::now() + ATTEMPT).await {
+            match Connection::open(&self.address, &mut silence, Instant::now() + ATTEMPT).await {
                 Ok((_, attached)) if attached.incarnation != self.incarnation => return false,
                 Ok((connection, attached)) => {
                     self.connection = connection;
@@ -327,8 +332,14 @@ fn is_final(error: &DialError) -> bool {
                 io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused
             )
         }
-        DialError::Refused(Error::Unavailable { .. }) | DialError::Silent => false,
-        DialError::Refused(_)
+        DialError::Refused(Error::Unavailable { .. })
+        | DialError::Silent
+        | DialError::Stalled(_)
+        | DialError::Busy => false,
+        // Whoever asks for the backend next has the daemon end a keeper that hangs.
+        DialError::Hung
+        | DialError::Gone
+        | DialError::Refused(_)
         | DialError::Hello(_)
         | DialError::Unidentified(_)
         | DialError::Answer => true,
@@ -336,9 +347,14 @@ fn is_final(error: &DialError) -> bool {
 }
 
 impl Connection {
-    async fn open(address: &KeeperAddress, until: Instant) -> Result<(Self, Attached), DialError> {
+    async fn open(
+        address: &KeeperAddress,
+        silence: &mut Silence,
+        until: Instant,
+    ) -> Result<(Self, Attached), DialError> {
         let KeeperAddress {
-            socket,
+            directory,
+            keeper,
             service,
             session,
             epoch,
@@ -351,13 +367,24 @@ impl Connection {
             continues: true,
         };
         let request = KeeperRequest::Attach(attach);
+        let mut kept = std::mem::replace(silence, Silence::of(keeper));
         let dialling = tokio::task::spawn_blocking(move || {
-            let control = dial_until(&socket, &KeeperRequest::Beside {}, until)?;
-            Ok::<_, DialError>((control, dial_until(&socket, &request, until)?))
+            let mut ask = |request: &KeeperRequest| {
+                dial_waiting(&directory, request, until, &mut kept, &mut |silence| {
+                    if let Some(pid) = silence.notice() {
+                        print(&stalled_sentence("a server", pid, &pid));
+                    }
+                })
+            };
+            let control = ask(&KeeperRequest::Beside {});
+            let both = control.and_then(|control| Ok((control, ask(&request)?)));
+            (both, kept)
         });
-        let (control, dialled) = dialling
+        let (both, kept) = dialling
             .await
-            .map_err(|error| DialError::Io(io::Error::other(error)))??;
+            .map_err(|error| DialError::Io(io::Error::other(error)))?;
+        *silence = kept;
+        let (control, dialled) = both?;
         let KeeperReply::Attached(attached) = dialled.reply else {
             return Err(DialError::Answer);
         };

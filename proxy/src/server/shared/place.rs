@@ -228,6 +228,7 @@ impl Place {
             because: None,
             teller: None,
             differing: Vec::new(),
+            watch: None,
         }))
     }
 

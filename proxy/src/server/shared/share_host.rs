@@ -172,7 +172,8 @@ fn open(mask: GivenMask) -> Result<ReadyHost, Report> {
         NoBackend::Passing(_)
         | NoBackend::Ending(_)
         | NoBackend::Taken(_)
-        | NoBackend::Closed { .. } => failed(&why, true),
+        | NoBackend::Closed { .. }
+        | NoBackend::Stalled(_) => failed(&why, true),
     })?;
     let session = door
         .session()

@@ -118,6 +118,7 @@ impl World {
             "something is left in memory"
         );
         assert!(self.registry.touched.is_empty() && self.registry.last_words.is_empty());
+        assert!(self.registry.faulty.is_empty());
         assert!(self.watched.is_empty(), "processes are still watched");
     }
 }
