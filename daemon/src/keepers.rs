@@ -5,13 +5,16 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use mcp_sessiond_process::health::is_stopped;
 use mcp_sessiond_process::{self as process, PeerError, PinnedProcess, socket};
 use mcp_sessiond_proto::backends::{KeeperName, KeeperReply, KeeperRequest};
 use mcp_sessiond_proto::hello::{Hello, HelloError, greet_blocking};
 use mcp_sessiond_proto::{OLDEST_PROTOCOL_VERSION, PROTOCOL_VERSION, paths};
 
-/// How long a keeper may take for an answer. Hosts are waiting for the daemon.
-const ASK_WAIT: Duration = Duration::from_millis(250);
+/// How long a keeper may take for an answer, and how long where it is stopped. Hosts are waiting for
+/// the daemon.
+const ASK_WAIT: Duration = Duration::from_secs(2);
+const STOPPED_WAIT: Duration = Duration::from_millis(250);
 
 /// Bytes that an answer has at most, with the end of a backend's standard error in it.
 const ANSWER_MAX: usize = 4 * 1024 * 1024;
@@ -75,11 +78,21 @@ impl Listener {
     /// Asks it, in its own version of the protocol. None: it does not answer, or not what was asked
     /// for.
     pub fn ask(self, request: &KeeperRequest) -> Option<KeeperReply> {
-        let asked = match ask(self.stream, PROTOCOL_VERSION, request) {
+        let patience = if is_stopped(&self.process) {
+            STOPPED_WAIT
+        } else {
+            ASK_WAIT
+        };
+        let asked = match ask(self.stream, PROTOCOL_VERSION, request, patience) {
             Err(Unanswered::Version(theirs))
                 if (OLDEST_PROTOCOL_VERSION..PROTOCOL_VERSION).contains(&theirs) =>
             {
-                ask(socket::connect_now(&self.path).ok()?, theirs, request)
+                ask(
+                    socket::connect_now(&self.path).ok()?,
+                    theirs,
+                    request,
+                    patience,
+                )
             }
             asked => asked,
         };
@@ -102,11 +115,12 @@ fn ask(
     mut stream: UnixStream,
     version: u16,
     request: &KeeperRequest,
+    patience: Duration,
 ) -> Result<KeeperReply, Unanswered> {
-    let until = Instant::now() + ASK_WAIT;
+    let until = Instant::now() + patience;
     stream.set_nonblocking(false)?;
-    stream.set_read_timeout(Some(ASK_WAIT))?;
-    stream.set_write_timeout(Some(ASK_WAIT))?;
+    stream.set_read_timeout(Some(patience))?;
+    stream.set_write_timeout(Some(patience))?;
     match greet_blocking(&mut stream, &Hello::lines(version)) {
         Err(HelloError::Version { theirs, .. }) => return Err(Unanswered::Version(theirs)),
         welcome => drop(welcome?),

@@ -1,5 +1,6 @@
 //! The command line of a host: what tells which program it is.
 
+use std::io;
 use std::path::PathBuf;
 
 use super::exhausted::{Exhausted, readable};
@@ -39,6 +40,28 @@ pub fn command_line(process: &PinnedProcess) -> Result<CommandLine, Exhausted> {
         executable: executable.unwrap_or_default(),
         arguments,
     })
+}
+
+/// The arguments of a process, with `argv[0]`. None: it has exited, may not be looked at, or has
+/// overwritten them.
+///
+/// # Errors
+/// [`Exhausted`].
+pub fn arguments_of(process: &PinnedProcess) -> Result<Option<Vec<Vec<u8>>>, Exhausted> {
+    let arguments = readable(os::arguments(process.pid()))?.flatten();
+    Ok(arguments.filter(|_| process.is_alive()))
+}
+
+/// The directory that a process is in.
+///
+/// # Errors
+/// Those of the operating system; `ESRCH` when it has exited.
+pub fn directory_of(process: &PinnedProcess) -> io::Result<PathBuf> {
+    let directory = os::directory(process.pid())?;
+    match process.is_alive() {
+        true => Ok(directory),
+        false => Err(io::ErrorKind::NotFound.into()),
+    }
 }
 
 impl CommandLine {

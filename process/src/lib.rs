@@ -83,13 +83,13 @@ use std::io;
 
 pub use challenge::{CHALLENGE_BYTES, Challenge};
 pub use clock::monotonic_ms;
-pub use command_line::{CommandLine, command_line};
+pub use command_line::{CommandLine, arguments_of, command_line, directory_of};
 pub use exhausted::Exhausted;
 pub use exits::ExitWatch;
 pub use health::{Health, HealthWatch};
 pub use key::traits_of;
 pub use launchers::{Launcher, Table};
-pub use listening::{ListenerLock, listener};
+pub use listening::{ListenerLock, holder as lock_holder, listener};
 pub use mcp_sessiond_identity::{
     Conversation, Former, Key, KeyDoubt, KeyDoubtError, ProcessId, SelfDescription, StartTime,
     StartTimeError, Traits, digest,

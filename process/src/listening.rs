@@ -52,7 +52,10 @@ pub fn listener(socket: &impl AsFd, file: &Path, byte: u32) -> Result<PinnedProc
 }
 
 /// The pid of the process that holds a byte, unless it is this process.
-pub(super) fn holder(file: &Path, byte: u32) -> io::Result<Option<u32>> {
+///
+/// # Errors
+/// Those of open(2) and fcntl(2).
+pub fn holder(file: &Path, byte: u32) -> io::Result<Option<u32>> {
     let file = match OpenOptions::new().read(true).write(true).open(file) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         opened => opened?,

@@ -38,6 +38,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use mcp_sessiond_client::{ClaimRequest, Error, Loss, Options, Outcome};
 use mcp_sessiond_proto::backends::Attached;
+use mcp_sessiond_proto::paths;
 
 use crate::lines::LineBuffer;
 use crate::memory::forbid_core_dumps;
@@ -46,6 +47,7 @@ use crate::program::{LaunchEnv, Program};
 use crate::server::attach::{Attaching, Attachment, NoBackend, attach_first};
 use crate::server::child::PlainChild;
 use crate::server::kept::{Door, LossTeller};
+use crate::server::without_daemon::{self, WithoutDaemon};
 use crate::signals::{ENDING, GivenMask};
 use crate::stderr::Stderr;
 use crate::waits::{ATTACH_WAIT, PAUSE, PAUSE_MAX, Waits};
@@ -172,6 +174,7 @@ fn serve_host(
             }
         }
     };
+    let claim_of_name = claim.clone();
     let opened = Door::new(
         options.clone(),
         claim.clone(),
@@ -224,7 +227,19 @@ fn serve_host(
             print(&sentence);
             return Ok(ExitCode::from(code));
         }
-        Err(why) => return Ok(plain(&why, &lines, input)),
+        Err(why) => match may_run_unkept(&why, &claim_of_name, program, home.as_deref()) {
+            WithoutDaemon::RunUnkept(_name) => return Ok(plain(&why, &lines, input)),
+            WithoutDaemon::Wait(sentence) => {
+                print(&sentence);
+                way.holds_while_daemon_hangs();
+                None
+            }
+            WithoutDaemon::Refuse(sentence) => {
+                print(&sentence);
+                carrier.refuse(&sentence);
+                None
+            }
+        },
     };
     // Not before the session was claimed: the daemon reads our environment then, and never again.
     forbid_core_dumps();
@@ -237,6 +252,22 @@ fn serve_host(
         .name("from-host".into())
         .spawn(move || listening.forward_from_host(input, lines, releaser))?;
     stay(&mut *way, &carrier, attachment)
+}
+
+/// What a front may do that has no session, for this reason.
+fn may_run_unkept(
+    why: &NoBackend,
+    claim: &ClaimRequest,
+    program: &Program,
+    home: Option<&std::path::Path>,
+) -> WithoutDaemon {
+    match (why, paths::directory()) {
+        (NoBackend::NoSession(None, _) | NoBackend::Passing(_), Ok(directory)) => {
+            without_daemon::decide(&directory, claim, program, home)
+        }
+        // The daemon has answered, or there is no place where one could be.
+        _ => WithoutDaemon::RunUnkept(None),
+    }
 }
 
 /// What the host's user should know of how this server came to be.

@@ -13,6 +13,7 @@
 //!   command without a keeper, [`server::remote`] keeps what a connection over HTTP needs to go on,
 //!   [`server::shared`] is one server for all hosts of the user, and [`server::service`] is the
 //!   library of a process that serves sessions of a service, such as `mcp-sessiond serve`.
+//!   `server::without_daemon` says what a front may do where the daemon does not answer.
 //! - [`keeper`]: the small process that holds one server. [`keeper::hold`] is its loop,
 //!   [`keeper::requests`] its socket and [`keeper::dial`] the client's side of that,
 //!   [`keeper::launch`] how it is started, [`keeper::backend`] and [`keeper::children`] its child

@@ -7,3 +7,4 @@ pub mod kept;
 pub mod remote;
 pub mod service;
 pub mod shared;
+pub(crate) mod without_daemon;

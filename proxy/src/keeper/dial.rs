@@ -91,7 +91,7 @@ pub fn dial_until(
 ) -> Result<Dialled, DialError> {
     let left = until.saturating_duration_since(Instant::now());
     // A socket takes no patience of nothing.
-    dial_within(
+    dial_for(
         socket,
         request,
         left.clamp(Duration::from_millis(1), ANSWER_WAIT),
@@ -103,10 +103,14 @@ pub fn dial_until(
 /// # Errors
 /// [`DialError`].
 pub fn dial(socket: &Path, request: &KeeperRequest) -> Result<Dialled, DialError> {
-    dial_within(socket, request, ANSWER_WAIT)
+    dial_for(socket, request, ANSWER_WAIT)
 }
 
-fn dial_within(
+/// The same, with this much patience for each answer.
+///
+/// # Errors
+/// [`DialError`].
+pub fn dial_for(
     socket: &Path,
     request: &KeeperRequest,
     patience: Duration,

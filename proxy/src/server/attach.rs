@@ -69,6 +69,10 @@ pub(crate) trait Attaching: Send + Sync {
         KEEPER_REPLACED
     }
 
+    /// From now on a daemon that does not answer is waited for, as the server is kept that it would
+    /// lead to.
+    fn holds_while_daemon_hangs(&mut self) {}
+
     /// What the host's user should know of the way that was taken, once.
     fn notice(&mut self) -> Option<String> {
         None

@@ -29,6 +29,7 @@ pub use self::daemon_calls::{LossTeller, Releaser, Stopper};
 pub(crate) use self::keeper_watch::{KeeperWatch, QUIET, QUIET_MAX};
 use super::attach::{Attaching, Attachment, MARGIN, NoBackend};
 use super::facts::{self, ServerFacts};
+use super::without_daemon;
 use crate::front::probe::{self, Opening, ProbePolicy};
 use crate::keeper::dial::{DialError, Dialled, dial_until, dial_waiting};
 use crate::keeper::launch::{Launch, Report};
@@ -69,6 +70,8 @@ pub struct Door {
     /// The keeper has refused this front, since the former one has closed: whether the server had
     /// been used. The session has yet to be given up.
     closed: Option<bool>,
+    /// A daemon that does not answer is waited for.
+    holds: bool,
     /// Which backend of the session this is, where it has several.
     backend: Option<BackendName>,
     /// What the backend gets in addition to what this process has, and where it runs instead.
@@ -109,6 +112,7 @@ impl Door {
             silence: None,
             because: Mutex::default(),
             closed: None,
+            holds: false,
             backend: None,
             environment: Vec::new(),
             home: None,
@@ -323,6 +327,11 @@ impl Door {
                 }
                 _ => return Err(NoBackend::Passing(why.to_string())),
             }
+        }
+        // A front that has had no daemon may run a server of this name.
+        let name = self.claim.named.as_ref().map(|named| &named.name);
+        if let Some(taken) = name.and_then(|name| without_daemon::taken(&self.directory, name)) {
+            return Err(NoBackend::Taken(taken));
         }
         let keeper = self.launch(lease, until)?;
         self.attach_to(keeper, lease, initialize, until)
@@ -598,7 +607,18 @@ impl Attaching for Door {
         initialize: Option<Json>,
         until: Instant,
     ) -> Result<Attachment, NoBackend> {
-        self.claim_and_attach(initialize, until)
+        match self.claim_and_attach(initialize, until) {
+            Err(NoBackend::NoSession(None, why) | NoBackend::Passing(why))
+                if self.holds && !self.has_claimed =>
+            {
+                Err(NoBackend::Stalled(why))
+            }
+            attached => attached,
+        }
+    }
+
+    fn holds_while_daemon_hangs(&mut self) {
+        self.holds = true;
     }
 }
 

@@ -60,8 +60,6 @@ enum Keeps {
     Attached,
     /// Its front has gone, and may come back: nothing tells any more who else might.
     Waiting,
-    /// It answers nobody.
-    Hung,
 }
 
 /// Has the records spoilt while a keeper holds a server, starts a daemon, and looks at what there
@@ -79,9 +77,6 @@ fn assert_one_server(spoil: fn(&Path), why: &str, keeps: Keeps) {
     }
     daemon.kill();
     spoil(&world.directory());
-    if keeps == Keeps::Hung {
-        signal(backend.keeper, Signal::SIGSTOP);
-    }
     daemon.start_again();
     let is_kept = keeps == Keeps::Attached;
     let (adopted, ended) = if is_kept { (1, 0) } else { (0, 1) };
@@ -155,9 +150,50 @@ fn a_front_that_is_attached_keeps_its_server() {
     assert_one_server(is_garbage, "file is not a database", Keeps::Attached);
 }
 
+/// A keeper that is stopped can't say whose its server is. It is left alone; once it goes on, it
+/// goes on for its front, too.
 #[test]
-fn a_keeper_that_hangs_is_ended() {
-    assert_one_server(is_garbage, "file is not a database", Keeps::Hung);
+fn a_keeper_that_is_stopped_is_not_ended() {
+    let world = world("");
+    let mut daemon = world.daemon();
+    let mut client = connect(&world, &tiny(&world));
+    assert_eq!(client.count(), 1);
+    let backend = world.backend();
+    let server = backend.pid();
+    daemon.kill();
+    is_garbage(&world.directory());
+    signal(backend.keeper, Signal::SIGSTOP);
+    daemon.start_again();
+    let from = daemon.log();
+    from.wait("servers_found_again=0 servers_ended=0");
+    from.wait("does not answer, and is waited for");
+    assert!(lives(backend.keeper) && lives(server));
+    signal(backend.keeper, Signal::SIGCONT);
+    from.wait("has a front, and ends with it");
+    assert_eq!(client.count(), 2);
+    assert!(lives(server));
+}
+
+/// Without a front nobody could come back to it.
+#[test]
+fn a_keeper_that_was_stopped_is_ended_once_it_goes_on_without_a_front() {
+    let world = world("");
+    let mut daemon = world.daemon();
+    let mut client = connect(&world, &tiny(&world));
+    assert_eq!(client.count(), 1);
+    let backend = world.backend();
+    let server = backend.pid();
+    backend.cut_off(&mut client.pipe);
+    daemon.kill();
+    is_garbage(&world.directory());
+    signal(backend.keeper, Signal::SIGSTOP);
+    daemon.start_again();
+    daemon.log().wait("does not answer, and is waited for");
+    assert_eq!(connect(&world, &tiny(&world)).count(), 1);
+    assert!(lives(backend.keeper));
+    signal(backend.keeper, Signal::SIGCONT);
+    gone(backend.keeper);
+    gone(server);
 }
 
 /// A front that has its lease from the daemon before, and attaches only now, claims again: nobody

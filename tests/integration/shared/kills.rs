@@ -1,6 +1,6 @@
 //! Everything is killed in turn.
 
-use mcp_sessiond_tests::{Client, Front, Pipe as _, World, gone, until};
+use mcp_sessiond_tests::{Client, Front, Pipe as _, World, gone, signal, until};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::json;
@@ -220,4 +220,45 @@ fn where_no_daemon_runs_one_is_started() {
     assert_eq!(pid(&mut one), pid(&mut other));
     assert_ne!(pid(&mut one), own);
     wait_hosts(&world, 2);
+}
+
+/// It is waited for, and whoever waits is told which process it is.
+#[test]
+fn a_sharer_that_is_stopped_is_waited_for() {
+    let world = sharing();
+    let _daemon = world.daemon();
+    let _first = connect(&world);
+    let (former, server) = (sharer(&world), world.backend().pid());
+    signal(former, Signal::SIGSTOP);
+    let words = world.wrapping(&[], &["@crowd".to_owned()]);
+    let mut next = Client::new(world.front(&words));
+    let asked = next.begin_initialize("test");
+    next.pipe.errors.wait(&format!(
+        "the process that shares this server (pid {former}) is stopped; waiting for it"
+    ));
+    signal(former, Signal::SIGCONT);
+    next.initialized(asked);
+    assert_eq!((sharer(&world), world.backend().pid()), (former, server));
+}
+
+/// Another host has the right to start it, and is suspended.
+#[test]
+fn a_starter_that_is_suspended_keeps_nobody_waiting() {
+    let world = sharing();
+    let _daemon = world.daemon();
+    let _first = connect(&world);
+    let shared = world.directory().join("shared");
+    let lock = std::fs::read_dir(&shared)
+        .expect("there")
+        .filter_map(|entry| Some(entry.ok()?.path()))
+        .find(|path| path.extension().is_some_and(|end| end == "lock"))
+        .expect("a lock");
+    let former = sharer(&world);
+    signal(former, Signal::SIGKILL);
+    gone(former);
+    let lock = std::fs::File::open(lock).expect("a file");
+    lock.lock().expect("nobody has it");
+    // The first host may start it, too.
+    let _second = connect(&world);
+    drop(lock);
 }

@@ -5,7 +5,9 @@ use std::os::unix::net::UnixStream;
 use std::thread::{JoinHandle, sleep, spawn};
 use std::time::Duration;
 
-use mcp_sessiond_tests::{Backend, Client, Front, World, gone, leave_descriptors, lives, signal};
+use mcp_sessiond_tests::{
+    Backend, Client, Front, World, gone, leave_descriptors, lives, signal, until,
+};
 use nix::sys::signal::Signal;
 
 use super::by_hand::say;
@@ -25,6 +27,15 @@ fn goes_on_after(pid: u32, time: Duration) -> JoinHandle<()> {
         sleep(time);
         signal(pid, Signal::SIGCONT);
     })
+}
+
+/// The servers that run: neither their fronts nor their keepers.
+fn servers(world: &World) -> Vec<u32> {
+    let is_server = |pid: &u32| {
+        let name = std::fs::read_to_string(format!("/proc/{pid}/comm"));
+        name.is_ok_and(|name| name.starts_with("python"))
+    };
+    world.processes().into_iter().filter(is_server).collect()
 }
 
 /// A front leaves, its keeper is stopped for a time, and the next front begins meanwhile.
@@ -224,4 +235,126 @@ fn a_keeper_without_descriptors_is_waited_for() {
     second.initialized(asked);
     assert_eq!(second.count(), 2);
     assert_eq!(world.backend().keeper, backend.keeper);
+}
+
+/// A plain front that starts while the daemon hangs finds by the keepers that its server is kept.
+#[test]
+fn no_server_is_started_beside_the_kept_one_while_the_daemon_hangs() {
+    let world = keeping("");
+    let daemon = world.daemon();
+    let mut first = connect(&world, &tiny(&world));
+    assert_eq!(first.count(), 1);
+    let backend = world.backend();
+    let server = backend.pid();
+    backend.cut_off(&mut first.pipe);
+    daemon.signal(Signal::SIGSTOP);
+    let wait = [("MCP_SESSIOND_WRAP_KEEPER_WAIT_MS", "300")];
+    let mut next = Client::new(world.front_with(&wrapped(&world, &tiny(&world)), &wait));
+    let asked = next.begin_initialize("test");
+    next.pipe.errors.wait("is kept for this host");
+    assert_eq!(servers(&world), [server]);
+    daemon.signal(Signal::SIGCONT);
+    next.initialized(asked);
+    assert_eq!(next.count(), 2);
+    assert_eq!(servers(&world), [server]);
+}
+
+/// The server of another directory is another one.
+#[test]
+fn while_the_daemon_hangs_a_server_that_is_not_kept_is_run_as_it_is() {
+    let world = keeping("");
+    let daemon = world.daemon();
+    let mut first = connect(&world, &tiny(&world));
+    assert_eq!(first.count(), 1);
+    daemon.signal(Signal::SIGSTOP);
+    let wait = [("MCP_SESSIOND_WRAP_KEEPER_WAIT_MS", "300")];
+    let other = [&tiny(&world)[..], &["other".to_owned()]].concat();
+    let mut next = Client::connected(world.front_with(&wrapped(&world, &other), &wait));
+    assert_eq!(next.count(), 1);
+    next.pipe.errors.wait("is run without being kept");
+    daemon.signal(Signal::SIGCONT);
+}
+
+/// What a name stands for runs once, whatever becomes of the daemon.
+#[test]
+fn a_name_has_one_server_while_the_daemon_hangs() {
+    let world = keeping("");
+    let daemon = world.daemon();
+    let words = world.wrapping(&["--name", "page"], &tiny(&world));
+    let mut first = Client::connected(world.front(&words));
+    assert_eq!(first.count(), 1);
+    let backend = world.backend();
+    let server = backend.pid();
+    backend.cut_off(&mut first.pipe);
+    daemon.signal(Signal::SIGSTOP);
+    let wait = [("MCP_SESSIOND_WRAP_KEEPER_WAIT_MS", "300")];
+    let mut next = Client::new(world.front_with(&words, &wait));
+    let answer = next.initialize();
+    assert_eq!(answer["error"]["data"]["outcome"], "not_sent", "{answer}");
+    let why = answer["error"]["message"].as_str().unwrap_or_default();
+    assert!(why.contains("the daemon does not answer"), "{answer}");
+    assert_eq!(servers(&world), [server]);
+    daemon.signal(Signal::SIGCONT);
+    // When it is tried again, nothing tells.
+    until("it is there", || {
+        next.initialize().get("result").is_some().then_some(())
+    });
+    assert_eq!(next.count(), 2);
+}
+
+#[test]
+fn a_name_has_one_server_also_without_a_daemon() {
+    let world = keeping("");
+    let words = world.wrapping(&["--no-start", "--name", "page"], &tiny(&world));
+    let mut first = Client::connected(world.front(&words));
+    assert_eq!(first.count(), 1);
+    first.pipe.errors.wait("is run without being kept");
+    let mut second = Client::new(world.front(&words));
+    let answer = second.initialize();
+    let why = answer["error"]["message"].as_str().unwrap_or_default();
+    let holder = format!("(pid {}), which runs it without a daemon", first.pipe.pid());
+    assert!(why.contains(&holder), "{answer}");
+    // Another name is another server.
+    let other = world.wrapping(&["--no-start", "--name", "other"], &tiny(&world));
+    assert_eq!(Client::connected(world.front(&other)).count(), 1);
+    // A daemon does not know of it, and its lease alone does not make it free.
+    let _daemon = world.daemon();
+    let words = world.wrapping(&["--name", "page"], &tiny(&world));
+    let mut third = Client::new(world.front(&words));
+    third.begin_initialize("test");
+    third.pipe.errors.wait(&holder);
+    first.pipe.kill();
+    until("it is free", || {
+        third.initialize().get("result").is_some().then_some(())
+    });
+    assert_eq!(third.count(), 1);
+}
+
+/// What the keepers say is shown, and why it is all.
+#[test]
+fn a_daemon_that_hangs_keeps_no_command_waiting() {
+    let world = keeping("");
+    let daemon = world.daemon();
+    let mut client = connect(&world, &tiny(&world));
+    assert_eq!(client.count(), 1);
+    let backend = world.backend();
+    daemon.signal(Signal::SIGSTOP);
+    let hangs = "the daemon has not answered for 2 s";
+    let said = say(&world, &["status"]);
+    assert_eq!(said.code, Some(69), "{}", said.err);
+    assert!(
+        said.err.contains(hangs) && said.out.contains("tiny"),
+        "{}{}",
+        said.out,
+        said.err
+    );
+    let said = say(&world, &["logs"]);
+    assert!(said.err.contains(hangs), "{}", said.err);
+    let said = say(&world, &["doctor"]);
+    assert!(said.out.contains(hangs), "{}", said.out);
+    let said = say(&world, &["stop", &backend.keeper.to_string()]);
+    assert_eq!(said.code, Some(0), "{}", said.err);
+    assert!(said.err.contains(hangs), "{}", said.err);
+    gone(backend.keeper);
+    daemon.signal(Signal::SIGCONT);
 }

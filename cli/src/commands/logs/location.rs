@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use mcp_sessiond_client::{ConnectError, Directory, Start, connect};
+use mcp_sessiond_client::{ConnectError, Directory};
 use mcp_sessiond_daemon::run::log_path;
 use mcp_sessiond_proto::debug::About;
 use mcp_sessiond_proto::paths;

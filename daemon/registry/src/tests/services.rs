@@ -146,7 +146,7 @@ fn a_keeper_lets_only_the_services_leaseholder_attach() {
 }
 
 #[test]
-fn a_keeper_ends_with_its_session_or_when_another_one_takes_its_place() {
+fn a_keeper_ends_with_its_session_and_no_other_one_takes_its_place_before() {
     let mut bench = Bench::new();
     bench.serve(1).expect("it is free");
     let of = session(1);
@@ -164,21 +164,20 @@ fn a_keeper_ends_with_its_session_or_when_another_one_takes_its_place() {
     bench
         .registry
         .keep_service_backend(&of, Epoch(1), keeper(51))
-        .expect("it serves");
-    assert_eq!(bench.ended(), [50]);
+        .expect_err("the first one lives");
+    assert_eq!(bench.ended(), [0; 0]);
     bench.registry.end_service_session(&of);
     assert_eq!(
         (bench.ended(), bench.registry.service_backend(&of, None)),
-        (vec![51], None)
+        (vec![50], None)
     );
     assert!(
         !bench.registry.is_service_backend_free(&of, None),
         "what is left of it may be in the way"
     );
-    bench.exit(&[50, 51]);
-    bench.registry.swept(&process(50));
+    bench.exit(&[50]);
     assert!(!bench.registry.is_service_backend_free(&of, None));
-    bench.registry.swept(&process(51));
+    bench.registry.swept(&process(50));
     assert!(bench.registry.is_service_backend_free(&of, None));
     bench.exit(&[1]);
     assert!(

@@ -12,15 +12,17 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use mcp_sessiond_client::Outcome;
-use mcp_sessiond_process::{self as process, executable};
+use mcp_sessiond_process::{self as process, Health, HealthWatch, executable};
 use mcp_sessiond_proto::backends::{Attached, RELAYED_MAX};
 use mcp_sessiond_proto::{Json, paths};
 use nix::fcntl::{Flock, FlockArg};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use super::{Looking, Reply, Report, Request, Shared, VARIABLES, VERSION};
+use crate::keeper::silence::NOTICE_AFTER;
 use crate::lines::LineBuffer;
 use crate::memory::while_dumpable;
+use crate::notices::print;
 use crate::server::attach::{Attaching, Attachment, KEEPER_REPLACED, MARGIN, NoBackend};
 use crate::server::kept::{Door, Releaser, Stopper};
 use crate::signals::GivenMask;
@@ -32,6 +34,12 @@ const PAUSE_MAX: Duration = Duration::from_millis(50);
 /// How long a sharer may take to be reached, or started: it may wait for a former one to end, and
 /// its keeper for a former server.
 const START: Duration = Duration::from_secs(2 * ATTACH_WAIT.as_secs());
+
+/// How often it is looked whether a sharer is stopped that does not answer, in ms.
+const LOOK: u8 = 250;
+
+/// How long another front may take that has the right to start a sharer.
+const STARTER_WAIT: Duration = Duration::from_secs(2);
 
 /// How often a host that comes again is told to come later, before it gets a server of its own: a
 /// quarter of a minute, with the pauses that fronts make.
@@ -119,6 +127,8 @@ impl Place {
         let until = Instant::now() + START;
         let mut pause = PAUSE;
         let mut is_awake = false;
+        // Since when another front is about to start it.
+        let mut held: Option<Instant> = None;
         loop {
             match self
                 .ask(&socket, line, again)
@@ -133,10 +143,14 @@ impl Place {
                 self.door.wake_daemon()?;
                 is_awake = true;
             }
-            if let Some(lock) = self
+            let lock = self
                 .lock(&directory, &socket)
-                .map_err(|error| passing(&error))?
-            {
+                .map_err(|error| passing(&error))?;
+            // Whoever has the right to start it may be stopped. Of two that are started, the daemon
+            // gives the session to one, and the other one exits.
+            let is_late = held.is_some_and(|since| since.elapsed() >= STARTER_WAIT);
+            if lock.is_some() || is_late {
+                held = None;
                 // It may have been started before the lock was ours.
                 match self
                     .ask(&socket, line, again)
@@ -163,6 +177,8 @@ impl Place {
                     }
                     Report::Failed { .. } => {}
                 }
+            } else {
+                held.get_or_insert_with(Instant::now);
             }
             if Instant::now() >= until {
                 return Err(passing(&"it did not start in time"));
@@ -245,10 +261,35 @@ impl Place {
                 .as_ref()
                 .map(|wanted| PollFd::new(wanted.as_fd(), PollFlags::POLLIN)),
         );
+        let mut sharer = process::peer(stream)
+            .ok()
+            .map(|peer| HealthWatch::new(peer.process().clone()));
+        let mut stalled: Option<Instant> = None;
         loop {
-            match poll(&mut awaited, PollTimeout::NONE) {
+            // Only whether the sharer is stopped is to be looked at.
+            let patience = if sharer.is_some() {
+                PollTimeout::from(LOOK)
+            } else {
+                PollTimeout::NONE
+            };
+            match poll(&mut awaited, patience) {
                 Err(nix::errno::Errno::EINTR) => {}
                 Err(_) => return true,
+                Ok(0) => {
+                    let Some(watch) = &mut sharer else { continue };
+                    if watch.look() != Health::Stalled {
+                        stalled = None;
+                        continue;
+                    }
+                    let since = *stalled.get_or_insert_with(Instant::now);
+                    if since.elapsed() >= NOTICE_AFTER {
+                        let pid = watch.process().id().pid;
+                        print(&format_args!(
+                            "the process that shares this server (pid {pid}) is stopped; waiting for it; `kill -KILL {pid}` ends it"
+                        ));
+                        sharer = None;
+                    }
+                }
                 Ok(_) => return awaited[0].any().unwrap_or(true),
             }
         }

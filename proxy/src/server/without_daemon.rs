@@ -1,0 +1,223 @@
+//! What a front may do where the daemon does not answer. A server that is not kept must not run
+//! beside the kept one that it would be: not beside that of a name, and not beside that of its host
+//! where the daemon only hangs.
+
+use std::ffi::OsStr;
+use std::io;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use mcp_sessiond_client::ClaimRequest;
+use mcp_sessiond_process::{self as process, ListenerLock, PinnedProcess, digest};
+use mcp_sessiond_proto::backends::{KeeperReply, KeeperRequest};
+use mcp_sessiond_proto::hello::{Codec, Hello, HelloError, greet_blocking};
+use mcp_sessiond_proto::{KeeperName, Label, paths};
+
+use crate::keeper::dial::{Dialled, connected, dial_for, keeper_of};
+use crate::program::Program;
+
+/// How long the daemon may take for its hello: it says that before it does anything else.
+const HELLO_WAIT: Duration = Duration::from_secs(1);
+
+/// How long a keeper may take to say whose its server is.
+const STATUS_WAIT: Duration = Duration::from_millis(500);
+
+/// What a front may do.
+#[derive(Debug)]
+pub(crate) enum WithoutDaemon {
+    /// Run the server without keeping it. The name that it has is this process's until this is
+    /// dropped.
+    RunUnkept(Option<NameLock>),
+    /// Hold what the host asks until the daemon answers, and why.
+    Wait(String),
+    /// Refuse what the host asks until the daemon answers, and why.
+    Refuse(String),
+}
+
+/// A name under which this process runs a server that is not kept.
+#[derive(Debug)]
+pub(crate) struct NameLock(#[expect(dead_code, reason = "it is held, and not used")] ListenerLock);
+
+/// Whether there is a daemon.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Daemon {
+    Absent,
+    Hangs,
+    Answers,
+}
+
+/// What the front of this server may do, after it could not claim its session.
+pub(crate) fn decide(
+    directory: &Path,
+    claim: &ClaimRequest,
+    program: &Program,
+    home: Option<&Path>,
+) -> WithoutDaemon {
+    let daemon = daemon_of(directory);
+    match &claim.named {
+        // It holds the name's lease, or has heard why it does not.
+        Some(_) if daemon == Daemon::Answers => WithoutDaemon::RunUnkept(None),
+        Some(named) => decide_named(directory, &named.name, daemon),
+        None if daemon != Daemon::Hangs => WithoutDaemon::RunUnkept(None),
+        None => match keepers(directory).find(|keeper| fits(directory, *keeper, program, home)) {
+            Some(keeper) => WithoutDaemon::Wait(kept_sentence(directory, keeper)),
+            None => WithoutDaemon::RunUnkept(None),
+        },
+    }
+}
+
+fn decide_named(directory: &Path, name: &Label, daemon: Daemon) -> WithoutDaemon {
+    let shown = name.as_str();
+    if daemon == Daemon::Hangs {
+        return WithoutDaemon::Refuse(format!(
+            "the daemon does not answer, so whether another process has `{shown}` can't be known; it is asked again and again; `mcp-sessiond doctor` says more"
+        ));
+    }
+    let lock = match ListenerLock::take(&name_locks(directory), number(name)) {
+        Ok(lock) => NameLock(lock),
+        Err(error) if is_held(&error) => {
+            return WithoutDaemon::Refuse(
+                taken(directory, name)
+                    .unwrap_or_else(|| format!("another process runs `{shown}` without a daemon")),
+            );
+        }
+        // Where nothing can be locked, nobody else could.
+        Err(_) => return WithoutDaemon::RunUnkept(None),
+    };
+    let kept = keepers(directory).find_map(|keeper| {
+        let process = keeper_of(directory, keeper).ok()?;
+        let (options, _) = split(&process)?;
+        let is_its = value_of(&options, "--name")? == shown.as_bytes()
+            && value_of(&options, "--backend").is_none()
+            && value_of(&options, "--service").is_none();
+        is_its.then(|| process.id().pid)
+    });
+    match kept {
+        Some(pid) => WithoutDaemon::Refuse(format!(
+            "`{shown}` is kept by process {pid}, and without a daemon there is no way to it; it is tried again and again; `mcp-sessiond doctor` says why no daemon runs"
+        )),
+        None => WithoutDaemon::RunUnkept(Some(lock)),
+    }
+}
+
+/// Who runs a server under this name without a daemon, in a sentence; none if that is this process,
+/// or nobody.
+pub(crate) fn taken(directory: &Path, name: &Label) -> Option<String> {
+    let holder = process::lock_holder(&name_locks(directory), number(name)).ok()??;
+    Some(format!(
+        "`{}` is another front's (pid {holder}), which runs it without a daemon; it is free when that process exits",
+        name.as_str()
+    ))
+}
+
+/// The file in which each front that runs a named server without a daemon locks a byte.
+fn name_locks(directory: &Path) -> PathBuf {
+    directory.join("names.lock")
+}
+
+/// Which byte is a name's.
+fn number(name: &Label) -> u32 {
+    let digest = digest("mcp-sessiond name", name.as_str().as_bytes());
+    u32::from_be_bytes([digest[0], digest[1], digest[2], digest[3]])
+}
+
+fn is_held(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::WouldBlock || error.kind() == io::ErrorKind::PermissionDenied
+}
+
+fn daemon_of(directory: &Path) -> Daemon {
+    let Ok(mut stream) = connected(&paths::socket(directory), HELLO_WAIT) else {
+        return Daemon::Absent;
+    };
+    let limits = [
+        stream.set_read_timeout(Some(HELLO_WAIT)),
+        stream.set_write_timeout(Some(HELLO_WAIT)),
+    ];
+    if limits.iter().any(Result::is_err) {
+        return Daemon::Absent;
+    }
+    match greet_blocking(&mut stream, &Hello::client(Codec::JsonRpc)) {
+        Err(HelloError::Io(error))
+            if matches!(
+                error.kind(),
+                io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut
+            ) =>
+        {
+            Daemon::Hangs
+        }
+        _ => Daemon::Answers,
+    }
+}
+
+/// The keepers that have a socket.
+fn keepers(directory: &Path) -> impl Iterator<Item = KeeperName> {
+    let found = std::fs::read_dir(paths::keepers(directory)).into_iter();
+    found
+        .flatten()
+        .flatten()
+        .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+}
+
+/// Whether a keeper has the server that this front would find: the same program in the same
+/// directory, for a host of this process's.
+fn fits(directory: &Path, keeper: KeeperName, program: &Program, home: Option<&Path>) -> bool {
+    let Ok(process) = keeper_of(directory, keeper) else {
+        return false;
+    };
+    let Some((options, command)) = split(&process) else {
+        return false;
+    };
+    let mut words = std::iter::once(&program.name).chain(&program.arguments);
+    let same_program = command.len() == 1 + program.arguments.len()
+        && command
+            .iter()
+            .all(|word| words.next().is_some_and(|own| own.as_bytes() == word));
+    let here = home
+        .map(Path::to_owned)
+        .or_else(|| std::env::current_dir().ok());
+    let is_services = value_of(&options, "--service").is_some();
+    if !same_program || is_services || process::directory_of(&process).ok() != here {
+        return false;
+    }
+    let socket = paths::keeper_socket(directory, keeper);
+    match dial_for(&socket, &KeeperRequest::Status {}, STATUS_WAIT) {
+        Ok(Dialled {
+            reply: KeeperReply::Status(status),
+            ..
+        }) => status.host.is_some_and(is_above),
+        // It does not say whose its server is, so it may be this host's.
+        _ => true,
+    }
+}
+
+/// Whether a process is above this one.
+fn is_above(pid: u32) -> bool {
+    PinnedProcess::own().is_ok_and(|own| {
+        // It may be above where that can't be found out.
+        process::ancestor(&own, pid).map_or(true, |found| found.is_some())
+    })
+}
+
+fn kept_sentence(directory: &Path, keeper: KeeperName) -> String {
+    let pid = keeper_of(directory, keeper).map_or(0, |keeper| keeper.id().pid);
+    format!(
+        "the daemon does not answer, and a server of this program is kept for this host (keeper {pid}): waiting for the daemon; `mcp-sessiond doctor` says what to do about it"
+    )
+}
+
+/// The options of a keeper, and the command that it keeps.
+fn split(keeper: &PinnedProcess) -> Option<(Vec<Vec<u8>>, Vec<Vec<u8>>)> {
+    let mut options = process::arguments_of(keeper).ok()??;
+    let end = options.iter().position(|word| word == b"--")?;
+    let command = options.split_off(end + 1);
+    (options.get(1)? == b"keep").then_some((options, command))
+}
+
+/// What follows an option.
+fn value_of<'a>(options: &'a [Vec<u8>], name: &str) -> Option<&'a [u8]> {
+    let at = options
+        .iter()
+        .position(|word| word == OsStr::new(name).as_bytes())?;
+    options.get(at + 1).map(Vec::as_slice)
+}
