@@ -13,11 +13,14 @@ use mcp_sessiond_proto::hello::{Hello, HelloError, greet_blocking};
 use mcp_sessiond_proto::{Error, KeeperName, OLDEST_PROTOCOL_VERSION, paths};
 use socket2::{Domain, SockAddr, Socket, Type};
 
-use super::silence::{LOOK, Silence};
+use super::silence::{LOOK, Silence, stalled_sentence};
 
 /// How long a keeper may take for its hello, and for its answer. Whoever attaches waits while the
 /// keeper asks the daemon.
 const ANSWER_WAIT: Duration = Duration::from_secs(4);
+
+/// The pause before a keeper is asked again that has no descriptor free.
+const BUSY_PAUSE: Duration = Duration::from_secs(1);
 
 /// Why a keeper did not do what it was asked.
 #[derive(Debug, thiserror::Error)]
@@ -155,6 +158,40 @@ pub fn dial_waiting(
         }
         dialled
     })
+}
+
+/// Asks a keeper whether it does its work, and waits until it has answered. Nothing has come from it
+/// since `quiet`. While it is stalled, its user, who calls its server so, is told by `print`, once.
+/// Blocks.
+///
+/// # Errors
+/// [`DialError::Hung`]; and the others where it is gone, or does not let this process in.
+pub(crate) fn ping(
+    directory: &Path,
+    keeper: KeeperName,
+    server: &str,
+    quiet: Instant,
+    print: &dyn Fn(&str),
+) -> Result<(), DialError> {
+    let mut silence = Silence::since(keeper, quiet);
+    loop {
+        let asked = dial_waiting(
+            directory,
+            &KeeperRequest::Ping {},
+            Instant::now() + ANSWER_WAIT,
+            &mut silence,
+            &mut |silence| {
+                if let Some(pid) = silence.notice() {
+                    print(&stalled_sentence(server, pid, &pid));
+                }
+            },
+        );
+        match asked {
+            Err(DialError::Stalled(_) | DialError::Silent) => {}
+            Err(DialError::Busy) => std::thread::sleep(BUSY_PAUSE),
+            asked => return asked.map(drop),
+        }
+    }
 }
 
 fn in_its_version(

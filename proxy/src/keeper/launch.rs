@@ -10,7 +10,7 @@ use std::path::Path;
 use std::process::{Child, Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
-use mcp_sessiond_process::executable;
+use mcp_sessiond_process::{self as process, Health, HealthWatch, PinnedProcess, executable};
 use mcp_sessiond_proto::facts::ServerDigest;
 use mcp_sessiond_proto::{BackendName, Epoch, KeeperName, ServiceName, SessionId};
 use nix::errno::Errno;
@@ -19,6 +19,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::program::Program;
 use crate::signals::GivenMask;
+
+/// How often it is looked what a keeper does that takes long to start, and for how long it may only
+/// wait.
+const LOOK: Duration = Duration::from_millis(100);
+const IDLE_MAX: Duration = Duration::from_secs(1);
 
 /// What a keeper reports to the process that started it, in one line of JSON on standard output.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -92,10 +97,12 @@ pub struct Launch<'a> {
 }
 
 impl Launch<'_> {
-    /// Starts a keeper, and waits until it has registered and started the backend.
+    /// Starts a keeper, and waits until it has registered and started the backend; longer than
+    /// `until` while it works, or gets no processor time to do so.
     ///
     /// # Errors
-    /// When the keeper could not be started, ended without a report, or has sent none by `until`.
+    /// When the keeper could not be started, ended without a report, or has sent none by `until` and
+    /// only waits.
     pub fn start(&self, mask: &GivenMask, until: Instant) -> io::Result<Report> {
         let mut command = Command::new(self.binary);
         command.arg("keep").args([
@@ -137,7 +144,7 @@ impl Launch<'_> {
             .stdout(Stdio::piped())
             .stderr(Stdio::null());
         let mut keeper = mask.while_in_force(|| command.spawn())?;
-        let report = report_of(&mut keeper, Some(until));
+        let report = report_while_it_works(&mut keeper, until);
         if report.is_err() {
             // It may hang. A keeper to which no front attaches ends by itself.
             let _ = keeper.kill();
@@ -171,6 +178,34 @@ fn start(arguments: Vec<OsString>) -> io::Result<Report> {
         .stderr(Stdio::null())
         .spawn()?;
     report_of(&mut keeper, None)
+}
+
+/// Reads the report of a keeper that is being started. After `until` it is looked at what the keeper
+/// does.
+fn report_while_it_works(starter: &mut Child, until: Instant) -> io::Result<Report> {
+    let Some(output) = starter.stdout.take() else {
+        return Err(io::Error::other("its standard output is not a pipe"));
+    };
+    let mut waited = wait_for(&output, until);
+    let (mut watch, mut idle) = (None, Duration::ZERO);
+    while let Err(error) = &waited
+        && error.kind() == io::ErrorKind::TimedOut
+        && idle < IDLE_MAX
+    {
+        waited = wait_for(&output, Instant::now() + LOOK);
+        // The starter only waits for the keeper that it has started.
+        let watch = watch.get_or_insert_with(|| {
+            let starter = PinnedProcess::open(starter.id()).ok()?;
+            let keeper = process::children_of(&starter).ok()?.pop();
+            Some(HealthWatch::new(keeper.unwrap_or(starter)))
+        });
+        match watch.as_mut().map(HealthWatch::look) {
+            Some(Health::Working | Health::Stalled) => {}
+            Some(Health::Idle | Health::Gone) | None => idle += LOOK,
+        }
+    }
+    waited?;
+    Report::read(output)
 }
 
 /// Reads the report of this process from its standard output, which is a pipe.

@@ -26,7 +26,6 @@ pub struct Silence {
     keeper: KeeperName,
     /// None until its process is known.
     watch: Option<HealthWatch>,
-    began: Instant,
     looked: Instant,
     /// Since when nothing has come from the keeper, where that is longer than it is asked.
     quiet: Option<Instant>,
@@ -44,7 +43,6 @@ impl Silence {
         Self {
             keeper,
             watch: None,
-            began: now,
             looked: now,
             quiet: None,
             awake: Duration::ZERO,
@@ -66,11 +64,6 @@ impl Silence {
         self.keeper
     }
 
-    /// Since when it is asked.
-    pub fn began(&self) -> Instant {
-        self.began
-    }
-
     /// It has answered, if only that it is busy: what follows is another silence.
     pub fn answered(&mut self) {
         *self = Self {
@@ -88,6 +81,12 @@ impl Silence {
         let is_news = is_due && !self.is_told;
         self.is_told |= is_due;
         is_news.then_some(pid)
+    }
+
+    /// The pid of the keeper's process, if that is stalled.
+    pub(crate) fn stalled(&self) -> Option<u32> {
+        let watch = self.watch.as_ref()?;
+        self.stalled.map(|_| watch.process().id().pid)
     }
 
     /// Asking begins again after a pause, which was not the keeper's.
@@ -133,10 +132,7 @@ impl Silence {
 
     /// Why it does not answer, where it was waited for long enough.
     pub(super) fn given_up(&self) -> DialError {
-        match (&self.watch, self.stalled) {
-            (Some(watch), Some(_)) => DialError::Stalled(watch.process().id().pid),
-            _ => DialError::Silent,
-        }
+        self.stalled().map_or(DialError::Silent, DialError::Stalled)
     }
 }
 

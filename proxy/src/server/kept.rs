@@ -70,6 +70,8 @@ pub struct Door {
     /// The keeper has refused this front, since the former one has closed: whether the server had
     /// been used. The session has yet to be given up.
     closed: Option<bool>,
+    /// The keeper that has refused this front, or had nobody listening, and since when.
+    refusing: Option<(KeeperName, Instant)>,
     /// A daemon that does not answer is waited for.
     holds: bool,
     /// Which backend of the session this is, where it has several.
@@ -112,6 +114,7 @@ impl Door {
             silence: None,
             because: Mutex::default(),
             closed: None,
+            refusing: None,
             holds: false,
             backend: None,
             environment: Vec::new(),
@@ -229,6 +232,11 @@ impl Door {
         Ok(claimed)
     }
 
+    /// The pid of the keeper that was asked last, if it is stalled.
+    pub(crate) fn stalled_keeper(&self) -> Option<u32> {
+        self.silence.as_ref()?.stalled()
+    }
+
     /// Whether the session was ever claimed: only at its first claim does the daemon read what this
     /// process was started with.
     pub(crate) fn has_claimed(&self) -> bool {
@@ -309,7 +317,10 @@ impl Door {
         *self.lease.lock().unwrap_or_else(PoisonError::into_inner) = Some(lease.clone());
         if let Some(keeper) = found {
             let why = match self.attach_to(keeper, lease, initialize.clone(), until) {
-                Ok(attachment) => return Ok(attachment),
+                Ok(attachment) => {
+                    self.refusing = None;
+                    return Ok(attachment);
+                }
                 Err(why) => why,
             };
             match &why {
@@ -321,7 +332,7 @@ impl Door {
                     return Err(self.end_keeper(lease, keeper, StopReason::KeeperHung(keeper)));
                 }
                 _ if !self.has_keeper(lease, keeper) => {}
-                _ if self.refuses_for_long() => {
+                _ if self.refuses_for_long(keeper) => {
                     let reason = StopReason::KeeperUnreachable(keeper);
                     return Err(self.end_keeper(lease, keeper, reason));
                 }
@@ -349,13 +360,16 @@ impl Door {
         }
     }
 
-    /// Whether the keeper that was asked last has refused this front for so long that it will go on
-    /// to do so.
-    fn refuses_for_long(&self) -> bool {
+    /// Whether this keeper has refused this front for so long that it will go on to do so.
+    fn refuses_for_long(&mut self, keeper: KeeperName) -> bool {
         let patience = self.wait * REFUSING_PART.0 / REFUSING_PART.1;
-        self.silence
-            .as_ref()
-            .is_some_and(|silence| silence.began().elapsed() >= patience)
+        match self.refusing {
+            Some((refusing, since)) if refusing == keeper => since.elapsed() >= patience,
+            _ => {
+                self.refusing = Some((keeper, Instant::now()));
+                false
+            }
+        }
     }
 
     /// Has the daemon end a keeper that is at fault. A fresh one is started once it is gone.
@@ -378,7 +392,7 @@ impl Door {
         };
         match ended {
             Ok(()) | Err(SessionError::Refused(Error::UnknownBackend)) => {
-                self.silence = None;
+                (self.silence, self.refusing) = (None, None);
                 NoBackend::Ending(format!(
                     "the process that keeps this server {said}, and is being ended (keeper {keeper})"
                 ))

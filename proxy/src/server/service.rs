@@ -331,7 +331,7 @@ impl Service {
             session: session.clone(),
             epoch: self.epoch(),
         };
-        let (link, attached) = Link::open(address, silence, until).await?;
+        let (link, attached) = Link::open(address, self.clone(), silence, until).await?;
         Ok(Backend::over(link, keeper, &attached))
     }
 

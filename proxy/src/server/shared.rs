@@ -169,6 +169,10 @@ enum Report {
         code: u8,
         sentence: String,
     },
+    /// The keeper of its server, with this pid, is stopped.
+    Stalled {
+        keeper: u32,
+    },
     /// Why it can't run; whether the next attempt may go better.
     Failed {
         sentence: String,

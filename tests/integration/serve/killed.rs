@@ -3,7 +3,7 @@
 
 use std::collections::HashSet;
 
-use mcp_sessiond_tests::{HttpClient, until};
+use mcp_sessiond_tests::{HttpClient, signal, until};
 use nix::sys::signal::Signal;
 use serde_json::json;
 
@@ -218,6 +218,29 @@ fn while_the_daemon_is_away_nothing_is_lost_and_requests_are_held_for_a_while() 
         "2",
         "the refused call was not carried out"
     );
+}
+
+/// It is waited for, and whoever reads the standard error of `serve` is told.
+#[test]
+fn a_keeper_that_is_stopped_is_waited_for() {
+    for is_killed in [false, true] {
+        let (world, _daemon, mut serve) = serving("", tiny);
+        let mut client = serve.connected("2025-11-25");
+        assert_eq!(client.text("increment", &json!({})), "1");
+        let keeper = world.backend().keeper;
+        signal(keeper, Signal::SIGSTOP);
+        if is_killed {
+            serve.kill();
+            serve.start_again();
+        }
+        let calling = std::thread::spawn(move || client.text("increment", &json!({})));
+        serve
+            .errors
+            .wait(&format!("(pid {keeper}) is stopped; waiting for it"));
+        signal(keeper, Signal::SIGCONT);
+        assert_eq!(calling.join().expect("answered"), "2");
+        assert_eq!(world.backend().keeper, keeper);
+    }
 }
 
 #[test]

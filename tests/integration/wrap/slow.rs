@@ -358,3 +358,26 @@ fn a_daemon_that_hangs_keeps_no_command_waiting() {
     gone(backend.keeper);
     daemon.signal(Signal::SIGCONT);
 }
+
+/// A keeper that takes longer to start than `wrap.keeper_wait_ms`, and works: on a slow machine.
+#[test]
+fn a_keeper_that_is_slow_to_start_is_waited_for() {
+    let world = keeping("");
+    let _daemon = world.daemon();
+    let mut words = wrapped(&world, &tiny(&world));
+    let (copy, slow) = (world.root().join("mcp-sessiond"), world.root().join("slow"));
+    std::fs::copy(&words[0], &copy).expect("a copy");
+    let busy = "import time\nwhile time.process_time() < 1: pass";
+    let script = format!("#!/bin/sh\npython3 -c '{busy}'\nexec {} \"$@\"\n", words[0]);
+    std::fs::write(&slow, script).expect("a script");
+    std::fs::set_permissions(&slow, std::os::unix::fs::PermissionsExt::from_mode(0o700))
+        .expect("executable");
+    words[0] = copy.to_str().expect("UTF-8").to_owned();
+    let wait = [("MCP_SESSIOND_WRAP_KEEPER_WAIT_MS", "300")];
+    let front = world.front_with(&words, &wait);
+    // The front starts its keeper with what is there by then.
+    std::fs::rename(&slow, &copy).expect("replaced");
+    let mut client = Client::connected(front);
+    assert_eq!(client.count(), 1);
+    assert_eq!(world.backends().len(), 1, "it is kept");
+}

@@ -4,23 +4,16 @@
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use mcp_sessiond_proto::backends::{KeeperRequest, StopReason};
-use mcp_sessiond_proto::{KeeperName, paths};
+use mcp_sessiond_proto::KeeperName;
+use mcp_sessiond_proto::backends::StopReason;
 
 use super::daemon_calls::{Runtime, Stopper};
-use crate::keeper::dial::{DialError, dial_waiting};
-use crate::keeper::silence::{Silence, stalled_sentence};
+use crate::keeper::dial::{DialError, ping};
 
 /// How long nothing comes until a keeper is asked, and the longest time between two questions; each
 /// is twice the one before, until something comes.
 pub(crate) const QUIET: Duration = Duration::from_secs(2);
 pub(crate) const QUIET_MAX: Duration = Duration::from_secs(60);
-
-/// How long one question may take before the keeper is looked up again.
-const ATTEMPT: Duration = Duration::from_secs(10);
-
-/// The pause before a keeper is asked again that has no descriptor free.
-const BUSY_PAUSE: Duration = Duration::from_secs(1);
 
 /// How one keeper is asked.
 #[derive(Debug, Clone)]
@@ -37,30 +30,10 @@ impl KeeperWatch {
     /// or is gone. While it is stalled, its user is told so by `print`, once. The daemon ends a
     /// keeper that hangs. Blocks.
     pub(crate) fn check(&self, quiet: Instant, print: &dyn Fn(&str)) {
-        let mut silence = Silence::since(self.keeper, quiet);
-        loop {
-            let until = Instant::now() + ATTEMPT;
-            let asked = dial_waiting(
-                &self.directory,
-                &KeeperRequest::Ping {},
-                until,
-                &mut silence,
-                &mut |silence| {
-                    if let Some(pid) = silence.notice() {
-                        print(&stalled_sentence(&self.server, pid, &pid));
-                    }
-                },
-            );
-            match asked {
-                Err(DialError::Stalled(_) | DialError::Silent) => {}
-                Err(DialError::Busy) => std::thread::sleep(BUSY_PAUSE),
-                Err(DialError::Hung) => return self.end(),
-                // It has answered; or its connection to the front says what became of it.
-                _ => return,
-            }
-            if !paths::keeper_socket(&self.directory, self.keeper).exists() {
-                return;
-            }
+        let asked = ping(&self.directory, self.keeper, &self.server, quiet, print);
+        // Otherwise it has answered, or its connection to the front says what became of it.
+        if let Err(DialError::Hung) = asked {
+            self.end();
         }
     }
 

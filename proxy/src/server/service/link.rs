@@ -12,12 +12,16 @@ use serde_json::Value;
 use tokio::net::UnixStream;
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::sync::{mpsc, oneshot, watch};
+use tokio::task::JoinHandle;
+use tokio::time::sleep_until;
 
+use super::Service;
 use crate::keeper::continuing::{ContinuingLine, PREFIX_MAX};
-use crate::keeper::dial::{DialError, dial_waiting};
+use crate::keeper::dial::{DialError, dial_waiting, ping};
 use crate::keeper::silence::{Silence, stalled_sentence};
 use crate::lines::{Line, LineBuffer, Lines, PendingLine};
 use crate::notices::print;
+use crate::server::kept::{QUIET, QUIET_MAX};
 
 /// By how many bytes a message may grow when the relay puts the client's own ids back.
 const MARGIN: usize = 64 * 1024;
@@ -79,6 +83,8 @@ type Acknowledge = oneshot::Sender<Result<(), Gone>>;
 #[derive(Debug)]
 pub(super) struct Link {
     address: KeeperAddress,
+    /// What has the daemon end a keeper that hangs.
+    service: Service,
     incarnation: u64,
     connection: Connection,
     /// The lines that the keeper has not acknowledged; the number of the last one that it has; and
@@ -109,6 +115,10 @@ enum Event {
     Input(Option<Input>),
     Line(io::Result<Option<Line>>),
     Written(io::Result<()>),
+    /// Nothing has come for long.
+    Quiet,
+    /// The keeper has answered whether it lives, or has not.
+    Pinged(Result<(), DialError>),
 }
 
 /// How a connection ends.
@@ -125,12 +135,14 @@ impl Link {
     /// Attaches.
     pub(super) async fn open(
         address: KeeperAddress,
+        service: Service,
         silence: &mut Silence,
         until: Instant,
     ) -> Result<(Self, Attached), DialError> {
         let (connection, attached) = Connection::open(&address, silence, until).await?;
         let link = Self {
             address,
+            service,
             incarnation: attached.incarnation,
             connection,
             sends: VecDeque::new(),
@@ -178,7 +190,14 @@ impl Link {
         inputs: &mut mpsc::UnboundedReceiver<Input>,
         messages: &mpsc::UnboundedSender<Message>,
     ) -> ConnectionEnd {
+        // Since when nothing has come while the keeper has a line to take, and for how long nothing
+        // may until it is asked whether it lives.
+        let (mut quiet, mut patience) = (Instant::now(), QUIET);
+        let mut asking: Option<JoinHandle<Result<(), DialError>>> = None;
         loop {
+            if !self.is_sent {
+                (quiet, patience) = (Instant::now(), QUIET);
+            }
             self.put_next();
             let Connection {
                 reader,
@@ -191,9 +210,26 @@ impl Link {
                 line = reader.next() => Event::Line(line),
                 input = inputs.recv() => Event::Input(input),
                 written = pending_line.write(writer), if !is_empty => Event::Written(written),
+                answer = answered(&mut asking), if asking.is_some() => Event::Pinged(answer),
+                () = sleep_until((quiet + patience).into()), if self.is_sent && asking.is_none() => Event::Quiet,
             };
+            if matches!(event, Event::Line(_)) {
+                (quiet, patience) = (Instant::now(), QUIET);
+            }
             match event {
                 Event::Input(None) => return ConnectionEnd::Dropped,
+                Event::Quiet => asking = Some(self.ping(quiet)),
+                Event::Pinged(answer) => {
+                    asking = None;
+                    (quiet, patience) = (Instant::now(), (patience * 2).min(QUIET_MAX));
+                    if matches!(answer, Err(DialError::Hung)) {
+                        let KeeperAddress {
+                            session, keeper, ..
+                        } = &self.address;
+                        // Its connection ends with it.
+                        drop(self.service.end_hung(session, *keeper).await);
+                    }
+                }
                 Event::Input(Some(input)) => self.handle(input),
                 Event::Written(Ok(())) => {}
                 Event::Written(Err(_)) | Event::Line(Ok(None) | Err(_)) => {
@@ -222,6 +258,14 @@ impl Link {
                 },
             }
         }
+    }
+
+    /// Asks the keeper whether it lives.
+    fn ping(&self, quiet: Instant) -> JoinHandle<Result<(), DialError>> {
+        let (directory, keeper) = (self.address.directory.clone(), self.address.keeper);
+        tokio::task::spawn_blocking(move || {
+            ping(&directory, keeper, "a server", quiet, &|what| print(&what))
+        })
     }
 
     fn handle(&mut self, input: Input) {
@@ -313,6 +357,14 @@ impl Link {
             }
             pause = (pause * 2).min(PAUSE_MAX);
         }
+    }
+}
+
+/// Waits until a keeper has answered that is asked whether it lives.
+async fn answered(asking: &mut Option<JoinHandle<Result<(), DialError>>>) -> Result<(), DialError> {
+    match asking {
+        Some(asking) => asking.await.map_err(io::Error::other)?,
+        None => Ok(()),
     }
 }
 

@@ -8,6 +8,7 @@ use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -19,7 +20,7 @@ use nix::fcntl::{Flock, FlockArg};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use super::{Looking, Reply, Report, Request, Shared, VARIABLES, VERSION};
-use crate::keeper::silence::NOTICE_AFTER;
+use crate::keeper::silence::{NOTICE_AFTER, stalled_sentence};
 use crate::lines::LineBuffer;
 use crate::memory::while_dumpable;
 use crate::notices::print;
@@ -63,6 +64,8 @@ pub struct Place {
     refusals: u32,
     /// Whether that was said.
     told: bool,
+    /// The stalled keeper that was said to be one.
+    said_stalled: AtomicU32,
     /// Nobody waits for the server any more once the other end of this is closed.
     wanted: Option<UnixStream>,
 }
@@ -96,6 +99,7 @@ impl Place {
             own: None,
             refusals: 0,
             told: false,
+            said_stalled: AtomicU32::new(0),
             wanted: None,
         }
     }
@@ -163,6 +167,13 @@ impl Place {
                 drop(lock);
                 match report {
                     Report::Ready {} => continue,
+                    Report::Stalled { keeper } => {
+                        let why = stalled_sentence("the shared server", keeper, &keeper);
+                        if self.said_stalled.swap(keeper, Ordering::Relaxed) != keeper {
+                            print(&why);
+                        }
+                        return Err(NoBackend::Stalled(why));
+                    }
                     Report::NoProgram { code, sentence } => {
                         return Err(NoBackend::NoProgram { code, sentence });
                     }

@@ -166,7 +166,18 @@ fn open(mask: GivenMask) -> Result<ReadyHost, Report> {
     let door = Door::new(options, claim, program, mask, WAITS.keeper)
         .map_err(|error| failed(&error, false))?;
     let mut door = door.with_launch_env(environment, cwd.or(home));
-    let attachment = attach_first(&mut door, WAITS).map_err(|why| match why {
+    let attachment = loop {
+        match attach_first(&mut door, WAITS) {
+            Err(NoBackend::Stalled(_)) => {
+                // One that only does not answer is waited for here until it hangs.
+                if let Some(keeper) = door.stalled_keeper() {
+                    return Err(Report::Stalled { keeper });
+                }
+            }
+            attached => break attached,
+        }
+    };
+    let attachment = attachment.map_err(|why| match why {
         NoBackend::NoProgram { code, sentence } => Report::NoProgram { code, sentence },
         NoBackend::NoSession(..) => failed(&why, false),
         NoBackend::Passing(_)
