@@ -134,16 +134,18 @@ fn the_epoch_says_who_attaches() {
     // What was started under a lease that is gone does not register.
     let mut late = Keeper::below(&world, &mut second);
     assert_refused(late.register(&of), "stale_epoch");
-    // Another one in its place, and the former has to go.
-    late.register(&again).expect("below the holder");
-    gone(keeper.pid);
+    // Nor does another one beside a keeper that lives.
+    assert_refused(late.register(&again), "unavailable");
+    assert!(lives(keeper.pid));
+    keeper.kill();
     world.wait_stat("backends_ended_total", 1);
+    late.register(&again).expect("the former one is gone");
     assert_eq!(backends(&world).len(), 1);
     assert_eq!(backends(&world)[0]["keeper"], late.name);
 }
 
 #[test]
-fn each_backend_of_a_session_is_found_replaced_and_ended_by_its_name() {
+fn each_backend_of_a_session_is_found_and_ended_by_its_name() {
     let world = world("");
     let mut daemon = world.daemon();
     let host = world.host();
@@ -155,9 +157,12 @@ fn each_backend_of_a_session_is_found_replaced_and_ended_by_its_name() {
             .expect("below the holder");
         keeper
     };
-    let (files, web) = (kept(&mut holder, "files"), kept(&mut holder, "the web"));
+    let (files, mut web) = (kept(&mut holder, "files"), kept(&mut holder, "the web"));
+    let mut second = Keeper::below(&world, &mut holder);
+    assert_refused(second.register_as(&of, Some("the web")), "unavailable");
+    web.kill();
+    world.wait_stat("backends_ended_total", 1);
     let mut other = kept(&mut holder, "the web");
-    gone(web.pid);
     let taken = assert_refused(other.register_as(&of, Some("files")), "invalid_argument");
     assert_eq!(taken["sentence"], "this keeper holds another backend");
     let long = "x".repeat(129);
@@ -337,12 +342,14 @@ fn the_next_daemon_sees_to_it_that_keepers_end() {
     let (mut holder, of) = host.loaded(&[]);
     let mut former = Keeper::deaf_below(&world, &mut holder).registered(&of);
     let left = former.start_and_tell(&of);
-    let next = Keeper::below(&world, &mut holder).registered(&of);
+    let stopped = world
+        .peer()
+        .call("stop_backend", json!({"session": of.session()}));
+    stopped.expect("it is there");
     daemon.restart();
     gone(former.pid);
     gone(left);
-    assert!(lives(next.pid));
-    assert_eq!(backends(&world)[0]["keeper"], next.name);
+    wait_off_the_record(&world);
 }
 
 #[test]

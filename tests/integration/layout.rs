@@ -149,8 +149,8 @@ const PROXY: Layers = &[
     (
         "server",
         &[
-            "keeper", "lines", "memory", "program", "signals", "stderr", "waits", "bundle",
-            "client", "process", "relay",
+            "keeper", "lines", "memory", "notices", "program", "signals", "stderr", "waits",
+            "bundle", "client", "process", "relay",
         ],
     ),
     (

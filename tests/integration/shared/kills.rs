@@ -222,6 +222,12 @@ fn where_no_daemon_runs_one_is_started() {
     wait_hosts(&world, 2);
 }
 
+/// What a host says first that can answer an ask.
+fn initialize() -> serde_json::Value {
+    let info = json!({"name": "test", "version": "1"});
+    json!({"protocolVersion": "2025-06-18", "capabilities": able(), "clientInfo": info})
+}
+
 /// It is waited for, and whoever waits is told which process it is.
 #[test]
 fn a_sharer_that_is_stopped_is_waited_for() {
@@ -232,7 +238,7 @@ fn a_sharer_that_is_stopped_is_waited_for() {
     signal(former, Signal::SIGSTOP);
     let words = world.wrapping(&[], &["@crowd".to_owned()]);
     let mut next = Client::new(world.front(&words));
-    let asked = next.begin_initialize("test");
+    let asked = next.request("initialize", initialize());
     next.pipe.errors.wait(&format!(
         "the process that shares this server (pid {former}) is stopped; waiting for it"
     ));
@@ -261,4 +267,29 @@ fn a_starter_that_is_suspended_keeps_nobody_waiting() {
     // The first host may start it, too.
     let _second = connect(&world);
     drop(lock);
+}
+
+/// It is the server that the next sharer has to find.
+#[test]
+fn the_keeper_of_a_shared_server_is_waited_for() {
+    let world = sharing();
+    let _daemon = world.daemon();
+    let mut first = connect(&world);
+    assert_eq!(first.call("increment", json!({})), "1");
+    let (former, backend) = (sharer(&world), world.backend());
+    let server = backend.pid();
+    signal(backend.keeper, Signal::SIGSTOP);
+    signal(former, Signal::SIGKILL);
+    gone(former);
+    let words = world.wrapping(&[], &["@crowd".to_owned()]);
+    let mut next = Client::new(world.front(&words));
+    let asked = next.request("initialize", initialize());
+    next.pipe.errors.wait(&format!(
+        "(pid {}) is stopped; waiting for it; `mcp-sessiond restart",
+        backend.keeper
+    ));
+    signal(backend.keeper, Signal::SIGCONT);
+    next.initialized(asked);
+    assert_eq!(next.call("increment", json!({})), "2");
+    assert_eq!(world.backend().pid(), server);
 }
