@@ -11,6 +11,7 @@ pub(crate) fn front_waits(config: &Config) -> Waits {
     Waits {
         first_line: Duration::from_millis(config.wrap.first_line_wait_ms),
         keeper: Duration::from_millis(config.wrap.keeper_wait_ms),
+        stop: Duration::from_millis(config.backends.stop_wait_ms),
     }
 }
 

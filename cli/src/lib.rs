@@ -141,10 +141,16 @@ pub fn main() -> ExitCode {
                 return ExitCode::from(USAGE);
             }
             let _ = error.print();
-            return if error.use_stderr() {
-                ExitCode::from(USAGE)
-            } else {
-                ExitCode::SUCCESS
+            return match error.use_stderr() {
+                // A host may have started it.
+                true if std::env::args_os()
+                    .nth(1)
+                    .is_some_and(|verb| verb == "wrap") =>
+                {
+                    wrap::refuse(first_line(&error.to_string()))
+                }
+                true => ExitCode::from(USAGE),
+                false => ExitCode::SUCCESS,
             };
         }
     };
@@ -161,7 +167,7 @@ pub fn main() -> ExitCode {
         Verb::Stream(arguments) => stream::run(arguments),
         Verb::Task(arguments) => task::run(arguments),
         Verb::Session(arguments) => session::run(arguments),
-        Verb::Wrap(arguments) => wrap::run(arguments),
+        Verb::Wrap(arguments) => wrap::run(&arguments),
         Verb::Serve(arguments) => serve::run(*arguments),
         Verb::Login(arguments) => login::run(arguments),
         Verb::Logout(arguments) => logout::run(&arguments),
@@ -184,6 +190,12 @@ pub fn main() -> ExitCode {
         Verb::Uninstall(arguments) => uninstall::run(&arguments),
         Verb::Demo(arguments) => demo::run(&arguments),
     }
+}
+
+/// What is wrong with a command line, in one sentence.
+fn first_line(error: &str) -> String {
+    let line = error.lines().next().unwrap_or_default();
+    line.strip_prefix("error: ").unwrap_or(line).to_owned()
 }
 
 /// Verbs that had a second name, and the name that is left.

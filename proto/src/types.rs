@@ -439,7 +439,8 @@ pub enum Loss {
     Stopped,
     /// The host went on to another conversation.
     Conversation,
-    /// The server's entry in the host's file was edited.
+    /// The server is started with another command line or environment: its entry in the host's
+    /// file was edited, or the host's environment has changed.
     Edited,
     /// The host had as many sessions as it may have, and this one was free the longest.
     Quota,
@@ -501,7 +502,10 @@ impl Loss {
             Self::Conversation => {
                 "the former server belonged to a conversation that the host has left"
             }
-            Self::Edited => "the server's entry in the host's configuration was edited",
+            Self::Edited => {
+                "the command line or the environment is not that of the former server: the host has another environment now, or the \
+                 server's entry in its configuration was edited"
+            }
             Self::Quota => {
                 "the host has as many sessions as it may (`sessions_per_owner`), and this one was free the longest"
             }

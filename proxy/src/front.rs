@@ -3,12 +3,15 @@
 //! Whatever happens to the keeper, it stays as long as its host does.
 //!
 //! - [`first_line`]: the host's first line, which has the client's name. `probe`: a first line that
-//!   only asks which era the server speaks.
+//!   only asks which era the server speaks. [`failed_start`]: what the
+//!   host gets while its server can't be started. `raw`: input that is not
+//!   JSON-RPC, and `pass_through` what becomes of it.
 //! - [`forward`]: lines, both ways. [`open`]: the calls that the host waits for, in case the keeper
 //!   is lost. [`leave`]: how the front ends.
 //! - [`shared`]: the front of a server that all hosts share. [`remote`]: of one that is reached
 //!   over HTTP. [`bundle`]: of several servers as one. [`lazy`]: of one that is started at its
-//!   first call. `stdio`: the host's end of those that have a runtime.
+//!   first call. `stdio`: the host's end of those that have a runtime. `input_end`: the end of the
+//!   host's input, in all of them.
 //!
 //! How the server is reached is [`server`](crate::server)'s.
 //!
@@ -16,12 +19,16 @@
 //! on whole, to the keeper or to the command that is run in its place.
 
 pub mod bundle;
+pub mod failed_start;
 pub mod first_line;
 pub mod forward;
+mod input_end;
 pub mod lazy;
 pub mod leave;
 pub mod open;
+mod pass_through;
 pub(crate) mod probe;
+mod raw;
 pub mod remote;
 pub mod shared;
 mod stdio;
@@ -46,14 +53,16 @@ use crate::notices::{duration, note_unkept, print, print_claim, print_ended};
 use crate::program::{LaunchEnv, Program};
 use crate::server::attach::{Attaching, Attachment, NoBackend, attach_first};
 use crate::server::child::PlainChild;
-use crate::server::kept::{Door, LossTeller};
+use crate::server::kept::{Door, LossTeller, Releaser, Stopper};
 use crate::server::without_daemon::{self, WithoutDaemon};
 use crate::signals::{ENDING, GivenMask};
 use crate::stderr::Stderr;
 use crate::waits::{ATTACH_WAIT, PAUSE, PAUSE_MAX, Waits};
+use failed_start::{FailedStart, Next, StartError};
 use first_line::FirstLine;
 use forward::Carrier;
 use leave::Leaver;
+use pass_through::PassThrough;
 use probe::{Opening, ProbePolicy, is_probe};
 
 /// How long the host's messages wait for a keeper that was lost, before they are refused: as long
@@ -85,7 +94,7 @@ pub(crate) struct FrontSetup<'a> {
 /// How a front gets to its backend.
 pub(crate) enum Way<'a> {
     /// Through what is made of the host's first line and of the way to a server of its own.
-    Through(Box<dyn FnOnce(Bytes, Door, GivenMask) -> Box<dyn Attaching> + 'a>),
+    Through(Box<dyn Fn(Bytes, Door, GivenMask) -> Box<dyn Attaching> + 'a>),
     /// By something that ends the process, or says why the server can't be kept; then it has taken
     /// nothing from the lines but what it has answered.
     Instead(fn(FrontSetup<'_>, &mut Door) -> io::Result<Result<Infallible, NoBackend>>),
@@ -102,7 +111,7 @@ pub fn run(options: Options, claim: ClaimRequest, program: &Program, waits: Wait
         env,
         waits,
         ProbePolicy::AsKnown,
-        way,
+        &way,
     )
 }
 
@@ -114,13 +123,19 @@ pub(crate) fn run_with(
     launch_env: LaunchEnv,
     waits: Waits,
     probes: ProbePolicy,
-    way: Way<'_>,
+    way: &Way<'_>,
 ) -> ExitCode {
     let mask = GivenMask::block(&ENDING);
-    let served = serve_host(
-        options, claim, program, launch_env, waits, &mask, probes, way,
-    );
-    match served {
+    let start = Start {
+        options,
+        claim,
+        program,
+        launch_env,
+        waits,
+        mask: &mask,
+        probes,
+    };
+    match serve_host(start, way) {
         Ok(code) => code,
         Err(error) => {
             print(&error);
@@ -129,128 +144,106 @@ pub(crate) fn run_with(
     }
 }
 
-fn serve_host(
+/// What becomes of an attempt to get the server.
+enum Attempt {
+    /// There is a keeper.
+    Kept(Box<Kept>),
+    /// The command was run as it is, and has exited.
+    Exited(ExitCode),
+    /// There is no server.
+    Failed(StartError),
+}
+
+/// A server that is kept, or that is waited for.
+struct Kept {
+    way: Box<dyn Attaching>,
+    /// None: it is waited for.
+    attachment: Option<Attachment>,
+    /// Why the host's requests are refused meanwhile.
+    refusal: Option<String>,
+    releaser: Releaser,
+    stopper: Stopper,
+}
+
+/// What an attempt to get the server needs, apart from the host's lines.
+struct Start<'a> {
     options: Options,
-    mut claim: ClaimRequest,
-    program: &Program,
-    (environment, home): LaunchEnv,
+    claim: ClaimRequest,
+    program: &'a Program,
+    launch_env: LaunchEnv,
     waits: Waits,
-    mask: &GivenMask,
+    mask: &'a GivenMask,
     probes: ProbePolicy,
-    way: Way<'_>,
-) -> io::Result<ExitCode> {
+}
+
+fn serve_host(mut start: Start<'_>, way: &Way<'_>) -> io::Result<ExitCode> {
     let carrier = Arc::new(Carrier::new(
         io::stdout().as_fd().try_clone_to_owned()?.into(),
     ));
     let leaver = Leaver::listen(&carrier)?;
     let mut input: File = io::stdin().as_fd().try_clone_to_owned()?.into();
+    let output: File = io::stdout().as_fd().try_clone_to_owned()?.into();
+    let waits = start.waits;
+    input_end::watch(&input, &output, waits.stop, leaver.at_input_end(&carrier))?;
     let mut lines = LineBuffer::default();
-    let client = match first_line::read(&mut input, &mut lines, waits.first_line) {
-        FirstLine::Closed => return Ok(ExitCode::SUCCESS),
-        FirstLine::Read(client) => client,
-    };
-    if lines.is_empty() && input.is_terminal() && io::stderr().is_terminal() {
-        print(&format_args!(
-            "{} is started, and waits for the messages of a host on this terminal; `mcp-sessiond setup` has a host start it",
-            program.display_name()
-        ));
-    }
-    claim.program = Some(program.display_name());
-    let plain = |why: &dyn std::fmt::Display, lines: &LineBuffer, input: File| {
-        print(&format_args!(
-            "{why}; {} is run without being kept: it will not survive a reconnect",
-            program.display_name()
-        ));
-        match PlainChild::start(program, &environment, home.as_deref(), mask) {
-            Ok(plain) => {
-                note_unkept(program.display_name(), why);
-                leaver.hand_on_to(plain.pid());
-                plain.forward(lines, input)
+    let mut failed = FailedStart::default();
+    let kept = loop {
+        let attempt = match first_line::read(&mut input, &mut lines, waits.first_line) {
+            FirstLine::Closed => return Ok(ExitCode::SUCCESS),
+            FirstLine::Read(client) => {
+                start.claim.client = client;
+                start.attempt(way, &leaver, &mut input, &mut lines)?
             }
-            Err(error) => {
-                let (code, sentence) = program.not_run(&error);
-                print(&sentence);
-                ExitCode::from(code)
+            FirstLine::Raw => match start.pass_through(&leaver, &lines, &input)? {
+                // No answer of ours would be understood.
+                Attempt::Failed(error) => {
+                    print(&error.sentence);
+                    return Ok(ExitCode::from(&error));
+                }
+                attempt => attempt,
+            },
+        };
+        match attempt {
+            Attempt::Kept(kept) => break *kept,
+            Attempt::Exited(code) => return Ok(code),
+            Attempt::Failed(error) => {
+                if failed.answer(&error, &mut input, &mut lines) == Next::Exit {
+                    return Ok(ExitCode::from(&error));
+                }
             }
         }
-    };
-    let claim_of_name = claim.clone();
-    let opened = Door::new(
-        options.clone(),
-        claim.clone(),
-        program.clone(),
-        *mask,
-        waits.keeper,
-    );
-    let mut door = match opened {
-        Ok(door) => door.with_launch_env(environment.clone(), home.clone()),
-        Err(error) => return Ok(plain(&error, &lines, input)),
-    };
-    claim.client = match door.answer_probes(client, probes, &mut input, &mut lines) {
-        Opening::Client(client) => client,
-        Opening::Closed => return Ok(ExitCode::SUCCESS),
-        Opening::ProbesOnly => return Ok(plain(&PROBES_ONLY, &lines, input)),
-    };
-    door.set_client(claim.client.clone());
-    let releaser = door.releaser();
-    let (mut way, first): (Box<dyn Attaching>, _) = match way {
-        Way::Through(way) => {
-            let first = lines.whole_line().unwrap_or(lines.buffered());
-            let mut way = way(Bytes::copy_from_slice(first), door, *mask);
-            let first = attach_first(&mut *way, waits);
-            (way, first)
-        }
-        Way::Instead(instead) => {
-            let (lines, input, leaver) = (&mut lines, &mut input, &leaver);
-            let begun = FrontSetup {
-                options,
-                claim,
-                program,
-                waits,
-                mask: *mask,
-                leaver,
-                input,
-                lines,
-            };
-            match instead(begun, &mut door)? {
-                Ok(never) => match never {},
-                Err(why) => (Box::new(door), Err(why)),
-            }
-        }
-    };
-    let attachment = match first {
-        Ok(attachment) => Some(attachment),
-        // Somebody else has what the user has named, or the keeper lives and does not answer. It is
-        // waited for.
-        Err(NoBackend::Taken(_) | NoBackend::Stalled(_)) => None,
-        Err(NoBackend::NoProgram { code, sentence }) => {
-            print(&sentence);
-            return Ok(ExitCode::from(code));
-        }
-        Err(why) => match may_run_unkept(&why, &claim_of_name, program, home.as_deref()) {
-            WithoutDaemon::RunUnkept(_name) => return Ok(plain(&why, &lines, input)),
-            WithoutDaemon::Wait(sentence) => {
-                print(&sentence);
-                way.holds_while_daemon_hangs();
-                None
-            }
-            WithoutDaemon::Refuse(sentence) => {
-                print(&sentence);
-                carrier.refuse(&sentence);
-                None
-            }
-        },
     };
     // Not before the session was claimed: the daemon reads our environment then, and never again.
     forbid_core_dumps();
     leaver.tells_keeper();
+    let Kept {
+        mut way,
+        attachment,
+        refusal,
+        releaser,
+        stopper,
+    } = kept;
+    if let Some(why) = refusal {
+        carrier.refuse(&why);
+    }
+    let pass_through = PassThrough {
+        program: start.program.clone(),
+        launch_env: start.launch_env,
+        mask: *start.mask,
+        stopper,
+        leaver: leaver.clone(),
+        is_named: start.claim.named.is_some(),
+    };
     let listening = carrier.clone();
     if lines.whole_line().is_none_or(|line| !is_probe(line)) {
         carrier.note_use();
     }
     std::thread::Builder::new()
         .name("from-host".into())
-        .spawn(move || listening.forward_from_host(input, lines, releaser))?;
+        .spawn(move || {
+            let pass_through = |lines: &LineBuffer, input| pass_through.run(lines, input);
+            listening.forward_from_host(input, lines, releaser, pass_through, waits.stop);
+        })?;
     stay(&mut *way, &carrier, attachment)
 }
 
@@ -267,6 +260,154 @@ fn may_run_unkept(
         }
         // The daemon has answered, or there is no place where one could be.
         _ => WithoutDaemon::RunUnkept(None),
+    }
+}
+
+impl Start<'_> {
+    /// Claims a session and attaches to its server, or runs the command as it is.
+    fn attempt(
+        &mut self,
+        way: &Way<'_>,
+        leaver: &Leaver,
+        input: &mut File,
+        lines: &mut LineBuffer,
+    ) -> io::Result<Attempt> {
+        let program = self.program;
+        if lines.is_empty() && input.is_terminal() && io::stderr().is_terminal() {
+            print(&format_args!(
+                "{} is started, and waits for the messages of a host on this terminal; `mcp-sessiond setup` has a host start it",
+                program.display_name()
+            ));
+        }
+        self.claim.program = Some(program.display_name());
+        let opened = Door::new(
+            self.options.clone(),
+            self.claim.clone(),
+            program.clone(),
+            *self.mask,
+            self.waits.keeper,
+        );
+        let (environment, home) = self.launch_env.clone();
+        let mut door = match opened {
+            Ok(door) => door.with_launch_env(environment, home),
+            Err(error) => return self.run_unkept(&error, leaver, lines, input),
+        };
+        let client = self.claim.client.take();
+        self.claim.client = match door.answer_probes(client, self.probes, input, lines) {
+            Opening::Client(client) => client,
+            Opening::Closed => return Ok(Attempt::Exited(ExitCode::SUCCESS)),
+            Opening::ProbesOnly => return self.run_unkept(&PROBES_ONLY, leaver, lines, input),
+        };
+        door.set_client(self.claim.client.clone());
+        let (releaser, stopper) = (door.releaser(), door.stopper());
+        let mut refusal = None;
+        let (mut way, first): (Box<dyn Attaching>, _) = match way {
+            Way::Through(way) => {
+                let first = lines.whole_line().unwrap_or(lines.buffered());
+                let mut way = way(Bytes::copy_from_slice(first), door, *self.mask);
+                let first = attach_first(&mut *way, self.waits);
+                (way, first)
+            }
+            Way::Instead(instead) => {
+                let begun = FrontSetup {
+                    options: self.options.clone(),
+                    claim: self.claim.clone(),
+                    program,
+                    waits: self.waits,
+                    mask: *self.mask,
+                    leaver,
+                    input,
+                    lines,
+                };
+                match instead(begun, &mut door)? {
+                    Ok(never) => match never {},
+                    Err(why) => (Box::new(door), Err(why)),
+                }
+            }
+        };
+        let attachment = match first {
+            Ok(attachment) => Some(attachment),
+            // Somebody else has what the user has named, or the keeper lives and does not answer. It
+            // is waited for.
+            Err(NoBackend::Taken(_) | NoBackend::Stalled(_)) => None,
+            Err(NoBackend::NoProgram { code, sentence }) => {
+                // Another front of this host would wait for the lease.
+                releaser.release();
+                return Ok(Attempt::Failed(StartError { code, sentence }));
+            }
+            Err(why) => {
+                let home = self.launch_env.1.as_deref();
+                match may_run_unkept(&why, &self.claim, program, home) {
+                    WithoutDaemon::RunUnkept(_name) => {
+                        return self.run_unkept(&why, leaver, lines, input);
+                    }
+                    WithoutDaemon::Wait(sentence) => {
+                        print(&sentence);
+                        way.holds_while_daemon_hangs();
+                    }
+                    WithoutDaemon::Refuse(sentence) => {
+                        print(&sentence);
+                        refusal = Some(sentence);
+                    }
+                }
+                None
+            }
+        };
+        Ok(Attempt::Kept(Box::new(Kept {
+            way,
+            attachment,
+            refusal,
+            releaser,
+            stopper,
+        })))
+    }
+
+    /// Runs the command for a host that does not speak JSON-RPC.
+    fn pass_through(
+        &self,
+        leaver: &Leaver,
+        lines: &LineBuffer,
+        input: &File,
+    ) -> io::Result<Attempt> {
+        if self.claim.named.is_some() {
+            let (options, claim) = (self.options.clone(), self.claim.clone());
+            let (program, wait) = (self.program.clone(), self.waits.keeper);
+            let refused = Door::new(options, claim, program, *self.mask, wait)
+                .ok()
+                .and_then(|door| pass_through::take_name(door, wait));
+            if let Some(refused) = refused {
+                return Ok(Attempt::Failed(refused));
+            }
+        }
+        self.run_unkept(&raw::WHY, leaver, lines, input)
+    }
+
+    /// Runs the command as our child until it exits.
+    fn run_unkept(
+        &self,
+        why: &dyn std::fmt::Display,
+        leaver: &Leaver,
+        lines: &LineBuffer,
+        input: &File,
+    ) -> io::Result<Attempt> {
+        let program = self.program;
+        print(&format_args!(
+            "{why}; {} is run without being kept: it will not survive a reconnect",
+            program.display_name()
+        ));
+        let (environment, home) = &self.launch_env;
+        match PlainChild::start(program, environment, home.as_deref(), self.mask) {
+            Ok(plain) => {
+                note_unkept(program.display_name(), why);
+                leaver.hand_on_to(plain.pid());
+                let input = input.try_clone()?;
+                Ok(Attempt::Exited(plain.forward(lines, input).into()))
+            }
+            Err(error) => {
+                let (code, sentence) = program.not_run(&error);
+                Ok(Attempt::Failed(StartError { code, sentence }))
+            }
+        }
     }
 }
 

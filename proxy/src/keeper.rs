@@ -5,7 +5,8 @@
 //! - [`hold`]: the loop that carries lines between the backend and the front, and tells the relay
 //!   what happens.
 //! - [`backend`], [`children`]: the child process, its group, and how it is taken down.
-//!   [`stderr_ring`]: the end of its standard error.
+//!   [`stderr_ring`]: the end of its standard error. `error_line`: which line of that says why it
+//!   has ended.
 //! - [`requests`]: requests on its socket. [`front`]: the attached front. [`dial`]: the client's
 //!   side of the socket.
 //! - [`silence`]: how long a keeper that does not answer is waited for.
@@ -21,6 +22,7 @@ pub mod backend;
 pub mod children;
 pub mod continuing;
 pub mod dial;
+mod error_line;
 pub mod exits;
 pub mod front;
 pub mod hold;

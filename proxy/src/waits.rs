@@ -17,6 +17,8 @@ pub struct Waits {
     pub first_line: Duration,
     /// To have a keeper.
     pub keeper: Duration,
+    /// For what is under way when the host has closed its end.
+    pub stop: Duration,
 }
 
 impl Default for Waits {
@@ -24,6 +26,7 @@ impl Default for Waits {
         Self {
             first_line: Duration::from_secs(1),
             keeper: Duration::from_secs(2),
+            stop: Duration::from_secs(2),
         }
     }
 }

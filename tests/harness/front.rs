@@ -138,6 +138,27 @@ impl Front {
         }
     }
 
+    /// The next bytes, so many of them.
+    ///
+    /// # Panics
+    /// When they do not come.
+    pub fn bytes(&mut self, count: usize) -> Vec<u8> {
+        while self.read.len() < count {
+            assert!(
+                self.says_within(PATIENCE),
+                "waited {PATIENCE:?} in vain for {count} bytes\n{}",
+                self.errors.text()
+            );
+            let mut chunk = vec![0; 1 << 16];
+            match self.output.read(&mut chunk).expect("read") {
+                0 => panic!("it ended:\n{}", self.errors.text()),
+                read => self.read.extend_from_slice(&chunk[..read]),
+            }
+        }
+        self.scanned = 0;
+        self.read.drain(..count).collect()
+    }
+
     /// Whether there is something to be read, or comes in time.
     ///
     /// # Panics

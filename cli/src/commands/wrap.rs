@@ -12,6 +12,7 @@ use mcp_sessiond_client::{ClaimRequest, Label, Named};
 use mcp_sessiond_proto::Resume;
 use mcp_sessiond_proxy::front;
 use mcp_sessiond_proxy::front::bundle::{Filter, Glob};
+use mcp_sessiond_proxy::front::failed_start::{FailedStart, Next, StartError};
 use mcp_sessiond_proxy::front::lazy;
 use mcp_sessiond_proxy::front::shared;
 use mcp_sessiond_proxy::program::Program;
@@ -20,7 +21,6 @@ use crate::claim_args::ClaimArgs;
 use crate::config::{front_waits, load_or_default};
 use crate::exit_code::USAGE;
 use crate::servers::{self, bundle};
-use crate::ui::output::warn;
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -42,6 +42,9 @@ answered last; the first time it starts the server at once. If a list has change
 
 A URL instead of the command is a server that runs elsewhere. The session with it goes on for the host's next connection, and for \
 nobody else. If the server needs a login, run `mcp-sessiond login URL` or `login NAME`.
+
+What can't be started is said to the host: its requests get the reason as an error, and each `initialize` is another attempt. Where \
+the host closes its end, or standard input is a terminal, the exit code says it.
 
 Where there can be no daemon, or the host can't be verified, the command is run as it is, and one line on standard error says \
 so.
@@ -105,92 +108,110 @@ pub(crate) struct Arguments {
     command: Vec<OsString>,
 }
 
-pub(crate) fn run(arguments: Arguments) -> ExitCode {
+/// Runs the server. While it can't be, the host gets the reason as the answer to its requests, and
+/// each further message of the host is a further attempt.
+pub(crate) fn run(arguments: &Arguments) -> ExitCode {
+    let mut failed = FailedStart::default();
+    loop {
+        let error = match attempt(arguments) {
+            Ok(code) => return code,
+            Err(error) => error,
+        };
+        match failed.answer_on_stdin(&error) {
+            Ok(Next::Again) => {}
+            Ok(Next::Exit) | Err(_) => return ExitCode::from(&error),
+        }
+    }
+}
+
+/// Refuses a `wrap` whose options are wrong: the host gets the reason as the answer to its
+/// requests.
+pub(crate) fn refuse(sentence: String) -> ExitCode {
+    let error = usage(sentence);
+    let mut failed = FailedStart::default();
+    while let Ok(Next::Again) = failed.answer_on_stdin(&error) {}
+    ExitCode::from(&error)
+}
+
+fn usage(sentence: impl Into<String>) -> StartError {
+    StartError {
+        code: USAGE,
+        sentence: sentence.into(),
+    }
+}
+
+/// Runs the server, unless something is wrong that can be seen before anything was read of the
+/// host.
+fn attempt(arguments: &Arguments) -> Result<ExitCode, StartError> {
     if arguments.share {
-        warn(
+        return Err(usage(
             "only a server of servers.json can be shared: it gets HOME, LOGNAME, PATH, SHELL, TERM, USER and the `env` of its entry, so that \
              no host's secrets reach another. Write it down there with `\"shared\": true`, and run it as `mcp-sessiond wrap @NAME`",
-        );
-        return ExitCode::from(USAGE);
+        ));
     }
+    let (claiming, options) = (&arguments.claiming, || arguments.claiming.clone().options());
+    let claim = ClaimRequest {
+        fresh: arguments.fresh,
+        ..claiming.clone().claim()
+    };
     if arguments.all {
         let claim = ClaimRequest {
-            fresh: arguments.fresh,
             resume: arguments.resume,
-            ..arguments.claiming.claim()
+            ..claim
         };
-        let only = (!arguments.only.is_empty()).then_some(arguments.only);
+        let only = (!arguments.only.is_empty()).then(|| arguments.only.clone());
         let filter = Filter {
             server: None,
             only,
-            without: arguments.without,
+            without: arguments.without.clone(),
         };
-        return bundle::run(&arguments.claiming.options(), claim, filter, arguments.lazy);
+        return Ok(bundle::run(&options(), claim, filter, arguments.lazy)?);
     }
-    if let Some(code) = url::run(&arguments) {
-        return code;
+    if let Some(code) = url::run(arguments)? {
+        return Ok(code);
     }
     if let Some(name) = servers::named(&arguments.command) {
+        if arguments.command.len() > 1 {
+            return Err(usage(format!(
+                "the arguments of @{name} are in servers.json; none may follow it"
+            )));
+        }
         let config = Arc::new(load_or_default());
-        let error = match &arguments.command[..] {
-            // What the user has named is one host's at a time.
-            [_] if arguments.name.is_none() => match servers::shared(name, &config) {
-                Ok(Some((shared, looking))) => {
-                    let claim = ClaimRequest {
-                        fresh: arguments.fresh,
-                        resume: arguments.resume.or_else(|| servers::resume_of(name)),
-                        ..arguments.claiming.claim()
-                    };
-                    return shared::run(
-                        arguments.claiming.options(),
-                        claim,
-                        shared,
-                        looking,
-                        front_waits(&config),
-                    );
-                }
-                Ok(None) => {
-                    servers::exec_wrap(name, &options(&arguments, name), may_be_lazy(&arguments))
-                }
-                Err(error) => error,
-            },
-            [_] => servers::exec_wrap(name, &options(&arguments, name), may_be_lazy(&arguments)),
-            _ => {
-                warn(format_args!(
-                    "the arguments of @{name} are in servers.json; none may follow it"
-                ));
-                return ExitCode::from(USAGE);
-            }
-        };
-        warn(&error);
-        return ExitCode::from(error.code());
+        // What the user has named is one host's at a time.
+        if arguments.name.is_none()
+            && let Some((shared, looking)) = servers::shared(name, &config)?
+        {
+            let waits = front_waits(&config);
+            let claim = ClaimRequest {
+                resume: arguments.resume.or_else(|| servers::resume_of(name)),
+                ..claim
+            };
+            return Ok(shared::run(options(), claim, shared, looking, waits));
+        }
+        let words = words_of(arguments, name);
+        return Err(servers::exec_wrap(name, &words, may_be_lazy(arguments)).into());
     }
     let program = Program {
         title: arguments.name.clone(),
-        ..program(arguments.command)
+        ..program(arguments.command.clone())
     };
-    let named = arguments.name.map(|name| Named {
+    let named = arguments.name.clone().map(|name| Named {
         name,
         command: program.digest(),
         take: arguments.take,
     });
     let claim = ClaimRequest {
-        fresh: arguments.fresh,
         resume: arguments.resume,
         named,
-        ..arguments.claiming.claim()
+        ..claim
     };
     let run = if arguments.lazy {
         lazy::run
     } else {
         front::run
     };
-    run(
-        arguments.claiming.options(),
-        claim,
-        &program,
-        front_waits(&load_or_default()),
-    )
+    let waits = front_waits(&load_or_default());
+    Ok(run(options(), claim, &program, waits))
 }
 
 /// What each word of `--resume` means, for `--help`.
@@ -226,7 +247,7 @@ pub(crate) fn command_in(words: &[OsString]) -> Option<Vec<OsString>> {
 
 /// The options that this process was started with, for a `wrap` of the server of this name in
 /// `servers.json`.
-fn options(arguments: &Arguments, name: &str) -> Vec<OsString> {
+fn words_of(arguments: &Arguments, name: &str) -> Vec<OsString> {
     // What was parsed are `wrap`, the options, perhaps `--`, and the name at the end.
     let mut words: Vec<OsString> = std::env::args_os()
         .skip_while(|word| word != "wrap")

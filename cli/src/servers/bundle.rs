@@ -19,17 +19,18 @@ use mcp_sessiond_proxy::program::Program;
 
 use super::{Entry, FileChange, Kind, Servers, ServersError, Watch, remote};
 use crate::config::{front_waits, load_or_default};
-use crate::ui::output::warn;
 
 /// Runs them all, until the host closes its end or is gone.
-pub(crate) fn run(options: &Options, claim: ClaimRequest, filter: Filter, lazy: bool) -> ExitCode {
-    let (path, servers) = match read(&filter) {
-        Ok(found) => found,
-        Err(error) => {
-            warn(&error);
-            return ExitCode::from(error.code());
-        }
-    };
+///
+/// # Errors
+/// When the file can't be read.
+pub(crate) fn run(
+    options: &Options,
+    claim: ClaimRequest,
+    filter: Filter,
+    lazy: bool,
+) -> Result<ExitCode, ServersError> {
+    let (path, servers) = read(&filter)?;
     // All of them are in one session: what must not be resumed in it is not resumed.
     let is_never =
         |entry: &Entry| !entry.options().disabled && entry.options().resume == Some(Resume::Never);
@@ -55,13 +56,13 @@ pub(crate) fn run(options: &Options, claim: ClaimRequest, filter: Filter, lazy: 
             config: listed,
         })
     };
-    bundle::run(
+    Ok(bundle::run(
         options,
         claim,
         list,
         settings(&config),
         front_waits(&config),
-    )
+    ))
 }
 
 fn read(filter: &Filter) -> Result<(PathBuf, Servers), ServersError> {

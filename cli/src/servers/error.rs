@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use mcp_sessiond_proxy::front::failed_start::StartError;
+
 use super::FILE;
 use crate::exit_code::{DATA_ERROR, NO_INPUT, OS_ERROR};
 
@@ -52,6 +54,15 @@ impl ServersError {
             Self::NoHome | Self::Unread { .. } | Self::Unknown { .. } => NO_INPUT,
             Self::Form { .. } | Self::Entry { .. } | Self::Undecorated { .. } => DATA_ERROR,
             Self::Exec { .. } => OS_ERROR,
+        }
+    }
+}
+
+impl From<ServersError> for StartError {
+    fn from(error: ServersError) -> Self {
+        Self {
+            code: error.code(),
+            sentence: error.to_string(),
         }
     }
 }

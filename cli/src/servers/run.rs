@@ -109,7 +109,6 @@ fn prepared(
 ) -> Result<(Command, PathBuf), ServersError> {
     let servers = Servers::read(&Servers::usual_path()?)?;
     let entry = servers.get(name)?;
-    warn_of_limits(entry);
     let wrong = |why| servers.wrong(name, why);
     if matches!(entry.kind(), Kind::Http { .. }) {
         return Err(wrong(
@@ -152,6 +151,7 @@ fn prepared(
             wrap.current_dir(directory);
         }
     }
+    warn_of_limits(entry);
     Ok((wrap, own))
 }
 

@@ -22,7 +22,7 @@ const LOST: Record<string, string> = {
     'no host came back for the former server in time (`backends.linger_ms`, `backends.closed_linger_ms`)',
   stopped: 'the former server was stopped',
   conversation: 'the former server belonged to a conversation that the host has left',
-  edited: "the server's entry in the host's configuration was edited",
+  edited: "the command line or the environment is not that of the former server",
   quota: 'the host has as many sessions as it may (`sessions_per_owner`), and this one was free the longest',
   closed: 'the host closed the former server, and has not been seen to reconnect by closing',
   conversations: 'this host runs many conversations in one process',

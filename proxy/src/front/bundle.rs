@@ -44,8 +44,8 @@ use tokio::sync::{mpsc, watch};
 
 use super::FAILED;
 use super::first_line::{self, FirstLine};
-use super::forward::wait_until_unread;
-use super::stdio::{read, signals, write, written};
+use super::input_end::{self, wait_until_unread};
+use super::stdio::{self, follow_host, signals, write, written};
 use crate::closed;
 use crate::lines::LineBuffer;
 use crate::memory::{forbid_core_dumps, give_back_once_started};
@@ -195,10 +195,15 @@ fn serve_host(
     let (leave, leaving) = watch::channel(false);
     signals(leave.clone())?;
     let mut input: File = io::stdin().as_fd().try_clone_to_owned()?.into();
+    let output: File = io::stdout().as_fd().try_clone_to_owned()?.into();
+    let end = stdio::input_end(leave.clone());
+    input_end::watch(&input, &output, waits.stop, end)?;
     let mut lines = LineBuffer::default();
     match first_line::read(&mut input, &mut lines, waits.first_line) {
         FirstLine::Closed => return Ok(ExitCode::SUCCESS),
         FirstLine::Read(client) => claim.client = client,
+        // There is no one command that could get it. Each line of it is refused.
+        FirstLine::Raw => {}
     }
     let program = Program {
         name: DISPLAY_NAME.into(),
@@ -258,7 +263,6 @@ fn serve_host(
         pending_leaves: PendingLeaves::default(),
         unkept,
     });
-    let output: File = io::stdout().as_fd().try_clone_to_owned()?.into();
     let until_unread = output.try_clone()?;
     let (out, spoken) = mpsc::channel(WAITING);
     let (heard, from_host) = mpsc::channel(WAITING);
@@ -266,9 +270,7 @@ fn serve_host(
     std::thread::Builder::new()
         .name("to-host".into())
         .spawn(move || write(output, spoken))?;
-    std::thread::Builder::new()
-        .name("from-host".into())
-        .spawn(move || read(input, lines, &heard, &too_large))?;
+    follow_host(input, lines, heard, too_large, waits.stop)?;
     let carrying = Carrying {
         common,
         out,

@@ -11,13 +11,19 @@ use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use serde::Deserialize;
 
+use super::raw::is_raw;
 use crate::lines::{CHUNK, LineBuffer, is_transient};
+
+/// For fronts that start nothing before the host has said something.
+pub(crate) const FOR_EVER: Duration = Duration::from_secs(365 * 24 * 3600);
 
 /// What was read of the host first.
 #[derive(Debug, PartialEq, Eq)]
 pub enum FirstLine {
     /// A line, or nothing in time; with the name in it, if there is one.
     Read(Option<ClientName>),
+    /// Bytes that begin no line of JSON-RPC: see [`raw`](super::raw).
+    Raw,
     /// Nothing: the host has closed its end.
     Closed,
 }
@@ -28,6 +34,9 @@ pub fn read(input: &mut File, lines: &mut LineBuffer, patience: Duration) -> Fir
     let until = Instant::now() + patience;
     let mut chunk = vec![0; CHUNK];
     loop {
+        if is_raw(lines.buffered()) {
+            return FirstLine::Raw;
+        }
         if let Some(line) = lines.whole_line() {
             return FirstLine::Read(client_of(line));
         }
@@ -140,8 +149,7 @@ mod tests {
     fn everything_else_is_no_name() {
         let batch = format!("[{INITIALIZE}]\n");
         let lines = [
-            "no JSON\n",
-            &batch,
+            &*batch,
             "{}\n",
             r#"{"params":{"clientInfo":{"name":7}}}"#,
             "\n",
@@ -150,6 +158,17 @@ mod tests {
         ];
         for text in lines {
             assert_eq!(first(text, false), (FirstLine::Read(None), text.to_owned()));
+        }
+    }
+
+    #[test]
+    fn what_is_no_json_rpc_is_seen_without_the_end_of_its_line() {
+        for text in [
+            "Content-Length: 2\r\n\r\n{}",
+            "PRI * HTTP/2.0\r\n\r\n",
+            " \nno JSON",
+        ] {
+            assert_eq!(first(text, false), (FirstLine::Raw, text.to_owned()));
         }
     }
 

@@ -13,12 +13,13 @@ use bytes::Bytes;
 use mcp_sessiond_proto::Json;
 use mcp_sessiond_proto::backends::ENDED_TOLD;
 use mcp_sessiond_relay::{Oversized, too_large};
-use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::socket::{MsgFlags, send};
 
+use super::input_end::exit_within;
 use super::open::{Open, refusals};
 use super::probe::is_probe;
+use super::raw::is_raw;
 use crate::id_prefix::IdPrefix;
 use crate::lines::{CHUNK, Line, LineBuffer, is_transient, read_into};
 use crate::server::attach::Attachment;
@@ -82,6 +83,8 @@ struct State {
     activity: u64,
     /// Whether the thread that watches the keeper waits to be notified.
     is_unwatched: bool,
+    /// The host gets no keeper's server any more.
+    let_go: bool,
 }
 
 /// Tells the host's user something.
@@ -200,7 +203,9 @@ impl Carrier {
     /// until it is used.
     pub fn wait_until_wanted(&self) {
         let mut state = lock(&self.state);
-        while state.ended_on_purpose && !state.wanted && state.open.unanswered().is_none() {
+        while state.let_go
+            || state.ended_on_purpose && !state.wanted && state.open.unanswered().is_none()
+        {
             if state.closed {
                 std::process::exit(0);
             }
@@ -230,16 +235,31 @@ impl Carrier {
     }
 
     /// Carries the host's lines to the current keeper, until the host closes its end. Then ends
-    /// this process, or, if the host still waits for answers, releases the lease.
+    /// this process; if the host still waits for answers, releases the lease and waits for them,
+    /// but not longer than `stop`.
     ///
-    /// `lines` has what was read already.
-    pub fn forward_from_host(&self, mut input: File, mut lines: LineBuffer, releaser: Releaser) {
+    /// `lines` has what was read already. Where the host shows only now that it does not speak
+    /// JSON-RPC, its bytes are given to `pass_through`, which ends this process.
+    pub(super) fn forward_from_host(
+        &self,
+        mut input: File,
+        mut lines: LineBuffer,
+        releaser: Releaser,
+        pass_through: impl FnOnce(&LineBuffer, File),
+        stop: Duration,
+    ) {
         let mut chunk = vec![0; CHUNK];
+        let mut has_spoken = !lines.is_empty();
         loop {
             self.forward_lines(std::iter::from_fn(|| lines.next_line()));
             if !read_into(&mut input, &mut chunk, &mut lines) {
                 break;
             }
+            if !has_spoken && is_raw(lines.buffered()) {
+                self.let_go();
+                return pass_through(&lines, input);
+            }
+            has_spoken |= !lines.buffered().trim_ascii().is_empty();
         }
         self.forward_lines(lines.last_line().into_iter());
         let mut state = lock(&self.state);
@@ -250,11 +270,15 @@ impl Carrier {
         }
         self.changed.notify_all();
         drop(state);
-        releaser.release();
-        let output = lock(&self.output).try_clone();
-        if let Ok(output) = output {
-            wait_until_unread(&output);
-            std::process::exit(0);
+        // A daemon that hangs must not delay our exit.
+        drop(
+            std::thread::Builder::new()
+                .name("release".into())
+                .spawn(move || releaser.release()),
+        );
+        match io::stdout().as_fd().try_clone_to_owned() {
+            Ok(output) => exit_within(&output.into(), stop),
+            Err(_) => std::process::exit(0),
         }
     }
 
@@ -456,6 +480,13 @@ impl Carrier {
         }
     }
 
+    /// The keeper's server is not for this host: no other one is started in its place.
+    fn let_go(&self) {
+        let mut state = lock(&self.state);
+        send_leave(&state);
+        state.let_go = true;
+    }
+
     /// Tells the keeper that this front is about to leave.
     pub fn send_leave(&self) {
         send_leave(&lock(&self.state));
@@ -491,21 +522,6 @@ impl Carrier {
 fn send_leave(state: &State) {
     if let Some(control) = &state.control {
         let _ = send(control.as_raw_fd(), &[0], MsgFlags::MSG_DONTWAIT);
-    }
-}
-
-/// Waits until no process can read our output any more: the host is gone, or has closed that end,
-/// too.
-pub(crate) fn wait_until_unread(output: &File) {
-    loop {
-        // Errors and hang-ups are told without being asked for. Of a file there are none.
-        match poll(
-            &mut [PollFd::new(output.as_fd(), PollFlags::empty())],
-            PollTimeout::NONE,
-        ) {
-            Ok(0) | Err(Errno::EINTR) => {}
-            Ok(_) | Err(_) => return,
-        }
     }
 }
 

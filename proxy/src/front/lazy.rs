@@ -19,10 +19,11 @@ use super::bundle::answer_memory::AnswerMemory;
 use super::bundle::leave::PendingLeaves;
 use super::bundle::member::{Backend, BundleContext};
 use super::bundle::{Launch, Server};
-use super::forward::wait_until_unread;
+use super::first_line::FOR_EVER;
+use super::input_end::wait_until_unread;
 use super::open::Open;
 use super::probe::ProbePolicy;
-use super::stdio::{read, write, written};
+use super::stdio::{follow_host, write, written};
 use super::{FAILED, FrontSetup, Way, run_with};
 use crate::memory::forbid_core_dumps;
 use crate::notices::print_claim;
@@ -36,6 +37,10 @@ use crate::waits::Waits;
 /// Speaks MCP to the host, on standard input and output, until the host closes its end or is gone.
 /// The server is started at the first call, if it is known what it would say until then.
 pub fn run(options: Options, claim: ClaimRequest, program: &Program, waits: Waits) -> ExitCode {
+    let waits = Waits {
+        first_line: FOR_EVER,
+        ..waits
+    };
     run_with(
         options,
         claim,
@@ -43,7 +48,7 @@ pub fn run(options: Options, claim: ClaimRequest, program: &Program, waits: Wait
         LaunchEnv::default(),
         waits,
         ProbePolicy::AsKnown,
-        Way::Instead(serve_host),
+        &Way::Instead(serve_host),
     )
 }
 
@@ -106,9 +111,7 @@ fn serve_host(begun: FrontSetup<'_>, door: &mut Door) -> io::Result<Result<Infal
         .name("to-host".into())
         .spawn(move || write(output, spoken))?;
     let (input, lines) = (input.try_clone()?, std::mem::take(lines));
-    std::thread::Builder::new()
-        .name("from-host".into())
-        .spawn(move || read(input, lines, &heard, &too_large))?;
+    follow_host(input, lines, heard, too_large, waits.stop)?;
     let carrying = Carrying {
         pipe,
         out,

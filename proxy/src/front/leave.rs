@@ -2,7 +2,7 @@
 //! one that was cut off.
 
 use std::io;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use nix::sys::signal::Signal;
@@ -10,6 +10,7 @@ use nix::unistd::Pid;
 use tokio::sync::watch;
 
 use super::forward::Carrier;
+use super::input_end::InputEnd;
 use crate::server::child::forward_signal;
 use crate::signals::{die_of, when_told_to_end};
 
@@ -62,12 +63,29 @@ impl Leaver {
         self.set(Way::HandedOn(command));
     }
 
+    /// What happens when the host has closed its end.
+    pub(super) fn at_input_end(&self, carrier: &Arc<Carrier>) -> InputEnd {
+        let (this, asked, carrier) = (self.clone(), self.clone(), carrier.clone());
+        InputEnd {
+            leave: Box::new(move || match &*this.way() {
+                Way::Orderly => carrier.send_leave(),
+                Way::By(leave) => _ = leave.send_replace(true),
+                Way::AtOnce | Way::HandedOn(_) => {}
+            }),
+            exits: Box::new(move || !matches!(*asked.way(), Way::HandedOn(_))),
+        }
+    }
+
+    fn way(&self) -> MutexGuard<'_, Way> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn set(&self, way: Way) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = way;
+        *self.way() = way;
     }
 
     fn leave(&self, carrier: &Carrier, signal: Signal) {
-        let mut way = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut way = self.way();
         match std::mem::take(&mut *way) {
             Way::AtOnce => die_of(signal),
             Way::Orderly => {

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use mcp_sessiond_relay::message::{Kind, Line, Message, Part};
 
 /// JSON-RPC's code for a connection that was closed, as the SDKs have it.
-const CONNECTION_CLOSED: i32 = -32000;
+pub(super) const CONNECTION_CLOSED: i32 = -32000;
 
 /// The calls that the host has made and got no answer to.
 #[derive(Debug, Default)]
@@ -102,8 +102,9 @@ impl Open {
             answer(
                 &mut answers,
                 &id,
+                CONNECTION_CLOSED,
                 "the server was lost before it answered; the outcome is unknown",
-                "unknown",
+                Some("unknown"),
             );
         }
         answers
@@ -116,24 +117,39 @@ pub fn refusals(line: &Bytes, why: &str) -> Vec<u8> {
     let message = format!("the server can't be started again: {why}; this call was not sent");
     for_each_message(line, |asked, _| {
         if let Kind::Request { id, .. } = &asked.kind {
-            answer(&mut answers, id, &message, "not_sent");
+            answer(
+                &mut answers,
+                id,
+                CONNECTION_CLOSED,
+                &message,
+                Some("not_sent"),
+            );
         }
     });
     answers
 }
 
 /// Writes an answer of ours to the call with this id, whose raw text it is.
-fn answer(answers: &mut Vec<u8>, id: &str, message: &str, outcome: &str) {
+pub(super) fn answer(
+    answers: &mut Vec<u8>,
+    id: &str,
+    code: i32,
+    message: &str,
+    outcome: Option<&str>,
+) {
     let message = serde_json::Value::from(message);
+    let data = outcome.map_or_else(String::new, |outcome| {
+        format!(r#","data":{{"outcome":"{outcome}"}}"#)
+    });
     let answer = format!(
-        r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":{CONNECTION_CLOSED},"message":{message},"data":{{"outcome":"{outcome}"}}}}}}"#
+        r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":{code},"message":{message}{data}}}}}"#
     );
     answers.extend_from_slice(answer.as_bytes());
     answers.push(b'\n');
 }
 
 /// Calls `see` with each message of a line, and with whether it is the whole line.
-fn for_each_message(line: &Bytes, mut see: impl FnMut(&Message<'_>, bool)) {
+pub(super) fn for_each_message(line: &Bytes, mut see: impl FnMut(&Message<'_>, bool)) {
     let copy = OnceCell::new();
     match Line::of(line, &copy) {
         Line::One(Part::Message(message)) => see(&message, true),

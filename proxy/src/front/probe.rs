@@ -4,19 +4,15 @@
 use std::fs::File;
 use std::io::Write as _;
 use std::os::fd::AsFd as _;
-use std::time::Duration;
 
 use bytes::Bytes;
 use mcp_sessiond_proto::ClientName;
 use mcp_sessiond_proto::facts::{Discover, Facts, Learned, PROBES_MAX};
 use mcp_sessiond_relay::{Probe, is_initialize};
 
-use super::first_line::{self, FirstLine};
+use super::first_line::{self, FOR_EVER, FirstLine};
 use crate::lines::LineBuffer;
 use crate::server::facts::ServerFacts;
-
-/// How long the line behind a probe is waited for: it comes, or the host goes.
-const FOR_EVER: Duration = Duration::from_secs(365 * 24 * 3600);
 
 /// Who answers the probes of a host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -72,6 +68,7 @@ pub(crate) async fn answer(
             FirstLine::Closed => return Opening::Closed,
             // The probe's, or where it has none, that of the line that claims.
             FirstLine::Read(next) => client = client.or(next),
+            FirstLine::Raw => {}
         }
         match probe_in(lines) {
             Some(next) => probe = next,

@@ -18,10 +18,10 @@ use tokio::sync::{mpsc, watch};
 
 use super::FAILED;
 use super::first_line::{self, FirstLine};
-use super::forward::wait_until_unread;
+use super::input_end::{self, wait_until_unread};
 use super::open::{Open, refusals};
 use super::probe::{self, Opening, ProbePolicy, Probing};
-use super::stdio::{read, signals, write, written};
+use super::stdio::{self, follow_host, signals, write, written};
 use crate::closed;
 use crate::lines::LineBuffer;
 use crate::memory::{forbid_core_dumps, give_back_once_started};
@@ -75,10 +75,15 @@ fn serve_host(
     let (leave, leaving) = watch::channel(false);
     signals(leave.clone())?;
     let mut input: File = io::stdin().as_fd().try_clone_to_owned()?.into();
+    let output: File = io::stdout().as_fd().try_clone_to_owned()?.into();
+    let end = stdio::input_end(leave.clone());
+    input_end::watch(&input, &output, waits.stop, end)?;
     let mut lines = LineBuffer::default();
     let client = match first_line::read(&mut input, &mut lines, waits.first_line) {
         FirstLine::Closed => return Ok(ExitCode::SUCCESS),
         FirstLine::Read(client) => client,
+        // There is no command that could get it. Each line of it is refused.
+        FirstLine::Raw => None,
     };
     let facts = ServerFacts::new(options.clone(), connecting.server().clone());
     let as_known = ProbePolicy::AsKnown;
@@ -127,7 +132,6 @@ fn serve_host(
     // Not before the session was claimed: the daemon reads our environment then, and never again.
     forbid_core_dumps();
     let store = ResumeStore::new(options, lease.as_ref(), shown, stderr, leaving);
-    let output: File = io::stdout().as_fd().try_clone_to_owned()?.into();
     let until_unread = output.try_clone()?;
     let (out, spoken) = mpsc::channel(WAITING);
     let (heard, from_host) = mpsc::channel(WAITING);
@@ -135,9 +139,7 @@ fn serve_host(
     std::thread::Builder::new()
         .name("to-host".into())
         .spawn(move || write(output, spoken))?;
-    std::thread::Builder::new()
-        .name("from-host".into())
-        .spawn(move || read(input, lines, &heard, &too_large))?;
+    follow_host(input, lines, heard, too_large, waits.stop)?;
     runtime.block_on(async {
         let pipe = match connecting.connect(store.anew()).await {
             Ok(pipe) => pipe,

@@ -1,10 +1,10 @@
 //! The front of a server that all hosts share.
 
 use std::process::ExitCode;
-use std::time::Duration;
 
 use mcp_sessiond_client::{ClaimRequest, Options};
 
+use super::first_line::FOR_EVER;
 use super::probe::ProbePolicy;
 use super::{Way, run_with};
 use crate::server::attach::Attaching;
@@ -12,10 +12,6 @@ use crate::server::kept::Door;
 use crate::server::shared::place::Place;
 use crate::server::shared::{Looking, Shared};
 use crate::waits::Waits;
-
-/// How long the first line of a host is waited for, which says whether it can share: it comes, or
-/// the host goes.
-const FOR_EVER: Duration = Duration::from_secs(365 * 24 * 3600);
 
 /// Speaks MCP to the host with a shared server, on standard input and output, until the host closes
 /// its end or is gone.
@@ -26,6 +22,7 @@ pub fn run(
     looking: Looking,
     waits: Waits,
 ) -> ExitCode {
+    // It says whether the host can share.
     let waits = Waits {
         first_line: FOR_EVER,
         ..waits
@@ -34,10 +31,12 @@ pub fn run(
     // A server of the host's own belongs to the entry as it is written: one that was edited is
     // another server.
     let own = shared.own_name();
-    let way = |first, door: Door, mask| {
-        Box::new(Place::new(shared, looking, first, mask, door.named(own))) as Box<dyn Attaching>
+    let way = move |first, door: Door, mask| {
+        let door = door.named(own.clone());
+        let place = Place::new(shared.clone(), looking.clone(), first, mask, door);
+        Box::new(place) as Box<dyn Attaching>
     };
     let way = Way::Through(Box::new(way));
     let probes = ProbePolicy::Refused;
-    run_with(options, claim, &program, launch_env, waits, probes, way)
+    run_with(options, claim, &program, launch_env, waits, probes, &way)
 }

@@ -3,6 +3,8 @@
 
 use std::fs::File;
 use std::io::{self, Write as _};
+use std::os::fd::AsFd as _;
+use std::time::Duration;
 
 use bytes::Bytes;
 use mcp_sessiond_bundle::{Receipt, TrackedLine};
@@ -10,6 +12,7 @@ use mcp_sessiond_relay::Oversized;
 use nix::poll::PollFlags;
 use tokio::sync::{mpsc, oneshot, watch};
 
+use super::input_end::{InputEnd, exit_within};
 use super::leave::LAST_WORDS;
 use crate::closed;
 use crate::lines::{CHUNK, Line, LineBuffer, is_transient, read_into};
@@ -33,8 +36,40 @@ pub(crate) async fn written(out: &mpsc::Sender<TrackedLine>) {
     }
 }
 
+/// Reads the host's lines in a thread of its own, until the host closes its end; then ends this
+/// process within `stop`, at the latest.
+///
+/// # Errors
+/// When there can be no more threads or descriptors.
+pub(crate) fn follow_host(
+    input: File,
+    lines: LineBuffer,
+    heard: mpsc::Sender<Bytes>,
+    out: mpsc::Sender<TrackedLine>,
+    stop: Duration,
+) -> io::Result<()> {
+    let output: File = io::stdout().as_fd().try_clone_to_owned()?.into();
+    let reading = move || {
+        read(input, lines, &heard, &out);
+        drop((heard, out));
+        exit_within(&output, stop)
+    };
+    std::thread::Builder::new()
+        .name("from-host".into())
+        .spawn(reading)
+        .map(drop)
+}
+
+/// What happens at the end of the input of a front that has a runtime.
+pub(crate) fn input_end(leave: watch::Sender<bool>) -> InputEnd {
+    InputEnd {
+        leave: Box::new(move || _ = leave.send_replace(true)),
+        exits: Box::new(|| true),
+    }
+}
+
 /// Reads the host's lines, until the host closes its end.
-pub(crate) fn read(
+fn read(
     mut input: File,
     mut lines: LineBuffer,
     heard: &mpsc::Sender<Bytes>,

@@ -5,6 +5,8 @@ use std::collections::VecDeque;
 
 use mcp_sessiond_proto::backends::Written;
 
+use super::error_line::error_line;
+
 /// The last bytes of what was written.
 #[derive(Debug)]
 pub struct StderrRing {
@@ -42,24 +44,16 @@ impl StderrRing {
         self.recent = 0;
     }
 
-    /// The last line of the running backend, or of the one that has just ended, that is not blank:
-    /// the beginning of it if it is long.
-    pub fn last_line(&self) -> Option<String> {
-        /// As much as fits into a sentence.
-        const CHARACTERS: usize = 300;
+    /// The line of the running backend, or of the one that has just ended, that says why it has
+    /// ended: the beginning of it if it is long.
+    pub fn error_line(&self) -> Option<String> {
+        error_line(&String::from_utf8_lossy(&self.recent()))
+    }
+
+    /// What is kept of the running backend, or of the one that has just ended.
+    pub fn recent(&self) -> Vec<u8> {
         let bytes = self.bytes();
-        let text = String::from_utf8_lossy(&bytes[bytes.len() - self.recent..]);
-        let line = text
-            .lines()
-            .rev()
-            .map(str::trim)
-            .find(|line| !line.is_empty())?;
-        Some(
-            line.chars()
-                .filter(|character| !character.is_control())
-                .take(CHARACTERS)
-                .collect(),
-        )
+        bytes[bytes.len() - self.recent..].to_vec()
     }
 
     /// What is kept.
@@ -98,17 +92,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_last_line_is_one_that_says_something() {
+    fn only_the_words_of_the_latest_backend_are_quoted() {
         let mut ring = StderrRing::new(1_000);
-        assert_eq!(ring.last_line(), None);
-        ring.push(b"first\nError: \x1b[31mno key\n \n\n");
-        assert_eq!(ring.last_line().as_deref(), Some("Error: [31mno key"));
-        ring.push("ü".repeat(400).as_bytes());
-        assert_eq!(ring.last_line(), Some("ü".repeat(300)));
+        assert_eq!(ring.error_line(), None);
+        ring.push(b"first\nError: no key\n \n\n");
+        assert_eq!(ring.error_line().as_deref(), Some("Error: no key"));
         ring.begin();
-        assert_eq!(ring.last_line(), None, "those were another one's words");
+        assert_eq!(ring.error_line(), None, "those were another one's words");
         ring.push(b"new");
-        assert_eq!(ring.last_line().as_deref(), Some("new"));
+        assert_eq!(ring.error_line().as_deref(), Some("new"));
+        assert_eq!(ring.recent(), b"new");
     }
 
     #[test]

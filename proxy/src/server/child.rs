@@ -9,7 +9,7 @@ use std::fs::File;
 use std::io::{self, Read as _, Write as _};
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{self, ExitCode, Stdio};
+use std::process::{self, Stdio};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -68,8 +68,9 @@ impl PlainChild {
         Pid::from_raw(self.child.id().cast_signed())
     }
 
-    /// Carries what was read already, and then what the host says, until the command exits.
-    pub fn forward(self, read: &LineBuffer, input: File) -> ExitCode {
+    /// Carries what was read already, and then what the host says, until the command exits. Returns
+    /// its exit code; dies of the signal that it died of.
+    pub fn forward(self, read: &LineBuffer, input: File) -> u8 {
         let Self {
             mut child,
             input: to,
@@ -81,7 +82,7 @@ impl PlainChild {
             .spawn(move || forward(&read, input, to));
         drop(carrying);
         let Ok(status) = child.wait() else {
-            return ExitCode::FAILURE;
+            return 1;
         };
         match (
             status.code(),
@@ -89,9 +90,9 @@ impl PlainChild {
                 .signal()
                 .and_then(|signal| Signal::try_from(signal).ok()),
         ) {
-            (Some(code), _) => ExitCode::from(u8::try_from(code).unwrap_or(u8::MAX)),
+            (Some(code), _) => u8::try_from(code).unwrap_or(u8::MAX),
             (None, Some(signal)) => die_of(signal),
-            (None, None) => ExitCode::FAILURE,
+            (None, None) => 1,
         }
     }
 }

@@ -386,8 +386,9 @@ fn without_a_daemon_or_the_program_it_is_as_without_the_option() {
     let _daemon = world.daemon();
     let mut front = world.front(&lazy(&world, &["no-such-program".to_owned()]));
     front.send(b"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"initialize\",\"params\":{}}\n");
-    assert_eq!(front.wait().code(), Some(127));
     front.errors.wait("no-such-program can't be run");
+    front.close();
+    assert_eq!(front.wait().code(), Some(127));
 }
 
 #[test]

@@ -79,8 +79,9 @@ fn assert_not_run(world: &World, options: &[&str], program: &str, code: i32) {
         ": it was not found in PATH=/"
     };
     let mut front = world.front(&world.wrapping(options, &[program.to_owned(), root(world)]));
-    assert_eq!(front.wait().code(), Some(code), "{}", front.errors.text());
     front.errors.wait(&format!("{program} can't be run{why}"));
+    front.close();
+    assert_eq!(front.wait().code(), Some(code), "{}", front.errors.text());
     assert_eq!(front.line(), None, "it has said nothing to its host");
 }
 

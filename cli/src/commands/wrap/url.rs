@@ -6,76 +6,67 @@ use std::process::ExitCode;
 
 use mcp_sessiond_client::ClaimRequest;
 use mcp_sessiond_proxy::front;
+use mcp_sessiond_proxy::front::failed_start::StartError;
 
-use super::Arguments;
+use super::{Arguments, usage};
 use crate::config::{front_waits, load_or_default};
-use crate::exit_code::{DATA_ERROR, USAGE};
+use crate::exit_code::DATA_ERROR;
 use crate::servers::remote::{self, redacted_url};
 use crate::servers::{self, Entry, Kind, Servers};
-use crate::ui::output::warn;
 
 /// Runs `wrap` of one server that has a URL. None: it has none.
-pub(super) fn run(arguments: &Arguments) -> Option<ExitCode> {
+///
+/// # Errors
+/// When what was written of it is wrong.
+pub(super) fn run(arguments: &Arguments) -> Result<Option<ExitCode>, StartError> {
     let found = match &arguments.command[..] {
         [url] if url.to_str().is_some_and(servers::is_http) => {
-            written(url.to_str()?, &arguments.headers)
+            written(&url.to_string_lossy(), &arguments.headers)
         }
         words => match servers::named(words).and_then(of_file) {
             Some(found) if words.len() == 1 && arguments.headers.is_empty() => found,
             _ => return without(arguments),
         },
     };
-    let usage = |why: &str| {
-        warn(why);
-        Some(ExitCode::from(USAGE))
+    let wrong = |sentence| StartError {
+        code: DATA_ERROR,
+        sentence,
     };
-    let (name, kind) = match found {
-        Ok(found) => found,
-        Err(why) => {
-            warn(why);
-            return Some(ExitCode::from(DATA_ERROR));
-        }
-    };
+    let (name, kind) = found.map_err(wrong)?;
     if arguments.name.is_some() {
-        return usage(
+        return Err(usage(
             "`--name` is for servers with a command: a session with a server elsewhere belongs to the host",
-        );
+        ));
     }
     let Kind::Http { url, headers } = kind else {
         return without(arguments);
     };
-    let connecting = match remote::connecting(&name, &url, headers) {
-        Ok(connecting) => connecting,
-        Err(why) => {
-            warn(format_args!("{name}: {}", why.message));
-            return Some(ExitCode::from(DATA_ERROR));
-        }
-    };
+    let connecting = remote::connecting(&name, &url, headers)
+        .map_err(|why| wrong(format!("{name}: {}", why.message)))?;
     let of_entry = || servers::resume_of(servers::named(&arguments.command)?);
     let claim = ClaimRequest {
         fresh: arguments.fresh,
         resume: arguments.resume.or_else(of_entry),
-        ..arguments.claiming.claim()
+        ..arguments.claiming.clone().claim()
     };
     let options = arguments.claiming.clone().options();
-    Some(front::remote::run(
+    Ok(Some(front::remote::run(
         &options,
         claim,
         &name,
         connecting,
         front_waits(&load_or_default()),
-    ))
+    )))
 }
 
 /// A command has no headers.
-fn without(arguments: &Arguments) -> Option<ExitCode> {
+fn without(arguments: &Arguments) -> Result<Option<ExitCode>, StartError> {
     if arguments.headers.is_empty() {
-        return None;
+        return Ok(None);
     }
-    warn(
+    Err(usage(
         "`--header` is for a server that is given by its URL; those of servers.json have `headers` there",
-    );
-    Some(ExitCode::from(USAGE))
+    ))
 }
 
 type Found = Result<(String, Kind), String>;

@@ -24,7 +24,7 @@ _LOST = {
     "lingered": "nobody came back to the server in time",
     "stopped": "the server was stopped",
     "conversation": "the host has left that conversation",
-    "edited": "the entry in the host's file has another command now",
+    "edited": "the command line or the environment is not that of the former server",
     "quota": "the host had too many sessions",
     "closed": "the host closed the former server, and has not been seen to reconnect by closing",
     "conversations": "this host runs many conversations in one process",

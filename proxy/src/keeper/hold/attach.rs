@@ -207,8 +207,9 @@ impl Keeper {
         self.since = Instant::now();
         let mut front = Front::new(process, attach.epoch, reader, writer, control);
         if is_first {
-            // The host of a direct child would have seen this output, too.
-            front.forward_stderr(&self.ring.bytes());
+            // The host of a direct child would have seen this output, too, and not that of a former
+            // one.
+            front.forward_stderr(&self.ring.recent());
         }
         self.front = Some(front);
         if !matches!(told, Ok(Ok(()))) {

@@ -42,7 +42,7 @@ impl Keeper {
         }
         self.pending_line = PendingLine::default();
         self.relay
-            .backend_exited(why, self.ring.last_line().as_deref(), now);
+            .backend_exited(why, self.ring.error_line().as_deref(), now);
         // Kill the processes that it has left behind.
         self.take_down(backend, StopMode::Terminate);
     }

@@ -35,6 +35,14 @@ impl Stopper {
         }
     }
 
+    /// Whether this front has the session, and so may end what is in it.
+    pub fn has_lease(&self) -> bool {
+        self.lease
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .is_some()
+    }
+
     /// Ends it, and waits until it is gone. Without a keeper there is nothing to be ended.
     pub async fn stop(self) {
         self.stop_for(StopReason::Asked).await;

@@ -49,6 +49,7 @@ const FIRST: Duration = Duration::from_secs(20);
 const WAITS: Waits = Waits {
     first_line: Duration::ZERO,
     keeper: Duration::from_secs(2),
+    stop: Duration::from_secs(2),
 };
 
 /// How long places may take to read what was said last.

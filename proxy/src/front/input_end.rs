@@ -1,0 +1,140 @@
+//! The end of a front's input. The host has closed its end, or is gone: the keeper is told at
+//! once, and the front exits when everything is answered, and at the latest after
+//! `backends.stop_wait_ms`, as a server is given. What it waits for by then may never come: an
+//! answer of a server that hangs, room for a line to one that reads nothing, or a keeper.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::AsFd as _;
+use std::time::{Duration, Instant};
+
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+
+/// The other end of a socket was shut down for writing (poll(2)). Where there is no such flag, its
+/// end is seen once it is closed.
+#[cfg(target_os = "linux")]
+const SHUT_DOWN: PollFlags = PollFlags::from_bits_retain(0x2000);
+#[cfg(not(target_os = "linux"))]
+const SHUT_DOWN: PollFlags = PollFlags::empty();
+
+/// What happens at the end of the input.
+pub(crate) struct InputEnd {
+    /// Tells the keepers that the host leaves.
+    pub(crate) leave: Box<dyn FnOnce() + Send>,
+    /// Whether this process is to exit then: where the command is run as it is, the command's exit
+    /// ends it.
+    pub(crate) exits: Box<dyn Fn() -> bool + Send>,
+}
+
+/// Waits, in a thread of its own, until nobody can write to the input any more: whoever reads it
+/// may be busy with what came before. Files and terminals have no such end, and their readers call
+/// [`exit_within`].
+///
+/// # Errors
+/// When there can be no more threads or descriptors.
+pub(crate) fn watch(
+    input: &File,
+    output: &File,
+    within: Duration,
+    end: InputEnd,
+) -> io::Result<()> {
+    let (input, output) = (input.try_clone()?, output.try_clone()?);
+    let watching = move || {
+        wait_until_closed(&input);
+        let InputEnd { leave, exits } = end;
+        let exiting = move || {
+            wait_until_unread_for(&output, within);
+            if exits() {
+                std::process::exit(0);
+            }
+        };
+        // Telling them may have to wait for whoever writes to the host.
+        let timer = std::thread::Builder::new()
+            .name("exit".into())
+            .spawn(exiting);
+        leave();
+        drop(timer);
+    };
+    std::thread::Builder::new()
+        .name("input-end".into())
+        .spawn(watching)
+        .map(drop)
+}
+
+/// Exits when nobody can read the output any more, and at the latest after this time.
+pub(crate) fn exit_within(output: &File, within: Duration) -> ! {
+    wait_until_unread_for(output, within);
+    std::process::exit(0);
+}
+
+/// Waits until the host can't write to us any more.
+fn wait_until_closed(input: &File) {
+    // Errors and hang-ups are told without being asked for.
+    wait_for(input, SHUT_DOWN, None);
+}
+
+/// Waits until no process can read our output any more: the host is gone, or has closed that end,
+/// too.
+pub(crate) fn wait_until_unread(output: &File) {
+    wait_for(output, PollFlags::empty(), None);
+}
+
+fn wait_until_unread_for(output: &File, time: Duration) {
+    wait_for(output, PollFlags::empty(), Some(Instant::now() + time));
+}
+
+fn wait_for(descriptor: &File, events: PollFlags, until: Option<Instant>) {
+    loop {
+        let timeout = until.map_or(PollTimeout::NONE, |until| {
+            let left = until.saturating_duration_since(Instant::now());
+            // A part of a millisecond that is left is waited for as well.
+            PollTimeout::try_from(left + Duration::from_micros(999)).unwrap_or(PollTimeout::MAX)
+        });
+        match poll(&mut [PollFd::new(descriptor.as_fd(), events)], timeout) {
+            Ok(0) if until.is_some_and(|until| until <= Instant::now()) => return,
+            Ok(0) | Err(Errno::EINTR) => {}
+            Ok(_) | Err(_) => return,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::OwnedFd;
+    use std::os::unix::net::UnixStream;
+    use std::sync::mpsc;
+
+    use super::*;
+
+    /// The keepers are told while what the host has said is still unread.
+    fn told_at_the_end_of(input: OwnedFd, end: impl FnOnce()) {
+        let (said, told) = mpsc::channel();
+        let (output, _reader) = UnixStream::pair().expect("a pair");
+        let leave = Box::new(move || said.send(()).expect("a test"));
+        let exits = Box::new(|| false);
+        let (input, output) = (File::from(input), File::from(OwnedFd::from(output)));
+        watch(&input, &output, Duration::ZERO, InputEnd { leave, exits }).expect("a thread");
+        assert!(told.try_recv().is_err());
+        end();
+        told.recv().expect("told");
+    }
+
+    #[test]
+    fn the_end_is_seen_behind_what_is_unread() {
+        let (reader, mut writer) = io::pipe().expect("a pipe");
+        io::Write::write_all(&mut writer, b"unread").expect("written");
+        told_at_the_end_of(reader.into(), || drop(writer));
+        for shut in [false, cfg!(target_os = "linux")] {
+            let (ours, mut host) = UnixStream::pair().expect("a pair");
+            io::Write::write_all(&mut host, b"unread").expect("written");
+            told_at_the_end_of(ours.into(), || {
+                if shut {
+                    host.shutdown(std::net::Shutdown::Write).expect("shut");
+                } else {
+                    drop(host);
+                }
+            });
+        }
+    }
+}

@@ -1,0 +1,96 @@
+//! Running the command as it is for a host whose input is not JSON-RPC: see [`raw`](super::raw). A
+//! name has one server at a time, whatever its host speaks.
+
+use std::fs::File;
+use std::time::{Duration, Instant};
+
+use super::failed_start::StartError;
+use super::leave::Leaver;
+use super::raw::WHY;
+use crate::lines::LineBuffer;
+use crate::notices::{note_unkept, print};
+use crate::program::{LaunchEnv, Program};
+use crate::server::attach::NoBackend;
+use crate::server::child::PlainChild;
+use crate::server::kept::{Door, Stopper};
+use crate::signals::GivenMask;
+
+/// The exit code where the name is in use: it may work later (EX_TEMPFAIL of sysexits.h).
+const TEMPORARY: u8 = 75;
+
+/// Why the command may not be run for a host that has named its server, if it may not: where the name belongs
+/// to somebody else, or a kept server has it. Until this process exits, nobody else
+/// gets the name.
+pub(super) fn take_name(mut door: Door, wait: Duration) -> Option<StartError> {
+    let until = Instant::now() + wait;
+    let refused = |why: String| {
+        Some(StartError {
+            code: TEMPORARY,
+            sentence: format!("{WHY}; that needs a server of its own, and {why}"),
+        })
+    };
+    match door.claim(until) {
+        Ok(_) => {}
+        Err(NoBackend::Taken(why)) => return refused(why),
+        // Without a daemon nothing is kept under the name.
+        Err(_) => return None,
+    }
+    let releaser = door.releaser();
+    if !door.for_backend(None, Vec::new(), None).is_running(until) {
+        return None;
+    }
+    releaser.release();
+    refused("a server of this name is kept: `mcp-sessiond stop` ends it".to_owned())
+}
+
+/// What it takes to pass a host's bytes through that shows only after its server was kept that it
+/// does not speak JSON-RPC.
+pub(super) struct PassThrough {
+    pub(super) program: Program,
+    pub(super) launch_env: LaunchEnv,
+    pub(super) mask: GivenMask,
+    /// Ends the kept server.
+    pub(super) stopper: Stopper,
+    pub(super) leaver: Leaver,
+    /// Whether the user has named the server.
+    pub(super) is_named: bool,
+}
+
+impl PassThrough {
+    /// Ends the kept server, of which the host has had nothing, runs the command as our child in its
+    /// place, and ends this process as the command ends. `read` has what was read of the host.
+    pub(super) fn run(self, read: &LineBuffer, input: File) -> ! {
+        if self.is_named && !self.stopper.has_lease() {
+            print(&format_args!(
+                "{WHY}; that needs a server of its own, and another host has the server of this name"
+            ));
+            std::process::exit(TEMPORARY.into());
+        }
+        let shown = self.program.display_name();
+        print(&format_args!(
+            "{WHY}; {shown} is run without being kept: it will not survive a reconnect"
+        ));
+        // It may hold a port or a lock.
+        if let Ok(runtime) = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+        {
+            runtime.block_on(self.stopper.stop());
+        }
+        let (environment, home) = &self.launch_env;
+        let code = match PlainChild::start(&self.program, environment, home.as_deref(), &self.mask)
+        {
+            Ok(plain) => {
+                note_unkept(shown, &WHY);
+                self.leaver.hand_on_to(plain.pid());
+                plain.forward(read, input)
+            }
+            Err(error) => {
+                let (code, sentence) = self.program.not_run(&error);
+                print(&sentence);
+                code
+            }
+        };
+        std::process::exit(code.into())
+    }
+}

@@ -1,0 +1,237 @@
+//! A server that can't be started: its host gets the reason where it looks, the front stays, and
+//! the next `initialize` is another attempt.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::PathBuf;
+
+use mcp_sessiond_tests::{Client, Front, World, until};
+use serde_json::{Value, json};
+
+use super::{keeping, tiny};
+
+/// Where there is no program yet.
+fn nowhere(world: &World) -> PathBuf {
+    world.root().join("later")
+}
+
+/// From now on there is a program, which counts.
+fn install(world: &World) {
+    let words: Vec<String> = tiny(world).iter().map(|word| format!("'{word}'")).collect();
+    let script = format!("#!/bin/sh\nexec {}\n", words.join(" "));
+    // Moved there, so that nobody finds half of it.
+    let new = world.root().join("new");
+    fs::write(&new, script).expect("written");
+    fs::set_permissions(&new, fs::Permissions::from_mode(0o755)).expect("changed");
+    fs::rename(new, nowhere(world)).expect("moved");
+}
+
+fn write_down(world: &World, text: &str) {
+    let new = world.root().join("servers.new");
+    fs::write(&new, text).expect("written");
+    fs::rename(new, world.root().join("servers.json")).expect("moved");
+}
+
+fn front(world: &World, words: &[&str]) -> Client<Front> {
+    let words = [&[world.binaries.daemon, "wrap"], words].concat();
+    let words: Vec<String> = words.into_iter().map(str::to_owned).collect();
+    // The host says nothing before the first attempt has failed.
+    let at_once = [("MCP_SESSIOND_WRAP_FIRST_LINE_WAIT_MS", "20")];
+    Client::new(world.front_with(&words, &at_once))
+}
+
+/// The host's requests get this reason, as the front prints it, and the front stays. Only
+/// `initialize` is answered by the reason alone.
+#[track_caller]
+fn assert_refused(client: &mut Client<Front>, why: &str) {
+    let printed = client.pipe.errors.wait(why);
+    let sentence = printed.strip_prefix("mcp-sessiond: ").expect("ours");
+    let probe = client.request("server/discover", json!({}));
+    let error = client.answer(probe)["error"].take();
+    assert_eq!(
+        (&error["code"], &error["message"]),
+        (&json!(-32601), &json!(sentence))
+    );
+    for _ in 0..2 {
+        let id = client.begin_initialize("test");
+        let error = client.answer(id)["error"].take();
+        assert_eq!(
+            (&error["code"], &error["message"]),
+            (&json!(-32000), &json!(sentence))
+        );
+    }
+    let list = client.request("tools/list", json!({}));
+    let error = client.answer(list)["error"].take();
+    assert_eq!(
+        error["message"],
+        format!("{sentence}; this call was not sent")
+    );
+    assert_eq!(error["data"]["outcome"], "not_sent");
+    assert!(client.pipe.runs());
+    let lines = client.pipe.errors.text();
+    assert_eq!(lines.matches(why).count(), 1, "{lines}");
+}
+
+/// The host closes its end, and the front exits so.
+#[track_caller]
+fn assert_exits(mut client: Client<Front>, code: i32) {
+    client.pipe.close();
+    assert_eq!(client.pipe.wait().code(), Some(code));
+}
+
+/// What has a name outlives its host.
+fn stop(world: &World, words: &[&str]) {
+    if words.contains(&"mine") {
+        let stopped = world.sessiond(&["stop", "mine"]).output();
+        assert!(stopped.expect("it runs").status.success());
+    }
+}
+
+#[test]
+fn a_program_that_is_not_there_is_said_to_the_host_and_started_once_it_is_there() {
+    for options in [&[][..], &["--lazy"], &["--name", "mine"], &["--no-start"]] {
+        let world = keeping("");
+        let _daemon = (options != ["--no-start"]).then(|| world.daemon());
+        let program = nowhere(&world);
+        let program = program.to_str().expect("UTF-8");
+        let words = [options, &["--", program]].concat();
+        let mut client = front(&world, &words);
+        assert_refused(
+            &mut client,
+            &format!("{program} can't be run: No such file"),
+        );
+        if options != ["--no-start"] {
+            // Another front of this host need not wait for this one.
+            assert_eq!(world.stat("leases"), 0, "{options:?}");
+        }
+        assert_exits(client, 127);
+
+        let mut client = front(&world, &words);
+        assert_refused(
+            &mut client,
+            &format!("{program} can't be run: No such file"),
+        );
+        install(&world);
+        client.initialize();
+        assert_eq!((client.count(), client.count()), (1, 2), "{options:?}");
+        client.pipe.close();
+        assert!(client.pipe.wait().success(), "{options:?}");
+        stop(&world, options);
+    }
+}
+
+#[test]
+fn a_server_of_the_file_that_can_t_be_run_is_said_to_the_host_and_started_once_it_can() {
+    let key = json!({"KEY": "${file:key}"});
+    let entry = |world: &World, more: &Value| {
+        let mut entry = json!({"command": nowhere(world), "env": key});
+        if let (Some(entry), Some(more)) = (entry.as_object_mut(), more.as_object()) {
+            entry.extend(more.clone());
+        }
+        json!({"mcpServers": {"one": entry}}).to_string()
+    };
+    for (words, more) in [
+        (&["@one"][..], json!({})),
+        (&["@one"], json!({"lazy": true})),
+        (&["--name", "mine", "@one"], json!({})),
+        (&["@one"], json!({"shared": true})),
+    ] {
+        let world = keeping("");
+        let _daemon = world.daemon();
+        let said = format!("{words:?} {more}");
+        let mut client = front(&world, words);
+        let path = world.root().join("servers.json");
+        assert_refused(&mut client, &format!("could not read {}", path.display()));
+        write_down(&world, "{");
+        // What comes next is another attempt, with another reason.
+        client.notify("notifications/initialized", json!({}));
+        assert_refused(&mut client, "servers.json: EOF while parsing");
+        write_down(&world, r#"{"mcpServers": {}}"#);
+        client.notify("notifications/initialized", json!({}));
+        assert_refused(&mut client, "there is no server \"one\" in");
+        write_down(&world, &entry(&world, &more));
+        client.notify("notifications/initialized", json!({}));
+        assert_refused(&mut client, "the server \"one\" in");
+        fs::write(world.root().join("key"), "secret\n").expect("written");
+        // Its secret is there now, and its program is not.
+        client.notify("notifications/initialized", json!({}));
+        assert_refused(&mut client, "can't be run: No such file");
+        install(&world);
+        client.initialize();
+        assert_eq!(client.count(), 1, "{said}");
+        assert!(!client.pipe.errors.text().contains("secret"), "{said}");
+        client.pipe.close();
+        assert!(client.pipe.wait().success(), "{said}");
+        stop(&world, words);
+
+        write_down(&world, "{");
+        let mut client = front(&world, words);
+        assert_refused(&mut client, "servers.json: EOF while parsing");
+        assert_exits(client, 65);
+    }
+}
+
+#[test]
+fn a_file_of_servers_that_can_t_be_read_is_said_to_the_host_of_all_of_them() {
+    let world = keeping("");
+    let _daemon = world.daemon();
+    write_down(&world, "{");
+    let mut client = front(&world, &["--all"]);
+    assert_refused(&mut client, "servers.json: EOF while parsing");
+    install(&world);
+    let servers = json!({"mcpServers": {"one": {"command": nowhere(&world)}}});
+    write_down(&world, &servers.to_string());
+    client.initialize();
+    assert_eq!(client.count(), 1);
+    assert_exits(client, 0);
+}
+
+#[test]
+fn a_url_that_can_t_be_used_is_said_to_the_host() {
+    let world = keeping("");
+    let far =
+        json!({"url": "http://127.0.0.1:1/mcp", "headers": {"Authorization": "${file:token}"}});
+    write_down(&world, &json!({"mcpServers": {"far": far}}).to_string());
+    let mut client = front(&world, &["@far"]);
+    assert_refused(&mut client, "the server \"far\": ");
+    assert_exits(client, 65);
+    let mut client = front(
+        &world,
+        &["--header", "nonsense", "--", "http://127.0.0.1:1/mcp"],
+    );
+    assert_refused(&mut client, "a header is written as `NAME: VALUE`");
+    assert_exits(client, 65);
+}
+
+#[test]
+fn options_that_are_wrong_are_said_to_the_host() {
+    let world = keeping("");
+    let mut client = front(&world, &["--no-strat", "--", "npx"]);
+    client
+        .pipe
+        .errors
+        .wait("unexpected argument '--no-strat' found");
+    let id = client.begin_initialize("test");
+    let error = client.answer(id)["error"].take();
+    assert_eq!(error["message"], "unexpected argument '--no-strat' found");
+    assert_exits(client, 64);
+    let mut client = front(&world, &["--share", "--", "npx"]);
+    assert_refused(&mut client, "only a server of servers.json can be shared");
+    assert_exits(client, 64);
+}
+
+/// A host that has closed its end without a word, such as a shell that tries a command.
+#[test]
+fn where_the_host_asks_nothing_the_front_exits_once_the_input_ends() {
+    let world = keeping("");
+    let _daemon = world.daemon();
+    let at_once = [("MCP_SESSIOND_WRAP_FIRST_LINE_WAIT_MS", "20")];
+    let words = world.wrapping(&[], &["no-such-program".to_owned()]);
+    let mut front = world.front_with(&words, &at_once);
+    front.errors.wait("no-such-program can't be run");
+    assert!(front.runs());
+    front.close();
+    assert_eq!(front.wait().code(), Some(127));
+    assert_eq!(front.line(), None);
+    until("no lease", || (world.stat("leases") == 0).then_some(()));
+}
