@@ -1,8 +1,12 @@
 //! Where this process runs, as far as what a server tells of itself may depend on it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use mcp_sessiond_process as process;
+use serde::{Deserialize, Serialize};
+
+/// Variables that are named when they differ.
+const NAMES_SHOWN: usize = 8;
 
 /// Variables that differ from one window, login or conversation to the next, by how their names
 /// begin: what a server tells of itself does not depend on them. Those that tell sessions apart are
@@ -65,22 +69,69 @@ const SSH_AGENT: &str = "SSH_AUTH_SOCK";
 const CREDENTIAL_PARTS: [&str; 5] = ["KEY", "TOKEN", "SECRET", "PASS", "AUTH"];
 
 /// Names that have it for another reason.
-const NO_CREDENTIALS: [&str; 4] = [
+const NO_CREDENTIALS: [&str; 5] = [
+    // It is for the host's own socket, and another one at each launch.
+    "CLAUDE_CODE_MESSAGING_TOKEN",
     SSH_AGENT,
     "VSCODE_GIT_ASKPASS_EXTRA_ARGS",
     "VSCODE_GIT_ASKPASS_MAIN",
     "VSCODE_GIT_ASKPASS_NODE",
 ];
 
-/// The directory, and variables with digests of their values, as one text. Secrets can't be read
-/// from it.
-pub(crate) fn fingerprint() -> String {
-    let directory = std::env::current_dir().unwrap_or_default();
-    serde_json::json!([
-        directory.to_string_lossy(),
-        stable(process::own_variables())
-    ])
-    .to_string()
+/// The directory, and the variables with digests of their values. Secrets can't be read from it.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct LaunchPlace {
+    directory: String,
+    variables: BTreeMap<String, String>,
+}
+
+impl LaunchPlace {
+    /// That of this process.
+    pub(crate) fn own() -> Self {
+        let directory = std::env::current_dir().unwrap_or_default();
+        Self {
+            directory: directory.to_string_lossy().into_owned(),
+            variables: stable(process::own_variables()),
+        }
+    }
+
+    /// As one text.
+    pub(crate) fn fingerprint(&self) -> String {
+        serde_json::json!([self.directory, self.variables]).to_string()
+    }
+
+    /// In what this one differs from a former one, for people: the names of variables and not their
+    /// values. None: in nothing.
+    pub(crate) fn difference(&self, former: &Self) -> Option<String> {
+        if self.directory != former.directory {
+            return Some(format!(
+                "the last time it was started in {}",
+                former.directory
+            ));
+        }
+        let names: BTreeSet<&String> = self
+            .variables
+            .keys()
+            .chain(former.variables.keys())
+            .filter(|name| self.variables.get(*name) != former.variables.get(*name))
+            .collect();
+        let shown: Vec<&str> = names
+            .iter()
+            .take(NAMES_SHOWN)
+            .map(|name| name.as_str())
+            .collect();
+        let more = names.len() - shown.len();
+        let shown = shown.join(", ");
+        match (names.len(), more) {
+            (0, _) => None,
+            (_, 0) => Some(format!(
+                "these variables are not those of the last time: {shown}"
+            )),
+            _ => Some(format!(
+                "these variables are not those of the last time: {shown} and {more} more"
+            )),
+        }
+    }
 }
 
 fn stable(mut variables: BTreeMap<String, String>) -> BTreeMap<String, String> {
@@ -114,6 +165,7 @@ mod tests {
         let all = of(&[
             "API_KEY",
             "CLAUDE_CODE_MESSAGING_SOCKET",
+            "CLAUDE_CODE_MESSAGING_TOKEN",
             "PATH",
             "SSH_CLIENT",
             "TERM",
@@ -122,6 +174,36 @@ mod tests {
         assert_eq!(
             stable(all).keys().collect::<Vec<_>>(),
             ["API_KEY", "PATH", "TERM"]
+        );
+    }
+
+    #[test]
+    fn a_difference_is_named_without_values() {
+        let place = |directory: &str, variables: &[(&str, &str)]| LaunchPlace {
+            directory: directory.to_owned(),
+            variables: variables
+                .iter()
+                .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
+                .collect(),
+        };
+        let one = place("/a", &[("A", "1"), ("B", "2"), ("C", "3")]);
+        assert_eq!(one.difference(&one), None);
+        assert_eq!(
+            one.difference(&place("/b", &[])).as_deref(),
+            Some("the last time it was started in /b")
+        );
+        assert_eq!(
+            one.difference(&place("/a", &[("A", "1"), ("B", "0"), ("D", "4")]))
+                .as_deref(),
+            Some("these variables are not those of the last time: B, C, D")
+        );
+        let many: Vec<String> = (10..20).map(|number| format!("V{number}")).collect();
+        let many: Vec<(&str, &str)> = many.iter().map(|name| (&**name, "")).collect();
+        assert_eq!(
+            place("/a", &many).difference(&place("/a", &[])).as_deref(),
+            Some(
+                "these variables are not those of the last time: V10, V11, V12, V13, V14, V15, V16, V17 and 2 more"
+            )
         );
     }
 

@@ -41,6 +41,20 @@ pub trait KnownStore: Send + Sync {
 
     /// Stores this in the background.
     fn save(&self, key: String, known: Known);
+
+    /// Nothing is answered from here for a host with this key, and the backend is started with it.
+    fn unused(&self, key: Option<&str>, why: Unused);
+}
+
+/// Why a backend is started with its host, and not at its first call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Unused {
+    /// The host did not begin with `initialize`.
+    NoInitialize,
+    /// Nothing is known of the backend for this host.
+    Unknown,
+    /// The last time there was nothing that a host could call.
+    NothingToCall,
 }
 
 impl std::fmt::Debug for dyn KnownStore {
@@ -88,9 +102,21 @@ impl Lazy {
     /// What the backend has said last, if it is not connected at once. A host never calls one that
     /// has nothing, so that is not from memory: it may have something by now, after a login for
     /// instance.
-    async fn known(&self, key: &str) -> Option<Known> {
-        let known = self.store.load(key).await.filter(Known::is_callable)?;
-        (!self.inner.is_running().await).then_some(known)
+    async fn known(&self, key: Option<&str>) -> Option<Known> {
+        let known = match key {
+            Some(key) => self.store.load(key).await.ok_or(Unused::Unknown),
+            None => Err(Unused::NoInitialize),
+        };
+        let known = known.and_then(|known| match known.is_callable() {
+            true => Ok(known),
+            false if known.is_initialized() => Err(Unused::NothingToCall),
+            false => Err(Unused::Unknown),
+        });
+        // One that runs is not started.
+        if self.inner.is_running().await {
+            return None;
+        }
+        known.map_err(|why| self.store.unused(key, why)).ok()
     }
 }
 
@@ -113,11 +139,7 @@ impl Source for Lazy {
                 .handshake
                 .as_ref()
                 .map(|handshake| initialize_key(&handshake.0));
-            let known = match &key {
-                Some(key) => self.known(key).await,
-                None => None,
-            };
-            let (backend, known) = match known {
+            let (backend, known) = match self.known(key.as_deref()).await {
                 Some(known) => (None, known),
                 None => (Some(self.inner.open().await?), Known::default()),
             };

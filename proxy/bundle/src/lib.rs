@@ -69,7 +69,7 @@ pub use bundle::{Bundle, Error, Handshake, Settings};
 pub use call::{Call, Item, List, Target};
 pub use connection::Answer;
 pub use decorate::{Decorations, decorate};
-pub use lazy::{Known, KnownStore, Lazy};
+pub use lazy::{Known, KnownStore, Lazy, Unused};
 pub use message::{Id, Message, RpcError};
 pub use names::{Names, Style};
 pub use pipe::{BundleStore, End, Host, Pipe, Receipt, Source, Told, TrackedLine, WAITING};

@@ -64,6 +64,12 @@ pub fn caller(headers: &HeaderMap, settings: &Settings) -> Result<Caller, Refusa
     }
 }
 
+/// The caller of all sessions, where each is made for the same one.
+pub fn only_caller(settings: &Settings) -> Option<Caller> {
+    let is_kernel = matches!(settings.proof, Proof::Kernel) && settings.identity.is_none();
+    is_kernel.then(|| of_uid(nix::unistd::geteuid().as_raw()))
+}
+
 /// Checks `Host` and `Origin`, so that no page of another origin reaches us, whatever name it has
 /// made the browser resolve to our address (DNS rebinding).
 ///

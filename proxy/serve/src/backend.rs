@@ -91,6 +91,12 @@ pub trait Backends: Send + Sync {
     /// This session has ended.
     fn forget(&self, _: &SessionId) {}
 
+    /// Ends all backends that processes of this service have started on this machine. Returns
+    /// their sessions.
+    fn stop_all(&self) -> BoxFuture<'_, Vec<SessionId>> {
+        Box::pin(std::future::ready(Vec::new()))
+    }
+
     /// This process ends, and the backends go on: what was not confirmed is for the next one.
     fn leave(&self) {}
 }

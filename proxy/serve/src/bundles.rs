@@ -260,6 +260,10 @@ impl Backends for Bundles {
         claim(&self.0.service, session).boxed()
     }
 
+    fn stop_all(&self) -> BoxFuture<'_, Vec<SessionId>> {
+        self.0.service.stop_all().boxed()
+    }
+
     fn forget(&self, session: &SessionId) {
         self.0.ended.forget(session);
     }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
-use mcp_sessiond_client::Session;
+use mcp_sessiond_client::{Session, SessionId};
 use mcp_sessiond_proxy::program::Program;
 use mcp_sessiond_proxy::server::service::{
     self, Command, Gone, NoBackend, NotLeased, Options, Service,
@@ -71,6 +71,10 @@ impl Backends for Keepers {
 
     fn claim<'a>(&'a self, session: &'a Session) -> BoxFuture<'a, Result<(), Refusal>> {
         claim(&self.service, session).boxed()
+    }
+
+    fn stop_all(&self) -> BoxFuture<'_, Vec<SessionId>> {
+        self.service.stop_all().boxed()
     }
 }
 

@@ -11,7 +11,8 @@ use serde_json::value::RawValue;
 use tokio::sync::OnceCell;
 use tokio::time::sleep;
 
-use crate::live::{Beginning, Live, Shared};
+use crate::admission::only_caller;
+use crate::live::{Beginning, Live, Shared, terminate};
 use crate::modern::{self, Callers};
 use crate::refusal::Refusal;
 
@@ -228,7 +229,8 @@ impl Table {
         }
     }
 
-    /// Ends all sessions.
+    /// Ends all sessions, also those of a former process that no client has come back to, if their
+    /// servers run on this machine.
     pub async fn end(&self) {
         self.modern.end().await;
         let all: Vec<_> = self
@@ -238,6 +240,20 @@ impl Table {
             .collect();
         futures::future::join_all(all.iter().map(|live| async {
             drop(live.end().await);
+        }))
+        .await;
+        let former = self.shared.backends.stop_all().await;
+        let caller = only_caller(&self.shared.settings);
+        let sessions = caller.map_or_else(
+            || self.shared.sessions.clone(),
+            |caller| self.shared.sessions.on_behalf_of(caller),
+        );
+        let sessions = &sessions;
+        futures::future::join_all(former.iter().map(|id| async move {
+            // One of a caller who is not known here has no server any more, and expires.
+            if let Ok(session) = sessions.open(id).await {
+                drop(terminate(&session).await);
+            }
         }))
         .await;
     }

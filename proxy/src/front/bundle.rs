@@ -327,13 +327,14 @@ async fn carry(carrying: Carrying, mut list: Box<dyn List>) -> ExitCode {
         releaser,
         until_unread,
     } = carrying;
-    let answers = AnswerMemory::new(common.options.clone());
+    let answers = AnswerMemory::new(common.options.clone(), common.stderr.clone());
     let sources = {
         let (common, answers, limit) = (common.clone(), answers.clone(), settings.init_timeout);
         move |servers: Vec<Server>, handshake: &Handshake| {
             let source = |server: Server| -> Arc<dyn Source> {
                 let is_lazy = server.lazy && common.unkept.is_none();
-                let known = is_lazy.then(|| answers.of(&server.identity));
+                let known =
+                    is_lazy.then(|| answers.of(&server.identity, Some(server.name.clone())));
                 let backend = Arc::new(Backend::new(server, common.clone()));
                 match known {
                     Some(known) => Arc::new(

@@ -84,8 +84,8 @@ fn serve_host(begun: FrontSetup<'_>, door: &mut Door) -> io::Result<Result<Infal
         pending_leaves: pending_leaves.clone(),
         unkept: None,
     });
-    let memory = AnswerMemory::new(common.options.clone());
-    let known = Arc::new(memory.of(&program.digest()));
+    let memory = AnswerMemory::new(common.options.clone(), stderr.clone());
+    let known = Arc::new(memory.of(&program.digest(), None));
     let backend = Arc::new(Backend::single(server(program), common));
     let handshake = lines.whole_line().and_then(introduction);
     let lazy = Lazy::new(backend.clone(), known, handshake);

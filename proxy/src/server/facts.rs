@@ -12,7 +12,7 @@ use sha2::{Digest as _, Sha256};
 use tokio::time::timeout;
 
 use crate::keeper::program_change;
-use crate::launch_env;
+use crate::launch_env::LaunchPlace;
 use crate::program::Program;
 
 /// How long the daemon may take to say what is known, and to be told. A host waits meanwhile; what
@@ -32,7 +32,7 @@ pub(crate) fn digest_of(
         hash.update(bytes);
     };
     part(program.digest().as_bytes());
-    part(launch_env::fingerprint().as_bytes());
+    part(LaunchPlace::own().fingerprint().as_bytes());
     for (name, value) in environment {
         part(name.as_bytes());
         part(value.as_bytes());

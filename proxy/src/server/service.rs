@@ -14,6 +14,7 @@
 mod backend;
 mod link;
 
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -22,6 +23,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use mcp_sessiond_client::{Control, Options as ControlOptions, SessionError, Start};
 use mcp_sessiond_process::executable;
 use mcp_sessiond_proto::backends::{StopReason, StopRequest};
+use mcp_sessiond_proto::debug::Page;
 use mcp_sessiond_proto::services::{FindRequest, ServeRequest, ServiceLease};
 use mcp_sessiond_proto::{BackendName, Epoch, Error, KeeperName, ServiceName, SessionId, paths};
 
@@ -265,6 +267,44 @@ impl Service {
         retry_until(until, || self.find(session, None))
             .await
             .map(drop)
+    }
+
+    /// Ends all backends of this service on this machine, also those that a former process has
+    /// started. Returns their sessions, which stay. A backend that the daemon can't be told to end
+    /// ends when no process has come for it in time.
+    pub async fn stop_all(&self) -> Vec<SessionId> {
+        let mut sessions = BTreeSet::new();
+        let mut after = None;
+        loop {
+            let page = Page { after };
+            let listed = self.0.control.call(|connection, context| {
+                let page = page.clone();
+                async move { Ok(Ok(connection.list_backends(context, page).await?)) }
+            });
+            let Ok(listed) = listed.await else { break };
+            after = listed.last().map(|backend| backend.session.clone());
+            if after.is_none() {
+                break;
+            }
+            let ours = listed
+                .into_iter()
+                .filter(|backend| backend.service.as_ref() == Some(&self.0.name));
+            sessions.extend(ours.map(|backend| backend.session));
+        }
+        let stopping = sessions.iter().map(|session| {
+            let request = StopRequest {
+                session: session.clone(),
+                service: Some(self.0.name.clone()),
+                backend: None,
+                why: StopReason::default(),
+            };
+            self.0.control.call(move |connection, context| {
+                let request = request.clone();
+                async move { connection.stop_backend(context, request).await }
+            })
+        });
+        futures::future::join_all(stopping).await;
+        sessions.into_iter().collect()
     }
 
     /// Attaches to a keeper. One that can't answer is waited for; the daemon ends one that hangs.

@@ -392,6 +392,45 @@ fn without_a_daemon_or_the_program_it_is_as_without_the_option() {
 }
 
 #[test]
+fn a_variable_of_the_launch_does_not_count_and_whatever_does_is_said() {
+    let world = world(QUICK);
+    let _daemon = world.daemon();
+    let server = told(&world);
+    says(&world, &usual());
+    let connected = |variables: &[(&str, &str)]| {
+        Client::connected(world.front_with(&lazy(&world, &server), variables))
+    };
+    let ended = |mut client: Client<Front>| {
+        // It has its lists then, and they are stored.
+        ask_all(&mut client);
+        client.pipe.close();
+        assert!(client.pipe.wait().success());
+    };
+    let not_lazy = "the server is started now, and not at its first call: ";
+    let first = connected(&[("CLAUDE_CODE_MESSAGING_TOKEN", "1")]);
+    let why = "nothing is remembered of it yet";
+    first.pipe.errors.wait(&format!("{not_lazy}{why}"));
+    ended(first);
+    let second = connected(&[("CLAUDE_CODE_MESSAGING_TOKEN", "2")]);
+    assert_eq!(starts(&world), 1);
+    assert!(!second.pipe.errors.text().contains(not_lazy));
+    ended(second);
+    let other = connected(&[("API_KEY", "an open secret")]);
+    let why = "these variables are not those of the last time: API_KEY";
+    let line = other.pipe.errors.wait(&format!("{not_lazy}{why}"));
+    assert!(!line.contains("an open secret"), "{line}");
+    assert_eq!(starts(&world), 2);
+    ended(other);
+    // The same host, which calls itself otherwise now.
+    let words = lazy(&world, &server);
+    let mut other = Client::new(world.front_with(&words, &[("API_KEY", "an open secret")]));
+    other.initialize_as("another");
+    let why = "the host introduces itself in another way than that of the last time";
+    other.pipe.errors.wait(&format!("{not_lazy}{why}"));
+    ended(other);
+}
+
+#[test]
 fn a_server_of_the_file_is_started_so_if_its_entry_says_so() {
     let world = world(QUICK);
     let _daemon = world.daemon();

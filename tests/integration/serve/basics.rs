@@ -122,6 +122,24 @@ fn the_sessions_are_those_of_the_service() {
     world.nothing_left();
 }
 
+/// No client has come back to it.
+#[test]
+fn ctrl_c_ends_what_a_killed_serve_has_left() {
+    let (world, _daemon, mut serve) = serving("", tiny);
+    let mut client = serve.connected("2025-11-25");
+    assert_eq!(client.text("increment", &json!({})), "1");
+    serve.kill();
+    world.wait_backends(1);
+    serve.start_again();
+    assert!(serve.stop(Signal::SIGINT).success());
+    let listed = world
+        .peer()
+        .call("list_own_sessions", json!({"service": "serve.test"}))
+        .expect("a list");
+    assert_eq!(listed[0]["status"]["is"], "terminated", "{listed}");
+    world.nothing_left();
+}
+
 #[test]
 fn with_keep_the_sessions_stay_after_ctrl_c() {
     let world = world("");
