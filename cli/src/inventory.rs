@@ -179,7 +179,7 @@ impl Inventory {
     }
 }
 
-/// What the daemon has to tell of losses.
+/// What the daemon has to tell of losses. What a host or the user has ended on purpose is none.
 pub(crate) async fn losses(connection: &Connection) -> Result<Vec<HostLoss>, CallError> {
     let hosts = connection.list_hosts(ANSWER_TIMEOUT).await?;
     let of = |host: HostInfo| {
@@ -191,7 +191,8 @@ pub(crate) async fn losses(connection: &Connection) -> Result<Vec<HostLoss>, Cal
             host_name: name.clone(),
             because,
         };
-        losses.into_iter().map(lost)
+        let unwanted = losses.into_iter().filter(|loss| !loss.is_wanted());
+        unwanted.map(lost)
     };
     Ok(hosts.into_iter().flat_map(of).collect())
 }

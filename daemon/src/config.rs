@@ -1,6 +1,7 @@
 //! The settings: every one with a default, unknown ones refused with their line. Flags beat the
 //! environment, the environment beats the file.
 
+mod applies;
 mod backends;
 mod bundle;
 mod hosts;
@@ -21,6 +22,8 @@ use serde::Deserialize;
 
 use crate::storage;
 
+pub use applies::Applies;
+use applies::HeldValue;
 pub use backends::Backends;
 pub use bundle::Bundle;
 pub use hosts::HostRow;
@@ -117,6 +120,8 @@ pub struct Loaded {
     /// What is wrong with the file, of which the rest is in force.
     pub fault: Option<Fault>,
     sources: BTreeMap<String, Source>,
+    /// What stays in force until the daemon is restarted, by name.
+    held: BTreeMap<String, HeldValue>,
 }
 
 /// What is wrong with a file that had to be used all the same.
@@ -257,6 +262,7 @@ fn with_overrides(
         path: path.map(Into::into),
         fault,
         sources,
+        held: BTreeMap::new(),
     })
 }
 
@@ -409,13 +415,35 @@ fn value<'a>(table: &'a toml::Table, name: &str) -> Option<&'a toml::Value> {
 impl Loaded {
     /// Each setting with its value and its source, in order of the names.
     pub fn settings(&self) -> Vec<Setting> {
+        let setting = |(name, written): (String, HeldValue)| {
+            let HeldValue { value, source } = self.held.get(&name).unwrap_or(&written).clone();
+            let pending = Some(written.value).filter(|written| *written != value);
+            Setting {
+                name,
+                value,
+                source: source.as_str().into(),
+                pending,
+            }
+        };
+        self.written().into_iter().map(setting).collect()
+    }
+
+    /// The values in force, by name.
+    fn values(&self) -> BTreeMap<String, HeldValue> {
+        let mut values: BTreeMap<_, _> = self.written().into_iter().collect();
+        values.extend(self.held.clone());
+        values
+    }
+
+    /// What the configuration says, in order of the names.
+    fn written(&self) -> Vec<(String, HeldValue)> {
         let table = toml::Table::try_from(&self.config).unwrap_or_default();
         let mut names = names(&table);
         if self.config.adopt_version_1.is_none() {
             names.push(OPTIONAL.into());
         }
         names.sort();
-        let setting = |name: String| {
+        let written = |name: String| {
             let value = match value(&table, &name) {
                 // There may be a password in it.
                 Some(toml::Value::String(url)) if name == "storage.url" => {
@@ -424,21 +452,25 @@ impl Loaded {
                 value => value.map_or_else(|| "unset".into(), ToString::to_string),
             };
             let source = self.sources.get(&name).copied().unwrap_or(Source::Default);
-            Setting {
-                name,
-                value,
-                source: source.as_str().into(),
-            }
+            (name, HeldValue { value, source })
         };
-        names.into_iter().map(setting).collect()
+        names.into_iter().map(written).collect()
     }
 
-    /// What is different in `newer`, as `name: old -> new`.
+    /// What is written otherwise in `newer`, as `name: old -> new`, with a remark where that does
+    /// not apply to what runs already.
     pub fn changes(&self, newer: &Self) -> Vec<String> {
-        let pairs = self.settings().into_iter().zip(newer.settings());
-        let changed = pairs.filter(|(old, new)| old.value != new.value);
+        let pairs = self.written().into_iter().zip(newer.written());
+        let changed = pairs.filter(|((_, old), (_, new))| old.value != new.value);
         changed
-            .map(|(old, new)| format!("{}: {} -> {}", old.name, old.value, new.value))
+            .map(|((name, old), (_, new))| {
+                let is_held = newer.held.contains_key(&name);
+                let remark = match Applies::of(&name) {
+                    Applies::DaemonStart if !is_held => "",
+                    applies => applies.remark(),
+                };
+                format!("{name}: {} -> {}{remark}", old.value, new.value)
+            })
             .collect()
     }
 }

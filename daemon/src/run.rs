@@ -376,7 +376,9 @@ fn reload(options: &Options, daemon: &Daemon, logging: &Logging) {
     ]);
     match load(options) {
         Ok(loaded) => {
-            let changes = daemon.engine.settings().loaded.changes(&loaded);
+            let former = daemon.engine.settings().loaded.clone();
+            let loaded = loaded.after(&former, daemon.opener.is_open());
+            let changes = former.changes(&loaded);
             logging.set(loaded.config.log);
             daemon.contents.set_bounds(Bounds::of(&loaded.config));
             daemon.opener.want(&loaded.config.storage.url);

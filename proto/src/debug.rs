@@ -341,10 +341,14 @@ pub struct Counter {
 pub struct Setting {
     /// Its name in the configuration file.
     pub name: String,
-    /// Its value, as TOML.
+    /// Its value in force, as TOML.
     pub value: String,
     /// Where it comes from: `default`, `file`, `environment` or `flag`.
     pub source: String,
+    /// What the configuration says by now, as TOML, where that applies when the daemon is
+    /// restarted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pending: Option<String>,
 }
 
 /// What the daemon makes of the process that asks.

@@ -449,11 +449,13 @@ pub enum Loss {
     Closed,
     /// The host runs many conversations in one process. Nothing is lost.
     Conversations,
+    /// The host had closed the backend, and did not come back for it in time.
+    Abandoned,
 }
 
 impl Loss {
     /// All of them, in the order in which they are numbered on record.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 13] = [
         Self::Sibling,
         Self::Several,
         Self::Crowd,
@@ -466,12 +468,27 @@ impl Loss {
         Self::Quota,
         Self::Closed,
         Self::Conversations,
+        Self::Abandoned,
     ];
 
     /// Whether this is a rule about the host, and nothing was lost.
     #[must_use]
     pub fn is_rule(self) -> bool {
         matches!(self, Self::Closed | Self::Conversations)
+    }
+
+    /// Whether the host or the user has brought this about on purpose: then nothing was lost.
+    #[must_use]
+    pub fn is_wanted(self) -> bool {
+        matches!(
+            self,
+            Self::Stopped
+                | Self::Conversation
+                | Self::Edited
+                | Self::Abandoned
+                | Self::Closed
+                | Self::Conversations
+        )
     }
 
     /// What happened, and what can be done about it, in one sentence.
@@ -496,7 +513,11 @@ impl Loss {
                 "the process that kept the former server was killed while no host was connected"
             }
             Self::Lingered => {
-                "no host came back for the former server in time (`backends.linger_ms`, `backends.closed_linger_ms`)"
+                "no host came back for the former server in time (`backends.linger_ms`; `backends.named_linger_ms` where it has a name)"
+            }
+            Self::Abandoned => {
+                "the host had closed the former server, and did not come back for it in time (`backends.closed_linger_ms`; \
+                 `backends.named_linger_ms` where it has a name)"
             }
             Self::Stopped => "the former server was stopped",
             Self::Conversation => {

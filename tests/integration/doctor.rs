@@ -524,6 +524,64 @@ fn a_file_that_the_daemon_has_not_read_since_it_was_edited_is_noted() {
     });
 }
 
+/// What a daemon uses at its start alone is not in force after SIGHUP, and nobody says that it is.
+#[test]
+fn a_setting_that_waits_for_a_restart_is_said_to_wait() {
+    let world = world("");
+    let daemon = world.daemon();
+    let setting = |name: &str| {
+        let output = world.sessiond(&["config", "--json"]).output();
+        let settings: Value =
+            serde_json::from_slice(&output.expect("it runs").stdout).expect("JSON");
+        let found = settings
+            .as_array()
+            .expect("a list")
+            .iter()
+            .find(|one| one["name"] == name);
+        found.expect("there").clone()
+    };
+    assert_eq!(setting("storage.durability").get("pending"), None);
+    world.configure(
+        "claim_wait_ms = 17\nstorage.durability = \"power\"\nbackends.closes = 7\nbundle.ready_wait_ms = 3999\n",
+    );
+    daemon.signal(Signal::SIGHUP);
+    let logged = |what: &str| world.log.wait(what);
+    logged("storage.durability: \"process\" -> \"power\"; it applies when the daemon is restarted");
+    assert!(logged("claim_wait_ms: ").trim_end().ends_with("-> 17"));
+    logged("backends.closes: 3 -> 7; servers that run already keep the former value");
+    logged("-> 3999; each `wrap` and `serve` reads it when it starts");
+    let durability = setting("storage.durability");
+    assert_eq!(
+        (
+            &durability["value"],
+            &durability["source"],
+            &durability["pending"]
+        ),
+        (
+            &json!("\"process\""),
+            &json!("default"),
+            &json!("\"power\"")
+        )
+    );
+    let claim_wait = setting("claim_wait_ms");
+    assert_eq!(
+        (&claim_wait["value"], claim_wait.get("pending")),
+        (&json!("17"), None)
+    );
+    let text = world.sessiond(&["config"]).output().expect("it runs");
+    let text = String::from_utf8(text.stdout).expect("UTF-8");
+    assert!(text.contains("after a restart of the daemon"), "{text}");
+    doctor(&world).assert_has(
+        "note",
+        &["of storage.durability", &format!("`kill {}`", daemon.pid())],
+    );
+    // Taken back, nothing waits.
+    world.configure("claim_wait_ms = 17\n");
+    daemon.signal(Signal::SIGHUP);
+    logged("storage.durability: \"power\" -> \"process\"");
+    assert_eq!(setting("storage.durability").get("pending"), None);
+}
+
 #[test]
 fn files_that_are_none_and_servers_that_miss_something_are_found() {
     let world = world("");

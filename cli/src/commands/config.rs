@@ -11,11 +11,16 @@ use crate::ui::table::listing_or;
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
+The values are those in force. The daemon reads its file again at SIGHUP; what applies only at its start has another column then, with the \
+value to come. Servers that run keep the `backends.*` with which they were started; each `wrap` and `serve` reads `wrap.*`, `bundle.*` and \
+`http.*` when it starts.
+
 Exit codes: 0; 69 no daemon. Which settings there are: docs/settings.md.
 
 Example: mcp-sessiond config --json | jq '.[] | select(.source != \"default\")'")]
 pub(crate) struct Arguments {
-    /// Print JSON: name, value, source
+    /// Print JSON: name, value, source; pending: the value that applies after a restart of the
+    /// daemon
     #[arg(long)]
     json: bool,
 }
@@ -28,16 +33,23 @@ pub(crate) fn run(arguments: &Arguments) -> ExitCode {
 }
 
 fn text(settings: &[Setting]) -> String {
+    // Nearly always there is nothing that waits for a restart.
+    let waits = settings.iter().any(|setting| setting.pending.is_some());
     let row = |setting: &Setting| {
-        vec![
+        let pending = setting.pending.clone().unwrap_or_default();
+        let cells = [
             setting.name.clone(),
             setting.value.clone(),
             setting.source.clone(),
-        ]
+        ];
+        cells.into_iter().chain(waits.then_some(pending)).collect()
     };
-    listing_or(
-        &["setting", "value", "source"],
-        settings.iter().map(row),
-        "No settings.",
-    )
+    let titles = [
+        "setting",
+        "value",
+        "source",
+        "after a restart of the daemon",
+    ];
+    let shown = if waits { &titles[..] } else { &titles[..3] };
+    listing_or(shown, settings.iter().map(row), "No settings.")
 }

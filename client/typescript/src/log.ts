@@ -19,10 +19,14 @@ const LOST: Record<string, string> = {
   exited: 'the former server exited while no host was connected',
   killed: 'the process that kept the former server was killed while no host was connected',
   lingered:
-    'no host came back for the former server in time (`backends.linger_ms`, `backends.closed_linger_ms`)',
+    'no host came back for the former server in time (`backends.linger_ms`; ' +
+    '`backends.named_linger_ms` where it has a name)',
+  abandoned:
+    'the host had closed the former server, and did not come back for it in time ' +
+    '(`backends.closed_linger_ms`; `backends.named_linger_ms` where it has a name)',
   stopped: 'the former server was stopped',
   conversation: 'the former server belonged to a conversation that the host has left',
-  edited: "the command line or the environment is not that of the former server",
+  edited: 'the command line or the environment is not that of the former server',
   quota: 'the host has as many sessions as it may (`sessions_per_owner`), and this one was free the longest',
   closed: 'the host closed the former server, and has not been seen to reconnect by closing',
   conversations: 'this host runs many conversations in one process',

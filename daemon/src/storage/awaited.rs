@@ -80,6 +80,11 @@ impl Opener {
         });
     }
 
+    /// Whether the storage is open, so that another URL counts no more.
+    pub fn is_open(&self) -> bool {
+        self.wanted.is_closed()
+    }
+
     /// The URL of the storage that is open, or that was tried last; without any password.
     pub fn redacted(&self) -> String {
         self.named.locked().redacted.clone()

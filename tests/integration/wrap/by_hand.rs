@@ -478,6 +478,58 @@ fn the_log_tells_how_servers_end() {
     assert!(logged.contains("its session has ended"), "{logged}");
 }
 
+/// A host that closes a server, and a user who stops one, have lost nothing.
+#[test]
+fn what_a_host_or_its_user_has_ended_is_no_loss() {
+    let world = keeping("closed_linger_ms = 100\nlinger_ms = 600000\nstop_wait_ms = 300");
+    let _daemon = world.daemon();
+    let no_loss = |world: &World| {
+        assert_eq!(status_json(world)["lost"], json!([]));
+        let shown = words(&say(world, &["status"]));
+        assert!(!shown.contains("lost"), "{shown}");
+        let check = world.sessiond(&["doctor"]).output().expect("it runs");
+        let check = String::from_utf8(check.stdout).expect("UTF-8");
+        assert!(!check.contains("lost"), "{check}");
+    };
+    let mut servers: Vec<_> = (0..3)
+        .map(|number| {
+            let label = number.to_string();
+            let words = world.wrapping(&["--instance", &label], &tiny(&world));
+            Client::connected(world.front(&words))
+        })
+        .collect();
+    for server in &mut servers {
+        server.count();
+    }
+    for mut server in servers {
+        server.pipe.close();
+        server.pipe.wait();
+    }
+    world.wait_backends(0);
+    no_loss(&world);
+    let words = world.wrapping(&["--instance", "1"], &tiny(&world));
+    let mut again = Client::connected(world.front(&words));
+    assert_eq!(again.count(), 1);
+    again
+        .pipe
+        .errors
+        .wait("the host had closed the former server, and did not come back for it in time");
+
+    let mut stopped = connect(&world, &tiny(&world));
+    stopped.count();
+    stopped.pipe.kill();
+    let backend = world
+        .backends()
+        .into_iter()
+        .find(|backend| backend.status().front.is_none());
+    let backend = backend.expect("it waits");
+    assert_eq!(say(&world, &["stop", &backend.session]).code, Some(0));
+    no_loss(&world);
+    let mut next = connect(&world, &tiny(&world));
+    assert_eq!(next.count(), 1);
+    next.pipe.errors.wait("the former server was stopped");
+}
+
 #[test]
 fn what_was_lost_is_shown_until_a_server_is_told() {
     let world = keeping("");

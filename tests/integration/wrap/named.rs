@@ -176,5 +176,5 @@ fn it_ends_when_it_is_told_or_when_nobody_has_come_for_its_time() {
     server
         .pipe
         .errors
-        .wait("no host came back for the former server in time");
+        .wait("the host had closed the former server, and did not come back for it in time");
 }

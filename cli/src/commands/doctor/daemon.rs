@@ -1,7 +1,7 @@
 //! The daemon: reached, or started as any client would, and what it says of itself.
 
 use mcp_sessiond_client::{ConnectError, Connection, Directory, Start, connect};
-use mcp_sessiond_daemon::config::Loaded;
+use mcp_sessiond_daemon::config::{Applies, Loaded};
 use mcp_sessiond_process::executable;
 use mcp_sessiond_proto::PROTOCOL_VERSION;
 use mcp_sessiond_proto::debug::{About, Setting};
@@ -134,7 +134,7 @@ pub(super) async fn settings(connection: &Connection, loaded: &Loaded, findings:
         return;
     }
     let (pid, names) = (about.pid, other.join(", "));
-    other.retain(|name| name.starts_with("storage."));
+    other.retain(|name| Applies::of(name) == Applies::DaemonStart);
     let fix = if other.is_empty() {
         format!(
             "`kill -HUP {pid}`, so that it reads its file again; nothing, if you have started it with another one"

@@ -157,15 +157,18 @@ impl Keeper {
     fn final_report(&self, why: End) -> impl Future<Output = ()> + Send + use<> {
         let (control, counts) = (self.control.clone(), self.counts_report());
         let (session, keeper) = (self.context.session.clone(), self.context.keeper);
+        let loss = match why {
+            End::Lingered if self.closed => Some(Loss::Abandoned),
+            End::Lingered => Some(Loss::Lingered),
+            End::Signal | End::HostGone | End::SocketGone => None,
+        };
         async move {
             counts.await;
-            if why != End::Lingered {
-                return;
-            }
+            let Some(why) = loss else { return };
             let request = EndingRequest {
                 session,
                 keeper,
-                why: Loss::Lingered,
+                why,
             };
             let told = control.call(|connection, context| {
                 let request = request.clone();
