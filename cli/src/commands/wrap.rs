@@ -51,7 +51,8 @@ so.
 
 Exit codes: 0 the host has closed its end, or is gone; 126 the command can't be run; 127 there is no such command; 71 \
 there are no more descriptors or threads; 66 there is no servers.json, or no such server in it; 65 the file, or the server in it, \
-can't be read; those of the command, where it is run as it is.
+can't be read; 64 an option is wrong; 75 `--name`, and bytes that are not JSON-RPC come while a server of that name is kept; those of the \
+command, where it is run as it is.
 
 Example, in a host's configuration:
   {\"mcpServers\": {\"browser\": {\"command\": \"mcp-sessiond\", \"args\": [\"wrap\", \"--\", \"npx\", \"@playwright/mcp\"]}}}

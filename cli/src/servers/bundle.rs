@@ -19,6 +19,7 @@ use mcp_sessiond_proxy::program::Program;
 
 use super::{Entry, FileChange, Kind, Servers, ServersError, Watch, remote};
 use crate::config::{front_waits, load_or_default};
+use crate::ui::output::warn;
 
 /// Runs them all, until the host closes its end or is gone.
 ///
@@ -42,6 +43,7 @@ pub(crate) fn run(
         resume: claim.resume.or(never),
         ..claim
     };
+    warn_of_secrets(&servers, lazy);
     let config = Arc::new(load_or_default());
     let listed = config.clone();
     let list = move || -> Box<dyn List> {
@@ -70,6 +72,26 @@ fn read(filter: &Filter) -> Result<(PathBuf, Servers), ServersError> {
     let servers = Servers::read(&path)?;
     decorations(&servers, filter).map_err(|error| servers.decoration_error(&error))?;
     Ok((path, servers))
+}
+
+/// Says which servers are started with their host although they were to wait for their first calls.
+fn warn_of_secrets(servers: &Servers, lazy: bool) {
+    let waits = |entry: &&Entry| !entry.options().disabled && (lazy || entry.options().lazy);
+    for entry in servers.entries().filter(waits) {
+        if may_be_another_account(entry) {
+            warn(format_args!(
+                "{}: the server is started with its host, and not at its first call: its entry looks up a secret or uses a login, so what it answered before \
+                 may have been another account's",
+                entry.name()
+            ));
+        }
+    }
+}
+
+/// With another secret or another login an entry may be another account's server, which tells
+/// something else.
+fn may_be_another_account(entry: &Entry) -> bool {
+    entry.kind().looks_up() || entry.kind().logs_in()
 }
 
 /// Where the servers are that `serve` serves, and which these are. Without `names` it is all of
@@ -255,9 +277,7 @@ fn server(
         },
     );
     let lazy = lazy || entry.is_ok_and(|entry| entry.options().lazy);
-    // With another secret or another login it may be another account's server, which tells
-    // something else.
-    let lazy = lazy && !entry.is_ok_and(|entry| entry.kind().looks_up() || entry.kind().logs_in());
+    let lazy = lazy && !entry.is_ok_and(may_be_another_account);
     let (list, config) = (list.to_owned(), config.clone());
     let entry = entry.cloned().map_err(str::to_owned);
     let launch = move || {

@@ -5,10 +5,11 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
 
-use mcp_sessiond_tests::{Client, Front, World, until};
+use mcp_sessiond_tests::{Client, Front, World, gone, signal, until};
+use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
-use super::{keeping, tiny};
+use super::{connect, keeping, tiny};
 
 /// Where there is no program yet.
 fn nowhere(world: &World) -> PathBuf {
@@ -201,6 +202,31 @@ fn a_url_that_can_t_be_used_is_said_to_the_host() {
     );
     assert_refused(&mut client, "a header is written as `NAME: VALUE`");
     assert_exits(client, 65);
+}
+
+/// A host's log has what a direct child would have written.
+#[test]
+fn a_host_gets_the_words_of_its_own_server_and_not_of_the_one_before() {
+    let world = keeping("");
+    let _daemon = world.daemon();
+    let starts = world.root().join("starts");
+    let script = "echo x >> \"$0\"; echo \"start $(wc -l < \"$0\")\" >&2; exec \"$@\"";
+    let shell = ["sh", "-c", script, starts.to_str().expect("UTF-8")].map(str::to_owned);
+    let server = [&shell[..], &tiny(&world)].concat();
+    let mut first = connect(&world, &server);
+    assert_eq!(first.count(), 1);
+    first.pipe.errors.wait("start 1");
+    first.pipe.kill();
+    let backend = world.backend();
+    backend.wait_alone();
+    let server_pid = backend.pid();
+    signal(server_pid, Signal::SIGKILL);
+    gone(server_pid);
+    let mut second = connect(&world, &server);
+    assert_eq!(second.count(), 1);
+    second.pipe.errors.wait("start 2");
+    let lines = second.pipe.errors.text();
+    assert!(!lines.contains("start 1"), "{lines}");
 }
 
 #[test]

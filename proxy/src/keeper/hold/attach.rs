@@ -191,7 +191,9 @@ impl Keeper {
         let age = found.map_or(Duration::ZERO, |backend| backend.started.elapsed());
         let age_ms = u64::try_from(age.as_millis()).unwrap_or(u64::MAX);
         let attached = Attached { age_ms, ..attached };
-        let is_first = !attached.resumed;
+        // Where no front has come yet, the words of a server that has ended say why.
+        let is_new_to_it = self.backend.is_some() || self.last.1.is_none();
+        let forwards_stderr = !attached.resumed && is_new_to_it;
         // A line of some hundred bytes on a new connection: it fits, or nobody is there.
         let told = timeout(
             LAST_LINES_WAIT,
@@ -206,7 +208,7 @@ impl Keeper {
         self.last = (attach.epoch, Some(process));
         self.since = Instant::now();
         let mut front = Front::new(process, attach.epoch, reader, writer, control);
-        if is_first {
+        if forwards_stderr {
             // The host of a direct child would have seen this output, too, and not that of a former
             // one.
             front.forward_stderr(&self.ring.recent());
