@@ -7,8 +7,8 @@ use mcp_sessiond_client::{Error, Loss, Outcome};
 use mcp_sessiond_proto::Json;
 use mcp_sessiond_proto::backends::Attached;
 
-use super::kept::LossTeller;
 use super::kept::KeeperWatch;
+use super::kept::LossTeller;
 use crate::lines::LineBuffer;
 use crate::waits::{ATTACH_WAIT, PAUSE, Waits};
 

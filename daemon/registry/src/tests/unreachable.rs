@@ -374,43 +374,6 @@ fn what_takes_the_place_of_another_waits_until_nothing_is_left_of_it() {
     assert!(bench.registry.is_backend_free(&next.session, None));
 }
 
-/// Whoever says later that it has told a loss may be killed before, or have a host that does not read.
-#[test]
-fn a_loss_is_told_until_somebody_has_said_so() {
-    let mut bench = Bench::new();
-    let claim = |bench: &mut Bench, pid| {
-        let claim = Claim {
-            confirms_loss: true,
-            ..bench.claim_of(HOST, pid)
-        };
-        let (_, lease) = bench.tell(claim).pop().expect("an answer");
-        lease.expect("a lease")
-    };
-    bench.kept(1, 50, KEY);
-    bench.exit(&[50]);
-    // The same process, which has seen its keeper go.
-    let again = claim(&mut bench, 1);
-    assert_eq!(
-        (again.outcome, again.because),
-        (Outcome::Held, Some(Loss::Killed))
-    );
-    for pid in 2..5 {
-        bench.exit(&[pid - 1]);
-        let next = claim(&mut bench, pid);
-        assert_eq!(next.because, Some(Loss::Killed), "{pid}");
-    }
-    let last = claim(&mut bench, 4);
-    let told =
-        |bench: &mut Bench, epoch, loss| bench.registry.loss_told(&last.session, epoch, loss);
-    // What was told is something else.
-    told(&mut bench, last.epoch, Loss::Lingered).expect("its lease");
-    assert_eq!(claim(&mut bench, 4).because, Some(Loss::Killed));
-    let stale = told(&mut bench, Epoch(last.epoch.0 - 1), Loss::Killed);
-    assert!(matches!(stale, Err(Error::StaleEpoch { .. })), "{stale:?}");
-    told(&mut bench, last.epoch, Loss::Killed).expect("its lease");
-    assert_eq!(claim(&mut bench, 4).because, None);
-    bench.exit(&[4]);
-    assert_eq!(claim(&mut bench, 5).because, None);
 /// A claim of a wrapped server whose host has this rule.
 fn ruled(bench: &mut Bench, pid: u32, resume: Resume) -> Claim {
     let source = RuleSource::Table;
@@ -512,4 +475,43 @@ fn where_nothing_is_resumed_a_session_ends_with_its_holder_and_a_used_one_is_tol
         bench.exit(&[2, 50]);
         bench.registry.swept(&process(50));
     }
+}
+
+/// Whoever says later that it has told a loss may be killed before, or have a host that does not read.
+#[test]
+fn a_loss_is_told_until_somebody_has_said_so() {
+    let mut bench = Bench::new();
+    let claim = |bench: &mut Bench, pid| {
+        let claim = Claim {
+            confirms_loss: true,
+            ..bench.claim_of(HOST, pid)
+        };
+        let (_, lease) = bench.tell(claim).pop().expect("an answer");
+        lease.expect("a lease")
+    };
+    bench.kept(1, 50, KEY);
+    bench.exit(&[50]);
+    // The same process, which has seen its keeper go.
+    let again = claim(&mut bench, 1);
+    assert_eq!(
+        (again.outcome, again.because),
+        (Outcome::Held, Some(Loss::Killed))
+    );
+    for pid in 2..5 {
+        bench.exit(&[pid - 1]);
+        let next = claim(&mut bench, pid);
+        assert_eq!(next.because, Some(Loss::Killed), "{pid}");
+    }
+    let last = claim(&mut bench, 4);
+    let told =
+        |bench: &mut Bench, epoch, loss| bench.registry.loss_told(&last.session, epoch, loss);
+    // What was told is something else.
+    told(&mut bench, last.epoch, Loss::Lingered).expect("its lease");
+    assert_eq!(claim(&mut bench, 4).because, Some(Loss::Killed));
+    let stale = told(&mut bench, Epoch(last.epoch.0 - 1), Loss::Killed);
+    assert!(matches!(stale, Err(Error::StaleEpoch { .. })), "{stale:?}");
+    told(&mut bench, last.epoch, Loss::Killed).expect("its lease");
+    assert_eq!(claim(&mut bench, 4).because, None);
+    bench.exit(&[4]);
+    assert_eq!(claim(&mut bench, 5).because, None);
 }

@@ -394,6 +394,7 @@ fn is_final(error: &DialError) -> bool {
         | DialError::Refused(_)
         | DialError::Hello(_)
         | DialError::Unidentified(_)
+        | DialError::Closed { .. }
         | DialError::Answer => true,
     }
 }
