@@ -22,8 +22,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
 use std::time::Instant;
 
 use mcp_sessiond_process::directory::Directory;
-use mcp_sessiond_process::{StartTime, Table};
+use mcp_sessiond_process::{ProcessId, StartTime, Table};
 use mcp_sessiond_proto::Lock as _;
+use mcp_sessiond_proto::facts::ServerDigest;
 use mcp_sessiond_proto::{Error, Loss, SessionId};
 use mcp_sessiond_registry::{Effect, Millis, Registry, TokenFile};
 use tokio::sync::{Notify, mpsc};
@@ -60,6 +61,10 @@ pub struct Engine {
     dropped: mpsc::UnboundedSender<Dropped>,
     /// Takes in the keepers that have to end, and the backends that have lost theirs.
     charges: mpsc::UnboundedSender<Charge>,
+    /// What the backends of keepers were started with.
+    servers: Mutex<HashMap<ProcessId, ServerDigest>>,
+    /// Something of a backend is gone.
+    swept: Notify,
     /// What was lost at the start.
     loss: Mutex<LostRecords>,
     /// What is counted and measured.

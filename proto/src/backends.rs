@@ -5,7 +5,7 @@
 //! of JSON, a [`KeeperRequest`], and gets one line of JSON, a [`KeeperReply`]. After `attached`
 //! both sides go on with MCP's own stdio framing, a message a line; after `beside` the keeper sends
 //! what the backend writes to its standard error, and the front, one byte after the other, how many
-//! messages it has passed on (1 to 254; 0: it is about to leave; 255: it has told its host of one end of a
+//! messages it has passed on (1 to 253; 0: it is about to leave; 254: the same, by a signal; 255: it has told its host of one end of a
 //! backend); after anything else the keeper hangs up. An empty line among the
 //! messages for a front says that the keeper takes its backend down on purpose: no other one is to
 //! be started before the host has something to say.
@@ -42,6 +42,10 @@ pub const ENDED_MAX: usize = 8;
 
 /// With this a keeper's own lines begin that tell an attached front of the end of its backend.
 pub const ENDED_LINE: &str = "mcp-sessiond: the server has ended (";
+
+/// The byte by which a front says that a signal ends it: its host is about to go, too, more often than
+/// not. A zero says that its host has closed its end.
+pub const LEFT_BY_SIGNAL: u8 = u8::MAX - 1;
 
 /// The byte by which a front says that it has told one of them.
 pub const ENDED_TOLD: u8 = u8::MAX;

@@ -373,6 +373,11 @@ impl Registry {
             || self.service_kept_by.contains_key(process)
     }
 
+    /// Whether a keeper belongs to no session any more, and something is left of it or its backend.
+    pub fn is_leaving(&self, process: &ProcessId) -> bool {
+        self.ending.contains_key(process) || self.exited_keepers.contains_key(process)
+    }
+
     pub(super) fn has_no_keeper(&self) -> bool {
         let none_lives =
             self.kept_by.is_empty() && self.ending.is_empty() && self.service_kept_by.is_empty();

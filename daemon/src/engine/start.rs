@@ -150,6 +150,8 @@ impl Engine {
             home: home(&boot, directory.path()).map_err(StartError::Boot)?,
             dropped,
             charges,
+            servers: Mutex::default(),
+            swept: Notify::new(),
             loss: Mutex::new(loss),
             meters,
         };

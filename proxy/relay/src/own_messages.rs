@@ -62,6 +62,15 @@ pub(super) fn failed_with(id: &str, error: &str) -> Bytes {
     format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{error}}}"#).into()
 }
 
+/// A message for the host's log.
+pub(super) fn log(text: &str) -> Bytes {
+    let text = quoted(text);
+    format!(
+        r#"{{"jsonrpc":"2.0","method":"notifications/message","params":{{"level":"warning","logger":"mcp-sessiond","data":{text}}}}}"#
+    )
+    .into()
+}
+
 /// There is no such method here, for a reason.
 pub(super) fn no_method(id: &str, message: &str) -> Bytes {
     error(id, NO_METHOD, message, "")

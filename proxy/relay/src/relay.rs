@@ -109,6 +109,8 @@ pub struct Relay {
     last_error: Option<String>,
     /// Whether the backend has done more than initialise and list for any front.
     used: bool,
+    /// Why the latest backend has ended, until its host's log was told.
+    unannounced: Option<String>,
     /// Why backends have ended, as far as no front has told its host.
     ended: VecDeque<String>,
     /// Whether any backend has written anything.
@@ -236,6 +238,7 @@ impl Relay {
             counts: Counts::default(),
             last_error: None,
             used: false,
+            unannounced: None,
             ended: VecDeque::new(),
             heard: false,
             died_silent: None,

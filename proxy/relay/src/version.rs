@@ -118,6 +118,8 @@ pub(super) struct Told {
     pub version: Version,
     /// The notifications that tell a host to list again what this server has lists of.
     pub lists: Vec<&'static str>,
+    /// Whether it sends messages for its host's log.
+    pub logs: bool,
 }
 
 impl Told {
@@ -141,6 +143,7 @@ impl Told {
             tools: Option<IgnoredAny>,
             resources: Option<IgnoredAny>,
             prompts: Option<IgnoredAny>,
+            logging: Option<IgnoredAny>,
         }
         let Ok(Answer {
             result:
@@ -162,6 +165,7 @@ impl Told {
         ];
         Self {
             version: Version(protocol_version.unwrap_or_default().into()),
+            logs: capabilities.logging.is_some(),
             lists: lists
                 .into_iter()
                 .filter_map(|(has, method)| has.map(|_| method))

@@ -123,6 +123,8 @@ struct State {
     active: Instant,
     /// How often its server was started again.
     restarts: u32,
+    /// What the client's log is told with its next call.
+    untold: Option<Json>,
     /// Whether standard error says already that there is no room for events.
     has_warned: bool,
     ended: bool,
@@ -169,6 +171,7 @@ impl Live {
             inherited: Vec::new(),
             active: Instant::now(),
             restarts: 0,
+            untold: None,
             has_warned: false,
             ended: false,
         };

@@ -377,6 +377,13 @@ pub fn answer_not_stored(id: &str, bytes: usize, limit: &str) -> Json {
     call_error(id, &message, "not_kept")
 }
 
+/// A message of ours for the client's log.
+pub fn log_message(text: &str) -> Json {
+    let params = json!({"level": "warning", "logger": "mcp-sessiond", "data": text});
+    let message = json!({"jsonrpc": "2.0", "method": "notifications/message", "params": params});
+    Json::trusted(message.to_string())
+}
+
 /// So many messages of a stream were pruned before the client came for them.
 pub fn gap_notice(count: u64) -> String {
     let data = format!("{count} earlier messages of this stream were pruned, and are lost");

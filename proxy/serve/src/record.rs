@@ -46,6 +46,22 @@ impl Record {
         }
     }
 
+    /// Whether the server sends messages for the client's log.
+    pub fn logs(&self) -> bool {
+        #[derive(Deserialize)]
+        struct Result {
+            #[serde(default)]
+            capabilities: Capabilities,
+        }
+        #[derive(Deserialize, Default)]
+        struct Capabilities {
+            #[serde(default)]
+            logging: Option<serde::de::IgnoredAny>,
+        }
+        serde_json::from_str::<Result>(self.result.get())
+            .is_ok_and(|result| result.capabilities.logging.is_some())
+    }
+
     /// Stores the handshake. With that the session is ready.
     ///
     /// # Errors

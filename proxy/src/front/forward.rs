@@ -11,12 +11,13 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use mcp_sessiond_proto::Json;
-use mcp_sessiond_proto::backends::ENDED_TOLD;
+use mcp_sessiond_proto::backends::LEFT_BY_SIGNAL;
 use mcp_sessiond_relay::{Oversized, too_large};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::socket::{MsgFlags, send};
 
 use super::input_end::exit_within;
+use super::leave::leave_byte;
 use super::open::{Open, refusals};
 use super::probe::is_probe;
 use super::raw::is_raw;
@@ -42,7 +43,7 @@ pub struct Carrier {
 }
 
 /// The most messages that one byte confirms: the byte above it says something else.
-const CONFIRMED_MAX: u8 = ENDED_TOLD - 1;
+const CONFIRMED_MAX: u8 = LEFT_BY_SIGNAL - 1;
 
 /// How long nothing comes from the keeper until memory is given back: what was needed to start, or
 /// for large lines.
@@ -518,10 +519,10 @@ impl Carrier {
     }
 }
 
-/// A zero instead of a count of messages says: this end is orderly, whatever follows.
+/// A byte that is no count of messages says: this end is orderly, whatever follows.
 fn send_leave(state: &State) {
     if let Some(control) = &state.control {
-        let _ = send(control.as_raw_fd(), &[0], MsgFlags::MSG_DONTWAIT);
+        let _ = send(control.as_raw_fd(), &[leave_byte()], MsgFlags::MSG_DONTWAIT);
     }
 }
 

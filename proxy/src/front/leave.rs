@@ -2,9 +2,11 @@
 //! one that was cut off.
 
 use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use mcp_sessiond_proto::backends::LEFT_BY_SIGNAL;
 use nix::sys::signal::Signal;
 use nix::unistd::Pid;
 use tokio::sync::watch;
@@ -17,6 +19,23 @@ use crate::signals::{die_of, when_told_to_end};
 /// How long a signal waits until whoever carries lines has told the keepers: long enough for a byte
 /// to each of them. The host may have no patience for more.
 pub(crate) const LAST_WORDS: Duration = Duration::from_millis(50);
+
+/// Whether a signal has asked this process to end.
+static SIGNALLED: AtomicBool = AtomicBool::new(false);
+
+/// What tells a keeper that this front is about to leave.
+pub(crate) fn leave_byte() -> u8 {
+    if SIGNALLED.load(Ordering::Relaxed) {
+        LEFT_BY_SIGNAL
+    } else {
+        0
+    }
+}
+
+/// A signal has asked this process to end: keepers hear of it with the leave.
+pub(super) fn note_signal() {
+    SIGNALLED.store(true, Ordering::Relaxed);
+}
 
 /// Waits for signals that ask this process to end.
 #[derive(Debug, Clone)]
@@ -85,6 +104,7 @@ impl Leaver {
     }
 
     fn leave(&self, carrier: &Carrier, signal: Signal) {
+        note_signal();
         let mut way = self.way();
         match std::mem::take(&mut *way) {
             Way::AtOnce => die_of(signal),

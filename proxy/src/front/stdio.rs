@@ -13,7 +13,7 @@ use nix::poll::PollFlags;
 use tokio::sync::{mpsc, oneshot, watch};
 
 use super::input_end::{InputEnd, exit_within};
-use super::leave::LAST_WORDS;
+use super::leave::{LAST_WORDS, note_signal};
 use crate::closed;
 use crate::lines::{CHUNK, Line, LineBuffer, is_transient, read_into};
 use crate::signals::{die_of, when_told_to_end};
@@ -133,6 +133,7 @@ pub(crate) fn write(mut output: File, mut spoken: mpsc::Receiver<TrackedLine>) {
 pub(crate) fn signals(leave: watch::Sender<bool>) -> io::Result<()> {
     when_told_to_end(move |signal| {
         closed::mark();
+        note_signal();
         leave.send_replace(true);
         // Long enough for a byte to each of them; the host may have no patience for more.
         std::thread::sleep(LAST_WORDS);

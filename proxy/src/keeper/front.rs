@@ -6,7 +6,7 @@ use std::os::unix::net::UnixStream;
 use bytes::Bytes;
 use mcp_sessiond_process::ProcessId;
 use mcp_sessiond_proto::Epoch;
-use mcp_sessiond_proto::backends::ENDED_TOLD;
+use mcp_sessiond_proto::backends::{ENDED_TOLD, LEFT_BY_SIGNAL};
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 
 use super::continuing::Continuing;
@@ -83,6 +83,13 @@ impl Front {
         self.handed_out - self.confirmed
     }
 
+    /// Whether a signal has ended it. Call it after [`unconfirmed`](Self::unconfirmed).
+    pub fn is_signalled(&self) -> bool {
+        self.control
+            .as_ref()
+            .is_some_and(|control| control.is_signalled)
+    }
+
     /// How many ends of backends it has told its host. Call it after
     /// [`unconfirmed`](Self::unconfirmed).
     pub fn ends_told(&self) -> usize {
@@ -117,6 +124,8 @@ pub struct ControlChannel {
     skipped: u64,
     /// Whether the front has said that it is about to leave.
     is_leaving: bool,
+    /// Whether a signal has ended it.
+    is_signalled: bool,
     /// How many ends of backends it has told its host.
     ends_told: usize,
 }
@@ -132,6 +141,7 @@ impl ControlChannel {
             stream: stream.into_std()?,
             skipped: 0,
             is_leaving: false,
+            is_signalled: false,
             ends_told: 0,
         })
     }
@@ -145,6 +155,7 @@ impl ControlChannel {
             self.is_leaving |= bytes[..read].contains(&0);
             for byte in &bytes[..read] {
                 match *byte {
+                    LEFT_BY_SIGNAL => (self.is_leaving, self.is_signalled) = (true, true),
                     ENDED_TOLD => self.ends_told += 1,
                     count => confirmed += u64::from(count),
                 }

@@ -86,6 +86,8 @@ pub struct Keeper {
     pub(super) since: Instant,
     /// Whether the latest front said that it leaves, after its host had begun a conversation.
     closed: bool,
+    /// Whether a signal has ended the latest front.
+    signalled: bool,
     /// Whether another front may have the backend as the latest has left it, as the daemon said
     /// last.
     resume: Resume,
@@ -205,6 +207,7 @@ impl Keeper {
             began: now,
             since: now,
             closed: false,
+            signalled: false,
             resume: Resume::Always,
             reported: Arc::default(),
             ending: None,

@@ -475,6 +475,7 @@ impl Relay {
         }
         self.lane
             .push_back(own_messages::notification("notifications/initialized"));
+        self.announce_end();
         self.replay(now);
         if self
             .handshake
@@ -502,6 +503,18 @@ impl Relay {
             self.lane
                 .push_back(own_messages::request(number, method, &params));
             self.open_ours(number, method, Purpose::Replay, now);
+        }
+    }
+
+    /// The host's log is told why this is another backend, where the backend may write there.
+    fn announce_end(&mut self) {
+        let Some(why) = self.unannounced.take() else {
+            return;
+        };
+        if self.handshake.told.logs && self.front.as_ref().is_some_and(|front| front.ready) {
+            self.tell_front(own_messages::log(&format!(
+                "the server has ended ({why}); this is a fresh one, which has nothing that it had in memory"
+            )));
         }
     }
 

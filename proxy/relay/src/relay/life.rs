@@ -164,6 +164,7 @@ impl Relay {
         if self.ended.len() == ENDED_MAX {
             self.ended.pop_front();
         }
+        self.unannounced = Some(why.to_owned());
         self.ended.push_back(why.to_owned());
         if self.front.is_some() {
             self.effects.push(Effect::Ended(why.to_owned()));

@@ -101,6 +101,11 @@ impl Live {
             let stream = opened.id().clone();
             match self.opened(&stream, &calls, server.incarnation()) {
                 Ok(Some(reading)) => {
+                    let untold = self.state().untold.take();
+                    if let Some(untold) = untold {
+                        // Before its answer.
+                        self.store(&stream, RequestId::mint(), untold).await;
+                    }
                     self.send(&*server, &stream, &calls, lines).await;
                     return Ok(self.tail(stream, &primed, reading));
                 }

@@ -14,9 +14,10 @@ use tokio::time::timeout;
 
 use super::{Live, Shared};
 use crate::backend::Backend;
-use crate::messages::{InitializeAnswer, answered_id};
+use crate::messages::{InitializeAnswer, answered_id, log_message};
 use crate::record::Record;
 use crate::refusal::{Refusal, daemon_away};
+use crate::stderr::warn;
 
 /// How long a server may take to answer `initialize`: `npx` and `uvx` download some first.
 pub(crate) const HANDSHAKE_WAIT: Duration = Duration::from_secs(120);
@@ -105,7 +106,7 @@ impl Live {
     async fn ready(&self, backend: &dyn Backend) -> Result<EarlyLines, Refusal> {
         let mut early = Vec::new();
         if !backend.continues() {
-            self.state().restarts += 1;
+            self.note_loss();
             let (handshaken, lines) = initialize(backend, &self.record.initialize).await?;
             early = lines;
             if handshaken.result.is_none() {
@@ -123,6 +124,19 @@ impl Live {
             .await
             .map_err(|_| no_answer())?;
         Ok(early)
+    }
+
+    /// The session had a server, and gets a fresh one. Its client is told with its next call, where
+    /// servers of it write to its log.
+    fn note_loss(&self) {
+        let what = "the server of this session, or the process that kept it, has ended; this is a fresh server, which has nothing \
+                    that it had in memory";
+        warn(format_args!("session {}: {what}", self.session.id()));
+        let mut state = self.state();
+        state.restarts += 1;
+        if self.record.logs() {
+            state.untold = Some(log_message(what));
+        }
     }
 
     /// Attaches to the session's server, or starts one, so that a client that only listens hears

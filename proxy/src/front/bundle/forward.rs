@@ -17,6 +17,7 @@ use tokio::task::JoinHandle;
 use tokio::time::sleep_until;
 
 use super::leave::{PendingLeave, PendingLeaves};
+use crate::front::leave::leave_byte;
 use crate::front::open::{Open, refusals};
 use crate::id_prefix::IdPrefix;
 use crate::lines::{Line, Lines, PendingLine};
@@ -394,6 +395,6 @@ fn confirmation(control: Option<Arc<StdStream>>) -> Receipt {
 /// Tells the keeper that this end is orderly, whatever follows.
 pub(super) fn send_leave(control: Option<&StdStream>) {
     if let Some(control) = control {
-        let _ = send(control.as_raw_fd(), &[0], MsgFlags::MSG_DONTWAIT);
+        let _ = send(control.as_raw_fd(), &[leave_byte()], MsgFlags::MSG_DONTWAIT);
     }
 }

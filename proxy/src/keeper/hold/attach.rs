@@ -231,6 +231,7 @@ impl Keeper {
         }
         let unconfirmed = front.unconfirmed();
         self.relay.ends_told(front.ends_told());
+        self.signalled = front.is_signalled();
         // Where its `initialize` had no answer, no conversation has begun that could be closed.
         self.closed = front.is_leaving() && self.relay.has_conversed();
         self.relay.detach(unconfirmed, self.closed, self.now());

@@ -208,6 +208,11 @@ impl Keeper {
             .ending
             .map_or(Duration::ZERO, |(_, since)| since.elapsed());
         match self.stop_wait().checked_sub(waited) {
+            // A host that has ended its servers by signals and is gone: the next one may need the lock
+            // that this server holds.
+            _ if why == End::HostGone && self.signalled && self.front.is_none() => {
+                StopMode::Terminate
+            }
             Some(within) if why != End::Signal || self.front.is_some() => {
                 StopMode::Graceful { within }
             }
