@@ -101,7 +101,7 @@ fn only_who_is_below_the_holder_registers() {
     keeper.register(&of).expect("registered already");
     assert_eq!(world.stat("backends"), 1);
     let front = front(&mut keeper, &of, epoch).expect("the newest");
-    assert_eq!(front["pid"], holder.0.pid());
+    assert_eq!(front["process"]["pid"], holder.0.pid());
 }
 
 #[test]
@@ -122,7 +122,7 @@ fn the_epoch_says_who_attaches() {
     assert_eq!((again.session(), again.epoch), (of.session(), Some(2)));
     assert_refused(front(&mut keeper, &of, 1), "stale_epoch");
     assert_eq!(
-        front(&mut keeper, &of, 2).expect("the newest")["pid"],
+        front(&mut keeper, &of, 2).expect("the newest")["process"]["pid"],
         second.0.pid()
     );
     assert_refused(find(&mut second, &of, epoch), "stale_epoch");
@@ -228,7 +228,7 @@ fn a_daemon_that_was_killed_has_its_keepers_again() {
     daemon.restart();
     assert_eq!(backends(&world), known);
     assert_eq!(
-        front(&mut keeper, &of, 1).expect("the newest")["pid"],
+        front(&mut keeper, &of, 1).expect("the newest")["process"]["pid"],
         holder.0.pid()
     );
     assert!(lives(keeper.pid) && lives(backend));

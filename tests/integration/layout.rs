@@ -136,6 +136,7 @@ const PROXY: Layers = &[
     ("memory", &["process"]),
     ("launch_env", &["process"]),
     ("unkept", &["process"]),
+    ("closed", &["process"]),
     ("program", &["client", "process"]),
     ("id_prefix", &["bundle", "client", "relay"]),
     ("stderr", &["lines"]),

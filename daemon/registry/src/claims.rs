@@ -161,6 +161,7 @@ impl Registry {
             }
             return;
         };
+        let edited = self.end_superseded(&claim, key);
         if let Wants::AfterClose { used } = claim.wants
             && let Some(own) = self.held_with_key(&claim, key)
         {
@@ -168,11 +169,10 @@ impl Registry {
                 self.note_rule_of(&own, key);
             }
             self.end_session(&own);
-            let because = self.take_rule(claim.host, key, claim.former);
-            self.open(&claim, Outcome::FreshFirst, because);
+            let rule = self.take_rule(claim.host, key, claim.former);
+            self.open(&claim, Outcome::FreshFirst, edited.or(rule));
             return self.reconsider(claim.host, key);
         }
-        let edited = self.end_superseded(&claim, key);
         self.end_forbidden(&claim, key);
         match self.choose(&claim, key) {
             Choice::Wait if now < claim.deadline => self.waiting.push(Waiting { claim, key }),

@@ -420,7 +420,7 @@ mod tests {
     fn json(session: &str, backend: &str) -> serde_json::Value {
         serde_json::json!({
             "session": session, "host": {"pid": 9, "start": "1"}, "host_name": "host", "program": "server",
-            "backend": backend, "opened_ms": 1, "file": 1,
+            "backend": backend, "rule": "always library", "opened_ms": 1, "file": 1,
         })
     }
 

@@ -194,21 +194,6 @@ impl Book {
             self.answer(claim, held, outcome, None);
             return;
         };
-        if let Wants::AfterClose { used } = claim.wants {
-            let mut held = self
-                .numbers(|entry| Self::is_led(claim, entry) && entry.holder == Some(claim.process));
-            held.sort_by_key(|number| self.entries[number].key != claim.key);
-            if let Some(number) = held.first() {
-                let ended = self.entries.remove(number).expect("it was found just now");
-                self.taken.clone_from(&ended.id);
-                if used {
-                    self.note_rule_of(&ended, key);
-                }
-                let because = self.take_rule(claim);
-                self.answer(claim, None, Outcome::FreshFirst, because);
-                return self.reconsider(claim.host, key);
-            }
-        }
         // The host has gone on to another conversation, or has another program under the same
         // entry.
         let mut edited = None;
@@ -222,6 +207,21 @@ impl Book {
             match supersedes(&key, &claim.description, &entry) {
                 Some(Loss::Edited) => edited = Some(Loss::Edited),
                 loss => self.note(claim.host, entry.key, loss),
+            }
+        }
+        if let Wants::AfterClose { used } = claim.wants {
+            let mut held = self
+                .numbers(|entry| Self::is_led(claim, entry) && entry.holder == Some(claim.process));
+            held.sort_by_key(|number| self.entries[number].key != claim.key);
+            if let Some(number) = held.first() {
+                let ended = self.entries.remove(number).expect("it was found just now");
+                self.taken.clone_from(&ended.id);
+                if used {
+                    self.note_rule_of(&ended, key);
+                }
+                let rule = self.take_rule(claim);
+                self.answer(claim, None, Outcome::FreshFirst, edited.or(rule));
+                return self.reconsider(claim.host, key);
             }
         }
         if claim.rule.source != RuleSource::Library {

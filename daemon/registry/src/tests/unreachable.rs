@@ -451,8 +451,8 @@ fn a_front_without_a_keeper_closes_its_session_as_well() {
 
 #[test]
 fn where_nothing_is_resumed_a_session_ends_with_its_holder_and_a_used_one_is_told() {
-    let mut bench = Bench::new();
     for (used, because) in [(false, None), (true, Some(Loss::Conversations))] {
+        let mut bench = Bench::new();
         let claim = ruled(&mut bench, 1, Resume::Never);
         let lease = bench.kept_by(claim, 50);
         bench.exit(&[1]);
@@ -472,8 +472,6 @@ fn where_nothing_is_resumed_a_session_ends_with_its_holder_and_a_used_one_is_tol
         let claim = ruled(&mut bench, 2, Resume::Never);
         let next = granted(bench.tell(claim));
         assert_eq!((next.outcome, next.because), (Outcome::FreshNever, because));
-        bench.exit(&[2, 50]);
-        bench.registry.swept(&process(50));
     }
 }
 
