@@ -117,8 +117,10 @@ pub struct KeeperContext {
 struct Spare(Option<OwnedFd>);
 
 impl Spare {
-    fn new() -> Self {
-        Self(File::open("/dev/null").ok().map(Into::into))
+    /// Takes the lowest number that is free, so that no lower limit leaves it out.
+    fn renew(&mut self) {
+        drop(self.0.take());
+        self.0 = File::open("/dev/null").ok().map(Into::into);
     }
 
     /// Accepts the next client by it, and tells the client that there is no descriptor free.
@@ -127,7 +129,7 @@ impl Spare {
         if let Some(Ok((stream, _))) = listener.accept().now_or_never() {
             refuse(&stream);
         }
-        *self = Self::new();
+        self.renew();
     }
 }
 
@@ -145,11 +147,12 @@ pub async fn receive(
     incoming: mpsc::Sender<Incoming>,
 ) {
     let door = Arc::new(tokio::sync::Semaphore::new(HANDSHAKES_MAX));
-    let mut spare = Spare::new();
+    let mut spare = Spare(None);
     loop {
         let Ok(place) = door.clone().acquire_owned().await else {
             return;
         };
+        spare.renew();
         match listener.accept().await {
             Ok((stream, _)) => {
                 let (context, incoming) = (context.clone(), incoming.clone());

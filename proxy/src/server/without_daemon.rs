@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use mcp_sessiond_client::ClaimRequest;
+use mcp_sessiond_process::directory::Directory;
 use mcp_sessiond_process::{self as process, ListenerLock, PinnedProcess, digest};
 use mcp_sessiond_proto::backends::{KeeperReply, KeeperRequest};
 use mcp_sessiond_proto::hello::{Codec, Hello, HelloError, greet_blocking};
@@ -74,6 +75,8 @@ fn decide_named(directory: &Path, name: &Label, daemon: Daemon) -> WithoutDaemon
             "the daemon does not answer, so whether another process has `{shown}` can't be known; it is asked again and again; `mcp-sessiond doctor` says more"
         ));
     }
+    // It is made where no daemon has ever run; if it can't be used, the lock says so.
+    let _ = Directory::open(directory);
     let lock = match ListenerLock::take(&name_locks(directory), number(name)) {
         Ok(lock) => NameLock(lock),
         Err(error) if is_held(&error) => {
