@@ -318,7 +318,8 @@ pub enum StopReason {
     /// This keeper hangs: it could answer, and has not for several seconds. It is killed, and only
     /// if it still is the backend's keeper.
     KeeperHung(KeeperName),
-    /// This keeper lives, and its socket is gone, or it refuses every front. The same.
+    /// This keeper lives, and its socket is gone, or it refuses every front. It is asked to end, and
+    /// only if it still is the backend's keeper.
     KeeperUnreachable(KeeperName),
 }
 

@@ -212,18 +212,23 @@ impl Registry {
         Ok(())
     }
 
-    /// A keeper is to be killed, since it does not answer; its backend counts as lost. The keeper may
-    /// be of a session, or of a service's.
+    /// A keeper is to end, since it does not answer or can't be reached; its backend counts as lost.
+    /// `kills`: it would not end by itself. The keeper may be of a session, or of a service's.
     ///
     /// # Errors
     /// [`Error::UnknownBackend`] when a session of this id has no such keeper.
-    pub fn end_faulty(&mut self, told: &SessionId, name: KeeperName) -> Result<(), Error> {
+    pub fn end_faulty(
+        &mut self,
+        told: &SessionId,
+        name: KeeperName,
+        kills: bool,
+    ) -> Result<(), Error> {
         let found = self
             .sessions_with_backend()
             .find(|(session, keeper)| session.public_id() == told && keeper.name == name)
             .map(|(session, keeper)| (session.id.clone(), keeper.clone()));
         if let Some((id, keeper)) = found {
-            self.faulty.insert(keeper.process);
+            self.faulty.insert(keeper.process, kills);
             return self.stop_backend(&id, keeper.of.as_ref());
         }
         let found = self
@@ -231,13 +236,13 @@ impl Registry {
             .find(|(of, keeper)| of.1 == *told && keeper.name == name)
             .map(|(of, keeper)| (of.clone(), keeper.clone()));
         let (of, keeper) = found.ok_or(Error::UnknownBackend)?;
-        self.faulty.insert(keeper.process);
+        self.faulty.insert(keeper.process, kills);
         self.stop_service_backend(&of, keeper.of.as_ref())
     }
 
-    /// Whether a keeper is to be killed, since it does not answer.
-    pub fn is_faulty(&self, keeper: &ProcessId) -> bool {
-        self.faulty.contains(keeper)
+    /// Whether a keeper is to be killed that is at fault. None: it is not.
+    pub fn is_faulty(&self, keeper: &ProcessId) -> Option<bool> {
+        self.faulty.get(keeper).copied()
     }
 
     /// A keeper says why it is about to end, and its backend with it.
@@ -312,7 +317,7 @@ impl Registry {
     pub(super) fn keeper_exited(&mut self, process: &ProcessId) -> Option<(SessionId, Loss)> {
         let words = self.last_words.remove(process);
         self.ended_by_rule.remove(process);
-        let is_faulty = self.faulty.remove(process);
+        let is_faulty = self.faulty.remove(process).is_some();
         let of = self.kept_by.remove(process);
         let session = of.as_ref().and_then(|id| self.sessions.get_mut(id));
         let kept = session.and_then(|session| {

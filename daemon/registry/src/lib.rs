@@ -109,8 +109,9 @@ pub struct Registry {
     ended_by_rule: BTreeMap<ProcessId, (ProcessId, Key, Loss)>,
     /// Why keepers are about to end.
     last_words: BTreeMap<ProcessId, Loss>,
-    /// Keepers that are to be killed, since they do not answer.
-    faulty: BTreeSet<ProcessId>,
+    /// Keepers that are to end, since they do not answer or can't be reached; whether they are to be
+    /// killed.
+    faulty: BTreeMap<ProcessId, bool>,
     /// What the keepers have served that are ending or have exited.
     served: BTreeMap<ProcessId, Served>,
     services: BTreeMap<ServiceName, ServiceRecord>,
@@ -149,7 +150,7 @@ impl Registry {
             touched: BTreeSet::new(),
             ended_by_rule: BTreeMap::new(),
             last_words: BTreeMap::new(),
-            faulty: BTreeSet::new(),
+            faulty: BTreeMap::new(),
             served: BTreeMap::new(),
             services: BTreeMap::new(),
             service_keepers: BTreeMap::new(),

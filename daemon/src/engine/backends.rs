@@ -8,7 +8,7 @@ use mcp_sessiond_process::{self as process, PinnedProcess, ProcessId};
 use mcp_sessiond_proto::Lock as _;
 use mcp_sessiond_proto::backends::{
     Backend, CountedRequest, EndingRequest, FrontLease, FrontRequest, KeepRequest, Kept,
-    LeftRequest, StartedRequest, StopRequest,
+    LeftRequest, StartedRequest, StopReason, StopRequest,
 };
 use mcp_sessiond_proto::debug::PAGE_MAX;
 use mcp_sessiond_proto::facts::ServerDigest;
@@ -465,7 +465,8 @@ impl Engine {
         } = request;
         self.tell_and_keep(|registry| {
             if let Some(keeper) = why.keeper() {
-                return registry.end_faulty(told, keeper);
+                let kills = matches!(why, StopReason::KeeperHung(_));
+                return registry.end_faulty(told, keeper, kills);
             }
             let mut of_services: Vec<_> = registry
                 .service_backends()
@@ -529,7 +530,7 @@ impl Engine {
                 .sessions_with_backend()
                 .any(|(_, kept)| kept.process == keeper.id());
             let is_faulty = state.registry.is_faulty(&keeper.id());
-            let why = if is_faulty {
+            let why = if is_faulty.is_some() {
                 "its keeper did not answer"
             } else if is_kept {
                 "it was stopped"
@@ -539,7 +540,7 @@ impl Engine {
             let _ = self.charges.send(Charge::End {
                 keeper: keeper.clone(),
                 why,
-                kills: is_faulty,
+                kills: is_faulty == Some(true),
             });
         }
     }

@@ -132,7 +132,7 @@ fn a_keeper_that_does_not_answer_is_ended_and_its_server_is_lost() {
     let ended = |bench: &mut Bench, keeper| {
         bench
             .registry
-            .end_faulty(&lease.session, KeeperName(keeper))
+            .end_faulty(&lease.session, KeeperName(keeper), true)
     };
     assert_eq!(
         ended(&mut bench, 51),
@@ -140,10 +140,10 @@ fn a_keeper_that_does_not_answer_is_ended_and_its_server_is_lost() {
         "another one keeps it by now"
     );
     ended(&mut bench, 50).expect("it is the session's");
-    assert!(bench.registry.is_faulty(&process(50)));
+    assert_eq!(bench.registry.is_faulty(&process(50)), Some(true));
     assert_eq!(bench.asked(), (vec![50], vec![]));
     bench.registry.exited(&[process(50)]);
-    assert!(!bench.registry.is_faulty(&process(50)));
+    assert_eq!(bench.registry.is_faulty(&process(50)), None);
     assert_eq!(bench.asked(), (vec![], vec![50]));
 }
 
