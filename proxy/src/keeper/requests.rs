@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,6 +16,7 @@ use mcp_sessiond_proto::backends::{
 use mcp_sessiond_proto::facts::ServerDigest;
 use mcp_sessiond_proto::hello::{Answer, Hello, HelloError};
 use mcp_sessiond_proto::{Error, KeeperName, Resume, ServiceName, SessionId};
+use nix::sys::socket::{MsgFlags, send};
 use tokio::io::AsyncWriteExt;
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{UnixListener, UnixStream};
@@ -136,8 +137,10 @@ impl Spare {
 /// Tells a client that there is no descriptor free, without waiting for what it says first.
 fn refuse(stream: &UnixStream) {
     let busy = Hello::lines(super::version()).reply(Answer::Busy);
-    // 32 bytes on a new connection: they fit, or nobody is there.
-    let _ = stream.try_write(&busy.encode());
+    // 32 bytes on a new connection: they fit, or nobody is there. Not by the runtime, which has yet to
+    // learn that it can be written to.
+    let flags = MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_NOSIGNAL;
+    let _ = send(stream.as_raw_fd(), &busy.encode(), flags);
 }
 
 /// Accepts clients until it is dropped.
