@@ -570,7 +570,7 @@ fn a_setting_that_waits_for_a_restart_is_said_to_wait() {
     );
     let text = world.sessiond(&["config"]).output().expect("it runs");
     let text = String::from_utf8(text.stdout).expect("UTF-8");
-    assert!(text.contains("after a restart of the daemon"), "{text}");
+    assert!(text.contains("AFTER A RESTART OF THE DAEMON"), "{text}");
     doctor(&world).assert_has(
         "note",
         &["of storage.durability", &format!("`kill {}`", daemon.pid())],
