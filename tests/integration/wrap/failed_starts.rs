@@ -96,7 +96,15 @@ fn a_program_that_is_not_there_is_said_to_the_host_and_started_once_it_is_there(
         let program = nowhere(&world);
         let program = program.to_str().expect("UTF-8");
         let words = [options, &["--", program]].concat();
-        let mut client = front(&world, &words);
+        let front = || {
+            let mut client = front(&world, &words);
+            // With `--lazy` nothing is tried before the host has said something.
+            if options == ["--lazy"] {
+                client.notify("notifications/message", json!({}));
+            }
+            client
+        };
+        let mut client = front();
         assert_refused(
             &mut client,
             &format!("{program} can't be run: No such file"),
@@ -107,7 +115,7 @@ fn a_program_that_is_not_there_is_said_to_the_host_and_started_once_it_is_there(
         }
         assert_exits(client, 127);
 
-        let mut client = front(&world, &words);
+        let mut client = front();
         assert_refused(
             &mut client,
             &format!("{program} can't be run: No such file"),
