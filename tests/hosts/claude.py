@@ -9,7 +9,7 @@ from drivers import Terminal
 from harness import INSTALLED, PROGRAM, number, start_of, until
 import over_http
 
-NAME, PACKAGE = "Claude Code", ("npm", "@anthropic-ai/claude-code", "2.1.330")
+NAME, PACKAGE = "Claude Code", ("npm", "@anthropic-ai/claude-code", os.environ.get("CLAUDE_VERSION", "2.1.332"))
 CLAUDE = INSTALLED / "claude" / "node_modules" / ".bin" / "claude"
 KEY = "sk-ant-api03-a-key-that-only-the-fake-api-knows"
 

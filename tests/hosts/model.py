@@ -12,11 +12,13 @@ class Api:
     """A model behind HTTP, in the dialects of Anthropic, OpenAI (both) and Google.
 
     A prompt `STEPS: NAME count kill count` names itself, and tells what the model does: `count` calls the tool, any other
-    word is a hook of the scenario, which runs before the model goes on. Without such a prompt it says "ok".
+    word is a hook of the scenario, which runs before the model goes on. Without such a prompt it says "ok". A scenario may
+    add words that call: `calls` has how the tool's name ends, and the arguments.
     """
 
     def __init__(self, world):
         self.world, self.hooks, self.told, self.requests = world, {}, {}, []
+        self.calls = {"count": ("count", {})}
         self.lock, self.numbers = threading.Lock(), itertools.count(1)
         api = self
 
@@ -60,7 +62,7 @@ class Api:
         return send(request, "application/json", "{}")
 
     def reply(self, turns, tools):
-        """What the model says: the name of the tool to call, or a text. `turns` are ("user" or "result", text)."""
+        """What the model says: the name of the tool to call and its arguments, or None and a text. `turns` are ("user" or "result", text)."""
         asked = [place for place, (who, text) in enumerate(turns) if who == "user" and "STEPS:" in text]
         if not asked:
             return None, "ok"
@@ -68,23 +70,24 @@ class Api:
         words = re.split(r"STEPS:", turns[asked[-1]][1])[-1].strip().splitlines()[0]
         name, *steps = re.findall(r"[\w-]+", words)
         results = [text for who, text in turns[asked[-1] + 1:] if who == "result"]
-        # A tool that the host has put into a namespace has a pair for a name.
-        tool = next((tool for tool in tools if re.search(r"count$", tool if isinstance(tool, str) else tool[1])), None)
         self.tell(name, results)
         calls = 0
         for step in steps:
-            if step == "count":
+            if step in self.calls:
                 calls += 1
                 if calls > len(results):
                     break
-            elif calls == len(results) and tool:
+            elif calls == len(results) and tools:
                 self.hooks[step]()
         else:
             return None, f"done {name}"
+        end, arguments = self.calls[step]
+        # A tool that the host has put into a namespace has a pair for a name.
+        tool = next((tool for tool in tools if (tool if isinstance(tool, str) else tool[1]).endswith(end)), None)
         if tool is None:
             self.tell(name, [*results, "no tool"])
             return None, f"done {name}: no tool"
-        return tool, None
+        return tool, arguments
 
     def tell(self, name, results):
         """Hosts ask for a title, too, with the same prompt and without any tool: that tells nothing new."""
@@ -129,16 +132,18 @@ def read_anthropic(body):
 
 
 def write_anthropic(reply, body, number, _):
-    tool, text = reply
-    block = {"type": "text", "text": text} if tool is None else {
-        "type": "tool_use", "id": f"toolu_{number}", "name": tool, "input": {}}
+    tool, said = reply
+    block = {"type": "text", "text": said} if tool is None else {
+        "type": "tool_use", "id": f"toolu_{number}", "name": tool, "input": said}
     reason = "end_turn" if tool is None else "tool_use"
     usage = {"input_tokens": 10, "output_tokens": 10}
     message = {"id": f"msg_{number}", "type": "message", "role": "assistant", "model": body["model"], "content": [],
                "stop_reason": None, "stop_sequence": None, "usage": usage}
     if not body.get("stream"):
         return "application/json", json.dumps({**message, "content": [block], "stop_reason": reason})
-    delta = {"type": "text_delta", "text": text} if tool is None else {"type": "input_json_delta", "partial_json": "{}"}
+    delta = {"type": "text_delta", "text": said} if tool is None else {"type": "input_json_delta", "partial_json": json.dumps(said)}
+    if tool:
+        block = {**block, "input": {}}
     return stream([
         {"type": "message_start", "message": message},
         {"type": "content_block_start", "index": 0, "content_block": {**block, **({"text": ""} if tool is None else {})}},
@@ -165,13 +170,13 @@ def read_responses(body):
 
 
 def write_responses(reply, body, number, _):
-    tool, text = reply
+    tool, said = reply
     if tool is None:
-        item = {"type": "message", "role": "assistant", "id": f"msg_{number}", "content": [{"type": "output_text", "text": text}]}
+        item = {"type": "message", "role": "assistant", "id": f"msg_{number}", "content": [{"type": "output_text", "text": said}]}
     else:
         space = {} if isinstance(tool, str) else {"namespace": tool[0]}
         item = {"type": "function_call", "id": f"fc_{number}", "call_id": f"call_{number}",
-                "name": tool if isinstance(tool, str) else tool[1], "arguments": "{}", **space}
+                "name": tool if isinstance(tool, str) else tool[1], "arguments": json.dumps(said), **space}
     usage = {"input_tokens": 10, "input_tokens_details": None, "output_tokens": 10, "output_tokens_details": None, "total_tokens": 20}
     return stream([
         {"type": "response.created", "response": {"id": f"resp_{number}"}},
@@ -186,9 +191,9 @@ def read_chat(body):
 
 
 def write_chat(reply, body, number, _):
-    tool, text = reply
-    call = {"index": 0, "id": f"call_{number}", "type": "function", "function": {"name": tool, "arguments": "{}"}}
-    said = {"role": "assistant", **({"content": text} if tool is None else {"tool_calls": [call]})}
+    tool, said = reply
+    call = {"index": 0, "id": f"call_{number}", "type": "function", "function": {"name": tool, "arguments": json.dumps(said)}}
+    turn = {"role": "assistant", **({"content": said} if tool is None else {"tool_calls": [call]})}
     head = {"id": f"chat_{number}", "created": 1, "model": body["model"]}
     reason, usage = "stop" if tool is None else "tool_calls", {"prompt_tokens": 10, "completion_tokens": 10, "total_tokens": 20}
     if not body.get("stream"):
@@ -196,7 +201,7 @@ def write_chat(reply, body, number, _):
         return "application/json", json.dumps({**head, "object": "chat.completion", "choices": [choice], "usage": usage})
     chunk = {**head, "object": "chat.completion.chunk"}
     kind, content = stream([
-        {**chunk, "choices": [{"index": 0, "delta": said, "finish_reason": None}]},
+        {**chunk, "choices": [{"index": 0, "delta": turn, "finish_reason": None}]},
         {**chunk, "choices": [{"index": 0, "delta": {}, "finish_reason": reason}], "usage": usage}], named=False)
     return kind, content + "data: [DONE]\n\n"
 
@@ -210,8 +215,8 @@ def read_gemini(body):
 
 
 def write_gemini(reply, body, number, path):
-    tool, text = reply
-    part = {"text": text} if tool is None else {"functionCall": {"name": tool, "args": {}, "id": f"call_{number}"}}
+    tool, said = reply
+    part = {"text": said} if tool is None else {"functionCall": {"name": tool, "args": said, "id": f"call_{number}"}}
     answer = {"candidates": [{"content": {"role": "model", "parts": [part]}, "finishReason": "STOP", "index": 0}],
               "usageMetadata": {"promptTokenCount": 10, "candidatesTokenCount": 10, "totalTokenCount": 20}}
     return stream([answer], named=False) if "stream" in path else ("application/json", json.dumps(answer))

@@ -1,0 +1,81 @@
+"""The official TypeScript client, second version, against servers of six tempers. `typescript.mjs` is the host.
+
+Four connections, each ended by SIGKILL of the process that the client has started, first directly, then wrapped: wherever the direct run
+initialises, the wrapped one does as well, and finds the same server. `auto` probes by `server/discover` on a process of its own, which
+it closes before it starts the connection's own; its standard error nobody reads.
+"""
+
+import re
+
+from drivers import Peer
+from harness import HERE, INSTALLED, NODE, number, start_of
+
+NAME, PACKAGE = "TypeScript client", ("npm", "@modelcontextprotocol/client", "2.4.0")
+TEMPERS = ("answers", "sticks", "refuses", "late", "exits", "mute")
+MODES = {"auto": "auto", "legacy": "legacy", "pinned": "2026-07-28"}
+# How long the client waits for the answer to a probe. A server of the temper `late` takes longer.
+PROBE_MS = 2500
+CONNECTIONS = 4
+
+
+class Host(Peer):
+    def __init__(self, world, mode, command):
+        env = world.environment(SDK_FROM=str(INSTALLED / "typescript" / "package.json"))
+        super().__init__(world, [NODE / "node", HERE / "typescript.mjs", MODES[mode], PROBE_MS, *command], env)
+
+    def connections(self):
+        """Four of them: what each connected to, its count, whether its server was there before the process that the client has started,
+        and what was said on its standard error."""
+        for _ in range(CONNECTIONS):
+            connected = self.call("connect", seconds=90) or {"refused": "no answer within 90 s", "ms": 90_000}
+            if "refused" in connected:
+                yield connected, None, False, connected.get("said", "")
+            else:
+                text = str(self.call("count"))
+                server = re.search(r"pid=(\d+)", text)
+                earlier = bool(server) and (start_of(server[1]) or 0) < start_of(connected["pid"])
+                # What it says comes before its answer to `initialize`.
+                said = self.call("said")
+                self.call("kill")
+                yield connected, number(text), earlier, said
+
+
+def tempered(mode, temper):
+    def scenario(world):
+        direct = list(Host(world, mode, world.server("--temper", temper)).connections())
+        initialises = ["refused" not in connected for connected, *_ in direct]
+        world.check("directly each connection has a server of its own, or none has one",
+                    [count for _, count, *_ in direct] in ([1] * CONNECTIONS, [None] * CONNECTIONS), direct)
+        already = len(world.started())
+        asked = len(probes(world))
+        wrapped = list(Host(world, mode, world.wrapped("--temper", temper)).connections())
+        if not all(initialises):
+            world.check("wrapped the client is refused as well", all("refused" in connected for connected, *_ in wrapped), wrapped)
+            return
+        expected = list(range(1, CONNECTIONS + 1))
+        world.check(f"wrapped the count goes on: {expected}", [count for _, count, *_ in wrapped] == expected, wrapped)
+        world.check("the era is the same as directly", [one["era"] for one, *_ in direct] == [one.get("era") for one, *_ in wrapped],
+                    ([one["era"] for one, *_ in direct], [one.get("era") for one, *_ in wrapped]))
+        starts = world.started()[already:]
+        most = 2 if temper == "exits" and mode == "auto" else 1
+        world.check(f"the server is started {'once' if most == 1 else 'twice: the probe ends the first'}", len(starts) == most, starts)
+        world.check("a server of this temper is asked once, and its way is remembered",
+                    temper == "answers" or len(probes(world)) - asked <= 1 or temper == "sticks", len(probes(world)) - asked)
+        for place, (_, count, earlier, said) in enumerate(wrapped, 1):
+            resumes = "resumed the server" in (said or "")
+            world.check(f"connection {place}: 'resumed' is said where the count goes on, and never of a server that this connection began",
+                        earlier if resumes else (count or 0) <= 1, (count, earlier, said))
+        if temper in ("late", "mute"):
+            waits = [place for place, (connected, *_) in enumerate(wrapped, 1) if connected["ms"] >= PROBE_MS]
+            world.check("only the first connection waits for the probe's limit", waits in ([], [1]), wrapped)
+    scenario.__name__ = f"{mode}_{temper}"
+    return scenario
+
+
+def probes(world):
+    """The `server/discover` that servers were sent."""
+    return [one for one in world.journal("message") if one["message"].get("method") == "server/discover"]
+
+
+SCENARIOS = [tempered(mode, temper) for mode in MODES for temper in TEMPERS]
+OBSERVED = []
