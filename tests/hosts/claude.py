@@ -88,16 +88,33 @@ def killed(*what):
     return scenario
 
 
-class Session(Terminal):
-    """An interactive session."""
+def offered(world, prompt):
+    """The tools that a model was offered with this prompt."""
+    lines = (world.root / "api").read_text().splitlines() if (world.root / "api").exists() else []
+    bodies = [json.loads(line)["body"] or {} for line in lines if f"STEPS: {prompt}" in line]
+    return next((names for body in reversed(bodies) if (names := [tool["name"] for tool in body.get("tools", [])])), [])
 
-    def __init__(self, world, env):
-        super().__init__(world, [CLAUDE, "--allowedTools", "mcp__counter__count"], env)
-        self.world = world
+
+class Session(Terminal):
+    """An interactive session. `entry` is the server that it is ready with."""
+
+    def __init__(self, world, env, entry="counter", tools="mcp__counter__count"):
+        super().__init__(world, [CLAUDE, "--allowedTools", tools], env)
+        self.world, self.entry = world, entry
         # It shows its prompt before its servers are there.
-        world.check("it shows its prompt", self.shows("shift+tab to cycle", "? for shortcuts"), self.text()[-300:])
-        world.check("it has listed the server's tools", until(lambda: self.listed() > 0))
+        world.check("it shows its prompt", self.shows("shift+tab to cycle", "? for shortcuts", seconds=60), self.text()[-300:])
+        self.wait()
         self.rests()
+
+    def wait(self):
+        """Until it has the server's tools."""
+        self.world.check("it has listed the server's tools", until(lambda: self.listed() > 0))
+
+    def wait_for_offer(self):
+        """The same where another host's list would be mistaken for this one's: until it offers the model a tool of the server's."""
+        prompts = [f"ready-{self.pid}-{number}" for number in range(20)]
+        offers = lambda prompt: (self.ask(prompt, ""), any(f"mcp__{self.entry}__" in tool for tool in offered(self.world, prompt)))[1]
+        self.world.check("it offers the model the server's tools", any(map(offers, prompts)), offered(self.world, prompts[-1]))
 
     def listed(self):
         return sum(entry["message"].get("method") == "tools/list" for entry in self.world.journal("message"))
@@ -109,8 +126,8 @@ class Session(Terminal):
 
     def reconnect(self):
         """`/mcp reconnect`, which is what the menu of `/mcp` does."""
-        self.send("/mcp reconnect counter")
-        self.world.check("`/mcp reconnect` reconnects", self.shows("Reconnected to counter"), self.text()[-300:])
+        self.send(f"/mcp reconnect {self.entry}")
+        self.world.check("`/mcp reconnect` reconnects", self.shows(f"Reconnected to {self.entry}", seconds=60), self.text()[-300:])
 
     def end(self):
         """As its user ends it."""
@@ -207,6 +224,52 @@ def two_hosts(world):
     world.lives(2, "two hosts")
 
 
+class Sharing(Session):
+    """A session whose server other sessions use, too."""
+
+    def wait(self):
+        self.wait_for_offer()
+
+
+def shared(world):
+    """Two hosts and one shared entry: one server. Then one of the hosts is killed, and comes back."""
+    command, *rest = world.server()
+    entry = {"command": command, "args": rest, "shared": True}
+    world.config_path.with_name("servers.json").write_text(json.dumps({"mcpServers": {"counter": entry}}))
+    own = world.wrapped()
+    env = environment(world)
+    code, said = world.finish([CLAUDE, "mcp", "add", "counter", "--", *own[:own.index("wrap") + 1], "@counter"], env=env)
+    world.check("`claude mcp add NAME -- CMD` takes the wrapped command", code == 0, said)
+    first, second = Sharing(world, env), Sharing(world, env)
+    first.ask("one")
+    second.ask("two")
+    first.ask("three")
+    seen = [number(text) for text in results(world, "one", "two", "three")]
+    world.check("both hosts use the same server: it counts 1, 2, 3", seen == [1, 2, 3], seen)
+    world.check("it was started once", len(world.started()) == 1, world.started())
+    os.kill(first.pid, signal.SIGKILL)
+    until(lambda: start_of(first.pid) is None)
+    second.ask("four")
+    third = Sharing(world, env)
+    third.ask("five")
+    seen = [number(text) for text in results(world, "four", "five")]
+    world.check("one host is killed and comes back: the count goes on, 4, 5", seen == [4, 5], seen)
+    world.check("still from one start", len(world.started()) == 1, world.started())
+
+
+def six_in_a_row(world):
+    """`claude -p` six times, each as soon as the last one is gone, with a server that holds a lock and ignores the end of its input."""
+    for way, command in (("directly", world.server), ("wrapped", world.wrapped)):
+        env = environment(world)
+        code, said = world.finish([CLAUDE, "mcp", "add", "counter", "--", *command("--lock", str(world.root / f"{way}.lock"))], env=env)
+        world.check("`claude mcp add` takes the command", code == 0, said)
+        names = [f"{way}-{number}" for number in range(6)]
+        for name in names:
+            prompt(world, env, f"{name} count")
+        seen = [number(text) for text in results(world, *names)]
+        world.check(f"{way} 6 of 6 meet a fresh server", seen == [1] * 6, results(world, *names))
+
+
 def project_scope(world):
     """Some releases started a server of `.mcp.json` a second time at launch, and dropped the first after 15 s."""
     (world.project / ".claude").mkdir()
@@ -272,5 +335,5 @@ def observed(world):
 
 OVER_HTTP = over_http.Host(added_url, Session, deletes=False, is_modern=True)
 SCENARIOS = [print_mode, lazy, killed("front"), killed("daemon"), killed("front", "daemon"), interactive_reconnect, interactive_kills,
-             clear, keeper_lost, two_hosts, project_scope, set_up, *over_http.scenarios(OVER_HTTP)]
+             clear, keeper_lost, two_hosts, shared, six_in_a_row, project_scope, set_up, *over_http.scenarios(OVER_HTTP)]
 OBSERVED = [observed, over_http.observed(OVER_HTTP)]

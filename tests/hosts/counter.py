@@ -1,6 +1,6 @@
 """An MCP server on stdio that counts, and writes down all that its host does to it:
 
-    counter.py JOURNAL [--stubborn] [--progress] [--2026] [--temper TEMPER]
+    counter.py JOURNAL [--stubborn] [--progress] [--2026] [--temper TEMPER] [--lock FILE] [--rival FILE]
 
 Its tool `count` answers how often it was called in this process, and the pid: whoever meets the same server again sees the
 count go on. The journal gets a line of JSON for the start, each message, the end of input and each signal. A stubborn one
@@ -14,8 +14,13 @@ With `--2026` it speaks MCP 2026-07-28, too. What it does with `server/discover`
   late     refuses, but only LATE seconds later; the next message is answered at once
   exits    ends, unless it has been initialised
   mute     never answers it
+
+With `--lock` it holds a lock on that file as long as it lives, ends at once where another process has it, and ignores the end of its
+input. With `--rival` it sends SIGTERM to the process that is named in that file, and writes its own pid there.
 """
 
+import contextlib
+import fcntl
 import json
 import os
 import signal
@@ -27,6 +32,7 @@ import time
 LATE = 4.0
 journal = os.open(sys.argv[1], os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
 stubborn, tells_progress, is_2026 = (option in sys.argv for option in ("--stubborn", "--progress", "--2026"))
+lock, rival = (sys.argv[sys.argv.index(option) + 1] if option in sys.argv else None for option in ("--lock", "--rival"))
 temper = sys.argv[sys.argv.index("--temper") + 1] if "--temper" in sys.argv else "answers" if is_2026 else "refuses"
 speaks_2026 = temper in ("answers", "sticks")
 
@@ -51,6 +57,19 @@ with open(f"/proc/{os.getppid()}/cmdline") as cmdline:
     parent = cmdline.read().split("\0")
 note("start", started=started, parent=parent, group=os.getpgid(0), session=os.getsid(0), directory=os.getcwd(),
      environment=dict(os.environ))
+
+if lock:
+    held = os.open(lock, os.O_RDWR | os.O_CREAT)
+    try:
+        fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        note("locked out")
+        sys.exit(f"Error: another server holds {lock}")
+if rival:
+    with contextlib.suppress(OSError, ValueError), open(rival) as named:
+        os.kill(int(named.read()), signal.SIGTERM)
+    with open(rival, "w") as named:
+        named.write(str(os.getpid()))
 
 count = 0
 # The era of the first request, and whether the server has been initialised.
@@ -136,5 +155,5 @@ while line := sys.stdin.readline():
             said = {"result": {**NEW, **result}}
         say({"id": message["id"], **said})
 note("end of input")
-while stubborn:
+while stubborn or lock:
     time.sleep(1)

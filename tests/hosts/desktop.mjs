@@ -2,6 +2,7 @@
 //
 //   node desktop.mjs COMMAND ARGUMENT…
 //
+// HOST_TITLE is what `ps` is to show instead of this command line, as programs on Electron show theirs.
 // It is told by lines of JSON-RPC on its standard input:
 //
 //   open {panel, name}    starts a server for this panel, as the client `name`; answers once it has listed the tools
@@ -16,14 +17,15 @@ const { Client } = await import(require.resolve('@modelcontextprotocol/sdk/clien
 const { StdioClientTransport } = await import(require.resolve('@modelcontextprotocol/sdk/client/stdio.js'));
 
 const [command, ...args] = process.argv.slice(2);
+if (process.env.HOST_TITLE) process.title = process.env.HOST_TITLE;
 const panels = new Map();
 const said = new Map();
 
 const verbs = {
-  async open({ panel, name, environment = {} }) {
+  async open({ panel, name, version = '1.0.0', environment = {} }) {
     const transport = new StdioClientTransport({ command, args, stderr: 'pipe', cwd: '/', env: environment });
     transport.stderr.on('data', (some) => said.set(panel, (said.get(panel) ?? '') + some));
-    const client = new Client({ name, version: '1.0.0' });
+    const client = new Client({ name, version });
     const gone = new Promise((resolve) => (client.onclose = resolve));
     panels.set(panel, { client, gone });
     await client.connect(transport);

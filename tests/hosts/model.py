@@ -18,6 +18,8 @@ class Api:
 
     def __init__(self, world):
         self.world, self.hooks, self.told, self.requests = world, {}, {}, []
+        # Prompts to which the model has said its last word.
+        self.done = set()
         self.calls = {"count": ("count", {})}
         self.lock, self.numbers = threading.Lock(), itertools.count(1)
         api = self
@@ -80,12 +82,15 @@ class Api:
             elif calls == len(results) and tools:
                 self.hooks[step]()
         else:
+            if tools:
+                self.done.add(name)
             return None, f"done {name}"
         end, arguments = self.calls[step]
         # A tool that the host has put into a namespace has a pair for a name.
         tool = next((tool for tool in tools if (tool if isinstance(tool, str) else tool[1]).endswith(end)), None)
         if tool is None:
             self.tell(name, [*results, "no tool"])
+            self.done.add(name)
             return None, f"done {name}: no tool"
         return tool, arguments
 

@@ -25,11 +25,11 @@ def own(world, *arguments):
     return ["env", f"MCP_SESSIOND_DIR={world.run}", f"MCP_SESSIOND_CONFIG={world.config_path}", str(PROGRAM), *arguments]
 
 
-def entries(world, door):
+def entries(world, door, servers=SERVERS):
     """What Claude Code is given: name and command of each server. Entries of servers.json are written where they are needed."""
     if door in ("entry", "shared", "all"):
         more = {"shared": True} if door == "shared" else {}
-        listed = {name: {"command": command, "args": rest, "env": GROK, **more} for name, (command, *rest) in SERVERS.items()}
+        listed = {name: {"command": command, "args": rest, "env": GROK, **more} for name, (command, *rest) in servers.items()}
         world.config_path.with_name("servers.json").write_text(json.dumps({"mcpServers": listed}))
     if door == "all":
         return {"all": own(world, "wrap", "--all")}
@@ -41,14 +41,14 @@ def entries(world, door):
         "entry": lambda name, command: own(world, "wrap", f"@{name}"),
         "shared": lambda name, command: own(world, "wrap", f"@{name}"),
     }
-    return {name: ways[door](name, command) for name, command in SERVERS.items()}
+    return {name: ways[door](name, command) for name, command in servers.items()}
 
 
-def added(world, door):
+def added(world, door, servers=SERVERS):
     """After `claude mcp add` of each."""
     env = {**claude.environment(world), **GROK}
     world.api.calls |= {"set": ("repl", {"input": "kept = 40\n"}), "add": ("repl", {"input": "kept += 1; print('kept', kept)\n"})}
-    for name, command in entries(world, door).items():
+    for name, command in entries(world, door, servers).items():
         code, said = world.finish([claude.CLAUDE, "mcp", "add", name, "--", *command], env=env)
         world.check(f"`claude mcp add {name}` takes the command", code == 0, said)
     return env
@@ -65,13 +65,6 @@ def values(world, name):
     return [int(found[1]) if (found := re.search(r"^.*kept (\d+)", text, re.MULTILINE)) else text for text in world.api.results(name)]
 
 
-def offered(world):
-    """The tools of MCP servers that a model was offered last."""
-    lines = (world.root / "api").read_text().splitlines() if (world.root / "api").exists() else []
-    requests = [[tool["name"] for tool in (json.loads(line)["body"] or {}).get("tools", [])] for line in lines]
-    return next((tools for tools in reversed(requests) if any(tool.startswith("mcp__") for tool in tools)), [])
-
-
 def listed(door):
     """A scenario: `claude mcp list`, twice, since what a command does with the probe is remembered; then a call."""
     def scenario(world):
@@ -83,7 +76,7 @@ def listed(door):
                 world.check(f"the {time_} `claude mcp list` says that {name} is connected", "Connected" in line, line.rsplit(" - ", 1)[-1])
         asked(world, env, "one set add add")
         world.check("a variable of the REPL is what it was set to", values(world, "one")[1:] == [41, 42], world.api.results("one"))
-        tools = offered(world)
+        tools = claude.offered(world, "one")
         found = {name: sum(name in tool for tool in tools) for name in ("repl", "cnb", "grok" if door != "all" else "web_")}
         world.check("the model is offered the tools of all three", all(found.values()), tools)
     scenario.__name__ = f"listed_{door}"
@@ -91,17 +84,13 @@ def listed(door):
 
 
 class Session(claude.Session):
-    """Claude Code, interactive."""
+    """A session with the REPL."""
 
     def __init__(self, world, env):
-        claude.Terminal.__init__(self, world, [claude.CLAUDE, "--allowedTools", "mcp__repl__repl"], env)
-        self.world = world
-        world.check("it shows its prompt", self.shows("shift+tab to cycle", "? for shortcuts"), self.text()[-300:])
-        self.rests()
+        super().__init__(world, env, "repl", "mcp__repl__repl")
 
-    def reconnect(self):
-        self.send("/mcp reconnect repl")
-        self.world.check("`/mcp reconnect` reconnects", self.shows("Reconnected to repl"), self.text()[-300:])
+    def wait(self):
+        self.wait_for_offer()
 
     def adds(self, name, expected, why):
         """A turn that adds one to the variable."""
@@ -112,7 +101,7 @@ class Session(claude.Session):
 def kept(door):
     """A scenario: the variable survives a reconnect, SIGKILL of the front, and of front and daemon."""
     def scenario(world):
-        session = Session(world, added(world, door))
+        session = Session(world, added(world, door, {"repl": SERVERS["repl"]}))
         session.ask("one", "set add")
         world.check("a variable is set", values(world, "one")[1:] == [41], world.api.results("one"))
         session.reconnect()
