@@ -263,11 +263,15 @@ def six_in_a_row(world):
         env = environment(world)
         code, said = world.finish([CLAUDE, "mcp", "add", "counter", "--", *command("--lock", str(world.root / f"{way}.lock"))], env=env)
         world.check("`claude mcp add` takes the command", code == 0, said)
-        names = [f"{way}-{number}" for number in range(6)]
-        for name in names:
-            prompt(world, env, f"{name} count")
-        seen = [number(text) for text in results(world, *names)]
-        world.check(f"{way} 6 of 6 meet a fresh server", seen == [1] * 6, results(world, *names))
+        already = len(world.started())
+        for turn in range(6):
+            prompt(world, env, f"{way}-{turn} count")
+        # A prompt is not held for a server that still starts, so some of them may be answered without the tool.
+        started = world.started()[already:]
+        initialised = [one["pid"] for one in world.journal("message") if one["message"].get("method") == "initialize"]
+        out = [one["pid"] for one in world.journal("locked out")]
+        world.check(f"{way} 6 of 6 have a server, and none is locked out", len(started) == 6 and set(started) <= set(initialised) and not out,
+                    (started, initialised, out))
 
 
 def project_scope(world):

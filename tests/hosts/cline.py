@@ -24,7 +24,7 @@ class Hub(conversations.Host):
         file = self.home / ".cline" / "data" / "settings" / "cline_mcp_settings.json"
         file.parent.mkdir(parents=True, exist_ok=True)
         # The hub is started with the first prompt. A later one is handed to it within 5 s, or is not.
-        code, said = world.finish([CLINE, "Hello"], env=self.env)
+        code, said = world.finish([CLINE, "Say hello"], env=self.env)
         world.check("`cline` starts its hub", code == 0 and "ok" in said, (code, said))
         file.write_text(json.dumps({"mcpServers": {"counter": {"command": self.command[0], "args": self.command[1:]}}}))
 

@@ -72,6 +72,11 @@ def one_after_the_other(host):
     return counted
 
 
+def without_pause(host):
+    """Each conversation begins as soon as the one before it has ended, while the host may still be closing."""
+    return [host.talk(name) for name in ("one", "two", "three")]
+
+
 def at_once(host):
     """Two conversations at the same time. Neither ends before both have called."""
     counted, called = {}, threading.Barrier(2, timeout=12)
@@ -128,4 +133,4 @@ def scenarios(kind):
             world.lives(0, "after the end of the host")
         scenario.__name__ = story.__name__
         return scenario
-    return [compared(story) for story in (one_after_the_other, at_once, cut, daemon_killed)]
+    return [compared(story) for story in (one_after_the_other, without_pause, at_once, cut, daemon_killed)]

@@ -5,7 +5,8 @@
 // HOST_TITLE is what `ps` is to show instead of this command line, as programs on Electron show theirs.
 // It is told by lines of JSON-RPC on its standard input:
 //
-//   open {panel, name}    starts a server for this panel, as the client `name`; answers once it has listed the tools
+//   open {panel, name}    starts a server for this panel, as the client `name`; answers once it has listed the tools. `seconds` is its
+//                         limit for the connection, after which the SDK closes it
 //   count {panel}         calls the tool and answers its text; an error's text where there was none
 //   close {panel, how}    "orderly" as the SDK closes, else the signal's name; answers when the process is gone
 //   said {panel}          what its servers wrote to standard error since this was last asked
@@ -22,13 +23,13 @@ const panels = new Map();
 const said = new Map();
 
 const verbs = {
-  async open({ panel, name, version = '1.0.0', environment = {} }) {
+  async open({ panel, name, version = '1.0.0', seconds = 60, environment = {} }) {
     const transport = new StdioClientTransport({ command, args, stderr: 'pipe', cwd: '/', env: environment });
     transport.stderr.on('data', (some) => said.set(panel, (said.get(panel) ?? '') + some));
     const client = new Client({ name, version });
     const gone = new Promise((resolve) => (client.onclose = resolve));
     panels.set(panel, { client, gone });
-    await client.connect(transport);
+    await client.connect(transport, { timeout: seconds * 1000 });
     panels.get(panel).pid = transport.pid;
     await client.listTools();
     return transport.pid;

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import desktop
+import scripted
 from drivers import Peer
 from harness import HERE, INSTALLED, NODE, number, start_of, until
 
@@ -61,8 +62,8 @@ def executable(world, name):
 class Imitation(Peer):
     """One process of such a host."""
 
-    def __init__(self, world, look):
-        script, command = [HERE / "desktop.mjs"], world.wrapped()
+    def __init__(self, world, look, command=None):
+        script, command = [HERE / "desktop.mjs"], command or world.wrapped()
         if look.script:
             path = world.home / look.script[0]
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -154,6 +155,19 @@ def started_twice(name):
     return scenario
 
 
+def install(world):
+    """A host with a row: the server is installed for longer than the host waits, and the host tries again and again."""
+    imitations = {}
+
+    def try_(command, seconds):
+        key = tuple(command)
+        if key not in imitations:
+            imitations[key] = Imitation(world, LOOKS["vscode"], command)
+        params = {"panel": "one", "name": "Visual Studio Code", "version": "1.128.0", "seconds": seconds}
+        return isinstance(imitations[key].call("open", params, seconds=90), int)
+    scripted.Installation(world).judge(try_)
+
+
 SCENARIOS = [comes_back("vscode", True), comes_back("vscode_remote", True), comes_back("claude_desktop", True), comes_back("unknown", False),
-             started_twice("cursor")]
+             started_twice("cursor"), install]
 OBSERVED = []

@@ -70,29 +70,38 @@ def rivals(world):
         until(lambda: not world.servers())
 
 
+class Installation:
+    """A server that is installed before it runs, and takes longer for that than its host waits."""
+
+    def __init__(self, world):
+        self.world, self.package = world, world.root / "package"
+        self.direct = [PYTHON, str(HERE / "installer.py"), str(self.package), str(world.journal_path)]
+        # As world.wrapped(), which runs the counter.
+        own = world.wrapped()
+        self.wrapped = [*own[:own.index("--") + 1], *self.direct]
+
+    def judge(self, try_):
+        """`try_(command, seconds)` tries to connect, closes in an orderly way where it can't, and returns whether it could."""
+        direct = [try_(self.direct, LIMIT) for _ in range(2)]
+        self.world.check("directly each try is an installation that comes to nothing",
+                         (direct, len(self.world.journal("installing"))) == ([False, False], 2), direct)
+        already = len(self.world.journal("installing"))
+        tries = [try_(self.wrapped, LIMIT) for _ in range(4)]
+        self.world.check("while it is installed no try connects", not any(tries), tries)
+        self.package.with_name("package.done").touch()
+        done = until(lambda: self.world.journal("installed"), 5)
+        self.world.check("the installation goes on between the tries, and is done", done, self.world.journal("installing"))
+        self.world.check("the first try after that connects", try_(self.wrapped, 30))
+        begun = self.world.journal("installing")[already:]
+        self.world.check("from one installation", len(begun) == 1, begun)
+
+
 def install(world):
-    """A server that is installed while its host, whose limit is shorter, tries again and again, and closes each try in an orderly way."""
-    installed = world.root / "package"
-    command = [PYTHON, str(HERE / "installer.py"), str(installed), str(world.journal_path)]
-    # As world.wrapped(), which runs the counter.
-    own = world.wrapped()
-    wrapped = [*own[:own.index("--") + 1], *command]
+    """The host tries again and again, and closes each try in an orderly way."""
     host = Host(world)
-    direct = [host.connect("counter", command, seconds=LIMIT) for _ in range(2)]
-    world.check("directly each try is an installation that comes to nothing", len(world.journal("installing")) == 2
-                and all("refused" in one for one in direct), direct)
-    already = len(world.journal("installing"))
-    tries = [host.connect("counter", wrapped, seconds=LIMIT) for _ in range(4)]
-    world.check("while it is installed no try connects", all("refused" in one for one in tries), tries)
-    installed.with_name("package.done").touch()
-    done = until(lambda: world.journal("installed"), 5)
-    world.check("the installation goes on between the tries, and is done", done, world.journal("installing"))
-    last = host.connect("counter", wrapped, seconds=20)
-    world.check("the first try after that connects", "pid" in last, last)
-    world.check("from one installation", len(world.journal("installing")) - already == 1, world.journal("installing")[already:])
-    if "pid" in last:
-        counted = host.count("counter")
-        world.check("and it counts from 1", counted == 1, counted)
+    Installation(world).judge(lambda command, seconds: "pid" in host.connect("counter", command, seconds=seconds))
+    counted = host.count("counter")
+    world.check("it counts from 1", counted == 1, counted)
 
 
 SCENARIOS = [six_in_a_row(False), six_in_a_row(True), rivals, install]
