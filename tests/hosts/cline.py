@@ -4,6 +4,7 @@ completions."""
 import json
 import os
 import signal
+import threading
 
 import conversations
 from harness import INSTALLED, processes, until
@@ -17,6 +18,8 @@ class Hub(conversations.Host):
 
     def __init__(self, world, way, command):
         super().__init__(world, way, command)
+        # One prompt is handed to the hub at a time, since it has to be taken within 5 s.
+        self.handing_over = threading.Lock()
         self.env = {**world.environment(), "HOME": str(self.home)}
         options = ["-p", "openai", "-k", "a-key", "-b", f"{world.api.url}/v1", "-m", "fake"]
         code, said = world.finish([CLINE, "auth", *options], env=self.env)
@@ -30,7 +33,8 @@ class Hub(conversations.Host):
 
     def converse(self, name, steps):
         """With `--zen` the command ends before the conversation, which goes on in the hub."""
-        code, said = self.world.finish([CLINE, "--zen", f"STEPS: {name} {steps}"], env=self.env, log=name)
+        with self.handing_over:
+            code, said = self.world.finish([CLINE, "--zen", f"STEPS: {name} {steps}"], env=self.env, log=name)
         self.world.check("`cline --zen` hands the conversation to the hub", code == 0, (code, said[-300:]))
         until(lambda: name in self.world.api.done, 90)
 

@@ -9,6 +9,7 @@ import os
 import signal
 import threading
 
+from drivers import Peer
 from harness import number, start_of, until
 
 
@@ -64,6 +65,40 @@ class Host:
         until(lambda: all(start_of(pid) != began for pid, began in pids.items()))
 
 
+class Acp(Host):
+    """A host that speaks the Agent Client Protocol: one process that serves every session of an editor."""
+
+    # Whether it knows `session/close`.
+    closes = True
+
+    def speak(self, command, env):
+        """Starts it."""
+        self.peer = Peer(self.world, command, {**env, "HOME": str(self.home)})
+        self.peer.on_request = lambda method, params: {"outcome": {"outcome": "selected", "optionId": allowing(params.get("options", []))}}
+        client = {"protocolVersion": 1, "clientCapabilities": {}, "clientInfo": {"name": "tests", "version": "1.0.0"}}
+        self.world.check("it answers `initialize`", self.peer.call("initialize", client, 180))
+
+    def converse(self, name, steps):
+        begun = self.peer.call("session/new", {"cwd": str(self.world.project), "mcpServers": []}, 120)
+        self.world.check("a session begins", begun, begun)
+        session = {"sessionId": begun["sessionId"]}
+        said = self.peer.call("session/prompt", {**session, "prompt": [{"type": "text", "text": f"STEPS: {name} {steps}"}]}, 120)
+        self.world.check(f"prompt {name} is answered", said and name in self.world.api.done, said)
+        if self.closes:
+            self.world.check("the session is closed", self.peer.call("session/close", session) is not None)
+
+    def end(self):
+        """Ends it, and what it has started itself again with other options."""
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.peer.pid, signal.SIGKILL)
+        self.peer.close()
+
+
+def allowing(options):
+    """The option that allows what a host asks for."""
+    return next((one["optionId"] for one in options if one.get("kind", "").startswith("allow")), None)
+
+
 def one_after_the_other(host):
     counted = []
     for name, steps in (("one", "count count"), ("two", "count"), ("three", "count"), ("four", "count count")):
@@ -114,14 +149,14 @@ def daemon_killed(host):
     return counted
 
 
-def scenarios(kind):
-    """All of them with this kind of host."""
+def scenarios(kind, stories=(one_after_the_other, without_pause, at_once, cut, daemon_killed)):
+    """All of them with this kind of host, or some."""
     def compared(story):
         def scenario(world):
             host = kind(world, "direct", world.server())
             direct = story(host)
             host.end()
-            world.check("directly each start of the command is a server", len(set(host.started())) == 1, host.started())
+            world.check(f"directly each start of the command is a server; counts {direct}", len(set(host.started())) == 1, host.started())
             host = kind(world, "wrapped", world.wrapped())
             wrapped = story(host)
             starts, servers = host.started()
@@ -133,4 +168,4 @@ def scenarios(kind):
             world.lives(0, "after the end of the host")
         scenario.__name__ = story.__name__
         return scenario
-    return [compared(story) for story in (one_after_the_other, without_pause, at_once, cut, daemon_killed)]
+    return [compared(story) for story in stories]

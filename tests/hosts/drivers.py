@@ -91,6 +91,9 @@ class Peer:
     def read(self):
         for line in self.process.stdout:
             with self.arrived:
+                # What comes after close() nobody reads.
+                if self.log.closed:
+                    return
                 self.log.write(line.decode(errors="replace"))
                 self.log.flush()
                 with contextlib.suppress(ValueError):
@@ -129,7 +132,8 @@ class Peer:
     def close(self):
         self.process.kill()
         self.process.wait()
-        self.log.close()
+        with self.arrived:
+            self.log.close()
 
 
 def free_port():

@@ -3,7 +3,6 @@
 import json
 
 import conversations
-from drivers import Peer
 from harness import INSTALLED
 
 # What it pins of certifi went from PyPI.
@@ -11,7 +10,7 @@ NAME, PACKAGE = "Mistral Vibe", ("uv3.12", "mistral-vibe", "3.0.3", "certifi", "
 VIBE = INSTALLED / "vibe" / "bin" / "vibe-acp"
 
 
-class Acp(conversations.Host):
+class Vibe(conversations.Acp):
     """One `vibe-acp`. It means to keep a server as long as a session uses it, and to share it among sessions that are open at the same
     time; now and then it keeps one for good, directly as well."""
 
@@ -43,22 +42,8 @@ args = {json.dumps(self.command[1:])}
 [tools.counter_count]
 permission = "always"
 """)
-        self.peer = Peer(world, [VIBE], {**world.environment(FAKE_KEY="a-key"), "HOME": str(self.home)})
-        self.peer.on_request = lambda method, params: {"outcome": {"outcome": "selected", "optionId": params["options"][0]["optionId"]}}
-        begun = self.peer.call("initialize", {"protocolVersion": 1, "clientCapabilities": {}, "clientInfo": {"name": "tests", "version": "1.0.0"}}, 180)
-        world.check("vibe-acp answers `initialize`", begun)
-
-    def converse(self, name, steps):
-        begun = self.peer.call("session/new", {"cwd": str(self.world.project), "mcpServers": []})
-        self.world.check("a session begins", begun, begun)
-        session = begun["sessionId"]
-        said = self.peer.call("session/prompt", {"sessionId": session, "prompt": [{"type": "text", "text": f"STEPS: {name} {steps}"}]}, 90)
-        self.world.check(f"prompt {name} is answered", said and name in self.world.api.done, said)
-        self.world.check("the session is closed", self.peer.call("session/close", {"sessionId": session}) is not None)
-
-    def end(self):
-        self.peer.close()
+        self.speak([VIBE], world.environment(FAKE_KEY="a-key"))
 
 
-SCENARIOS = conversations.scenarios(Acp)
+SCENARIOS = conversations.scenarios(Vibe)
 OBSERVED = []
