@@ -2,6 +2,7 @@
 //
 //   node desktop.mjs COMMAND ARGUMENT…
 //
+// HOST_COMMAND is the same as a list of JSON, for a process whose arguments are to be a host's own.
 // HOST_TITLE is what `ps` is to show instead of this command line, as programs on Electron show theirs.
 // It is told by lines of JSON-RPC on its standard input:
 //
@@ -17,7 +18,7 @@ const require = createRequire(process.env.SDK_FROM);
 const { Client } = await import(require.resolve('@modelcontextprotocol/sdk/client/index.js'));
 const { StdioClientTransport } = await import(require.resolve('@modelcontextprotocol/sdk/client/stdio.js'));
 
-const [command, ...args] = process.argv.slice(2);
+const [command, ...args] = process.env.HOST_COMMAND ? JSON.parse(process.env.HOST_COMMAND) : process.argv.slice(2);
 if (process.env.HOST_TITLE) process.title = process.env.HOST_TITLE;
 const panels = new Map();
 const said = new Map();

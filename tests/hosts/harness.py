@@ -190,7 +190,7 @@ class World:
         """The pids of this scenario's processes of mcp-sessiond: `wrap`, `keep` or `run`."""
         mine = f"MCP_SESSIOND_DIR={self.run}"
         return sorted(pid for pid, arguments, environment in processes()
-                      if mine in environment and arguments[1:2] == [verb] and Path(arguments[0]).name == PROGRAM.name)
+                      if mine in environment and arguments[1:2] == [verb] and Path(arguments[0]).name in (PROGRAM.name, "mcp-sessiond"))
 
     def debug(self, *arguments):
         """What `mcp-sessiond debug …` says."""

@@ -4,6 +4,7 @@ The imitation is `desktop.mjs` under the name of the host's executable, with the
 `initialize`. A program that nobody knows stands beside them, so that what a row of the table of hosts changes can be seen.
 """
 
+import json
 import os
 import shutil
 import threading
@@ -39,7 +40,8 @@ class Look:
 
 LOOKS = {
     "vscode": Look("code", f"/usr/share/code/code {UTILITY}", (), "Visual Studio Code", "1.128.0"),
-    "vscode_remote": Look("node", "", (".vscode-server/cli/servers/Stable-0123456789/server/out/bootstrap-fork", "--type=extensionHost"),
+    "vscode_remote": Look("node", "", (".vscode-server/cli/servers/Stable-0123456789/server/out/bootstrap-fork", "--type=extensionHost",
+                                         "--transformURIs", "--useHostProxy=false"),
                           "Visual Studio Code", "1.128.0"),
     "cursor": Look("cursor", f"/usr/share/cursor/cursor {UTILITY}", (), "cursor-vscode", "1.0.0"),
     "claude_desktop": Look("Claude", "", (), "claude-ai", "0.1.0", disclaims=True),
@@ -72,9 +74,11 @@ class Imitation(Peer):
             script = [path]
         if look.disclaims:
             command = [executable(world, "disclaimer"), HERE / "disclaimer.mjs", "--pgroup", "--", *command]
-        # A script's own arguments come behind the command, where the imitation takes no notice of them.
-        words = [executable(world, look.program), *script, *command, *look.script[1:]]
-        env = world.environment(SDK_FROM=str(INSTALLED / "desktop" / "package.json"), HOST_TITLE=look.title)
+        words = [executable(world, look.program), *script, *look.script[1:]]
+        # A title takes the place of the command line, and can't be longer.
+        words += ["." * len(look.title)] if look.title else []
+        env = world.environment(SDK_FROM=str(INSTALLED / "desktop" / "package.json"), HOST_TITLE=look.title,
+                                HOST_COMMAND=json.dumps([str(part) for part in command]))
         super().__init__(world, words, env)
         self.world, self.look = world, look
 

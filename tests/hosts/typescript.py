@@ -59,8 +59,8 @@ def tempered(mode, temper):
         starts = world.started()[already:]
         most = 2 if temper == "exits" and mode == "auto" else 1
         world.check(f"the server is started {'once' if most == 1 else 'twice: the probe ends the first'}", len(starts) == most, starts)
-        world.check("a server of this temper is asked once, and its way is remembered",
-                    temper == "answers" or len(probes(world)) - asked <= 1 or temper == "sticks", len(probes(world)) - asked)
+        if temper not in ("answers", "sticks"):
+            world.check("its server is asked once at most, and its way is remembered", len(probes(world)) - asked <= 1, len(probes(world)) - asked)
         for place, (_, count, earlier, said) in enumerate(wrapped, 1):
             resumes = "resumed the server" in (said or "")
             world.check(f"connection {place}: 'resumed' is said where the count goes on, and never of a server that this connection began",
