@@ -82,9 +82,9 @@ class Imitation(Peer):
         super().__init__(world, words, env)
         self.world, self.look = world, look
 
-    def open(self, panel):
-        """Starts a server, and how often it has counted, or an error's text."""
-        self.call("open", {"panel": panel, "name": self.look.client, "version": self.look.version}, seconds=60)
+    def open(self, panel, name=None):
+        """Starts a server as this client, or as the host's own: how often it has counted, or an error's text."""
+        self.call("open", {"panel": panel, "name": name or self.look.client, "version": self.look.version}, seconds=60)
         return self.count(panel)
 
     def count(self, panel):
@@ -159,6 +159,23 @@ def started_twice(name):
     return scenario
 
 
+def names(world):
+    """What a client calls itself makes its host's rule stricter, never wider, and concerns nobody else in the same process."""
+    known, unknown = Imitation(world, LOOKS["vscode"]), Imitation(world, LOOKS["unknown"])
+    known.open("own")
+    known.open("library", "mcp")
+    unknown.open("other", "Visual Studio Code")
+    for imitation, panel, name, goes_on in ((known, "own", None, 2), (known, "library", "mcp", 1), (unknown, "other", "Visual Studio Code", 1)):
+        imitation.end(panel, "orderly")
+        counted = imitation.open(panel, name)
+        world.check(f"{imitation.look.program} as {name or imitation.look.client}, after an orderly close: {goes_on}", counted == goes_on, counted)
+    for imitation, panel, name, goes_on in ((known, "own", None, 3), (known, "library", "mcp", 1), (unknown, "other", "Visual Studio Code", 2)):
+        imitation.end(panel, "SIGKILL")
+        counted = imitation.open(panel, name)
+        world.check(f"{imitation.look.program} as {name or imitation.look.client}, after a cut: {goes_on}", counted == goes_on, counted)
+    world.lives(3, "three connections")
+
+
 def install(world):
     """A host with a row: the server is installed for longer than the host waits, and the host tries again and again."""
     imitations = {}
@@ -173,5 +190,5 @@ def install(world):
 
 
 SCENARIOS = [comes_back("vscode", True), comes_back("vscode_remote", True), comes_back("claude_desktop", True), comes_back("unknown", False),
-             started_twice("cursor"), install]
+             started_twice("cursor"), names, install]
 OBSERVED = []
