@@ -45,6 +45,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use mcp_sessiond_client::{ClaimRequest, Error, Loss, Options, Outcome};
 use mcp_sessiond_proto::backends::Attached;
+use mcp_sessiond_proto::facts::Learned;
 use mcp_sessiond_proto::paths;
 
 use crate::lines::LineBuffer;
@@ -293,7 +294,12 @@ impl Start<'_> {
             Err(error) => return self.run_unkept(&error, leaver, lines, input),
         };
         let client = self.claim.client.take();
-        self.claim.client = match door.answer_probes(client, self.probes, input, lines) {
+        let facts = || door.facts();
+        if self.claim.fresh {
+            door.block_on(facts().learn(Learned::Forgotten {}));
+        }
+        let opening = probe::answer(client, self.probes, &facts, input, lines);
+        self.claim.client = match door.block_on(opening) {
             Opening::Client(client) => client,
             Opening::Closed => return Ok(Attempt::Exited(ExitCode::SUCCESS)),
             Opening::ProbesOnly => return self.run_unkept(&PROBES_ONLY, leaver, lines, input),

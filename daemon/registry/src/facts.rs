@@ -3,9 +3,9 @@
 
 use alloc::collections::BTreeMap;
 
-use mcp_sessiond_proto::facts::{Discover, FACTS_MS, Facts, Learned, ServerDigest};
+use mcp_sessiond_proto::facts::{FACTS_MS, Facts, Learned, ServerDigest};
 
-use super::{Effect, Registry};
+use super::{Effect, Registry, ServerRecord};
 
 /// Servers of which something is remembered. A user has dozens; those that were asked for longest
 /// ago go first.
@@ -13,17 +13,6 @@ const SERVERS_MAX: usize = 1024;
 
 /// How old the record of the last use may be, in ms: it is not written at each connection.
 const USED_MS: u64 = 24 * 60 * 60 * 1000;
-
-/// What is on record of a server.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ServerRecord {
-    /// The server.
-    pub server: ServerDigest,
-    /// How it takes `server/discover`.
-    pub discover: Discover,
-    /// When that was last asked for, in ms since the Unix epoch; up to a day more has passed.
-    pub used_ms: u64,
-}
 
 /// The servers.
 #[derive(Debug, Default)]

@@ -47,11 +47,10 @@ use alloc::vec::Vec;
 
 pub use claims::{Claim, Wants};
 pub use effects::{Effect, Lease, Ticket};
-pub use facts::ServerRecord;
 pub use ledger::Records;
 pub use records::{
     CLAIMED_KEYS_MAX, Claimant, Digest, HostRule, KeeperRecord, Keepers, NO_TOKEN, OwnerRecord,
-    ProgramDir, Rule, RuleSource, ServiceRecord, SessionRecord, Snapshot, TokenFile,
+    ProgramDir, Rule, RuleSource, ServerRecord, ServiceRecord, SessionRecord, Snapshot, TokenFile,
 };
 pub use services::ServiceSession;
 pub use unreachable::Departure;

@@ -7,11 +7,11 @@ use core::fmt;
 
 use mcp_sessiond_identity::{Key, ProcessId, SelfDescription, Traits};
 use mcp_sessiond_proto::backends::KeeperName;
+use mcp_sessiond_proto::facts::{Discover, ServerDigest};
 use mcp_sessiond_proto::{
     BackendName, Epoch, Error, Loss, RequestId, Resume, ServiceName, SessionId, Siblings,
 };
 
-use super::ServerRecord;
 
 /// A SHA-256 digest.
 pub type Digest = [u8; 32];
@@ -385,6 +385,17 @@ impl fmt::Display for TokenFile {
             Ok(())
         }
     }
+}
+
+/// What is on record of a server.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ServerRecord {
+    /// The server.
+    pub server: ServerDigest,
+    /// How it takes `server/discover`.
+    pub discover: Discover,
+    /// When that was last asked for, in ms since the Unix epoch; up to a day more has passed.
+    pub used_ms: u64,
 }
 
 /// Everything on record.

@@ -16,7 +16,7 @@ use mcp_sessiond_process::{self as process, executable};
 use mcp_sessiond_proto::backends::{
     Attach, Backend, KeeperReply, KeeperRequest, RELAYED_MAX, StopReason, StopRequest,
 };
-use mcp_sessiond_proto::facts::{Learned, ServerDigest};
+use mcp_sessiond_proto::facts::ServerDigest;
 use mcp_sessiond_proto::services::FindRequest;
 use mcp_sessiond_proto::types::LeaseRef;
 use mcp_sessiond_proto::{
@@ -30,7 +30,6 @@ pub(crate) use self::keeper_watch::{KeeperWatch, QUIET, QUIET_MAX};
 use super::attach::{Attaching, Attachment, MARGIN, NoBackend};
 use super::facts::{self, ServerFacts};
 use super::without_daemon;
-use crate::front::probe::{self, Opening, ProbePolicy};
 use crate::keeper::dial::{DialError, Dialled, dial_until, dial_waiting};
 use crate::keeper::launch::{Launch, Report};
 use crate::keeper::silence::{Silence, stalled_sentence};
@@ -169,20 +168,14 @@ impl Door {
         })
     }
 
-    /// Answers the probes at the beginning of the host's lines, where nobody has to be asked.
-    pub(crate) fn answer_probes(
-        &self,
-        client: Option<ClientName>,
-        policy: ProbePolicy,
-        input: &mut File,
-        lines: &mut LineBuffer,
-    ) -> Opening {
-        let facts = || ServerFacts::new(self.options.clone(), self.server().clone());
-        if self.claim.fresh {
-            self.runtime.block_on(facts().learn(Learned::Forgotten {}));
-        }
-        self.runtime
-            .block_on(probe::answer(client, policy, &facts, input, lines))
+    /// What the daemon knows of this front's server.
+    pub(crate) fn facts(&self) -> ServerFacts {
+        ServerFacts::new(self.options.clone(), self.server().clone())
+    }
+
+    /// Waits for something that this front asks.
+    pub(crate) fn block_on<F: Future>(&self, future: F) -> F::Output {
+        self.runtime.block_on(future)
     }
 
     /// The client's name, once it is known. Nothing was claimed yet.
