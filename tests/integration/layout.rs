@@ -157,6 +157,7 @@ const PROXY: Layers = &[
     (
         "front",
         &[
+            "closed",
             "id_prefix",
             "launch_env",
             "lines",
