@@ -50,11 +50,11 @@ use mcp_sessiond_proto::paths;
 
 use crate::lines::LineBuffer;
 use crate::memory::forbid_core_dumps;
-use crate::notices::{duration, note_unkept, print, print_claim, print_ended};
+use crate::notices::{ConfirmLoss, duration, note_unkept, print, print_claim, print_ended};
 use crate::program::{LaunchEnv, Program};
 use crate::server::attach::{Attaching, Attachment, NoBackend, attach_first};
 use crate::server::child::PlainChild;
-use crate::server::kept::{Door, LossTeller, Releaser, Stopper};
+use crate::server::kept::{Door, Releaser, Stopper};
 use crate::server::without_daemon::{self, WithoutDaemon};
 use crate::signals::{ENDING, GivenMask};
 use crate::stderr::Stderr;
@@ -421,7 +421,7 @@ impl Start<'_> {
 struct Report {
     because: Option<Loss>,
     outcome: Outcome,
-    teller: Option<LossTeller>,
+    confirm_loss: Option<ConfirmLoss>,
     attached: Attached,
     /// How the keeper hears that its host was told.
     control: Option<UnixStream>,
@@ -436,7 +436,7 @@ impl Report {
         Self {
             because: attachment.because,
             outcome: attachment.outcome,
-            teller: attachment.teller.take(),
+            confirm_loss: attachment.confirm_loss.take(),
             attached: attachment.attached.clone(),
             control: control.and_then(|control| control.try_clone().ok()),
             differing: std::mem::take(&mut attachment.differing),
@@ -448,13 +448,13 @@ impl Report {
         let Self {
             because,
             outcome,
-            teller,
+            confirm_loss,
             attached,
             control,
             differing,
             again,
         } = self;
-        if print_claim(stderr, because, outcome, teller) {
+        if print_claim(stderr, because, outcome, confirm_loss) {
             // That says why it is a fresh one.
         } else if !attached.ended.is_empty() {
             print_ended(stderr, None, &attached.ended, control.as_ref());

@@ -8,7 +8,6 @@ use mcp_sessiond_client::{Loss, Outcome};
 use mcp_sessiond_process::PinnedProcess;
 use mcp_sessiond_proto::paths;
 
-use crate::server::kept::LossTeller;
 use crate::stderr::{Stderr, confirm_ends, sentence};
 use crate::unkept::{self, Unkept};
 
@@ -17,12 +16,16 @@ pub(crate) fn print(what: &dyn Display) {
     let _ = io::stderr().write_all(sentence(what).as_bytes());
 }
 
-/// What the host's user should know of how the session was got. False: nothing.
+/// Says that a loss was told.
+pub(crate) type ConfirmLoss = Box<dyn FnOnce(Loss) + Send>;
+
+/// What the host's user should know of how the session was got, with what says that a loss was told.
+/// False: nothing.
 pub(crate) fn print_claim(
     stderr: &Stderr,
     because: Option<Loss>,
     outcome: Outcome,
-    teller: Option<LossTeller>,
+    confirm: Option<ConfirmLoss>,
 ) -> bool {
     match (because, outcome) {
         (Some(loss), _) => {
@@ -32,7 +35,7 @@ pub(crate) fn print_claim(
                 "this server begins afresh"
             };
             stderr.print_then(&format_args!("{begins}: {}", loss.sentence()), move || {
-                teller.into_iter().for_each(|teller| teller.told(loss));
+                confirm.into_iter().for_each(|confirm| confirm(loss));
             });
         }
         (None, Outcome::FreshDoubtful) => stderr.print(

@@ -150,8 +150,8 @@ const PROXY: Layers = &[
     (
         "server",
         &[
-            "keeper", "lines", "memory", "notices", "program", "signals", "stderr", "waits",
-            "bundle", "client", "process", "relay",
+            "keeper", "launch_env", "lines", "memory", "notices", "program", "signals", "stderr",
+            "waits", "bundle", "client", "process", "relay",
         ],
     ),
     (

@@ -219,7 +219,7 @@ fn serve_host(
     );
     let (unkept, claimed) = match door {
         Ok((door, claimed)) => {
-            let (releaser, teller) = (door.releaser(), door.loss_teller());
+            let (releaser, teller) = (door.releaser(), door.confirm_loss());
             (None, Some((releaser, teller, claimed)))
         }
         Err(why) => {

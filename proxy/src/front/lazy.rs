@@ -101,7 +101,7 @@ fn serve_host(begun: FrontSetup<'_>, door: &mut Door) -> io::Result<Result<Infal
     let Claimed {
         because, outcome, ..
     } = claimed;
-    print_claim(&stderr, because, outcome, door.loss_teller());
+    print_claim(&stderr, because, outcome, door.confirm_loss());
     let output: File = io::stdout().as_fd().try_clone_to_owned()?.into();
     let until_unread = output.try_clone()?;
     let (out, spoken) = mpsc::channel(WAITING);

@@ -118,7 +118,7 @@ fn serve_host(
                 ..
             },
         )) => {
-            print_claim(&stderr, because, outcome, door.loss_teller());
+            print_claim(&stderr, because, outcome, door.confirm_loss());
             (Some(LeaseRef { session, epoch }), Some(door.releaser()))
         }
         Err(why) => {

@@ -8,8 +8,8 @@ use mcp_sessiond_proto::Json;
 use mcp_sessiond_proto::backends::Attached;
 
 use super::kept::KeeperWatch;
-use super::kept::LossTeller;
 use crate::lines::LineBuffer;
+use crate::notices::ConfirmLoss;
 use crate::waits::{ATTACH_WAIT, PAUSE, Waits};
 
 /// Bytes by which a message may have grown when the host's own ids are put back into it.
@@ -80,7 +80,6 @@ pub(crate) trait Attaching: Send + Sync {
 }
 
 /// A connection to the keeper.
-#[derive(Debug)]
 pub struct Attachment {
     /// How the keeper is asked whether it lives, where it is this server's own.
     pub(crate) watch: Option<KeeperWatch>,
@@ -97,7 +96,7 @@ pub struct Attachment {
     /// What was lost before.
     pub because: Option<Loss>,
     /// What tells the daemon that the host was told.
-    pub teller: Option<LossTeller>,
+    pub(crate) confirm_loss: Option<ConfirmLoss>,
     /// Variables that the server was started with in another way than this front, where the user
     /// has named it.
     pub differing: Vec<String>,

@@ -25,7 +25,8 @@ use mcp_sessiond_proto::{
 use tokio::time::timeout_at;
 
 use self::daemon_calls::Runtime;
-pub use self::daemon_calls::{LossTeller, Releaser, Stopper};
+use self::daemon_calls::loss_told;
+pub use self::daemon_calls::{Releaser, Stopper};
 pub(crate) use self::keeper_watch::{KeeperWatch, QUIET, QUIET_MAX};
 use super::attach::{Attaching, Attachment, MARGIN, NoBackend};
 use super::facts::{self, ServerFacts};
@@ -291,7 +292,7 @@ impl Door {
         Ok(Attachment {
             outcome,
             because,
-            teller: self.loss_teller(),
+            confirm_loss: self.confirm_loss(),
             differing,
             ..attached
         })
@@ -550,7 +551,7 @@ impl Door {
             attached,
             outcome: Outcome::Held,
             because: None,
-            teller: None,
+            confirm_loss: None,
             differing: Vec::new(),
             watch: Some(KeeperWatch {
                 directory: self.directory.clone(),
@@ -587,10 +588,10 @@ impl Door {
     }
 
     /// What tells the daemon that a loss was told, under the lease that there is now.
-    pub fn loss_teller(&self) -> Option<LossTeller> {
+    pub(crate) fn confirm_loss(&self) -> Option<ConfirmLoss> {
         let lease = self.lease.lock().unwrap_or_else(PoisonError::into_inner);
-        let lease = lease.clone()?;
-        Some(LossTeller::new(self.options.clone(), lease))
+        let (options, lease) = (self.options.clone(), lease.clone()?);
+        Some(Box::new(move |loss| loss_told(options, lease, loss)))
     }
 
     /// What gives the lease up, from whichever thread.

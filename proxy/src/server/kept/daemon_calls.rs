@@ -73,33 +73,21 @@ impl Stopper {
     }
 }
 
-/// Tells the daemon that a user was told of a loss.
-#[derive(Debug)]
-pub struct LossTeller {
-    options: Options,
-    lease: LeaseRef,
-}
-
-impl LossTeller {
-    pub(super) fn new(options: Options, lease: LeaseRef) -> Self {
-        Self { options, lease }
-    }
-
-    /// If the daemon can't be told, the next claim carries the loss once more.
-    pub fn told(self, because: Loss) {
-        let Ok(runtime) = Runtime::new() else { return };
-        let request = LossToldRequest {
-            session: self.lease.session,
-            epoch: self.lease.epoch,
-            because,
-        };
-        let control = Control::new(self.options.timeout(RELEASE_WAIT));
-        let told = control.call(|connection, context| {
-            let request = request.clone();
-            async move { connection.loss_told(context, request).await }
-        });
-        drop(runtime.block_on(told));
-    }
+/// Tells the daemon that a user was told of a loss. If it can't be told, the next claim carries the
+/// loss once more.
+pub(super) fn loss_told(options: Options, lease: LeaseRef, because: Loss) {
+    let Ok(runtime) = Runtime::new() else { return };
+    let request = LossToldRequest {
+        session: lease.session,
+        epoch: lease.epoch,
+        because,
+    };
+    let control = Control::new(options.timeout(RELEASE_WAIT));
+    let told = control.call(|connection, context| {
+        let request = request.clone();
+        async move { connection.loss_told(context, request).await }
+    });
+    drop(runtime.block_on(told));
 }
 
 /// Gives the lease up, for the next front: this one only waits for answers.

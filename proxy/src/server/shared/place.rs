@@ -253,7 +253,7 @@ impl Place {
             attached: Attached::default(),
             outcome: Outcome::Held,
             because: None,
-            teller: None,
+            confirm_loss: None,
             differing: Vec::new(),
             watch: None,
         }))
