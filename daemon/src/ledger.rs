@@ -81,6 +81,12 @@ impl Opened {
 }
 
 impl Ledger {
+    /// Whether there is no database where a daemon has made one: what it has set aside beside it is
+    /// still there.
+    pub fn is_missing(directory: &Path) -> bool {
+        std::fs::symlink_metadata(directory.join(FILE)).is_err() && Ballast::is_in(directory)
+    }
+
     /// Opens the database in a runtime directory. What is from before a reboot, or can't be read,
     /// is discarded: losing a session is acceptable, resuming the wrong one is not.
     ///

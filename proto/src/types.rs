@@ -451,11 +451,14 @@ pub enum Loss {
     Conversations,
     /// The host had closed the backend, and did not come back for it in time.
     Abandoned,
+    /// The daemon's records were lost, and this host is older than the daemon: there may have been a
+    /// session.
+    Records,
 }
 
 impl Loss {
     /// All of them, in the order in which they are numbered on record.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 14] = [
         Self::Sibling,
         Self::Several,
         Self::Crowd,
@@ -469,6 +472,7 @@ impl Loss {
         Self::Closed,
         Self::Conversations,
         Self::Abandoned,
+        Self::Records,
     ];
 
     /// Whether this is a rule about the host, and nothing was lost.
@@ -510,7 +514,7 @@ impl Loss {
             }
             Self::Exited => "the former server exited while no host was connected",
             Self::Killed => {
-                "the process that kept the former server was killed while no host was connected"
+                "the process that kept the former server has ended, and the server with it"
             }
             Self::Lingered => {
                 "no host came back for the former server in time (`backends.linger_ms`; `backends.named_linger_ms` where it has a name)"
@@ -518,6 +522,9 @@ impl Loss {
             Self::Abandoned => {
                 "the host had closed the former server, and did not come back for it in time (`backends.closed_linger_ms`; \
                  `backends.named_linger_ms` where it has a name)"
+            }
+            Self::Records => {
+                "the records of an earlier daemon were lost (`sessions.db`); if this server had run before, nothing of that is known"
             }
             Self::Stopped => "the former server was stopped",
             Self::Conversation => {

@@ -150,8 +150,19 @@ const PROXY: Layers = &[
     (
         "server",
         &[
-            "keeper", "launch_env", "lines", "memory", "notices", "program", "signals", "stderr",
-            "waits", "bundle", "client", "process", "relay",
+            "keeper",
+            "launch_env",
+            "lines",
+            "memory",
+            "notices",
+            "program",
+            "signals",
+            "stderr",
+            "waits",
+            "bundle",
+            "client",
+            "process",
+            "relay",
         ],
     ),
     (

@@ -17,7 +17,10 @@ const LOST: Record<string, string> = {
     'this host runs three or more servers with the same command at once, so nothing is resumed for it ' +
     `until it exits; ${LABELS}`,
   exited: 'the former server exited while no host was connected',
-  killed: 'the process that kept the former server was killed while no host was connected',
+  records:
+    'the records of an earlier daemon were lost (`sessions.db`); ' +
+    'if this server had run before, nothing of that is known',
+  killed: 'the process that kept the former server has ended, and the server with it',
   lingered:
     'no host came back for the former server in time (`backends.linger_ms`; ' +
     '`backends.named_linger_ms` where it has a name)',

@@ -12,7 +12,6 @@ use mcp_sessiond_proto::{
     BackendName, Epoch, Error, Loss, RequestId, Resume, ServiceName, SessionId, Siblings,
 };
 
-
 /// A SHA-256 digest.
 pub type Digest = [u8; 32];
 

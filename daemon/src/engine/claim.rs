@@ -364,6 +364,12 @@ impl Engine {
         if record.holder.is_none() {
             return Err(Error::LeaseEnded);
         }
+        let because = because.or_else(|| {
+            let is_unknown = outcome == Outcome::FreshFirst;
+            is_unknown
+                .then(|| self.lost_with_records(&record))
+                .flatten()
+        });
         if let Some(because) = because {
             let (server, host, why) = (&record.program, record.owner.pid, because.sentence());
             if because.is_rule() {

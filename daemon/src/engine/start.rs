@@ -118,8 +118,10 @@ impl Engine {
         let tokens = Tokens::open(directory).map_err(StartError::Tokens)?;
         Directory::open(&paths::keepers(directory.path()))?;
         let boot = process::boot_id().map_err(StartError::Boot)?;
+        let is_missing = Ledger::is_missing(directory.path());
         let opened = Ledger::open(directory.path(), &boot)?;
-        let why = opened.lost();
+        let missing = || is_missing.then(|| "it was missing".to_owned());
+        let why = opened.lost().or_else(missing);
         let Opened {
             mut ledger,
             mut snapshot,
@@ -130,6 +132,7 @@ impl Engine {
             why,
             adopted,
             ended: 0,
+            told: HashSet::new(),
         };
         let registry = Registry::restore(loaded.config.policy(), snapshot);
         let exits = ExitWatch::new().map_err(StartError::Exits)?;
@@ -147,6 +150,7 @@ impl Engine {
             deadline_changed: Notify::new(),
             changed: Notify::new(),
             began: Instant::now(),
+            started: PinnedProcess::own().map_err(StartError::Boot)?.id().start,
             home: home(&boot, directory.path()).map_err(StartError::Boot)?,
             dropped,
             charges,

@@ -45,6 +45,11 @@ struct Inner {
 }
 
 impl Ballast {
+    /// Whether a daemon has made one in this directory.
+    pub(super) fn is_in(directory: &Path) -> bool {
+        std::fs::symlink_metadata(directory.join(FILE)).is_ok()
+    }
+
     /// Opens what exists of it, and fills it up as far as there is room.
     pub(super) fn of(directory: &Path) -> Self {
         let path = directory.join(FILE);

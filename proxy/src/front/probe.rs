@@ -58,7 +58,11 @@ pub(crate) async fn answer(
     }
     if probed >= PROBES_MAX {
         facts.learn(Learned::Forgotten {}).await;
-        return Opening::ProbesOnly;
+        return match policy {
+            ProbePolicy::AsKnown => Opening::ProbesOnly,
+            // Who does not begin with `initialize` gets a server of its own.
+            ProbePolicy::Refused => Opening::Client(client),
+        };
     }
     let mut client = client;
     loop {

@@ -5,7 +5,6 @@ mod daemon_calls;
 mod keeper_watch;
 
 use std::ffi::OsString;
-use std::fs::File;
 use std::io;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -35,7 +34,7 @@ use crate::keeper::dial::{DialError, Dialled, dial_until, dial_waiting};
 use crate::keeper::launch::{Launch, Report};
 use crate::keeper::silence::{Silence, stalled_sentence};
 use crate::lines::LineBuffer;
-use crate::notices::print;
+use crate::notices::{ConfirmLoss, print};
 use crate::program::Program;
 use crate::signals::GivenMask;
 

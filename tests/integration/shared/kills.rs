@@ -109,8 +109,8 @@ fn the_server_dies_and_every_host_is_told() {
     let error = other.text(id).expect_err("it has died");
     assert_eq!(error["data"]["outcome"], "unknown", "{error}");
     for client in [&mut one, &mut other] {
-        client.said(|message| message["method"] == "notifications/tools/list_changed");
         assert_ne!(pid(client), first);
+        client.said(|message| message["method"] == "notifications/tools/list_changed");
     }
     assert_eq!(pid(&mut one), pid(&mut other));
 }

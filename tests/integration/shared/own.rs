@@ -1,6 +1,6 @@
 //! Which hosts share, and which get a server of their own.
 
-use mcp_sessiond_tests::{Client, gone};
+use mcp_sessiond_tests::{Client, Front, gone};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::{Value, json};
@@ -126,21 +126,41 @@ fn roots_and_tasks_are_not_shared() {
 }
 
 #[test]
-fn a_host_of_the_newer_era_finds_a_server_of_its_own() {
+fn a_host_that_only_asks_for_the_era_first_shares_and_one_of_the_newer_era_does_not() {
     let world = sharing();
     let _daemon = world.daemon();
-    let _first = connect(&world);
-    let mut modern = Client::new(world.front(&world.wrapping(&[], &["@crowd".to_owned()])));
-    let id = modern.request("server/discover", json!({}));
-    // This server does not know it, and the host goes on as hosts do.
-    assert_eq!(modern.answer(id)["error"]["code"], -32601);
-    greet(&mut modern, &able(), "2025-06-18");
-    modern
-        .pipe
-        .errors
-        .wait("its host does not begin with `initialize`");
-    assert_eq!(modern.call("increment", json!({})), "1");
-    assert_eq!(hosts(&world), [1]);
+    let mut first = connect(&world);
+    assert_eq!(first.call("increment", json!({})), "1");
+    let command = world.wrapping(&[], &["@crowd".to_owned()]);
+    let probing = || {
+        let mut host = Client::new(world.front(&command));
+        let id = host.request("server/discover", json!({}));
+        assert_eq!(host.answer(id)["error"]["code"], -32601);
+        host
+    };
+    // As Claude Code does.
+    let mut both = probing();
+    greet(&mut both, &able(), "2025-06-18");
+    assert_eq!(both.call("increment", json!({})), "2");
+    assert_eq!(hosts(&world), [2]);
+    let goes_on = |mut host: Client<Front>| {
+        let line = "its host does not begin with `initialize`";
+        host.pipe.errors.wait(line);
+        assert_eq!(hosts(&world), [2]);
+    };
+    // Its first request after the probe is of the newer era.
+    let mut modern = probing();
+    modern.request("tools/list", json!({}));
+    goes_on(modern);
+    // And one that never goes further, at its third try.
+    let mut modern = Client::new(world.front(&command));
+    for _ in 0..2 {
+        let mut refused = probing();
+        refused.pipe.close();
+        refused.pipe.wait();
+    }
+    modern.request("server/discover", json!({}));
+    goes_on(modern);
 }
 
 #[test]

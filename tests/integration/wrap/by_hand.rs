@@ -543,7 +543,7 @@ fn what_was_lost_is_shown_until_a_server_is_told() {
         .expect("it lives")
         .signal(Signal::SIGKILL)
         .expect("killed");
-    let sentence = "was killed while no host was connected";
+    let sentence = "has ended, and the server with it";
     // What was lost the daemon shows when it is asked, and at no other time.
     until("it is shown", || {
         words(&say(&world, &["status"]))

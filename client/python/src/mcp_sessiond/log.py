@@ -23,6 +23,7 @@ _LOST = {
     "killed": "the server was killed while nobody was attached",
     "lingered": "nobody came back to the server in time",
     "abandoned": "the host had closed the server, and did not come back to it in time",
+    "records": "the records of an earlier daemon were lost; there may have been a session",
     "stopped": "the server was stopped",
     "conversation": "the host has left that conversation",
     "edited": "the command line or the environment is not that of the former server",

@@ -33,7 +33,7 @@ enum Client {
     /// It probes on a process of its own, which it closes in an orderly way.
     Sibling,
     /// It speaks MCP 2026-07-28 alone.
-    Pinned,
+    ModernOnly,
     /// The same as in place; its first probe is of a version that no server speaks.
     Corrective,
     /// It sends `initialize`, closes before the answer, and comes again.
@@ -157,7 +157,7 @@ fn connect(
             });
             opens(&mut initialize_and_call)
         }
-        Client::Pinned => opens(&mut |line| match line.ask(probe.clone()) {
+        Client::ModernOnly => opens(&mut |line| match line.ask(probe.clone()) {
             Some(answer) if answer.get("result").is_some() => call_modern(line),
             _ => Outcome::Closed,
         }),
@@ -417,14 +417,16 @@ fn temper() -> impl Strategy<Value = Temper> {
 
 fn client() -> impl Strategy<Value = Client> {
     use Client::*;
-    prop::sample::select(vec![Legacy, InPlace, Sibling, Pinned, Corrective, Retrying])
+    prop::sample::select(vec![
+        Legacy, InPlace, Sibling, ModernOnly, Corrective, Retrying,
+    ])
 }
 
 /// Whether the server may be replaced for the sake of the client's era: it stays with the one that
 /// another client has begun, or the last two have only probed.
 fn may_be_replaced(former: &[Client], client: Client, temper: Temper) -> bool {
     let sticks = temper == Temper::Sticks && former.last().is_some_and(|former| *former != client);
-    sticks || former.ends_with(&[Client::Pinned, Client::Pinned])
+    sticks || former.ends_with(&[Client::ModernOnly, Client::ModernOnly])
 }
 
 proptest! {
@@ -451,7 +453,7 @@ proptest! {
                 }
                 // A client of one era alone, while the server has been begun in the other: it tries
                 // again, and the third time it is served if it could be directly.
-                _ if client == Client::Pinned && !former.is_empty() => {}
+                _ if client == Client::ModernOnly && !former.is_empty() => {}
                 _ => prop_assert!(!directly(client, temper), "{:?} with {:?}", client, temper),
             }
             former.push(client);
@@ -480,7 +482,7 @@ fn a_client_of_one_era_gets_there() {
         let mut wrapped = Wrapped::new(temper);
         connect(Client::Legacy, &mut |run| wrapped.opens(false, run));
         let tries: Vec<_> = (0..3)
-            .map(|_| connect(Client::Pinned, &mut |run| wrapped.opens(false, run)))
+            .map(|_| connect(Client::ModernOnly, &mut |run| wrapped.opens(false, run)))
             .collect();
         assert_eq!(
             tries,
