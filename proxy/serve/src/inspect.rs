@@ -357,7 +357,7 @@ impl Inspector {
             session: id.clone(),
             service: Some(self.service().clone()),
             backend: None,
-            why: StopReason::Asked,
+            why: StopReason::default(),
         };
         let stopped = self.control.call(|connection, context| {
             let request = request.clone();

@@ -143,7 +143,7 @@ fn a_host_that_only_asks_for_the_era_first_shares_and_one_of_the_newer_era_does_
     greet(&mut both, &able(), "2025-06-18");
     assert_eq!(both.call("increment", json!({})), "2");
     assert_eq!(hosts(&world), [2]);
-    let goes_on = |mut host: Client<Front>| {
+    let goes_on = |host: Client<Front>| {
         let line = "its host does not begin with `initialize`";
         host.pipe.errors.wait(line);
         assert_eq!(hosts(&world), [2]);

@@ -288,3 +288,104 @@ fn a_server_that_dies_at_once_is_not_started_in_a_hot_loop() {
     });
     assert_eq!(client.count(), 1);
 }
+
+/// A host that probes on a process of its own discards what that says; a front that is killed has said
+/// nothing; and what somebody has read is said no more.
+#[test]
+fn the_end_of_a_server_is_told_until_somebody_has_read_it() {
+    let world = keeping("");
+    let _daemon = world.daemon();
+    let command = wrapped(&world, &tiny(&world));
+    let mut client = Client::connected(world.front(&command));
+    assert_eq!(client.count(), 1);
+    let backend = world.backend();
+    client.pipe.kill();
+    backend.wait_alone();
+    signal(backend.pid(), Signal::SIGKILL);
+    backend.wait("it has ended", |status| status.pid.is_none());
+    for _ in 0..2 {
+        let mut sibling = Client::new(world.front(&command));
+        let meta = json!({"_meta": {"io.modelcontextprotocol/clientInfo": {"name": "test", "version": "1"}}});
+        let id = sibling.request("server/discover", meta);
+        assert_eq!(sibling.answer(id)["error"]["code"], -32601);
+        sibling.pipe.close();
+        sibling.pipe.wait();
+        let said = sibling.pipe.errors.text();
+        assert!(!said.contains("afresh"), "{said}");
+    }
+    let mut client = Client::connected(world.front(&command));
+    let line = client.pipe.errors.wait("this server begins afresh");
+    assert!(
+        line.contains("SIGKILL") || line.contains("signal"),
+        "{line}"
+    );
+    assert_eq!(client.count(), 1);
+    client.pipe.kill();
+    let mut client = Client::connected(world.front(&command));
+    client.pipe.errors.wait("resumed the server");
+    assert_eq!(client.count(), 2);
+    let said = client.pipe.errors.text();
+    assert!(!said.contains("afresh"), "{said}");
+}
+
+/// Keeper and front at once, so that nobody who has seen it can say so.
+#[test]
+fn a_keeper_that_is_killed_with_its_front_is_told_to_the_next_one() {
+    let world = keeping("");
+    let _daemon = world.daemon();
+    let command = wrapped(&world, &tiny(&world));
+    for keeper_first in [true, false] {
+        let mut client = Client::connected(world.front(&command));
+        assert_eq!(client.count(), 1);
+        let backend = world.backend();
+        if keeper_first {
+            signal(backend.keeper, Signal::SIGKILL);
+            client.pipe.kill();
+        } else {
+            client.pipe.kill();
+            signal(backend.keeper, Signal::SIGKILL);
+        }
+        gone(backend.keeper);
+        let mut client = Client::connected(world.front(&command));
+        client.pipe.errors.wait("this server begins afresh");
+        assert_eq!(client.count(), 1);
+        let backend = world.backend();
+        client.pipe.close();
+        client.pipe.wait();
+        world
+            .sessiond(&["stop", &backend.session])
+            .output()
+            .expect("it is stopped");
+        gone(backend.keeper);
+    }
+}
+
+/// The records are gone with all that they said.
+#[test]
+fn a_host_hears_that_the_records_were_lost() {
+    let world = keeping("");
+    let mut daemon = world.daemon();
+    let command = wrapped(&world, &tiny(&world));
+    let mut client = Client::connected(world.front(&command));
+    assert_eq!(client.count(), 1);
+    let backend = world.backend();
+    client.pipe.kill();
+    daemon.kill();
+    signal(backend.keeper, Signal::SIGKILL);
+    gone(backend.keeper);
+    for file in ["sessions.db", "sessions.db-wal", "sessions.db-shm"] {
+        let _ = std::fs::remove_file(world.directory().join(file));
+    }
+    let _daemon = world.daemon();
+    let mut client = Client::connected(world.front(&command));
+    client
+        .pipe
+        .errors
+        .wait("the records of an earlier daemon were lost");
+    assert_eq!(client.count(), 1);
+    client.pipe.kill();
+    let mut client = Client::connected(world.front(&command));
+    assert_eq!(client.count(), 2);
+    let said = client.pipe.errors.text();
+    assert!(!said.contains("records"), "{said}");
+}

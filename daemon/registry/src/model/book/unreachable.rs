@@ -85,7 +85,8 @@ impl Book {
                 None if entry.rule.source != RuleSource::Table => {}
                 None => {
                     for (keeper, _) in entry.keepers.values() {
-                        self.unsaid.insert(*keeper, (owner, key, told(entry.rule)));
+                        self.unsaid
+                            .insert(*keeper, (owner, key, loss_of(entry.rule)));
                     }
                 }
             }
@@ -94,7 +95,7 @@ impl Book {
 
     pub(super) fn note_rule_of(&mut self, entry: &Entry, key: Key) {
         if entry.rule.source == RuleSource::Table {
-            self.note_rule(entry.owner, key, told(entry.rule));
+            self.note_rule(entry.owner, key, loss_of(entry.rule));
         }
     }
 
@@ -134,8 +135,8 @@ impl Book {
     }
 }
 
-/// What is told of a rule.
-fn told(rule: Rule) -> Loss {
+/// The reason that a claim carries where this rule forbids a resume.
+fn loss_of(rule: Rule) -> Loss {
     if rule.resume == Resume::Never {
         Loss::Conversations
     } else {
