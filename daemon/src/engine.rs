@@ -55,8 +55,8 @@ pub struct Engine {
     /// idle now.
     changed: Notify,
     began: Instant,
-    /// When this process was started.
-    started: StartTime,
+    /// When this process was started, where that can be known.
+    started: Option<StartTime>,
     /// What tells its hosts from those of other daemons: the boot, and the runtime directory.
     home: String,
     /// Takes in what has ended, whose contents have to go.

@@ -123,7 +123,7 @@ pub struct Facts {
     /// How it takes the probe. None: nothing is known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub discover: Option<Discover>,
-    /// How many connections in a row have only probed, before this one.
+    /// How many connections in a row have only probed, and left.
     pub probed: u32,
 }
 
@@ -133,10 +133,6 @@ pub struct Facts {
 pub struct FactsRequest {
     /// The server.
     pub server: ServerDigest,
-    /// The caller's client has sent a probe: this connection counts as one that has only probed,
-    /// until an `initialize` is reported.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub probed: bool,
 }
 
 /// Tells the daemon what was seen of a server.
@@ -155,10 +151,12 @@ pub struct LearnRequest {
 pub enum Learned {
     /// How a fresh one took the probe.
     Discover(Discover),
+    /// A connection has only probed, and leaves.
+    Probed {},
     /// A client has sent `initialize`: nobody has only probed for now.
     Initialized {},
-    /// What was known may be wrong: the server was restarted by its user, is another version, or
-    /// refuses `initialize`.
+    /// What was known may be wrong: the server was restarted by its user, or refuses `initialize`; or
+    /// three connections in a row have only probed it.
     Forgotten {},
 }
 

@@ -236,7 +236,7 @@ fn serve_host(mut start: Start<'_>, way: &Way<'_>) -> io::Result<ExitCode> {
         is_named: start.claim.named.is_some(),
     };
     let listening = carrier.clone();
-    if lines.whole_line().is_none_or(|line| !is_probe(line)) {
+    if lines.whole_line().is_some_and(|line| !is_probe(line)) {
         carrier.note_use();
     }
     std::thread::Builder::new()
@@ -302,7 +302,9 @@ impl Start<'_> {
         self.claim.client = match door.block_on(opening) {
             Opening::Client(client) => client,
             Opening::Closed => return Ok(Attempt::Exited(ExitCode::SUCCESS)),
-            Opening::ProbesOnly => return self.run_unkept(&PROBES_ONLY, leaver, lines, input),
+            // A name has one server, which the probe does not reach where it was initialised.
+            Opening::ProbesOnly(client) if self.claim.named.is_some() => client,
+            Opening::ProbesOnly(_) => return self.run_unkept(&PROBES_ONLY, leaver, lines, input),
         };
         door.set_client(self.claim.client.clone());
         let (releaser, stopper) = (door.releaser(), door.stopper());
@@ -454,7 +456,13 @@ impl Report {
             differing,
             again,
         } = self;
-        if print_claim(stderr, because, outcome, confirm_loss) {
+        let lost = because.filter(|because| !because.is_rule());
+        if let (Some(again), Some(loss)) = (again, lost) {
+            // This front has seen it.
+            stderr.print_then(&again, move || {
+                confirm_loss.into_iter().for_each(|confirm| confirm(loss));
+            });
+        } else if print_claim(stderr, because, outcome, confirm_loss) {
             // That says why it is a fresh one.
         } else if !attached.ended.is_empty() {
             print_ended(stderr, None, &attached.ended, control.as_ref());

@@ -22,6 +22,7 @@ pub mod backend;
 pub mod children;
 pub mod continuing;
 pub mod dial;
+pub mod dial_error;
 mod error_line;
 pub mod exits;
 pub mod front;

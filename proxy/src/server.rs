@@ -2,7 +2,9 @@
 
 pub mod attach;
 pub mod child;
+mod daemon_calls;
 pub(crate) mod facts;
+mod keeper_watch;
 pub mod kept;
 pub mod remote;
 pub mod service;

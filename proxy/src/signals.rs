@@ -6,14 +6,33 @@
 //! whatever it starts.
 
 use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use mcp_sessiond_process::signals::not_ignored;
+use mcp_sessiond_proto::backends::LEFT_BY_SIGNAL;
 use nix::sys::signal::{SigSet, SigmaskHow, Signal};
 use signal_hook::iterator::Signals;
 use signal_hook::low_level::emulate_default_handler;
 
 /// The signals by which somebody asks a program to end.
 pub const ENDING: [Signal; 3] = [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP];
+
+/// Whether a signal has asked this process to end.
+static SIGNALLED: AtomicBool = AtomicBool::new(false);
+
+/// What tells a keeper that this front is about to leave.
+pub(crate) fn leave_byte() -> u8 {
+    if SIGNALLED.load(Ordering::Relaxed) {
+        LEFT_BY_SIGNAL
+    } else {
+        0
+    }
+}
+
+/// A signal has asked this process to end: keepers hear of it with the leave.
+pub(crate) fn note_signal() {
+    SIGNALLED.store(true, Ordering::Relaxed);
+}
 
 /// The mask that this program was started with.
 #[derive(Debug, Clone, Copy)]

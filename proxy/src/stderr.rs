@@ -39,9 +39,14 @@ impl Stderr {
         let writing = move || {
             // A host that has closed it gets nothing.
             for Text { bytes, written } in texts {
-                let _ = errors.write_all(&bytes);
-                if let Some(written) = written {
-                    written();
+                let is_written = errors.write_all(&bytes).is_ok();
+                if let Some(written) = written.filter(|_| is_written) {
+                    // A daemon that hangs must not hold up what is printed next.
+                    drop(
+                        std::thread::Builder::new()
+                            .name("confirm".into())
+                            .spawn(written),
+                    );
                 }
             }
         };

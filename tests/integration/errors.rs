@@ -15,6 +15,84 @@ type Elsewhere = (&'static str, &'static str, &'static str, &'static str);
 
 const ELSEWHERE: &[Elsewhere] = &[
     (
+        "the host does not speak JSON-RPC",
+        "wrap/other_protocols.rs",
+        "bytes_of_another_protocol_are_passed_on_as_they_are",
+        "the host does not speak JSON-RPC in lines of text, so its bytes are passed on as they are; ",
+    ),
+    (
+        "the server is started now",
+        "lazy/alone.rs",
+        "a_variable_of_the_launch_does_not_count_and_whatever_does_is_said",
+        "the server is started now, and not at its first call: ",
+    ),
+    (
+        "the server has ended (",
+        "wrap/deaths.rs",
+        "a_server_that_exits_is_started_again_and_its_calls_are_said_to_be_unknown",
+        "the server has ended (",
+    ),
+    (
+        "this server begins afresh, with nothing",
+        "wrap/deaths.rs",
+        "the_end_of_a_server_is_told_until_somebody_has_read_it",
+        "this server begins afresh",
+    ),
+    (
+        "this server begins afresh: the records",
+        "wrap/deaths.rs",
+        "a_host_hears_that_the_records_were_lost",
+        "the records of an earlier daemon were lost",
+    ),
+    (
+        "this host has sent nothing but",
+        "probes.rs",
+        "a_host_that_never_goes_further_gets_a_server_of_its_own",
+        "three times in a row",
+    ),
+    (
+        "the process that keeps this server (pid",
+        "wrap/slow.rs",
+        "a_keeper_that_is_stopped_is_waited_for",
+        ") is stopped; waiting for it; ",
+    ),
+    (
+        "a fresh server: the host closed",
+        "wrap/resume.rs",
+        "an_unknown_host_s_close_ends_the_server_and_the_next_one_is_told_so_once",
+        "a fresh server: the host closed the former server",
+    ),
+    (
+        "a fresh server: this host runs many",
+        "wrap/resume.rs",
+        "a_client_that_says_mcp_never_gets_another_one_s_server",
+        "a fresh server: this host runs many conversations",
+    ),
+    (
+        "the daemon does not answer, so whether",
+        "wrap/slow.rs",
+        "a_name_has_one_server_while_the_daemon_hangs",
+        "the daemon does not answer",
+    ),
+    (
+        "the daemon does not answer, and a server",
+        "wrap/slow.rs",
+        "no_server_is_started_beside_the_kept_one_while_the_daemon_hangs",
+        "is kept for this host",
+    ),
+    (
+        "NAME is another front's",
+        "wrap/slow.rs",
+        "a_name_has_one_server_also_without_a_daemon",
+        "), which runs it without a daemon",
+    ),
+    (
+        "the daemon has not answered for 2 s",
+        "wrap/slow.rs",
+        "a_daemon_that_hangs_keeps_no_command_waiting",
+        "the daemon has not answered for 2 s",
+    ),
+    (
         "Token file not found",
         "cli.rs",
         "a_shell_script_needs_no_library",

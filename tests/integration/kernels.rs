@@ -218,6 +218,8 @@ fn a_stopped_keeper_that_is_not_on_record_is_known_by_its_lock() {
     std::fs::remove_file(world.directory().join("sessions.db")).expect("its records");
     signal(backend.keeper, Signal::SIGSTOP);
     self::daemon(&world, &[&no_peer_pidfd("ENOPROTOOPT")]);
+    assert!(lives(backend.keeper) && lives(server), "it is waited for");
+    signal(backend.keeper, Signal::SIGCONT);
     until("keeper and server are ended", || {
         (!lives(backend.keeper) && !lives(server)).then_some(())
     });

@@ -154,3 +154,32 @@ fn a_host_that_probes_by_a_sibling_keeps_a_server_of_any_temper() {
         }
     }
 }
+
+/// It may speak MCP 2026-07-28 alone. What is known of the server is forgotten, and the kept one is
+/// left alone.
+#[test]
+fn a_host_that_never_goes_further_gets_a_server_of_its_own() {
+    let world = world("");
+    let _daemon = world.daemon();
+    let command = Door::Plain.wrapping(&world, "refuses");
+    let mut client = Client::new(world.front(&command));
+    assert!(!probes(&mut client, "refuses", false));
+    assert_eq!(goes_on(&mut client, false), 1);
+    client.pipe.kill();
+    for _ in 0..2 {
+        let mut refused = Client::new(world.front(&command));
+        assert!(!probes(&mut refused, "refuses", true));
+        refused.pipe.close();
+        refused.pipe.wait();
+    }
+    assert_eq!(starts(&world), 1);
+    let mut own = Client::new(world.front(&command));
+    assert!(!probes(&mut own, "refuses", true));
+    own.pipe.errors.wait("three times in a row");
+    assert_eq!(starts(&world), 2);
+    own.pipe.close();
+    own.pipe.wait();
+    let mut client = Client::new(world.front(&command));
+    assert!(!probes(&mut client, "refuses", true));
+    assert_eq!(goes_on(&mut client, false), 2, "the kept one");
+}

@@ -170,7 +170,9 @@ impl Registry {
             }
             self.end_session(&own);
             let rule = self.take_rule(claim.host, key, claim.former);
-            self.open(&claim, Outcome::FreshFirst, edited.or(rule));
+            let because = edited.or(rule);
+            self.open(&claim, Outcome::FreshFirst, because);
+            self.await_told(&claim, key, because);
             return self.reconsider(claim.host, key);
         }
         self.end_forbidden(&claim, key);
@@ -512,9 +514,11 @@ impl Registry {
             // It has lost its keeper, and wants another one.
             because: session
                 .leading_key()
-                .filter(|_| claim.confirms_loss && session.keepers.of(None).is_none())
-                .and_then(|key| self.owners.get(&session.owner)?.losses.get(&key).copied()),
+                .filter(|_| claim.confirms_loss && session.keepers.is_empty())
+                .and_then(|key| self.owners.get(&session.owner)?.losses.get(&key).copied())
+                .filter(|loss| !loss.is_rule()),
             file: session.file,
+            confirms_loss: claim.confirms_loss,
         };
         self.effects.push(Effect::Answer(claim.ticket, Ok(lease)));
     }
@@ -536,9 +540,11 @@ impl Registry {
             session: id.clone(),
             epoch: session.epoch,
             outcome: Outcome::Resumed,
-            // A session that still has its only backend has lost nothing.
-            because: recorded.filter(|_| session.keepers.of(None).is_none()),
+            // A session that still has its only backend has lost nothing, unless a former front has
+            // started that and was killed before it had said so.
+            because: recorded.filter(|_| claim.confirms_loss || session.keepers.of(None).is_none()),
             file: session.file,
+            confirms_loss: claim.confirms_loss,
         };
         let because = lease.because;
         self.effects.push(Effect::SaveSession(session.clone()));
@@ -551,6 +557,17 @@ impl Registry {
     fn await_told(&mut self, claim: &Claim, key: Key, because: Option<Loss>) {
         if let Some(because) = because.filter(|_| claim.confirms_loss) {
             self.note_loss(claim.host, key, because);
+        }
+    }
+
+    /// What was lost of this session's key is known from elsewhere, and its claimer will say that it
+    /// has told it.
+    pub fn carry_loss(&mut self, id: &SessionId, loss: Loss) {
+        let session = self.sessions.get(id);
+        if let Some((host, key)) =
+            session.and_then(|session| Some((session.owner, session.leading_key()?)))
+        {
+            self.note_loss(host, key, loss);
         }
     }
 
@@ -633,6 +650,7 @@ impl Registry {
             outcome,
             because,
             file: session.file,
+            confirms_loss: claim.confirms_loss,
         };
         self.effects.push(Effect::SaveSession(session.clone()));
         self.insert(session);

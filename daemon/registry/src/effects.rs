@@ -26,6 +26,8 @@ pub struct Lease {
     pub because: Option<Loss>,
     /// The file that its token is in.
     pub file: TokenFile,
+    /// Whether the claimer says that it has told what was lost.
+    pub confirms_loss: bool,
 }
 
 /// Something to be done.

@@ -38,9 +38,8 @@ impl Servers {
 }
 
 impl Registry {
-    /// What is known of a server at this time, in ms since the Unix epoch. `probed`: the caller's
-    /// client has probed, which counts from the next call on.
-    pub fn facts(&mut self, server: &ServerDigest, probed: bool, now_ms: u64) -> Facts {
+    /// What is known of a server at this time, in ms since the Unix epoch.
+    pub fn facts(&mut self, server: &ServerDigest, now_ms: u64) -> Facts {
         let mut discover = None;
         if let Some(record) = self.servers.records.get_mut(server) {
             let age = now_ms.saturating_sub(record.used_ms);
@@ -54,18 +53,10 @@ impl Registry {
                 self.forget_server(server);
             }
         }
-        let before = self.servers.probed.get(server).copied().unwrap_or_default();
-        if probed {
-            if self.servers.probed.len() >= SERVERS_MAX && before == 0 {
-                self.servers.probed.clear();
-            }
-            self.servers
-                .probed
-                .insert(server.clone(), before.saturating_add(1));
-        }
+        let probed = self.servers.probed.get(server).copied();
         Facts {
             discover,
-            probed: before,
+            probed: probed.unwrap_or_default(),
         }
     }
 
@@ -87,6 +78,14 @@ impl Registry {
                 }
                 self.servers.records.insert(server.clone(), record.clone());
                 self.effects.push(Effect::SaveServer(record));
+            }
+            Learned::Probed {} => {
+                let probed = &mut self.servers.probed;
+                if probed.len() >= SERVERS_MAX && !probed.contains_key(server) {
+                    probed.clear();
+                }
+                let count = probed.entry(server.clone()).or_default();
+                *count = count.saturating_add(1);
             }
             Learned::Initialized {} => {
                 self.servers.probed.remove(server);

@@ -55,6 +55,17 @@ impl Served {
     }
 }
 
+/// A keeper that has exited.
+pub(super) struct LostKeeper {
+    /// Its session.
+    pub session: SessionId,
+    /// Why.
+    pub why: Loss,
+    /// Whether its backend was the only one that the session can have: the session's next claim is
+    /// told. A front of several servers tells of each itself.
+    pub is_only: bool,
+}
+
 impl Registry {
     /// Whether nothing is left of the backends whose place this session's next one of this name
     /// takes.
@@ -314,7 +325,7 @@ impl Registry {
 
     /// A process has exited that may be a keeper. Returns the session that has lost its backend by
     /// that, and why.
-    pub(super) fn keeper_exited(&mut self, process: &ProcessId) -> Option<(SessionId, Loss)> {
+    pub(super) fn keeper_exited(&mut self, process: &ProcessId) -> Option<LostKeeper> {
         let words = self.last_words.remove(process);
         self.ended_by_rule.remove(process);
         let is_faulty = self.faulty.remove(process).is_some();
@@ -347,9 +358,15 @@ impl Registry {
                 (of_service.or_else(|| self.ending.remove(process))?, None)
             }
         };
+        let is_only = keeper.of.is_none();
         self.effects.push(Effect::SweepBackend(keeper.clone()));
         self.exited_keepers.insert(*process, keeper);
-        of.zip(why)
+        let (session, why) = of.zip(why)?;
+        Some(LostKeeper {
+            session,
+            why,
+            is_only,
+        })
     }
 
     /// Those that have to end are told so again: a former daemon may have had no time for it.

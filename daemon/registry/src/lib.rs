@@ -58,7 +58,7 @@ pub use unreachable::Departure;
 use claims::Waiting;
 use facts::Servers;
 use indexes::OfKey;
-use keepers::Served;
+use keepers::{LostKeeper, Served};
 use mcp_sessiond_identity::{Key, ProcessId};
 use mcp_sessiond_proto::{BackendName, Loss, RequestId, ServiceName, SessionId, Siblings};
 use owners::Owner;
@@ -353,7 +353,7 @@ impl Registry {
     /// of them lived.
     pub fn exited(&mut self, processes: &[ProcessId]) {
         // Before any session ends: there is nobody to be told so.
-        let lost: Vec<(SessionId, Loss)> = processes
+        let lost: Vec<LostKeeper> = processes
             .iter()
             .filter_map(|process| self.keeper_exited(process))
             .collect();
@@ -373,15 +373,16 @@ impl Registry {
         let held: Vec<SessionId> = held.flatten().collect();
         self.free(&held);
         // Also where a front is attached, which sees it and says so itself: it may be killed before.
-        for (id, loss) in &lost {
-            let session = self.sessions.get(id);
+        for lost in &lost {
+            let session = self.sessions.get(&lost.session);
+            let told = session.filter(|session| lost.is_only || session.holder.is_none());
             if let Some((owner, key)) =
-                session.and_then(|session| Some((session.owner, session.leading_key()?)))
+                told.and_then(|session| Some((session.owner, session.leading_key()?)))
             {
-                self.note_loss(owner, key, *loss);
+                self.note_loss(owner, key, lost.why);
             }
         }
-        let lost = lost.into_iter().map(|(id, _)| id);
+        let lost = lost.into_iter().map(|lost| lost.session);
         self.grant_waiting(&held.into_iter().chain(lost).collect::<Vec<_>>());
         self.drop_idle_user();
     }

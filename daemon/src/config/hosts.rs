@@ -200,6 +200,8 @@ const HOSTS: &[Known] = &[
         "Claude Code",
         &[
             Named("claude"),
+            // npm's package, on Linux and macOS, too.
+            Named("claude.exe"),
             Named("claude/versions/*"),
             Script("claude"),
             Script("@anthropic-ai/claude-code"),
@@ -227,6 +229,8 @@ const HOSTS: &[Known] = &[
             Named("Code Helper*"),
             Named("Code - Insiders Helper*"),
             Script("extensionHostProcess.js"),
+            // On the machine that a remote window works on.
+            Script("bootstrap-fork"),
         ],
         Resume::Always,
         Read,
@@ -387,6 +391,7 @@ const HOSTS: &[Known] = &[
 const CLIENTS: &[(&str, Resume)] = &[
     ("mcp", Resume::Never),
     ("Cline", Resume::Never),
+    ("@cline/core", Resume::Never),
     ("Roo Code", Resume::Cut),
 ];
 

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeSet;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
 
 use mcp_sessiond_process::{self as process, PinnedProcess, ProcessId};
 use mcp_sessiond_proto::Lock as _;
@@ -11,13 +10,10 @@ use mcp_sessiond_proto::backends::{
     LeftRequest, StartedRequest, StopReason, StopRequest,
 };
 use mcp_sessiond_proto::debug::PAGE_MAX;
-use mcp_sessiond_proto::facts::ServerDigest;
 use mcp_sessiond_proto::services::{ServeRequest, Served, ServiceLease};
 use mcp_sessiond_proto::time::now_ms;
 use mcp_sessiond_proto::{BackendName, Epoch, Error, Resume, ServiceName, SessionId, paths};
 use mcp_sessiond_registry::{Departure, KeeperRecord, Registry, ServiceSession, SessionRecord};
-
-use tokio::time::{Instant, timeout_at};
 
 use super::adopt::{RecordCopy, ServiceCopy, reference};
 use super::claim::{exhausted, failed};
@@ -149,29 +145,6 @@ impl Engine {
             discover: self.discover(server.as_ref()),
             ..kept
         })
-    }
-
-    /// Waits until nothing is left of backends that were started with the same and whose hosts are
-    /// gone, for as long as such a backend has to exit: they may hold a lock that the next one
-    /// needs. A host that is started again and again, as `claude -p` is, comes sooner than that.
-    async fn await_former(&self, keeper: ProcessId, server: Option<&ServerDigest>) {
-        let Some(server) = server else { return };
-        let within = self.settings().loaded.config.backends.stop_wait_ms;
-        let until = Instant::now() + Duration::from_millis(within);
-        loop {
-            let swept = self.swept.notified();
-            let same: Vec<ProcessId> = {
-                let servers = self.servers.locked();
-                let same = servers.iter().filter(|(_, other)| *other == server);
-                same.map(|(process, _)| *process).collect()
-            };
-            let is_free =
-                self.tell(|registry| !same.iter().any(|former| registry.is_leaving(former)));
-            if is_free || timeout_at(until, swept).await.is_err() {
-                break;
-            }
-        }
-        self.servers.locked().insert(keeper, server.clone());
     }
 
     /// What the daemon tells a registered keeper: its owner's process; how long it stays without a

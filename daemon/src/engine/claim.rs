@@ -347,6 +347,7 @@ impl Engine {
             outcome,
             because,
             file,
+            confirms_loss,
         } = lease;
         let lock = self.file(file);
         // Whoever wrote under a former epoch is done when this is ours.
@@ -366,9 +367,13 @@ impl Engine {
         }
         let because = because.or_else(|| {
             let is_unknown = outcome == Outcome::FreshFirst;
-            is_unknown
+            let lost = is_unknown
                 .then(|| self.lost_with_records(&record))
-                .flatten()
+                .flatten()?;
+            if confirms_loss {
+                self.tell(|registry| registry.carry_loss(&record.id, lost));
+            }
+            Some(lost)
         });
         if let Some(because) = because {
             let (server, host, why) = (&record.program, record.owner.pid, because.sentence());

@@ -23,7 +23,7 @@ pub(super) struct LostRecords {
     pub(super) adopted: usize,
     /// How many of them were ended.
     pub(super) ended: usize,
-    /// The servers whose hosts were told that there may have been records of theirs.
+    /// The servers whose claims have carried that there may have been records of theirs.
     pub(super) told: HashSet<(ProcessId, Key)>,
 }
 
@@ -71,7 +71,9 @@ impl Engine {
         let mut loss = self.loss.locked();
         loss.why.as_ref()?;
         let key = record.key?;
-        let is_older = record.owner.start < self.started;
+        let is_older = self
+            .started
+            .is_some_and(|started| record.owner.start < started);
         (is_older && loss.told.insert((record.owner, key))).then_some(Loss::Records)
     }
 

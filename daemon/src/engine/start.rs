@@ -150,7 +150,7 @@ impl Engine {
             deadline_changed: Notify::new(),
             changed: Notify::new(),
             began: Instant::now(),
-            started: PinnedProcess::own().map_err(StartError::Boot)?.id().start,
+            started: PinnedProcess::own().ok().map(|own| own.id().start),
             home: home(&boot, directory.path()).map_err(StartError::Boot)?,
             dropped,
             charges,

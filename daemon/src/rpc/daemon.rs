@@ -73,7 +73,7 @@ impl Daemon {
     }
 
     pub(super) async fn find_facts(&self, request: FactsRequest) -> Facts {
-        self.engine.facts(&request.server, request.probed)
+        self.engine.facts(&request.server)
     }
 
     pub(super) async fn learn_fact(&self, request: LearnRequest) {

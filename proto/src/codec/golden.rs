@@ -454,7 +454,7 @@ fn the_methods_are_those_of_the_service() {
             }
             "backend_ending" => json!({"session": "s", "keeper": "00c0ffee", "why": "lingered"}),
             "stop_backend" => json!({"session": "s"}),
-            "find_facts" => json!({"server": "0".repeat(32), "probed": true}),
+            "find_facts" => json!({"server": "0".repeat(32)}),
             "learn_fact" => {
                 json!({"server": "0".repeat(32), "learned": {"discover": {"exits": {}}}})
             }

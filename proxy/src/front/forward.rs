@@ -17,7 +17,6 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::socket::{MsgFlags, send};
 
 use super::input_end::exit_within;
-use super::leave::leave_byte;
 use super::open::{Open, refusals};
 use super::probe::is_probe;
 use super::raw::is_raw;
@@ -25,6 +24,7 @@ use crate::id_prefix::IdPrefix;
 use crate::lines::{CHUNK, Line, LineBuffer, is_transient, read_into};
 use crate::server::attach::Attachment;
 use crate::server::kept::{KeeperWatch, QUIET, QUIET_MAX, Releaser};
+use crate::signals::leave_byte;
 
 /// Carries lines.
 pub struct Carrier {
@@ -228,11 +228,16 @@ impl Carrier {
     pub fn refuse(&self, why: &str) {
         let mut state = lock(&self.state);
         state.refusal = Some(why.to_owned());
-        if let Some(unanswered) = state.open.unanswered().cloned() {
+        let unanswered = state.open.unanswered().cloned();
+        if unanswered.is_some() {
             state.open.forget();
-            self.answer_host(&refusals(&unanswered, why));
         }
         self.changed.notify_all();
+        // A host that reads nothing holds up whoever writes to it, and nobody else.
+        drop(state);
+        if let Some(unanswered) = unanswered {
+            self.answer_host(&refusals(&unanswered, why));
+        }
     }
 
     /// Carries the host's lines to the current keeper, until the host closes its end. Then ends
@@ -475,8 +480,10 @@ impl Carrier {
         (state.keeper, state.control) = (None, None);
         state.id_prefix = Some(IdPrefix::mint());
         let answers = state.open.fail_all();
+        let closed = state.closed;
+        drop(state);
         self.answer_host(&answers);
-        if state.closed {
+        if closed {
             std::process::exit(0);
         }
     }

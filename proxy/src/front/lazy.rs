@@ -22,7 +22,7 @@ use super::bundle::{Launch, Server};
 use super::first_line::FOR_EVER;
 use super::input_end::wait_until_unread;
 use super::open::Open;
-use super::probe::ProbePolicy;
+use super::probe::{ProbePolicy, is_probe};
 use super::stdio::{follow_host, write, written};
 use super::{FAILED, FrontSetup, Way, run_with};
 use crate::memory::forbid_core_dumps;
@@ -47,7 +47,7 @@ pub fn run(options: Options, claim: ClaimRequest, program: &Program, waits: Wait
         program,
         LaunchEnv::default(),
         waits,
-        ProbePolicy::AsKnown,
+        ProbePolicy::FromMemory,
         &Way::Instead(serve_host),
     )
 }
@@ -87,6 +87,7 @@ fn serve_host(begun: FrontSetup<'_>, door: &mut Door) -> io::Result<Result<Infal
     let memory = AnswerMemory::new(common.options.clone(), stderr.clone());
     let known = Arc::new(memory.of(&program.digest(), None));
     let backend = Arc::new(Backend::single(server(program), common));
+    let first_is_probe = lines.whole_line().is_some_and(is_probe);
     let handshake = lines.whole_line().and_then(introduction);
     let lazy = Lazy::new(backend.clone(), known, handshake);
     let opened = runtime.block_on(lazy.open());
@@ -101,7 +102,10 @@ fn serve_host(begun: FrontSetup<'_>, door: &mut Door) -> io::Result<Result<Infal
     let Claimed {
         because, outcome, ..
     } = claimed;
-    print_claim(&stderr, because, outcome, door.confirm_loss());
+    // A host that only probes reads nothing, and the next front is told.
+    if !first_is_probe {
+        print_claim(&stderr, because, outcome, door.confirm_loss());
+    }
     let output: File = io::stdout().as_fd().try_clone_to_owned()?.into();
     let until_unread = output.try_clone()?;
     let (out, spoken) = mpsc::channel(WAITING);

@@ -2,40 +2,22 @@
 //! one that was cut off.
 
 use std::io;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use mcp_sessiond_proto::backends::LEFT_BY_SIGNAL;
 use nix::sys::signal::Signal;
 use nix::unistd::Pid;
 use tokio::sync::watch;
 
 use super::forward::Carrier;
 use super::input_end::InputEnd;
+use super::probe::count_if_only_probed;
 use crate::server::child::forward_signal;
-use crate::signals::{die_of, when_told_to_end};
+use crate::signals::{die_of, note_signal, when_told_to_end};
 
 /// How long a signal waits until whoever carries lines has told the keepers: long enough for a byte
 /// to each of them. The host may have no patience for more.
 pub(crate) const LAST_WORDS: Duration = Duration::from_millis(50);
-
-/// Whether a signal has asked this process to end.
-static SIGNALLED: AtomicBool = AtomicBool::new(false);
-
-/// What tells a keeper that this front is about to leave.
-pub(crate) fn leave_byte() -> u8 {
-    if SIGNALLED.load(Ordering::Relaxed) {
-        LEFT_BY_SIGNAL
-    } else {
-        0
-    }
-}
-
-/// A signal has asked this process to end: keepers hear of it with the leave.
-pub(super) fn note_signal() {
-    SIGNALLED.store(true, Ordering::Relaxed);
-}
 
 /// Waits for signals that ask this process to end.
 #[derive(Debug, Clone)]
@@ -86,10 +68,17 @@ impl Leaver {
     pub(super) fn at_input_end(&self, carrier: &Arc<Carrier>) -> InputEnd {
         let (this, asked, carrier) = (self.clone(), self.clone(), carrier.clone());
         InputEnd {
-            leave: Box::new(move || match &*this.way() {
-                Way::Orderly => carrier.send_leave(),
-                Way::By(leave) => _ = leave.send_replace(true),
-                Way::AtOnce | Way::HandedOn(_) => {}
+            leave: Box::new(move || {
+                // Not while the way is locked: whoever writes to the host may hold the carrier.
+                let by = match &*this.way() {
+                    Way::Orderly => None,
+                    Way::By(leave) => Some(leave.clone()),
+                    Way::AtOnce | Way::HandedOn(_) => return,
+                };
+                match by {
+                    None => carrier.send_leave(),
+                    Some(leave) => _ = leave.send_replace(true),
+                }
             }),
             exits: Box::new(move || !matches!(*asked.way(), Way::HandedOn(_))),
         }
@@ -107,7 +96,10 @@ impl Leaver {
         note_signal();
         let mut way = self.way();
         match std::mem::take(&mut *way) {
-            Way::AtOnce => die_of(signal),
+            Way::AtOnce => {
+                count_if_only_probed();
+                die_of(signal)
+            }
             Way::Orderly => {
                 carrier.send_leave();
                 die_of(signal)

@@ -4,10 +4,11 @@
 use std::fs::File;
 use std::io::Write as _;
 use std::os::fd::AsFd as _;
+use std::sync::Mutex;
 
 use bytes::Bytes;
-use mcp_sessiond_proto::ClientName;
 use mcp_sessiond_proto::facts::{Discover, Facts, Learned, PROBES_MAX};
+use mcp_sessiond_proto::{ClientName, Lock as _};
 use mcp_sessiond_relay::{Probe, is_initialize};
 
 use super::first_line::{self, FOR_EVER, FirstLine};
@@ -19,6 +20,8 @@ use crate::server::facts::ServerFacts;
 pub(crate) enum ProbePolicy {
     /// The server, or the front in its place where it is known to refuse them.
     AsKnown,
+    /// The same, where `initialize` may be answered from memory, without a keeper that could see it.
+    FromMemory,
     /// The front: a server of several hosts is initialised by all of them.
     Refused,
 }
@@ -32,7 +35,7 @@ pub(crate) enum Opening {
     Closed,
     /// So many connections in a row have only probed that this host may speak MCP 2026-07-28 alone:
     /// it is to have a server that was sent nothing else. The probe stands in the buffer.
-    ProbesOnly,
+    ProbesOnly(Option<ClientName>),
 }
 
 /// Answers the probes at the beginning of a host's lines, of which the first one was read.
@@ -44,13 +47,13 @@ pub(crate) async fn answer(
     lines: &mut LineBuffer,
 ) -> Opening {
     let Some(mut probe) = probe_in(lines) else {
-        if policy == ProbePolicy::Refused && lines.whole_line().is_some_and(is_initialize_line) {
+        if policy != ProbePolicy::AsKnown && lines.whole_line().is_some_and(is_initialize_line) {
             facts().learn(Learned::Initialized {}).await;
         }
         return Opening::Client(client);
     };
     let facts = facts();
-    let Facts { discover, probed } = facts.find(true).await;
+    let Facts { discover, probed } = facts.find().await;
     let is_refused =
         policy == ProbePolicy::Refused || discover.as_ref().is_some_and(Discover::is_answered_for);
     if !is_refused {
@@ -59,17 +62,21 @@ pub(crate) async fn answer(
     if probed >= PROBES_MAX {
         facts.learn(Learned::Forgotten {}).await;
         return match policy {
-            ProbePolicy::AsKnown => Opening::ProbesOnly,
+            ProbePolicy::AsKnown | ProbePolicy::FromMemory => Opening::ProbesOnly(client),
             // Who does not begin with `initialize` gets a server of its own.
             ProbePolicy::Refused => Opening::Client(client),
         };
     }
     let mut client = client;
+    let leaving = OnlyProbed::note(facts.clone());
     loop {
         lines.next_line();
         write(&probe.refusal(discover.as_ref()));
         match first_line::read(input, lines, FOR_EVER) {
-            FirstLine::Closed => return Opening::Closed,
+            FirstLine::Closed => {
+                leaving.count().await;
+                return Opening::Closed;
+            }
             // The probe's, or where it has none, that of the line that claims.
             FirstLine::Read(next) => client = client.or(next),
             FirstLine::Raw => {}
@@ -79,6 +86,7 @@ pub(crate) async fn answer(
             None => break,
         }
     }
+    leaving.forget();
     if lines.whole_line().is_some_and(is_initialize_line) {
         facts.learn(Learned::Initialized {}).await;
     }
@@ -93,6 +101,8 @@ pub(crate) struct Probing {
     /// The probe that waits for its answer.
     asked: Option<Probe>,
     initialized: bool,
+    /// Whether the host has sent more than a probe.
+    pub(crate) goes_on: bool,
 }
 
 impl Probing {
@@ -101,6 +111,7 @@ impl Probing {
             facts,
             asked: None,
             initialized: false,
+            goes_on: false,
         }
     }
 
@@ -114,7 +125,9 @@ impl Probing {
             self.learn(Learned::Initialized {});
         } else if let Some(probe) = Probe::of(line) {
             self.asked = Some(probe);
+            return;
         }
+        self.goes_on = true;
     }
 
     /// The server has sent a line.
@@ -135,6 +148,43 @@ impl Probing {
     fn learn(&self, learned: Learned) {
         let facts = self.facts.clone();
         tokio::spawn(async move { facts.learn(learned).await });
+    }
+}
+
+/// The host of this front, if it has only probed so far: when it leaves, or a signal ends this
+/// process, that counts.
+static ONLY_PROBED: Mutex<Option<ServerFacts>> = Mutex::new(None);
+
+struct OnlyProbed;
+
+impl OnlyProbed {
+    fn note(facts: ServerFacts) -> Self {
+        *ONLY_PROBED.locked() = Some(facts);
+        Self
+    }
+
+    /// It leaves.
+    async fn count(self) {
+        let facts = ONLY_PROBED.locked().take();
+        if let Some(facts) = facts {
+            facts.learn(Learned::Probed {}).await;
+        }
+    }
+
+    /// It goes on.
+    fn forget(self) {
+        *ONLY_PROBED.locked() = None;
+    }
+}
+
+/// A signal ends this process: a host that has only probed counts.
+pub(super) fn count_if_only_probed() {
+    let facts = ONLY_PROBED.locked().take();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build();
+    if let (Some(facts), Ok(runtime)) = (facts, runtime) {
+        runtime.block_on(facts.learn(Learned::Probed {}));
     }
 }
 

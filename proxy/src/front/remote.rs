@@ -92,7 +92,7 @@ fn serve_host(
     match runtime.block_on(opening) {
         Opening::Client(client) => claim.client = client,
         // A probe is sent outside any session, so nothing of an earlier one is touched.
-        Opening::ProbesOnly => {}
+        Opening::ProbesOnly(client) => claim.client = client,
         Opening::Closed => return Ok(ExitCode::SUCCESS),
     }
     claim.program = Some(shown.to_owned());
@@ -189,7 +189,7 @@ impl Carrying {
             }
         }
         // Where its `initialize` had no answer, no conversation has begun that could be closed.
-        if self.open.unanswered().is_none() {
+        if self.probing.goes_on && self.open.unanswered().is_none() {
             closed::mark();
         }
         self.leave.send_replace(true);

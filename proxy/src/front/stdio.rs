@@ -13,10 +13,10 @@ use nix::poll::PollFlags;
 use tokio::sync::{mpsc, oneshot, watch};
 
 use super::input_end::{InputEnd, exit_within};
-use super::leave::{LAST_WORDS, note_signal};
+use super::leave::LAST_WORDS;
 use crate::closed;
 use crate::lines::{CHUNK, Line, LineBuffer, is_transient, read_into};
-use crate::signals::{die_of, when_told_to_end};
+use crate::signals::{die_of, note_signal, when_told_to_end};
 
 /// Waits until everything so far was written to the host.
 pub(crate) async fn written(out: &mpsc::Sender<TrackedLine>) {

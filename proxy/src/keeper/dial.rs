@@ -7,12 +7,13 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use mcp_sessiond_process::{self as process, PeerError, PinnedProcess};
+use mcp_sessiond_process::{self as process, PinnedProcess};
 use mcp_sessiond_proto::backends::{KeeperReply, KeeperRequest};
 use mcp_sessiond_proto::hello::{Hello, HelloError, greet_blocking};
-use mcp_sessiond_proto::{Error, KeeperName, OLDEST_PROTOCOL_VERSION, paths};
+use mcp_sessiond_proto::{KeeperName, OLDEST_PROTOCOL_VERSION, paths};
 use socket2::{Domain, SockAddr, Socket, Type};
 
+pub use super::dial_error::DialError;
 use super::silence::{LOOK, Silence, stalled_sentence};
 
 /// How long a keeper may take for its hello, and for its answer. Whoever attaches waits while the
@@ -21,57 +22,6 @@ const ANSWER_WAIT: Duration = Duration::from_secs(4);
 
 /// The pause before a keeper is asked again that has no descriptor free.
 const BUSY_PAUSE: Duration = Duration::from_secs(1);
-
-/// Why a keeper did not do what it was asked.
-#[derive(Debug, thiserror::Error)]
-pub enum DialError {
-    /// Nobody listens any more, or the connection broke.
-    #[error("the keeper can't be reached: {0}")]
-    Io(io::Error),
-    /// It is there, and does not answer: it hangs, or is stopped.
-    #[error("the keeper did not answer in time")]
-    Silent,
-    /// It does not answer, and can't: it is stopped, or gets no processor time.
-    #[error("the keeper (pid {0}) is stopped")]
-    Stalled(u32),
-    /// It could answer, and has not for a long time.
-    #[error("the keeper hangs: it has not answered for {} s", super::silence::HUNG_AFTER.as_secs())]
-    Hung,
-    /// It has exited.
-    #[error("the keeper has exited")]
-    Gone,
-    /// It lives, and has no descriptor left for another connection.
-    #[error("the keeper has no free descriptor for another connection")]
-    Busy,
-    /// It ended the connection with its hello.
-    #[error(transparent)]
-    Hello(HelloError),
-    /// It can't be known which process listens there.
-    #[error("the keeper can't be identified: {0}")]
-    Unidentified(#[from] PeerError),
-    /// Its answer can't be read.
-    #[error("the keeper's answer can't be understood")]
-    Answer,
-    /// It refused.
-    #[error(transparent)]
-    Refused(Error),
-    /// The former connection was closed, and its host's rule forbids a resume.
-    #[error("the former connection was closed, and the server is not kept for the next one")]
-    Closed {
-        /// Whether the backend had been used.
-        used: bool,
-    },
-}
-
-impl From<io::Error> for DialError {
-    fn from(error: io::Error) -> Self {
-        match error.kind() {
-            // What a socket's timeouts come to.
-            io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => Self::Silent,
-            _ => Self::Io(error),
-        }
-    }
-}
 
 /// A connection to a keeper that has answered. What it says from then on may be in the reader's
 /// buffer already.

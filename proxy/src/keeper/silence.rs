@@ -9,10 +9,8 @@ use std::time::{Duration, Instant};
 use mcp_sessiond_process::{self as process, Health, HealthWatch};
 use mcp_sessiond_proto::{KeeperName, paths};
 
-use super::dial::DialError;
-
-/// How long a keeper may be silent while it could answer.
-pub const HUNG_AFTER: Duration = Duration::from_secs(6);
+use super::dial_error::DialError;
+pub use super::dial_error::HUNG_AFTER;
 
 /// How long a keeper is stalled before the user is told.
 pub const NOTICE_AFTER: Duration = Duration::from_secs(2);

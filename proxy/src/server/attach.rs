@@ -7,7 +7,7 @@ use mcp_sessiond_client::{Error, Loss, Outcome};
 use mcp_sessiond_proto::Json;
 use mcp_sessiond_proto::backends::Attached;
 
-use super::kept::KeeperWatch;
+use super::keeper_watch::KeeperWatch;
 use crate::lines::LineBuffer;
 use crate::notices::ConfirmLoss;
 use crate::waits::{ATTACH_WAIT, PAUSE, Waits};

@@ -66,11 +66,10 @@ impl ServerFacts {
         Self { control, server }
     }
 
-    /// What is known. `probed`: the host of this front has sent a probe.
-    pub(crate) async fn find(&self, probed: bool) -> Facts {
+    /// What is known.
+    pub(crate) async fn find(&self) -> Facts {
         let request = FactsRequest {
             server: self.server.clone(),
-            probed,
         };
         let found = self.control.call(|connection, context| {
             let request = request.clone();

@@ -1,9 +1,6 @@
 //! A server in a keeper: from a claim to a connection to the keeper that holds the session's
 //! backend.
 
-mod daemon_calls;
-mod keeper_watch;
-
 use std::ffi::OsString;
 use std::io;
 use std::path::PathBuf;
@@ -23,12 +20,11 @@ use mcp_sessiond_proto::{
 };
 use tokio::time::timeout_at;
 
-use self::daemon_calls::Runtime;
-use self::daemon_calls::loss_told;
-pub use self::daemon_calls::{Releaser, Stopper};
-pub(crate) use self::keeper_watch::{KeeperWatch, QUIET, QUIET_MAX};
 use super::attach::{Attaching, Attachment, MARGIN, NoBackend};
+pub use super::daemon_calls::{Releaser, Stopper};
+use super::daemon_calls::{Runtime, loss_told};
 use super::facts::{self, ServerFacts};
+pub(crate) use super::keeper_watch::{KeeperWatch, QUIET, QUIET_MAX};
 use super::without_daemon;
 use crate::keeper::dial::{DialError, Dialled, dial_until, dial_waiting};
 use crate::keeper::launch::{Launch, Report};

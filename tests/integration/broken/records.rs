@@ -142,7 +142,7 @@ fn another_version() {
 
 #[test]
 fn gone_altogether() {
-    assert_one_server(remove, "not on record", Keeps::Waiting);
+    assert_one_server(remove, "it was missing", Keeps::Waiting);
 }
 
 #[test]

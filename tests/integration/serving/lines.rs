@@ -28,7 +28,7 @@ fn calls_of_a_backend_that_died_have_an_unknown_outcome() {
         line.contains(r#""id":1"#) && line.contains(r#""outcome":"unknown""#),
         "{line}"
     );
-    bench.serving.send("s", &request(2, "ping"));
+    bench.serving.send("s", &request(2, "tools/list"));
     let heard = || {
         bench
             .raw

@@ -252,11 +252,13 @@ impl Book {
     }
 
     pub(super) fn exited(&mut self, dead: &[ProcessId]) {
-        let mut changed: Vec<(u64, Loss)> = Vec::new();
+        let mut changed: Vec<(u64, Loss, bool)> = Vec::new();
         for keeper in dead {
             for (number, entry) in &mut self.entries {
-                let kept = entry.keepers.values().find(|(kept, _)| kept == keeper);
-                let Some(stopped) = kept.map(|(_, stopped)| *stopped) else {
+                let kept = entry.keepers.iter().find(|(_, (kept, _))| kept == keeper);
+                let Some((is_only, stopped)) =
+                    kept.map(|(name, (_, stopped))| (name.is_none(), *stopped))
+                else {
                     continue;
                 };
                 entry.keepers.retain(|_, (kept, _)| kept != keeper);
@@ -268,6 +270,7 @@ impl Book {
                     } else {
                         words.unwrap_or(Loss::Killed)
                     },
+                    is_only,
                 ));
             }
         }
@@ -290,14 +293,15 @@ impl Book {
         }
         self.entries
             .retain(|_, entry| entry.key.is_some() || entry.holder.is_some());
-        for (number, loss) in &changed {
-            if let Some(entry) = self.entries.get(number) {
+        for (number, loss, is_only) in &changed {
+            let entry = self.entries.get(number);
+            if let Some(entry) = entry.filter(|entry| *is_only || entry.holder.is_none()) {
                 self.note(entry.owner, entry.key, Some(*loss));
             }
         }
         self.look_after_all(
             free.into_iter()
-                .chain(changed.into_iter().map(|(number, _)| number)),
+                .chain(changed.into_iter().map(|(number, ..)| number)),
         );
         self.drop_idle_user();
     }

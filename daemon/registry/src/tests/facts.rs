@@ -20,7 +20,7 @@ fn a_week_after_it_was_last_asked_for_a_fact_is_gone() {
     let mut now = 0;
     for _ in 0..5 {
         now += FACTS_MS - 1;
-        let facts = registry.facts(&server(1), false, now);
+        let facts = registry.facts(&server(1), now);
         assert_eq!(facts, knows(Some(Discover::Exits {}), 0));
     }
     registry
@@ -29,10 +29,10 @@ fn a_week_after_it_was_last_asked_for_a_fact_is_gone() {
         .for_each(|effect| records.apply(effect));
     // The next daemon knows it, too.
     let mut registry = Registry::restore(registry.policy, records.snapshot());
-    let facts = registry.facts(&server(1), false, now);
+    let facts = registry.facts(&server(1), now);
     assert_eq!(facts, knows(Some(Discover::Exits {}), 0));
     now += FACTS_MS;
-    assert_eq!(registry.facts(&server(1), false, now), knows(None, 0));
+    assert_eq!(registry.facts(&server(1), now), knows(None, 0));
     assert_eq!(
         registry.take_effects(),
         [Effect::DropServer(server(1))],
@@ -44,12 +44,13 @@ fn a_week_after_it_was_last_asked_for_a_fact_is_gone() {
 fn connections_that_only_probe_are_counted_until_one_goes_on() {
     let mut registry = Bench::new().registry;
     for before in 0..3 {
-        assert_eq!(registry.facts(&server(1), true, 0), knows(None, before));
+        assert_eq!(registry.facts(&server(1), 0), knows(None, before));
+        registry.learn(&server(1), Learned::Probed {}, 0);
     }
-    assert_eq!(registry.facts(&server(2), true, 0), knows(None, 0));
+    registry.learn(&server(2), Learned::Probed {}, 0);
     registry.learn(&server(1), Learned::Initialized {}, 0);
-    assert_eq!(registry.facts(&server(1), false, 0), knows(None, 0));
-    assert_eq!(registry.facts(&server(2), false, 0), knows(None, 1));
+    assert_eq!(registry.facts(&server(1), 0), knows(None, 0));
+    assert_eq!(registry.facts(&server(2), 0), knows(None, 1));
 }
 
 #[test]
@@ -64,7 +65,7 @@ fn servers_do_not_pile_up() {
             Learned::Discover(Discover::Mute {}),
             u64::from(number),
         );
-        registry.facts(&server, true, u64::from(number));
+        registry.learn(&server, Learned::Probed {}, u64::from(number));
     }
     registry
         .take_effects()

@@ -331,7 +331,8 @@ impl Relay {
         } = self.era.handed;
         let again = self.front.as_ref().is_some_and(|front| front.is_second_try);
         let owes = !self.era.unanswered.is_empty() && !is_heard;
-        probe && (!more || owes) && !again
+        let answers = self.era.answered_without.is_some();
+        probe && (!more || owes) && !answers && !again
     }
 
     /// The running backend has ended on a probe: whoever waits for the answer gets it, and a fresh
@@ -339,6 +340,7 @@ impl Relay {
     pub(super) fn era_ended_on_probe(&mut self) -> bool {
         self.era.ended_on_probe = true;
         self.era.is_probe_start = true;
+        self.era.handed = Handed::default();
         let probes: Vec<u64> = self.era.unanswered.iter().copied().collect();
         self.era.unanswered.clear();
         for number in probes {

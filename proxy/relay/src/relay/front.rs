@@ -5,6 +5,7 @@
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
+use alloc::string::String;
 use alloc::vec::Vec;
 use core::cell::OnceCell;
 
@@ -46,6 +47,8 @@ pub(super) struct Front {
     pub is_second_try: bool,
     /// Whether its host has asked for anything but that and `initialize`.
     pub called: bool,
+    /// Why a backend was replaced while it was attached.
+    pub replaced: Option<String>,
     /// Lines of it that were not JSON-RPC, and may be answered by an error without an id.
     pub unparsed: u32,
 }
@@ -143,6 +146,7 @@ impl Relay {
         let resumed = comes_back && why.is_none();
         // A fresh one, for whoever is the first to use it.
         let is_begun = self.is_begun();
+        let replaced = why.clone();
         if let Some(why) = why {
             self.replace(why, FirstRequest::OfHost, false, now);
         }
@@ -153,6 +157,7 @@ impl Relay {
             tried: false,
             has_probed: false,
             is_second_try: false,
+            replaced: replaced.clone(),
             // Its host has begun with a former keeper.
             called: initialize.is_some(),
             unparsed: 0,
@@ -179,6 +184,10 @@ impl Relay {
         };
         self.note_close(orderly, front.tried, now);
         self.era_left(front.has_probed, front.tried);
+        if let Some(why) = front.replaced.filter(|_| !front.tried) {
+            // Whoever only probes does not read why it was replaced.
+            self.push_end(why);
+        }
         self.counts.lost += unconfirmed;
         self.counts.unreported += unconfirmed;
         for part in self
@@ -215,8 +224,12 @@ impl Relay {
         self.drain(now);
     }
 
-    /// A front has told its host of so many ends of backends, the oldest first.
+    /// A front has told its host of so many ends of backends, the oldest first. Nobody reads what
+    /// was told to a host that only probes.
     pub fn ends_told(&mut self, told: usize) {
+        if self.front.as_ref().is_some_and(|front| !front.tried) {
+            return;
+        }
         self.ended.drain(..told.min(self.ended.len()));
     }
 

@@ -161,14 +161,19 @@ impl Relay {
         if self.connections == 0 || is_awaited || self.died_silent.is_some() {
             return;
         }
-        if self.ended.len() == ENDED_MAX {
-            self.ended.pop_front();
-        }
         self.unannounced = Some(why.to_owned());
-        self.ended.push_back(why.to_owned());
+        self.push_end(why.to_owned());
         if self.front.is_some() {
             self.effects.push(Effect::Ended(why.to_owned()));
         }
+    }
+
+    /// What a front has to tell its host.
+    pub(super) fn push_end(&mut self, why: String) {
+        if self.ended.len() == ENDED_MAX {
+            self.ended.pop_front();
+        }
+        self.ended.push_back(why);
     }
 
     /// The backend has exited on a probe. That is how servers of its kind say that they know no
@@ -533,6 +538,7 @@ impl Relay {
         }
         if let Some(front) = &mut self.front {
             front.ready = true;
+            front.replaced = Some(why.clone());
         }
         if dropped > 0 {
             self.say(format!(

@@ -8,7 +8,9 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use mcp_sessiond_bundle::{Receipt, TrackedLine};
+use mcp_sessiond_client::Loss;
 use mcp_sessiond_proto::Json;
+use mcp_sessiond_proto::backends::Attached;
 use mcp_sessiond_relay::Oversized;
 use nix::sys::socket::{MsgFlags, send};
 use tokio::net::UnixStream;
@@ -17,8 +19,8 @@ use tokio::task::JoinHandle;
 use tokio::time::sleep_until;
 
 use super::leave::{PendingLeave, PendingLeaves};
-use crate::front::leave::leave_byte;
 use crate::front::open::{Open, refusals};
+use crate::front::probe::is_probe;
 use crate::id_prefix::IdPrefix;
 use crate::lines::{Line, Lines, PendingLine};
 use crate::notices::{duration, print_ended};
@@ -26,7 +28,7 @@ use crate::server::attach::{Attaching, Attachment, KEEPER_REPLACED, NoBackend};
 use crate::server::kept::{Door, QUIET, QUIET_MAX};
 use crate::server::shared::place::Place;
 use crate::server::shared::{Looking, Shared};
-use crate::signals::GivenMask;
+use crate::signals::{GivenMask, leave_byte};
 use crate::stderr::Stderr;
 use crate::waits::{ATTACH_WAIT, PAUSE, PAUSE_MAX};
 
@@ -50,6 +52,51 @@ impl NamedStderr {
     }
 }
 
+/// What the user should know of how a server came to be.
+pub(super) struct Report {
+    rule: Option<Loss>,
+    attached: Attached,
+    /// How the keeper hears that its host was told.
+    control: Option<StdStream>,
+}
+
+impl Report {
+    fn of(attachment: &Attachment) -> Self {
+        let control = attachment.control.as_ref();
+        Self {
+            rule: attachment.because.filter(|because| because.is_rule()),
+            attached: attachment.attached.clone(),
+            control: control.and_then(|control| control.try_clone().ok()),
+        }
+    }
+
+    fn print(self, to: &NamedStderr) {
+        let Self {
+            rule,
+            attached,
+            control,
+        } = self;
+        if let Some(rule) = rule {
+            to.print(&format_args!("a fresh server: {}", rule.sentence()));
+        }
+        if !attached.ended.is_empty() {
+            let NamedStderr { name, stderr } = to;
+            print_ended(stderr, name.as_deref(), &attached.ended, control.as_ref());
+        } else if attached.resumed {
+            to.print(&format_args!(
+                "resumed the server that has been running for {}; `mcp-sessiond restart` gives a fresh one",
+                duration(attached.age_ms)
+            ));
+        }
+        if attached.lost > 0 {
+            to.print(&format_args!(
+                "{} messages were on their way when the former connection ended, and may not have arrived",
+                attached.lost
+            ));
+        }
+    }
+}
+
 /// Carries lines between the bundle and a keeper, and attaches again whenever the keeper is lost
 /// and there is something to be said to it.
 pub(super) struct Carrying {
@@ -65,6 +112,9 @@ pub(super) struct Carrying {
     /// has failed what was asked on a former connection, and another keeper numbers its requests
     /// anew. None: it is the first one, and the host sees it alone.
     pub(super) id_prefix: Option<IdPrefix>,
+    /// Whether the host has sent more than a probe, and what is told then.
+    pub(super) is_used: bool,
+    pub(super) untold: Option<Report>,
 }
 
 /// Why a connection is over.
@@ -131,7 +181,15 @@ impl Carrying {
             if let Some(news) = self.door.as_mut().and_then(|door| door.notice()) {
                 self.stderr.print(&news);
             }
-            self.tell(&attachment);
+            self.untold = Some(Report::of(&attachment));
+            if self.is_used
+                && let Some(report) = self.untold.take()
+            {
+                report.print(&self.stderr);
+            }
+            if let Some(line) = waiting.clone() {
+                self.note_use(&line);
+            }
             let Ok(EndReason::Lost { on_purpose }) =
                 self.carry(attachment, waiting.take(), pending_leave).await
             else {
@@ -160,28 +218,13 @@ impl Carrying {
         }
     }
 
-    /// What the user should know of how this server came to be.
-    fn tell(&self, attachment: &Attachment) {
-        if let Some(rule) = attachment.because.filter(|because| because.is_rule()) {
-            self.stderr
-                .print(&format_args!("a fresh server: {}", rule.sentence()));
-        }
-        let attached = &attachment.attached;
-        if !attached.ended.is_empty() {
-            let control = attachment.control.as_ref();
-            let NamedStderr { name, stderr } = &self.stderr;
-            print_ended(stderr, name.as_deref(), &attached.ended, control);
-        } else if attached.resumed {
-            self.stderr.print(&format_args!(
-                "resumed the server that has been running for {}; `mcp-sessiond restart` gives a fresh one",
-                duration(attached.age_ms)
-            ));
-        }
-        if attached.lost > 0 {
-            self.stderr.print(&format_args!(
-                "{} messages were on their way when the former connection ended, and may not have arrived",
-                attached.lost
-            ));
+    /// The host says something. Once that is more than a probe, somebody reads what is told.
+    fn note_use(&mut self, line: &Bytes) {
+        self.is_used |= !is_probe(line);
+        if self.is_used
+            && let Some(report) = self.untold.take()
+        {
+            report.print(&self.stderr);
         }
     }
 
@@ -270,6 +313,7 @@ impl Carrying {
                 }
                 line = self.wanted.recv(), if is_empty => match line {
                     Some(line) => if let Some(line) = to_server(line) {
+                        self.note_use(&line);
                         (active, patience) = (Instant::now(), QUIET);
                         self.open.from_host(&line);
                         pending_line.put(line);

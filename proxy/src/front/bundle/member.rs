@@ -154,6 +154,8 @@ impl Backend {
             leaving,
             pending_leaves,
             id_prefix,
+            is_used: false,
+            untold: None,
         };
         (carrying, to, from)
     }

@@ -271,6 +271,7 @@ struct Wrapped {
     known: Option<Discover>,
     probed: u32,
     is_attached: bool,
+    only_probed: bool,
     answers: Vec<Value>,
 }
 
@@ -287,6 +288,7 @@ impl Wrapped {
             known: None,
             probed: 0,
             is_attached: false,
+            only_probed: false,
             answers: Vec::new(),
         }
     }
@@ -303,6 +305,7 @@ impl Wrapped {
                     Effect::Learned(Learned::Discover(discover)) => self.known = Some(discover),
                     Effect::Learned(Learned::Initialized {}) => self.probed = 0,
                     Effect::Learned(Learned::Forgotten {}) => self.known = None,
+                    Effect::Learned(Learned::Probed {}) => self.probed += 1,
                     Effect::Say(_) | Effect::Ended(_) => {}
                 }
             }
@@ -342,8 +345,10 @@ impl Wrapped {
     /// A front of a new connection. `cut`: it is killed at its end.
     fn opens(&mut self, cut: bool, run: &mut dyn FnMut(&mut dyn Line) -> Outcome) -> Outcome {
         self.is_attached = false;
+        self.only_probed = false;
         self.answers.clear();
         let outcome = run(self);
+        self.probed += u32::from(self.only_probed);
         if self.is_attached {
             self.relay.detach(0, !cut, self.now);
         }
@@ -358,7 +363,6 @@ impl Wrapped {
     fn front_answers(&mut self, line: &Bytes) -> Option<Bytes> {
         let probe = Probe::of(line).filter(|_| !self.is_attached)?;
         let is_last = self.probed >= PROBES_MAX;
-        self.probed += 1;
         let known = self
             .known
             .as_ref()
@@ -367,6 +371,7 @@ impl Wrapped {
             (self.known, self.probed) = (None, 0);
             return None;
         }
+        self.only_probed = true;
         Some(probe.refusal(Some(known)))
     }
 }
@@ -397,6 +402,7 @@ impl Line for Wrapped {
                 .push(serde_json::from_slice(&answer).expect("JSON"));
             return;
         }
+        self.only_probed = false;
         if !self.is_attached {
             self.is_attached = true;
             self.relay.attach(None, None, self.now);
