@@ -1,7 +1,9 @@
 """An imitation of Claude Desktop, with the official SDK: one process that starts the same server twice, for its chat and for its
 agent panel, which differ in the name that they say in `initialize`. `desktop.mjs` is the host."""
 
+import os
 import re
+import shutil
 import threading
 import time
 
@@ -13,12 +15,24 @@ CHAT, PANEL = "claude-ai", "local-agent-mode-counter"
 WAYS = ("orderly", "SIGTERM", "SIGKILL")
 
 
-class Desktop(Peer):
-    """One such process. A panel is named by its place, its client by what it says."""
+def executable(world, name):
+    """Node under another name."""
+    path = world.root / "bin" / name
+    path.parent.mkdir(exist_ok=True)
+    if not path.exists():
+        try:
+            os.link(NODE / "node", path)
+        except OSError:
+            shutil.copy(NODE / "node", path)
+    return path
 
-    def __init__(self, world):
+
+class Desktop(Peer):
+    """One such process. A panel is named by its place, its client by what it says. `program` is the name of its executable."""
+
+    def __init__(self, world, program="Claude"):
         env = world.environment(SDK_FROM=str(INSTALLED / "desktop" / "package.json"))
-        super().__init__(world, [NODE / "node", HERE / "desktop.mjs", *world.wrapped()], env)
+        super().__init__(world, [executable(world, program), HERE / "desktop.mjs", *world.wrapped()], env)
         self.world, self.names = world, {}
 
     def open(self, panel, name):
@@ -47,9 +61,9 @@ class Desktop(Peer):
         return self.call("said", {"panel": panel})
 
 
-def started_twice(world, second=PANEL):
+def started_twice(world, second=PANEL, **more):
     """Both panels, and their first calls: the chat has counted 1, the agent panel 2."""
-    desktop = Desktop(world)
+    desktop = Desktop(world, **more)
     desktop.open("chat", CHAT)
     desktop.open("agent", second)
     counted = [desktop.count("chat"), desktop.count("agent"), desktop.count("agent")]
@@ -90,10 +104,16 @@ def told(world, desktop, *panels):
     world.check(f"the {' or the '.join(panels)} is told, with a remedy", re.search(r"mcp-sessiond: .*(siblings|--instance|--name)", said, re.DOTALL), said)
 
 
+def other_host(world):
+    """Another program, of which the configuration says only that its servers may be resumed. Claude Desktop's row also has `siblings`."""
+    world.config_path.write_text('[[hosts]]\nexecutable = "some-desktop"\nresume = "always"\n')
+    return "some-desktop"
+
+
 def equal_names(how):
-    """Nothing tells the two apart, so by default a reload is fresh."""
+    """Nothing tells the two apart, so by default a reload is fresh: in a host that may resume, and whose row does not say which of several."""
     def scenario(world):
-        desktop = started_twice(world, second=CHAT)
+        desktop = started_twice(world, second=CHAT, program=other_host(world))
         for panel in ("chat", "agent", "chat"):
             desktop.reload([panel], how)
             counted = desktop.count(panel)
@@ -132,9 +152,9 @@ def equal_names_successor(how):
 
 
 def starts_before_it_closes(second):
-    """A manager that starts the new server, and closes the old one a little later."""
+    """A manager that starts the new server, and closes the old one a little later, in a host whose row does not say which of several."""
     def scenario(world):
-        desktop = started_twice(world, second)
+        desktop = started_twice(world, second, program=other_host(world))
         for panel, other in (("chat", "agent"), ("agent", "chat")):
             before = desktop.count(panel)
             opening = threading.Thread(target=desktop.open, args=(f"{panel} anew", desktop.names[panel]))

@@ -6,7 +6,6 @@ The imitation is `desktop.mjs` under the name of the host's executable, with the
 
 import json
 import os
-import shutil
 import threading
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +13,7 @@ from pathlib import Path
 import desktop
 import scripted
 from drivers import Peer
-from harness import HERE, INSTALLED, NODE, number, start_of, until
+from harness import HERE, INSTALLED, number, start_of, until
 
 NAME, PACKAGE = "Imitated", None
 NEEDS = {"desktop": desktop.PACKAGE}
@@ -49,18 +48,6 @@ LOOKS = {
 }
 
 
-def executable(world, name):
-    """Node under another name."""
-    path = world.root / "bin" / name
-    path.parent.mkdir(exist_ok=True)
-    if not path.exists():
-        try:
-            os.link(NODE / "node", path)
-        except OSError:
-            shutil.copy(NODE / "node", path)
-    return path
-
-
 class Imitation(Peer):
     """One process of such a host."""
 
@@ -73,8 +60,8 @@ class Imitation(Peer):
             path.symlink_to(HERE / "desktop.mjs")
             script = [path]
         if look.disclaims:
-            command = [executable(world, "disclaimer"), HERE / "disclaimer.mjs", "--pgroup", "--", *command]
-        words = [executable(world, look.program), *script, *look.script[1:]]
+            command = [desktop.executable(world, "disclaimer"), HERE / "disclaimer.mjs", "--pgroup", "--", *command]
+        words = [desktop.executable(world, look.program), *script, *look.script[1:]]
         # A title takes the place of the command line, and can't be longer.
         words += ["." * len(look.title)] if look.title else []
         env = world.environment(SDK_FROM=str(INSTALLED / "desktop" / "package.json"), HOST_TITLE=look.title,
