@@ -148,7 +148,7 @@ async fn start(args: Errand, mask: GivenMask) -> Result<(), Report> {
         keeper,
         program: shown,
         service: service.clone(),
-        backend,
+        backend: backend.clone(),
         server: server.clone(),
     };
     let kept = register(&control, request).await?;
@@ -166,6 +166,7 @@ async fn start(args: Errand, mask: GivenMask) -> Result<(), Report> {
     let context = KeeperContext {
         session,
         service,
+        of: backend,
         server,
         keeper,
         control: Control::new(check),

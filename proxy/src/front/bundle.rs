@@ -233,6 +233,9 @@ fn serve_host(
     // Not before the session was claimed: the daemon reads our environment then, and never again.
     forbid_core_dumps();
     let stderr = Stderr::new()?;
+    let lost = claimed
+        .as_ref()
+        .and_then(|(.., claimed)| claimed.because.filter(|because| !because.is_rule()));
     let (releaser, lease) = claimed
         .map(
             |(
@@ -261,6 +264,7 @@ fn serve_host(
         lease,
         shelves: StoreUsers::default(),
         pending_leaves: PendingLeaves::default(),
+        lost,
         unkept,
     });
     let until_unread = output.try_clone()?;

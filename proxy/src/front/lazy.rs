@@ -82,6 +82,7 @@ fn serve_host(begun: FrontSetup<'_>, door: &mut Door) -> io::Result<Result<Infal
         lease: None,
         shelves: StoreUsers::default(),
         pending_leaves: pending_leaves.clone(),
+        lost: None,
         unkept: None,
     });
     let memory = AnswerMemory::new(common.options.clone(), stderr.clone());

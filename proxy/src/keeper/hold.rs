@@ -489,7 +489,8 @@ impl Keeper {
                     self.start_due = true;
                 }
                 Effect::Ended(why) => self.log_line(&format!(
-                    "the server has ended ({why}); the next request starts a fresh one, which has nothing that this one had in memory"
+                    "the server has ended ({}{why}); the next request starts a fresh one, which has nothing that this one had in memory",
+                    self.context.name_in_list()
                 )),
                 Effect::Learned(learned) => self.tell_learned(learned),
                 Effect::Say(text) => self.log_line(&text),

@@ -15,7 +15,7 @@ use mcp_sessiond_proto::backends::{
 };
 use mcp_sessiond_proto::facts::ServerDigest;
 use mcp_sessiond_proto::hello::{Answer, Hello, HelloError};
-use mcp_sessiond_proto::{Error, KeeperName, Resume, ServiceName, SessionId};
+use mcp_sessiond_proto::{BackendName, Error, KeeperName, Resume, ServiceName, SessionId};
 use nix::sys::socket::{MsgFlags, send};
 use tokio::io::AsyncWriteExt;
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
@@ -105,6 +105,8 @@ pub struct KeeperContext {
     pub session: SessionId,
     /// The service that the session belongs to, if any.
     pub service: Option<ServiceName>,
+    /// Which backend of the session this is, where it has several.
+    pub of: Option<BackendName>,
     /// What its backend is started with, for what is known of it.
     pub server: Option<ServerDigest>,
     /// The keeper.
@@ -141,6 +143,18 @@ fn refuse(stream: &UnixStream) {
     // learn that it can be written to.
     let flags = MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_NOSIGNAL;
     let _ = send(stream.as_raw_fd(), &busy.encode(), flags);
+}
+
+impl KeeperContext {
+    /// What the user calls the backend in a list of several, with a colon; nothing where it is the
+    /// only one.
+    pub(super) fn name_in_list(&self) -> String {
+        let of = self.of.as_ref().map(BackendName::as_str);
+        // Behind it stands what tells it from a server that had the name before.
+        of.map(|of| of.rsplit_once('#').map_or(of, |(name, _)| name))
+            .map(|name| format!("{name}: "))
+            .unwrap_or_default()
+    }
 }
 
 /// Accepts clients until it is dropped.

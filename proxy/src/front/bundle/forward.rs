@@ -55,15 +55,17 @@ impl NamedStderr {
 /// What the user should know of how a server came to be.
 pub(super) struct Report {
     rule: Option<Loss>,
+    lost: Option<Loss>,
     attached: Attached,
     /// How the keeper hears that its host was told.
     control: Option<StdStream>,
 }
 
 impl Report {
-    fn of(attachment: &Attachment) -> Self {
+    fn of(attachment: &Attachment, lost: Option<Loss>) -> Self {
         let control = attachment.control.as_ref();
         Self {
+            lost: lost.filter(|_| !attachment.attached.resumed),
             rule: attachment.because.filter(|because| because.is_rule()),
             attached: attachment.attached.clone(),
             control: control.and_then(|control| control.try_clone().ok()),
@@ -73,6 +75,7 @@ impl Report {
     fn print(self, to: &NamedStderr) {
         let Self {
             rule,
+            lost,
             attached,
             control,
         } = self;
@@ -82,6 +85,11 @@ impl Report {
         if !attached.ended.is_empty() {
             let NamedStderr { name, stderr } = to;
             print_ended(stderr, name.as_deref(), &attached.ended, control.as_ref());
+        } else if let Some(lost) = lost {
+            to.print(&format_args!(
+                "this server begins afresh: {}",
+                lost.sentence()
+            ));
         } else if attached.resumed {
             to.print(&format_args!(
                 "resumed the server that has been running for {}; `mcp-sessiond restart` gives a fresh one",
@@ -112,6 +120,8 @@ pub(super) struct Carrying {
     /// has failed what was asked on a former connection, and another keeper numbers its requests
     /// anew. None: it is the first one, and the host sees it alone.
     pub(super) id_prefix: Option<IdPrefix>,
+    /// What was lost before this front came, until its first connection.
+    pub(super) lost: Option<Loss>,
     /// Whether the host has sent more than a probe, and what is told then.
     pub(super) is_used: bool,
     pub(super) untold: Option<Report>,
@@ -181,7 +191,7 @@ impl Carrying {
             if let Some(news) = self.door.as_mut().and_then(|door| door.notice()) {
                 self.stderr.print(&news);
             }
-            self.untold = Some(Report::of(&attachment));
+            self.untold = Some(Report::of(&attachment, self.lost.take()));
             if self.is_used
                 && let Some(report) = self.untold.take()
             {

@@ -8,7 +8,7 @@ use std::time::Instant;
 use bytes::Bytes;
 use futures::future::BoxFuture;
 use mcp_sessiond_bundle::{End, Failure, FailureCode, Pipe, Source, TrackedLine, WAITING};
-use mcp_sessiond_client::{ClaimRequest, Options};
+use mcp_sessiond_client::{ClaimRequest, Loss, Options};
 use mcp_sessiond_proto::BackendName;
 use mcp_sessiond_proto::types::LeaseRef;
 use tokio::sync::{mpsc, oneshot, watch};
@@ -44,6 +44,9 @@ pub(crate) struct BundleContext {
     pub(crate) shelves: StoreUsers,
     /// The keepers that have yet to be told that the host has left.
     pub(crate) pending_leaves: PendingLeaves,
+    /// What was lost of the session before this front claimed it: of which of its servers, each of
+    /// them shows.
+    pub(crate) lost: Option<Loss>,
     /// Why there are no keepers, where there can be none.
     pub(crate) unkept: Option<String>,
 }
@@ -154,6 +157,7 @@ impl Backend {
             leaving,
             pending_leaves,
             id_prefix,
+            lost: self.common.lost,
             is_used: false,
             untold: None,
         };
