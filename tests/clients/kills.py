@@ -1,0 +1,384 @@
+"""Processes are killed, between calls and during them, and each fresh server in the ledger has to be named by a line that its host reads."""
+
+import asyncio
+import os
+import random
+import re
+import shutil
+import signal
+import time
+
+from harness import start_of
+from ledgers.connections import Call, Http, Stdio, discover
+from ledgers.world import ENTRIES, World
+
+# What is killed by each kind of fault, where it is that simple. `front` is `serve` over HTTP.
+KILLS = {
+    "server": ["server"], "front": ["front"], "keeper": ["keeper"], "daemon": ["daemon"], "front+daemon": ["front", "daemon"],
+    "front+keeper": ["front", "keeper"], "front+server": ["front", "server"], "daemon+keeper": ["daemon", "keeper"],
+    "daemon+server": ["daemon", "server"], "all three": ["front", "daemon", "keeper"],
+}
+# Beside those: the keeper is stopped and goes on; the host closes and comes back; front and server or keeper are killed, and then comes a
+# process that only probes, or one that is killed while it connects.
+OTHERS = ["stop", "close", "probe", "claim"]
+# `serve` has no front that claims.
+KINDS = {entry: [*KILLS, *OTHERS] for entry in ENTRIES} | {"shared": [*KILLS, *OTHERS, "share"], "serve": [*KILLS, "stop", "close"]}
+WHEN = ["between", "begun", "sent"]
+# Wrong: an answer, or a count, of another call or server. Silent: a fresh server that no line names by its reason. Unnamed: a line names the reason,
+# and not which of several servers it is. Resumed: a fresh server is said to be the former one. Lost: anything else that was lost, told or started
+# without a reason.
+BAD = ["wrong", "doubled", "silent", "unnamed", "resumed", "lost", "hung"]
+# Faults of one world, and worlds at a time.
+FAULTS, WORLDS = 12, 4
+# Seconds that a call may take, and a line after the answer of the fresh server. A keeper's pause before it starts a server again grows.
+PATIENCE, LINE = 60, 3
+LOSS = re.compile(r"the server has ended \(|begins afresh|the keeper of the server had ended|has ended; this is a fresh server")
+RESUMED = "resumed the server that has been running"
+# What names each cause.
+REASONS = {
+    "server": re.compile(r"signal: 9|SIGKILL|server exited while no host was connected|server of this session, or the process that kept it"),
+    "keeper": re.compile(r"keeper of the server had ended|process that kept the former server was killed|server of this session, or the process that kept it"),
+}
+
+
+def loss(line):
+    """What a line tells: of which server of a bundle, if it says so, how many losses, and the line."""
+    several = re.search(r"the (\d+) former ones", line)
+    of = re.match(r"mcp-sessiond: (a|b): ", line)
+    return of and of[1], (int(several[1]) if several else 1) if LOSS.search(line) else 0, line
+
+
+class Campaign:
+    """The faults of one world: the same for the same seed."""
+
+    def __init__(self, seed, entry, number, faults, kept, tell):
+        self.entry, self.faults, self.kept, self.tell = entry, faults, kept, tell
+        self.title = f"seed {seed}, {entry} {number}"
+        self.chance = random.Random(f"{seed} {entry} {number}")
+        self.counts, self.remarks = {}, {}
+        self.number, self.kind, self.when, self.fronts, self.keys, self.is_bad = 0, "start", "", 0, 0, False
+        # By name: how many starts were judged. Lines that were read: how many of each place.
+        self.judged, self.read = {}, {}
+
+    def bad(self, what, why):
+        self.is_bad = True
+        self.counts.setdefault(self.kind, dict.fromkeys(["faults", *BAD], 0))[what] += 1
+        self.tell(f"{self.title}, fault {self.number} ({self.kind}, {self.when}): {what}: {why}")
+
+    def remark(self, what):
+        self.remarks[what] = self.remarks.get(what, 0) + 1
+
+    def note(self, *words):
+        print(f"{time.monotonic():.3f} {self.number}", *words, file=self.log, flush=True)
+
+    async def run(self):
+        self.world = World(self.entry, self.chance.choice(["refuses", "refuses", "answers", "exits"]))
+        self.log = open(self.world.root / "faults.log", "w")
+        self.note(self.title, self.world.temper)
+        try:
+            if self.entry == "serve":
+                await self.world.start_serve()
+            await self.connect()
+            await self.settle([])
+            self.judge([], [])
+            for self.number, self.kind in enumerate(self.faults, 1):
+                self.counts.setdefault(self.kind, dict.fromkeys(["faults", *BAD], 0))["faults"] += 1
+                await self.fault()
+        except asyncio.TimeoutError as error:
+            self.bad("hung", f"no answer to a request: {error!r}")
+        except (OSError, RuntimeError) as error:
+            self.bad("lost", f"{error!r}")
+        finally:
+            self.log.close()
+            await self.world.close(self.kept if self.is_bad else None)
+
+    # The host.
+
+    def connection(self, reads=True):
+        self.fronts += 1
+        errors = self.world.root / f"{'front' if reads else 'probe'}-{self.fronts}.err"
+        return (Http if self.entry == "serve" else Stdio)(self.world, self.bad, errors)
+
+    async def connect(self):
+        for _ in range(3):
+            self.host = self.connection()
+            if await self.host.start(probes=self.chance.random() < 0.5, seconds=PATIENCE):
+                return
+        raise RuntimeError("a front ends before it has answered `initialize`")
+
+    def call(self, name):
+        self.keys += 1
+        return Call(name, f"k{self.keys}")
+
+    async def done(self, call):
+        """Waits for the end of a call."""
+        try:
+            await asyncio.wait_for(call.done.wait(), PATIENCE)
+        except asyncio.TimeoutError:
+            self.bad("hung", f"{call.key} has no answer")
+        self.note(call.key, call.text, call.error)
+
+    # A fault.
+
+    async def fault(self):
+        kind, world, chance = self.kind, self.world, self.chance
+        self.when = chance.choice(WHEN)
+        name, gate = chance.choice(world.names), world.root / f"gate-{self.number}"
+        self.note(kind, self.when, name)
+        call = None
+        if self.when != "between":
+            call = self.host.begin(self.call(name), gate)
+            if self.when == "begun":
+                await self.until(lambda: any(words[3] == call.key for words in world.ledger("call")))
+            else:
+                await asyncio.sleep(chance.random() * 0.005)
+        victims = KILLS.get(kind, [])
+        if kind in ("probe", "claim"):
+            victims = ["front", chance.choice(["server", "keeper"])]
+        if kind == "close":
+            await self.close(gate)
+        elif kind == "stop":
+            await self.stop(name)
+        elif kind == "share":
+            await world.kill(world.ours("share"))
+        else:
+            await self.kill(victims, name)
+        gate.touch()
+        if "front" in victims:
+            await self.come_back(kind)
+        if call:
+            await self.done(call)
+        touched = [name] if {"server", "keeper"} & set(victims) else []
+        calls = await self.settle(touched)
+        await self.named(victims, name)
+        self.check(call, victims, touched)
+        self.judge(calls, [call] if call else [])
+
+    async def kill(self, victims, name):
+        world, pids = self.world, []
+        for victim in self.chance.sample(victims, len(victims)):
+            pid = {"server": world.server, "keeper": world.keeper}[victim](name) if victim in ("server", "keeper") else (
+                await world.daemon() if victim == "daemon" else world.serve.pid if self.entry == "serve" else self.host.process.pid)
+            if pid is None:
+                self.bad("lost", f"there is no {victim} of {name}")
+            else:
+                pids.append(pid)
+        if "front" in victims:
+            world.serves.clear()
+        await world.kill(pids)
+        self.note("killed", victims, pids)
+
+    async def come_back(self, kind):
+        """The host connects again, on a new process."""
+        if self.entry == "serve":
+            await self.world.serve.wait()
+            await asyncio.sleep(self.chance.random() * 0.05)
+            return await self.world.start_serve()
+        await self.host.gone()
+        await asyncio.sleep(self.chance.choice([0, 0, 0.05]))
+        if kind == "probe":
+            # As hosts do that probe on a process of its own: its standard error is thrown away.
+            probe = await self.connection(reads=False).spawn()
+            await asyncio.wait([asyncio.create_task(probe.ask(discover))], timeout=5)
+            await probe.close()
+        if kind == "claim":
+            former = self.connection()
+            await former.spawn()
+            asking = asyncio.create_task(former.initialize())
+            await asyncio.sleep(self.chance.random() * 0.08)
+            await self.world.kill([former.process.pid])
+            await former.gone()
+            await asking
+        await self.connect()
+
+    async def close(self, gate):
+        # What is under way may end before the connection does.
+        if self.chance.random() < 0.5:
+            gate.touch()
+        if not await self.host.close():
+            self.bad("hung", "the front has not ended with its input")
+        gate.touch()
+        if self.entry == "serve":
+            # The next session is another one.
+            self.judged = {name: len(self.world.starts(name)) + 1 for name in self.world.names}
+        await self.connect()
+
+    async def stop(self, name):
+        """The keeper is stopped for a while, in which the host may also come back."""
+        pid, seconds = self.world.keeper(name), 0.3 + self.chance.random() * 1.2
+        comes_back = self.entry != "serve" and self.chance.random() < 0.5
+        if pid is None:
+            return self.bad("lost", f"there is no keeper of {name}")
+        os.kill(pid, signal.SIGSTOP)
+        waking = asyncio.get_running_loop().call_later(seconds, os.kill, pid, signal.SIGCONT)
+        try:
+            if comes_back:
+                await self.world.kill([self.host.process.pid])
+                await self.host.gone()
+                await self.connect()
+            else:
+                await self.done(self.host.begin(self.call(name)))
+        finally:
+            if waking.when() > asyncio.get_running_loop().time():
+                waking.cancel()
+                if start_of(pid):
+                    os.kill(pid, signal.SIGCONT)
+
+    async def settle(self, touched):
+        """Calls each server until it answers. Only one that was touched may fail at first."""
+        calls = []
+        for name in self.world.names:
+            for attempt in range(4):
+                call = self.call(name)
+                calls.append(call)
+                await self.done(self.host.begin(call))
+                if call.text is not None:
+                    break
+                if name not in touched and self.kind != "share" and call.outcome not in ("not_sent",):
+                    self.bad("lost", f"{call.key} of {name}: {call.error}")
+            else:
+                raise RuntimeError(f"{name} does not answer: {call.error}")
+        return calls
+
+    async def until(self, reached, seconds=PATIENCE):
+        end = time.monotonic() + seconds
+        while not (value := reached()) and time.monotonic() < end:
+            await asyncio.sleep(0.005)
+        return value
+
+    # What is judged.
+
+    def fresh(self, name):
+        """How many servers have taken the place of one that had been initialised, since the last fault."""
+        starts, ready = self.world.starts(name), {int(pid) for _, pid in self.world.ledger("ready")}
+        return sum(1 for before, _ in list(zip(starts, starts[1:]))[max(self.judged.get(name, 1), 1) - 1:] if before in ready)
+
+    def unread(self):
+        """The lines that have come since the last fault, by where."""
+        return {place: lines[self.read.get(place, 0):] for place, lines in self.world.told().items()}
+
+    def losses(self, name, reason=None):
+        """How many losses of this server the new lines tell, in the place that tells most."""
+        counts = {}
+        for place, lines in self.unread().items():
+            where = "notifications" if place == "notifications" else "errors"
+            counts[where] = counts.get(where, 0) + sum(number for of, number, line in map(loss, lines)
+                                                       if number and of in (name, None) and (reason is None or reason.search(line)))
+        return max(counts.values())
+
+    async def named(self, victims, name):
+        """Each fresh server of this fault has a line that names the cause."""
+        cause = next((victim for victim in victims if victim in REASONS), None)
+        for other in self.world.names:
+            fresh = self.fresh(other)
+            reason = REASONS.get(cause if other == name else None)
+            if not await self.until(lambda: self.losses(other, reason) >= fresh, LINE):
+                lines = [line for lines in self.unread().values() for line in lines]
+                self.bad("silent", f"{fresh} fresh servers of {other} after a kill of {'+'.join(victims) or self.kind}, of which the lines name "
+                                   f"{self.losses(other, reason)}: {lines}")
+            if fresh and (other != name or cause is None):
+                self.bad("lost", f"{other} was started {fresh} times for no reason: {self.unread()}")
+        lines = [line for lines in self.unread().values() for line in lines]
+        told, fresh = [one for one in map(loss, lines) if one[1]], self.fresh(name)
+        if told and not fresh:
+            self.bad("lost", f"a loss is told, and the server is the same: {lines}")
+        if cause and not fresh:
+            self.bad("lost", f"{name} was killed, and there is no other one")
+        if told and fresh and len(self.world.names) > 1 and not any(of == name for of, _, _ in told):
+            self.bad("unnamed", f"of {self.world.names} {name} is a fresh server, and the lines are {lines}")
+        if fresh and self.entry == "serve":
+            in_stream = any(loss(line)[1] for line in self.unread()["notifications"])
+            self.remark("serve: a loss told in the stream" if in_stream else "serve: a loss told in the log alone")
+        if any("or the process that kept it" in line for _, _, line in told):
+            self.remark("a line that leaves open whether server or keeper has ended")
+        if len(told) > max(fresh, 1) and self.entry != "serve":
+            self.remark(f"{self.entry}: a loss told more than once")
+        if self.kind in ("claim", "probe") or not self.fresh(name):
+            # There the one that came first has started the server.
+            return
+        for place, lines in self.unread().items():
+            if self.entry != "all" and any(RESUMED in line for line in lines) and not any(LOSS.search(line) for line in lines):
+                self.bad("resumed", f"{name} is a fresh server; {place} says {lines}; all lines: {self.unread()}")
+
+    def check(self, call, victims, touched):
+        """What became of the call that was under way."""
+        if not call:
+            return
+        executed = sum(words[3] == call.key for words in self.world.ledger("call"))
+        if call.outcome == "not_sent" and executed:
+            self.bad("wrong", f"{call.key} was executed, and is said not to have been sent")
+        may_fail = touched or "front" in victims or self.kind in ("close", "share") or (self.kind == "stop")
+        if call.text is None and not may_fail:
+            self.bad("lost", f"{call.key} under way: {call.error}")
+        if call.error and call.outcome not in ("unknown", "not_sent"):
+            self.bad("wrong", f"{call.key}: {call.error}")
+
+    def judge(self, calls, under_way):
+        """Each answer is that of its call, and its count the one of the ledger. No call was executed twice."""
+        entries = {}
+        for name, pid, count, key in self.world.ledger("call"):
+            entries.setdefault(key, []).append((name, pid, count))
+        for call in [*calls, *under_way]:
+            if call.text is not None and call.text.split() not in [[call.key, *entry] for entry in entries.get(call.key, [])]:
+                self.bad("wrong", f"{call.key} has the answer {call.text}, and the ledger {entries.get(call.key)}")
+            if call.text is not None and call.name != call.text.split()[1]:
+                self.bad("wrong", f"{call.key} of {call.name} has the answer {call.text}")
+        for key, made in entries.items():
+            if len(made) > 1:
+                self.bad("doubled", f"{key}: {made}")
+        self.judged = {name: len(self.world.starts(name)) for name in self.world.names}
+        self.read = {place: len(lines) for place, lines in self.world.told().items()}
+
+
+def plan(faults, seed, entries):
+    """The worlds: entry, number and kinds of faults of each. Each kind comes as often as the others of its entry."""
+    worlds = []
+    for entry in entries:
+        chance, kinds = random.Random(f"{seed} {entry}"), []
+        while len(kinds) < -(-faults // len(entries)):
+            kinds += chance.sample(KINDS[entry], len(KINDS[entry]))
+        kinds = kinds[:-(-faults // len(entries))]
+        worlds += [(entry, at // FAULTS, kinds[at:at + FAULTS]) for at in range(0, len(kinds), FAULTS)]
+    return sorted(worlds, key=lambda world: world[1])
+
+
+async def run_all(faults, seed, entries, logs, tell):
+    at_once, done = asyncio.Semaphore(WORLDS), []
+
+    async def one(entry, number, kinds):
+        async with at_once:
+            campaign = Campaign(seed, entry, number, kinds, logs / f"kills-{seed}-{entry}-{number}", tell)
+            done.append(campaign)
+            await campaign.run()
+
+    await asyncio.gather(*(one(*world) for world in plan(faults, seed, entries)))
+    return done
+
+
+def run(faults, seed, entries, logs, tell):
+    """The campaigns of one seed, in all."""
+    for former in logs.glob(f"kills-{seed}-*"):
+        shutil.rmtree(former)
+    return asyncio.run(run_all(faults, seed, entries, logs, tell))
+
+
+def table(campaigns):
+    """The results, in Markdown, and whether all was well."""
+    rows = {}
+    for campaign in campaigns:
+        for kind, counts in campaign.counts.items():
+            row = rows.setdefault((campaign.entry, kind), dict.fromkeys(["faults", *BAD], 0))
+            for what, count in counts.items():
+                row[what] += count
+    order = sorted(rows, key=lambda key: (ENTRIES.index(key[0]), key[1]))
+    heads = ["faults", *BAD]
+    total = {what: sum(row[what] for row in rows.values()) for what in heads}
+    lines = [f"| entry point | fault | {' | '.join(heads)} |", "|" + " --- |" * (len(heads) + 2)]
+    lines += [f"| {entry} | {kind} | {' | '.join(str(rows[entry, kind][what]) for what in heads)} |" for entry, kind in order]
+    lines += [f"| all | | {' | '.join(str(total[what]) for what in heads)} |"]
+    remarks = {}
+    for campaign in campaigns:
+        for what, count in campaign.remarks.items():
+            remarks[what] = remarks.get(what, 0) + count
+    lines += ["", *(f"{what}: {count}" for what, count in sorted(remarks.items()))]
+    return "\n".join(lines) + "\n", not any(total[what] for what in BAD)

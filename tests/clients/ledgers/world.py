@@ -1,0 +1,146 @@
+"""What one host and its servers run in: a runtime directory of its own, the ledger, and the processes."""
+
+import asyncio
+import contextlib
+import json
+import os
+import shutil
+import signal
+import tempfile
+from pathlib import Path
+
+from harness import PROGRAM, PYTHON, kill_marked, processes, start_of
+
+HERE = Path(__file__).resolve().parent
+ENTRIES = ["wrap", "name", "all", "lazy", "shared", "serve"]
+# The host reconnects by closing, and often: a row says that it may, and no number of closes makes a server suspect.
+SETTINGS = """hosts = [{ executable = "*", resume = "always" }]
+backends.stop_wait_ms = 300
+backends.closes = 100000
+backends.closed_linger_ms = 60000
+backends.linger_ms = 120000
+wrap.first_line_wait_ms = 5000
+wrap.keeper_wait_ms = 10000
+http.retry_ms = 100
+"""
+
+
+class World:
+    """`entry`: how the servers are reached, one of ENTRIES. `temper`: what they do with a probe."""
+
+    def __init__(self, entry, temper):
+        self.entry, self.temper = entry, temper
+        self.root = Path(tempfile.mkdtemp(prefix="mk-", dir="/tmp"))
+        self.run, self.ledger_path = self.root / "run", self.root / "ledger"
+        self.run.mkdir(mode=0o700)
+        self.ledger_path.touch()
+        (self.root / "config.toml").write_text(SETTINGS)
+        self.environment = {"HOME": str(self.root), "PATH": os.environ["PATH"], "LANG": "C.UTF-8", "TMPDIR": str(self.root),
+                            "MCP_SESSIOND_DIR": str(self.run), "MCP_SESSIOND_CONFIG": str(self.root / "config.toml"),
+                            "MCP_SESSIOND_BIN": str(PROGRAM)}
+        self.names = ["a", "b"] if entry == "all" else ["a"]
+        servers = {name: self._server(name) for name in self.names}
+        entries = {name: {"command": command[0], "args": command[1:], "shared": entry == "shared"} for name, command in servers.items()}
+        (self.root / "servers.json").write_text(json.dumps({"mcpServers": entries}))
+        options = {"wrap": ["--", *servers["a"]], "name": ["--name", "kept", "--", *servers["a"]], "all": ["--all"],
+                   "lazy": ["--lazy", "--", *servers["a"]], "shared": ["@a"]}
+        self.command = [str(PROGRAM), "wrap", *options.get(entry, [])]
+        # Of `serve`: its process, its port, whether it listens, and what it has told its clients.
+        self.serve, self.port, self.serves, self.notices = None, 0, asyncio.Event(), []
+
+    def _server(self, name):
+        return [PYTHON, "-I", "-S", str(HERE / "server.py"), name, str(self.ledger_path), self.temper]
+
+    def ledger(self, what):
+        """The words of its lines of one kind."""
+        lines = [line.split() for line in self.ledger_path.read_text().splitlines()]
+        return [words[1:] for words in lines if words[0] == what]
+
+    def starts(self, name):
+        """The pids of its processes, in order."""
+        return [int(pid) for of, pid in self.ledger("start") if of == name]
+
+    def told(self):
+        """All lines that say something to a reader, by where: the standard error of each front but those that only probed, or that of `serve` and its
+        notifications."""
+        files = sorted(self.root.glob("front-*.err"), key=lambda path: int(path.stem.split("-")[1]))
+        told = {path.name: path.read_text(errors="replace").splitlines() for path in [*files, *self.root.glob("serve.err")]}
+        return {**told, "notifications": list(self.notices)}
+
+    # Processes.
+
+    def ours(self, verb):
+        """The pids of what mcp-sessiond does here: `run`, `keep`, `share` or `wrap`."""
+        mine = f"MCP_SESSIOND_DIR={self.run}"
+        return [pid for pid, arguments, environment in processes()
+                if mine in environment and arguments[1:2] == [verb] and Path(arguments[0]).name == PROGRAM.name]
+
+    def server(self, name):
+        """The pid of the server that was started last; None where it has ended."""
+        started = self.starts(name)
+        return started[-1] if started and start_of(started[-1]) else None
+
+    def keeper(self, name):
+        """The pid of the keeper of this server."""
+        with contextlib.suppress(OSError, TypeError):
+            parent = int(Path(f"/proc/{self.server(name)}/stat").read_text().rpartition(")")[2].split()[1])
+            if Path(f"/proc/{parent}/cmdline").read_bytes().split(b"\0")[1] == b"keep":
+                return parent
+        return None
+
+    async def daemon(self):
+        """The pid of the daemon. It is started where nobody has missed it since it was killed."""
+        for _ in range(2000):
+            if pids := self.ours("run"):
+                with contextlib.suppress(OSError):
+                    _, writer = await asyncio.open_unix_connection(self.run / "daemon.sock")
+                    writer.close()
+                    return pids[0]
+            else:
+                with open(self.root / "daemon.err", "ab") as errors:
+                    await asyncio.create_subprocess_exec(
+                        str(PROGRAM), "run", env=self.environment, cwd=self.root, stdin=asyncio.subprocess.DEVNULL, stdout=errors,
+                        stderr=errors, start_new_session=True)
+            await asyncio.sleep(0.02)
+        raise RuntimeError("the daemon does not start")
+
+    async def kill(self, pids):
+        """Kills these, one right after the other, and waits until they are gone."""
+        began = {pid: start_of(pid) for pid in pids}
+        for pid in began:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        while any(start is not None and start_of(pid) == start for pid, start in began.items()):
+            await asyncio.sleep(0.002)
+
+    async def start_serve(self):
+        """Starts `serve`, and waits until it listens."""
+        command = [str(PROGRAM), "serve", "--listen", f"127.0.0.1:{self.port}", "--name", "kills", "--", *self._server("a")]
+        for _ in range(50):
+            with open(self.root / "serve.err", "ab") as errors:
+                self.serve = await asyncio.create_subprocess_exec(
+                    *command, env=self.environment, cwd=self.root, stdout=asyncio.subprocess.PIPE, stderr=errors,
+                    stdin=asyncio.subprocess.DEVNULL, start_new_session=True)
+            line = (await self.serve.stdout.readline()).decode()
+            if "http://" in line:
+                self.port = int(line.split("http://", 1)[1].split("/", 1)[0].rsplit(":", 1)[1])
+                self.serves.set()
+                return
+            await self.serve.wait()
+            await asyncio.sleep(0.1)
+        raise RuntimeError(f"serve does not listen: {(self.root / 'serve.err').read_text()[-1000:]}")
+
+    async def close(self, kept=None):
+        """Ends whatever is left, by pid, and keeps in `kept` what a failure needs to be understood."""
+        for _ in range(100):
+            if not kill_marked(str(self.root)):
+                break
+            await asyncio.sleep(0.05)
+        if kept:
+            shutil.rmtree(kept, ignore_errors=True)
+            kept.mkdir(parents=True)
+            for path in [*self.root.glob("*"), *self.run.glob("*.log")]:
+                if path.is_file() and not path.name.startswith("gate"):
+                    shutil.copy(path, kept)
+            (kept / "notifications").write_text("\n".join(self.notices))
+        shutil.rmtree(self.root, ignore_errors=True)
