@@ -25,9 +25,9 @@ OTHERS = ["stop", "close", "probe", "claim"]
 KINDS = {entry: [*KILLS, *OTHERS] for entry in ENTRIES} | {"shared": [*KILLS, *OTHERS, "share"], "serve": [*KILLS, "stop", "close"]}
 WHEN = ["between", "begun", "sent"]
 # Wrong: an answer, or a count, of another call or server. Silent: a fresh server that no line names by its reason. Unnamed: a line names the reason,
-# and not which of several servers it is. Resumed: a fresh server is said to be the former one. Lost: anything else that was lost, told or started
-# without a reason.
-BAD = ["wrong", "doubled", "silent", "unnamed", "resumed", "lost", "hung"]
+# and not which of several servers it is. Again: a loss of an earlier fault is told once more. Resumed: a fresh server is said to be the former
+# one. Lost: anything else that was lost, told or started without a reason.
+BAD = ["wrong", "doubled", "silent", "unnamed", "again", "resumed", "lost", "hung"]
 # Faults of one world, and worlds at a time.
 FAULTS, WORLDS = 12, 4
 # Seconds that a call may take, and a line after the answer of the fresh server. A keeper's pause before it starts a server again grows.
@@ -56,7 +56,7 @@ class Campaign:
         self.title = f"seed {seed}, {entry} {number}"
         self.chance = random.Random(f"{seed} {entry} {number}")
         self.counts, self.remarks = {}, {}
-        self.number, self.kind, self.when, self.fronts, self.keys, self.is_bad = 0, "start", "", 0, 0, False
+        self.number, self.kind, self.when, self.fronts, self.keys, self.is_bad, self.losses_told = 0, "start", "", 0, 0, False, False
         # By name: how many starts were judged. Lines that were read: how many of each place.
         self.judged, self.read = {}, {}
 
@@ -281,7 +281,8 @@ class Campaign:
         lines = [line for lines in self.unread().values() for line in lines]
         told, fresh = [one for one in map(loss, lines) if one[1]], self.fresh(name)
         if told and not fresh:
-            self.bad("lost", f"a loss is told, and the server is the same: {lines}")
+            self.bad("again" if self.losses_told else "lost", f"a loss is told, and the server is the same: {lines}")
+        self.losses_told |= bool(told)
         if cause and not fresh:
             self.bad("lost", f"{name} was killed, and there is no other one")
         if told and fresh and len(self.world.names) > 1 and not any(of == name for of, _, _ in told):
@@ -310,7 +311,9 @@ class Campaign:
         may_fail = touched or "front" in victims or self.kind in ("close", "share") or (self.kind == "stop")
         if call.text is None and not may_fail:
             self.bad("lost", f"{call.key} under way: {call.error}")
-        if call.error and call.outcome not in ("unknown", "not_sent"):
+        # A session that has ended refuses what comes after its end.
+        is_over = self.kind == "close" and self.entry == "serve"
+        if call.error and call.outcome not in ("unknown", "not_sent") and not is_over:
             self.bad("wrong", f"{call.key}: {call.error}")
 
     def judge(self, calls, under_way):

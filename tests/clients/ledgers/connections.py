@@ -48,6 +48,10 @@ def discover(number):
     return request(number, "server/discover", {"_meta": meta})
 
 
+def list_tools(number):
+    return request(number, "tools/list", {})
+
+
 INITIALIZED = {"jsonrpc": "2.0", "method": "notifications/initialized"}
 
 
@@ -83,7 +87,7 @@ class Stdio:
         if "error" in answer:
             self.bad("lost", f"initialize: {answer['error']}")
         self.write(INITIALIZED)
-        return True
+        return await self.ask(list_tools, seconds) is not None
 
     @property
     def is_there(self):
@@ -164,6 +168,7 @@ class Http:
             self.bad("lost", f"initialize: {answer}")
             return False
         await self._exchange(INITIALIZED, None)
+        await asyncio.wait_for(self._exchange(list_tools(self._number()), Call("", "tools/list")), seconds)
         return True
 
     is_there = True
