@@ -37,7 +37,7 @@ RESUMED = "resumed the server that has been running"
 # What names each cause.
 REASONS = {
     "server": re.compile(r"signal: 9|SIGKILL|server exited while no host was connected|server of this session, or the process that kept it"),
-    "keeper": re.compile(r"keeper of the server had ended|process that kept the former server was killed|server of this session, or the process that kept it"),
+    "keeper": re.compile(r"keeper of the server had ended|process that kept the former server (was killed|has ended)|server of this session, or the process that kept it"),
 }
 
 
@@ -58,7 +58,7 @@ class Campaign:
         self.counts, self.remarks = {}, {}
         self.number, self.kind, self.when, self.fronts, self.keys, self.is_bad, self.losses_told = 0, "start", "", 0, 0, False, False
         # By name: how many starts were judged. Lines that were read: how many of each place.
-        self.judged, self.read = {}, {}
+        self.judged, self.read, self.doubled = {}, {}, set()
 
     def bad(self, what, why):
         self.is_bad = True
@@ -327,7 +327,8 @@ class Campaign:
             if call.text is not None and call.name != call.text.split()[1]:
                 self.bad("wrong", f"{call.key} of {call.name} has the answer {call.text}")
         for key, made in entries.items():
-            if len(made) > 1:
+            if len(made) > 1 and key not in self.doubled:
+                self.doubled.add(key)
                 self.bad("doubled", f"{key}: {made}")
         self.judged = {name: len(self.world.starts(name)) for name in self.world.names}
         self.read = {place: len(lines) for place, lines in self.world.told().items()}
