@@ -179,14 +179,18 @@ class Campaign:
         if kind == "probe":
             # As hosts do that probe on a process of its own: its standard error is thrown away.
             probe = await self.connection(reads=False).spawn()
-            await asyncio.wait([asyncio.create_task(probe.ask(discover))], timeout=5)
+            asking = asyncio.create_task(probe.ask(discover))
+            await asyncio.wait([asking], timeout=5)
+            self.note("the probe was answered", asking.done() and asking.result())
             await probe.close()
         if kind == "claim":
             former = self.connection()
             await former.spawn()
             asking = asyncio.create_task(former.initialize())
-            await asyncio.sleep(self.chance.random() * 0.08)
+            delay = self.chance.random() * 0.08
+            await asyncio.sleep(delay)
             await self.world.kill([former.process.pid])
+            self.note("killed the claiming front after", f"{delay:.3f}", "s:", former.errors.read_text())
             await former.gone()
             await asking
         await self.connect()
