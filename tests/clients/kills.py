@@ -33,6 +33,8 @@ FAULTS, WORLDS = 12, 4
 # Seconds that a call may take, and a line after the answer of the fresh server. A keeper's pause before it starts a server again grows.
 PATIENCE, LINE = 60, 3
 LOSS = re.compile(r"the server has ended \(|begins afresh|the keeper of the server had ended|has ended; this is a fresh server")
+# The standard error of the other host.
+OTHER = "other.err"
 RESUMED = "resumed the server that has been running"
 # What names each cause.
 REASONS = {
@@ -59,6 +61,8 @@ class Campaign:
         self.number, self.kind, self.when, self.fronts, self.keys, self.is_bad, self.losses_told = 0, "start", "", 0, 0, False, False
         # By name: how many starts were judged. Lines that were read: how many of each place.
         self.judged, self.read, self.doubled = {}, {}, set()
+        # The connection of another host, where a server is shared.
+        self.other = None
 
     def bad(self, what, why):
         self.is_bad = True
@@ -79,6 +83,9 @@ class Campaign:
             if self.entry == "serve":
                 await self.world.start_serve()
             await self.connect()
+            if self.entry == "shared":
+                self.other = Stdio(self.world, self.bad, self.world.root / OTHER, self.world.other_command)
+                await self.other.start(seconds=PATIENCE)
             await self.settle([])
             self.judge([], [])
             for self.number, self.kind in enumerate(self.faults, 1):
@@ -125,7 +132,7 @@ class Campaign:
         self.when = chance.choice(WHEN)
         name, gate = chance.choice(world.names), world.root / f"gate-{self.number}"
         self.note(kind, self.when, name)
-        call = None
+        call, self.was_cut = None, False
         if self.when != "between":
             call = self.host.begin(self.call(name), gate)
             if self.when == "begun":
@@ -210,7 +217,7 @@ class Campaign:
     async def stop(self, name):
         """The keeper is stopped for a while, in which the host may also come back."""
         pid, seconds = self.world.keeper(name), 0.3 + self.chance.random() * 1.2
-        comes_back = self.entry != "serve" and self.chance.random() < 0.5
+        comes_back = self.was_cut = self.entry != "serve" and self.chance.random() < 0.5
         if pid is None:
             return self.bad("lost", f"there is no keeper of {name}")
         os.kill(pid, signal.SIGSTOP)
@@ -231,11 +238,11 @@ class Campaign:
     async def settle(self, touched):
         """Calls each server until it answers. Only one that was touched may fail at first."""
         calls = []
-        for name in self.world.names:
+        for host, name in [*((self.host, name) for name in self.world.names), *([(self.other, "a")] if self.other else [])]:
             for attempt in range(4):
                 call = self.call(name)
                 calls.append(call)
-                await self.done(self.host.begin(call))
+                await self.done(host.begin(call))
                 if call.text is not None:
                     break
                 if name not in touched and self.kind != "share" and call.outcome not in ("not_sent",):
@@ -257,14 +264,14 @@ class Campaign:
         starts, ready = self.world.starts(name), {int(pid) for _, pid in self.world.ledger("ready")}
         return sum(1 for before, _ in list(zip(starts, starts[1:]))[max(self.judged.get(name, 1), 1) - 1:] if before in ready)
 
-    def unread(self):
-        """The lines that have come since the last fault, by where."""
-        return {place: lines[self.read.get(place, 0):] for place, lines in self.world.told().items()}
+    def unread(self, is_other=False):
+        """The lines that have come since the last fault, by where: to the host, or to the other one."""
+        return {place: lines[self.read.get(place, 0):] for place, lines in self.world.told().items() if (place == OTHER) == is_other}
 
-    def losses(self, name, reason=None):
+    def losses(self, name, reason=None, is_other=False):
         """How many losses of this server the new lines tell, in the place that tells most."""
         counts = {}
-        for place, lines in self.unread().items():
+        for place, lines in self.unread(is_other).items():
             where = "notifications" if place == "notifications" else "errors"
             counts[where] = counts.get(where, 0) + sum(number for of, number, line in map(loss, lines)
                                                        if number and of in (name, None) and (reason is None or reason.search(line)))
@@ -282,8 +289,12 @@ class Campaign:
                                    f"{self.losses(other, reason)}: {lines}")
             if fresh and (other != name or cause is None):
                 self.bad("lost", f"{other} was started {fresh} times for no reason: {self.unread()}")
+        fresh = self.fresh(name)
+        if self.other and not await self.until(lambda: self.losses(name, REASONS.get(cause), is_other=True) >= fresh, LINE):
+            self.bad("silent", f"{fresh} fresh servers of {name} after a kill of {'+'.join(victims)}, of which the lines to the other host name "
+                               f"{self.losses(name, REASONS.get(cause), is_other=True)}: {self.unread(is_other=True)}")
         lines = [line for lines in self.unread().values() for line in lines]
-        told, fresh = [one for one in map(loss, lines) if one[1]], self.fresh(name)
+        told = [one for one in map(loss, lines) if one[1]]
         if told and not fresh:
             self.bad("again" if self.losses_told else "lost", f"a loss is told, and the server is the same: {lines}")
         self.losses_told |= bool(told)
@@ -312,7 +323,7 @@ class Campaign:
         executed = sum(words[3] == call.key for words in self.world.ledger("call"))
         if call.outcome == "not_sent" and executed:
             self.bad("wrong", f"{call.key} was executed, and is said not to have been sent")
-        may_fail = touched or "front" in victims or self.kind in ("close", "share") or (self.kind == "stop")
+        may_fail = touched or "front" in victims or self.kind in ("close", "share") or self.was_cut
         if call.text is None and not may_fail:
             self.bad("lost", f"{call.key} under way: {call.error}")
         # A session that has ended refuses what comes after its end.

@@ -57,17 +57,17 @@ INITIALIZED = {"jsonrpc": "2.0", "method": "notifications/initialized"}
 
 class Stdio:
     """One front. Its ids begin with 1, as those of the connection before did. `bad(what, why)` is told what must not be; `errors` is the file
-    for its standard error.
+    for its standard error, and `command` another command than the world's.
     """
 
-    def __init__(self, world, bad, errors):
-        self.world, self.bad, self.errors = world, bad, errors
+    def __init__(self, world, bad, errors, command=None):
+        self.world, self.bad, self.errors, self.command = world, bad, errors, command or world.command
         self.last, self.waiting, self.calls, self.process = 0, {}, {}, None
 
     async def spawn(self):
         with open(self.errors, "ab") as log:
             self.process = await asyncio.create_subprocess_exec(
-                *self.world.command, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=log,
+                *self.command, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=log,
                 env=self.world.environment, cwd=self.world.root, limit=2**24)
         self.reading = asyncio.create_task(self._read())
         return self

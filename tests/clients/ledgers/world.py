@@ -45,6 +45,8 @@ class World:
         options = {"wrap": ["--", *servers["a"]], "name": ["--name", "kept", "--", *servers["a"]], "all": ["--all"],
                    "lazy": ["--lazy", "--", *servers["a"]], "shared": ["@a"]}
         self.command = [str(PROGRAM), "wrap", *options.get(entry, [])]
+        # The same, below another host.
+        self.other_command = [PYTHON, "-I", "-S", str(HERE / "host.py"), *self.command]
         # Of `serve`: its process, its port, whether it listens, and what it has told its clients.
         self.serve, self.port, self.serves, self.notices = None, 0, asyncio.Event(), []
 
@@ -61,10 +63,10 @@ class World:
         return [int(pid) for of, pid in self.ledger("start") if of == name]
 
     def told(self):
-        """All lines that say something to a reader, by where: the standard error of each front but those that only probed, or that of `serve` and its
-        notifications."""
+        """All lines that say something to a reader, by where: the standard error of each front but those that only probed, also that of another host,
+        or that of `serve` and its notifications."""
         files = sorted(self.root.glob("front-*.err"), key=lambda path: int(path.stem.split("-")[1]))
-        told = {path.name: path.read_text(errors="replace").splitlines() for path in [*files, *self.root.glob("serve.err")]}
+        told = {path.name: path.read_text(errors="replace").splitlines() for path in [*files, *self.root.glob("other.err"), *self.root.glob("serve.err")]}
         return {**told, "notifications": list(self.notices)}
 
     # Processes.
