@@ -361,24 +361,31 @@ def plan(faults, seed, entries):
     return sorted(worlds, key=lambda world: world[1])
 
 
-async def run_all(faults, seed, entries, logs, tell):
-    at_once, done = asyncio.Semaphore(WORLDS), []
+async def run_all(faults, seed, entries, logs, tell, begun):
+    at_once = asyncio.Semaphore(WORLDS)
 
     async def one(entry, number, kinds):
         async with at_once:
             campaign = Campaign(seed, entry, number, kinds, logs / f"kills-{seed}-{entry}-{number}", tell)
-            done.append(campaign)
+            begun.append(campaign)
             await campaign.run()
 
-    await asyncio.gather(*(one(*world) for world in plan(faults, seed, entries)))
-    return done
+    # Each world is closed also where another one fails, or all are interrupted.
+    for failure in await asyncio.gather(*(one(*world) for world in plan(faults, seed, entries)), return_exceptions=True):
+        if failure:
+            raise failure
 
 
 def run(faults, seed, entries, logs, tell):
-    """The campaigns of one seed, in all."""
+    """The campaigns of one seed: those that have begun, where they were interrupted."""
     for former in logs.glob(f"kills-{seed}-*"):
         shutil.rmtree(former)
-    return asyncio.run(run_all(faults, seed, entries, logs, tell))
+    begun = []
+    try:
+        asyncio.run(run_all(faults, seed, entries, logs, tell, begun))
+    except KeyboardInterrupt:
+        tell("interrupted")
+    return begun
 
 
 def table(campaigns):
