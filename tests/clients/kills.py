@@ -25,13 +25,15 @@ OTHERS = ["stop", "close", "probe", "claim"]
 KINDS = {entry: [*KILLS, *OTHERS] for entry in ENTRIES} | {"shared": [*KILLS, *OTHERS, "share"], "serve": [*KILLS, "stop", "close"]}
 WHEN = ["between", "begun", "sent"]
 # Wrong: an answer, or a count, of another call or server. Silent: a fresh server that no line names by its reason. Unnamed: a line names the reason,
-# and not which of several servers it is. Again: a loss of an earlier fault is told once more. Resumed: a fresh server is said to be the former
+# and not which of several servers it is. Again: a loss of an earlier fault is told once more, or only now. Resumed: a fresh server is said to be the former
 # one. Lost: anything else that was lost, told or started without a reason.
 BAD = ["wrong", "doubled", "silent", "unnamed", "again", "resumed", "lost", "hung"]
 # Faults of one world, and worlds at a time.
 FAULTS, WORLDS = 12, 4
 # Seconds that a call may take, and a line after the answer of the fresh server. A keeper's pause before it starts a server again grows.
 PATIENCE, LINE = 60, 3
+# Seconds in which the front that has told a loss confirms it.
+CONFIRMED = 0.2
 LOSS = re.compile(r"the server has ended \(|begins afresh|the keeper of the server had ended|has ended; this is a fresh server")
 # The standard error of the other host.
 OTHER = "other.err"
@@ -58,7 +60,9 @@ class Campaign:
         self.title = f"seed {seed}, {entry} {number}"
         self.chance = random.Random(f"{seed} {entry} {number}")
         self.counts, self.remarks = {}, {}
-        self.number, self.kind, self.when, self.fronts, self.keys, self.is_bad, self.losses_told = 0, "start", "", 0, 0, False, False
+        self.number, self.kind, self.when, self.fronts, self.keys, self.is_bad = 0, "start", "", 0, 0, False
+        # Whether the next fault may come before the last loss was confirmed.
+        self.may_repeat = False
         # By name: how many starts were judged. Lines that were read: how many of each place.
         self.judged, self.read, self.doubled = {}, {}, set()
         # The connection of another host, where a server is shared.
@@ -239,12 +243,15 @@ class Campaign:
         """Calls each server until it answers. Only one that was touched may fail at first."""
         calls = []
         for host, name in [*((self.host, name) for name in self.world.names), *([(self.other, "a")] if self.other else [])]:
-            for attempt in range(4):
+            end = time.monotonic() + PATIENCE
+            while time.monotonic() < end:
                 call = self.call(name)
                 calls.append(call)
                 await self.done(host.begin(call))
                 if call.text is not None:
                     break
+                # The keeper pauses before it starts a server again that has ended often.
+                await asyncio.sleep(0.1)
                 if name not in touched and self.kind != "share" and call.outcome not in ("not_sent",):
                     self.bad("lost", f"{call.key} of {name}: {call.error}")
             else:
@@ -296,14 +303,21 @@ class Campaign:
         lines = [line for lines in self.unread().values() for line in lines]
         told = [one for one in map(loss, lines) if one[1]]
         if told and not fresh:
-            self.bad("again" if self.losses_told else "lost", f"a loss is told, and the server is the same: {lines}")
-        self.losses_told |= bool(told)
+            # A front that was killed before it had confirmed a loss changes nothing: the next one tells it again.
+            if self.may_repeat and {"front", "daemon"} & set(victims) or self.may_repeat and self.was_cut:
+                self.remark(f"{self.entry}: a loss told once more after a kill that followed at once")
+            else:
+                self.bad("again", f"a loss is told, and the server is the same: {lines}")
+        self.may_repeat = bool(fresh) and self.chance.random() < 0.5
+        if fresh and not self.may_repeat:
+            await asyncio.sleep(CONFIRMED)
         if cause and not fresh:
             self.bad("lost", f"{name} was killed, and there is no other one")
         if told and fresh and len(self.world.names) > 1 and not any(of == name for of, _, _ in told):
             self.bad("unnamed", f"of {self.world.names} {name} is a fresh server, and the lines are {lines}")
         if fresh and self.entry == "serve":
             in_stream = any(loss(line)[1] for line in self.unread()["notifications"])
+            self.note("told in the stream:", in_stream)
             self.remark("serve: a loss told in the stream" if in_stream else "serve: a loss told in the log alone")
         if any("or the process that kept it" in line for _, _, line in told):
             self.remark("a line that leaves open whether server or keeper has ended")
