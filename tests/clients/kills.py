@@ -48,7 +48,7 @@ REASONS = {
 def loss(line):
     """What a line tells: of which server of a bundle, if it says so, how many losses, and the line."""
     several = re.search(r"the (\d+) former ones", line)
-    of = re.match(r"mcp-sessiond: (a|b): ", line)
+    of = re.match(r"mcp-sessiond: (?:the server has ended \()?(a|b): ", line)
     return of and of[1], (int(several[1]) if several else 1) if LOSS.search(line) else 0, line
 
 
