@@ -321,7 +321,7 @@ fn server(
                 })
             }
             Kind::Http { url, headers } => {
-                remote::connecting(&own, &url, headers).map(Launch::Remote)
+                remote::connecting(&own, &url, &headers).map(Launch::Remote)
             }
         }
     };

@@ -66,10 +66,10 @@ impl SaveState for InSession {
 pub(crate) fn connecting(
     name: &str,
     url: &str,
-    headers: BTreeMap<String, String>,
+    headers: &BTreeMap<String, String>,
 ) -> Result<Connecting, Failure> {
     let remote = Remote::new(name, url, headers.clone()).map_err(|why| bad(&why))?;
-    Ok(Connecting::new(url, &headers, move |store| {
+    Ok(Connecting::new(url, headers, move |store| {
         Box::pin(connected(remote, store))
     }))
 }

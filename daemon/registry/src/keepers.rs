@@ -61,9 +61,9 @@ pub(super) struct LostKeeper {
     pub session: SessionId,
     /// Why.
     pub why: Loss,
-    /// Whether its backend was the only one that the session can have: the session's next claim is
-    /// told. A front of several servers tells of each itself.
-    pub is_only: bool,
+    /// The name of its backend. None: the only one that the session can have, and the session's next
+    /// claim is told. A front of several servers tells of each itself.
+    pub of: Option<BackendName>,
 }
 
 impl Registry {
@@ -109,6 +109,9 @@ impl Registry {
             return Err(other_keeper());
         }
         session.keepers.put(keeper.clone());
+        if let (Some(of), Some(lost)) = (&keeper.of, self.lost_members.get_mut(id)) {
+            lost.remove(of);
+        }
         self.kept_by.insert(process, id.clone());
         self.effects
             .push(Effect::SaveKeeper(Some(id.clone()), keeper));
@@ -358,14 +361,14 @@ impl Registry {
                 (of_service.or_else(|| self.ending.remove(process))?, None)
             }
         };
-        let is_only = keeper.of.is_none();
+        let name = keeper.of.clone();
         self.effects.push(Effect::SweepBackend(keeper.clone()));
         self.exited_keepers.insert(*process, keeper);
         let (session, why) = of.zip(why)?;
         Some(LostKeeper {
             session,
             why,
-            is_only,
+            of: name,
         })
     }
 

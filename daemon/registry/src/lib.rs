@@ -92,6 +92,9 @@ pub struct Registry {
     made: BTreeMap<(ProcessId, RequestId), SessionId>,
     /// The sessions whose backends these keepers hold.
     kept_by: BTreeMap<ProcessId, SessionId>,
+    /// Of sessions with several backends: those whose keeper was lost under a holder. It tells of
+    /// that itself when it has their next keeper, and may be gone before.
+    lost_members: BTreeMap<SessionId, BTreeMap<BackendName, Loss>>,
     /// Keepers that belong to no session any more, until they exit.
     ending: BTreeMap<ProcessId, KeeperRecord>,
     /// Keepers that have exited, until what is left of their backends is gone.
@@ -142,6 +145,7 @@ impl Registry {
             held_by: BTreeMap::new(),
             made: BTreeMap::new(),
             kept_by: BTreeMap::new(),
+            lost_members: BTreeMap::new(),
             ending: BTreeMap::new(),
             exited_keepers: BTreeMap::new(),
             waiting: Vec::new(),
@@ -374,12 +378,16 @@ impl Registry {
         self.free(&held);
         // Also where a front is attached, which sees it and says so itself: it may be killed before.
         for lost in &lost {
-            let session = self.sessions.get(&lost.session);
-            let told = session.filter(|session| lost.is_only || session.holder.is_none());
-            if let Some((owner, key)) =
-                told.and_then(|session| Some((session.owner, session.leading_key()?)))
-            {
-                self.note_loss(owner, key, lost.why);
+            let Some(session) = self.sessions.get(&lost.session) else {
+                continue;
+            };
+            if let (Some(of), Some(_)) = (&lost.of, session.holder) {
+                if !lost.why.is_wanted() {
+                    let members = self.lost_members.entry(lost.session.clone()).or_default();
+                    members.insert(of.clone(), lost.why);
+                }
+            } else if let Some(key) = session.leading_key() {
+                self.note_loss(session.owner, key, lost.why);
             }
         }
         let lost = lost.into_iter().map(|lost| lost.session);
@@ -436,8 +444,14 @@ impl Registry {
             };
             self.order += 1;
             session.freed = self.order;
+            let (session, lost) = (session.clone(), self.lost_members.remove(id));
+            if let Some(key) = session.leading_key() {
+                for why in lost.into_iter().flat_map(BTreeMap::into_values) {
+                    self.note_loss(session.owner, key, why);
+                }
+            }
             if session.key.is_some() {
-                self.effects.push(Effect::SaveSession(session.clone()));
+                self.effects.push(Effect::SaveSession(session));
             } else {
                 // Nobody could ever resume it.
                 self.end_session(id);

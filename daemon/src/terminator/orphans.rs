@@ -82,7 +82,7 @@ fn end_if_it_answers(directory: &Path, keeper: KeeperName) -> Outcome {
         let Some(status) = status_of(listener) else {
             return Ok(Outcome::Silent(keeper, process));
         };
-        end(process, status.pid).map(|()| Outcome::Ended)
+        end(&process, status.pid).map(|()| Outcome::Ended)
     });
     ended.unwrap_or_else(|error| {
         let socket = paths::keeper_socket(directory, keeper);
@@ -142,11 +142,11 @@ async fn wait_for_silent(directory: PathBuf, keeper: KeeperName, process: Pinned
             }
         };
         let process = process.clone();
-        let ended = tokio::task::spawn_blocking(move || end(process, backend)).await;
+        let ended = tokio::task::spawn_blocking(move || end(&process, backend)).await;
         match ended.map_err(io::Error::other).flatten() {
             Ok(()) => tracing::info!(pid, "a keeper that is not on record was ended"),
             Err(error) => {
-                tracing::warn!(pid, %error, "a keeper that is not on record could not be ended")
+                tracing::warn!(pid, %error, "a keeper that is not on record could not be ended");
             }
         }
         return;
@@ -154,8 +154,8 @@ async fn wait_for_silent(directory: PathBuf, keeper: KeeperName, process: Pinned
 }
 
 /// Ends a keeper, and what is left of its backend, which has this pid.
-fn end(keeper: PinnedProcess, backend: Option<u32>) -> io::Result<()> {
-    let backend = backend.and_then(|pid| Some(process::child_of(&keeper, pid).ok()??.id()));
+fn end(keeper: &PinnedProcess, backend: Option<u32>) -> io::Result<()> {
+    let backend = backend.and_then(|pid| Some(process::child_of(keeper, pid).ok()??.id()));
     let mut exits = ExitWatch::new()?;
     exits.add(keeper.clone())?;
     // It fails where the keeper has just exited, which is what it is for.

@@ -88,7 +88,6 @@ fn serve_host(begun: FrontSetup<'_>, door: &mut Door) -> io::Result<Result<Infal
     let memory = AnswerMemory::new(common.options.clone(), stderr.clone());
     let known = Arc::new(memory.of(&program.digest(), None));
     let backend = Arc::new(Backend::single(server(program), common));
-    let first_is_probe = lines.whole_line().is_some_and(is_probe);
     let handshake = lines.whole_line().and_then(introduction);
     let lazy = Lazy::new(backend.clone(), known, handshake);
     let opened = runtime.block_on(lazy.open());
@@ -103,10 +102,10 @@ fn serve_host(begun: FrontSetup<'_>, door: &mut Door) -> io::Result<Result<Infal
     let Claimed {
         because, outcome, ..
     } = claimed;
-    // A host that only probes reads nothing, and the next front is told.
-    if !first_is_probe {
-        print_claim(&stderr, because, outcome, door.confirm_loss());
-    }
+    let confirm = door.confirm_loss();
+    let report = Box::new(move || {
+        print_claim(&stderr, because, outcome, confirm);
+    });
     let output: File = io::stdout().as_fd().try_clone_to_owned()?.into();
     let until_unread = output.try_clone()?;
     let (out, spoken) = mpsc::channel(WAITING);
@@ -126,6 +125,7 @@ fn serve_host(begun: FrontSetup<'_>, door: &mut Door) -> io::Result<Result<Infal
         until_unread,
         memory,
         pending_leaves,
+        report,
     };
     runtime.block_on(carrying.carry())
 }
@@ -166,6 +166,9 @@ struct Carrying {
     until_unread: File,
     memory: Arc<AnswerMemory>,
     pending_leaves: PendingLeaves,
+    /// Tells of the claim, once the host has sent more than a probe: a host may probe on a process
+    /// of its own, whose standard error nobody reads, and then the next front is told.
+    report: Box<dyn FnOnce() + Send>,
 }
 
 impl Carrying {
@@ -184,13 +187,18 @@ impl Carrying {
             until_unread,
             memory,
             pending_leaves,
+            report,
         } = self;
+        let mut report = Some(report);
         let open = Mutex::new(Open::default());
         let lock = || open.lock().unwrap_or_else(PoisonError::into_inner);
         let (closed, is_closed) = watch::channel(false);
         let to_backend = async {
             while let Some(line) = from_host.recv().await {
                 lock().from_host(&line);
+                if let Some(report) = report.take_if(|_| !is_probe(&line)) {
+                    report();
+                }
                 // Where it is gone, the other direction ends.
                 let _ = to.send(line).await;
             }

@@ -116,7 +116,7 @@ impl Probing {
     }
 
     /// The host has sent a line.
-    pub(crate) fn from_host(&mut self, line: &Bytes) {
+    pub(crate) fn host_sent(&mut self, line: &Bytes) {
         if self.initialized {
             return;
         }
@@ -131,7 +131,7 @@ impl Probing {
     }
 
     /// The server has sent a line.
-    pub(crate) fn from_server(&mut self, line: &Bytes) {
+    pub(crate) fn server_sent(&mut self, line: &Bytes) {
         let Some(answered) = self
             .asked
             .as_ref()

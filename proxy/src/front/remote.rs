@@ -216,7 +216,7 @@ impl Carrying {
             self.say(TrackedLine::once(answer)).await;
         }
         self.open.from_host(&line);
-        self.probing.from_host(&line);
+        self.probing.host_sent(&line);
         if let Err(mpsc::error::SendError(line)) = self.pipe.to.send(line).await {
             // It is gone for good, and has said so. A host that reconnects gets another session.
             let answers = refusals(&line, GONE);
@@ -233,7 +233,7 @@ impl Carrying {
     /// Passes on what the server says.
     async fn say(&mut self, TrackedLine { line, receipt }: TrackedLine) {
         self.open.from_keeper(&line);
-        self.probing.from_server(&line);
+        self.probing.server_sent(&line);
         // Whoever writes ends this process when the host is gone.
         let _ = self.out.send(TrackedLine { line, receipt }).await;
     }

@@ -250,7 +250,7 @@ impl Door {
     /// none.
     fn claim_and_attach(
         &mut self,
-        initialize: Option<Json>,
+        initialize: Option<&Json>,
         until: Instant,
     ) -> Result<Attachment, NoBackend> {
         let is_first = initialize.is_none();
@@ -268,7 +268,7 @@ impl Door {
             } = claimed;
             let lease = LeaseRef { session, epoch };
             let found = found.map(|found| found.keeper);
-            match self.attach_or_launch(&lease, found, initialize.clone(), until) {
+            match self.attach_or_launch(&lease, found, initialize, until) {
                 // The session that is claimed now is a fresh one, whose keeper refuses nobody.
                 Err(NoBackend::Closed { used }) => self.closed = Some(used),
                 attached => break (outcome, found, attached?),
@@ -298,14 +298,14 @@ impl Door {
         &mut self,
         lease: &LeaseRef,
         found: Option<KeeperName>,
-        initialize: Option<Json>,
+        initialize: Option<&Json>,
         until: Instant,
     ) -> Result<Attachment, NoBackend> {
         // Its connection is not needed until something happens to the keeper.
         self.control.hang_up();
         *self.lease.lock().unwrap_or_else(PoisonError::into_inner) = Some(lease.clone());
         if let Some(keeper) = found {
-            let why = match self.attach_to(keeper, lease, initialize.clone(), until) {
+            let why = match self.attach_to(keeper, lease, initialize.cloned(), until) {
                 Ok(attachment) => {
                     self.refusing = None;
                     return Ok(attachment);
@@ -334,7 +334,7 @@ impl Door {
             return Err(NoBackend::Taken(taken));
         }
         let keeper = self.launch(lease, until)?;
-        self.attach_to(keeper, lease, initialize, until)
+        self.attach_to(keeper, lease, initialize.cloned(), until)
             .map_err(Self::unanswered)
     }
 
@@ -610,7 +610,7 @@ impl Attaching for Door {
         initialize: Option<Json>,
         until: Instant,
     ) -> Result<Attachment, NoBackend> {
-        match self.claim_and_attach(initialize, until) {
+        match self.claim_and_attach(initialize.as_ref(), until) {
             Err(NoBackend::NoSession(None, why) | NoBackend::Passing(why))
                 if self.holds && !self.has_claimed =>
             {

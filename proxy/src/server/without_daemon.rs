@@ -209,8 +209,11 @@ fn kept_sentence(directory: &Path, keeper: KeeperName) -> String {
     )
 }
 
+/// The words of a command line, as the kernel has them.
+type Words = Vec<Vec<u8>>;
+
 /// The options of a keeper, and the command that it keeps.
-fn split(keeper: &PinnedProcess) -> Option<(Vec<Vec<u8>>, Vec<Vec<u8>>)> {
+fn split(keeper: &PinnedProcess) -> Option<(Words, Words)> {
     let mut options = process::arguments_of(keeper).ok()??;
     let end = options.iter().position(|word| word == b"--")?;
     let command = options.split_off(end + 1);

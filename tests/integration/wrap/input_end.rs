@@ -77,7 +77,8 @@ fn a_front_ends_in_time_with_a_call_open_at_a_server_elsewhere() {
     let world = keeping("stop_wait_ms = 100");
     let _daemon = world.daemon();
     let server = express(&world, &[]);
-    let mut client = Client::connected(world.front(&wrapped(&world, &[server.url.clone()])));
+    let mut client =
+        Client::connected(world.front(&wrapped(&world, std::slice::from_ref(&server.url))));
     client.begin_slow(&gate(&world, "never"));
     client.pipe.close();
     assert!(client.pipe.wait().success());

@@ -41,7 +41,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<Option<ExitCode>, StartError>
     let Kind::Http { url, headers } = kind else {
         return without(arguments);
     };
-    let connecting = remote::connecting(&name, &url, headers)
+    let connecting = remote::connecting(&name, &url, &headers)
         .map_err(|why| wrong(format!("{name}: {}", why.message)))?;
     let of_entry = || servers::resume_of(servers::named(&arguments.command)?);
     let claim = ClaimRequest {

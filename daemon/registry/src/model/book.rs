@@ -34,6 +34,8 @@ pub(super) struct Entry {
     freed: u64,
     /// By the name of the backend: the keeper, and whether it was stopped.
     keepers: BTreeMap<Option<BackendName>, (ProcessId, bool)>,
+    /// Those whose keeper was lost under a holder, which has not got the next one.
+    lost_members: BTreeMap<BackendName, Loss>,
     left: BTreeMap<ProcessId, Departure>,
     touched: bool,
 }
@@ -95,6 +97,7 @@ impl Book {
             holder: session.holder,
             freed: session.freed,
             keepers: keepers(session),
+            lost_members: BTreeMap::new(),
             left: BTreeMap::new(),
             touched: false,
         };
@@ -252,12 +255,11 @@ impl Book {
     }
 
     pub(super) fn exited(&mut self, dead: &[ProcessId]) {
-        let mut changed: Vec<(u64, Loss, bool)> = Vec::new();
+        let mut changed: Vec<(u64, Loss, Option<BackendName>)> = Vec::new();
         for keeper in dead {
             for (number, entry) in &mut self.entries {
                 let kept = entry.keepers.iter().find(|(_, (kept, _))| kept == keeper);
-                let Some((is_only, stopped)) =
-                    kept.map(|(name, (_, stopped))| (name.is_none(), *stopped))
+                let Some((of, stopped)) = kept.map(|(name, (_, stopped))| (name.clone(), *stopped))
                 else {
                     continue;
                 };
@@ -270,7 +272,7 @@ impl Book {
                     } else {
                         words.unwrap_or(Loss::Killed)
                     },
-                    is_only,
+                    of,
                 ));
             }
         }
@@ -287,16 +289,24 @@ impl Book {
             free.extend(held);
         }
         for number in &free {
-            self.order += 1;
-            let entry = self.entries.get_mut(number).expect("it was found just now");
-            (entry.holder, entry.freed) = (None, self.order);
+            self.free(*number);
         }
         self.entries
             .retain(|_, entry| entry.key.is_some() || entry.holder.is_some());
-        for (number, loss, is_only) in &changed {
-            let entry = self.entries.get(number);
-            if let Some(entry) = entry.filter(|entry| *is_only || entry.holder.is_none()) {
-                self.note(entry.owner, entry.key, Some(*loss));
+        for (number, loss, of) in &changed {
+            let Some(entry) = self.entries.get_mut(number) else {
+                continue;
+            };
+            match of {
+                Some(of) if entry.holder.is_some() => {
+                    if !loss.is_wanted() {
+                        entry.lost_members.insert(of.clone(), *loss);
+                    }
+                }
+                _ => {
+                    let (owner, key) = (entry.owner, entry.key);
+                    self.note(owner, key, Some(*loss));
+                }
             }
         }
         self.look_after_all(
@@ -309,13 +319,24 @@ impl Book {
     pub(super) fn release(&mut self, id: &SessionId) {
         let released = self.numbers(|entry| entry.id.as_ref() == Some(id));
         for number in &released {
-            self.order += 1;
-            let entry = self.entries.get_mut(number).expect("it was found just now");
-            (entry.holder, entry.freed) = (None, self.order);
+            self.free(*number);
         }
         self.entries
             .retain(|_, entry| entry.key.is_some() || entry.holder.is_some());
         self.look_after_all(released.into_iter());
+    }
+
+    fn free(&mut self, number: u64) {
+        self.order += 1;
+        let entry = self
+            .entries
+            .get_mut(&number)
+            .expect("it was found just now");
+        (entry.holder, entry.freed) = (None, self.order);
+        let (owner, key) = (entry.owner, entry.key);
+        for loss in std::mem::take(&mut entry.lost_members).into_values() {
+            self.note(owner, key, Some(loss));
+        }
     }
 
     fn look_after_all(&mut self, numbers: impl Iterator<Item = u64>) {
@@ -342,6 +363,9 @@ impl Book {
                 .or_insert((keeper, false));
             if kept.0 != keeper {
                 *kept = (keeper, false);
+            }
+            if let Some(of) = backend_of(&keeper) {
+                entry.lost_members.remove(&of);
             }
         }
     }

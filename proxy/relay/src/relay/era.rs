@@ -85,7 +85,6 @@ impl Probe {
 
     /// What a line of the server's says about it, if it answers this probe. None: it does not; some
     /// of nothing: it answers, and says nothing.
-    #[expect(clippy::option_option, reason = "an answer may say nothing")]
     pub fn answered_by(&self, line: &Bytes) -> Option<Option<Discover>> {
         let copy = OnceCell::new();
         let message = Line::of(line, &copy).message()?;

@@ -72,7 +72,7 @@ pub struct Place {
 
 /// What comes of asking for a place.
 enum Answer {
-    Welcome(Attachment),
+    Welcome(Box<Attachment>),
     Own(String),
     Later(String),
     /// Nobody listens.
@@ -246,7 +246,7 @@ impl Place {
                 ));
             }
         }
-        Ok(Answer::Welcome(Attachment {
+        Ok(Answer::Welcome(Box::new(Attachment {
             reader: stream,
             lines,
             control: None,
@@ -256,7 +256,7 @@ impl Place {
             confirm_loss: None,
             differing: Vec::new(),
             watch: None,
-        }))
+        })))
     }
 
     /// Waits until the sharer has said something. False: nobody waits for that any more.
@@ -390,7 +390,7 @@ impl Attaching for Place {
             match self.attach_shared(line, again)? {
                 Answer::Welcome(attachment) => {
                     (self.refusals, self.had) = (0, true);
-                    return Ok(attachment);
+                    return Ok(*attachment);
                 }
                 Answer::Later(why) if self.refusals < REFUSALS => {
                     self.refusals += 1;

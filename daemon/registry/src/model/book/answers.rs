@@ -218,6 +218,7 @@ impl Book {
             holder: Some(claim.process),
             freed: 0,
             keepers: BTreeMap::new(),
+            lost_members: BTreeMap::new(),
             left: BTreeMap::new(),
             touched: false,
         };

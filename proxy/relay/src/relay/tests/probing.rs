@@ -79,7 +79,7 @@ impl Server {
         let result = |result: Value| json!({"jsonrpc": "2.0", "id": id, "result": result});
         match line["method"].as_str().unwrap_or_default() {
             "server/discover" if self.initialized => {
-                reaction.lines.push(Self::refusal(&id, -32601))
+                reaction.lines.push(Self::refusal(&id, -32601));
             }
             "server/discover" => match self.temper {
                 Temper::Answers | Temper::Sticks => {
@@ -140,11 +140,11 @@ trait Line {
     fn has_ended(&self) -> bool;
 }
 
+/// What a client does with a connection that was opened for it.
+type Use<'a> = &'a mut dyn FnMut(&mut dyn Line) -> Outcome;
+
 /// What a client does with one connection. `opens` gives it a further one.
-fn connect(
-    client: Client,
-    opens: &mut dyn FnMut(&mut dyn FnMut(&mut dyn Line) -> Outcome) -> Outcome,
-) -> Outcome {
+fn connect(client: Client, opens: &mut dyn FnMut(Use<'_>) -> Outcome) -> Outcome {
     let probe = json!({"jsonrpc": "2.0", "id": "p", "method": "server/discover", "params": {}});
     let odd =
         json!({"jsonrpc": "2.0", "id": "o", "method": "server/discover", "params": {"odd": true}});
