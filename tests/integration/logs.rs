@@ -289,11 +289,12 @@ fn a_server_s_standard_error_and_what_became_of_it() {
         (following.line(), following.line()),
         ("three\n".to_owned(), "four\n".to_owned())
     );
-    // Killed, it is started again by its keeper; what the next one writes follows.
+    // Killed, it is started again by its keeper for the next request; what the next one writes follows.
     kill(Pid::from_raw(backend.pid().cast_signed()), Signal::SIGKILL).expect("ours");
+    backend.wait("it has ended", |status| status.pid.is_none());
+    host.call("main", "complain", json!({"text": "five\n"}));
     let again = following.wait("a server was started again");
     assert!(again.starts_with("mcp-sessiond: "), "{again}");
-    host.call("main", "complain", json!({"text": "five\n"}));
     following.wait("five");
     // So it is without a daemon.
     world.kill_any_daemon();

@@ -118,6 +118,9 @@ fn a_life(columns: u32, variables: &[(&str, &str)]) {
     assert_eq!(has_colours, variables.is_empty(), "{painted:?}");
 
     signal(first, Signal::SIGKILL);
+    // Nothing was asked of it: the next request starts a fresh one.
+    backend.wait("it has ended", |status| status.pid.is_none());
+    client.count();
     terminal.wait("a fresh one runs", |screen| {
         let line = line(screen, "> node counter.mjs");
         let words: Vec<&str> = line.split_whitespace().collect();
