@@ -141,7 +141,7 @@ fn refuse(stream: &UnixStream) {
     let busy = Hello::lines(super::version()).reply(Answer::Busy);
     // 32 bytes on a new connection: they fit, or nobody is there. Not by the runtime, which has yet to
     // learn that it can be written to.
-    let flags = MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_NOSIGNAL;
+    let flags = MsgFlags::MSG_DONTWAIT;
     let _ = send(stream.as_raw_fd(), &busy.encode(), flags);
 }
 
