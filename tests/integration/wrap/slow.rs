@@ -5,9 +5,7 @@ use std::os::unix::net::UnixStream;
 use std::thread::{JoinHandle, sleep, spawn};
 use std::time::Duration;
 
-use mcp_sessiond_tests::{
-    Backend, Client, Front, World, gone, leave_descriptors, lives, signal, until,
-};
+use mcp_sessiond_tests::{Backend, Client, Front, World, gone, lives, signal, until};
 use nix::sys::signal::Signal;
 
 use super::by_hand::say;
@@ -214,35 +212,6 @@ fn a_keeper_that_hangs_is_ended_and_a_fresh_one_is_started() {
     world.log.wait("its keeper did not answer");
 }
 
-/// It says that it is busy, and is alive by that.
-#[test]
-#[cfg(target_os = "linux")]
-fn a_keeper_without_descriptors_is_waited_for() {
-    let world = keeping("");
-    let _daemon = world.daemon();
-    let mut first = connect(&world, &tiny(&world));
-    assert_eq!(first.count(), 1);
-    let backend = world.backend();
-    first.pipe.kill();
-    backend.wait_alone();
-    // By now the keeper has closed what it needed for its start: the descriptor in reserve has the
-    // lowest number from here on, and is below the limit.
-    let mut next = connect(&world, &tiny(&world));
-    assert_eq!(next.count(), 2);
-    next.pipe.kill();
-    backend.wait_alone();
-    leave_descriptors(backend.keeper, Some(0));
-    let mut second = Client::new(world.front(&wrapped(&world, &tiny(&world))));
-    let asked = second.begin_initialize("test");
-    // Longer than a keeper may be silent.
-    sleep(Duration::from_secs(7));
-    assert!(lives(backend.keeper));
-    leave_descriptors(backend.keeper, None);
-    second.initialized(asked);
-    assert_eq!(second.count(), 3);
-    assert_eq!(world.backend().keeper, backend.keeper);
-}
-
 /// A plain front that starts while the daemon hangs finds by the keepers that its server is kept.
 #[test]
 fn no_server_is_started_beside_the_kept_one_while_the_daemon_hangs() {
@@ -324,6 +293,7 @@ fn a_name_has_one_server_also_without_a_daemon() {
     // Another name is another server.
     let other = world.wrapping(&["--no-start", "--name", "other"], &tiny(&world));
     assert_eq!(Client::connected(world.front(&other)).count(), 1);
+    second.pipe.kill();
     // A daemon does not know of it, and its lease alone does not make it free.
     let _daemon = world.daemon();
     let words = world.wrapping(&["--name", "page"], &tiny(&world));
