@@ -96,63 +96,58 @@ fn check_errors(client: &mut Client<Front>, count: u64) {
     }
 }
 
-#[test]
-fn a_host_that_probes_in_place_keeps_a_server_of_any_temper() {
-    for door in DOORS {
-        for temper in TEMPERS {
-            let world = world("");
-            let _daemon = world.daemon();
-            let command = door.wrapping(&world, temper);
-            for count in 1..=4 {
-                let mut client = Client::new(world.front(&command));
-                let is_modern = probes(&mut client, temper, door == Door::Shared || count > 1);
-                let counted = goes_on(&mut client, is_modern);
-                assert_eq!(counted, count, "{door:?} {temper}");
-                if door != Door::Shared {
-                    check_errors(&mut client, count);
-                }
-                client.pipe.kill();
+/// How a host probes.
+#[derive(Clone, Copy)]
+enum Probing {
+    /// On the connection that it goes on with.
+    InPlace,
+    /// On one of its own, which it closes.
+    BySibling,
+}
+
+/// Four connections, each of which ends by SIGKILL, through each door to a server of each temper.
+fn assert_one_server(probing: Probing) {
+    for (door, temper) in DOORS
+        .into_iter()
+        .flat_map(|door| TEMPERS.map(|temper| (door, temper)))
+    {
+        let world = world("");
+        let _daemon = world.daemon();
+        let command = door.wrapping(&world, temper);
+        for count in 1..=4 {
+            let mut client = Client::new(world.front(&command));
+            let is_modern = probes(&mut client, temper, door == Door::Shared || count > 1);
+            if let Probing::BySibling = probing {
+                client.pipe.close();
+                assert!(client.pipe.wait().success());
+                let told = client.pipe.errors.text();
+                assert!(!told.contains("resumed"), "nobody reads that: {told}");
+                client = Client::new(world.front(&command));
             }
-            let probed_to_death = temper == "exits" && door != Door::Shared;
-            assert_eq!(
-                starts(&world),
-                1 + usize::from(probed_to_death),
-                "{door:?} {temper}"
-            );
+            let counted = goes_on(&mut client, is_modern);
+            assert_eq!(counted, count, "{door:?} {temper}");
+            if door != Door::Shared {
+                check_errors(&mut client, count);
+            }
+            client.pipe.kill();
         }
+        let probed_to_death = temper == "exits" && door != Door::Shared;
+        assert_eq!(
+            starts(&world),
+            1 + usize::from(probed_to_death),
+            "{door:?} {temper}"
+        );
     }
 }
 
 #[test]
+fn a_host_that_probes_in_place_keeps_a_server_of_any_temper() {
+    assert_one_server(Probing::InPlace);
+}
+
+#[test]
 fn a_host_that_probes_by_a_sibling_keeps_a_server_of_any_temper() {
-    for door in DOORS {
-        for temper in TEMPERS {
-            let world = world("");
-            let _daemon = world.daemon();
-            let command = door.wrapping(&world, temper);
-            for count in 1..=4 {
-                let mut sibling = Client::new(world.front(&command));
-                let is_modern = probes(&mut sibling, temper, door == Door::Shared || count > 1);
-                sibling.pipe.close();
-                assert!(sibling.pipe.wait().success());
-                let told = sibling.pipe.errors.text();
-                assert!(!told.contains("resumed"), "nobody reads that: {told}");
-                let mut client = Client::new(world.front(&command));
-                let counted = goes_on(&mut client, is_modern);
-                assert_eq!(counted, count, "{door:?} {temper}");
-                if door != Door::Shared {
-                    check_errors(&mut client, count);
-                }
-                client.pipe.kill();
-            }
-            let probed_to_death = temper == "exits" && door != Door::Shared;
-            assert_eq!(
-                starts(&world),
-                1 + usize::from(probed_to_death),
-                "{door:?} {temper}"
-            );
-        }
-    }
+    assert_one_server(Probing::BySibling);
 }
 
 /// It may speak MCP 2026-07-28 alone. What is known of the server is forgotten, and the kept one is

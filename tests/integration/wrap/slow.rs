@@ -145,12 +145,8 @@ fn stop_ends_a_keeper_that_is_stopped_at_once() {
     assert!(!lives(backend.keeper));
 }
 
-/// Its host waits for an answer, and the front finds out why none comes.
-#[test]
-fn whoever_waits_for_a_keeper_that_is_stopped_meanwhile_is_told() {
-    let world = keeping("");
-    let _daemon = world.daemon();
-    let mut client = connect(&world, &tiny(&world));
+/// The host waits for an answer, and its front finds out why none comes.
+fn assert_told(world: &World, client: &mut Client<Front>) {
     assert_eq!(client.count(), 1);
     let backend = world.backend();
     signal(backend.keeper, Signal::SIGSTOP);
@@ -160,20 +156,20 @@ fn whoever_waits_for_a_keeper_that_is_stopped_meanwhile_is_told() {
     assert_eq!(client.text(call).as_deref(), Ok("2"));
 }
 
-/// The same for one of several servers.
+#[test]
+fn whoever_waits_for_a_keeper_that_is_stopped_meanwhile_is_told() {
+    let world = keeping("");
+    let _daemon = world.daemon();
+    assert_told(&world, &mut connect(&world, &tiny(&world)));
+}
+
 #[test]
 fn whoever_waits_for_one_of_several_keepers_is_told() {
     let world = keeping("");
     let _daemon = world.daemon();
     several::write_down(&world, &[("one", several::small(&world))]);
     let mut client = Client::connected(world.front(&several::all(&world, &[])));
-    assert_eq!(client.count(), 1);
-    let backend = world.backend();
-    signal(backend.keeper, Signal::SIGSTOP);
-    let call = client.begin("increment", serde_json::json!({}));
-    client.pipe.errors.wait(&notice(&backend));
-    signal(backend.keeper, Signal::SIGCONT);
-    assert_eq!(client.text(call).as_deref(), Ok("2"));
+    assert_told(&world, &mut client);
 }
 
 /// Nothing outlives its owner, also where it can't end by itself.
