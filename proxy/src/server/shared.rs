@@ -6,7 +6,8 @@
 //! message is whose [`mcp_sessiond_relay::multiplexer`] decides.
 //!
 //! - [`place`]: the front's side, which starts the sharer where there is none.
-//! - [`share_host`]: the process. `clients`: the connections to it. [`usage`]: how each shared
+//! - [`share_host`]: the process. `clients`: the connections to it. `losses`: what hosts have to be
+//!   told of servers that ended. [`usage`]: how each shared
 //!   server is used, for people.
 //!
 //! **Architecture Invariant:** a place ends with its connection, and nothing of it is handed to
@@ -14,6 +15,7 @@
 //! else goes wrong.
 
 mod clients;
+mod losses;
 pub mod place;
 pub mod share_host;
 pub mod usage;
@@ -36,7 +38,7 @@ use crate::program::{LaunchEnv, Program};
 pub const VARIABLES: [&str; 6] = ["HOME", "LOGNAME", "PATH", "SHELL", "TERM", "USER"];
 
 /// What is said on the socket, apart from messages. Another version's sharer is left alone.
-const VERSION: u16 = 1;
+const VERSION: u16 = 2;
 
 /// Hexadecimal digits of the key that name its socket.
 const SOCKET_DIGITS: usize = 8;
@@ -130,6 +132,15 @@ enum Request {
         key: String,
         /// The host has had its answer to that line, from a sharer that is gone.
         again: bool,
+        /// The process that has started the front.
+        host: u32,
+    },
+    /// The connection beside a place, on which its front is sent what stands on standard error, and
+    /// confirms ends of servers ([`mcp_sessiond_proto::backends::ENDED_TOLD`]).
+    Beside {
+        version: u16,
+        key: String,
+        place: u64,
     },
     /// How the server is used.
     Status {},
@@ -139,15 +150,16 @@ enum Request {
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum Reply {
-    Welcome {},
+    Welcome {
+        /// Its place.
+        place: u64,
+        /// Why former servers have ended that the host has to be told of.
+        ended: Vec<String>,
+    },
     /// The host gets a server of its own, and why.
-    Own {
-        why: String,
-    },
+    Own { why: String },
     /// The host is to come again after a while, and why.
-    Later {
-        why: String,
-    },
+    Later { why: String },
     /// It is another server's.
     Other {},
     Status {

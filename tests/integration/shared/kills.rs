@@ -111,6 +111,7 @@ fn the_server_dies_and_every_host_is_told() {
     for client in [&mut one, &mut other] {
         assert_ne!(pid(client), first);
         client.said(|message| message["method"] == "notifications/tools/list_changed");
+        client.pipe.errors.wait("the server has ended (exit");
     }
     assert_eq!(pid(&mut one), pid(&mut other));
 }
@@ -128,7 +129,44 @@ fn the_keeper_is_killed_and_a_fresh_server_is_shared() {
     let second = pid(&mut other);
     assert_ne!(first, second);
     assert_eq!(pid(&mut one), second);
+    for client in [&one, &other] {
+        client.pipe.errors.wait(BEGINS_AFRESH);
+    }
     gone(first);
+}
+
+/// What a host reads that was not there when its server ended.
+const BEGINS_AFRESH: &str = "this server begins afresh, with nothing that it had in memory";
+
+/// The front that was there knew of it, and has told nobody. The host that is there anyhow was told
+/// already.
+#[test]
+fn a_host_whose_front_was_killed_with_the_server_or_its_keeper_is_told_by_the_next_front() {
+    for with_keeper in [false, true] {
+        let world = sharing();
+        let _daemon = world.daemon();
+        let (mut one, mut other) = (connect(&world), connect(&world));
+        let first = pid(&mut one);
+        one.pipe.kill();
+        wait_hosts(&world, 1);
+        let backend = world.backend();
+        if with_keeper {
+            backend.kill_keeper();
+        } else {
+            signal(backend.pid(), Signal::SIGKILL);
+        }
+        gone(first);
+        let mut again = connect(&world);
+        assert_ne!(pid(&mut again), first);
+        assert_eq!(pid(&mut again), pid(&mut other));
+        let words = if with_keeper {
+            "process that kept"
+        } else {
+            "SIGKILL"
+        };
+        again.pipe.errors.wait(BEGINS_AFRESH);
+        assert!(again.pipe.errors.text().contains(words));
+    }
 }
 
 /// The next server asks under the same id.
@@ -168,10 +206,7 @@ fn a_server_that_refuses_to_be_initialised_once_is_shared_after_it() {
     let refuse = mark(&world, "refuse");
     world.backend().kill_keeper();
     for client in [&one, &other] {
-        client
-            .pipe
-            .errors
-            .wait("the connection to the shared server had ended; there is a new one");
+        client.pipe.errors.wait(BEGINS_AFRESH);
     }
     assert!(!refuse.exists());
     let second = pid(&mut one);

@@ -7,14 +7,15 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use mcp_sessiond_process as process;
-use mcp_sessiond_proto::backends::RELAYED_MAX;
-use tokio::io::AsyncWriteExt as _;
+use mcp_sessiond_proto::backends::{ENDED_TOLD, RELAYED_MAX};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
+use super::losses::Host;
 use super::{Reply, Request, VERSION};
 use crate::lines::{Line, LineBuffer, Lines};
 
@@ -33,6 +34,12 @@ pub(super) enum Event {
     Arrived(NewClient),
     Line(u64, Line),
     Left(u64),
+    /// The connection beside a place.
+    Beside(u64, ClientWriter),
+    /// A place's host was told of so many ends of servers.
+    Told(u64, usize),
+    /// The server has ended, and why.
+    Ended(String),
     Status(ClientWriter),
 }
 
@@ -43,6 +50,7 @@ pub(super) struct NewClient {
     pub(super) first: Bytes,
     /// The host has had its answer to that.
     pub(super) again: bool,
+    pub(super) host: Host,
     pub(super) writer: ClientWriter,
 }
 
@@ -136,12 +144,23 @@ async fn serve(
     let Some(Line::Whole(line)) = timeout(REQUEST_WAIT, reader.next()).await?? else {
         return Ok(());
     };
-    let again = match serde_json::from_slice(&line) {
+    let (again, host) = match serde_json::from_slice(&line) {
         Ok(Request::Place {
             version: VERSION,
             key: theirs,
             again,
-        }) if theirs == key => again,
+            host,
+        }) if theirs == key => (again, host),
+        Ok(Request::Beside {
+            version: VERSION,
+            key: theirs,
+            place,
+        }) if theirs == key => {
+            drop(events.send(Event::Beside(place, writer)).await);
+            let (reader, lines) = reader.into_parts();
+            read_told(reader, lines.buffered(), place, events).await;
+            return Ok(());
+        }
         Ok(Request::Status {}) => {
             drop(events.send(Event::Status(writer)).await);
             return Ok(());
@@ -165,6 +184,7 @@ async fn serve(
             place,
             first,
             again,
+            host,
             writer,
         }))
         .await
@@ -181,6 +201,27 @@ async fn read(mut reader: Lines<OwnedReadHalf>, place: u64, events: &mpsc::Sende
     while let Ok(Some(line)) = reader.next().await {
         if events.send(Event::Line(place, line)).await.is_err() {
             return;
+        }
+    }
+}
+
+/// Reads what a front says beside its place. `first` has come with its request.
+async fn read_told(
+    mut reader: OwnedReadHalf,
+    first: &[u8],
+    place: u64,
+    events: &mpsc::Sender<Event>,
+) {
+    let mut chunk = [0; 64];
+    let mut bytes = first;
+    loop {
+        let told = bytes.iter().filter(|byte| **byte == ENDED_TOLD).count();
+        if told > 0 && events.send(Event::Told(place, told)).await.is_err() {
+            return;
+        }
+        match reader.read(&mut chunk).await {
+            Ok(read @ 1..) => bytes = &chunk[..read],
+            _ => return,
         }
     }
 }

@@ -213,6 +213,7 @@ impl Place {
             version: VERSION,
             key: self.shared.key.clone(),
             again,
+            host: std::os::unix::process::parent_id(),
         };
         let request = serde_json::to_vec(&request)?;
         let sent = stream.write_all(&[&request, &b"\n"[..], line, b"\n"].concat());
@@ -236,8 +237,8 @@ impl Place {
         let reply = lines.whole_line().map(serde_json::from_slice::<Reply>);
         let reply = reply.and_then(Result::ok).unwrap_or(Reply::Other {});
         let _ = lines.next_line();
-        match reply {
-            Reply::Welcome {} => {}
+        let (place, ended) = match reply {
+            Reply::Welcome { place, ended } => (place, ended),
             Reply::Own { why } => return Ok(Answer::Own(why)),
             Reply::Later { why } => return Ok(Answer::Later(why)),
             Reply::Other {} | Reply::Status { .. } => {
@@ -245,18 +246,35 @@ impl Place {
                     "another server or another version has its socket".to_owned(),
                 ));
             }
-        }
+        };
+        let control = self.beside(socket, place)?;
         Ok(Answer::Welcome(Box::new(Attachment {
             reader: stream,
             lines,
-            control: None,
-            attached: Attached::default(),
+            control: Some(control),
+            attached: Attached {
+                ended,
+                ..Attached::default()
+            },
             outcome: Outcome::Held,
             because: None,
             confirm_loss: None,
             differing: Vec::new(),
             watch: None,
         })))
+    }
+
+    /// The connection beside a place.
+    fn beside(&self, socket: &Path, place: u64) -> io::Result<UnixStream> {
+        let mut stream = UnixStream::connect(socket)?;
+        let request = Request::Beside {
+            version: VERSION,
+            key: self.shared.key.clone(),
+            place,
+        };
+        let request = serde_json::to_vec(&request)?;
+        stream.write_all(&[&request, &b"\n"[..]].concat())?;
+        Ok(stream)
     }
 
     /// Waits until the sharer has said something. False: nobody waits for that any more.

@@ -10,29 +10,32 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures::StreamExt as _;
-use mcp_sessiond_client::{ClaimRequest, Label, Named, Options, SessionId, Start};
+use mcp_sessiond_client::{ClaimRequest, Label, Loss, Named, Options, SessionId, Start};
 use mcp_sessiond_process::executable;
 use mcp_sessiond_process::signals::not_ignored;
 use mcp_sessiond_process::socket::{self, Listener};
+use mcp_sessiond_proto::backends::ENDED_LINE;
 use mcp_sessiond_proto::paths;
 use mcp_sessiond_relay::multiplexer::{Effect, Multiplexer};
 use nix::sys::signal::Signal;
 use nix::sys::socket::{MsgFlags, send};
 use signal_hook_tokio::Signals;
-use tokio::io::AsyncReadExt as _;
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until, timeout};
 
 use super::clients::{ClientWriter, Event, NewClient, receive};
+use super::losses::{Host, Losses, Source};
 use super::{Reply, Report, Shared};
 use crate::keeper::launch;
 use crate::lines::{Line, Lines, PendingLine};
 use crate::memory::{forbid_core_dumps, give_back_once_started};
+use crate::notices::ConfirmLoss;
 use crate::server::attach::{Attachment, NoBackend, attach_first};
 use crate::server::kept::{Door, Stopper};
 use crate::signals::GivenMask;
+use crate::stderr::confirm_ends;
 use crate::waits::Waits;
 
 /// Events of places that wait to be dealt with. More keep their places waiting.
@@ -227,19 +230,32 @@ impl ReadyHost {
             lines,
             control,
             attached,
+            because,
+            confirm_loss,
             ..
         } = attachment;
         let placed = listener.try_clone()?;
         let listener = UnixListener::from_std(listener.into())?;
         reader.set_nonblocking(true)?;
         let (reader, writer) = UnixStream::from_std(reader)?.into_split();
-        if let Some(control) = &control {
-            discard_stderr(control.try_clone()?)?;
-        }
         let (sender, events) = mpsc::channel(EVENTS);
+        if let Some(control) = &control {
+            read_stderr(control.try_clone()?, sender.clone())?;
+        }
         tokio::spawn(receive(listener, shared.key.clone(), sender));
         let began = Instant::now();
+        let mut losses = Losses::default();
+        let lost = because.filter(|because| !because.is_rule() && !because.is_wanted());
+        if let Some(lost) = lost {
+            losses.note(lost.sentence().to_owned(), Source::Daemon, began);
+        }
+        for why in attached.ended {
+            losses.note(why, Source::Keeper, began);
+        }
         let mut sharer = ShareHost {
+            losses,
+            confirm_loss: lost.zip(confirm_loss),
+            seats: BTreeMap::new(),
             many: Multiplexer::new(attached.resumed),
             session,
             began,
@@ -279,8 +295,23 @@ enum EndReason {
     Signal,
 }
 
+/// What a place's host was told of ends of servers.
+struct Seat {
+    host: Host,
+    /// How many ends it need not be told of, and was told of before.
+    told: usize,
+    /// How many ends it was sent.
+    sent: usize,
+    /// The connection beside the place.
+    beside: Option<ClientWriter>,
+}
+
 struct ShareHost {
     many: Multiplexer,
+    losses: Losses,
+    /// What the daemon has to hear of once a host was told, and what tells it.
+    confirm_loss: Option<(Loss, ConfirmLoss)>,
+    seats: BTreeMap<u64, Seat>,
     session: SessionId,
     began: Instant,
     /// When to end, while nobody is there.
@@ -361,9 +392,20 @@ impl ShareHost {
                 place,
                 first,
                 again,
+                host,
                 writer,
             }) => {
                 self.writers.insert(place, writer);
+                if self.seats.values().any(|seat| seat.host == host) {
+                    self.losses.note_several(host);
+                }
+                let seat = Seat {
+                    host,
+                    told: 0,
+                    sent: 0,
+                    beside: None,
+                };
+                self.seats.insert(place, seat);
                 self.unused_until = None;
                 self.many.arrive(place, first, again);
             }
@@ -372,6 +414,17 @@ impl ShareHost {
                 self.many.oversized_from_client(place, &head, &tail, now);
             }
             Event::Left(place) => self.leave(place),
+            Event::Beside(place, writer) => {
+                if let Some(seat) = self.seats.get_mut(&place) {
+                    seat.beside = Some(writer);
+                    self.send_ends();
+                }
+            }
+            Event::Told(place, count) => self.note_told(place, count),
+            Event::Ended(why) => {
+                self.losses.note(why, Source::Keeper, Instant::now());
+                self.send_ends();
+            }
             Event::Status(writer) => {
                 let (session, places) = (self.session.clone(), self.many.clients());
                 writer.reply(&Reply::Status {
@@ -383,7 +436,57 @@ impl ShareHost {
         }
     }
 
+    /// Sends those who are there what they have not been sent of the ends of servers.
+    fn send_ends(&mut self) {
+        let count = self.losses.count();
+        for seat in self.seats.values_mut() {
+            if let Some(beside) = &mut seat.beside {
+                for line in self.losses.lines_from(seat.sent) {
+                    // A host that does not read is cut off by its place.
+                    let _ = beside.put(&line.into());
+                }
+                seat.sent = count;
+            }
+        }
+    }
+
+    /// A place's host was told of so many more ends. The keeper and the daemon need not remember
+    /// them from then on.
+    fn note_told(&mut self, place: u64, count: usize) {
+        let Some(seat) = self.seats.get_mut(&place) else {
+            return;
+        };
+        seat.told = (seat.told + count).min(seat.sent);
+        for source in self.losses.tell(seat.host, seat.told) {
+            match source {
+                Source::Keeper => {
+                    if let Some(control) = &self.control {
+                        confirm_ends(control, 1);
+                    }
+                }
+                Source::Daemon => {
+                    if let Some((loss, confirm)) = self.confirm_loss.take() {
+                        drop(tokio::task::spawn_blocking(move || confirm(loss)));
+                    }
+                }
+            }
+        }
+    }
+
+    /// What a place's host has to be told as it comes.
+    fn welcome(&mut self, place: u64) -> Reply {
+        let count = self.losses.count();
+        let ended = self.seats.get_mut(&place).map(|seat| {
+            let ended = self.losses.untold(seat.host, Instant::now());
+            (seat.told, seat.sent) = (count - ended.len(), count);
+            ended
+        });
+        let ended = ended.unwrap_or_default();
+        Reply::Welcome { place, ended }
+    }
+
     fn leave(&mut self, place: u64) {
+        self.seats.remove(&place);
         if self.writers.remove(&place).is_some() {
             let now = self.now();
             self.many.leave(place, now);
@@ -406,7 +509,10 @@ impl ShareHost {
                         self.backlog += line.len();
                         self.waiting.push_back(line);
                     }
-                    Effect::Admit(place) => self.tell(place, &Reply::Welcome {}),
+                    Effect::Admit(place) => {
+                        let welcome = self.welcome(place);
+                        self.tell(place, &welcome);
+                    }
                     Effect::Own(place, why) => {
                         self.tell(place, &Reply::Own { why });
                         self.leave(place);
@@ -446,13 +552,30 @@ impl ShareHost {
 }
 
 /// Reads the server's standard error, and shows it to no host: it may be about another one. The
-/// keeper remembers the last of it.
-fn discard_stderr(control: StdStream) -> io::Result<()> {
+/// keeper remembers the last of it. What the keeper says of the server's end is for all of them.
+fn read_stderr(control: StdStream, events: mpsc::Sender<Event>) -> io::Result<()> {
     control.set_nonblocking(true)?;
-    let mut control = UnixStream::from_std(control)?;
+    // Dropped alone, the other half would end what is said to the keeper.
+    let (reader, writer) = UnixStream::from_std(control)?.into_split();
     tokio::spawn(async move {
-        let mut chunk = [0; 4096];
-        while let Ok(1..) = control.read(&mut chunk).await {}
+        let mut lines = Lines::new(reader);
+        while let Ok(Some(line)) = lines.next().await {
+            if let Line::Whole(line) = line
+                && let Some(why) = end_of(&line)
+                && events.send(Event::Ended(why)).await.is_err()
+            {
+                break;
+            }
+        }
+        writer.forget();
     });
     Ok(())
+}
+
+/// Why the server has ended, if a line tells of that.
+fn end_of(line: &[u8]) -> Option<String> {
+    let text = String::from_utf8_lossy(line);
+    let (_, told) = text.split_once(ENDED_LINE)?;
+    let (why, _) = told.rsplit_once("); ")?;
+    Some(why.to_owned())
 }

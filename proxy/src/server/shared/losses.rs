@@ -1,0 +1,163 @@
+//! What became of former servers, and which hosts were told.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+
+use mcp_sessiond_proto::backends::ENDED_LINE;
+use tokio::time::Instant;
+
+/// Ends that are remembered, as many as a keeper remembers of its server's.
+const ENDS: usize = 8;
+
+/// For how long a host that comes is told of an end: as long as its front is waited for by default
+/// (`backends.linger_ms`). Whoever comes later expects no former server.
+const TOLD_WITHIN: Duration = Duration::from_secs(600);
+
+/// Hosts of which it is remembered what they were told. More are told once more.
+const HOSTS: usize = 1024;
+
+/// A host, by the process that has started its front: its pid. If another host has it later, that one
+/// is told of what happens from then on.
+pub(super) type Host = u32;
+
+/// Who has to hear that an end was told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Source {
+    /// The daemon, of a server that ended with its keeper.
+    Daemon,
+    /// The keeper.
+    Keeper,
+}
+
+struct End {
+    why: String,
+    at: Instant,
+    source: Source,
+    /// Whether a host was told, so that its source need not remember it.
+    is_told: bool,
+}
+
+/// The ends of the server's predecessors. They are counted from 0 on.
+#[derive(Default)]
+pub(super) struct Losses {
+    ends: VecDeque<End>,
+    /// How many were forgotten.
+    forgotten: usize,
+    told: BTreeMap<Host, Told>,
+}
+
+/// What a host was told.
+#[derive(Default)]
+struct Told {
+    /// How many ends, or came too late for.
+    count: usize,
+    /// Whether it has had several fronts at once. What one was told, the others' readers don't know,
+    /// so each front that comes is told.
+    has_several: bool,
+}
+
+impl Losses {
+    /// A server has ended.
+    pub(super) fn note(&mut self, why: String, source: Source, now: Instant) {
+        if self.ends.len() == ENDS {
+            self.ends.pop_front();
+            self.forgotten += 1;
+        }
+        self.ends.push_back(End {
+            why,
+            at: now,
+            source,
+            is_told: false,
+        });
+    }
+
+    /// A host has a front beside another one.
+    pub(super) fn note_several(&mut self, host: Host) {
+        self.told_of(host).has_several = true;
+    }
+
+    fn told_of(&mut self, host: Host) -> &mut Told {
+        if self.told.len() >= HOSTS && !self.told.contains_key(&host) {
+            self.told.pop_first();
+        }
+        self.told.entry(host).or_default()
+    }
+
+    /// How many there were.
+    pub(super) fn count(&self) -> usize {
+        self.forgotten + self.ends.len()
+    }
+
+    /// Why the servers ended that this host has to be told of: the latest ones.
+    pub(super) fn untold(&self, host: Host, now: Instant) -> Vec<String> {
+        let told = self.told.get(&host).filter(|told| !told.has_several);
+        let told = told.map_or(0, |told| told.count);
+        let skipped = told.saturating_sub(self.forgotten);
+        let ends = self.ends.iter().skip(skipped);
+        let late = ends.skip_while(|end| now.duration_since(end.at) > TOLD_WITHIN);
+        late.map(|end| end.why.clone()).collect()
+    }
+
+    /// The lines about the ends from this one on, for a host that is attached.
+    pub(super) fn lines_from(&self, first: usize) -> impl Iterator<Item = String> {
+        let skipped = first.saturating_sub(self.forgotten);
+        let ends = self.ends.iter().skip(skipped);
+        ends.map(|End { why, .. }| {
+            format!("{ENDED_LINE}{why}); the next request starts a fresh one, which has nothing that this one had in memory")
+        })
+    }
+
+    /// This host was told of the first so many. Returns who has to hear of it, once for each end.
+    pub(super) fn tell(&mut self, host: Host, count: usize) -> Vec<Source> {
+        let told = self.told_of(host);
+        told.count = count.max(told.count);
+        let known = count.saturating_sub(self.forgotten);
+        let ends = self.ends.iter_mut().take(known);
+        let news = ends.filter_map(|end| {
+            let was_told = std::mem::replace(&mut end.is_told, true);
+            (!was_told).then_some(end.source)
+        });
+        news.collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_host_is_told_of_each_end_once() {
+        let (mut losses, now) = (Losses::default(), Instant::now());
+        losses.note("one".into(), Source::Daemon, now);
+        assert_eq!(losses.untold(7, now), ["one"]);
+        assert_eq!(losses.tell(7, 1), [Source::Daemon]);
+        assert_eq!(losses.untold(7, now), Vec::<String>::new());
+        losses.note("two".into(), Source::Keeper, now);
+        assert_eq!(losses.untold(7, now), ["two"]);
+        assert_eq!(losses.untold(8, now), ["one", "two"]);
+        assert_eq!(
+            losses.tell(8, 2),
+            [Source::Keeper],
+            "the first one was told"
+        );
+        assert_eq!(losses.untold(7, now), ["two"]);
+        assert_eq!(losses.lines_from(1).count(), 1);
+        losses.tell(7, 2);
+        losses.note_several(7);
+        assert_eq!(losses.untold(7, now), ["one", "two"], "each of its fronts");
+    }
+
+    #[test]
+    fn who_comes_late_is_told_of_nothing_and_what_is_forgotten_counts() {
+        let (mut losses, now) = (Losses::default(), Instant::now());
+        for number in 0..=ENDS {
+            losses.note(number.to_string(), Source::Keeper, now);
+        }
+        assert_eq!(losses.count(), ENDS + 1);
+        assert_eq!(losses.untold(7, now).len(), ENDS);
+        losses.tell(7, ENDS);
+        assert_eq!(losses.untold(7, now), [ENDS.to_string()]);
+        let late = now + TOLD_WITHIN + Duration::from_secs(1);
+        assert_eq!(losses.untold(8, late), Vec::<String>::new());
+    }
+}
