@@ -457,15 +457,20 @@ impl Report {
             again,
         } = self;
         let lost = because.filter(|because| !because.is_rule());
-        if let (Some(again), Some(loss)) = (again, lost) {
+        let has_told = if let (Some(again), Some(loss)) = (again, lost) {
             // This front has seen it.
             stderr.print_then(&again, move || {
                 confirm_loss.into_iter().for_each(|confirm| confirm(loss));
             });
-        } else if print_claim(stderr, because, outcome, confirm_loss) {
-            // That says why it is a fresh one.
-        } else if !attached.ended.is_empty() {
+            true
+        } else {
+            print_claim(stderr, because, outcome, confirm_loss)
+        };
+        // A former keeper's end is one loss, and that of a server of this keeper another one.
+        if !attached.ended.is_empty() {
             print_ended(stderr, None, &attached.ended, control.as_ref());
+        } else if has_told {
+            // That says why it is a fresh one.
         } else if let Some(again) = again {
             stderr.print(&again);
         } else if attached.resumed {

@@ -45,6 +45,7 @@ use tokio::sync::{mpsc, watch};
 use super::FAILED;
 use super::first_line::{self, FirstLine};
 use super::input_end::{self, wait_until_unread};
+use super::probe::Untold;
 use super::stdio::{self, follow_host, signals, write, written};
 use crate::closed;
 use crate::lines::LineBuffer;
@@ -236,7 +237,7 @@ fn serve_host(
     let lost = claimed
         .as_ref()
         .and_then(|(.., claimed)| claimed.because.filter(|because| !because.is_rule()));
-    let (releaser, lease) = claimed
+    let (held, lease): (Option<_>, _) = claimed
         .map(
             |(
                 releaser,
@@ -249,11 +250,15 @@ fn serve_host(
                     ..
                 },
             )| {
-                print_claim(&stderr, because, outcome, teller);
-                (releaser, LeaseRef { session, epoch })
+                let to = stderr.clone();
+                let untold = Untold::new(move || {
+                    print_claim(&to, because, outcome, teller);
+                });
+                ((releaser, untold), LeaseRef { session, epoch })
             },
         )
         .unzip();
+    let (releaser, untold) = held.unzip();
     let common = Arc::new(BundleContext {
         options: options.clone(),
         claim,
@@ -282,6 +287,7 @@ fn serve_host(
         settings,
         leave,
         releaser,
+        untold,
         until_unread,
     };
     // The list is watched from within the runtime.
@@ -295,6 +301,7 @@ struct Carrying {
     settings: Settings,
     leave: watch::Sender<bool>,
     releaser: Option<Releaser>,
+    untold: Option<Untold>,
     until_unread: File,
 }
 
@@ -329,6 +336,7 @@ async fn carry(carrying: Carrying, mut list: Box<dyn List>) -> ExitCode {
         settings,
         leave,
         releaser,
+        mut untold,
         until_unread,
     } = carrying;
     let answers = AnswerMemory::new(common.options.clone(), common.stderr.clone());
@@ -384,7 +392,10 @@ async fn carry(carrying: Carrying, mut list: Box<dyn List>) -> ExitCode {
     loop {
         tokio::select! {
             line = from_host.recv() => match line {
-                Some(line) => speaker.receive(&line).await,
+                Some(line) => {
+                    untold.iter_mut().for_each(|untold| untold.host_sent(&line));
+                    speaker.receive(&line).await;
+                }
                 None => break,
             },
             Some(those) = is_made.recv() => bundle = Some(those),

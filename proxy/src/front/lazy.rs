@@ -22,7 +22,7 @@ use super::bundle::{Launch, Server};
 use super::first_line::FOR_EVER;
 use super::input_end::wait_until_unread;
 use super::open::Open;
-use super::probe::{ProbePolicy, is_probe};
+use super::probe::{ProbePolicy, Untold};
 use super::stdio::{follow_host, write, written};
 use super::{FAILED, FrontSetup, Way, run_with};
 use crate::memory::forbid_core_dumps;
@@ -103,7 +103,7 @@ fn serve_host(begun: FrontSetup<'_>, door: &mut Door) -> io::Result<Result<Infal
         because, outcome, ..
     } = claimed;
     let confirm = door.confirm_loss();
-    let report = Box::new(move || {
+    let untold = Untold::new(move || {
         print_claim(&stderr, because, outcome, confirm);
     });
     let output: File = io::stdout().as_fd().try_clone_to_owned()?.into();
@@ -125,7 +125,7 @@ fn serve_host(begun: FrontSetup<'_>, door: &mut Door) -> io::Result<Result<Infal
         until_unread,
         memory,
         pending_leaves,
-        report,
+        untold,
     };
     runtime.block_on(carrying.carry())
 }
@@ -166,9 +166,7 @@ struct Carrying {
     until_unread: File,
     memory: Arc<AnswerMemory>,
     pending_leaves: PendingLeaves,
-    /// Tells of the claim, once the host has sent more than a probe: a host may probe on a process
-    /// of its own, whose standard error nobody reads, and then the next front is told.
-    report: Box<dyn FnOnce() + Send>,
+    untold: Untold,
 }
 
 impl Carrying {
@@ -187,18 +185,15 @@ impl Carrying {
             until_unread,
             memory,
             pending_leaves,
-            report,
+            mut untold,
         } = self;
-        let mut report = Some(report);
         let open = Mutex::new(Open::default());
         let lock = || open.lock().unwrap_or_else(PoisonError::into_inner);
         let (closed, is_closed) = watch::channel(false);
         let to_backend = async {
             while let Some(line) = from_host.recv().await {
                 lock().from_host(&line);
-                if let Some(report) = report.take_if(|_| !is_probe(&line)) {
-                    report();
-                }
+                untold.host_sent(&line);
                 // Where it is gone, the other direction ends.
                 let _ = to.send(line).await;
             }

@@ -151,6 +151,23 @@ impl Probing {
     }
 }
 
+/// What a front has to tell of its claim, until the host has sent more than a probe: a host may probe
+/// on a process of its own, whose standard error nobody reads, and then the next front tells it.
+pub(crate) struct Untold(Option<Box<dyn FnOnce() + Send>>);
+
+impl Untold {
+    pub(crate) fn new(tell: impl FnOnce() + Send + 'static) -> Self {
+        Self(Some(Box::new(tell)))
+    }
+
+    /// The host has sent a line.
+    pub(crate) fn host_sent(&mut self, line: &Bytes) {
+        if let Some(tell) = self.0.take_if(|_| !is_probe(line)) {
+            tell();
+        }
+    }
+}
+
 /// The host of this front, if it has only probed so far: when it leaves, or a signal ends this
 /// process, that counts.
 static ONLY_PROBED: Mutex<Option<ServerFacts>> = Mutex::new(None);

@@ -20,7 +20,7 @@ use super::FAILED;
 use super::first_line::{self, FirstLine};
 use super::input_end::{self, wait_until_unread};
 use super::open::{Open, refusals};
-use super::probe::{self, Opening, ProbePolicy, Probing};
+use super::probe::{self, Opening, ProbePolicy, Probing, Untold};
 use super::stdio::{self, follow_host, signals, write, written};
 use crate::closed;
 use crate::lines::LineBuffer;
@@ -107,7 +107,7 @@ fn serve_host(
                 .map(|claimed| (door, claimed))
         });
     let stderr = Stderr::new()?;
-    let (lease, releaser) = match claimed {
+    let (lease, releaser, untold) = match claimed {
         Ok((
             door,
             Claimed {
@@ -118,15 +118,19 @@ fn serve_host(
                 ..
             },
         )) => {
-            print_claim(&stderr, because, outcome, door.confirm_loss());
-            (Some(LeaseRef { session, epoch }), Some(door.releaser()))
+            let (to, confirm) = (stderr.clone(), door.confirm_loss());
+            let untold = Untold::new(move || {
+                print_claim(&to, because, outcome, confirm);
+            });
+            let lease = LeaseRef { session, epoch };
+            (Some(lease), Some(door.releaser()), Some(untold))
         }
         Err(why) => {
             print(&format_args!(
                 "{why}; the session with {shown} will not survive a reconnect"
             ));
             note_unkept(shown.to_owned(), &why);
-            (None, None)
+            (None, None, None)
         }
     };
     // Not before the session was claimed: the daemon reads our environment then, and never again.
@@ -155,6 +159,7 @@ fn serve_host(
             leave,
             open: Open::default(),
             probing: Probing::new(facts),
+            untold,
         };
         let gone = tokio::task::spawn_blocking(move || wait_until_unread(&until_unread));
         tokio::select! {
@@ -174,6 +179,7 @@ struct Carrying {
     leave: watch::Sender<bool>,
     open: Open,
     probing: Probing,
+    untold: Option<Untold>,
 }
 
 impl Carrying {
@@ -217,6 +223,8 @@ impl Carrying {
         }
         self.open.from_host(&line);
         self.probing.host_sent(&line);
+        let untold = self.untold.iter_mut();
+        untold.for_each(|untold| untold.host_sent(&line));
         if let Err(mpsc::error::SendError(line)) = self.pipe.to.send(line).await {
             // It is gone for good, and has said so. A host that reconnects gets another session.
             let answers = refusals(&line, GONE);

@@ -546,7 +546,8 @@ impl Door {
             attached,
             outcome: Outcome::Held,
             because: None,
-            confirm_loss: None,
+            // Of one of several servers the daemon keeps no loss on record while its front is there.
+            confirm_loss: self.confirm_loss().filter(|_| self.backend.is_none()),
             differing: Vec::new(),
             watch: Some(KeeperWatch {
                 directory: self.directory.clone(),

@@ -50,6 +50,15 @@ impl NamedStderr {
             None => self.stderr.print(what),
         }
     }
+
+    fn print_then(&self, what: &dyn std::fmt::Display, written: impl FnOnce() + Send + 'static) {
+        match &self.name {
+            Some(name) => self
+                .stderr
+                .print_then(&format_args!("{name}: {what}"), written),
+            None => self.stderr.print_then(what, written),
+        }
+    }
 }
 
 /// What the user should know of how a server came to be.
@@ -219,12 +228,15 @@ impl Carrying {
                 Some(found) => (attachment, pending_leave) = (found, self.pending_leaves.add()),
                 None => return,
             }
-            self.stderr.print(
-                &self
-                    .door
-                    .as_ref()
-                    .map_or(KEEPER_REPLACED, |door| door.reattached()),
-            );
+            let door = self.door.as_ref();
+            let said = door.map_or(KEEPER_REPLACED, |door| door.reattached());
+            // The daemon, too, knows that the keeper is lost, and would have the next front say so.
+            let confirm = attachment.confirm_loss.take();
+            self.stderr.print_then(&said, move || {
+                confirm
+                    .into_iter()
+                    .for_each(|confirm| confirm(Loss::Killed));
+            });
         }
     }
 
