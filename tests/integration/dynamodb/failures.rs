@@ -19,6 +19,7 @@ super::cases! {
     a_busy_service_is_asked_again
     a_batch_that_was_left_undone_is_asked_again
     a_failing_service_is_unavailable
+    what_a_commit_makes_is_read_whole_or_not_at_all
     nothing_is_lost_nor_made_twice
 }
 
@@ -212,6 +213,65 @@ async fn a_failing_service_is_unavailable<S: Server>(table: Table<S>) {
     assert_eq!(store.check(), Err(failed), "until it works again");
     times.store(0, Ordering::SeqCst);
     assert_eq!((version(&store).await, store.check()), (None, Ok(())));
+}
+
+/// A pair of signals: that something has come, and that it may go on.
+fn signals() -> [Arc<Notify>; 2] {
+    std::array::from_fn(|_| Arc::new(Notify::new()))
+}
+
+/// Between a reader's look at the head and its look at two items, a commit has made the first of
+/// them, and not yet the second.
+async fn what_a_commit_makes_is_read_whole_or_not_at_all<S: Server>(table: Table<S>) {
+    let ([looks, look], [made, told], [waits, make]) = (signals(), signals(), signals());
+    let delay = (looks.clone(), look.clone());
+    let is_batch = |request: &Request| request.operation == "BatchGetItem";
+    let (_reading, reader, times) = fated(&table, is_batch, move || {
+        Fate::Delay(delay.0.clone(), delay.1.clone())
+    })
+    .await;
+    let (hold, delay) = ((made.clone(), told.clone()), (waits.clone(), make.clone()));
+    let is_first = AtomicBool::new(true);
+    let writing = Proxy::new(Table::<S>::server(), move |request| {
+        // The sort keys of the items a and b.
+        if request.puts("AWE=") && is_first.swap(false, Ordering::SeqCst) {
+            Fate::Hold(hold.0.clone(), hold.1.clone())
+        } else if request.puts("AWI=") {
+            Fate::Delay(delay.0.clone(), delay.1.clone())
+        } else {
+            Fate::Pass
+        }
+    })
+    .await;
+    let writer = table.through(&writing).await;
+    let first = drawn();
+    let nothing = Change {
+        puts: Vec::new(),
+        ..counted(1, "")
+    };
+    reader
+        .commit(&place(), None, first, nothing)
+        .await
+        .expect("committed");
+    times.store(1, Ordering::SeqCst);
+    let read = tokio::spawn(async move {
+        let keys = [Bytes::from_static(b"a"), Bytes::from_static(b"b")];
+        reader.read(&place(), &keys).await
+    });
+    looks.notified().await;
+    let committed = tokio::spawn(async move {
+        let mut change = counted(2, "a");
+        change.puts.extend(counted(2, "b").puts);
+        writer.commit(&place(), Some(first), drawn(), change).await
+    });
+    tokio::join!(made.notified(), waits.notified());
+    look.notify_one();
+    let read = read.await.expect("no panic").expect("readable");
+    let items = read.expect("a record").items;
+    assert_eq!(items.iter().flatten().count(), 2, "{items:?}");
+    told.notify_one();
+    make.notify_one();
+    committed.await.expect("no panic").expect("committed");
 }
 
 /// All keys.

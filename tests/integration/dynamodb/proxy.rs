@@ -15,6 +15,8 @@ pub(super) enum Fate {
     Lose,
     /// The same; but that is found out when the latter tells, and the former tells when it is done.
     Hold(Arc<Notify>, Arc<Notify>),
+    /// It goes on when the latter tells; the former tells when it has come.
+    Delay(Arc<Notify>, Arc<Notify>),
     /// It is refused: there are too many.
     Throttle,
     /// It fails, and was not done.
@@ -33,7 +35,12 @@ impl Request {
     /// Whether it would change a head.
     pub(super) fn is_commit(&self) -> bool {
         // The sort key of heads is one zero byte.
-        self.operation == "PutItem" && self.body["Item"]["sk"]["B"] == "AA=="
+        self.puts("AA==")
+    }
+
+    /// Whether it would write the row with this sort key, in base64.
+    pub(super) fn puts(&self, sort_key: &str) -> bool {
+        self.operation == "PutItem" && self.body["Item"]["sk"]["B"] == sort_key
     }
 }
 
@@ -106,6 +113,12 @@ async fn serve(
             done.notify_one();
             found_out.notified().await;
             None
+        }
+        Fate::Delay(come, go_on) => {
+            come.notify_one();
+            go_on.notified().await;
+            let answer = answer(server, &message.bytes).await?;
+            stream.write_all(&answer).await.ok()
         }
         Fate::Throttle => {
             let code = "com.amazonaws.dynamodb.v20120810#ProvisionedThroughputExceededException";

@@ -63,9 +63,9 @@ impl DynamoDb {
                 return Ok(None);
             };
             let mut below = self.below(place, &head, keys).await?;
-            // One of several items is of a later version. All are, with the change that made it;
-            // but not where another came before it.
-            if below.len() > 1 && below.values().any(|entry| entry.count > head.facts.count) {
+            // One of several keys has an item of a later version. All are of it with the change that
+            // made it, those among them that were not there; but not where another came before it.
+            if keys.len() > 1 && below.values().any(|entry| entry.count > head.facts.count) {
                 match self.live_head(place).await? {
                     Some(next) if next.facts.follows(&head.facts) => head = next,
                     next => {
