@@ -22,7 +22,7 @@ use nix::sys::signal::Signal;
 use signal_hook_tokio::Signals;
 use tokio::net::UnixListener;
 use tokio::sync::mpsc;
-use tokio::task::JoinSet;
+use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::{Instant, sleep_until};
 
 use self::events::{from_backend, from_front, from_stderr, to_backend, to_front};
@@ -91,6 +91,8 @@ pub struct Keeper {
     /// Whether another front may have the backend as the latest has left it, as the daemon said
     /// last.
     resume: Resume,
+    /// The daemon hears how the latest front has left.
+    left_told: Option<JoinHandle<()>>,
     /// The counts that the daemon has confirmed.
     reported: Arc<Mutex<Counts>>,
     /// Why the keeper is about to end, and since when.
@@ -209,6 +211,7 @@ impl Keeper {
             closed: false,
             signalled: false,
             resume: Resume::Always,
+            left_told: None,
             reported: Arc::default(),
             ending: None,
             mask,

@@ -277,7 +277,11 @@ impl Book {
             }
         }
         self.words.retain(|keeper, _| !dead.contains(keeper));
-        self.unsaid.retain(|keeper, _| !dead.contains(keeper));
+        for keeper in dead {
+            if let Some((host, key, rule)) = self.unsaid.remove(keeper) {
+                self.note_rule(host, key, rule);
+            }
+        }
         self.refuse(|claim| dead.contains(&claim.process), "lease_ended");
         self.refuse(|claim| dead.contains(&claim.host), "no_verified_host");
         self.entries.retain(|_, entry| !dead.contains(&entry.owner));

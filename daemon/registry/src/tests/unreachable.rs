@@ -451,24 +451,31 @@ fn a_front_without_a_keeper_closes_its_session_as_well() {
 
 #[test]
 fn where_nothing_is_resumed_a_session_ends_with_its_holder_and_a_used_one_is_told() {
-    for (used, because) in [(false, None), (true, Some(Loss::Conversations))] {
+    let told = Some(Loss::Conversations);
+    // The last keeper is killed before it has said so.
+    for (used, because) in [(Some(false), None), (Some(true), told), (None, told)] {
         let mut bench = Bench::new();
         let claim = ruled(&mut bench, 1, Resume::Never);
         let lease = bench.kept_by(claim, 50);
         bench.exit(&[1]);
         assert!(!bench.has(&lease), "even after a cut");
         // Its keeper has still to say whether it was used.
-        let left = Departure {
-            epoch: lease.epoch,
-            orderly: false,
-            used,
-        };
-        let name = KeeperName(50);
-        drop(
-            bench
-                .registry
-                .front_left(&lease.session, name, process(50), left),
-        );
+        match used {
+            Some(used) => {
+                let left = Departure {
+                    epoch: lease.epoch,
+                    orderly: false,
+                    used,
+                };
+                let name = KeeperName(50);
+                drop(
+                    bench
+                        .registry
+                        .front_left(&lease.session, name, process(50), left),
+                );
+            }
+            None => drop(bench.exit(&[50])),
+        }
         let claim = ruled(&mut bench, 2, Resume::Never);
         let next = granted(bench.tell(claim));
         assert_eq!((next.outcome, next.because), (Outcome::FreshNever, because));

@@ -245,10 +245,10 @@ impl Keeper {
         };
         // If the daemon does not get this, the session counts as used and cut off, and is kept for
         // longer.
-        self.notify_daemon(move |connection, context| {
+        self.left_told = Some(self.notify_daemon(move |connection, context| {
             let request = request.clone();
             async move { connection.front_left(context, request).await }
-        });
+        }));
         self.report_counts();
     }
 

@@ -10,6 +10,7 @@ use mcp_sessiond_proto::backends::{EndingRequest, StartedRequest};
 use mcp_sessiond_proto::facts::{LearnRequest, Learned};
 use mcp_sessiond_proto::{Error, Loss};
 use signal_hook_tokio::Signals;
+use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout};
 
 use super::{End, Keeper, LAST_LINES_WAIT};
@@ -142,14 +143,15 @@ impl Keeper {
     pub(super) fn notify_daemon<F>(
         &self,
         call: impl Fn(Connection, Duration) -> F + Send + Sync + 'static,
-    ) where
+    ) -> JoinHandle<()>
+    where
         F: Future<Output = Result<Result<(), Error>, CallError>> + Send,
     {
         let control = self.control.clone();
         tokio::spawn(async move {
             drop(control.call(call).await);
             control.hang_up();
-        });
+        })
     }
 
     /// Tells the daemon the latest counts, and why this keeper is about to end, so that the daemon
@@ -253,13 +255,18 @@ impl Keeper {
                 }
             };
             let _ = timeout(LAST_LINES_WAIT, last_lines).await;
+            // It may be gone already, and nobody else says how it has left.
+            self.detach();
         }
-        self.front = None;
+        let left_told = self.left_told.take();
         self.retire(stop_mode);
         let (children, mut retiring) = (&self.children, self.retiring);
         let down = async {
             while retiring.join_next().await.is_some() {}
             let _ = telling.await;
+            if let Some(told) = left_told {
+                let _ = timeout(LAST_LINES_WAIT, told).await;
+            }
         };
         tokio::pin!(down);
         loop {
