@@ -6,6 +6,7 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
+use crate::names::BackendName;
 use crate::token::Token;
 
 /// Bytes that a session id may have at most.
@@ -364,6 +365,20 @@ pub struct LossToldRequest {
     pub session: SessionId,
     /// The epoch of the lease.
     pub epoch: Epoch,
+    /// The member of a list whose loss it was. None: the loss was that of the session.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub of: Option<BackendName>,
+    /// The loss.
+    pub because: Loss,
+}
+
+/// A member of a list was lost, while nobody was attached, or its front was killed before it had said
+/// so.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LostMember {
+    /// Its name in the list.
+    pub of: BackendName,
     /// The loss.
     pub because: Loss,
 }
@@ -381,6 +396,9 @@ pub struct Claimed {
     /// the backend of the one that it got. It is told once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub because: Option<Loss>,
+    /// The same of the members of a list whose session this is.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub lost: Vec<LostMember>,
     /// What became of the token.
     pub token_status: TokenStatus,
     /// The token, where `token_status` is `present`.

@@ -3,10 +3,12 @@
 use std::fmt::Display;
 use std::io::{self, Write as _};
 use std::os::unix::net::UnixStream;
+use std::sync::Arc;
 
 use mcp_sessiond_client::{Loss, Outcome};
 use mcp_sessiond_process::PinnedProcess;
 use mcp_sessiond_proto::paths;
+use mcp_sessiond_proto::types::LostMember;
 
 use crate::stderr::{Stderr, confirm_ends, sentence};
 use crate::unkept::{self, Unkept};
@@ -45,6 +47,27 @@ pub(crate) fn print_claim(
         (None, _) => return false,
     }
     true
+}
+
+/// Says that the loss of a member of a list was told.
+pub(crate) type ConfirmMember = Arc<dyn Fn(LostMember) + Send + Sync>;
+
+/// Tells what was lost of the members of a list, each by its name.
+pub(crate) fn print_lost_members(
+    stderr: &Stderr,
+    lost: Vec<LostMember>,
+    confirm: Option<&ConfirmMember>,
+) {
+    for member in lost {
+        let LostMember { of, because } = &member;
+        let what = format!("{of}: this server begins afresh: {}", because.sentence());
+        let confirm = confirm.cloned();
+        stderr.print_then(&what, move || {
+            confirm
+                .into_iter()
+                .for_each(|confirm| confirm(member.clone()));
+        });
+    }
 }
 
 /// Tells of servers that have ended without anybody telling their host so far. The keeper hears of

@@ -504,6 +504,9 @@ impl Registry {
     }
 
     pub(super) fn keep(&mut self, claim: &Claim, id: &SessionId) {
+        // Where it confirms nothing, it was told at its first claim.
+        let key = claim.key.filter(|_| claim.confirms_loss);
+        let lost = key.map_or_else(Vec::new, |key| self.lost_members(claim, key));
         let Some(session) = self.sessions.get(id) else {
             return;
         };
@@ -517,6 +520,7 @@ impl Registry {
                 .filter(|_| claim.confirms_loss && session.keepers.is_empty())
                 .and_then(|key| self.owners.get(&session.owner)?.losses.get(&key).copied())
                 .filter(|loss| !loss.is_rule()),
+            lost,
             file: session.file,
             confirms_loss: claim.confirms_loss,
         };
@@ -527,6 +531,7 @@ impl Registry {
         self.rekey(id, key);
         self.give(id, Some(claim.process));
         let recorded = self.take_loss(claim.host, key, claim.former);
+        let lost = self.lost_members(claim, key);
         let Some(session) = self.sessions.get_mut(id) else {
             return;
         };
@@ -543,6 +548,7 @@ impl Registry {
             // A session that still has its only backend has lost nothing, unless a former front has
             // started that and was killed before it had said so.
             because: recorded.filter(|_| claim.confirms_loss || session.keepers.of(None).is_none()),
+            lost,
             file: session.file,
             confirms_loss: claim.confirms_loss,
         };
@@ -551,44 +557,6 @@ impl Registry {
         self.effects.push(Effect::Answer(claim.ticket, Ok(lease)));
         self.await_told(claim, key, because);
         self.note_siblings(id);
-    }
-
-    /// A claim carries a loss, which stays on record until its user was told.
-    fn await_told(&mut self, claim: &Claim, key: Key, because: Option<Loss>) {
-        if let Some(because) = because.filter(|_| claim.confirms_loss) {
-            self.note_loss(claim.host, key, because);
-        }
-    }
-
-    /// What was lost of this session's key is known from elsewhere, and its claimer will say that it
-    /// has told it.
-    pub fn carry_loss(&mut self, id: &SessionId, loss: Loss) {
-        let session = self.sessions.get(id);
-        if let Some((host, key)) =
-            session.and_then(|session| Some((session.owner, session.leading_key()?)))
-        {
-            self.note_loss(host, key, loss);
-        }
-    }
-
-    /// The user of this session's claimer was told of a loss.
-    ///
-    /// # Errors
-    /// Those of a lease that is not the newest.
-    pub fn loss_told(&mut self, id: &SessionId, epoch: Epoch, because: Loss) -> Result<(), Error> {
-        self.check(id, epoch)?;
-        let of = self
-            .sessions
-            .get(id)
-            .and_then(|session| Some((session.owner, session.leading_key()?)));
-        if let Some((host, key)) = of
-            && let Some(owner) = self.owners.get_mut(&host)
-            && owner.losses.get(&key) == Some(&because)
-        {
-            owner.losses.remove(&key);
-            self.save_owner(host);
-        }
-        Ok(())
     }
 
     pub(crate) fn open(&mut self, claim: &Claim, outcome: Outcome, because: Option<Loss>) {
@@ -602,6 +570,9 @@ impl Registry {
                 .push(Effect::Answer(claim.ticket, Err(refusal)));
             return;
         }
+        let lost = claim
+            .key
+            .map_or_else(Vec::new, |key| self.lost_members(claim, key));
         let id = claim.id.clone();
         let name = match &claim.wants {
             Wants::New(chosen, _) => Some(chosen.clone().unwrap_or_else(|| id.clone())),
@@ -649,6 +620,7 @@ impl Registry {
             epoch: session.epoch,
             outcome,
             because,
+            lost,
             file: session.file,
             confirms_loss: claim.confirms_loss,
         };
@@ -678,8 +650,7 @@ impl Registry {
                 let is_ours = holder.is_none_or(|holder| holder == claim.process);
                 if take || (is_same && is_ours) {
                     self.end_session(&id);
-                    // Whoever begins afresh asks for nothing of what was before.
-                    self.take_loss(claim.host, key, None);
+                    self.forget_losses(claim.host, key);
                     self.open(&claim, Outcome::FreshFirst, None);
                 } else {
                     self.refuse_name(&claim, key);

@@ -56,6 +56,7 @@ impl Served {
 }
 
 /// A keeper that has exited.
+#[derive(Debug)]
 pub(super) struct LostKeeper {
     /// Its session.
     pub session: SessionId,

@@ -33,6 +33,7 @@ mod indexes;
 mod keepers;
 mod leases;
 mod ledger;
+mod losses;
 #[cfg(test)]
 mod model;
 mod owners;
@@ -271,10 +272,13 @@ impl Registry {
 
     /// What was lost last of a host's servers, and was told to none of them yet.
     pub fn losses(&self, host: ProcessId) -> impl Iterator<Item = Loss> {
-        self.owners
-            .get(&host)
-            .into_iter()
-            .flat_map(|owner| owner.losses.values().copied())
+        self.owners.get(&host).into_iter().flat_map(|owner| {
+            owner
+                .losses
+                .values()
+                .chain(owner.lost_members.values())
+                .copied()
+        })
     }
 
     /// The time, before anything else that happens at it is told: refuses the claims that nobody
@@ -376,22 +380,11 @@ impl Registry {
             .filter_map(|process| self.held_by.remove(process));
         let held: Vec<SessionId> = held.flatten().collect();
         self.free(&held);
-        // Also where a front is attached, which sees it and says so itself: it may be killed before.
-        for lost in &lost {
-            let Some(session) = self.sessions.get(&lost.session) else {
-                continue;
-            };
-            if let (Some(of), Some(_)) = (&lost.of, session.holder) {
-                if !lost.why.is_wanted() {
-                    let members = self.lost_members.entry(lost.session.clone()).or_default();
-                    members.insert(of.clone(), lost.why);
-                }
-            } else if let Some(key) = session.leading_key() {
-                self.note_loss(session.owner, key, lost.why);
-            }
+        let changed: Vec<SessionId> = lost.iter().map(|lost| lost.session.clone()).collect();
+        for lost in lost {
+            self.note_lost_keeper(lost);
         }
-        let lost = lost.into_iter().map(|lost| lost.session);
-        self.grant_waiting(&held.into_iter().chain(lost).collect::<Vec<_>>());
+        self.grant_waiting(&held.into_iter().chain(changed).collect::<Vec<_>>());
         self.drop_idle_user();
     }
 
@@ -444,12 +437,8 @@ impl Registry {
             };
             self.order += 1;
             session.freed = self.order;
-            let (session, lost) = (session.clone(), self.lost_members.remove(id));
-            if let Some(key) = session.leading_key() {
-                for why in lost.into_iter().flat_map(BTreeMap::into_values) {
-                    self.note_loss(session.owner, key, why);
-                }
-            }
+            let session = session.clone();
+            self.note_unsaid_members(id);
             if session.key.is_some() {
                 self.effects.push(Effect::SaveSession(session));
             } else {

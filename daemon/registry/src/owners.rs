@@ -4,7 +4,7 @@ use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::string::String;
 
 use mcp_sessiond_identity::{Key, ProcessId};
-use mcp_sessiond_proto::{Loss, Resume, SessionId, Siblings};
+use mcp_sessiond_proto::{BackendName, Loss, Resume, SessionId, Siblings};
 
 use super::records::ProgramDir;
 use super::{Effect, OwnerRecord, Registry, Rule, RuleSource, SessionRecord};
@@ -12,9 +12,6 @@ use super::{Effect, OwnerRecord, Registry, Rule, RuleSource, SessionRecord};
 /// Leases of one key at once from which on a host is taken for one that serves several clients from
 /// one process. Two are a host that starts the next server before the former one has died.
 const MULTIPLEXED: usize = 3;
-
-/// Losses that are remembered of one host until they are told.
-const LOSSES_MAX: usize = 64;
 
 /// A host, and what belongs to it.
 #[derive(Debug)]
@@ -30,6 +27,8 @@ pub(super) struct Owner {
     pub(super) ambiguous: BTreeSet<ProgramDir>,
     /// What was lost last, by the key that led to it, and was not told yet.
     pub(super) losses: BTreeMap<Key, Loss>,
+    /// See [`OwnerRecord::lost_members`].
+    pub(super) lost_members: BTreeMap<(Key, BackendName), Loss>,
     /// See [`OwnerRecord::rules`].
     pub(super) rules: BTreeMap<Key, Option<Loss>>,
     /// The number of the last token file given to one of its sessions.
@@ -45,6 +44,7 @@ impl Owner {
             multiplexing: false,
             ambiguous: BTreeSet::new(),
             losses: BTreeMap::new(),
+            lost_members: BTreeMap::new(),
             rules: BTreeMap::new(),
             files: 0,
         }
@@ -58,6 +58,7 @@ impl Owner {
             multiplexing,
             ambiguous,
             losses,
+            lost_members,
             rules,
         } = record;
         (
@@ -66,6 +67,7 @@ impl Owner {
                 multiplexing,
                 ambiguous,
                 losses,
+                lost_members,
                 rules,
                 ..Self::new(name, host_rule)
             },
@@ -80,6 +82,7 @@ impl Owner {
             multiplexing: self.multiplexing,
             ambiguous: self.ambiguous.clone(),
             losses: self.losses.clone(),
+            lost_members: self.lost_members.clone(),
             rules: self.rules.clone(),
         }
     }
@@ -141,39 +144,6 @@ impl Registry {
             .map_or(Resume::Always, |id| self.resume_of(id))
     }
 
-    /// A used server has ended because of its host's rule: the next claim with this key is told so,
-    /// unless one was.
-    pub(super) fn note_rule(&mut self, host: ProcessId, key: Key, rule: Loss) {
-        let Some(owner) = self.owners.get_mut(&host) else {
-            return;
-        };
-        if owner.rules.contains_key(&key) {
-            return;
-        }
-        if owner.rules.len() >= LOSSES_MAX {
-            owner.rules.pop_first();
-        }
-        owner.rules.insert(key, Some(rule));
-        self.save_owner(host);
-    }
-
-    /// The rule that a claim with this key has to be told, once.
-    pub(super) fn take_rule(
-        &mut self,
-        host: ProcessId,
-        key: Key,
-        former: Option<Key>,
-    ) -> Option<Loss> {
-        let rules = &mut self.owners.get_mut(&host)?.rules;
-        let mut take = |key: &Key| rules.get_mut(key).and_then(Option::take);
-        let own = take(&key);
-        let former = former.as_ref().and_then(take);
-        if own.or(former).is_some() {
-            self.save_owner(host);
-        }
-        own.or(former)
-    }
-
     /// Whether anybody can resume this session by its key, once its holder is gone.
     pub fn is_resumable(&self, id: &SessionId) -> bool {
         let session = self
@@ -229,35 +199,6 @@ impl Registry {
             .flat_map(|(_, sessions)| sessions.held());
         held.filter_map(|id| self.sessions.get(id))
             .any(|other| other.program_dir == session.program_dir && other.key != session.key)
-    }
-
-    /// Something is lost that a claim with this key may ask for.
-    pub(super) fn note_loss(&mut self, host: ProcessId, key: Key, loss: Loss) {
-        let Some(owner) = self.owners.get_mut(&host) else {
-            return;
-        };
-        if owner.losses.len() >= LOSSES_MAX && !owner.losses.contains_key(&key) {
-            owner.losses.pop_first();
-        }
-        if owner.losses.insert(key, loss) != Some(loss) {
-            self.save_owner(host);
-        }
-    }
-
-    /// What a claim with this key has to be told, once.
-    pub(super) fn take_loss(
-        &mut self,
-        host: ProcessId,
-        key: Key,
-        former: Option<Key>,
-    ) -> Option<Loss> {
-        let owner = self.owners.get_mut(&host)?;
-        let loss = owner.losses.remove(&key);
-        let former = former.and_then(|former| owner.losses.remove(&former));
-        if loss.or(former).is_some() {
-            self.save_owner(host);
-        }
-        loss.or(former)
     }
 
     /// Ends the session that is least missed, where the owner has as many as it may: the one

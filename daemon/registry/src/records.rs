@@ -34,6 +34,8 @@ pub struct OwnerRecord {
     pub ambiguous: BTreeSet<ProgramDir>,
     /// What was lost last, by the key that led to it, and was not told yet.
     pub losses: BTreeMap<Key, Loss>,
+    /// The same of the members of lists, by the key of the list's session.
+    pub lost_members: BTreeMap<(Key, BackendName), Loss>,
     /// The keys whose used server has ended because of the host's rule: which rule the next claim
     /// is told, or None where it was told.
     pub rules: BTreeMap<Key, Option<Loss>>,

@@ -2,6 +2,7 @@
 
 mod facts;
 mod keepers;
+mod losses;
 mod many;
 mod services;
 mod siblings;

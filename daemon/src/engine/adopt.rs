@@ -108,6 +108,7 @@ impl RecordCopy {
             multiplexing: false,
             ambiguous: BTreeSet::new(),
             losses: BTreeMap::new(),
+            lost_members: BTreeMap::new(),
             rules: BTreeMap::new(),
         };
         let session = SessionRecord {

@@ -7,7 +7,7 @@ use mcp_sessiond_process::{
     SelfDescription, Traits, Walk, digest,
 };
 use mcp_sessiond_proto::debug::{Step, WhoAmI};
-use mcp_sessiond_proto::types::{Outcome, TokenStatus};
+use mcp_sessiond_proto::types::{LostMember, Outcome, TokenStatus};
 use mcp_sessiond_proto::{ClaimRequest, Claimed, Error, Named, Resume, SessionId, Siblings, Token};
 use mcp_sessiond_registry::{
     Claim, Claimant, HostRule, Lease, Registry, Rule, RuleSource, SessionRecord, Wants,
@@ -346,6 +346,7 @@ impl Engine {
             epoch,
             outcome,
             because,
+            lost,
             file,
             confirms_loss,
         } = lease;
@@ -383,12 +384,17 @@ impl Engine {
                 tracing::warn!(session = %session, server, host, why, "a server begins afresh");
             }
         }
+        for LostMember { of, because } in &lost {
+            let (host, why) = (record.owner.pid, because.sentence());
+            tracing::warn!(session = %session, server = %of, host, why, "a server begins afresh");
+        }
         self.note_start(&record, outcome);
         let mut claimed = Claimed {
             session,
             epoch,
             outcome,
             because,
+            lost,
             token_status: TokenStatus::Absent,
             token: None,
         };

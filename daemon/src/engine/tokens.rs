@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use mcp_sessiond_process::fault;
 use mcp_sessiond_proto::types::{LeaseRef, StoreRequest, Stored};
-use mcp_sessiond_proto::{Claimed, Epoch, Error, Loss, SessionId, Token};
+use mcp_sessiond_proto::{BackendName, Claimed, Epoch, Error, Loss, SessionId, Token};
 use mcp_sessiond_registry::{Digest, NO_TOKEN, SessionRecord, TokenFile};
 
 use super::{Engine, State};
@@ -216,9 +216,10 @@ impl Engine {
         &self,
         session: &SessionId,
         epoch: Epoch,
+        of: Option<BackendName>,
         because: Loss,
     ) -> Result<(), Error> {
-        self.tell_and_keep(|registry| registry.loss_told(session, epoch, because))
+        self.tell_and_keep(|registry| registry.loss_told(session, epoch, of.as_ref(), because))
             .await
     }
 

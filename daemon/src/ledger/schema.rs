@@ -22,14 +22,14 @@ use rusqlite::types::{FromSql, FromSqlError, FromSqlResult, ToSql, ToSqlOutput, 
 use rusqlite::{Connection, Row, Transaction, params};
 
 use values::{
-    Process, conversation_bytes, conversation_of, loss_bytes, loss_of, optional, parsed, rows,
-    rule_bytes, rule_of,
+    Process, conversation_bytes, conversation_of, loss_bytes, loss_of, member_loss_bytes,
+    member_losses_of, optional, parsed, rows, rule_bytes, rule_of,
 };
 
 use crate::writer::{begin, check, check_format};
 
 /// Grows with every change of the tables. A database of another version is discarded.
-const VERSION: i64 = 8;
+const VERSION: i64 = 9;
 
 /// Why the records of a former boot are discarded.
 pub(super) const REBOOTED: &str = "it is from before the last reboot";
@@ -49,7 +49,7 @@ const FIRST: &str = "
 
 /// The steps from each version to the next, so that an upgrade of the daemon ends no session. A new
 /// database is made in the same steps.
-const UPGRADES: [(i64, &str); 7] = [
+const UPGRADES: [(i64, &str); 8] = [
     (1, "ALTER TABLE session ADD COLUMN name TEXT; ALTER TABLE session ADD COLUMN made_by TEXT;"),
     (
         2,
@@ -100,6 +100,7 @@ const UPGRADES: [(i64, &str); 7] = [
         ALTER TABLE claimant ADD COLUMN users INTEGER NOT NULL DEFAULT 0;
         ALTER TABLE session ADD COLUMN rule TEXT NOT NULL DEFAULT 'always library';",
     ),
+    (8, "ALTER TABLE owner ADD COLUMN lost_members BLOB NOT NULL DEFAULT x'';"),
 ];
 
 /// What the database held.
@@ -215,11 +216,12 @@ fn apply(transaction: &Transaction<'_>, effect: &Effect) -> rusqlite::Result<()>
             .map(drop)
     };
     match effect {
-        Effect::SaveOwner(OwnerRecord { host, name, host_rule, multiplexing, ambiguous, losses, rules }) => {
+        Effect::SaveOwner(OwnerRecord { host, name, host_rule, multiplexing, ambiguous, losses, lost_members, rules }) => {
             let losses: Vec<u8> = losses.iter().flat_map(|(key, loss)| loss_bytes(key, *loss)).collect();
+            let lost_members: Vec<u8> = lost_members.iter().flat_map(member_loss_bytes).collect();
             let rules: Vec<u8> = rules.iter().flat_map(|(key, rule)| rule_bytes(key, *rule)).collect();
             execute(
-                "INSERT OR REPLACE INTO owner (host, name, row, crowded, doubles, losses, rules) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
+                "INSERT OR REPLACE INTO owner (host, name, row, crowded, doubles, losses, rules, lost_members) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
                 params![
                     Process(*host),
                     name,
@@ -228,6 +230,7 @@ fn apply(transaction: &Transaction<'_>, effect: &Effect) -> rusqlite::Result<()>
                     ambiguous.iter().flatten().copied().collect::<Vec<u8>>(),
                     losses,
                     rules,
+                    lost_members,
                 ],
             )
         }
@@ -334,7 +337,7 @@ fn apply(transaction: &Transaction<'_>, effect: &Effect) -> rusqlite::Result<()>
 fn snapshot(connection: &Connection) -> rusqlite::Result<Snapshot> {
     let owners = rows(
         connection,
-        "SELECT host, name, row, crowded, doubles, losses, rules FROM owner",
+        "SELECT host, name, row, crowded, doubles, losses, rules, lost_members FROM owner",
         |row| {
             let ambiguous: BTreeSet<ProgramDir> = row
                 .get::<_, Vec<u8>>(4)?
@@ -356,6 +359,8 @@ fn snapshot(connection: &Connection) -> rusqlite::Result<Snapshot> {
                 multiplexing: row.get(3)?,
                 ambiguous,
                 losses: losses.ok_or(FromSqlError::InvalidType)?,
+                lost_members: member_losses_of(&row.get::<_, Vec<u8>>(7)?)
+                    .ok_or(FromSqlError::InvalidType)?,
                 rules: rules.ok_or(FromSqlError::InvalidType)?,
             })
         },

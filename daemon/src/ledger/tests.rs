@@ -311,9 +311,11 @@ async fn a_full_disk_is_said_and_got_over() {
 /// An upgrade of the daemon ends nobody's session.
 #[tokio::test]
 async fn what_former_versions_have_recorded_is_found() {
+    let to_8 = "ALTER TABLE owner DROP COLUMN lost_members; PRAGMA user_version = 8;";
     let to_7 = "ALTER TABLE owner DROP COLUMN rules; ALTER TABLE claimant DROP COLUMN resume;
         ALTER TABLE claimant DROP COLUMN users; ALTER TABLE session DROP COLUMN rule;
         PRAGMA user_version = 7;";
+    let to_7 = format!("{to_8} {to_7}");
     let to_6 = format!("{to_7} DROP TABLE server; PRAGMA user_version = 6;");
     let to_5 = "ALTER TABLE keeper DROP COLUMN backend_name; PRAGMA user_version = 5;";
     let to_5 = format!("{to_6} {to_5}");
@@ -338,7 +340,7 @@ async fn what_former_versions_have_recorded_is_found() {
         "{to_2}; ALTER TABLE session DROP COLUMN name; ALTER TABLE session DROP COLUMN made_by; \
          PRAGMA user_version = 1"
     );
-    for downgrade in [to_1, to_2, to_3, to_4, to_5, to_6, to_7.to_owned()] {
+    for downgrade in [to_1, to_2, to_3, to_4, to_5, to_6, to_7, to_8.to_owned()] {
         what_was_recorded_is_found_after(&downgrade).await;
     }
 }

@@ -133,8 +133,13 @@ impl Connection {
 
     pub(super) async fn loss_told(&self, request: LossToldRequest) -> Result<(), Error> {
         let session = self.own(&request.session).await?;
-        let LossToldRequest { epoch, because, .. } = request;
-        self.daemon.engine.loss_told(&session, epoch, because).await
+        let LossToldRequest {
+            epoch, of, because, ..
+        } = request;
+        self.daemon
+            .engine
+            .loss_told(&session, epoch, of, because)
+            .await
     }
 
     pub(super) async fn release(&self, request: LeaseRef) -> Result<(), Error> {

@@ -50,7 +50,7 @@ use super::stdio::{self, follow_host, signals, write, written};
 use crate::closed;
 use crate::lines::LineBuffer;
 use crate::memory::{forbid_core_dumps, give_back_once_started};
-use crate::notices::{note_unkept, print, print_claim};
+use crate::notices::{note_unkept, print, print_claim, print_lost_members};
 use crate::program::Program;
 use crate::server::kept::{Door, Releaser};
 use crate::server::remote::{Connecting, StoreUsers};
@@ -221,7 +221,8 @@ fn serve_host(
     let (unkept, claimed) = match door {
         Ok((door, claimed)) => {
             let (releaser, teller) = (door.releaser(), door.confirm_loss());
-            (None, Some((releaser, teller, claimed)))
+            let members = door.confirm_member();
+            (None, Some((releaser, teller, members, claimed)))
         }
         Err(why) => {
             print(&format_args!(
@@ -242,10 +243,12 @@ fn serve_host(
             |(
                 releaser,
                 teller,
+                members,
                 Claimed {
                     session,
                     epoch,
                     because,
+                    lost,
                     outcome,
                     ..
                 },
@@ -253,6 +256,7 @@ fn serve_host(
                 let to = stderr.clone();
                 let untold = Untold::new(move || {
                     print_claim(&to, because, outcome, teller);
+                    print_lost_members(&to, lost, members.as_ref());
                 });
                 ((releaser, untold), LeaseRef { session, epoch })
             },

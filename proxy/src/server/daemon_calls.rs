@@ -74,12 +74,13 @@ impl Stopper {
 }
 
 /// Tells the daemon that a user was told of a loss. If it can't be told, the next claim carries the
-/// loss once more.
-pub(super) fn loss_told(options: Options, lease: LeaseRef, because: Loss) {
+/// loss once more. `of`: the member of a list whose loss it was.
+pub(super) fn loss_told(options: Options, lease: LeaseRef, of: Option<BackendName>, because: Loss) {
     let Ok(runtime) = Runtime::new() else { return };
     let request = LossToldRequest {
         session: lease.session,
         epoch: lease.epoch,
+        of,
         because,
     };
     let control = Control::new(options.timeout(RELEASE_WAIT));

@@ -14,7 +14,7 @@ use mcp_sessiond_proto::backends::{
 };
 use mcp_sessiond_proto::facts::ServerDigest;
 use mcp_sessiond_proto::services::FindRequest;
-use mcp_sessiond_proto::types::LeaseRef;
+use mcp_sessiond_proto::types::{LeaseRef, LostMember};
 use mcp_sessiond_proto::{
     BackendName, ClaimRequest, Claimed, ClientName, Json, KeeperName, Loss, SessionId, paths,
 };
@@ -30,7 +30,7 @@ use crate::keeper::dial::{DialError, Dialled, dial_until, dial_waiting};
 use crate::keeper::launch::{Launch, Report};
 use crate::keeper::silence::{Silence, stalled_sentence};
 use crate::lines::LineBuffer;
-use crate::notices::{ConfirmLoss, print};
+use crate::notices::{ConfirmLoss, ConfirmMember, print};
 use crate::program::Program;
 use crate::signals::GivenMask;
 
@@ -587,7 +587,18 @@ impl Door {
     pub(crate) fn confirm_loss(&self) -> Option<ConfirmLoss> {
         let lease = self.lease.lock().unwrap_or_else(PoisonError::into_inner);
         let (options, lease) = (self.options.clone(), lease.clone()?);
-        Some(Box::new(move |loss| loss_told(options, lease, loss)))
+        Some(Box::new(move |loss| {
+            loss_told(options, lease, None, loss);
+        }))
+    }
+
+    /// The same for losses of the members of a list.
+    pub(crate) fn confirm_member(&self) -> Option<ConfirmMember> {
+        let lease = self.lease.lock().unwrap_or_else(PoisonError::into_inner);
+        let (options, lease) = (self.options.clone(), lease.clone()?);
+        Some(Arc::new(move |LostMember { of, because }| {
+            loss_told(options.clone(), lease.clone(), Some(of), because);
+        }))
     }
 
     /// What gives the lease up, from whichever thread.

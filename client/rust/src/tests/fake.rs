@@ -92,6 +92,7 @@ pub(crate) fn grant(session: &str, epoch: u64, outcome: Outcome, token: Option<&
         epoch: Epoch(epoch),
         outcome,
         because: None,
+        lost: Vec::new(),
         token_status: if token.is_some() {
             TokenStatus::Present
         } else {

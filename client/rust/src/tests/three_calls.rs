@@ -123,6 +123,7 @@ async fn a_corrupted_token_is_stale() {
         session: "s1".parse().expect("id"),
         epoch: Epoch(2),
         because: None,
+        lost: Vec::new(),
         outcome: Outcome::Resumed,
         token_status: TokenStatus::Corrupted,
         token: None,

@@ -47,13 +47,15 @@ struct Host {
     multiplexing: bool,
     ambiguous: BTreeSet<ProgramDir>,
     losses: BTreeMap<Key, Loss>,
+    lost_members: BTreeMap<(Key, BackendName), Loss>,
     /// The rule that is to be told; None: it was.
     rules: BTreeMap<Key, Option<Loss>>,
 }
 
 /// What a claim must be answered: the number of an entry, how the claim came to it, and what it is
-/// told; or the code of a refusal.
-pub(super) type Expected = Result<(u64, Outcome, Option<Loss>), &'static str>;
+/// told, also of the members of a list; or the code of a refusal.
+pub(super) type Expected = Result<(u64, Outcome, Told), &'static str>;
+pub(super) type Told = (Option<Loss>, BTreeSet<(BackendName, Loss)>);
 
 #[derive(Debug)]
 pub(super) struct Book {
@@ -121,6 +123,7 @@ impl Book {
             multiplexing: record.multiplexing,
             ambiguous: record.ambiguous.clone(),
             losses: record.losses.clone(),
+            lost_members: record.lost_members.clone(),
             rules: record.rules.clone(),
         };
         let mut book = Self {
@@ -309,7 +312,10 @@ impl Book {
                 }
                 _ => {
                     let (owner, key) = (entry.owner, entry.key);
-                    self.note(owner, key, Some(*loss));
+                    match of {
+                        Some(of) => self.note_member(owner, key, of, *loss),
+                        None => self.note(owner, key, Some(*loss)),
+                    }
                 }
             }
         }
@@ -338,8 +344,8 @@ impl Book {
             .expect("it was found just now");
         (entry.holder, entry.freed) = (None, self.order);
         let (owner, key) = (entry.owner, entry.key);
-        for loss in std::mem::take(&mut entry.lost_members).into_values() {
-            self.note(owner, key, Some(loss));
+        for (of, loss) in std::mem::take(&mut entry.lost_members) {
+            self.note_member(owner, key, &of, loss);
         }
     }
 
@@ -485,6 +491,23 @@ impl Book {
             host.losses.insert(key, loss);
             assert!(host.losses.len() < 64, "more than are remembered");
         }
+    }
+
+    fn note_member(&mut self, host: ProcessId, key: Option<Key>, of: &BackendName, loss: Loss) {
+        if let (Some(host), Some(key)) = (self.hosts.get_mut(&host), key) {
+            host.lost_members.insert((key, of.clone()), loss);
+            assert!(host.lost_members.len() < 64, "more than are remembered");
+        }
+    }
+
+    /// What a claim is told of the members of its session, which nobody is told again.
+    fn take_members(&mut self, claim: &Claim) -> BTreeSet<(BackendName, Loss)> {
+        let Some(host) = self.hosts.get_mut(&claim.host) else {
+            return BTreeSet::new();
+        };
+        let led = |key: &Key| claim.key == Some(*key) || claim.former == Some(*key);
+        let taken = host.lost_members.extract_if(.., |(key, _), _| led(key));
+        taken.map(|((_, of), loss)| (of, loss)).collect()
     }
 
     fn siblings(&self, host: ProcessId, asked: Option<Siblings>, rule: Rule) -> Siblings {

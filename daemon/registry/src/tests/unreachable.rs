@@ -19,7 +19,7 @@ impl Bench {
     }
 
     /// A server of this key, and its keeper.
-    fn kept(&mut self, pid: u32, keeper: u32, what: Key) -> Lease {
+    pub(super) fn kept(&mut self, pid: u32, keeper: u32, what: Key) -> Lease {
         let claim = Claim {
             key: Some(what),
             deadline: 0,
@@ -62,7 +62,7 @@ fn an_unused_twin_that_goes_costs_the_other_nothing() {
 }
 
 /// A server of two backends, and its keepers, the second of which holds `web`.
-fn of_two(bench: &mut Bench, pid: u32, keepers: [u32; 2]) -> Lease {
+pub(super) fn of_two(bench: &mut Bench, pid: u32, keepers: [u32; 2]) -> Lease {
     let claim = Claim {
         key: Some(KEY),
         deadline: 0,
@@ -109,21 +109,6 @@ fn a_late_word_of_one_keeper_does_not_undo_what_another_has_said_since() {
     bench.left(&first, 51, true, true);
     bench.left(&second, 51, false, false);
     assert!(!bench.has(&second), "nobody has used it");
-}
-
-#[test]
-fn the_loss_of_one_of_several_backends_is_told_to_the_next_front() {
-    let mut bench = Bench::new();
-    of_two(&mut bench, 1, [51, 52]);
-    bench.exit(&[1]);
-    bench.exit(&[51]);
-    let next = bench.claim(2);
-    assert_eq!(
-        (next.outcome, next.because),
-        (Outcome::Resumed, Some(Loss::Killed))
-    );
-    bench.exit(&[2]);
-    assert_eq!(bench.claim(3).because, None, "once");
 }
 
 #[test]
@@ -480,43 +465,4 @@ fn where_nothing_is_resumed_a_session_ends_with_its_holder_and_a_used_one_is_tol
         let next = granted(bench.tell(claim));
         assert_eq!((next.outcome, next.because), (Outcome::FreshNever, because));
     }
-}
-
-/// Whoever says later that it has told a loss may be killed before, or have a host that does not read.
-#[test]
-fn a_loss_is_told_until_somebody_has_said_so() {
-    let mut bench = Bench::new();
-    let claim = |bench: &mut Bench, pid| {
-        let claim = Claim {
-            confirms_loss: true,
-            ..bench.claim_of(HOST, pid)
-        };
-        let (_, lease) = bench.tell(claim).pop().expect("an answer");
-        lease.expect("a lease")
-    };
-    bench.kept(1, 50, KEY);
-    bench.exit(&[50]);
-    // The same process, which has seen its keeper go.
-    let again = claim(&mut bench, 1);
-    assert_eq!(
-        (again.outcome, again.because),
-        (Outcome::Held, Some(Loss::Killed))
-    );
-    for pid in 2..5 {
-        bench.exit(&[pid - 1]);
-        let next = claim(&mut bench, pid);
-        assert_eq!(next.because, Some(Loss::Killed), "{pid}");
-    }
-    let last = claim(&mut bench, 4);
-    let told =
-        |bench: &mut Bench, epoch, loss| bench.registry.loss_told(&last.session, epoch, loss);
-    // What was told is something else.
-    told(&mut bench, last.epoch, Loss::Lingered).expect("its lease");
-    assert_eq!(claim(&mut bench, 4).because, Some(Loss::Killed));
-    let stale = told(&mut bench, Epoch(last.epoch.0 - 1), Loss::Killed);
-    assert!(matches!(stale, Err(Error::StaleEpoch { .. })), "{stale:?}");
-    told(&mut bench, last.epoch, Loss::Killed).expect("its lease");
-    assert_eq!(claim(&mut bench, 4).because, None);
-    bench.exit(&[4]);
-    assert_eq!(claim(&mut bench, 5).because, None);
 }

@@ -18,6 +18,27 @@ pub(super) fn loss_of(bytes: &[u8]) -> Option<(Key, Loss)> {
     Some((Key::from_bytes(key)?, *Loss::ALL.get(usize::from(*number))?))
 }
 
+/// A member of a list: the bytes of its name, their number before them, and then as [`loss_bytes`].
+pub(super) fn member_loss_bytes(((key, of), loss): (&(Key, BackendName), &Loss)) -> Vec<u8> {
+    let name = of.as_str().as_bytes();
+    // A name has at most as many bytes as `BackendName` takes.
+    let length = u8::try_from(name.len()).unwrap_or(u8::MAX);
+    [&[length][..], name, &loss_bytes(key, *loss)].concat()
+}
+
+pub(super) fn member_losses_of(mut bytes: &[u8]) -> Option<BTreeMap<(Key, BackendName), Loss>> {
+    let mut losses = BTreeMap::new();
+    while let Some((length, rest)) = bytes.split_first() {
+        let (name, rest) = rest.split_at_checked(usize::from(*length))?;
+        let (loss, rest) = rest.split_at_checked(Key::BYTES + 1)?;
+        let (key, loss) = loss_of(loss)?;
+        let name = std::str::from_utf8(name).ok()?.parse().ok()?;
+        losses.insert((key, name), loss);
+        bytes = rest;
+    }
+    Some(losses)
+}
+
 /// A key, and the number of the rule that is to be told; 255 where it was told.
 pub(super) fn rule_bytes(key: &Key, rule: Option<Loss>) -> Vec<u8> {
     match rule {

@@ -1,6 +1,6 @@
 //! Any effect that the registry may have.
 
-use mcp_sessiond_proto::Json;
+use mcp_sessiond_proto::{BackendName, Json};
 use mcp_sessiond_proto::facts::{Discover, ServerDigest};
 use mcp_sessiond_registry::ServerRecord;
 
@@ -60,9 +60,15 @@ fn rule() -> impl Strategy<Value = Rule> {
     (resume(), select(sources.to_vec())).prop_map(|(resume, source)| Rule { resume, source })
 }
 
+fn member() -> impl Strategy<Value = BackendName> {
+    "[a-zé]{1,60}".prop_map(|name| name.parse().expect("a name"))
+}
+
 fn owner() -> impl Strategy<Value = OwnerRecord> {
     let ambiguous = proptest::collection::btree_set(any::<[u8; 32]>(), 0..4);
     let losses = proptest::collection::btree_map(key(), select(Loss::ALL.to_vec()), 0..4);
+    let loss = select(Loss::ALL.to_vec());
+    let lost_members = proptest::collection::btree_map((key(), member()), loss, 0..4);
     let rule = option::of(select(vec![Loss::Closed, Loss::Conversations]));
     let rules = proptest::collection::btree_map(key(), rule, 0..4);
     (
@@ -72,17 +78,21 @@ fn owner() -> impl Strategy<Value = OwnerRecord> {
         any::<bool>(),
         ambiguous,
         losses,
+        lost_members,
         rules,
     )
         .prop_map(
-            |(host, name, host_rule, multiplexing, ambiguous, losses, rules)| OwnerRecord {
-                host,
-                name,
-                host_rule,
-                multiplexing,
-                ambiguous,
-                losses,
-                rules,
+            |(host, name, host_rule, multiplexing, ambiguous, losses, lost_members, rules)| {
+                OwnerRecord {
+                    host,
+                    name,
+                    host_rule,
+                    multiplexing,
+                    ambiguous,
+                    losses,
+                    lost_members,
+                    rules,
+                }
             },
         )
 }

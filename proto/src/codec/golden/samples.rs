@@ -19,6 +19,7 @@ pub(super) fn claimed() -> Claimed {
         epoch: Epoch(7),
         outcome: Outcome::Resumed,
         because: None,
+        lost: Vec::new(),
         token_status: TokenStatus::Present,
         token: Some(Token::new(*b"hi").expect("token")),
     }

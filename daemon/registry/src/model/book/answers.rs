@@ -146,9 +146,13 @@ impl Book {
             }
             None => self.open(claim).ok_or("quota_exceeded"),
         };
+        let members = match number {
+            Ok(_) if outcome != Outcome::Held => self.take_members(claim),
+            _ => BTreeSet::new(),
+        };
         self.expected.insert(
             claim.ticket,
-            number.map(|number| (number, outcome, because)),
+            number.map(|number| (number, outcome, (because, members))),
         );
         if let Ok(number) = number
             && outcome != Outcome::Held

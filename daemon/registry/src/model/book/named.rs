@@ -19,6 +19,7 @@ impl Book {
                 self.entries.remove(&number);
                 if let (Some(host), Some(key)) = (self.hosts.get_mut(&claim.host), claim.key) {
                     host.losses.remove(&key);
+                    host.lost_members.retain(|(of, _), _| *of != key);
                 }
                 self.answer_named(claim, None, Outcome::FreshFirst);
             } else {

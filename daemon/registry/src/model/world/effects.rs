@@ -81,8 +81,11 @@ impl World {
             .remove(&ticket)
             .expect("an answer that the book expects");
         let (lease, number) = match (answer, expected) {
-            (Ok(lease), Ok((number, outcome, because))) => {
-                assert_eq!((lease.outcome, lease.because), (outcome, because));
+            (Ok(lease), Ok((number, outcome, told))) => {
+                let lost = lease.lost.iter();
+                let members = lost.map(|lost| (lost.of.clone(), lost.because)).collect();
+                let is_told = (lease.because, members);
+                assert_eq!((lease.outcome, is_told), (outcome, told));
                 (lease, number)
             }
             (Err(error), Err(code)) => return assert_eq!(error.code(), code),

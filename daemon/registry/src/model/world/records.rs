@@ -94,6 +94,10 @@ impl World {
                 .iter()
                 .map(|(key, loss)| (former(*key), *loss))
                 .collect();
+            let lost = std::mem::take(&mut owner.lost_members).into_iter();
+            owner.lost_members = lost
+                .map(|((key, of), loss)| ((former(key), of), loss))
+                .collect();
             let rules = owner.rules.iter();
             owner.rules = rules.map(|(key, rule)| (former(*key), *rule)).collect();
         }

@@ -1,0 +1,218 @@
+//! What was lost of a host's servers, and has to be told to whoever claims next: it stays on record
+//! until that one has said that it was told.
+
+use alloc::vec::Vec;
+
+use mcp_sessiond_identity::{Key, ProcessId};
+use mcp_sessiond_proto::types::LostMember;
+use mcp_sessiond_proto::{BackendName, Epoch, Error, Loss, SessionId};
+
+use super::keepers::LostKeeper;
+use super::{Claim, Registry};
+
+/// Losses that are remembered of one host until they are told, and as many of members of lists.
+const LOSSES_MAX: usize = 64;
+
+impl Registry {
+    /// Something is lost that a claim with this key may ask for.
+    pub(super) fn note_loss(&mut self, host: ProcessId, key: Key, loss: Loss) {
+        let Some(owner) = self.owners.get_mut(&host) else {
+            return;
+        };
+        if owner.losses.len() >= LOSSES_MAX && !owner.losses.contains_key(&key) {
+            owner.losses.pop_first();
+        }
+        if owner.losses.insert(key, loss) != Some(loss) {
+            self.save_owner(host);
+        }
+    }
+
+    /// What a claim with this key has to be told, once.
+    pub(super) fn take_loss(
+        &mut self,
+        host: ProcessId,
+        key: Key,
+        former: Option<Key>,
+    ) -> Option<Loss> {
+        let owner = self.owners.get_mut(&host)?;
+        let loss = owner.losses.remove(&key);
+        let former = former.and_then(|former| owner.losses.remove(&former));
+        if loss.or(former).is_some() {
+            self.save_owner(host);
+        }
+        loss.or(former)
+    }
+
+    /// A keeper is gone, and its server with it. A front that is attached sees that and says so
+    /// itself; but it may be killed before.
+    pub(super) fn note_lost_keeper(&mut self, lost: LostKeeper) {
+        let Some(session) = self.sessions.get(&lost.session) else {
+            return;
+        };
+        let (owner, key) = (session.owner, session.leading_key());
+        match (lost.of, session.holder) {
+            (Some(of), Some(_)) if !lost.why.is_wanted() => {
+                let members = self.lost_members.entry(lost.session).or_default();
+                members.insert(of, lost.why);
+            }
+            (Some(_), Some(_)) => {}
+            (Some(of), None) => {
+                if let Some(key) = key {
+                    self.note_lost_member(owner, key, of, lost.why);
+                }
+            }
+            (None, _) => {
+                if let Some(key) = key {
+                    self.note_loss(owner, key, lost.why);
+                }
+            }
+        }
+    }
+
+    /// The front of a session is gone, and with it whoever would have said what was lost of the
+    /// session's members.
+    pub(super) fn note_unsaid_members(&mut self, id: &SessionId) {
+        let Some(lost) = self.lost_members.remove(id) else {
+            return;
+        };
+        let session = self.sessions.get(id);
+        if let Some((owner, key)) =
+            session.and_then(|session| Some((session.owner, session.leading_key()?)))
+        {
+            for (of, why) in lost {
+                self.note_lost_member(owner, key, of, why);
+            }
+        }
+    }
+
+    fn note_lost_member(&mut self, host: ProcessId, key: Key, of: BackendName, loss: Loss) {
+        let Some(owner) = self.owners.get_mut(&host) else {
+            return;
+        };
+        let of = (key, of);
+        if owner.lost_members.len() >= LOSSES_MAX && !owner.lost_members.contains_key(&of) {
+            owner.lost_members.pop_first();
+        }
+        if owner.lost_members.insert(of, loss) != Some(loss) {
+            self.save_owner(host);
+        }
+    }
+
+    /// What a claim with this key has to be told of the members of its session. It stays on record
+    /// where the claim says that it will say when it was told.
+    pub(super) fn lost_members(&mut self, claim: &Claim, key: Key) -> Vec<LostMember> {
+        let Some(owner) = self.owners.get_mut(&claim.host) else {
+            return Vec::new();
+        };
+        let led = |(of, _): &(Key, BackendName)| *of == key || Some(*of) == claim.former;
+        let told: Vec<((Key, BackendName), Loss)> = owner
+            .lost_members
+            .iter()
+            .filter(|(of, _)| led(of))
+            .map(|(of, loss)| (of.clone(), *loss))
+            .collect();
+        if !claim.confirms_loss && !told.is_empty() {
+            owner.lost_members.retain(|of, _| !led(of));
+            self.save_owner(claim.host);
+        }
+        told.into_iter()
+            .map(|((_, of), because)| LostMember { of, because })
+            .collect()
+    }
+
+    /// Whoever begins afresh asks for nothing of what was before.
+    pub(super) fn forget_losses(&mut self, host: ProcessId, key: Key) {
+        self.take_loss(host, key, None);
+        if let Some(owner) = self.owners.get_mut(&host) {
+            owner.lost_members.retain(|(of, _), _| *of != key);
+            self.save_owner(host);
+        }
+    }
+
+    /// A claim carries a loss, which stays on record until its user was told.
+    pub(super) fn await_told(&mut self, claim: &Claim, key: Key, because: Option<Loss>) {
+        if let Some(because) = because.filter(|_| claim.confirms_loss) {
+            self.note_loss(claim.host, key, because);
+        }
+    }
+
+    /// What was lost of this session's key is known from elsewhere, and its claimer will say that it
+    /// has told it.
+    pub fn carry_loss(&mut self, id: &SessionId, loss: Loss) {
+        let session = self.sessions.get(id);
+        if let Some((host, key)) =
+            session.and_then(|session| Some((session.owner, session.leading_key()?)))
+        {
+            self.note_loss(host, key, loss);
+        }
+    }
+
+    /// The user of this session's claimer was told of a loss: of the session's own, or of that of
+    /// one of its members.
+    ///
+    /// # Errors
+    /// Those of a lease that is not the newest.
+    pub fn loss_told(
+        &mut self,
+        id: &SessionId,
+        epoch: Epoch,
+        of: Option<&BackendName>,
+        because: Loss,
+    ) -> Result<(), Error> {
+        self.check(id, epoch)?;
+        let session = self.sessions.get(id);
+        let Some((host, key)) =
+            session.and_then(|session| Some((session.owner, session.leading_key()?)))
+        else {
+            return Ok(());
+        };
+        let Some(owner) = self.owners.get_mut(&host) else {
+            return Ok(());
+        };
+        let is_known = match of {
+            None => owner.losses.get(&key) == Some(&because),
+            Some(of) => owner.lost_members.get(&(key, of.clone())) == Some(&because),
+        };
+        if is_known {
+            match of {
+                None => owner.losses.remove(&key),
+                Some(of) => owner.lost_members.remove(&(key, of.clone())),
+            };
+            self.save_owner(host);
+        }
+        Ok(())
+    }
+
+    /// A used server has ended because of its host's rule: the next claim with this key is told so,
+    /// unless one was.
+    pub(super) fn note_rule(&mut self, host: ProcessId, key: Key, rule: Loss) {
+        let Some(owner) = self.owners.get_mut(&host) else {
+            return;
+        };
+        if owner.rules.contains_key(&key) {
+            return;
+        }
+        if owner.rules.len() >= LOSSES_MAX {
+            owner.rules.pop_first();
+        }
+        owner.rules.insert(key, Some(rule));
+        self.save_owner(host);
+    }
+
+    /// The rule that a claim with this key has to be told, once.
+    pub(super) fn take_rule(
+        &mut self,
+        host: ProcessId,
+        key: Key,
+        former: Option<Key>,
+    ) -> Option<Loss> {
+        let rules = &mut self.owners.get_mut(&host)?.rules;
+        let mut take = |key: &Key| rules.get_mut(key).and_then(Option::take);
+        let own = take(&key);
+        let former = former.as_ref().and_then(take);
+        if own.or(former).is_some() {
+            self.save_owner(host);
+        }
+        own.or(former)
+    }
+}
