@@ -117,6 +117,16 @@ name! {
     |letter| !letter.is_control()
 }
 
+impl BackendName {
+    /// What people call the backend: a member of a list by its name there, without the digits behind
+    /// a `#` that tell it from one that had the name before.
+    #[must_use]
+    pub fn in_list(&self) -> &str {
+        let whole = self.as_str();
+        whole.rsplit_once('#').map_or(whole, |(name, _)| name)
+    }
+}
+
 impl StreamId {
     /// The stream that a client has opened by GET, and that takes what belongs to no request: every
     /// session has it. The SDKs call it so.

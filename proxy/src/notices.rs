@@ -60,7 +60,8 @@ pub(crate) fn print_lost_members(
 ) {
     for member in lost {
         let LostMember { of, because } = &member;
-        let what = format!("{of}: this server begins afresh: {}", because.sentence());
+        let (name, why) = (of.in_list(), because.sentence());
+        let what = format!("{name}: this server begins afresh: {why}");
         let confirm = confirm.cloned();
         stderr.print_then(&what, move || {
             confirm

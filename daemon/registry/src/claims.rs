@@ -435,6 +435,10 @@ impl Registry {
             Choice::Keep(id) => self.keep(claim, &id),
             Choice::Resume(id) => self.resume(claim, &id, key),
             Choice::Open(outcome) => {
+                // A claim that has waited: more may have come free meanwhile.
+                let is_users = claim.host == ProcessId::USER;
+                let superseded = (!is_users).then(|| self.end_superseded(claim, key));
+                let edited = edited.or(superseded.flatten());
                 let because = self.end_ambiguous(claim, key, outcome).or(edited);
                 let recorded = self.take_loss(claim.host, key, claim.former);
                 let rule = self.take_rule(claim.host, key, claim.former);

@@ -183,7 +183,6 @@ impl Registry {
             return;
         };
         self.left.remove(id);
-        self.lost_members.remove(id);
         self.touched.remove(id);
         if let Some(key) = session.leading_key() {
             self.drop_from_key(key, &session);

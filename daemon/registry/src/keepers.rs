@@ -110,9 +110,6 @@ impl Registry {
             return Err(other_keeper());
         }
         session.keepers.put(keeper.clone());
-        if let (Some(of), Some(lost)) = (&keeper.of, self.lost_members.get_mut(id)) {
-            lost.remove(of);
-        }
         self.kept_by.insert(process, id.clone());
         self.effects
             .push(Effect::SaveKeeper(Some(id.clone()), keeper));

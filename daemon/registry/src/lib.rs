@@ -93,9 +93,6 @@ pub struct Registry {
     made: BTreeMap<(ProcessId, RequestId), SessionId>,
     /// The sessions whose backends these keepers hold.
     kept_by: BTreeMap<ProcessId, SessionId>,
-    /// Of sessions with several backends: those whose keeper was lost under a holder. It tells of
-    /// that itself when it has their next keeper, and may be gone before.
-    lost_members: BTreeMap<SessionId, BTreeMap<BackendName, Loss>>,
     /// Keepers that belong to no session any more, until they exit.
     ending: BTreeMap<ProcessId, KeeperRecord>,
     /// Keepers that have exited, until what is left of their backends is gone.
@@ -146,7 +143,6 @@ impl Registry {
             held_by: BTreeMap::new(),
             made: BTreeMap::new(),
             kept_by: BTreeMap::new(),
-            lost_members: BTreeMap::new(),
             ending: BTreeMap::new(),
             exited_keepers: BTreeMap::new(),
             waiting: Vec::new(),
@@ -438,7 +434,6 @@ impl Registry {
             self.order += 1;
             session.freed = self.order;
             let session = session.clone();
-            self.note_unsaid_members(id);
             if session.key.is_some() {
                 self.effects.push(Effect::SaveSession(session));
             } else {

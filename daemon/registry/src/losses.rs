@@ -43,45 +43,20 @@ impl Registry {
         loss.or(former)
     }
 
-    /// A keeper is gone, and its server with it. A front that is attached sees that and says so
-    /// itself; but it may be killed before.
+    /// A keeper is gone, and its server with it. A front that is attached sees that itself, and says
+    /// when it has told it; but it may be killed before.
     pub(super) fn note_lost_keeper(&mut self, lost: LostKeeper) {
         let Some(session) = self.sessions.get(&lost.session) else {
             return;
         };
-        let (owner, key) = (session.owner, session.leading_key());
-        match (lost.of, session.holder) {
-            (Some(of), Some(_)) if !lost.why.is_wanted() => {
-                let members = self.lost_members.entry(lost.session).or_default();
-                members.insert(of, lost.why);
-            }
-            (Some(_), Some(_)) => {}
-            (Some(of), None) => {
-                if let Some(key) = key {
-                    self.note_lost_member(owner, key, of, lost.why);
-                }
-            }
-            (None, _) => {
-                if let Some(key) = key {
-                    self.note_loss(owner, key, lost.why);
-                }
-            }
-        }
-    }
-
-    /// The front of a session is gone, and with it whoever would have said what was lost of the
-    /// session's members.
-    pub(super) fn note_unsaid_members(&mut self, id: &SessionId) {
-        let Some(lost) = self.lost_members.remove(id) else {
+        let Some(key) = session.leading_key() else {
             return;
         };
-        let session = self.sessions.get(id);
-        if let Some((owner, key)) =
-            session.and_then(|session| Some((session.owner, session.leading_key()?)))
-        {
-            for (of, why) in lost {
-                self.note_lost_member(owner, key, of, why);
-            }
+        let (owner, is_attended) = (session.owner, session.holder.is_some());
+        match lost.of {
+            None => self.note_loss(owner, key, lost.why),
+            Some(_) if is_attended && lost.why.is_wanted() => {}
+            Some(of) => self.note_lost_member(owner, key, of, lost.why),
         }
     }
 

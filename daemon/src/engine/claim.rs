@@ -386,7 +386,7 @@ impl Engine {
         }
         for LostMember { of, because } in &lost {
             let (host, why) = (record.owner.pid, because.sentence());
-            tracing::warn!(session = %session, server = %of, host, why, "a server begins afresh");
+            tracing::warn!(session = %session, server = of.in_list(), host, why, "a server begins afresh");
         }
         self.note_start(&record, outcome);
         let mut claimed = Claimed {

@@ -238,6 +238,8 @@ fn serve_host(
     let lost = claimed
         .as_ref()
         .and_then(|(.., claimed)| claimed.because.filter(|because| !because.is_rule()));
+    let lost_members = claimed.iter().flat_map(|(.., claimed)| &claimed.lost);
+    let lost_members = lost_members.map(|lost| lost.of.clone()).collect();
     let (held, lease): (Option<_>, _) = claimed
         .map(
             |(
@@ -274,6 +276,7 @@ fn serve_host(
         shelves: StoreUsers::default(),
         pending_leaves: PendingLeaves::default(),
         lost,
+        lost_members,
         unkept,
     });
     let until_unread = output.try_clone()?;

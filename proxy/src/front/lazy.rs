@@ -83,6 +83,7 @@ fn serve_host(begun: FrontSetup<'_>, door: &mut Door) -> io::Result<Result<Infal
         shelves: StoreUsers::default(),
         pending_leaves: pending_leaves.clone(),
         lost: None,
+        lost_members: Vec::new(),
         unkept: None,
     });
     let memory = AnswerMemory::new(common.options.clone(), stderr.clone());

@@ -149,10 +149,8 @@ impl KeeperContext {
     /// What the user calls the backend in a list of several, with a colon; nothing where it is the
     /// only one.
     pub(super) fn name_in_list(&self) -> String {
-        let of = self.of.as_ref().map(BackendName::as_str);
-        // Behind it stands what tells it from a server that had the name before.
-        of.map(|of| of.rsplit_once('#').map_or(of, |(name, _)| name))
-            .map(|name| format!("{name}: "))
+        let of = self.of.as_ref();
+        of.map(|of| format!("{}: ", of.in_list()))
             .unwrap_or_default()
     }
 }

@@ -546,8 +546,7 @@ impl Door {
             attached,
             outcome: Outcome::Held,
             because: None,
-            // Of one of several servers the daemon keeps no loss on record while its front is there.
-            confirm_loss: self.confirm_loss().filter(|_| self.backend.is_none()),
+            confirm_loss: self.confirm_loss(),
             differing: Vec::new(),
             watch: Some(KeeperWatch {
                 directory: self.directory.clone(),
@@ -587,8 +586,9 @@ impl Door {
     pub(crate) fn confirm_loss(&self) -> Option<ConfirmLoss> {
         let lease = self.lease.lock().unwrap_or_else(PoisonError::into_inner);
         let (options, lease) = (self.options.clone(), lease.clone()?);
+        let of = self.backend.clone();
         Some(Box::new(move |loss| {
-            loss_told(options, lease, None, loss);
+            loss_told(options, lease, of, loss);
         }))
     }
 

@@ -34,8 +34,6 @@ pub(super) struct Entry {
     freed: u64,
     /// By the name of the backend: the keeper, and whether it was stopped.
     keepers: BTreeMap<Option<BackendName>, (ProcessId, bool)>,
-    /// Those whose keeper was lost under a holder, which has not got the next one.
-    lost_members: BTreeMap<BackendName, Loss>,
     left: BTreeMap<ProcessId, Departure>,
     touched: bool,
 }
@@ -99,7 +97,6 @@ impl Book {
             holder: session.holder,
             freed: session.freed,
             keepers: keepers(session),
-            lost_members: BTreeMap::new(),
             left: BTreeMap::new(),
             touched: false,
         };
@@ -200,21 +197,7 @@ impl Book {
             self.answer(claim, held, outcome, None);
             return;
         };
-        // The host has gone on to another conversation, or has another program under the same
-        // entry.
-        let mut edited = None;
-        let superseded = self.numbers(|entry| {
-            entry.owner == claim.host
-                && entry.holder.is_none()
-                && supersedes(&key, &claim.description, entry).is_some()
-        });
-        for number in superseded {
-            let entry = self.entries.remove(&number).expect("it was found just now");
-            match supersedes(&key, &claim.description, &entry) {
-                Some(Loss::Edited) => edited = Some(Loss::Edited),
-                loss => self.note(claim.host, entry.key, loss),
-            }
-        }
+        let edited = self.end_superseded(claim, key);
         if let Wants::AfterClose { used } = claim.wants {
             let mut held = self
                 .numbers(|entry| Self::is_led(claim, entry) && entry.holder == Some(claim.process));
@@ -243,6 +226,24 @@ impl Book {
             None if self.now < claim.deadline => self.waiting.push(claim.clone()),
             None => self.give_up(claim),
         }
+    }
+
+    /// The host has gone on to another conversation, or has another program under the same entry.
+    fn end_superseded(&mut self, claim: &Claim, key: Key) -> Option<Loss> {
+        let mut edited = None;
+        let superseded = self.numbers(|entry| {
+            entry.owner == claim.host
+                && entry.holder.is_none()
+                && supersedes(&key, &claim.description, entry).is_some()
+        });
+        for number in superseded {
+            let entry = self.entries.remove(&number).expect("it was found just now");
+            match supersedes(&key, &claim.description, &entry) {
+                Some(Loss::Edited) => edited = Some(Loss::Edited),
+                loss => self.note(claim.host, entry.key, loss),
+            }
+        }
+        edited
     }
 
     pub(super) fn passed(&mut self) {
@@ -304,19 +305,11 @@ impl Book {
             let Some(entry) = self.entries.get_mut(number) else {
                 continue;
             };
+            let (owner, key) = (entry.owner, entry.key);
             match of {
-                Some(of) if entry.holder.is_some() => {
-                    if !loss.is_wanted() {
-                        entry.lost_members.insert(of.clone(), *loss);
-                    }
-                }
-                _ => {
-                    let (owner, key) = (entry.owner, entry.key);
-                    match of {
-                        Some(of) => self.note_member(owner, key, of, *loss),
-                        None => self.note(owner, key, Some(*loss)),
-                    }
-                }
+                Some(_) if entry.holder.is_some() && loss.is_wanted() => {}
+                Some(of) => self.note_member(owner, key, of, *loss),
+                None => self.note(owner, key, Some(*loss)),
             }
         }
         self.look_after_all(
@@ -343,10 +336,6 @@ impl Book {
             .get_mut(&number)
             .expect("it was found just now");
         (entry.holder, entry.freed) = (None, self.order);
-        let (owner, key) = (entry.owner, entry.key);
-        for (of, loss) in std::mem::take(&mut entry.lost_members) {
-            self.note_member(owner, key, &of, loss);
-        }
     }
 
     fn look_after_all(&mut self, numbers: impl Iterator<Item = u64>) {
@@ -373,9 +362,6 @@ impl Book {
                 .or_insert((keeper, false));
             if kept.0 != keeper {
                 *kept = (keeper, false);
-            }
-            if let Some(of) = backend_of(&keeper) {
-                entry.lost_members.remove(&of);
             }
         }
     }

@@ -52,7 +52,6 @@ fn the_loss_of_a_member_is_told_by_its_name_until_somebody_has_said_so() {
     let mut bench = Bench::new();
     of_two(&mut bench, 1, [51, 52]);
     bench.exit(&[51]);
-    assert_eq!(confirming(&mut bench, 1).lost, [], "its front says it");
     bench.exit(&[1]);
     let lost = LostMember {
         of: "files".parse().expect("a name"),

@@ -1,7 +1,7 @@
 //! Any effect that the registry may have.
 
-use mcp_sessiond_proto::{BackendName, Json};
 use mcp_sessiond_proto::facts::{Discover, ServerDigest};
+use mcp_sessiond_proto::{BackendName, Json};
 use mcp_sessiond_registry::ServerRecord;
 
 use super::*;

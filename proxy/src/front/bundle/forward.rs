@@ -65,16 +65,19 @@ impl NamedStderr {
 pub(super) struct Report {
     rule: Option<Loss>,
     lost: Option<Loss>,
+    /// Whether it was told at the claim that a former one was lost.
+    is_told: bool,
     attached: Attached,
     /// How the keeper hears that its host was told.
     control: Option<StdStream>,
 }
 
 impl Report {
-    fn of(attachment: &Attachment, lost: Option<Loss>) -> Self {
+    fn of(attachment: &Attachment, lost: Option<Loss>, is_told: bool) -> Self {
         let control = attachment.control.as_ref();
         Self {
-            lost: lost.filter(|_| !attachment.attached.resumed),
+            lost: lost.filter(|_| !is_told && !attachment.attached.resumed),
+            is_told,
             rule: attachment.because.filter(|because| because.is_rule()),
             attached: attachment.attached.clone(),
             control: control.and_then(|control| control.try_clone().ok()),
@@ -85,6 +88,7 @@ impl Report {
         let Self {
             rule,
             lost,
+            is_told,
             attached,
             control,
         } = self;
@@ -99,7 +103,7 @@ impl Report {
                 "this server begins afresh: {}",
                 lost.sentence()
             ));
-        } else if attached.resumed {
+        } else if attached.resumed && !is_told {
             to.print(&format_args!(
                 "resumed the server that has been running for {}; `mcp-sessiond restart` gives a fresh one",
                 duration(attached.age_ms)
@@ -131,6 +135,8 @@ pub(super) struct Carrying {
     pub(super) id_prefix: Option<IdPrefix>,
     /// What was lost before this front came, until its first connection.
     pub(super) lost: Option<Loss>,
+    /// Whether the claim was told of a loss of this server alone, until its first connection.
+    pub(super) is_told: bool,
     /// Whether the host has sent more than a probe, and what is told then.
     pub(super) is_used: bool,
     pub(super) untold: Option<Report>,
@@ -200,7 +206,8 @@ impl Carrying {
             if let Some(news) = self.door.as_mut().and_then(|door| door.notice()) {
                 self.stderr.print(&news);
             }
-            self.untold = Some(Report::of(&attachment, self.lost.take()));
+            let is_told = std::mem::take(&mut self.is_told);
+            self.untold = Some(Report::of(&attachment, self.lost.take(), is_told));
             if self.is_used
                 && let Some(report) = self.untold.take()
             {

@@ -47,6 +47,8 @@ pub(crate) struct BundleContext {
     /// What was lost of the session before this front claimed it: of which of its servers, each of
     /// them shows.
     pub(crate) lost: Option<Loss>,
+    /// The servers of which the claim was told that they were lost.
+    pub(crate) lost_members: Vec<BackendName>,
     /// Why there are no keepers, where there can be none.
     pub(crate) unkept: Option<String>,
 }
@@ -158,6 +160,10 @@ impl Backend {
             pending_leaves,
             id_prefix,
             lost: self.common.lost,
+            is_told: self
+                .server
+                .keeper_name()
+                .is_some_and(|own| self.common.lost_members.contains(&own)),
             is_used: false,
             untold: None,
         };

@@ -53,6 +53,10 @@ impl Book {
         if outcome == Outcome::Held {
             return self.answer(claim, entry, outcome, None);
         }
+        let edited = match entry {
+            None => self.end_superseded(claim, key).or(edited),
+            Some(_) => edited,
+        };
         let mut because = None;
         let free: Vec<u64> =
             self.numbers(|entry| Self::is_led(claim, entry) && entry.holder.is_none());
@@ -147,7 +151,7 @@ impl Book {
             None => self.open(claim).ok_or("quota_exceeded"),
         };
         let members = match number {
-            Ok(_) if outcome != Outcome::Held => self.take_members(claim),
+            Ok(_) if outcome != Outcome::Held && claim.key.is_some() => self.take_members(claim),
             _ => BTreeSet::new(),
         };
         self.expected.insert(
@@ -222,7 +226,6 @@ impl Book {
             holder: Some(claim.process),
             freed: 0,
             keepers: BTreeMap::new(),
-            lost_members: BTreeMap::new(),
             left: BTreeMap::new(),
             touched: false,
         };
