@@ -38,7 +38,7 @@ pub use mcp_sessiond_bundle::{End, Failure, FailureCode, Pipe, Settings, Style, 
 pub use mcp_sessiond_bundle::{Receipt, WAITING};
 use mcp_sessiond_client::{ClaimRequest, Options};
 use mcp_sessiond_proto::types::LeaseRef;
-use mcp_sessiond_proto::{BackendName, Claimed};
+use mcp_sessiond_proto::{BackendName, Claimed, paths};
 use sha2::{Digest as _, Sha256};
 use tokio::sync::{mpsc, watch};
 
@@ -52,9 +52,11 @@ use crate::lines::LineBuffer;
 use crate::memory::{forbid_core_dumps, give_back_once_started};
 use crate::notices::{note_unkept, print, print_claim, print_lost_members};
 use crate::program::Program;
+use crate::server::attach::NoBackend;
 use crate::server::kept::{Door, Releaser};
 use crate::server::remote::{Connecting, StoreUsers};
 use crate::server::shared::Shared;
+use crate::server::without_daemon;
 use crate::signals::{ENDING, GivenMask};
 use crate::stderr::Stderr;
 use crate::waits::Waits;
@@ -184,6 +186,17 @@ pub fn run(
     }
 }
 
+/// Why the servers must not be run unkept although the session could not be claimed: they are kept,
+/// and the daemon hangs.
+fn daemon_to_wait_for(why: &NoBackend) -> Option<String> {
+    match (why, paths::directory()) {
+        (NoBackend::NoSession(None, _) | NoBackend::Passing(_), Ok(directory)) => {
+            without_daemon::list_waits(&directory)
+        }
+        _ => None,
+    }
+}
+
 fn serve_host(
     runtime: &tokio::runtime::Runtime,
     options: &Options,
@@ -212,12 +225,31 @@ fn serve_host(
         title: None,
     };
     claim.program = Some(DISPLAY_NAME.to_owned());
-    let door = Door::new(options.clone(), claim.clone(), program, mask, waits.keeper).and_then(
-        |mut door| {
-            door.claim(Instant::now() + waits.keeper)
-                .map(|claimed| (door, claimed))
-        },
-    );
+    let mut has_said_to_wait = false;
+    let door = loop {
+        let door = Door::new(
+            options.clone(),
+            claim.clone(),
+            program.clone(),
+            mask,
+            waits.keeper,
+        );
+        let claimed = door.and_then(|mut door| {
+            let claimed = door.claim(Instant::now() + waits.keeper)?;
+            Ok((door, claimed))
+        });
+        let waits_for = claimed.as_ref().err().and_then(daemon_to_wait_for);
+        let Some(sentence) = waits_for else {
+            break claimed;
+        };
+        if !has_said_to_wait {
+            print(&sentence);
+            has_said_to_wait = true;
+        }
+        if *leaving.borrow() {
+            return Ok(ExitCode::SUCCESS);
+        }
+    };
     let (unkept, claimed) = match door {
         Ok((door, claimed)) => {
             let (releaser, teller) = (door.releaser(), door.confirm_loss());

@@ -68,6 +68,25 @@ pub(crate) fn decide(
     }
 }
 
+/// Why the front of a list has to wait for the daemon: it hangs, and servers of a list are kept for
+/// this process's host. None: it need not.
+pub(crate) fn list_waits(directory: &Path) -> Option<String> {
+    if daemon_of(directory) != Daemon::Hangs {
+        return None;
+    }
+    let is_member = |keeper: &KeeperName| {
+        let options = keeper_of(directory, *keeper)
+            .ok()
+            .and_then(|process| split(&process))
+            .map(|(options, _)| options);
+        options.is_some_and(|options| {
+            value_of(&options, "--backend").is_some() && value_of(&options, "--service").is_none()
+        }) && may_be_ours(directory, *keeper)
+    };
+    let keeper = keepers(directory).find(is_member)?;
+    Some(kept_sentence(directory, keeper))
+}
+
 fn decide_named(directory: &Path, name: &Label, daemon: Daemon) -> WithoutDaemon {
     let shown = name.as_str();
     if daemon == Daemon::Hangs {
@@ -183,6 +202,11 @@ fn fits(directory: &Path, keeper: KeeperName, program: &Program, home: Option<&P
     if !same_program || is_services || process::directory_of(&process).ok() != here {
         return false;
     }
+    may_be_ours(directory, keeper)
+}
+
+/// Whether a keeper's server belongs to a host of this process's.
+fn may_be_ours(directory: &Path, keeper: KeeperName) -> bool {
     let socket = paths::keeper_socket(directory, keeper);
     match dial_for(&socket, &KeeperRequest::Status {}, STATUS_WAIT) {
         Ok(Dialled {

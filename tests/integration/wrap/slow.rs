@@ -208,27 +208,40 @@ fn a_keeper_that_hangs_is_ended_and_a_fresh_one_is_started() {
     world.log.wait("its keeper did not answer");
 }
 
-/// A plain front that starts while the daemon hangs finds by the keepers that its server is kept.
+/// A front that starts while the daemon hangs finds by the keepers that its server is kept.
 #[test]
 fn no_server_is_started_beside_the_kept_one_while_the_daemon_hangs() {
     let world = keeping("");
+    let plain = wrapped(&world, &tiny(&world));
+    none_is_started_beside(&world, &plain);
+}
+
+#[test]
+fn no_server_of_a_list_is_started_beside_the_kept_one_while_the_daemon_hangs() {
+    let world = keeping("");
+    several::write_down(&world, &[("only", several::small(&world))]);
+    let all = several::all(&world, &[]);
+    none_is_started_beside(&world, &all);
+}
+
+fn none_is_started_beside(world: &World, words: &[String]) {
     let daemon = world.daemon();
     // The variable is a part of what tells servers apart.
     let wait = [("MCP_SESSIOND_WRAP_KEEPER_WAIT_MS", "300")];
-    let mut first = Client::connected(world.front_with(&wrapped(&world, &tiny(&world)), &wait));
+    let mut first = Client::connected(world.front_with(words, &wait));
     assert_eq!(first.count(), 1);
     let backend = world.backend();
     let server = backend.pid();
     backend.cut_off(&mut first.pipe);
     daemon.signal(Signal::SIGSTOP);
-    let mut next = Client::new(world.front_with(&wrapped(&world, &tiny(&world)), &wait));
+    let mut next = Client::new(world.front_with(words, &wait));
     let asked = next.begin_initialize("test");
     next.pipe.errors.wait("is kept for this host");
-    assert_eq!(servers(&world), [server]);
+    assert_eq!(servers(world), [server]);
     daemon.signal(Signal::SIGCONT);
     next.initialized(asked);
     assert_eq!(next.count(), 2);
-    assert_eq!(servers(&world), [server]);
+    assert_eq!(servers(world), [server]);
 }
 
 /// The server of another directory is another one.
