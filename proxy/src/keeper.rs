@@ -31,6 +31,7 @@ pub mod launch;
 pub mod program_change;
 pub mod requests;
 pub mod silence;
+pub mod spare;
 pub mod stderr_ring;
 
 use std::io;
@@ -55,6 +56,7 @@ use exits::ExitWatcher;
 use hold::Keeper;
 use launch::Report;
 use requests::KeeperContext;
+use spare::Spare;
 
 use crate::memory::forbid_core_dumps;
 use crate::program::Program;
@@ -90,6 +92,7 @@ pub fn version() -> u16 {
 
 /// Registers, starts the backend, reports, and keeps it.
 pub fn run(args: Errand) -> ExitCode {
+    let spare = Spare::take();
     // Out of the front's session, so that no signal to its group or from its terminal comes here.
     let _ = nix::unistd::setsid();
     // A host may have blocked them.
@@ -105,7 +108,7 @@ pub fn run(args: Errand) -> ExitCode {
             return ExitCode::from(70);
         }
     };
-    let ended = runtime.block_on(start(args, mask));
+    let ended = runtime.block_on(start(args, mask, spare));
     // Don't wait for tasks that are left.
     runtime.shutdown_background();
     match ended {
@@ -124,7 +127,7 @@ fn adopt_orphans() {
     let _ = nix::sys::prctl::set_child_subreaper(true);
 }
 
-async fn start(args: Errand, mask: GivenMask) -> Result<(), Report> {
+async fn start(args: Errand, mask: GivenMask, spare: Spare) -> Result<(), Report> {
     let Errand {
         session,
         service,
@@ -188,7 +191,7 @@ async fn start(args: Errand, mask: GivenMask) -> Result<(), Report> {
     Report::Ready(keeper).write();
     launch::close_report_pipe().map_err(|error| failed(&error))?;
     // The report is sent; later failures show when the front's connection ends.
-    holder.hold(listener, &placed, owner, signals).await;
+    holder.hold(listener, &placed, owner, signals, spare).await;
     Ok(())
 }
 

@@ -32,6 +32,7 @@ use super::exits::{Exit, ExitWatcher};
 use super::front::{ControlChannel, Front};
 use super::program_change::ProgramFile;
 use super::requests::{Incoming, KeeperContext, receive};
+use super::spare::Spare;
 use super::stderr_ring::StderrRing;
 use crate::lines::{Line, PendingLine};
 use crate::program::Program;
@@ -234,16 +235,17 @@ impl Keeper {
 
     /// Keeps the backend until its owner is gone, no front has attached for the linger time, or the
     /// keeper is told to end; then takes the backend down. `listener` and `placed` are the same
-    /// socket; `signals` are SIGCHLD and SIGTERM, waited for since before the backend was started.
+    /// socket; `signals` are SIGCHLD and SIGTERM, waited for since before the backend was started; `spare` is for clients that there is no other descriptor for.
     pub async fn hold(
         mut self,
         listener: UnixListener,
         placed: &Listener,
         mut watch: ExitWatcher,
         mut signals: Signals,
+        spare: Spare,
     ) {
         let (sender, mut incoming) = mpsc::channel(INCOMING_MAX);
-        let receiving = tokio::spawn(receive(listener, self.context.clone(), sender));
+        let receiving = tokio::spawn(receive(listener, self.context.clone(), sender, spare));
         let why = loop {
             self.hand_out();
             let deadline = self.deadline();

@@ -1,13 +1,10 @@
 //! Requests on a keeper's socket.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::File;
 use std::io;
-use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::FutureExt as _;
 use mcp_sessiond_client::{Control, SessionError};
 use mcp_sessiond_process::{self as process, Peer, PeerError, PinnedProcess, ProcessId};
 use mcp_sessiond_proto::backends::{
@@ -16,13 +13,13 @@ use mcp_sessiond_proto::backends::{
 use mcp_sessiond_proto::facts::ServerDigest;
 use mcp_sessiond_proto::hello::{Answer, Hello, HelloError};
 use mcp_sessiond_proto::{BackendName, Error, KeeperName, Resume, ServiceName, SessionId};
-use nix::sys::socket::{MsgFlags, send};
 use tokio::io::AsyncWriteExt;
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 
+use super::spare::{Spare, refuse};
 use crate::lines::{Line, Lines};
 
 /// How long a client may take for its hello and its request.
@@ -115,36 +112,6 @@ pub struct KeeperContext {
     pub control: Control,
 }
 
-/// A descriptor that is kept in reserve, so that a client can be answered when there is no other.
-#[derive(Debug)]
-struct Spare(Option<OwnedFd>);
-
-impl Spare {
-    /// Takes the lowest number that is free, so that no lower limit leaves it out.
-    fn renew(&mut self) {
-        drop(self.0.take());
-        self.0 = File::open("/dev/null").ok().map(Into::into);
-    }
-
-    /// Accepts the next client by it, and tells the client that there is no descriptor free.
-    fn refuse_next(&mut self, listener: &UnixListener) {
-        drop(self.0.take());
-        if let Some(Ok((stream, _))) = listener.accept().now_or_never() {
-            refuse(&stream);
-        }
-        self.renew();
-    }
-}
-
-/// Tells a client that there is no descriptor free, without waiting for what it says first.
-fn refuse(stream: &UnixStream) {
-    let busy = Hello::lines(super::version()).reply(Answer::Busy);
-    // 32 bytes on a new connection: they fit, or nobody is there. Not by the runtime, which has yet to
-    // learn that it can be written to.
-    let flags = MsgFlags::MSG_DONTWAIT;
-    let _ = send(stream.as_raw_fd(), &busy.encode(), flags);
-}
-
 impl KeeperContext {
     /// What the user calls the backend in a list of several, with a colon; nothing where it is the
     /// only one.
@@ -160,14 +127,13 @@ pub async fn receive(
     listener: UnixListener,
     context: Arc<KeeperContext>,
     incoming: mpsc::Sender<Incoming>,
+    mut spare: Spare,
 ) {
     let door = Arc::new(tokio::sync::Semaphore::new(HANDSHAKES_MAX));
-    let mut spare = Spare(None);
     loop {
         let Ok(place) = door.clone().acquire_owned().await else {
             return;
         };
-        spare.renew();
         match listener.accept().await {
             Ok((stream, _)) => {
                 let (context, incoming) = (context.clone(), incoming.clone());

@@ -5,7 +5,9 @@ use std::os::unix::net::UnixStream;
 use std::thread::{JoinHandle, sleep, spawn};
 use std::time::Duration;
 
-use mcp_sessiond_tests::{Backend, Client, Front, World, gone, lives, signal, until};
+use mcp_sessiond_tests::{
+    Backend, Client, Front, World, gone, leave_descriptors, lives, signal, until,
+};
 use nix::sys::signal::Signal;
 
 use super::by_hand::say;
@@ -206,6 +208,27 @@ fn a_keeper_that_hangs_is_ended_and_a_fresh_one_is_started() {
     assert_eq!(second.count(), 1);
     gone(backend.keeper);
     world.log.wait("its keeper did not answer");
+}
+
+/// It says that it is busy, and is alive by that.
+#[test]
+fn a_keeper_without_descriptors_is_waited_for() {
+    let world = keeping("");
+    let _daemon = world.daemon();
+    let mut first = connect(&world, &tiny(&world));
+    assert_eq!(first.count(), 1);
+    let backend = world.backend();
+    backend.cut_off(&mut first.pipe);
+    leave_descriptors(backend.keeper, Some(0));
+    let mut next = Client::new(world.front(&wrapped(&world, &tiny(&world))));
+    let asked = next.begin_initialize("test");
+    // Longer than a keeper may be silent.
+    sleep(Duration::from_secs(7));
+    assert!(lives(backend.keeper));
+    leave_descriptors(backend.keeper, None);
+    next.initialized(asked);
+    assert_eq!(next.count(), 2);
+    assert_eq!(world.backend().keeper, backend.keeper);
 }
 
 /// A front that starts while the daemon hangs finds by the keepers that its server is kept.
