@@ -472,11 +472,14 @@ pub enum Loss {
     /// The daemon's records were lost, and this host is older than the daemon: there may have been a
     /// session.
     Records,
+    /// The keeper could have answered and did not, or could not be reached. The daemon has ended it,
+    /// and the backend with it.
+    Hung,
 }
 
 impl Loss {
     /// All of them, in the order in which they are numbered on record.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 15] = [
         Self::Sibling,
         Self::Several,
         Self::Crowd,
@@ -491,6 +494,7 @@ impl Loss {
         Self::Conversations,
         Self::Abandoned,
         Self::Records,
+        Self::Hung,
     ];
 
     /// Whether this is a rule about the host, and nothing was lost.
@@ -543,6 +547,9 @@ impl Loss {
             }
             Self::Records => {
                 "the records of an earlier daemon were lost (`sessions.db`); if this server had run before, nothing of that is known"
+            }
+            Self::Hung => {
+                "the process that kept the former server did not answer, so the daemon has ended it, and the server with it"
             }
             Self::Stopped => "the former server was stopped",
             Self::Conversation => {

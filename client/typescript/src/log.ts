@@ -21,6 +21,7 @@ const LOST: Record<string, string> = {
     'the records of an earlier daemon were lost (`sessions.db`); ' +
     'if this server had run before, nothing of that is known',
   killed: 'the process that kept the former server has ended, and the server with it',
+  hung: 'the process that kept the former server did not answer, so the daemon has ended it, and the server with it',
   lingered:
     'no host came back for the former server in time (`backends.linger_ms`; ' +
     '`backends.named_linger_ms` where it has a name)',

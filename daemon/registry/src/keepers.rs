@@ -343,7 +343,7 @@ impl Registry {
         let (keeper, why) = match kept {
             Some(keeper) => {
                 let why = if is_faulty {
-                    Loss::Killed
+                    Loss::Hung
                 } else if keeper.ending {
                     Loss::Stopped
                 } else {

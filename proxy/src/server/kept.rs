@@ -418,7 +418,11 @@ impl Door {
             .map_err(late)?;
         let claimed = claimed.map_err(Self::no_session)?;
         // What follows may fail, and the next claim is not told again.
-        if let Some(because) = claimed.because {
+        let of_member = claimed
+            .lost
+            .iter()
+            .find(|lost| Some(&lost.of) == self.backend.as_ref());
+        if let Some(because) = claimed.because.or(of_member.map(|lost| lost.because)) {
             *self.because.lock().unwrap_or_else(PoisonError::into_inner) = Some(because);
         }
         let lease = LeaseRef {

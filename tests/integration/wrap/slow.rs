@@ -206,6 +206,10 @@ fn a_keeper_that_hangs_is_ended_and_a_fresh_one_is_started() {
     first.pipe.kill();
     let mut second = connect(&world, &tiny(&world));
     assert_eq!(second.count(), 1);
+    second
+        .pipe
+        .errors
+        .wait("begins afresh: the process that kept the former server did not answer");
     gone(backend.keeper);
     world.log.wait("its keeper did not answer");
 }

@@ -21,6 +21,7 @@ _LOST = {
     "crowd": "this host has three or more servers that look the same",
     "exited": "the server had exited while nobody was attached",
     "killed": "the server was killed while nobody was attached",
+    "hung": "the process that kept the server did not answer, and was ended with it",
     "lingered": "nobody came back to the server in time",
     "abandoned": "the host had closed the server, and did not come back to it in time",
     "records": "the records of an earlier daemon were lost; there may have been a session",

@@ -239,10 +239,9 @@ impl Carrying {
             let said = door.map_or(KEEPER_REPLACED, |door| door.reattached());
             // The daemon, too, knows that the keeper is lost, and would have the next front say so.
             let confirm = attachment.confirm_loss.take();
+            let lost = attachment.because.unwrap_or(Loss::Killed);
             self.stderr.print_then(&said, move || {
-                confirm
-                    .into_iter()
-                    .for_each(|confirm| confirm(Loss::Killed));
+                confirm.into_iter().for_each(|confirm| confirm(lost));
             });
         }
     }
