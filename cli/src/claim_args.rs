@@ -11,8 +11,8 @@ pub(crate) struct ClaimArgs {
     /// program
     #[arg(long = "instance", value_name = "LABEL")]
     label: Option<Label>,
-    /// The name of this server in the host's file: when its command is edited, the previous server
-    /// ends
+    /// The name of this server in the host's file: `status` shows it, the other verbs find the server
+    /// by it, and when its command is edited, the previous server ends
     #[arg(long, value_name = "NAME")]
     entry: Option<Label>,
     /// What to get where the host has, or had, several servers that are alike
@@ -59,9 +59,9 @@ impl ClaimArgs {
         self.siblings.into_iter().fold(options, Options::siblings)
     }
 
-    /// Whether the name of the entry in the host's file was given.
-    pub(crate) fn has_entry(&self) -> bool {
-        self.entry.is_some()
+    /// The name of the entry in the host's file, if it was given.
+    pub(crate) fn entry(&self) -> Option<&Label> {
+        self.entry.as_ref()
     }
 
     /// The claim that a front makes.

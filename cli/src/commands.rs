@@ -1,6 +1,7 @@
 //! The verbs of the command line, each in a file of its own: its arguments, its `--help`, and what
 //! it does.
 
+pub(crate) mod call;
 pub(crate) mod completions;
 pub(crate) mod config;
 pub(crate) mod debug;
@@ -27,5 +28,6 @@ pub(crate) mod stop;
 pub(crate) mod stream;
 pub(crate) mod task;
 pub(crate) mod token;
+pub(crate) mod tools;
 pub(crate) mod uninstall;
 pub(crate) mod wrap;

@@ -6,6 +6,7 @@ pub(crate) mod executable;
 pub(crate) mod file;
 pub(crate) mod inspect;
 pub(crate) mod members;
+pub(crate) mod names;
 pub(crate) mod record;
 pub(crate) mod tree;
 mod yaml;
@@ -22,7 +23,7 @@ use serde_json::Value;
 use self::yaml::{Kind, Yaml};
 
 /// A host. Its name on the command line is the one in small letters.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, ValueEnum)]
 pub(crate) enum Host {
     Claude,
     ClaudeDesktop,
@@ -113,6 +114,47 @@ impl Host {
                 ]
             }
         }
+    }
+
+    /// The host that people call so, if it has a file that we know.
+    pub(crate) fn titled(title: &str) -> Option<Self> {
+        Some(match title {
+            "Claude Code" => Self::Claude,
+            "Claude Desktop" => Self::ClaudeDesktop,
+            "VS Code" => Self::Vscode,
+            "Cursor" => Self::Cursor,
+            "Codex" => Self::Codex,
+            "Gemini CLI" => Self::Gemini,
+            "opencode" => Self::Opencode,
+            "Zed" => Self::Zed,
+            "Cline" => Self::Cline,
+            "Windsurf" => Self::Windsurf,
+            "Copilot CLI" => Self::Copilot,
+            "Goose" | "Goose's desktop application" => Self::Goose,
+            _ => return None,
+        })
+    }
+
+    /// The files that this host reads a project's servers from.
+    pub(crate) fn project_files(self, project: &Path) -> Vec<PathBuf> {
+        let name = match self {
+            Self::Claude => ".mcp.json",
+            Self::Vscode => ".vscode/mcp.json",
+            Self::Cursor => ".cursor/mcp.json",
+            Self::Codex => ".codex/config.toml",
+            Self::Gemini => ".gemini/settings.json",
+            Self::Opencode => {
+                return ["opencode.json", "opencode.jsonc"]
+                    .map(|name| project.join(name))
+                    .into();
+            }
+            Self::Zed => ".zed/settings.json",
+            Self::Roo => ".roo/mcp.json",
+            Self::ClaudeDesktop | Self::Cline | Self::Windsurf | Self::Copilot | Self::Goose => {
+                return Vec::new();
+            }
+        };
+        vec![project.join(name)]
     }
 
     /// Under which name the file has its servers.

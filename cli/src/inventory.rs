@@ -6,22 +6,27 @@ pub(crate) mod selection;
 mod upstreams;
 
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use mcp_sessiond_client::CallError;
 use mcp_sessiond_client::{ConnectError, Connection, Directory, SessionId};
-use mcp_sessiond_process as process;
+use mcp_sessiond_daemon::config::host_title;
+use mcp_sessiond_process::{self as process, PinnedProcess};
 use mcp_sessiond_proto::backends::{
     Backend, BackendState, BackendStatus, KeeperReply, KeeperRequest,
 };
 use mcp_sessiond_proto::debug::{HostInfo, Page};
 use mcp_sessiond_proto::{BackendName, KeeperName, Loss, ServiceName, paths};
 use mcp_sessiond_proxy::keeper::dial::{DialError, Dialled, dial, keeper_of};
+use mcp_sessiond_proxy::program::display_name;
 use mcp_sessiond_proxy::server::shared::usage::{self, Use};
 use serde::Serialize;
 
 use crate::calls::{ANSWER_TIMEOUT, Failure, all_pages, reach};
+use crate::hosts::Host;
+use crate::hosts::names::EntryNames;
 
 /// A backend as the daemon knows it, and as its keeper does.
 #[derive(Debug, Serialize)]
@@ -42,8 +47,16 @@ pub(crate) struct BackendReport {
 /// A kept server, whoever knows of it.
 #[derive(Debug, Serialize)]
 pub(crate) struct Server {
-    /// Its telling words.
+    /// What its user calls it: the name of its entry, or the one that its session was given; else
+    /// the words of `program`.
     pub(crate) server: String,
+    /// Its program, and the package or script that it runs. None: its keeper is gone.
+    pub(crate) program: Option<String>,
+    /// Its command line, which may have secrets in it, and is shown to nobody.
+    #[serde(skip)]
+    pub(crate) command: Vec<String>,
+    /// The directory that it was started in.
+    pub(crate) directory: Option<PathBuf>,
     /// Its session; none where nobody says.
     pub(crate) session: Option<SessionId>,
     /// The service that the session belongs to.
@@ -54,7 +67,7 @@ pub(crate) struct Server {
     pub(crate) backend: Option<BackendName>,
     /// The pid of its host.
     pub(crate) host: Option<u32>,
-    /// The name of its host.
+    /// What people call its host; where that is not known, the name of its executable.
     pub(crate) host_name: Option<String>,
     /// Its own pid; none while it does not run.
     pub(crate) pid: Option<u32>,
@@ -131,6 +144,15 @@ impl Inventory {
     /// # Errors
     /// When there is no runtime directory that could be looked into.
     pub(crate) async fn read() -> Result<Self, Failure> {
+        Self::read_with(&mut EntryNames::default()).await
+    }
+
+    /// The same, for whoever asks often: what was read of hosts' files before counts as long as they
+    /// were not changed.
+    ///
+    /// # Errors
+    /// When there is no runtime directory that could be looked into.
+    pub(crate) async fn read_with(names: &mut EntryNames) -> Result<Self, Failure> {
         let directory = Directory::of_user()?;
         let answer = match reach(&directory).await {
             Ok((connection, _)) => backends(&connection, &directory, None)
@@ -159,6 +181,9 @@ impl Inventory {
             Err(ConnectError::NotRunning { .. }) => {}
             Err(error) => return Err(error.into()),
         }
+        servers
+            .iter_mut()
+            .for_each(|server| server.look_at_processes(names));
         let order = |server: &Server| (server.server.clone(), server.host, server.keeper);
         servers.sort_by_key(order);
         Ok(Self {
@@ -235,6 +260,9 @@ impl Server {
         let host_name = status.as_ref().and_then(|status| status.host_name.clone());
         Self {
             server: program,
+            program: None,
+            command: Vec::new(),
+            directory: None,
             session: Some(session),
             service,
             backend,
@@ -275,6 +303,9 @@ impl Server {
             server: program
                 .or_else(|| pid.map(process::name_of))
                 .unwrap_or_else(|| "?".to_owned()),
+            program: None,
+            command: Vec::new(),
+            directory: None,
             session: status.map(|status| status.session.clone()),
             service: None,
             backend: None,
@@ -293,6 +324,33 @@ impl Server {
             last_error: status.and_then(|status| status.last_error.clone()),
             known: false,
             failure: None,
+        }
+    }
+
+    /// Notes what its keeper and its host are running, which the kernel says.
+    fn look_at_processes(&mut self, names: &mut EntryNames) {
+        let open = |pid: Option<u32>| PinnedProcess::open(pid?).ok();
+        let keeper = open(self.keeper_pid);
+        self.directory = keeper
+            .as_ref()
+            .and_then(|keeper| process::directory_of(keeper).ok());
+        let command = keeper.as_ref().and_then(command_of).unwrap_or_default();
+        if let Some((program, arguments)) = command.split_first() {
+            let arguments: Vec<OsString> = arguments.iter().map(OsString::from).collect();
+            self.program = Some(display_name::of(program.as_ref(), &arguments));
+            self.command.clone_from(&command);
+        }
+        let host = open(self.host).and_then(|host| process::command_line(&host).ok());
+        let Some(title) = host.as_ref().and_then(host_title) else {
+            return;
+        };
+        self.host_name = Some(title.to_owned());
+        // A server that has a name of its own keeps it.
+        let is_unnamed = self.program.as_deref() == Some(&*self.server);
+        if let Some(host) = Host::titled(title).filter(|_| is_unnamed)
+            && let Some(name) = names.of(host, &command, self.directory.as_deref())
+        {
+            self.server = name;
         }
     }
 
@@ -332,6 +390,11 @@ impl Server {
         (daemon_answers && !self.known).then(|| (what(), end))
     }
 
+    /// Whether it belongs to the user: it has a name, or is shared.
+    pub(crate) fn is_users(&self) -> bool {
+        self.known && self.host.is_none() && self.service.is_none()
+    }
+
     /// What people call it.
     pub(crate) fn display_name(&self) -> String {
         match (&self.host_name, self.host, &self.service) {
@@ -345,6 +408,16 @@ impl Server {
             ),
         }
     }
+}
+
+/// The command that a keeper runs: what stands behind its own options.
+fn command_of(keeper: &PinnedProcess) -> Option<Vec<String>> {
+    let arguments = process::arguments_of(keeper).ok().flatten()?;
+    let text = |word: &Vec<u8>| String::from_utf8_lossy(word).into_owned();
+    let mut words = arguments.iter().map(text);
+    (words.by_ref().nth(1)? == "keep").then_some(())?;
+    let command: Vec<String> = words.skip_while(|word| word != "--").skip(1).collect();
+    (!command.is_empty()).then_some(command)
 }
 
 impl State {

@@ -13,6 +13,7 @@
 //! - [`inventory`]: the kept servers, as the daemon and their keepers report them; `status` lists
 //!   them ([`inventory::listing`]), and `stop`, `restart` and `logs` choose among them
 //!   ([`inventory::selection`]).
+//! - [`mcp_client`]: a client of one server, for `call` and `tools`.
 //! - [`service_manager`]: the user service, of systemd or launchd.
 //! - [`claim_args`], [`session_args`]: options that several verbs share: about a claim, and about
 //!   the session that a command works on.
@@ -36,6 +37,7 @@ mod config;
 mod exit_code;
 mod hosts;
 mod inventory;
+mod mcp_client;
 mod runtime;
 mod servers;
 mod service_manager;
@@ -46,12 +48,12 @@ mod version;
 use std::io::{IsTerminal as _, Write};
 use std::process::ExitCode;
 
-use clap::{CommandFactory as _, Parser, Subcommand};
+use clap::{Command, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
 use self::commands::{
-    completions, config as config_command, debug, demo, doctor, import, install, keep, login,
+    call, completions, config as config_command, debug, demo, doctor, import, install, keep, login,
     logout, logs, man, restart, run, serve, service, session, setup, share, state, stats, status,
-    stop, stream, task, token, uninstall, wrap,
+    stop, stream, task, token, tools, uninstall, wrap,
 };
 use self::exit_code::USAGE;
 use self::ui::output::warn;
@@ -76,15 +78,20 @@ enum Verb {
     /// Put `wrap` in front of the servers in hosts' files
     Setup(setup::Arguments),
     /// Show which servers are kept, and how they are
+    #[command(alias = "list", alias = "ps")]
     Status(status::Arguments),
-    /// Show what the daemon logs, or what a server that is kept writes to its standard error
+    /// Show what the daemon logs, or what a kept server writes to its standard error
     Logs(logs::Arguments),
-    /// Replace servers that are kept by fresh ones
+    /// Replace kept servers by fresh ones
     Restart(restart::Arguments),
-    /// End servers that are kept; their sessions stay
+    /// End kept servers; their sessions stay
     Stop(stop::Arguments),
-    /// Try what you depend on, and say what to do where something is wrong
+    /// Look for problems, and say what to do about each
     Doctor(doctor::Arguments),
+    /// Call a tool of a server
+    Call(call::Arguments),
+    /// List the tools of a server
+    Tools(tools::Arguments),
     /// Show on real processes what is kept, in a private directory
     Demo(demo::Arguments),
     /// Serve MCP servers over HTTP, in sessions that clients can come back to
@@ -95,27 +102,27 @@ enum Verb {
     Login(login::Arguments),
     /// Delete the tokens of a login
     Logout(logout::Arguments),
-    /// Show what the user service is doing; install it, restart it, take it away
+    /// Show what the user service is doing, or restart it
     Service(service::Arguments),
     /// Install the user service: systemd or launchd, whichever is there
     Install(install::Arguments),
-    /// Take the user service away
+    /// Remove the user service
     Uninstall(uninstall::Arguments),
     /// Load, store or reject the caller's resume token
     Token(token::Arguments),
     /// Read and write the state of a session: JSON values by key
     State(state::Arguments),
-    /// Append to a stream of a session, and print what was said there
+    /// Append to a stream of a session, and print what is in it
     Stream(stream::Arguments),
-    /// Create a task that a command works at, and read, answer and cancel tasks
+    /// Run a command as a task; read, answer and cancel tasks
     Task(task::Arguments),
-    /// End the sessions of a service that nobody uses any more
+    /// End sessions of a service that nobody uses any more
     Session(session::Arguments),
     /// Show the settings in force: name, value, source
     Config(config_command::Arguments),
     /// Show what the daemon has counted and measured
     Stats(stats::Arguments),
-    /// Show what else the daemon knows; tokens and values are never printed
+    /// Show what else the daemon knows, without tokens and values
     Debug(debug::Arguments),
     /// Run the daemon in the foreground
     Run(run::Arguments),
@@ -133,7 +140,10 @@ enum Verb {
 
 /// Parses, runs, and returns the exit code.
 pub fn main() -> ExitCode {
-    let cli = match Cli::try_parse() {
+    let parsed = command()
+        .try_get_matches()
+        .and_then(|matches| Cli::from_arg_matches(&matches));
+    let cli = match parsed {
         Ok(cli) => cli,
         Err(error) => {
             if let Some(verb) = renamed_verb(std::env::args().skip(1)) {
@@ -175,7 +185,7 @@ pub fn main() -> ExitCode {
         Verb::Share(arguments) => share::run(&arguments),
         Verb::Config(arguments) => config_command::run(&arguments),
         Verb::Stats(arguments) => stats::run(&arguments),
-        Verb::Completions(arguments) => completions::run(&arguments, Cli::command()),
+        Verb::Completions(arguments) => completions::run(&arguments, command()),
         Verb::Man(arguments) => man::run(&arguments, Cli::command()),
         Verb::Doctor(arguments) => doctor::run(&arguments),
         Verb::Debug(arguments) => debug::run(&arguments),
@@ -183,6 +193,8 @@ pub fn main() -> ExitCode {
         Verb::Logs(arguments) => logs::run(&arguments),
         Verb::Stop(arguments) => stop::run(&arguments),
         Verb::Restart(arguments) => restart::run(&arguments),
+        Verb::Call(arguments) => call::run(&arguments),
+        Verb::Tools(arguments) => tools::run(&arguments),
         Verb::Setup(arguments) => setup::run(&arguments),
         Verb::Import(arguments) => import::run(&arguments),
         Verb::Service(arguments) => service::run(&arguments),
@@ -190,6 +202,64 @@ pub fn main() -> ExitCode {
         Verb::Uninstall(arguments) => uninstall::run(&arguments),
         Verb::Demo(arguments) => demo::run(&arguments),
     }
+}
+
+/// The verbs as `--help` groups them. Those that are hidden are in none.
+const GROUPS: [(&str, &[&str]); 5] = [
+    (
+        "Every day",
+        &[
+            "setup", "status", "logs", "restart", "stop", "doctor", "call", "tools",
+        ],
+    ),
+    (
+        "Run servers",
+        &["wrap", "serve", "import", "login", "logout"],
+    ),
+    ("Service", &["service", "install", "uninstall", "run"]),
+    (
+        "For authors of servers",
+        &["token", "state", "stream", "task", "session"],
+    ),
+    (
+        "More",
+        &[
+            "debug",
+            "config",
+            "stats",
+            "completions",
+            "man",
+            "demo",
+            "help",
+        ],
+    ),
+];
+
+/// The whole command line, whose `--help` groups the verbs.
+fn command() -> Command {
+    let mut command = Cli::command();
+    command.build();
+    let widest = |verbs: &[&str]| verbs.iter().map(|verb| verb.len()).max();
+    let width = GROUPS.iter().filter_map(|(_, verbs)| widest(verbs)).max();
+    let width = width.unwrap_or_default();
+    let mut list = String::new();
+    for (group, verbs) in GROUPS {
+        list += &ui::table::paint(ui::table::HEADING, &format!("{group}:"));
+        list += "\n";
+        for verb in verbs {
+            let about = command
+                .find_subcommand(verb)
+                .and_then(Command::get_about)
+                .map(ToString::to_string)
+                .unwrap_or_default();
+            list += &format!("  {verb:width$}  {about}\n");
+        }
+        list += "\n";
+    }
+    let template = format!(
+        "{{about-with-newline}}\n{{usage-heading}} {{usage}}\n\n{list}Options:\n{{options}}{{after-help}}"
+    );
+    Cli::command().help_template(template)
 }
 
 /// What is wrong with a command line, in one sentence.
@@ -218,7 +288,35 @@ fn renamed_verb(words: impl Iterator<Item = String>) -> Option<String> {
 
 /// A program has called us and said no verb.
 fn without_verb() -> ExitCode {
-    let help = Cli::command().render_help();
+    let help = command().render_help();
     let _ = write!(anstream::stderr(), "{}", help.ansi());
     ExitCode::from(USAGE)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn help_has_every_verb_in_one_group() {
+        let mut command = Cli::command();
+        command.build();
+        let verbs: BTreeSet<&str> = command
+            .get_subcommands()
+            .filter(|verb| !verb.is_hide_set())
+            .map(Command::get_name)
+            .collect();
+        let grouped: Vec<&str> = GROUPS
+            .iter()
+            .flat_map(|(_, verbs)| *verbs)
+            .copied()
+            .collect();
+        assert_eq!(grouped.iter().copied().collect::<BTreeSet<_>>(), verbs);
+        assert_eq!(grouped.len(), verbs.len());
+        let help = super::command().render_help().to_string();
+        let widest = help.lines().map(|line| line.chars().count()).max();
+        assert!(widest <= Some(80), "{help}");
+    }
 }

@@ -26,7 +26,7 @@ pub use applies::Applies;
 use applies::HeldValue;
 pub use backends::Backends;
 pub use bundle::Bundle;
-pub use hosts::HostRow;
+pub use hosts::{HostRow, host_title};
 pub use http::Http;
 pub use limits::Limits;
 pub use metrics::Metrics;

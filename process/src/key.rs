@@ -14,28 +14,58 @@ use super::temporary_dirs::masked;
 use super::variables::{is_conversation, is_ignored, sorted, was_ignored};
 use super::walk::name_of;
 
+/// The option of a front that names its entry in the host's file.
+const ENTRY_OPTION: &str = "--entry";
+
 /// How often a process that becomes another program meanwhile is read again.
 const ATTEMPTS: usize = 3;
 
 /// Reads what the instance was started with.
 ///
+/// `entry` is the name of its entry in the host's file, of a front of ours that has it from its
+/// option [`ENTRY_OPTION`]. The option does not count among the arguments: the same server has the same
+/// arguments before and after `setup` has written the name into its entry.
+///
 /// It should be read once and kept: processes overwrite their own command lines while they run.
 ///
 /// # Errors
 /// [`Exhausted`]. What else can't be read is a doubt.
-pub fn traits_of(instance: &PinnedProcess, table: &Table) -> Result<Traits, Exhausted> {
+pub fn traits_of(
+    instance: &PinnedProcess,
+    table: &Table,
+    entry: Option<&str>,
+) -> Result<Traits, Exhausted> {
     for _ in 0..ATTEMPTS {
-        let facts = Facts::read(instance.pid())?;
+        let mut facts = Facts::read(instance.pid())?;
         let again = Facts::image(instance.pid())?;
         if !instance.is_alive() {
             return Ok(Traits::unknown("?".to_owned(), KeyDoubt::Gone));
         }
         // An exec in between would mix the facts of two programs.
         if again == facts.image {
+            if let (Some(entry), Ok(arguments)) = (entry, &mut facts.image.arguments) {
+                remove_entry(arguments, entry);
+            }
             return Ok(facts.into_traits(|| name_of(instance.pid()), table));
         }
     }
     Ok(Traits::unknown(name_of(instance.pid()), KeyDoubt::Changed))
+}
+
+/// Takes the option that names the entry out of a front's arguments. It stands before the command,
+/// so the first of these words is that of the front.
+fn remove_entry(arguments: &mut Vec<Vec<u8>>, entry: &str) {
+    let joined = format!("{ENTRY_OPTION}={entry}");
+    let is_pair = |two: &[Vec<u8>]| two[0] == ENTRY_OPTION.as_bytes() && two[1] == entry.as_bytes();
+    let pair = arguments.windows(2).position(is_pair);
+    let single = arguments.iter().position(|word| word == joined.as_bytes());
+    match (pair, single) {
+        (Some(at), single) if single.is_none_or(|single| at < single) => {
+            drop(arguments.drain(at..at + 2));
+        }
+        (_, Some(at)) => drop(arguments.remove(at)),
+        (_, None) => {}
+    }
 }
 
 /// Executable and arguments, each where it could be read: what an exec changes.

@@ -327,7 +327,7 @@ fn the_traits_of_a_process_are_those_it_was_started_with() {
         change(&mut command);
         let mut tree = Tree::spawn(&mut command);
         let process = tree.pinned();
-        traits_of(&process, &Table::default()).expect("read")
+        traits_of(&process, &Table::default(), None).expect("read")
     };
     let usual = read(&|command| command);
     assert_eq!(usual.doubt, None);
@@ -356,7 +356,7 @@ fn nothing_is_read_from_a_zombie() {
     let mut tree = Tree::shell(STAY);
     let process = tree.pinned();
     make_zombie(&mut tree.child);
-    let traits = traits_of(&process, &Table::default()).expect("read");
+    let traits = traits_of(&process, &Table::default(), None).expect("read");
     assert_eq!((traits.core, traits.doubt), (None, Some(KeyDoubt::Gone)));
     assert_eq!(
         find_host(&process, &Table::default()).host.err(),

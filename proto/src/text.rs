@@ -74,3 +74,30 @@ pub mod optional {
         Ok(Option::<Text>::deserialize(deserializer)?.map(|Text(value)| value))
     }
 }
+
+/// What somebody else wrote, so that it can do nothing to a terminal or a log: no escape sequence,
+/// no other line, and no text that is read in another order than it stands. Each such character is
+/// U+FFFD instead.
+pub fn printable(text: &str) -> String {
+    let harmless = |letter: char| {
+        if letter != '\t' && is_harmful(letter) {
+            '\u{fffd}'
+        } else {
+            letter
+        }
+    };
+    text.chars().map(harmless).collect()
+}
+
+/// Whether a character controls a terminal, ends a line, or changes the direction of what follows.
+pub fn is_harmful(letter: char) -> bool {
+    letter.is_control()
+        || matches!(
+            letter,
+            '\u{61c}'
+                | '\u{200e}'
+                | '\u{200f}'
+                | '\u{2028}'..='\u{202e}'
+                | '\u{2066}'..='\u{2069}'
+        )
+}

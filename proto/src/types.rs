@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use crate::names::BackendName;
+use crate::text::is_harmful;
 use crate::token::Token;
 
 /// Bytes that a session id may have at most.
@@ -104,7 +105,7 @@ pub struct LabelError;
 impl FromStr for Label {
     type Err = LabelError;
     fn from_str(text: &str) -> Result<Self, LabelError> {
-        let printable = !text.chars().any(char::is_control) && text.trim() == text;
+        let printable = !text.chars().any(is_harmful) && text.trim() == text;
         if printable && (1..=LABEL_MAX).contains(&text.len()) {
             Ok(Self(text.into()))
         } else {

@@ -20,18 +20,18 @@ pub struct Program {
     pub name: OsString,
     /// Its arguments.
     pub arguments: Vec<OsString>,
-    /// The name that the user has given its session.
+    /// What its user calls it: the name of its entry in the host's file or in `servers.json`, or the
+    /// one that its session was given.
     pub title: Option<Label>,
 }
 
 impl Program {
-    /// What people know it by: its [display name](display_name). Its other arguments are
-    /// nobody's business.
+    /// What people know it by: the name that its user has for it; else its
+    /// [display name](display_name), since its other arguments are nobody's business.
     pub fn display_name(&self) -> String {
-        let words = display_name::of(&self.name, &self.arguments);
         match &self.title {
-            Some(title) => display_name::truncate(format!("{}: {words}", title.as_str())),
-            None => words,
+            Some(title) => title.as_str().to_owned(),
+            None => display_name::of(&self.name, &self.arguments),
         }
     }
 

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{SyncSender, sync_channel};
 
 use mcp_sessiond_proto::backends::{ENDED_LINE, ENDED_TOLD};
+use mcp_sessiond_proto::text::printable;
 use nix::sys::socket::{MsgFlags, send};
 
 use crate::lines::CHUNK;
@@ -137,7 +138,9 @@ impl Marks {
 
 /// A sentence as it stands on standard error.
 pub(crate) fn sentence(what: &dyn std::fmt::Display) -> String {
-    format!("mcp-sessiond: {}\n", what.to_string().replace('\n', " "))
+    let text = what.to_string().replace('\n', " ");
+    // Names, titles and commands are anybody's.
+    format!("mcp-sessiond: {}\n", printable(&text))
 }
 
 #[cfg(test)]

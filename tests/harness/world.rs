@@ -250,6 +250,17 @@ impl World {
         Host::spawn(self.command(self.binaries.host), self.binaries)
     }
 
+    /// A host whose executable has this name: what is known of hosts is known by that.
+    ///
+    /// # Panics
+    /// When the executable can't be copied.
+    #[must_use]
+    pub fn host_called(&self, name: &str) -> Host {
+        let program = self.root().join(name);
+        std::fs::copy(self.binaries.host, &program).expect("a copy of the host");
+        Host::spawn(self.command(program), self.binaries)
+    }
+
     /// An instance of this host whose claim waits for the end of another one's lease.
     ///
     /// # Panics

@@ -4,6 +4,7 @@
 //! it, and say so.
 
 mod broken;
+mod call;
 mod cli;
 mod contents_kill;
 mod contract;
@@ -28,6 +29,7 @@ mod lifecycle;
 mod links;
 mod logs;
 mod metrics;
+mod names;
 mod node;
 mod owners;
 mod pages;

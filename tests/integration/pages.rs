@@ -22,7 +22,7 @@ use crate::{fixture, world};
 const ENDS: &[(&str, i32)] = &[
     ("status", 0),
     ("status --json", 0),
-    ("logs -n 20 playwright", 0),
+    ("logs -n 20 browser", 0),
     ("doctor", 0),
     (
         r#"doctor --json | jq '.findings[] | select(.outcome != "ok")'"#,
@@ -123,10 +123,10 @@ const ENDS: &[(&str, i32)] = &[
     ("man | man -l -", 0),
     ("man --to ~/.local/share/man/man1", 0),
     ("install --print", 0),
-    ("restart playwright", 0),
+    ("restart browser", 0),
     ("restart 4711", 0),
     ("restart --all", 0),
-    ("stop playwright", 0),
+    ("stop browser", 0),
     ("stop 019a4e3c-5d2f-7c1e-9a51-3f0d6c1b2a77", 0),
     ("stop 4711", 0),
 ];
@@ -153,6 +153,31 @@ const WRAPS: &[&str] = &[
 
 /// Commands that another test runs: that needs more than a shell.
 const ELSEWHERE: &[(&str, &str, &str)] = &[
+    (
+        "call browser browser_navigate url=https://example.org",
+        "call.rs",
+        "a_server_of_the_list_keeps_its_state_between_calls",
+    ),
+    (
+        r#"call notes add '{"text": "milk", "tags": ["shop"]}'"#,
+        "call.rs",
+        "a_server_of_the_list_keeps_its_state_between_calls",
+    ),
+    (
+        "call browser browser_take_screenshot --output page.png",
+        "call.rs",
+        "an_image_is_written_to_a_file",
+    ),
+    (
+        "tools browser",
+        "call.rs",
+        "a_server_of_the_list_keeps_its_state_between_calls",
+    ),
+    (
+        "tools browser --json",
+        "call.rs",
+        "a_server_of_the_list_keeps_its_state_between_calls",
+    ),
     (
         "demo",
         "cli.rs",
@@ -326,9 +351,9 @@ fn of_the_help(world: &World, verb: &[&str], found: &mut BTreeSet<String>) {
     found.extend(examples.filter_map(command));
     let verbs = help
         .lines()
-        .skip_while(|line| *line != "Commands:")
+        .skip_while(|line| *line != "Commands:" && *line != "Every day:")
         .skip(1)
-        .take_while(|line| !line.is_empty());
+        .take_while(|line| *line != "Options:");
     for line in verbs.filter(|line| line.starts_with("  ") && !line.starts_with("   ")) {
         let below = line.split_whitespace().next().expect("a verb");
         if below != "help" {
@@ -464,9 +489,10 @@ impl Home {
         command
     }
 
-    /// A front with a server that is called `playwright`.
-    fn playwright(&self) -> Client<Front> {
-        Client::connected(Front::spawn(self.shell("wrap -- npx @playwright/mcp", &[])))
+    /// A front with a server that is called `browser`.
+    fn browser(&self) -> Client<Front> {
+        let wrap = "wrap --entry browser -- npx @playwright/mcp";
+        Client::connected(Front::spawn(self.shell(wrap, &[])))
     }
 
     /// The first word that a command prints.
@@ -485,11 +511,11 @@ fn those_that_end_do_what_they_are_shown_for() {
     let home = Home::new();
     let _daemon = home.world.daemon();
     create(&mut home.world.peer(), "web", "s1");
-    let mut client = home.playwright();
+    let mut client = home.browser();
     let mut faults = Vec::new();
     for (shown, code) in ENDS {
         if home.world.backends().is_empty() {
-            client = home.playwright();
+            client = home.browser();
         }
         assert!(client.count() > 0);
         let backend = home.world.backend();

@@ -92,7 +92,7 @@ fn each_host_s_file_is_wrapped_and_given_back_byte_for_byte() {
     for (host, file, text) in &files {
         let now = read(file);
         assert!(
-            now != *text && now.contains("\"wrap\", \"--\", \"npx\""),
+            now != *text && now.contains("\"wrap\", \"--entry\", \"NAME\", \"--\", \"npx\""),
             "{host}: {now}"
         );
         let (code, said, errors) = setup(&world, &[host, "--yes"]);
@@ -172,7 +172,9 @@ fn what_is_no_command_and_what_surrounds_it_stay_as_they_are() {
         .to_owned();
     let expected = text.replace(
         "\"npx\", \"args\": [\"files\"",
-        &format!("\"{ours}\", \"args\": [\"wrap\", \"--\", \"npx\", \"files\""),
+        &format!(
+            "\"{ours}\", \"args\": [\"wrap\", \"--entry\", \"files\", \"--\", \"npx\", \"files\""
+        ),
     );
     assert_eq!(read(&real), expected);
     assert!(link.is_symlink());
@@ -479,7 +481,7 @@ fn servers_of_single_projects_in_claude_code_s_file_are_wrapped_and_given_back()
     assert_eq!(setup(&world, &["claude", "--yes"]).0, Some(0));
     let now = read(&file);
     assert!(
-        now.contains(r#""args": ["wrap", "--", "y", "-v"], "env": {}"#)
+        now.contains(r#""args": ["wrap", "--entry", "a", "--", "y", "-v"], "env": {}"#)
             && now.matches("wrap").count() == 3
     );
     let (code, said, _) = setup(&world, &["claude", "--yes"]);

@@ -13,7 +13,7 @@ use mcp_sessiond_proto::debug::{About, HostInfo, Page, SessionInfo, TokenInfo};
 use crate::calls::{ANSWER_TIMEOUT, Failure, all_pages, print_answer};
 use crate::inventory;
 use crate::ui::output::{json_or, to_json};
-use crate::ui::table::{BAD, DOUBTFUL, GOOD, HEADING, duration, listing_or, paint};
+use crate::ui::table::{BAD, DOUBTFUL, GOOD, HEADING, duration, listing_or, paint, printable};
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -206,7 +206,7 @@ fn hosts_text(hosts: &[HostInfo]) -> String {
             losses: _,
         } = host;
         vec![
-            name.clone(),
+            printable(name),
             pid.to_string(),
             start.clone(),
             sessions.to_string(),

@@ -33,6 +33,7 @@ use crate::inventory::{Inventory, Server, selection};
 use crate::runtime::block_on;
 use crate::service_manager;
 use crate::ui::output::warn;
+use crate::ui::table::printable;
 
 /// The pause before it is looked again whether a file or a server has more, and whether anybody
 /// reads what is printed.
@@ -63,10 +64,11 @@ Exit codes: 0; 64 NAME fits several servers; 66 no such server, or there is no l
 
 Examples:
   mcp-sessiond logs -f
-  mcp-sessiond logs -n 20 playwright")]
+  mcp-sessiond logs -n 20 browser")]
 pub(crate) struct Arguments {
-    /// Part of what `mcp-sessiond status` calls the server, part of its session's id, or the pid of
-    /// the server, its keeper or its host; or `serve.NAME`
+    /// The name that `mcp-sessiond status` shows, or a part of it or of the program that is run; the
+    /// id of its session, or a part of it; or the pid of the server, its keeper or its host; or
+    /// `serve.NAME`
     #[arg(value_parser = NonEmptyStringValueParser::new())]
     name: Option<String>,
     /// Go on with what comes
@@ -199,8 +201,8 @@ async fn of_server(arguments: &Arguments, name: &str) -> u8 {
         Err(code) => {
             if let Some(unkept) = selection::unkept(name, &inventory) {
                 warn(format_args!(
-                    "what {} writes to its standard error goes to its host alone: see the host's log",
-                    unkept.program
+                    "what {} writes to its standard error goes to its host's own log",
+                    printable(&unkept.program)
                 ));
             }
             return code;
@@ -345,8 +347,15 @@ fn is_about(line: &Line, server: &Server) -> bool {
         what.as_deref()
             .is_some_and(|what| line.text.split_whitespace().any(|word| word == what))
     };
-    // A session may have several servers.
-    says(&keeper) || says(&session) && line.text.contains(&*server.server)
+    // A session may have several servers. The daemon does not know the names in hosts' files.
+    let names = [Some(&server.server), server.program.as_ref()];
+    let is_named = || {
+        names
+            .into_iter()
+            .flatten()
+            .any(|name| line.text.contains(&**name))
+    };
+    says(&keeper) || says(&session) && is_named()
 }
 
 /// Shows what comes from both, until it is interrupted, nobody reads it, or there is no more from

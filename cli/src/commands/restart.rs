@@ -33,7 +33,7 @@ Exit codes: 0 the fresh server runs; 64 WHAT fits several servers, which are lis
 69 the daemon does not answer; 70 it could not be restarted, or not within 10 s.
 
 Examples:
-  mcp-sessiond restart playwright
+  mcp-sessiond restart browser
   mcp-sessiond restart 4711
   mcp-sessiond restart --all")]
 pub(crate) struct Arguments {

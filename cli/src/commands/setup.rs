@@ -341,6 +341,8 @@ fn plan(
     };
     let (mut edits, mut lines, mut wrapped, mut renewed) =
         (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    // What each server that is wrapped now is called in the file, and where it stands there.
+    let mut owns: Vec<(String, String)> = Vec::new();
     let body = body(&file.text);
     let tree = tree(host, body)?;
     for Server { name, own, entry } in servers(host, tree.as_ref())? {
@@ -360,7 +362,7 @@ fn plan(
                 None => (Outcome::Unchanged, None),
             },
             form => {
-                edits.extend(form.wrap(host, body, executable));
+                edits.extend(form.wrap(host, body, executable, own));
                 let has_made_arguments = matches!(
                     form,
                     Form::Command {
@@ -368,6 +370,7 @@ fn plan(
                         ..
                     }
                 );
+                owns.push((name.clone(), own.to_owned()));
                 wrapped.push(Wrapped {
                     name: name.clone(),
                     executable: executable.to_owned(),
@@ -402,8 +405,8 @@ fn plan(
         return Err(why);
     }
     let expect = |name: &str, entry: &mut Value| {
-        if wrapped.iter().any(|one: &Wrapped| one.name == name) {
-            entries::expect_wrapped(host, entry, executable);
+        if let Some((_, own)) = owns.iter().find(|(wrapped, _)| wrapped == name) {
+            entries::expect_wrapped(host, entry, executable, own);
         } else if renewed.iter().any(|one| one == name) {
             entries::expect_renewed(host, entry, executable);
         }

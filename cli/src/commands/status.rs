@@ -15,14 +15,14 @@ use crate::ui::table;
 
 #[derive(Debug, Default, Args)]
 #[command(after_help = "\
-HOST is the program that uses the server, the service `serve.NAME`, or how many hosts share it. STATE is `in use`, a host is connected; `waiting`, its \
+NAME is that of the server's entry in the host's file or in servers.json, or the one that its session was given; else its program with the package or script \
+that it runs. No other argument is ever shown. HOST is the host that uses the server, with its pid and the directory of the project; the service `serve.NAME`; or how many hosts share it. STATE is `in use`, a host is connected; `waiting`, its \
 host has disconnected, and the server waits for it for `backends.linger_ms` (of `serve`: `http.linger_ms`); `starting`; \
 `stopping`; `silent`, its keeper does not answer; or `not kept`: the command runs as it is, \
-and ends with its host. AGE is that of the server's process, MEMORY has all that it has started. A server behind `serve --upstream` is named \
-by its address, and PID, AGE and MEMORY are those of `serve`. A server is named by its program and the package \
-or script that it runs; no other argument is ever shown.
+and ends with its host. SINCE is how long the host has been there, or away. MEMORY has all that the server has started. A server behind `serve --upstream` is named \
+by its address, and SINCE and MEMORY are those of `serve`.
 
-With --json: an object. `daemon`: `answers`, and `why` not. `servers`: server, session, service, host, host_name, pid, keeper, \
+With --json: an object. `daemon`: `answers`, and `why` not. `servers`: server (its name), program, directory, session, service, host, host_name, pid, keeper, \
 keeper_pid, state (in_use, waiting, starting, stopping, silent); hosts (how many share it, if it is shared), withheld (how many of its notifications none of these got); age_ms, since_ms (how long the host has been there, or \
 away), restarts, memory (bytes), last_error, known (to the daemon), failure (why its keeper does not say); what is not known \
 is null. `upstreams`: servers behind `serve --upstream`: url, service, pid (of `serve`), since_ms (Unix epoch), sessions. `unkept`: process (pid, start, inode), program, why, since_ms (Unix epoch). `lost`: host, host_name, because; what is \
@@ -41,7 +41,7 @@ pub(crate) struct Arguments {
     /// Print JSON
     #[arg(long, conflicts_with_all = ["wide", "watch"])]
     json: bool,
-    /// Shorten nothing, and show sessions and keepers
+    /// Shorten nothing, and show pids, programs, sessions and keepers
     #[arg(long)]
     wide: bool,
     /// Go on showing it, with keys that restart or stop a server and show its log

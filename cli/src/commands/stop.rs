@@ -14,7 +14,7 @@ use nix::sys::signal::Signal;
 use crate::calls::{ANSWER_TIMEOUT, Failure};
 use crate::exit_code::SOFTWARE;
 use crate::inventory::selection::Selection;
-use crate::inventory::{Inventory, Server};
+use crate::inventory::{Inventory, Server, State};
 use crate::ui::output::{print, warn};
 use crate::ui::progress;
 
@@ -34,7 +34,7 @@ Exit codes: 0 it has ended; 64 WHAT fits several servers, which are listed, and 
 daemon does not answer; 70 it is still ending after 10 s.
 
 Examples:
-  mcp-sessiond stop playwright
+  mcp-sessiond stop browser
   mcp-sessiond stop 019a4e3c-5d2f-7c1e-9a51-3f0d6c1b2a77
   mcp-sessiond stop 4711")]
 pub(crate) struct Arguments {
@@ -92,7 +92,13 @@ async fn ended(
         tokio::time::sleep(PAUSE).await;
     }
     match keeper.filter(PinnedProcess::is_alive) {
-        None => Ok(format!("{called} is stopped")),
+        // Its host goes on calling it.
+        None => Ok(match (server.state, &server.host_name) {
+            (State::InUse, Some(host)) => {
+                format!("{called} is stopped; it starts again when {host} next calls it")
+            }
+            _ => format!("{called} is stopped"),
+        }),
         Some(keeper) => {
             let pid = keeper.id().pid;
             Err(format!(

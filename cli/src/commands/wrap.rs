@@ -193,7 +193,7 @@ fn attempt(arguments: &Arguments) -> Result<ExitCode, StartError> {
         return Err(servers::exec_wrap(name, &words, may_be_lazy(arguments)).into());
     }
     let program = Program {
-        title: arguments.name.clone(),
+        title: arguments.name.as_ref().or(claiming.entry()).cloned(),
         ..program(arguments.command.clone())
     };
     let named = arguments.name.clone().map(|name| Named {
@@ -257,7 +257,9 @@ fn words_of(arguments: &Arguments, name: &str) -> Vec<OsString> {
     words.pop();
     words.pop_if(|word| word == "--");
     // When the entry is edited, the former server ends.
-    if arguments.name.is_none() && !arguments.claiming.has_entry() && name.parse::<Label>().is_ok()
+    if arguments.name.is_none()
+        && arguments.claiming.entry().is_none()
+        && name.parse::<Label>().is_ok()
     {
         words.extend(["--entry".into(), name.into()]);
     }

@@ -1,9 +1,10 @@
 //! The servers in a host's file, and the edits that put `mcp-sessiond wrap --` in front of their
-//! commands or take it away.
+//! commands or take it away. `--entry` names the server in them, where its name is a label.
 
 use std::ops::Range;
 use std::path::Path;
 
+use mcp_sessiond_client::Label;
 use serde_json::Value;
 
 use super::edit::Edit;
@@ -11,10 +12,26 @@ use super::record::Wrapped;
 use super::tree::{Kind, Node};
 use super::{Host, yaml_list};
 
-/// What stands between our executable and the server's command.
-const WORDS: [&str; 2] = ["wrap", "--"];
-/// How many words we put in front: our executable, and those.
-const FRONT: usize = WORDS.len() + 1;
+/// What stands between our executable and the server's command, of a server of this name. A name
+/// that is no label of ours is left out.
+pub(crate) fn own_words(name: &str) -> Vec<&str> {
+    match name.parse::<Label>() {
+        Ok(_) if !name.starts_with('-') => vec!["wrap", "--entry", name, "--"],
+        _ => vec!["wrap", "--"],
+    }
+}
+
+/// How many of these words stand there as [`own_words`] has them, whatever the name: the server may
+/// have been given another one since. None: they are not ours.
+fn count_own<'a>(words: impl IntoIterator<Item = Option<&'a str>>) -> Option<usize> {
+    let first: Vec<&str> = words.into_iter().map_while(|word| word).take(4).collect();
+    match first[..] {
+        ["wrap", "--", ..] => Some(2),
+        ["wrap", "--entry", _, "--"] => Some(4),
+        _ => None,
+    }
+}
+
 /// Fields by which hosts tell a server that is elsewhere.
 const ADDRESSES: [&str; 4] = ["url", "serverUrl", "httpUrl", "uri"];
 
@@ -131,10 +148,11 @@ impl Form<'_> {
                 .any(|two| is_us(&two[0]) && is_verb(&two[1]))
     }
 
-    /// Puts us in front. The literals of the command move as they are, so that nothing in them can
+    /// Puts us in front of the server of this name. The literals of the command move as they are, so that nothing in them can
     /// change.
-    pub(crate) fn wrap(&self, host: Host, text: &str, executable: &str) -> Vec<Edit> {
-        let own = WORDS.map(quoted).join(", ");
+    pub(crate) fn wrap(&self, host: Host, text: &str, executable: &str, name: &str) -> Vec<Edit> {
+        let own_words: Vec<String> = own_words(name).into_iter().map(quoted).collect();
+        let own = own_words.join(", ");
         match self {
             Self::NotWrappable(_) => Vec::new(),
             Self::Words(words) => {
@@ -157,7 +175,7 @@ impl Form<'_> {
                     text: quoted(executable),
                 };
                 if let Some(node) = arguments.filter(|node| yaml_list::is_block(text, node)) {
-                    let items = WORDS.map(quoted).into_iter().chain([literal.to_owned()]);
+                    let items = own_words.into_iter().chain([literal.to_owned()]);
                     return [executable]
                         .into_iter()
                         .chain(yaml_list::put_in_front(text, node, items))
@@ -213,12 +231,7 @@ impl Form<'_> {
         if *self.words().first()? != wrapped.executable {
             return None;
         }
-        let is_own = |nodes: &[Node]| {
-            nodes
-                .iter()
-                .zip(WORDS)
-                .all(|(node, word)| node.text() == Some(word))
-        };
+        let own_of = |nodes: &[Node]| count_own(nodes.iter().map(Node::text));
         let remove = |range: Range<usize>| Edit {
             range,
             text: String::new(),
@@ -227,26 +240,22 @@ impl Form<'_> {
             Self::NotWrappable(_) => None,
             Self::Words(words) => {
                 let words = words.list()?;
-                let own = words.get(1..FRONT)?;
-                let next = words.get(FRONT)?;
-                is_own(own).then(|| vec![remove(words[0].range.start..next.range.start)])
+                let next = words.get(1 + own_of(words.get(1..)?)?)?;
+                Some(vec![remove(words[0].range.start..next.range.start)])
             }
             Self::Command { command, arguments } => {
                 let node = (*arguments)?;
                 let words = node.list()?;
-                let own = words.get(..WORDS.len())?;
-                let literal = words.get(WORDS.len())?;
-                if !is_own(own) {
-                    return None;
-                }
+                let own = own_of(words)?;
+                let literal = words.get(own)?;
                 let former = Edit {
                     range: command.range.clone(),
                     text: text[literal.range.clone()].to_owned(),
                 };
-                if words.len() == FRONT && yaml_list::is_block(text, node) {
+                if words.len() == own + 1 && yaml_list::is_block(text, node) {
                     return Some(vec![former, yaml_list::emptied(text, node)?]);
                 }
-                let range = match words.get(FRONT) {
+                let range = match words.get(own + 1) {
                     Some(next) => words[0].range.start..next.range.start,
                     None if wrapped.has_made_arguments && is_next_field(text, command, node) => {
                         command.range.end..node.range.end
@@ -296,14 +305,16 @@ fn is_next_field(text: &str, command: &Node, arguments: &Node) -> bool {
 
 /// What a host will read where it read this entry before, of one that was wrapped so.
 pub(crate) fn expect_unwrapped(host: Host, entry: &mut Value, wrapped: &Wrapped) {
-    let is_ours = |words: &[Value]| words.iter().take(WORDS.len()).eq(&WORDS.map(Value::from));
+    let own_of = |words: &[Value]| count_own(words.iter().map(Value::as_str));
     let (holder, field) = holder(host, entry);
     let Some(Value::Object(fields)) = holder else {
         return;
     };
     if let Some(Value::Array(words)) = fields.get_mut(field) {
-        if words.first() == Some(&Value::from(&*wrapped.executable)) && is_ours(&words[1..]) {
-            words.drain(..FRONT);
+        if words.first() == Some(&Value::from(&*wrapped.executable))
+            && let Some(own) = own_of(&words[1..])
+        {
+            words.drain(..=own);
         }
         return;
     }
@@ -311,10 +322,9 @@ pub(crate) fn expect_unwrapped(host: Host, entry: &mut Value, wrapped: &Wrapped)
         return;
     }
     if let Some(Value::Array(words)) = fields.get_mut("args")
-        && words.len() > WORDS.len()
-        && is_ours(words)
+        && let Some(own) = own_of(words).filter(|own| *own < words.len())
     {
-        let former = words.drain(..FRONT).next_back();
+        let former = words.drain(..=own).next_back();
         if let Some(former) = former {
             fields.insert(field.to_owned(), former);
         }
@@ -345,9 +355,9 @@ fn holder(host: Host, entry: &mut Value) -> (Option<&mut Value>, &'static str) {
     }
 }
 
-/// What a host will read where it read this entry before.
-pub(crate) fn expect_wrapped(host: Host, entry: &mut Value, executable: &str) {
-    let own = WORDS.map(Value::from);
+/// What a host will read where it read this entry before, of the server of this name.
+pub(crate) fn expect_wrapped(host: Host, entry: &mut Value, executable: &str, name: &str) {
+    let own = own_words(name).into_iter().map(Value::from);
     let (holder, field) = holder(host, entry);
     let Some(Value::Object(fields)) = holder else {
         return;
@@ -362,7 +372,7 @@ pub(crate) fn expect_wrapped(host: Host, entry: &mut Value, executable: &str) {
                 .entry("args")
                 .or_insert_with(|| Value::Array(Vec::new()));
             if let Value::Array(words) = arguments {
-                words.splice(0..0, own.into_iter().chain([former]));
+                words.splice(0..0, own.chain([former]));
             }
         }
         None => {}
@@ -418,7 +428,8 @@ fn new_arguments(host: Host, text: &str, command: &Node, front: &str) -> String 
     }
 }
 
-fn is_us(word: &str) -> bool {
+/// Whether a word of a command line is our executable, or our package.
+pub(crate) fn is_us(word: &str) -> bool {
     let name = Path::new(word)
         .file_name()
         .and_then(|name| name.to_str())

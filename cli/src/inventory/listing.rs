@@ -1,6 +1,7 @@
 //! What `status` lists: a row for each server, and what has to be said beside the rows.
 
 use std::io::Write as _;
+use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use anstyle::Style;
@@ -11,6 +12,7 @@ use mcp_sessiond_proxy::unkept::{self, Unkept};
 use super::upstreams::Upstream;
 use super::{HostLoss, Inventory, Server};
 use crate::calls::Failure;
+use crate::hosts::names::EntryNames;
 use crate::service_manager;
 use crate::ui::table::{self, BAD, DOUBTFUL, GOOD, bytes, duration, paint, printable};
 
@@ -18,19 +20,26 @@ use crate::ui::table::{self, BAD, DOUBTFUL, GOOD, bytes, duration, paint, printa
 pub(crate) const COLUMNS: usize = 80;
 
 /// The columns, and behind them those that are shown when it is to be wide.
-const HEADING: [&str; 10] = [
-    "server",
+const HEADING: [&str; 12] = [
+    "name",
     "host",
-    "pid",
     "state",
-    "age",
+    "since",
     "restarts",
     "memory",
+    "pid",
+    "age",
+    "program",
     "session",
     "keeper",
     "last error",
 ];
-const NARROW: usize = 7;
+const NARROW: usize = 6;
+/// The column of the state.
+const STATE: usize = 2;
+
+/// Characters of a directory that are shown, unless it is to be wide.
+const DIRECTORY_MAX: usize = 24;
 
 /// Everything that is listed.
 pub(crate) struct Listing {
@@ -54,7 +63,15 @@ impl Listing {
     /// # Errors
     /// When there is no runtime directory that could be looked into.
     pub(crate) async fn read() -> Result<Self, Failure> {
-        let inventory = Inventory::read().await?;
+        Self::read_with(&mut EntryNames::default()).await
+    }
+
+    /// The same, with what was read of hosts' files before.
+    ///
+    /// # Errors
+    /// When there is no runtime directory that could be looked into.
+    pub(crate) async fn read_with(names: &mut EntryNames) -> Result<Self, Failure> {
+        let inventory = Inventory::read_with(names).await?;
         let notes = unkept::list(inventory.directory.path());
         let mut upstreams = Vec::new();
         for note in &notes {
@@ -149,9 +166,9 @@ pub(crate) fn heading(is_wide: bool) -> &'static [&'static str] {
 /// How a cell is painted; none: not at all.
 pub(crate) fn style(column: usize, cell: &str) -> Option<Style> {
     match (column, cell) {
-        (3, "in use") => Some(GOOD),
-        (3, "silent" | "not kept") => Some(BAD),
-        (3, _) => Some(DOUBTFUL),
+        (STATE, "in use") => Some(GOOD),
+        (STATE, "silent" | "not kept") => Some(BAD),
+        (STATE, _) => Some(DOUBTFUL),
         _ => None,
     }
 }
@@ -171,11 +188,26 @@ pub(crate) fn to_stderr(servers: &[&Server]) {
         .write_all(table(&rows, Some(COLUMNS)).as_bytes());
 }
 
-fn table(rows: &[Vec<String>], width: Option<usize>) -> String {
-    let painted = |column: usize, cell: &str| match style(column, cell) {
+/// Shows these servers, and at the end of each line the word that is its own: the pid of its keeper.
+pub(crate) fn to_stderr_with_words(servers: &[&Server]) {
+    let mut rows = rows(servers.iter().copied(), &Others::default());
+    for (row, server) in rows.iter_mut().zip(servers) {
+        row.truncate(NARROW - 2);
+        row.extend(server.keeper_pid.map(|keeper| keeper.to_string()));
+    }
+    let heading = [&HEADING[..NARROW - 2], &["word"]].concat();
+    let text = table::fitted(&heading, &rows, Some(COLUMNS), painted);
+    let _ = anstream::stderr().lock().write_all(text.as_bytes());
+}
+
+fn painted(column: usize, cell: &str) -> String {
+    match style(column, cell) {
         Some(style) => paint(style, cell),
         None => cell.to_owned(),
-    };
+    }
+}
+
+fn table(rows: &[Vec<String>], width: Option<usize>) -> String {
     table::fitted(heading(width.is_none()), rows, width, painted)
 }
 
@@ -196,7 +228,10 @@ fn row(server: &Server) -> Vec<String> {
     let host = match (server.hosts, &server.host_name, server.host) {
         (Some(1), ..) => Some("1 host".to_owned()),
         (Some(hosts), ..) => Some(format!("{hosts} hosts")),
-        (None, Some(name), Some(pid)) => Some(format!("{name} {pid}")),
+        (None, Some(name), Some(pid)) => Some(match project(server) {
+            Some(project) => format!("{name} {pid} {project}"),
+            None => format!("{name} {pid}"),
+        }),
         // A server behind `serve` has no host.
         (None, _, pid) => pid
             .map(|pid| pid.to_string())
@@ -205,29 +240,56 @@ fn row(server: &Server) -> Vec<String> {
     vec![
         printable(&server.server),
         text(host),
-        number(server.pid),
         server.state.as_str().to_owned(),
-        text(server.age_ms.map(duration)),
+        text(server.since_ms.map(duration)),
         number(server.restarts),
         text(server.memory.filter(|memory| *memory > 0).map(bytes)),
+        number(server.pid),
+        text(server.age_ms.map(duration)),
+        text(server.program.clone()),
         text(server.session.as_ref().map(ToString::to_string)),
         number(server.keeper_pid),
         text(server.last_error.clone()),
     ]
 }
 
+/// The directory that a host's server was started in: that of the project, in most hosts. None
+/// where it says nothing. A long one has its end.
+pub(crate) fn project(server: &Server) -> Option<String> {
+    let directory = server.directory.as_deref()?;
+    let home = std::env::home_dir();
+    let in_home = home
+        .as_deref()
+        .and_then(|home| directory.strip_prefix(home).ok());
+    let text = match in_home {
+        Some(rest) if rest.as_os_str().is_empty() => return None,
+        Some(rest) => format!("~/{}", rest.display()),
+        None if directory == Path::new("/") => return None,
+        None => directory.display().to_string(),
+    };
+    let letters = text.chars().count();
+    let end = |most: usize| text.chars().skip(letters - most).collect::<String>();
+    Some(if letters > DIRECTORY_MAX {
+        format!("…{}", end(DIRECTORY_MAX - 1))
+    } else {
+        text
+    })
+}
+
 fn unkept_row(unkept: &Unkept, now_ms: u64) -> Vec<String> {
-    let age = now_ms.saturating_sub(unkept.since_ms);
+    let since = now_ms.saturating_sub(unkept.since_ms);
     let pid = unkept.process.pid;
     let none = || "-".to_owned();
     vec![
         printable(&unkept.program),
         none(),
-        pid.to_string(),
         "not kept".to_owned(),
-        duration(age),
+        duration(since),
         none(),
         process::resident_bytes(pid).map_or_else(none, bytes),
+        pid.to_string(),
+        none(),
+        none(),
         none(),
         none(),
         none(),

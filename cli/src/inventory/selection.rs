@@ -1,4 +1,4 @@
-//! Which servers a command is about: part of their telling words, part of a session's id, or a pid.
+//! Which servers a command is about: their names, their programs, a session's id, or a pid.
 
 use std::process::ExitCode;
 
@@ -11,12 +11,13 @@ use crate::calls::Failure;
 use crate::exit_code::{NO_INPUT, SOFTWARE, USAGE};
 use crate::runtime::block_on;
 use crate::ui::output::warn;
+use crate::ui::table::printable;
 
 /// What people name servers by.
 #[derive(Debug, Args)]
 pub(crate) struct Selection {
-    /// Part of what `mcp-sessiond status` calls the server, part of its session's id, or the pid of
-    /// the server, its keeper or its host
+    /// The name that `mcp-sessiond status` shows, or a part of it or of the program that is run; the
+    /// id of its session, or a part of it; or the pid of the server, its keeper or its host
     #[arg(required_unless_present = "all", value_parser = NonEmptyStringValueParser::new())]
     what: Vec<String>,
     /// Every server that is kept
@@ -29,9 +30,11 @@ pub(crate) struct Selection {
 enum Fit {
     /// It is the session's id, or a pid.
     Whole,
-    /// It is the server's telling words, or the name that stands before them.
-    Words,
-    /// It is a part of either.
+    /// It is the server's name.
+    Name,
+    /// It is the program with its package or script.
+    Program,
+    /// It is a part of one of these.
     Part,
 }
 
@@ -132,16 +135,15 @@ fn fit(what: &str, server: &Server) -> Option<Fit> {
         .unwrap_or_default();
     let pid: Option<u32> = what.parse().ok();
     let pids = [server.pid, server.keeper_pid, server.host];
-    let (words, lower) = (server.server.to_lowercase(), what.to_lowercase());
+    let (name, lower) = (server.server.to_lowercase(), what.to_lowercase());
+    let program = server.program.as_deref().unwrap_or_default().to_lowercase();
     if session == what || pid.is_some() && pids.contains(&pid) {
         Some(Fit::Whole)
-    } else if words == lower
-        || words
-            .strip_prefix(&*lower)
-            .is_some_and(|rest| rest.starts_with(": "))
-    {
-        Some(Fit::Words)
-    } else if words.contains(&lower) || session.contains(what) {
+    } else if name == lower {
+        Some(Fit::Name)
+    } else if program == lower {
+        Some(Fit::Program)
+    } else if name.contains(&lower) || program.contains(&lower) || session.contains(what) {
         Some(Fit::Part)
     } else {
         None
@@ -153,20 +155,27 @@ impl NotOne<'_> {
         match self {
             Self::NoMatch(what) => {
                 if let Some(Unkept {
-                    program, process, ..
+                    program,
+                    process,
+                    why,
+                    ..
                 }) = unkept(what, inventory)
                 {
                     let pid = process.pid;
                     warn(format_args!(
-                        "{program} (pid {pid}) is not kept; it ends with its host"
+                        "{} (pid {pid}) is not kept: {}; only its host can restart or stop it",
+                        printable(&program),
+                        printable(&why)
                     ));
                 } else if inventory.servers.is_empty() {
                     warn(format_args!(
-                        "no server is called `{what}`: nothing is kept"
+                        "no server is called `{what}`: nothing is kept",
+                        what = printable(what)
                     ));
                 } else {
                     warn(format_args!(
-                        "no server is called `{what}`; these are kept:"
+                        "no server is called `{what}`; these are kept:",
+                        what = printable(what)
                     ));
                     warn_of(inventory.servers.iter());
                 }
@@ -181,9 +190,11 @@ impl NotOne<'_> {
             }
             Self::Ambiguous(what, servers) => {
                 warn(format_args!(
-                    "`{what}` could be any of these, and nothing was done; say it by a pid, or more of the session's id:"
+                    "`{}` could be any of {} servers, and nothing was done. Name one of them by the word at the end of its line:",
+                    printable(what),
+                    servers.len()
                 ));
-                warn_of(servers.iter().copied());
+                listing::to_stderr_with_words(servers);
                 USAGE
             }
         }
@@ -203,6 +214,9 @@ mod tests {
         let [pid, keeper_pid, host] = pids.map(Some);
         Server {
             server: words.into(),
+            program: None,
+            command: Vec::new(),
+            directory: None,
             session: session.parse().ok(),
             service: None,
             backend: None,
@@ -235,6 +249,31 @@ mod tests {
     }
 
     #[test]
+    fn a_server_is_found_by_its_name_and_by_its_program() {
+        let named = |name: &str, program: &str, pids| Server {
+            program: Some(program.to_owned()),
+            ..server(name, "0199", pids)
+        };
+        let servers = [
+            named("browser", "npx @playwright/mcp", [11, 21, 31]),
+            named("playwright", "node server.js", [12, 22, 32]),
+            named("files", "npx server-filesystem", [13, 23, 33]),
+            named("files", "npx server-filesystem", [14, 24, 34]),
+        ];
+        for (what, meant) in [
+            ("browser", Ok(21)),
+            ("npx @playwright/mcp", Ok(21)),
+            // Its name before a part of another one's program.
+            ("playwright", Ok(22)),
+            ("@playwright", Ok(21)),
+            ("files", Err(vec![23, 24])),
+            ("24", Ok(24)),
+        ] {
+            assert_eq!(chosen(what, &servers), meant, "{what}");
+        }
+    }
+
+    #[test]
     fn the_best_fit_is_meant() {
         let servers = [
             server("npx @playwright/mcp", "0199aaaa-0001", [11, 21, 31]),
@@ -244,7 +283,7 @@ mod tests {
             server("uvx bob", "0199dddd-0003", [15, 25, 35]),
         ];
         for (what, meant) in [
-            // Words: the whole of them before a part.
+            // A name: the whole of it before a part.
             ("npx @playwright/mcp", Ok(21)),
             ("NPX @Playwright/MCP", Ok(21)),
             ("extra", Ok(22)),

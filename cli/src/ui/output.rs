@@ -5,11 +5,14 @@ use std::process::ExitCode;
 
 use serde::Serialize;
 
+use super::table::printable;
 use crate::exit_code::SOFTWARE;
 
-/// Writes a message to standard error, in one line behind our name.
+/// Writes a message to standard error, in one line behind our name. What others have named can do
+/// nothing to a terminal there.
 pub(crate) fn warn(message: impl std::fmt::Display) {
-    let _ = writeln!(std::io::stderr(), "mcp-sessiond: {message}");
+    let text = printable(&message.to_string());
+    let _ = writeln!(std::io::stderr(), "mcp-sessiond: {text}");
 }
 
 /// Prints to standard output. A closed pipe is no failure: its reader has seen enough.

@@ -2,6 +2,7 @@
 
 use anstream::adapter::strip_str;
 use anstyle::{AnsiColor, Style};
+pub(crate) use mcp_sessiond_proto::text::printable;
 use terminal_size::{Width, terminal_size_of};
 
 /// Headings.
@@ -253,18 +254,6 @@ pub(crate) fn bytes(bytes: u64) -> String {
     }
 }
 
-/// What somebody else wrote, so that it can do nothing to a terminal.
-pub(crate) fn printable(text: &str) -> String {
-    let harmless = |letter: char| {
-        if letter.is_control() && letter != '\t' {
-            '\u{fffd}'
-        } else {
-            letter
-        }
-    };
-    text.chars().map(harmless).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -348,5 +337,6 @@ mod tests {
     #[test]
     fn what_a_server_wrote_does_nothing_to_a_terminal() {
         assert_eq!(printable("\u{1b}[2J\tok\u{7}é"), "\u{fffd}[2J\tok\u{fffd}é");
+        assert_eq!(printable("a\u{202e}cod.exe\n"), "a\u{fffd}cod.exe\u{fffd}");
     }
 }

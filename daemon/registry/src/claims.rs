@@ -37,7 +37,8 @@ pub struct Claim {
     pub host_rule: Option<Siblings>,
     /// Its key; None where that is doubtful.
     pub key: Option<Key>,
-    /// The key that the former recipe makes for it.
+    /// The key by which its session may be on record from before: that of the same server when its
+    /// entry had no name, or that of the former recipe.
     pub former: Option<Key>,
     /// What it says of itself.
     pub description: SelfDescription,

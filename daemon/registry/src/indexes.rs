@@ -67,7 +67,7 @@ impl Registry {
     }
 
     /// The sessions that claims with this key are led to: those that have it, and those that have
-    /// the former recipe's.
+    /// the earlier one.
     pub(super) fn led_to(
         &self,
         owner: ProcessId,
@@ -150,7 +150,7 @@ impl Registry {
         self.sessions.insert(session.id.clone(), session);
     }
 
-    /// A session that the former recipe's key led to is led to by this one from now on.
+    /// A session that an earlier key led to is led to by this one from now on.
     pub(super) fn rekey(&mut self, id: &SessionId, key: Key) {
         let Some(session) = self.sessions.get_mut(id) else {
             return;

@@ -118,10 +118,6 @@ use Program::{Named, Script};
 /// A host of the built-in table.
 #[derive(Debug, Clone, Copy)]
 struct Known {
-    #[cfg_attr(
-        not(test),
-        expect(dead_code, reason = "the pages are compared with it")
-    )]
     host: &'static str,
     programs: &'static [Program],
     /// Words, one of which its arguments must have: a program may have several modes.
@@ -184,6 +180,13 @@ impl Known {
         self.programs.iter().any(is)
             && (self.mode.is_empty() || self.mode.iter().any(|word| host.has_argument(word)))
     }
+}
+
+/// What people call a host: `Claude Code`. None: it is not in the built-in table. A mode of a host
+/// that has a row of its own goes by the host's name.
+pub fn host_title(host: &CommandLine) -> Option<&'static str> {
+    let known = HOSTS.iter().find(|known| known.fits(host))?;
+    Some(known.host.split(',').next().unwrap_or(known.host))
 }
 
 const INTERPRETERS: [&str; 5] = ["node", "nodejs", "bun", "python*", "deno"];

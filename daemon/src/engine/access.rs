@@ -61,8 +61,9 @@ impl Engine {
         }
         let (peer, settings) = (peer.clone(), self.settings());
         // Reading another process can block on its memory.
-        let reading =
-            tokio::task::spawn_blocking(move || verify(&peer, &settings).map(Verified::claimant));
+        let reading = tokio::task::spawn_blocking(move || {
+            verify(&peer, &settings, None).map(Verified::claimant)
+        });
         reading.await.map_err(|error| failed(&error))?
     }
 

@@ -16,7 +16,7 @@ use mcp_sessiond_proto::{BackendName, Epoch, Error, Resume, ServiceName, Session
 use mcp_sessiond_registry::{Departure, KeeperRecord, Registry, ServiceSession, SessionRecord};
 
 use super::adopt::{RecordCopy, ServiceCopy, reference};
-use super::claim::{exhausted, failed};
+use super::claim::{exhausted, failed, is_of_call};
 use super::{Engine, State};
 use crate::counters::count;
 use crate::storage::RecordId;
@@ -93,7 +93,7 @@ impl Engine {
             of: backend.clone(),
             ..KeeperRecord::new(peer.id(), name, program)
         };
-        let (owner, resume, record, kept) = {
+        let (owner, resume, record, is_of_call, kept) = {
             let mut state = self.lock();
             state.ledger.check()?;
             state
@@ -116,6 +116,7 @@ impl Engine {
                     backend,
                 )
             });
+            let is_of_call = state.registry.session(&id).is_some_and(is_of_call);
             (
                 owner,
                 match state.registry.is_resumable(&id) {
@@ -123,6 +124,7 @@ impl Engine {
                     false => Resume::Never,
                 },
                 record,
+                is_of_call,
                 state.ledger.waiter(),
             )
         };
@@ -130,6 +132,8 @@ impl Engine {
         let config = &self.settings().loaded.config.backends;
         let is_users = owner == ProcessId::USER;
         let linger = |of_host: u64, is_resumed: bool| match (is_users, is_resumed) {
+            // `mcp-sessiond call` has made it, for calls that follow each other.
+            (true, _) if is_of_call => config.linger_ms,
             (true, _) => config.named_linger_ms,
             (false, true) => of_host,
             // The daemon ends it when its front goes. This is for the case that the daemon is gone,

@@ -8,7 +8,9 @@ use mcp_sessiond_process::{
 };
 use mcp_sessiond_proto::debug::{Step, WhoAmI};
 use mcp_sessiond_proto::types::{LostMember, Outcome, TokenStatus};
-use mcp_sessiond_proto::{ClaimRequest, Claimed, Error, Named, Resume, SessionId, Siblings, Token};
+use mcp_sessiond_proto::{
+    ClaimRequest, Claimed, Error, Label, Named, Resume, SessionId, Siblings, Token,
+};
 use mcp_sessiond_registry::{
     Claim, Claimant, HostRule, Lease, Registry, Rule, RuleSource, SessionRecord, Wants,
 };
@@ -121,10 +123,10 @@ impl Engine {
         let receiver = if known || request.named.is_some() {
             self.enter(&instance, &request, wants, None)?
         } else {
-            let settings = self.settings();
+            let (settings, entry) = (self.settings(), entry_of_front(&request));
             // Reading another process can block on its memory.
             let reading = tokio::task::spawn_blocking(move || {
-                let verified = verify(&instance, &settings);
+                let verified = verify(&instance, &settings, entry.as_ref());
                 (instance, verified)
             });
             let (instance, verified) = reading.await.map_err(|error| failed(&error))?;
@@ -254,7 +256,7 @@ impl Engine {
             host_name,
             host_rule,
             key: key.ok(),
-            former: claimant.traits.former_key(&description),
+            former: claimant.traits.earlier_key(&description),
             description,
             program_dir,
             program,
@@ -508,7 +510,15 @@ impl Engine {
             // What counts is what was read at its first claim.
             let traits = match known {
                 Some(known) => known,
-                None => process::traits_of(&instance, &settings.table).map_err(exhausted)?,
+                None => {
+                    let entry = entry_of_front(&request);
+                    process::traits_of(
+                        &instance,
+                        &settings.table,
+                        entry.as_ref().map(Label::as_str),
+                    )
+                    .map_err(exhausted)?
+                }
             };
             let key = traits.key(&description(&request));
             Ok(describe(instance.id().pid, walk, key))
@@ -532,7 +542,23 @@ fn misnamed(error: NotAnInstance) -> Error {
     }
 }
 
-pub(super) fn verify(instance: &PinnedProcess, settings: &Settings) -> Result<Verified, Error> {
+/// Whether `mcp-sessiond call` has made this session, for calls of a server of `servers.json` that
+/// follow each other: its name is the server's behind an at.
+pub(super) fn is_of_call(session: &SessionRecord) -> bool {
+    let label = session.description.label.as_ref();
+    session.owner == ProcessId::USER && label.is_some_and(|label| label.as_str().starts_with('@'))
+}
+
+/// The entry that a front was told by its option: the words of the option are no part of its key.
+fn entry_of_front(request: &ClaimRequest) -> Option<Label> {
+    request.entry.clone().filter(|_| request.wrapped)
+}
+
+pub(super) fn verify(
+    instance: &PinnedProcess,
+    settings: &Settings,
+    entry: Option<&Label>,
+) -> Result<Verified, Error> {
     let Walk { steps, host } = process::find_host(instance, &settings.table);
     match host {
         Ok(host) => {
@@ -543,7 +569,8 @@ pub(super) fn verify(instance: &PinnedProcess, settings: &Settings) -> Result<Ve
             let line = process::command_line(&host).map_err(exhausted)?;
             let gives = |name: &str| process::is_given(instance, name).unwrap_or(false);
             let (host_rule, rule) = settings.loaded.config.rule_of(&line, &gives);
-            let traits = process::traits_of(instance, &settings.table).map_err(exhausted)?;
+            let entry = entry.map(Label::as_str);
+            let traits = process::traits_of(instance, &settings.table, entry).map_err(exhausted)?;
             Ok(Verified {
                 host,
                 host_name,

@@ -311,6 +311,20 @@ impl Traits {
         Some(Key::of_former(encoder.finish()))
     }
 
+    /// The key by which an earlier session of such an instance may be on record: that of the same
+    /// server before its entry had a name, since the name alone makes no other server; without a
+    /// name, that of the former recipe.
+    pub fn earlier_key(&self, said: &SelfDescription) -> Option<Key> {
+        if said.entry.is_none() {
+            return self.former_key(said);
+        }
+        let unnamed = SelfDescription {
+            entry: None,
+            ..said.clone()
+        };
+        self.key(&unnamed).ok()
+    }
+
     /// Those of a process of which nothing is known but its name.
     pub fn unknown(program: String, doubt: KeyDoubt) -> Self {
         Self {

@@ -279,3 +279,62 @@ fn what_a_daemon_of_the_former_recipe_has_read_makes_its_keys() {
         read.former_key(&SelfDescription::default())
     );
 }
+
+#[test]
+fn the_option_that_names_the_entry_is_no_argument() {
+    let without = |words: &[&str]| {
+        let mut words = bytes(words);
+        remove_entry(&mut words, "one");
+        words
+    };
+    let plain = bytes(&[
+        "mcp-sessiond",
+        "wrap",
+        "--lazy",
+        "--",
+        "npx",
+        "--entry",
+        "one",
+    ]);
+    for words in [
+        &[
+            "mcp-sessiond",
+            "wrap",
+            "--entry",
+            "one",
+            "--lazy",
+            "--",
+            "npx",
+            "--entry",
+            "one",
+        ][..],
+        &[
+            "mcp-sessiond",
+            "wrap",
+            "--lazy",
+            "--entry=one",
+            "--",
+            "npx",
+            "--entry",
+            "one",
+        ],
+    ] {
+        assert_eq!(without(words), plain, "{words:?}");
+    }
+    let other = ["mcp-sessiond", "wrap", "--entry", "two", "--", "npx"];
+    assert_eq!(without(&other), bytes(&other));
+}
+
+#[test]
+fn the_name_of_an_entry_alone_makes_no_other_server() {
+    let of = |entry: Option<&str>| SelfDescription {
+        entry: entry.map(|entry| entry.parse().expect("a label")),
+        ..SelfDescription::default()
+    };
+    let read = traits(|_| {});
+    let unnamed = read.key(&of(None)).expect("certain");
+    assert_eq!(read.earlier_key(&of(Some("one"))), Some(unnamed));
+    // Two entries with the same command are two servers all the same.
+    assert_ne!(read.key(&of(Some("one"))), read.key(&of(Some("two"))));
+    assert_eq!(read.earlier_key(&of(None)), read.former_key(&of(None)));
+}

@@ -17,16 +17,16 @@ fn a_replaced_executable_is_the_same_program() {
     };
     let mut tree = start();
     let process = tree.pinned();
-    let before = traits_of(&process, &Table::default()).expect("read");
+    let before = traits_of(&process, &Table::default(), None).expect("read");
     std::fs::remove_file(&program).expect("removed");
     assert_eq!(
-        traits_of(&process, &Table::default()).expect("read"),
+        traits_of(&process, &Table::default(), None).expect("read"),
         before
     );
     assert_eq!(before.program, "server");
     let mut upgraded = start();
     assert_eq!(
-        traits_of(&upgraded.pinned(), &Table::default()).expect("read"),
+        traits_of(&upgraded.pinned(), &Table::default(), None).expect("read"),
         before
     );
 }
@@ -37,7 +37,7 @@ fn a_title_makes_the_key_doubtful() {
     let stay = r#"$0 = shift; $| = 1; print "$$\n"; <STDIN>"#;
     let mut tree =
         Tree::spawn(Command::new("perl").args(["-e", stay, "my server", "--db", "prod"]));
-    let traits = traits_of(&tree.pinned(), &Table::default()).expect("read");
+    let traits = traits_of(&tree.pinned(), &Table::default(), None).expect("read");
     assert_eq!(
         (traits.core, traits.doubt),
         (None, Some(KeyDoubt::Rewritten))
@@ -46,7 +46,7 @@ fn a_title_makes_the_key_doubtful() {
 
     let long = "x".repeat(300);
     let mut tree = Tree::spawn(Command::new("perl").args(["-e", stay, &long]));
-    let doubt = traits_of(&tree.pinned(), &Table::default())
+    let doubt = traits_of(&tree.pinned(), &Table::default(), None)
         .expect("read")
         .doubt;
     assert_eq!(

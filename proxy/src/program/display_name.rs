@@ -13,6 +13,7 @@ use std::ffi::{OsStr, OsString};
 use std::path::Path;
 
 use mcp_sessiond_process::programs::{self, Grammar, Inner, Operand, grammars};
+use mcp_sessiond_proto::text::is_harmful;
 
 /// Bytes of the words: what the daemon takes.
 pub const LENGTH_MAX: usize = 255;
@@ -35,7 +36,7 @@ pub fn of(name: &OsStr, arguments: &[OsString]) -> String {
 
 /// What of this text can be shown, and travels.
 pub fn truncate(mut text: String) -> String {
-    text.retain(|letter| !letter.is_control());
+    text.retain(|letter| !is_harmful(letter));
     while text.len() > LENGTH_MAX {
         text.pop();
     }

@@ -246,6 +246,32 @@ fn leavings(world: &World) -> usize {
         .map_or(0, |count| count.parse().expect("a number"))
 }
 
+/// `setup` writes the name of an entry into it while its server is kept.
+#[test]
+fn a_name_that_an_entry_gets_finds_the_server_that_it_had() {
+    let world = twins(50);
+    let _daemon = world.daemon();
+    let start =
+        |options: &[&str]| Client::connected(world.front(&world.wrapping(options, &tiny(&world))));
+    let mut server = start(&[]);
+    assert_eq!(server.count(), 1);
+    let kept = world.backend().pid();
+    end(&mut server, Way::Close);
+    for (count, options) in [
+        (2, &["--entry", "browser"][..]),
+        (3, &["--entry=browser"]),
+        (4, &["--entry", "browser"]),
+    ] {
+        let mut server = start(options);
+        assert_eq!(server.count(), count, "{options:?}");
+        assert_eq!(world.backend().pid(), kept);
+        end(&mut server, Way::Close);
+    }
+    // Another name with the same command is another server.
+    let mut server = start(&["--entry", "other"]);
+    assert_eq!(server.count(), 1);
+}
+
 #[test]
 fn an_entry_that_was_edited_ends_its_former_server() {
     let world = twins(50);

@@ -19,13 +19,13 @@ pub(super) fn table(seen: &[BackendReport]) -> String {
                    failure,
                    ..
                }: &BackendReport| {
-        let mut row = vec![backend.session.to_string(), backend.program.clone()];
+        let mut row = vec![backend.session.to_string(), printable(&backend.program)];
         match status {
             Some(status) => row.extend(cells(status)),
             None => row.extend([
                 "-".into(),
                 "-".into(),
-                paint(BAD, failure.as_deref().unwrap_or("?")),
+                paint(BAD, &printable(failure.as_deref().unwrap_or("?"))),
             ]),
         }
         row

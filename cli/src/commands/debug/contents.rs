@@ -13,7 +13,7 @@ use serde::Serialize;
 
 use crate::calls::{ANSWER_TIMEOUT, Failure};
 use crate::ui::output::warn;
-use crate::ui::table::{BAD, GOOD, HEADING, duration, listing_or, paint};
+use crate::ui::table::{BAD, GOOD, HEADING, duration, listing_or, paint, printable};
 
 /// A session, and what it holds. One that only just was claimed holds nothing yet; a service's was
 /// never claimed.
@@ -194,7 +194,7 @@ pub(super) fn sessions_text(seen: &[SessionReport]) -> String {
         vec![
             id.map_or_else(dash, |id| id.to_string()),
             whose,
-            of_host(|one| Some(one.program.clone())),
+            of_host(|one| Some(printable(&one.program))),
             of_host(|one| one.label.as_ref().map(|label| label.as_str().to_owned())),
             of_host(|one| Some(one.key.clone().unwrap_or_else(|| "none".into()))),
             of_host(|one| Some(one.epoch.to_string())),
@@ -244,7 +244,7 @@ pub(super) fn session_text(inspected: &[Inspected]) -> String {
             line("session", session.session.as_str());
             line("name", session.name.as_ref().map_or("-", SessionId::as_str));
             line("host", &session.host.to_string());
-            line("program", &session.program);
+            line("program", &printable(&session.program));
             line(
                 "label",
                 session.label.as_ref().map_or("-", |label| label.as_str()),

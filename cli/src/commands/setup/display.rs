@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use super::{Line, Outcome, Plan};
+use crate::hosts::entries::own_words;
 use crate::hosts::executable::Executable;
 use crate::ui::table;
 use mcp_sessiond_process::programs::grammars;
@@ -73,13 +74,14 @@ pub(super) fn display(plans: &[Plan], executable: &Executable) -> String {
         );
         for Line {
             server,
+            own,
             outcome,
             why,
             command,
             ..
         } in &plan.lines
         {
-            let ours = format!("{} wrap --", executable.path);
+            let ours = format!("{} {}", executable.path, own_words(own).join(" "));
             // Names come from the file, which may be anybody's.
             let (server, command) = (table::printable(server), table::printable(command));
             let _ = match outcome {
@@ -90,7 +92,7 @@ pub(super) fn display(plans: &[Plan], executable: &Executable) -> String {
                 Outcome::Unwrapped => {
                     writeln!(
                         text,
-                        "  {server}\n    - mcp-sessiond wrap -- {command}\n    + {command}"
+                        "  {server}\n    - mcp-sessiond wrap … {command}\n    + {command}"
                     )
                 }
                 Outcome::Unchanged => writeln!(text, "  {server}: is wrapped already"),

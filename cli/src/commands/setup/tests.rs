@@ -5,19 +5,17 @@ use crate::hosts::tolerant;
 
 /// The text with all its servers wrapped, and after that unwrapped again.
 fn both(host: Host, text: &str) -> (String, String) {
-    let edits = |text: &str, how: &dyn Fn(&Form<'_>, &str) -> Vec<Edit>| {
+    let edits = |how: &dyn Fn(&Form<'_>, &str) -> Vec<Edit>| {
         let tree = tree(host, text).expect("a file");
         let servers = servers(host, tree.as_ref()).expect("servers");
         servers
             .iter()
-            .flat_map(|server| how(&form(host, server.entry).expect("an entry"), text))
+            .flat_map(|server| how(&form(host, server.entry).expect("an entry"), server.own))
             .collect::<Vec<_>>()
     };
     let wrapped = edited(
         text,
-        edits(text, &|form, text| {
-            form.wrap(host, text, "/bin/mcp-sessiond")
-        }),
+        edits(&|form, own| form.wrap(host, text, "/bin/mcp-sessiond", own)),
     );
     let made: Vec<_> = {
         let tree = tree(host, text).expect("a file");
@@ -35,9 +33,10 @@ fn both(host: Host, text: &str) -> (String, String) {
         };
         servers.iter().map(made).collect()
     };
-    check(host, text, &wrapped, |_, entry| {
+    check(host, text, &wrapped, |name, entry| {
         if entry.get("url").is_none() {
-            entries::expect_wrapped(host, entry, "/bin/mcp-sessiond");
+            let own = name.split(" (").next().unwrap_or_default();
+            entries::expect_wrapped(host, entry, "/bin/mcp-sessiond", own);
         }
     })
     .expect("only commands have changed");
@@ -51,61 +50,67 @@ fn the_command_moves_and_nothing_else() {
         (
             Host::ClaudeDesktop,
             r#"{"mcpServers": {"a": {"command": "npx", "args": ["-y", "x"], "env": {"K": "v"}}}}"#,
-            r#"{"mcpServers": {"a": {"command": "/bin/mcp-sessiond", "args": ["wrap", "--", "npx", "-y", "x"], "env": {"K": "v"}}}}"#,
+            r#"{"mcpServers": {"a": {"command": "/bin/mcp-sessiond", "args": ["wrap", "--entry", "a", "--", "npx", "-y", "x"], "env": {"K": "v"}}}}"#,
         ),
         // Each argument on a line of its own, tabs, a comma at the end, a comment, and CRLF.
         (
             Host::Vscode,
             "{\r\n\t\"servers\": { // mine\r\n\t\t\"a\": {\r\n\t\t\t\"args\": [\r\n\t\t\t\t\"x\", /* y */\r\n\t\t\t],\r\n\t\t\t\"command\": \"n\\u0070x\",\r\n\t\t},\r\n\t},\r\n}\r\n",
-            "{\r\n\t\"servers\": { // mine\r\n\t\t\"a\": {\r\n\t\t\t\"args\": [\r\n\t\t\t\t\"wrap\", \"--\", \"n\\u0070x\",\r\n\t\t\t\t\"x\", /* y */\r\n\t\t\t],\r\n\t\t\t\"command\": \"/bin/mcp-sessiond\",\r\n\t\t},\r\n\t},\r\n}\r\n",
+            "{\r\n\t\"servers\": { // mine\r\n\t\t\"a\": {\r\n\t\t\t\"args\": [\r\n\t\t\t\t\"wrap\", \"--entry\", \"a\", \"--\", \"n\\u0070x\",\r\n\t\t\t\t\"x\", /* y */\r\n\t\t\t],\r\n\t\t\t\"command\": \"/bin/mcp-sessiond\",\r\n\t\t},\r\n\t},\r\n}\r\n",
         ),
         // No arguments: on one line, and on its own.
         (
             Host::Cursor,
             r#"{"mcpServers": {"a": {"command": "x"}, "b": {"command":"y","env":{}}, "c": {"command": "z", "args": [ ]}}}"#,
-            r#"{"mcpServers": {"a": {"command": "/bin/mcp-sessiond", "args": ["wrap", "--", "x"]}, "b": {"command":"/bin/mcp-sessiond", "args": ["wrap", "--", "y"],"env":{}}, "c": {"command": "/bin/mcp-sessiond", "args": ["wrap", "--", "z" ]}}}"#,
+            r#"{"mcpServers": {"a": {"command": "/bin/mcp-sessiond", "args": ["wrap", "--entry", "a", "--", "x"]}, "b": {"command":"/bin/mcp-sessiond", "args": ["wrap", "--entry", "b", "--", "y"],"env":{}}, "c": {"command": "/bin/mcp-sessiond", "args": ["wrap", "--entry", "c", "--", "z" ]}}}"#,
         ),
         (
             Host::Cursor,
             "{\n  \"mcpServers\": {\n    \"a\": {\n      \"command\": \"x\"\n    }\n  }\n}",
-            "{\n  \"mcpServers\": {\n    \"a\": {\n      \"command\": \"/bin/mcp-sessiond\",\n      \"args\": [\"wrap\", \"--\", \"x\"]\n    }\n  }\n}",
+            "{\n  \"mcpServers\": {\n    \"a\": {\n      \"command\": \"/bin/mcp-sessiond\",\n      \"args\": [\"wrap\", \"--entry\", \"a\", \"--\", \"x\"]\n    }\n  }\n}",
         ),
         (
             Host::Opencode,
             r#"{"mcp": {"a": {"type": "local", "command": ["npx", "x"]}, "b": {"type": "remote", "url": "https://x"}}}"#,
-            r#"{"mcp": {"a": {"type": "local", "command": ["/bin/mcp-sessiond", "wrap", "--", "npx", "x"]}, "b": {"type": "remote", "url": "https://x"}}}"#,
+            r#"{"mcp": {"a": {"type": "local", "command": ["/bin/mcp-sessiond", "wrap", "--entry", "a", "--", "npx", "x"]}, "b": {"type": "remote", "url": "https://x"}}}"#,
+        ),
+        // A name that is no label of ours, and one that would be taken for an option.
+        (
+            Host::Cursor,
+            r#"{"mcpServers": {"a\u001b": {"command": "x"}, "--take": {"command": "y"}}}"#,
+            r#"{"mcpServers": {"a\u001b": {"command": "/bin/mcp-sessiond", "args": ["wrap", "--", "x"]}, "--take": {"command": "/bin/mcp-sessiond", "args": ["wrap", "--", "y"]}}}"#,
         ),
         // The value on a line of its own, and the servers of a single project.
         (
             Host::Claude,
             "{\"projects\": {\"/x\": {\"mcpServers\": {\"a\": {\"command\":\n  \"x\"}}}, \"/y\": {}}}",
-            "{\"projects\": {\"/x\": {\"mcpServers\": {\"a\": {\"command\":\n  \"/bin/mcp-sessiond\",\n  \"args\": [\"wrap\", \"--\", \"x\"]}}}, \"/y\": {}}}",
+            "{\"projects\": {\"/x\": {\"mcpServers\": {\"a\": {\"command\":\n  \"/bin/mcp-sessiond\",\n  \"args\": [\"wrap\", \"--entry\", \"a\", \"--\", \"x\"]}}}, \"/y\": {}}}",
         ),
         (
             Host::Zed,
             r#"{"context_servers": {"a": {"command": {"path": "x", "args": ["y"]}}}}"#,
-            r#"{"context_servers": {"a": {"command": {"path": "/bin/mcp-sessiond", "args": ["wrap", "--", "x", "y"]}}}}"#,
+            r#"{"context_servers": {"a": {"command": {"path": "/bin/mcp-sessiond", "args": ["wrap", "--entry", "a", "--", "x", "y"]}}}}"#,
         ),
         (
             Host::Codex,
             "# mine\n[mcp_servers.a]\ncommand = 'np\\x'  # so\nargs = [\n  \"-y\",\n]\n\n[mcp_servers.a.env]\nK = \"v\"\n\n[mcp_servers.b]\ncommand = \"y\"\n\n[other]\nx = 1\n",
-            "# mine\n[mcp_servers.a]\ncommand = \"/bin/mcp-sessiond\"  # so\nargs = [\n  \"wrap\", \"--\", 'np\\x',\n  \"-y\",\n]\n\n[mcp_servers.a.env]\nK = \"v\"\n\n[mcp_servers.b]\ncommand = \"/bin/mcp-sessiond\"\nargs = [\"wrap\", \"--\", \"y\"]\n\n[other]\nx = 1\n",
+            "# mine\n[mcp_servers.a]\ncommand = \"/bin/mcp-sessiond\"  # so\nargs = [\n  \"wrap\", \"--entry\", \"a\", \"--\", 'np\\x',\n  \"-y\",\n]\n\n[mcp_servers.a.env]\nK = \"v\"\n\n[mcp_servers.b]\ncommand = \"/bin/mcp-sessiond\"\nargs = [\"wrap\", \"--entry\", \"b\", \"--\", \"y\"]\n\n[other]\nx = 1\n",
         ),
         (
             Host::Codex,
             "mcp_servers.a.command = \"x\"\nmcp_servers.b = { command = \"y\", cwd = \"/\" }\n",
-            "mcp_servers.a.command = \"/bin/mcp-sessiond\"\nmcp_servers.a.args = [\"wrap\", \"--\", \"x\"]\nmcp_servers.b = { command = \"/bin/mcp-sessiond\", args = [\"wrap\", \"--\", \"y\"], cwd = \"/\" }\n",
+            "mcp_servers.a.command = \"/bin/mcp-sessiond\"\nmcp_servers.a.args = [\"wrap\", \"--entry\", \"a\", \"--\", \"x\"]\nmcp_servers.b = { command = \"/bin/mcp-sessiond\", args = [\"wrap\", \"--entry\", \"b\", \"--\", \"y\"], cwd = \"/\" }\n",
         ),
         // YAML: with and without brackets, quotes, comments, and no arguments.
         (
             Host::Goose,
             "extensions:\n  a: # mine\n    cmd: npx # so\n    args:\n    - -y\n    # between\n    - 'x y'\n    type: stdio\n  b:\n    type: stdio\n    args: [-y, x]\n    cmd: 'it''s'\n  c: {type: stdio, cmd: C,  args: []}\n  d:\n    cmd: y\n",
-            "extensions:\n  a: # mine\n    cmd: \"/bin/mcp-sessiond\" # so\n    args:\n    - \"wrap\"\n    - \"--\"\n    - npx\n    - -y\n    # between\n    - 'x y'\n    type: stdio\n  b:\n    type: stdio\n    args: [\"wrap\", \"--\", 'it''s', -y, x]\n    cmd: \"/bin/mcp-sessiond\"\n  c: {type: stdio, cmd: \"/bin/mcp-sessiond\",  args: [\"wrap\", \"--\", C]}\n  d:\n    cmd: \"/bin/mcp-sessiond\"\n    args: [\"wrap\", \"--\", y]\n",
+            "extensions:\n  a: # mine\n    cmd: \"/bin/mcp-sessiond\" # so\n    args:\n    - \"wrap\"\n    - \"--entry\"\n    - \"a\"\n    - \"--\"\n    - npx\n    - -y\n    # between\n    - 'x y'\n    type: stdio\n  b:\n    type: stdio\n    args: [\"wrap\", \"--entry\", \"b\", \"--\", 'it''s', -y, x]\n    cmd: \"/bin/mcp-sessiond\"\n  c: {type: stdio, cmd: \"/bin/mcp-sessiond\",  args: [\"wrap\", \"--entry\", \"c\", \"--\", C]}\n  d:\n    cmd: \"/bin/mcp-sessiond\"\n    args: [\"wrap\", \"--entry\", \"d\", \"--\", y]\n",
         ),
         (
             Host::Goose,
             "extensions:\r\n  a:\r\n    args:\r\n      - \"x\"\r\n    cmd: /a[b]c",
-            "extensions:\r\n  a:\r\n    args:\r\n      - \"wrap\"\r\n      - \"--\"\r\n      - /a[b]c\r\n      - \"x\"\r\n    cmd: \"/bin/mcp-sessiond\"",
+            "extensions:\r\n  a:\r\n    args:\r\n      - \"wrap\"\r\n      - \"--entry\"\r\n      - \"a\"\r\n      - \"--\"\r\n      - /a[b]c\r\n      - \"x\"\r\n    cmd: \"/bin/mcp-sessiond\"",
         ),
     ];
     for (host, text, expected) in cases {

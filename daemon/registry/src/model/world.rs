@@ -283,10 +283,11 @@ impl World {
         self.tickets += 1;
         let (key, former) = (
             claimant.traits.key(&description).ok(),
-            claimant.traits.former_key(&description),
+            claimant.traits.earlier_key(&description),
         );
+        let of_recipe = claimant.traits.former_key(&description);
         self.formers
-            .extend(key.filter(|key| key.recipe != FORMER_RECIPE).zip(former));
+            .extend(key.filter(|key| key.recipe != FORMER_RECIPE).zip(of_recipe));
         let claim = Claim {
             ticket: Ticket(self.tickets),
             id: SessionId::mint(),

@@ -22,7 +22,12 @@ const NOT_SHARED: [&str; 2] = ["roots", "tasks"];
 pub(super) struct HostInfo {
     pub(super) version: Version,
     capabilities: Value,
+    /// It answers whatever the server asks with a refusal, so that it need not be able to do it.
+    refuses: bool,
 }
+
+/// The member of `initialize`'s `_meta` by which a client says that it refuses what the server asks.
+const REFUSES: &str = "mcp-sessiond/refuses";
 
 impl HostInfo {
     pub(super) fn of(message: &Message<'_>) -> Self {
@@ -31,12 +36,14 @@ impl HostInfo {
         Self {
             version: InitializeParams::of(message.params).version,
             capabilities,
+            refuses: member(message.params, "_meta")
+                .is_some_and(|meta| parsed(meta)[REFUSES] == true),
         }
     }
 
-    /// Whether this host has all capabilities that the `other` has.
+    /// Whether this host has all capabilities that the `other` has, or refuses to use any.
     pub(super) fn can_all_of(&self, other: &Self) -> bool {
-        has_all(&self.capabilities, &other.capabilities)
+        self.refuses || has_all(&self.capabilities, &other.capabilities)
     }
 }
 

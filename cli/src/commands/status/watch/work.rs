@@ -11,6 +11,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use super::model::{Action, Row, Snapshot};
 use crate::commands::{logs, restart, stop};
+use crate::hosts::names::EntryNames;
 use crate::inventory::listing::Listing;
 use crate::inventory::{Inventory, Server};
 use crate::runtime::block_on;
@@ -50,8 +51,9 @@ impl Poller {
 }
 
 fn look(show: &UnboundedSender<Snapshot>, hurried: &Receiver<()>) {
+    let mut names = EntryNames::default();
     loop {
-        let seen = match block_on(Listing::read()) {
+        let seen = match block_on(Listing::read_with(&mut names)) {
             Ok(Ok(listing)) => seen(&listing),
             Ok(Err(failure)) => Snapshot {
                 trouble: Some(failure.to_string()),

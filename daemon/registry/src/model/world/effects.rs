@@ -125,7 +125,28 @@ impl World {
                 ..opener.description.clone()
             };
         }
+        // The name of an entry alone makes no other server: whoever resumes it with a name gives it
+        // that name, and its own process has it still, with a name or without.
+        let gets_name = |about: &About| {
+            about.description.entry.is_none()
+                && matches!(lease.outcome, Outcome::Resumed | Outcome::Held)
+        };
+        if lease.outcome == Outcome::Resumed
+            && let Some(about) = self.openers.get_mut(&lease.session)
+            && gets_name(about)
+        {
+            about
+                .description
+                .entry
+                .clone_from(&opener.description.entry);
+        }
         let mut about = self.openers.get(&lease.session).cloned();
+        if let Some(about) = about.as_mut().filter(|about| gets_name(about)) {
+            about
+                .description
+                .entry
+                .clone_from(&opener.description.entry);
+        }
         // The process that opened it by the former recipe has it still, whatever it says of itself
         // now.
         if let Some(about) = about

@@ -43,6 +43,13 @@ fn who_can_do_more_shares_and_who_can_do_less_does_not() {
             "{capabilities} {version}"
         );
     }
+    // Who refuses whatever the server asks shares, too.
+    let params = json!({
+        "protocolVersion": "2025-11-25", "capabilities": {}, "_meta": {"mcp-sessiond/refuses": true},
+    });
+    let line = json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params});
+    multiplexer.arrive(4, Bytes::from(line.to_string()), false);
+    assert_eq!(multiplexer.effects(), [Effect::Admit(4)]);
     // What is one host's own is nobody's else.
     let answer = says(&mut multiplexer, 2, "initialize", Some("i"), &json!({}));
     let [Effect::ToClient(2, line)] = &answer[..] else {

@@ -1,0 +1,301 @@
+//! An MCP client of one server, for people at a shell: `call` and `tools`.
+//!
+//! It runs `mcp-sessiond wrap` as a child and speaks on its pipes, so every rule about who gets which
+//! server is that of `wrap`. It declares no capabilities: what a server asks of it is refused.
+
+pub(crate) mod target;
+
+use std::process::Stdio;
+use std::time::Duration;
+
+use futures::StreamExt as _;
+use mcp_sessiond_process::signals::not_ignored;
+use nix::sys::signal::Signal;
+use serde_json::{Value, json};
+use signal_hook_tokio::Signals;
+use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, Lines};
+use tokio::process::{Child, ChildStdin, ChildStdout, Command};
+use tokio::time::{Instant, timeout, timeout_at};
+
+use self::target::Target;
+use crate::exit_code::{DATA_ERROR, OS_ERROR, SOFTWARE, TEMPORARY, UNAVAILABLE};
+use crate::ui::output::warn;
+
+/// The version of MCP that is spoken: the newest one that has `initialize`.
+const PROTOCOL: &str = "2025-11-25";
+
+/// How long the front may take to leave, before it is killed.
+const LEAVE: Duration = Duration::from_secs(2);
+
+/// How often a server may say that there are more tools.
+const PAGES_MAX: usize = 1000;
+
+/// The code of an answer of ours in the place of a server that can't be reached.
+const CONNECTION_CLOSED: i64 = -32000;
+
+/// The exit code of a shell's command that was ended by Ctrl-C.
+const INTERRUPTED: u8 = 130;
+
+/// Why there is no answer: the exit code, and a sentence. None: the user has ended it, and knows.
+#[derive(Debug)]
+pub(crate) struct CallFailure {
+    pub(crate) code: u8,
+    pub(crate) sentence: Option<String>,
+}
+
+impl CallFailure {
+    pub(crate) fn new(code: u8, sentence: impl Into<String>) -> Self {
+        Self {
+            code,
+            sentence: Some(sentence.into()),
+        }
+    }
+
+    /// Prints the sentence, and returns the exit code.
+    pub(crate) fn report(&self) -> u8 {
+        if let Some(sentence) = &self.sentence {
+            warn(sentence);
+        }
+        self.code
+    }
+}
+
+/// The connection with a server.
+pub(crate) struct McpClient {
+    name: String,
+    front: Child,
+    input: Option<ChildStdin>,
+    output: Lines<BufReader<ChildStdout>>,
+    signals: Signals,
+    until: Instant,
+    next: u64,
+}
+
+impl McpClient {
+    /// Connects with a server and initialises it, by then.
+    ///
+    /// # Errors
+    /// Exit code 75 where another process has the server, or it took too long; 69 where it can't be
+    /// started.
+    pub(crate) async fn connect(target: &Target, until: Instant) -> Result<Self, CallFailure> {
+        let system = |error: std::io::Error| CallFailure::new(OS_ERROR, error.to_string());
+        let mut front = Command::new(&target.executable)
+            .arg("wrap")
+            .args(&target.words)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .kill_on_drop(true)
+            .spawn()
+            .map_err(system)?;
+        let broken = || CallFailure::new(SOFTWARE, "the front has no pipes");
+        let input = front.stdin.take().ok_or_else(broken)?;
+        let output = front.stdout.take().ok_or_else(broken)?;
+        let mut client = Self {
+            name: target.name.clone(),
+            front,
+            input: Some(input),
+            output: BufReader::new(output).lines(),
+            signals: Signals::new(not_ignored(&[
+                Signal::SIGINT,
+                Signal::SIGTERM,
+                Signal::SIGHUP,
+            ]))
+            .map_err(system)?,
+            until,
+            next: 0,
+        };
+        let client_info = json!({"name": "mcp-sessiond", "version": env!("CARGO_PKG_VERSION")});
+        // A shared server may have been told of capabilities that other clients have.
+        let parameters = json!({
+            "protocolVersion": PROTOCOL, "capabilities": {}, "clientInfo": client_info,
+            "_meta": {"mcp-sessiond/refuses": true},
+        });
+        match client.request("initialize", parameters).await? {
+            Ok(_) => {
+                client
+                    .send(&json!({"jsonrpc": "2.0", "method": "notifications/initialized"}))
+                    .await?;
+                Ok(client)
+            }
+            // The sentence names the holder.
+            Err(error) => {
+                let is_ours = error["code"] == CONNECTION_CLOSED;
+                let is_taken = error["message"]
+                    .as_str()
+                    .is_some_and(|message| message.contains("is in use by process"));
+                let code = if is_ours && is_taken {
+                    TEMPORARY
+                } else {
+                    UNAVAILABLE
+                };
+                Err(CallFailure::new(code, client.sentence(&error)))
+            }
+        }
+    }
+
+    /// All tools of the server.
+    ///
+    /// # Errors
+    /// Those of a request; exit code 65 where the server refuses.
+    pub(crate) async fn tools(&mut self) -> Result<Vec<Value>, CallFailure> {
+        let (mut tools, mut cursor) = (Vec::new(), None);
+        for _ in 0..PAGES_MAX {
+            let parameters = match &cursor {
+                Some(cursor) => json!({"cursor": cursor}),
+                None => json!({}),
+            };
+            let mut page = match self.request("tools/list", parameters).await? {
+                Ok(page) => page,
+                Err(error) => return Err(CallFailure::new(DATA_ERROR, self.sentence(&error))),
+            };
+            if let Some(more) = page["tools"].as_array_mut() {
+                tools.append(more);
+            }
+            match page["nextCursor"].take() {
+                Value::Null => break,
+                next => cursor = Some(next),
+            }
+        }
+        Ok(tools)
+    }
+
+    /// Calls a tool. The result may be one that says that the tool has failed.
+    ///
+    /// # Errors
+    /// Those of a request; exit code 65 where the server refuses.
+    pub(crate) async fn call(
+        &mut self,
+        tool: &str,
+        arguments: Value,
+    ) -> Result<Value, CallFailure> {
+        let parameters = json!({
+            "name": tool, "arguments": arguments, "_meta": {"progressToken": self.next + 1},
+        });
+        self.request("tools/call", parameters)
+            .await?
+            .map_err(|error| CallFailure::new(DATA_ERROR, self.sentence(&error)))
+    }
+
+    /// Leaves: the server stays as it is.
+    pub(crate) async fn leave(mut self) {
+        drop(self.input.take());
+        if timeout(LEAVE, self.front.wait()).await.is_err() {
+            let _ = self.front.kill().await;
+        }
+    }
+
+    /// What a server has answered that refuses.
+    fn sentence(&self, error: &Value) -> String {
+        let message = error["message"].as_str().unwrap_or("no reason was given");
+        format!("{}: {message}", self.name)
+    }
+
+    async fn send(&mut self, message: &Value) -> Result<(), CallFailure> {
+        let Some(input) = &mut self.input else {
+            return Err(self.ended());
+        };
+        let line = format!("{message}\n");
+        let sent = async {
+            input.write_all(line.as_bytes()).await?;
+            input.flush().await
+        };
+        sent.await.map_err(|_| self.ended())
+    }
+
+    fn ended(&self) -> CallFailure {
+        let sentence = format!(
+            "{}: the connection has ended before the answer; `mcp-sessiond doctor` looks for the cause",
+            self.name
+        );
+        CallFailure::new(UNAVAILABLE, sentence)
+    }
+
+    /// Sends a request, and waits for its answer: a result, or the server's error.
+    async fn request(
+        &mut self,
+        method: &str,
+        parameters: Value,
+    ) -> Result<Result<Value, Value>, CallFailure> {
+        self.next += 1;
+        let id = self.next;
+        self.send(&json!({"jsonrpc": "2.0", "id": id, "method": method, "params": parameters}))
+            .await?;
+        loop {
+            let line = tokio::select! {
+                biased;
+                Some(_) = self.signals.next() => {
+                    self.cancel(id, method, "the user has cancelled it").await;
+                    return Err(CallFailure { code: INTERRUPTED, sentence: None });
+                }
+                line = timeout_at(self.until, self.output.next_line()) => line,
+            };
+            let Ok(line) = line else {
+                self.cancel(id, method, "it took too long").await;
+                let sentence = format!(
+                    "{}: no answer in time; `--timeout SECONDS` allows more",
+                    self.name
+                );
+                return Err(CallFailure::new(TEMPORARY, sentence));
+            };
+            let Ok(Some(line)) = line else {
+                return Err(self.ended());
+            };
+            let Ok(mut message) = serde_json::from_str::<Value>(&line) else {
+                continue;
+            };
+            let is_answer = message.get("method").is_none();
+            if is_answer && message["id"] == id {
+                return Ok(match message.get_mut("error") {
+                    Some(error) => Err(error.take()),
+                    None => Ok(message["result"].take()),
+                });
+            }
+            if !is_answer {
+                self.on_message(&message).await?;
+            }
+        }
+    }
+
+    /// What the server says or asks meanwhile.
+    async fn on_message(&mut self, message: &Value) -> Result<(), CallFailure> {
+        let method = message["method"].as_str().unwrap_or_default();
+        match (message.get("id"), method) {
+            (Some(id), "ping") => {
+                self.send(&json!({"jsonrpc": "2.0", "id": id, "result": {}}))
+                    .await
+            }
+            (Some(id), _) => {
+                let error =
+                    json!({"code": -32601, "message": "this client declares no capabilities"});
+                self.send(&json!({"jsonrpc": "2.0", "id": id, "error": error}))
+                    .await
+            }
+            (None, "notifications/progress") => {
+                let parameters = &message["params"];
+                let total = match &parameters["total"] {
+                    Value::Null => String::new(),
+                    total => format!(" of {total}"),
+                };
+                let text = parameters["message"].as_str().unwrap_or_default();
+                warn(format_args!("{}{total} {text}", parameters["progress"]));
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Tells the server that nobody waits for this answer any more. `initialize` can't be
+    /// cancelled.
+    async fn cancel(&mut self, id: u64, method: &str, reason: &str) {
+        if method != "initialize" {
+            let parameters = json!({"requestId": id, "reason": reason});
+            let _ = self
+                .send(&json!({
+                    "jsonrpc": "2.0", "method": "notifications/cancelled", "params": parameters,
+                }))
+                .await;
+        }
+        drop(self.input.take());
+        let _ = timeout(LEAVE, self.front.wait()).await;
+    }
+}

@@ -1,0 +1,222 @@
+//! `mcp-sessiond call` and `tools`: a server's tools from a shell, and never a host's server.
+
+use std::fs;
+use std::process::Output;
+
+use mcp_sessiond_tests::{Client, World, until};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde_json::{Value, json};
+
+use crate::world;
+use crate::wrap::tiny;
+
+/// A world whose `servers.json` has these.
+fn listing(servers: &Value) -> World {
+    let world = world("claim_wait_ms = 50\n");
+    let text = json!({"mcpServers": servers}).to_string();
+    fs::write(world.root().join("servers.json"), text).expect("written");
+    world
+}
+
+fn entry(more: &Value) -> Value {
+    let script = crate::fixture("python/tiny.py");
+    let mut entry = json!({"command": "python3", "args": ["-I", "-S", script]});
+    for (name, value) in more.as_object().expect("an object") {
+        entry[name] = value.clone();
+    }
+    entry
+}
+
+fn run(world: &World, words: &[&str]) -> (Option<i32>, String, String) {
+    let Output {
+        status,
+        stdout,
+        stderr,
+    } = world.sessiond(words).output().expect("it runs");
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("UTF-8");
+    (status.code(), text(stdout), text(stderr))
+}
+
+fn said(world: &World, words: &[&str]) -> String {
+    let (code, said, errors) = run(world, words);
+    assert_eq!(code, Some(0), "{words:?}: {said}{errors}");
+    said
+}
+
+#[test]
+fn a_server_of_the_list_keeps_its_state_between_calls() {
+    let world = listing(&json!({"counter": entry(&json!({}))}));
+    let _daemon = world.daemon();
+    let (code, first, errors) = run(&world, &["call", "counter", "increment"]);
+    assert_eq!((code, &*first), (Some(0), "1\n"), "{errors}");
+    assert!(
+        errors.contains("@counter runs in a session of your own") && errors.contains("ten minutes"),
+        "{errors}"
+    );
+    let (code, second, errors) = run(&world, &["call", "@counter", "increment", "by=4"]);
+    assert_eq!((code, &*second, &*errors), (Some(0), "5\n", ""));
+    assert_eq!(said(&world, &["call", "counter", "get", "{}"]), "5\n");
+    let result: Value =
+        serde_json::from_str(&said(&world, &["call", "counter", "get", "--json"])).expect("JSON");
+    assert_eq!(result["content"][0]["text"], "5");
+
+    let tools = said(&world, &["tools", "counter"]);
+    assert!(tools.starts_with("TOOL"), "{tools}");
+    for tool in ["increment", "get", "parent", "echo"] {
+        assert!(tools.contains(tool), "{tools}");
+    }
+    let tools: Value =
+        serde_json::from_str(&said(&world, &["tools", "counter", "--json"])).expect("JSON");
+    assert_eq!(tools[0]["name"], "increment");
+
+    let (code, _, errors) = run(&world, &["call", "counter", "nothing"]);
+    assert_eq!(code, Some(66));
+    assert!(
+        errors.contains("there are increment, get, parent, echo"),
+        "{errors}"
+    );
+    let (code, _, errors) = run(&world, &["call", "other", "get"]);
+    assert_eq!(code, Some(66));
+    assert!(errors.contains("there are @counter, counter"), "{errors}");
+
+    // A host's `wrap @counter` has a server of its own.
+    let mut host = Client::connected(world.front(&world.wrapping(&[], &["@counter".to_owned()])));
+    assert_eq!(host.count(), 1);
+    assert_eq!(said(&world, &["call", "counter", "get"]), "5\n");
+    world
+        .sessiond(&["stop", "@counter"])
+        .status()
+        .expect("it runs");
+    assert_eq!(host.count(), 2);
+}
+
+#[test]
+fn a_shared_server_is_joined() {
+    let world = listing(&json!({"counter": entry(&json!({"shared": true}))}));
+    let _daemon = world.daemon();
+    let mut host = Client::new(world.front(&world.wrapping(&[], &["@counter".to_owned()])));
+    let info = json!({"name": "test", "version": "1"});
+    let params = json!({
+        "protocolVersion": "2025-06-18", "capabilities": {"elicitation": {}}, "clientInfo": info,
+    });
+    let id = host.request("initialize", params);
+    host.initialized(id);
+    assert_eq!(host.call("increment", json!({})), "1");
+    assert_eq!(said(&world, &["call", "counter", "increment"]), "2\n");
+    assert_eq!(said(&world, &["call", "counter", "increment"]), "3\n");
+    assert_eq!(host.call("increment", json!({})), "4");
+}
+
+#[test]
+fn a_named_server_is_used_where_it_is_free() {
+    let world = world("claim_wait_ms = 50\n");
+    let _daemon = world.daemon();
+    let words = world.wrapping(&["--name", "mine"], &tiny(&world));
+    let mut host = Client::connected(world.front(&words));
+    assert_eq!(host.count(), 1);
+    let (code, said_, errors) = run(&world, &["call", "mine", "increment"]);
+    assert_eq!((code, &*said_), (Some(75), ""), "{errors}");
+    let holder = format!("in use by process {}", host.pipe.pid());
+    assert!(errors.contains(&holder), "{errors}");
+    host.pipe.close();
+    host.pipe.wait();
+    assert_eq!(said(&world, &["call", "mine", "increment"]), "2\n");
+    let mut host = Client::connected(world.front(&words));
+    assert_eq!(host.count(), 3);
+}
+
+#[test]
+fn a_host_s_server_is_never_called() {
+    let world = world("");
+    let _daemon = world.daemon();
+    let words = world.wrapping(&["--entry", "browser"], &tiny(&world));
+    let mut host = Client::connected(world.front(&words));
+    assert_eq!(host.count(), 1);
+    let (code, _, errors) = run(&world, &["call", "browser", "increment"]);
+    assert_eq!(code, Some(69));
+    assert!(errors.contains("browser belongs to "), "{errors}");
+    assert!(
+        errors.contains("give it a `--name` or share it to call it from a shell"),
+        "{errors}"
+    );
+    assert_eq!(host.count(), 2);
+}
+
+/// A server whose tool returns an image, and reports progress.
+const SHOT: &str = r#"
+import json, sys
+def say(message):
+    print(json.dumps({"jsonrpc": "2.0", **message}), flush=True)
+for line in sys.stdin:
+    message = json.loads(line)
+    method = message.get("method")
+    if method == "initialize":
+        say({"id": message["id"], "result": {"protocolVersion": message["params"]["protocolVersion"], "capabilities": {"tools": {}}, "serverInfo": {"name": "s", "version": "1"}}})
+    elif method == "tools/list":
+        say({"id": message["id"], "result": {"tools": [{"name": "shot", "inputSchema": {"type": "object"}}, {"name": "fail", "inputSchema": {"type": "object"}}]}})
+    elif method == "tools/call" and message["params"]["name"] == "fail":
+        say({"id": message["id"], "result": {"isError": True, "content": [{"type": "text", "text": "no page"}]}})
+    elif method == "tools/call":
+        token = message["params"]["_meta"]["progressToken"]
+        say({"id": "ask", "method": "sampling/createMessage", "params": {}})
+        said = json.loads(sys.stdin.readline())
+        say({"method": "notifications/progress", "params": {"progressToken": token, "progress": 1, "total": 2, "message": "half \x1b[31mway"}})
+        say({"id": message["id"], "result": {"content": [{"type": "image", "data": "aGk=", "mimeType": "image/png"}, {"type": "text", "text": "refused: %d" % said["error"]["code"]}]}})
+"#;
+
+#[test]
+fn an_image_is_written_to_a_file() {
+    let world = listing(&json!({"browser": {"command": "python3", "args": ["-c", SHOT]}}));
+    let _daemon = world.daemon();
+    let page = world.root().join("page.png");
+    let name = page.to_str().expect("UTF-8");
+    let (code, said, errors) = run(&world, &["call", "browser", "shot", "--output", name]);
+    assert_eq!(code, Some(0), "{errors}");
+    assert_eq!(said, format!("{name}\nrefused: -32601\n"));
+    assert_eq!(fs::read(&page).expect("written"), b"hi");
+    assert!(errors.contains("1 of 2 half \u{fffd}[31mway"), "{errors}");
+    let (code, said, _) = run(&world, &["call", "browser", "fail"]);
+    assert_eq!((code, &*said), (Some(2), "no page\n"));
+}
+
+/// A server that never answers a call, and writes down what it is told of it.
+const MUTE: &str = r#"
+import json, sys
+for line in sys.stdin:
+    message = json.loads(line)
+    method = message.get("method")
+    if method == "initialize":
+        result = {"protocolVersion": message["params"]["protocolVersion"], "capabilities": {"tools": {}}, "serverInfo": {"name": "m", "version": "1"}}
+        print(json.dumps({"jsonrpc": "2.0", "id": message["id"], "result": result}), flush=True)
+    elif method in ("tools/call", "notifications/cancelled"):
+        with open(sys.argv[1], "a") as file:
+            file.write(method + "\n")
+"#;
+
+#[test]
+fn ctrl_c_and_the_time_limit_cancel_the_call() {
+    let world = world("");
+    let log = world.root().join("told");
+    let servers = json!({"mute": {"command": "python3", "args": ["-c", MUTE, log]}});
+    fs::write(
+        world.root().join("servers.json"),
+        json!({"mcpServers": servers}).to_string(),
+    )
+    .expect("written");
+    let _daemon = world.daemon();
+    let told = || fs::read_to_string(&log).unwrap_or_default();
+    let call = world.sessiond(&["call", "mute", "wait", "{}"]).spawn();
+    let mut call = call.expect("it runs");
+    until("the call is there", || {
+        told().contains("tools/call").then_some(())
+    });
+    kill(Pid::from_raw(call.id().cast_signed()), Signal::SIGINT).expect("ours");
+    assert_eq!(call.wait().expect("it ends").code(), Some(130));
+    until("it was cancelled", || {
+        told().contains("cancelled").then_some(())
+    });
+    let (code, _, errors) = run(&world, &["call", "mute", "wait", "{}", "--timeout", "1"]);
+    assert_eq!(code, Some(75), "{errors}");
+    assert!(errors.contains("no answer in time"), "{errors}");
+}
