@@ -72,6 +72,10 @@ impl From<Error> for Failure {
 impl fmt::Display for Failure {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::Connect(error @ ConnectError::NotRunning { .. }) => write!(
+                formatter,
+                "{error}; that is normal while no server is kept: `mcp-sessiond wrap` and `serve` start one"
+            ),
             Self::Connect(error) => error.fmt(formatter),
             Self::Call(error) => write!(formatter, "the daemon did not answer: {error}"),
             Self::Hangs(socket) => write!(
@@ -103,6 +107,15 @@ impl Failure {
             Self::Refused(_) => SOFTWARE,
         }
     }
+}
+
+/// Whether there is no daemon: none is started.
+pub(crate) fn has_no_daemon() -> bool {
+    let reached = block_on(async {
+        let directory = Directory::of_user()?;
+        connect(&directory, &Start::Never).await
+    });
+    matches!(reached, Ok(Err(ConnectError::NotRunning { .. })))
 }
 
 /// Prints what this work makes of the answers of the daemon that runs; none is started.

@@ -18,9 +18,13 @@ use std::path::{Path, PathBuf};
 use clap::ValueEnum;
 use jsonc_parser::ParseOptions;
 use jsonc_parser::cst::{CstObject, CstObjectProp, CstRootNode};
+use mcp_sessiond_process::regular_file;
 use serde_json::Value;
 
 use self::yaml::{Kind, Yaml};
+
+/// Bytes that a host's file may have: Claude Code keeps a history in it.
+const FILE_MAX: u64 = 256 * 1024 * 1024;
 
 /// A host. Its name on the command line is the one in small letters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, ValueEnum)]
@@ -38,6 +42,10 @@ pub(crate) enum Host {
     Windsurf,
     Copilot,
     Goose,
+    Qwen,
+    Kiro,
+    Kimi,
+    Openclaw,
 }
 
 /// Why a host's file can't be used. What is in it is never part of the sentence.
@@ -94,7 +102,7 @@ impl Host {
                 .into(),
             Self::Zed => vec![config.join("zed/settings.json")],
             Self::Cline => vec![
-                home.join(".cline/mcp.json"),
+                home.join(".cline/data/settings/cline_mcp_settings.json"),
                 extension("saoudrizwan.claude-dev/settings/cline_mcp_settings.json"),
             ],
             Self::Roo => {
@@ -105,6 +113,16 @@ impl Host {
             }
             Self::Windsurf => vec![home.join(".codeium/windsurf/mcp_config.json")],
             Self::Copilot => vec![home.join(".copilot/mcp-config.json")],
+            Self::Qwen => vec![home.join(".qwen/settings.json")],
+            Self::Kiro => vec![home.join(".kiro/settings/mcp.json")],
+            // Kimi Code's, and that of the older Kimi CLI.
+            Self::Kimi => vec![
+                named("KIMI_CODE_HOME")
+                    .unwrap_or_else(|| home.join(".kimi-code"))
+                    .join("mcp.json"),
+                home.join(".kimi/mcp.json"),
+            ],
+            Self::Openclaw => vec![home.join(".openclaw/openclaw.json")],
             // On macOS, too.
             Self::Goose => {
                 let own = named("GOOSE_PATH_ROOT").filter(|root| root.is_absolute());
@@ -131,6 +149,10 @@ impl Host {
             "Windsurf" => Self::Windsurf,
             "Copilot CLI" => Self::Copilot,
             "Goose" | "Goose's desktop application" => Self::Goose,
+            "Qwen Code" => Self::Qwen,
+            "Kiro" => Self::Kiro,
+            "Kimi" => Self::Kimi,
+            "OpenClaw" => Self::Openclaw,
             _ => return None,
         })
     }
@@ -150,7 +172,15 @@ impl Host {
             }
             Self::Zed => ".zed/settings.json",
             Self::Roo => ".roo/mcp.json",
-            Self::ClaudeDesktop | Self::Cline | Self::Windsurf | Self::Copilot | Self::Goose => {
+            Self::Qwen => ".qwen/settings.json",
+            Self::Kiro => ".kiro/settings/mcp.json",
+            Self::Kimi => ".kimi-code/mcp.json",
+            Self::ClaudeDesktop
+            | Self::Cline
+            | Self::Windsurf
+            | Self::Copilot
+            | Self::Goose
+            | Self::Openclaw => {
                 return Vec::new();
             }
         };
@@ -162,11 +192,23 @@ impl Host {
         match self {
             Self::Vscode => "servers",
             Self::Codex => "mcp_servers",
-            Self::Opencode => "mcp",
+            Self::Opencode | Self::Openclaw => "mcp",
             Self::Zed => "context_servers",
             Self::Goose => "extensions",
             _ => "mcpServers",
         }
+    }
+
+    /// Under which name the servers are within what [`key`](Self::key) names, where they are: of
+    /// OpenClaw always, of opencode from version 2 on.
+    pub(crate) fn inner_key(self) -> Option<&'static str> {
+        matches!(self, Self::Opencode | Self::Openclaw).then_some("servers")
+    }
+
+    /// Whether a member of that name is the servers, by the names of its own members: opencode's
+    /// file may have had a server that is called so.
+    pub(crate) fn is_inner<'a>(self, mut names: impl Iterator<Item = &'a str>) -> bool {
+        self == Self::Openclaw || !names.any(|name| ["type", "command", "url"].contains(&name))
     }
 
     /// Under which name an entry has its command.
@@ -184,7 +226,7 @@ impl Host {
     /// # Errors
     /// When it can't be read, or is not of its form.
     pub(crate) fn read(self, path: &Path) -> Result<Option<Vec<(String, Value)>>, HostError> {
-        let text = match std::fs::read_to_string(path) {
+        let text = match regular_file::read_text(path, FILE_MAX) {
             Ok(text) => text,
             Err(error)
                 if matches!(
@@ -217,8 +259,31 @@ impl Host {
         match self {
             Self::Codex => toml_members(text, self.key()),
             Self::Goose => yaml_members(text, self.key()),
-            _ => json_members(text, self.key()),
+            _ => {
+                if text.trim_start_matches('\u{feff}').trim().is_empty() {
+                    return Ok(Vec::new());
+                }
+                let (_, object) = json_object(text)?;
+                match self.inner_object(&object) {
+                    Some(inner) => members_of(&inner, "servers"),
+                    None if self == Self::Openclaw => Ok(Vec::new()),
+                    None => members_of(&object, self.key()),
+                }
+            }
         }
+    }
+
+    /// The object that has the servers under [`inner_key`](Self::inner_key), if there is one.
+    fn inner_object(self, object: &CstObject) -> Option<CstObject> {
+        let outer = object.object_value(self.key())?;
+        let inner = outer.object_value(self.inner_key()?)?;
+        let names: Vec<String> = inner
+            .properties()
+            .iter()
+            .filter_map(CstObjectProp::decoded_name)
+            .collect();
+        self.is_inner(names.iter().map(String::as_str))
+            .then_some(outer)
     }
 
     /// The same, and those of single projects that are in the user's file.
@@ -313,14 +378,6 @@ pub(crate) fn json_object(text: &str) -> Result<(CstRootNode, CstObject), String
     })?;
     let object = root.object_value().ok_or("it has to be a JSON object")?;
     Ok((root, object))
-}
-
-fn json_members(text: &str, key: &str) -> Result<Vec<(String, Value)>, String> {
-    if text.trim_start_matches('\u{feff}').trim().is_empty() {
-        return Ok(Vec::new());
-    }
-    let (_, object) = json_object(text)?;
-    members_of(&object, key)
 }
 
 fn members_of(object: &CstObject, key: &str) -> Result<Vec<(String, Value)>, String> {

@@ -17,6 +17,7 @@ pub(crate) mod write;
 use std::path::{Path, PathBuf};
 
 use mcp_sessiond_daemon::config;
+use mcp_sessiond_process::regular_file;
 use mcp_sessiond_proxy::front::bundle::Decorations;
 use serde_json::{Map, Value};
 
@@ -28,6 +29,9 @@ pub(crate) use self::watch::{FileChange, Watch};
 
 /// The file, beside the configuration.
 const FILE: &str = "servers.json";
+
+/// Bytes that the file may have.
+const FILE_MAX: u64 = 16 * 1024 * 1024;
 
 /// What the file has: servers by name, in its order.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -62,7 +66,7 @@ impl Servers {
     /// # Errors
     /// When the file can't be read, is not JSON, or has no servers where they belong.
     pub(crate) fn read(path: &Path) -> Result<Self, ServersError> {
-        let text = std::fs::read(path).map_err(|error| ServersError::Unread {
+        let text = regular_file::read(path, FILE_MAX).map_err(|error| ServersError::Unread {
             path: path.to_owned(),
             error,
         })?;

@@ -243,7 +243,12 @@ fn with_overrides(
         let (name, value) = flag.split_once('=').unwrap_or((flag, ""));
         let name = name.trim();
         if !known.iter().any(|known| known == name) {
-            let error = format!("no such setting; there are {}", known.join(", "));
+            let error = match closest(name, &known) {
+                Some(meant) => format!("there is no such setting; did you mean {meant}?"),
+                None => {
+                    "there is no such setting; `mcp-sessiond config` lists all of them".to_owned()
+                }
+            };
             return Err(ConfigError::Override {
                 origin: "--set",
                 name: name.into(),
@@ -264,6 +269,36 @@ fn with_overrides(
         sources,
         held: BTreeMap::new(),
     })
+}
+
+/// The name that is most like this one, if one is: it has the same last word, or few letters differ.
+fn closest<'a>(name: &str, known: &'a [String]) -> Option<&'a String> {
+    let last = |name: &str| name.rsplit('.').next().unwrap_or_default().to_owned();
+    let same_word: Vec<&String> = known
+        .iter()
+        .filter(|known| last(known) == last(name))
+        .collect();
+    if let [only] = same_word[..] {
+        return Some(only);
+    }
+    let distances = known.iter().map(|known| (distance(name, known), known));
+    let (letters, known) = distances.min()?;
+    (letters <= name.len() / 3).then_some(known)
+}
+
+/// How many letters have to be put in, taken away or replaced to make one text of the other.
+fn distance(one: &str, other: &str) -> usize {
+    let other: Vec<char> = other.chars().collect();
+    let mut row: Vec<usize> = (0..=other.len()).collect();
+    for (at, letter) in one.chars().enumerate() {
+        let mut diagonal = std::mem::replace(&mut row[0], at + 1);
+        for (column, wanted) in other.iter().enumerate() {
+            let replaced = diagonal + usize::from(letter != *wanted);
+            diagonal = row[column + 1];
+            row[column + 1] = replaced.min(diagonal + 1).min(row[column] + 1);
+        }
+    }
+    row[other.len()]
 }
 
 /// The one setting that has no value by default.

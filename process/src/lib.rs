@@ -24,7 +24,7 @@
 //!   is behind its path. [`changes`]: watches directories and files.
 //! - [`executable`]: where this program is, after an upgrade, too. [`descriptors`]: how many this
 //!   process may have. [`priority`]: resets nice value and OOM score. [`core_files`]: none are
-//!   left. [`clock`]: the clock that all processes of a machine read alike. [`signals`]: which of
+//!   left. [`regular_file`]: reads files that others have named. [`clock`]: the clock that all processes of a machine read alike. [`signals`]: which of
 //!   them may be waited for.
 //! - [`fault`]: where tests may have the daemon, or `setup`, killed. [`sys`]: the only `unsafe`
 //!   code.
@@ -57,6 +57,7 @@ mod peer_error;
 mod pinned;
 pub mod priority;
 pub mod programs;
+pub mod regular_file;
 mod session;
 pub mod signals;
 pub mod socket;

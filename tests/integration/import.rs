@@ -114,7 +114,7 @@ pub(crate) fn hosts() -> Vec<(&'static str, &'static str, String, Value)> {
             "// Zed settings\n{\n  \"theme\": \"One\",\n  \"context_servers\": {\"NAME\": {\"source\": \"custom\", \"command\": \"npx\", \"args\": [\"-y\", \"x\"], \"env\": {\"A\": \"1\"},},},\n}\n".to_owned(),
             simple.clone(),
         ),
-        ("cline", ".cline/mcp.json", plain(r#", "disabled": false, "autoApprove": []"#), simple.clone()),
+        ("cline", ".cline/data/settings/cline_mcp_settings.json", plain(r#", "disabled": false, "autoApprove": []"#), simple.clone()),
         ("roo", ".roo/mcp.json", plain(r#", "alwaysAllow": ["a"], "disabledTools": []"#), simple.clone()),
         ("windsurf", ".codeium/windsurf/mcp_config.json", plain(""), simple.clone()),
         ("copilot", ".copilot/mcp-config.json", plain(r#", "type": "local", "tools": ["*"]"#), simple.clone()),

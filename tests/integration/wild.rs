@@ -391,7 +391,7 @@ fn place(host: &str) -> &'static str {
         ("cursor", ".cursor/mcp.json"),
         ("codex", ".codex/config.toml"),
         ("copilot", ".copilot/mcp-config.json"),
-        ("cline", ".cline/mcp.json"),
+        ("cline", ".cline/data/settings/cline_mcp_settings.json"),
         ("gemini", ".gemini/settings.json"),
         ("windsurf", ".codeium/windsurf/mcp_config.json"),
         ("zed", ".config/zed/settings.json"),

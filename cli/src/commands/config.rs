@@ -3,10 +3,12 @@
 use std::process::ExitCode;
 
 use clap::Args;
+use mcp_sessiond_daemon::config;
 use mcp_sessiond_proto::debug::Setting;
 
-use crate::calls::{ANSWER_TIMEOUT, print_answer};
-use crate::ui::output::json_or;
+use crate::calls::{ANSWER_TIMEOUT, has_no_daemon, print_answer};
+use crate::exit_code::USAGE;
+use crate::ui::output::{json_or, print, warn};
 use crate::ui::table::listing_or;
 
 #[derive(Debug, Args)]
@@ -15,7 +17,9 @@ The values are those in force. The daemon reads its file again at SIGHUP; what a
 value to come. Servers that run keep the `backends.*` with which they were started; each `wrap` and `serve` reads `wrap.*`, `bundle.*` and \
 `http.*` when it starts.
 
-Exit codes: 0; 69 no daemon. Which settings there are: docs/settings.md.
+Where no daemon runs, they are those that the next one starts with, and a line on standard error says so.
+
+Exit codes: 0; 64 no daemon runs, and the file is wrong; 69 the daemon does not answer. Which settings there are: docs/settings.md.
 
 Example: mcp-sessiond config --json | jq '.[] | select(.source != \"default\")'")]
 pub(crate) struct Arguments {
@@ -26,10 +30,32 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> ExitCode {
+    if has_no_daemon() {
+        return of_file(arguments);
+    }
     print_answer(async |connection, _| {
         let settings = connection.settings(ANSWER_TIMEOUT).await?;
         Ok(json_or(arguments.json, &settings, |rows| text(rows)))
     })
+}
+
+/// The settings that a daemon would have which is started now.
+fn of_file(arguments: &Arguments) -> ExitCode {
+    let path = config::usual_path();
+    match config::load(path.as_deref(), &[]) {
+        Ok(loaded) => {
+            warn(
+                "no daemon runs, which is normal while no server is kept; these are the settings that the next one starts with",
+            );
+            print(&json_or(arguments.json, &loaded.settings(), |rows| {
+                text(rows)
+            }))
+        }
+        Err(error) => {
+            warn(error);
+            ExitCode::from(USAGE)
+        }
+    }
 }
 
 fn text(settings: &[Setting]) -> String {

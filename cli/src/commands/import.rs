@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{Args, ValueEnum as _};
+use mcp_sessiond_process::regular_file;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
@@ -15,6 +16,9 @@ use crate::hosts::Host;
 use crate::servers::{Servers, store_command, write};
 use crate::ui::output::{print, to_json, warn};
 use crate::ui::table;
+
+/// Bytes that servers.json may have.
+const SERVERS_MAX: u64 = 16 * 1024 * 1024;
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -88,7 +92,7 @@ fn import(arguments: &Arguments) -> Result<u8, Failure> {
     let path = Servers::usual_path().map_err(|error| (error.code(), error.to_string()))?;
     let home =
         std::env::home_dir().ok_or_else(|| (NO_INPUT, "there is no home directory".to_owned()))?;
-    let text = match std::fs::read_to_string(&path) {
+    let text = match regular_file::read_text(&path, SERVERS_MAX) {
         Ok(text) => text,
         Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
         Err(error) => {

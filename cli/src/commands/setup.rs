@@ -24,7 +24,7 @@ use crate::hosts::file::{FileError, HostFile};
 use crate::hosts::members::{Server, servers, tree};
 use crate::hosts::record::{Record, Records, Wrapped};
 use crate::servers::Servers;
-use crate::ui::output::{print, to_json, warn};
+use crate::ui::output::{print, to_json, warn, warn_list};
 use crate::ui::table::{columns, lines_within};
 
 #[derive(Debug, Args)]
@@ -305,10 +305,21 @@ fn plans(
             }
         }
     }
+    if arguments.host.is_none() && !arguments.json {
+        let of_codex = Host::Codex.files(&home).into_iter();
+        for file in of_codex.filter(|file| file.is_file()) {
+            warn(format_args!(
+                "{}: Codex is left out, since nothing would be kept there; `mcp-sessiond setup codex` wraps its servers all the same",
+                file.display()
+            ));
+        }
+    }
     if plans.is_empty() && code == 0 {
+        warn("no host's file is here; these would be:");
+        warn_list(&places);
         return Err((
             NO_INPUT,
-            format!("no host's file is here; looked for {}", places.join(", ")),
+            "name another file: `mcp-sessiond setup HOST --file PATH`".to_owned(),
         ));
     }
     Ok((plans, code))

@@ -69,6 +69,11 @@ pub(crate) fn form(host: Host, entry: &Node) -> Result<Form<'_>, String> {
             ));
         }
     }
+    if host == Host::Vscode && entry.get("dev")?.is_some_and(|dev| !dev.is_null()) {
+        return Ok(Form::NotWrappable(
+            "it has `dev`, by which VS Code watches the server's files or debugs its process; take that away first",
+        ));
+    }
     if host == Host::Goose
         && let Some(kind) = entry
             .get("type")?
@@ -278,7 +283,7 @@ impl Form<'_> {
 }
 
 /// Whether a command has its arguments behind it. Paths and variables may have blanks in them.
-fn is_command_line(command: &str) -> bool {
+pub(crate) fn is_command_line(command: &str) -> bool {
     let (program, rest) = command
         .trim_start()
         .split_once(char::is_whitespace)

@@ -61,6 +61,21 @@ fn in_table<'a>(
     let Some(servers) = table.get(host.key())?.filter(|servers| !servers.is_null()) else {
         return Ok(Vec::new());
     };
+    let inner = host
+        .inner_key()
+        .map(|key| servers.get(key))
+        .transpose()?
+        .flatten();
+    let names = inner
+        .map(Node::members)
+        .transpose()?
+        .flatten()
+        .map(|members| members.iter().map(|(name, _)| name.as_str()));
+    let servers = match (inner, names) {
+        (Some(inner), Some(names)) if host.is_inner(names) => inner,
+        _ if host == Host::Openclaw => return Ok(Vec::new()),
+        _ => servers,
+    };
     if servers.has_marks() && servers.members()?.is_none() {
         return Err(format!(
             "`{}` has an anchor, an alias or a tag; edit it by hand",

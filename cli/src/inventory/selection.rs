@@ -133,7 +133,8 @@ fn fit(what: &str, server: &Server) -> Option<Fit> {
         .as_ref()
         .map(mcp_sessiond_client::SessionId::as_str)
         .unwrap_or_default();
-    let pid: Option<u32> = what.parse().ok();
+    // A process of another pid namespace has the pid 0.
+    let pid: Option<u32> = what.parse().ok().filter(|pid| *pid != 0);
     let pids = [server.pid, server.keeper_pid, server.host];
     let (name, lower) = (server.server.to_lowercase(), what.to_lowercase());
     let program = server.program.as_deref().unwrap_or_default().to_lowercase();
@@ -301,6 +302,7 @@ mod tests {
             ("31", Err(vec![21, 22])),
             ("99", Err(vec![21, 22, 23, 25])),
             ("4711", Err(vec![])),
+            ("0", Err(vec![21, 22, 23, 24, 25])),
             ("nothing", Err(vec![])),
         ] {
             assert_eq!(chosen(what, &servers), meant, "{what}");

@@ -4,10 +4,14 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use mcp_sessiond_process::regular_file;
 use mcp_sessiond_proxy::server::shared::VARIABLES;
 
 use super::entry::{Entry, Kind, is_http};
 use super::keyring;
+
+/// Bytes of a file that `${file:PATH}` stands for.
+const SECRET_MAX: u64 = 1024 * 1024;
 
 impl Entry {
     /// How to reach the server, with all that stands for something else looked up. `cwd` is a path
@@ -153,7 +157,7 @@ fn expanded(text: &str, base: &Path, only: Option<&[&str]>) -> Result<String, St
             },
             Some(("file", path)) => {
                 let path = from_base(path, base);
-                let read = std::fs::read_to_string(&path);
+                let read = regular_file::read_text(&path, SECRET_MAX);
                 let value =
                     read.map_err(|error| format!("could not read {}: {error}", path.display()))?;
                 out.push_str(

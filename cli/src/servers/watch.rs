@@ -7,9 +7,10 @@ use std::path::{Component, Path, PathBuf};
 use std::time::Duration;
 
 use mcp_sessiond_process::changes::Changes;
+use mcp_sessiond_process::regular_file;
 use tokio::time::Instant;
 
-use super::{Edit, Servers, ServersError};
+use super::{Edit, FILE_MAX, Servers, ServersError};
 
 /// How long a file may be wrong before that is said: an editor may empty it before it writes it.
 const SETTLE: Duration = Duration::from_millis(300);
@@ -182,7 +183,7 @@ impl Watch {
 }
 
 fn read(path: &Path) -> Result<Vec<u8>, ServersError> {
-    std::fs::read(path).map_err(|error| ServersError::Unread {
+    regular_file::read(path, FILE_MAX).map_err(|error| ServersError::Unread {
         path: path.to_owned(),
         error,
     })

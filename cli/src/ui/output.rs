@@ -15,6 +15,13 @@ pub(crate) fn warn(message: impl std::fmt::Display) {
     let _ = writeln!(std::io::stderr(), "mcp-sessiond: {text}");
 }
 
+/// Writes a list to standard error below a message, an item a line.
+pub(crate) fn warn_list(items: &[String]) {
+    for item in items {
+        let _ = writeln!(std::io::stderr(), "  {}", printable(item));
+    }
+}
+
 /// Prints to standard output. A closed pipe is no failure: its reader has seen enough.
 pub(crate) fn print(text: &str) -> ExitCode {
     match anstream::stdout().lock().write_all(text.as_bytes()) {

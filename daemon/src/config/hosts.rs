@@ -318,6 +318,20 @@ const HOSTS: &[Known] = &[
         Read,
     ),
     host(
+        "Kiro",
+        &[Named("kiro"), Named("kiro-cli"), Named("Kiro Helper*")],
+        Resume::Cut,
+        Read,
+    ),
+    host("Kimi", &[Named("kimi"), Script("kimi")], Resume::Cut, Read),
+    // Its gateway serves the conversations of all channels from one process.
+    host(
+        "OpenClaw",
+        &[Named("openclaw"), Script("openclaw"), Script("openclaw/*")],
+        Resume::Never,
+        Read,
+    ),
+    host(
         "Continue CLI",
         &[Script("cn"), Script("@continuedev/cli")],
         Resume::Always,
@@ -578,6 +592,14 @@ mod tests {
         (
             "Goose's desktop application",
             "/opt/goose/goosed agent",
+            "",
+            Resume::Never,
+        ),
+        ("Kiro", "/usr/share/kiro/kiro", "", Resume::Cut),
+        ("Kimi", "/home/u/.local/bin/kimi", "", Resume::Cut),
+        (
+            "OpenClaw",
+            "/usr/bin/node /usr/bin/openclaw gateway",
             "",
             Resume::Never,
         ),

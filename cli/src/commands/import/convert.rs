@@ -7,6 +7,7 @@ use serde_json::{Map, Value, json};
 
 use crate::commands::wrap;
 use crate::hosts::Host;
+use crate::hosts::entries::is_command_line;
 
 /// An entry in the form of `servers.json`, or why there is none. Secrets stay what they are.
 pub(crate) fn converted(host: Host, server: &Value) -> Result<Map<String, Value>, String> {
@@ -45,14 +46,27 @@ pub(crate) fn converted(host: Host, server: &Value) -> Result<Map<String, Value>
         put("headers", headers(server)?);
     } else {
         let (command, arguments) = command(server)?;
+        if is_command_line(&command) {
+            return Err(
+                "its command is a whole command line; the arguments belong in `args`".to_owned(),
+            );
+        }
+        if get(&["sandboxEnabled"]) == Some(&Value::Bool(true)) {
+            return Err("it has `sandboxEnabled`: the host runs it in a sandbox, which mcp-sessiond does not; take that away there, or leave the server to the host".to_owned());
+        }
         put("command", Some(command.into()));
         put("args", (!arguments.is_empty()).then(|| json!(arguments)));
         put(
             "env",
-            get(&["env", "environment"])
-                .or_else(|| server.get("command")?.get("env"))
-                .cloned()
-                .filter(is_filled),
+            // opencode takes one of them alone.
+            get(if host == Host::Opencode {
+                &["environment"]
+            } else {
+                &["env", "environment"]
+            })
+            .or_else(|| server.get("command")?.get("env"))
+            .cloned()
+            .filter(is_filled),
         );
         put("cwd", get(&["cwd"]).cloned());
         put("envFile", get(&["envFile"]).cloned());
@@ -122,6 +136,11 @@ fn is_filled(value: &(impl std::borrow::Borrow<Value> + ?Sized)) -> bool {
     }
 }
 
+/// Whether a host has Gemini's format: Qwen Code was made from Gemini CLI.
+fn is_gemini(host: Host) -> bool {
+    matches!(host, Host::Gemini | Host::Qwen)
+}
+
 /// Gemini's `url` is one for SSE, unless its `type` says otherwise; `httpUrl` comes before it.
 fn is_sse(host: Host, server: &Map<String, Value>) -> bool {
     match server
@@ -130,7 +149,7 @@ fn is_sse(host: Host, server: &Map<String, Value>) -> bool {
         .and_then(Value::as_str)
     {
         Some(told) => told == "sse",
-        None => host == Host::Gemini && !server.contains_key("httpUrl"),
+        None => is_gemini(host) && !server.contains_key("httpUrl"),
     }
 }
 
@@ -223,6 +242,33 @@ fn unwrapped(words: Vec<String>) -> Result<Vec<String>, String> {
     }
 }
 
+/// What VS Code and the hosts that are made from it put in the place of `${NAME}` or `${NAME:…}`.
+const HOSTS_OWN: [&str; 23] = [
+    "workspaceFolder",
+    "workspaceFolderBasename",
+    "userHome",
+    "pathSeparator",
+    "/",
+    "cwd",
+    "file",
+    "fileWorkspaceFolder",
+    "fileWorkspaceFolderBasename",
+    "relativeFile",
+    "relativeFileDirname",
+    "fileBasename",
+    "fileBasenameNoExtension",
+    "fileExtname",
+    "fileDirname",
+    "fileDirnameBasename",
+    "columnNumber",
+    "lineNumber",
+    "selectedText",
+    "execPath",
+    "extensionInstallFolder",
+    "defaultBuildTask",
+    "config",
+];
+
 /// Writes the host's words for variables in ours.
 fn rewrite(host: Host, value: &mut Value) -> Result<(), String> {
     match value {
@@ -237,7 +283,7 @@ fn rewrite(host: Host, value: &mut Value) -> Result<(), String> {
 fn rewritten(host: Host, text: &str) -> Result<String, String> {
     let opening = if host == Host::Opencode { "{" } else { "${" };
     let plain = |text: &str| {
-        if host == Host::Gemini {
+        if is_gemini(host) {
             dollars(text)
         } else {
             text.to_owned()
@@ -265,10 +311,14 @@ fn rewritten(host: Host, text: &str) -> Result<String, String> {
             }
             (Host::Opencode, "env" | "file") => out.push_str(&format!("${{{inside}}}")),
             (Host::Opencode, _) => out.push_str(&format!("{{{inside}}}")),
-            (Host::Claude | Host::ClaudeDesktop | Host::Gemini, _) if is_name(inside) => {
+            (Host::Claude | Host::ClaudeDesktop | Host::Gemini | Host::Qwen | Host::Kiro, _)
+                if is_name(inside) =>
+            {
                 out.push_str(&format!("${{env:{inside}}}"));
             }
-            (Host::Claude | Host::Gemini, _) if is_name(kind) && name.starts_with('-') => {
+            (Host::Claude | Host::Gemini | Host::Qwen, _)
+                if is_name(kind) && name.starts_with('-') =>
+            {
                 return Err(format!(
                     "it has ${{{kind}:-…}}, a variable with a default; write one of the two there"
                 ));
@@ -278,7 +328,7 @@ fn rewritten(host: Host, text: &str) -> Result<String, String> {
                     "it has ${{{kind}:…}}, which the host asks for; write ${{keyring:…}} or ${{env:…}} there"
                 ));
             }
-            (_, "workspaceFolder" | "workspaceFolderBasename" | "userHome" | "pathSeparator") => {
+            (_, kind) if HOSTS_OWN.contains(&kind) => {
                 return Err(format!(
                     "it has ${{{kind}}}, which only the host knows; write a path there"
                 ));

@@ -213,3 +213,38 @@ fn a_file_is_replaced_only_where_it_says_what_it_said() {
         "nothing is left"
     );
 }
+
+#[test]
+fn what_only_the_host_knows_is_refused() {
+    for text in [
+        "${cwd}",
+        "${file}",
+        "${config:editor.fontSize}",
+        "${execPath}",
+        "${fileWorkspaceFolder}",
+        "${workspaceFolder:root}/x",
+        "${relativeFile}",
+    ] {
+        let server = json!({"command": "x", "args": [text]});
+        let why = converted(Host::Vscode, &server).expect_err(text);
+        assert!(why.contains("only the host knows"), "{text}: {why}");
+    }
+    let line = converted(Host::Cursor, &json!({"command": "npx -y x"})).expect_err("a line");
+    assert!(line.contains("the arguments belong in `args`"), "{line}");
+    let boxed = json!({"command": "x", "sandboxEnabled": true});
+    let why = converted(Host::Vscode, &boxed).expect_err("a sandbox");
+    assert!(why.contains("`sandboxEnabled`"), "{why}");
+    // A shell's own variable is the server's.
+    let server = json!({"command": "sh", "args": ["-c", "echo ${HOME}"]});
+    assert_eq!(converted(Host::Vscode, &server), Ok(server));
+}
+
+#[test]
+fn opencode_takes_the_variables_of_environment() {
+    let server =
+        json!({"type": "local", "command": ["x"], "env": {"A": "1"}, "environment": {"A": "2"}});
+    assert_eq!(
+        converted(Host::Opencode, &server),
+        Ok(json!({"command": "x", "env": {"A": "2"}}))
+    );
+}

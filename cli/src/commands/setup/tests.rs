@@ -34,7 +34,7 @@ fn both(host: Host, text: &str) -> (String, String) {
         servers.iter().map(made).collect()
     };
     check(host, text, &wrapped, |name, entry| {
-        if entry.get("url").is_none() {
+        if entry.get("url").is_none() && entry.get("dev").is_none() {
             let own = name.split(" (").next().unwrap_or_default();
             entries::expect_wrapped(host, entry, "/bin/mcp-sessiond", own);
         }
@@ -79,6 +79,28 @@ fn the_command_moves_and_nothing_else() {
             Host::Cursor,
             r#"{"mcpServers": {"a\u001b": {"command": "x"}, "--take": {"command": "y"}}}"#,
             r#"{"mcpServers": {"a\u001b": {"command": "/bin/mcp-sessiond", "args": ["wrap", "--", "x"]}, "--take": {"command": "/bin/mcp-sessiond", "args": ["wrap", "--", "y"]}}}"#,
+        ),
+        // opencode 2, and an older file with a server of that name; OpenClaw.
+        (
+            Host::Opencode,
+            r#"{"mcp": {"servers": {"a": {"type": "local", "command": ["x"], "disabled": false}}}}"#,
+            r#"{"mcp": {"servers": {"a": {"type": "local", "command": ["/bin/mcp-sessiond", "wrap", "--entry", "a", "--", "x"], "disabled": false}}}}"#,
+        ),
+        (
+            Host::Opencode,
+            r#"{"mcp": {"servers": {"type": "local", "command": ["x"]}}}"#,
+            r#"{"mcp": {"servers": {"type": "local", "command": ["/bin/mcp-sessiond", "wrap", "--entry", "servers", "--", "x"]}}}"#,
+        ),
+        (
+            Host::Openclaw,
+            r#"{"mcp": {"sessionIdleTtlMs": 1, "servers": {"a": {"command": "x"}}}, "gateway": {}}"#,
+            r#"{"mcp": {"sessionIdleTtlMs": 1, "servers": {"a": {"command": "/bin/mcp-sessiond", "args": ["wrap", "--entry", "a", "--", "x"]}}}, "gateway": {}}"#,
+        ),
+        // What VS Code watches or debugs.
+        (
+            Host::Vscode,
+            r#"{"servers": {"a": {"command": "x", "dev": {"watch": "src/**"}}}}"#,
+            r#"{"servers": {"a": {"command": "x", "dev": {"watch": "src/**"}}}}"#,
         ),
         // The value on a line of its own, and the servers of a single project.
         (

@@ -177,6 +177,15 @@ fn entries(mut bytes: &[u8], id: LogId) -> io::Result<Vec<Logged>> {
     if bytes.len() as u64 <= HEADER {
         return Ok(entries);
     }
+    // A file that is cut while it is written to has zeros up to the next entry.
+    if bytes[..MAGIC.len()].iter().all(|byte| *byte == 0) {
+        let cut = bytes.iter().take_while(|byte| **byte == 0).count();
+        tracing::error!(
+            bytes = cut,
+            "the redo log was cut by another process while a daemon wrote to it; the changes of the last moments of that daemon are lost"
+        );
+        return Ok(entries);
+    }
     let mut take = |count: usize| bytes.split_off(..count);
     if take(MAGIC.len()) != Some(MAGIC) {
         let sentence = "another version of mcp-sessiond has written it; start that version once, or delete the file, and what it has is lost";
@@ -284,6 +293,13 @@ impl Redo {
         if !self.takes || self.bytes > LOG_MAX || is_behind || size > ENTRY_MAX {
             return None;
         }
+        if self.was_cut() {
+            tracing::warn!(
+                "the redo log was cut by another process; what was in it goes to the database now, and nothing is lost unless the daemon is killed before that"
+            );
+            self.takes = false;
+            return None;
+        }
         self.entry.clear();
         self.entry.extend([0; 4]);
         let number = Number(self.last.0 + 1);
@@ -331,6 +347,14 @@ impl Redo {
         if !self.takes || self.bytes > HEADER {
             self.empty();
         }
+    }
+
+    /// Whether the file has another length than what was written: an entry behind that would not be
+    /// found again.
+    fn was_cut(&self) -> bool {
+        self.file
+            .metadata()
+            .is_ok_and(|found| found.len() != self.bytes)
     }
 
     /// Whether the file is where the next daemon looks for it.

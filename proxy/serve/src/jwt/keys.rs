@@ -1,7 +1,7 @@
 //! The issuer's public keys: a JSON Web Key Set (RFC 7517) in a file, which is read again when it
 //! has changed.
 
-use std::fs::{File, Metadata};
+use std::fs::Metadata;
 use std::io::{self, Read as _};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
@@ -11,6 +11,7 @@ use jsonwebtoken::jwk::{
     AlgorithmParameters, EllipticCurve, Jwk, KeyAlgorithm, KeyOperations, PublicKeyUse,
 };
 use jsonwebtoken::{Algorithm, DecodingKey};
+use mcp_sessiond_process::regular_file;
 use serde::Deserialize;
 
 use crate::stderr::warn;
@@ -157,7 +158,7 @@ fn read(path: &Path) -> Result<(Seen, Arc<[Key]>), NoKeys> {
     struct Set {
         keys: Vec<serde_json::Value>,
     }
-    let file = File::open(path)?;
+    let file = regular_file::open(path)?;
     let seen = Seen::of(&file.metadata()?);
     let mut bytes = Vec::new();
     file.take(FILE_MAX + 1).read_to_end(&mut bytes)?;

@@ -103,6 +103,33 @@ fn it_is_emptied_when_the_database_has_the_last_entry() {
     );
 }
 
+#[test]
+fn a_log_that_another_process_cuts_takes_nothing_until_the_database_has_all() {
+    let disk = Tmpfs::mount(1_024);
+    let (database, mut redo) = begun(&disk);
+    append(&mut redo, 1..=2, b"value");
+    let cut = || {
+        let file = std::fs::OpenOptions::new()
+            .write(true)
+            .open(beside(&database));
+        file.expect("the log").set_len(0).expect("cut");
+    };
+    cut();
+    assert_eq!(append(&mut redo, 3..=3, b"value"), [None]);
+    redo.committed(Some(Number(2)));
+    assert_eq!(append(&mut redo, 3..=3, b"value"), [Some(Number(3))]);
+    assert_eq!(
+        versions(&left(&database, ID, Number(2)).expect("read")),
+        [3]
+    );
+    // Cut between the look and the write: what was before is lost, and no other version wrote it.
+    let at = redo.bytes;
+    cut();
+    let written = redo.file.write_all_at(b"entry", at);
+    written.expect("written behind a gap");
+    assert_eq!(left(&database, ID, Number(0)).expect("no error").len(), 0);
+}
+
 /// As a SIGKILL leaves it.
 #[test]
 fn cut_anywhere_it_has_the_entries_that_are_whole() {
