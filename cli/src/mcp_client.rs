@@ -5,6 +5,7 @@
 
 pub(crate) mod target;
 
+use std::io::Write as _;
 use std::process::Stdio;
 use std::time::Duration;
 
@@ -14,12 +15,14 @@ use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 use signal_hook_tokio::Signals;
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, Lines};
-use tokio::process::{Child, ChildStdin, ChildStdout, Command};
+use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
+use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout, timeout_at};
 
 use self::target::Target;
 use crate::exit_code::{DATA_ERROR, OS_ERROR, SOFTWARE, TEMPORARY, UNAVAILABLE};
 use crate::ui::output::warn;
+use crate::ui::table::printable;
 
 /// The version of MCP that is spoken: the newest one that has `initialize`.
 const PROTOCOL: &str = "2025-11-25";
@@ -35,6 +38,19 @@ const CONNECTION_CLOSED: i64 = -32000;
 
 /// The exit code of a shell's command that was ended by Ctrl-C.
 const INTERRUPTED: u8 = 130;
+
+/// How the line begins that tells a host that its server has gone on: each call finds it so.
+const RESUMED: &str = "mcp-sessiond: resumed the server";
+
+/// Passes on the lines that a front and its server write to standard error.
+async fn pass_on(errors: ChildStderr) {
+    let mut lines = BufReader::new(errors).lines();
+    while let Ok(Some(line)) = lines.next_line().await {
+        if !line.starts_with(RESUMED) {
+            let _ = writeln!(std::io::stderr(), "{}", printable(&line));
+        }
+    }
+}
 
 /// Why there is no answer: the exit code, and a sentence. None: the user has ended it, and knows.
 #[derive(Debug)]
@@ -66,6 +82,8 @@ pub(crate) struct McpClient {
     front: Child,
     input: Option<ChildStdin>,
     output: Lines<BufReader<ChildStdout>>,
+    /// Passes on what the front and the server write to standard error.
+    errors: JoinHandle<()>,
     signals: Signals,
     until: Instant,
     next: u64,
@@ -84,16 +102,20 @@ impl McpClient {
             .args(&target.words)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
             .kill_on_drop(true)
             .spawn()
             .map_err(system)?;
         let broken = || CallFailure::new(SOFTWARE, "the front has no pipes");
         let input = front.stdin.take().ok_or_else(broken)?;
         let output = front.stdout.take().ok_or_else(broken)?;
+        let errors = front.stderr.take().ok_or_else(broken)?;
+        let errors = tokio::spawn(pass_on(errors));
         let mut client = Self {
             name: target.name.clone(),
             front,
             input: Some(input),
+            errors,
             output: BufReader::new(output).lines(),
             signals: Signals::new(not_ignored(&[
                 Signal::SIGINT,
@@ -128,7 +150,9 @@ impl McpClient {
                 } else {
                     UNAVAILABLE
                 };
-                Err(CallFailure::new(code, client.sentence(&error)))
+                let failure = CallFailure::new(code, client.sentence(&error));
+                client.leave().await;
+                Err(failure)
             }
         }
     }
@@ -182,6 +206,7 @@ impl McpClient {
         if timeout(LEAVE, self.front.wait()).await.is_err() {
             let _ = self.front.kill().await;
         }
+        let _ = timeout(LEAVE, self.errors).await;
     }
 
     /// What a server has answered that refuses.

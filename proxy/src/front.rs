@@ -280,7 +280,11 @@ impl Start<'_> {
                 program.display_name()
             ));
         }
-        self.claim.program = Some(program.display_name());
+        // Who has the name is told by its command.
+        self.claim.program = Some(match self.claim.named {
+            Some(_) => program.command_words(),
+            None => program.display_name(),
+        });
         let opened = Door::new(
             self.options.clone(),
             self.claim.clone(),

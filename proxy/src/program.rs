@@ -31,8 +31,13 @@ impl Program {
     pub fn display_name(&self) -> String {
         match &self.title {
             Some(title) => title.as_str().to_owned(),
-            None => display_name::of(&self.name, &self.arguments),
+            None => self.command_words(),
         }
+    }
+
+    /// The [display name](display_name) of its command line, whatever its user calls it.
+    pub fn command_words(&self) -> String {
+        display_name::of(&self.name, &self.arguments)
     }
 
     /// A digest of the command line, as hexadecimal text.

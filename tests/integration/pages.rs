@@ -159,7 +159,7 @@ const ELSEWHERE: &[(&str, &str, &str)] = &[
         "a_server_of_the_list_keeps_its_state_between_calls",
     ),
     (
-        r#"call notes add '{"text": "milk", "tags": ["shop"]}'"#,
+        r#"call notes add '{"text": "milk"}'"#,
         "call.rs",
         "a_server_of_the_list_keeps_its_state_between_calls",
     ),

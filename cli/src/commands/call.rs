@@ -36,7 +36,7 @@ host, or can't be started; 73 a file can't be written; 75 another process has th
 
 Examples:
   mcp-sessiond call browser browser_navigate url=https://example.org
-  mcp-sessiond call notes add '{\"text\": \"milk\", \"tags\": [\"shop\"]}'
+  mcp-sessiond call notes add '{\"text\": \"milk\"}'
   mcp-sessiond call browser browser_take_screenshot --output page.png")]
 pub(crate) struct Arguments {
     /// A shared server, one that has a `--name`, or one of servers.json

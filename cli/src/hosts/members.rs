@@ -71,8 +71,8 @@ fn in_table<'a>(
         .transpose()?
         .flatten()
         .map(|members| members.iter().map(|(name, _)| name.as_str()));
-    let servers = match (inner, names) {
-        (Some(inner), Some(names)) if host.is_inner(names) => inner,
+    let servers = match inner {
+        Some(inner) if names.is_some_and(|names| host.is_inner(names)) => inner,
         _ if host == Host::Openclaw => return Ok(Vec::new()),
         _ => servers,
     };

@@ -38,8 +38,9 @@ const NARROW: usize = 6;
 /// The column of the state.
 const STATE: usize = 2;
 
-/// Characters of a directory that are shown, unless it is to be wide.
-const DIRECTORY_MAX: usize = 24;
+/// Characters of a directory that are shown, unless it is to be wide: the most with which the table
+/// fits. Without room for a few, there is none.
+const DIRECTORY_MAX: [usize; 5] = [40, 30, 20, 12, 0];
 
 /// Everything that is listed.
 pub(crate) struct Listing {
@@ -140,14 +141,16 @@ impl Listing {
             .collect()
     }
 
-    /// The rows, those of the kept servers first, in their order.
-    pub(crate) fn rows(&self) -> Vec<Vec<String>> {
-        rows(self.inventory.servers.iter(), &self.others)
+    /// The rows, those of the kept servers first, in their order, for a table of so many columns;
+    /// none: it is to be wide.
+    pub(crate) fn rows(&self, width: Option<usize>) -> Vec<Vec<String>> {
+        let servers: Vec<&Server> = self.inventory.servers.iter().collect();
+        fitting(&servers, &self.others, heading(width.is_none()), width)
     }
 
     /// The rows under their heading, in so many columns; none: it is to be wide.
     pub(crate) fn table(&self, width: Option<usize>) -> String {
-        table(&self.rows(), width)
+        table(&self.rows(width), width)
     }
 }
 
@@ -182,7 +185,7 @@ fn note(server: &Server, daemon_answers: bool) -> Option<String> {
 
 /// Shows these servers to whoever reads the complaints.
 pub(crate) fn to_stderr(servers: &[&Server]) {
-    let rows = rows(servers.iter().copied(), &Others::default());
+    let rows = fitting(servers, &Others::default(), heading(false), Some(COLUMNS));
     let _ = anstream::stderr()
         .lock()
         .write_all(table(&rows, Some(COLUMNS)).as_bytes());
@@ -190,7 +193,7 @@ pub(crate) fn to_stderr(servers: &[&Server]) {
 
 /// Shows these servers, and at the end of each line the word that is its own: the pid of its keeper.
 pub(crate) fn to_stderr_with_words(servers: &[&Server]) {
-    let mut rows = rows(servers.iter().copied(), &Others::default());
+    let mut rows = fitting(servers, &Others::default(), heading(false), Some(COLUMNS));
     for (row, server) in rows.iter_mut().zip(servers) {
         row.truncate(NARROW - 2);
         row.extend(server.keeper_pid.map(|keeper| keeper.to_string()));
@@ -211,7 +214,31 @@ fn table(rows: &[Vec<String>], width: Option<usize>) -> String {
     table::fitted(heading(width.is_none()), rows, width, painted)
 }
 
-fn rows<'a>(servers: impl Iterator<Item = &'a Server>, others: &Others) -> Vec<Vec<String>> {
+/// The rows with as much of each directory as fits.
+fn fitting(
+    servers: &[&Server],
+    others: &Others,
+    heading: &[&str],
+    width: Option<usize>,
+) -> Vec<Vec<String>> {
+    let Some(width) = width else {
+        return rows(servers.iter().copied(), others, None);
+    };
+    let of = |most| rows(servers.iter().copied(), others, Some(most));
+    let fits = |rows: &Vec<Vec<String>>| table::width(heading, rows) <= width;
+    let [.., least] = DIRECTORY_MAX;
+    DIRECTORY_MAX
+        .into_iter()
+        .map(of)
+        .find(fits)
+        .unwrap_or_else(|| of(least))
+}
+
+fn rows<'a>(
+    servers: impl Iterator<Item = &'a Server>,
+    others: &Others,
+    directory_max: Option<usize>,
+) -> Vec<Vec<String>> {
     let now = SystemTime::now()
         .duration_since(UNIX_EPOCH)
         .unwrap_or_default()
@@ -219,16 +246,20 @@ fn rows<'a>(servers: impl Iterator<Item = &'a Server>, others: &Others) -> Vec<V
     let now = u64::try_from(now).unwrap_or(u64::MAX);
     let upstreams = others.upstreams.iter().map(|upstream| upstream.row(now));
     let unkept = others.unkept.iter().map(|unkept| unkept_row(unkept, now));
-    servers.map(row).chain(upstreams).chain(unkept).collect()
+    servers
+        .map(|server| row(server, directory_max))
+        .chain(upstreams)
+        .chain(unkept)
+        .collect()
 }
 
-fn row(server: &Server) -> Vec<String> {
+fn row(server: &Server, directory_max: Option<usize>) -> Vec<String> {
     let text = |text: Option<String>| text.map_or_else(|| "-".to_owned(), |text| printable(&text));
     let number = |number: Option<u32>| text(number.map(|number| number.to_string()));
     let host = match (server.hosts, &server.host_name, server.host) {
         (Some(1), ..) => Some("1 host".to_owned()),
         (Some(hosts), ..) => Some(format!("{hosts} hosts")),
-        (None, Some(name), Some(pid)) => Some(match project(server) {
+        (None, Some(name), Some(pid)) => Some(match project(server, directory_max) {
             Some(project) => format!("{name} {pid} {project}"),
             None => format!("{name} {pid}"),
         }),
@@ -254,8 +285,8 @@ fn row(server: &Server) -> Vec<String> {
 }
 
 /// The directory that a host's server was started in: that of the project, in most hosts. None
-/// where it says nothing. A long one has its end.
-pub(crate) fn project(server: &Server) -> Option<String> {
+/// where it says nothing, or there is no room. Of a long one the end is shown.
+fn project(server: &Server, most: Option<usize>) -> Option<String> {
     let directory = server.directory.as_deref()?;
     let home = std::env::home_dir();
     let in_home = home
@@ -268,12 +299,14 @@ pub(crate) fn project(server: &Server) -> Option<String> {
         None => directory.display().to_string(),
     };
     let letters = text.chars().count();
-    let end = |most: usize| text.chars().skip(letters - most).collect::<String>();
-    Some(if letters > DIRECTORY_MAX {
-        format!("…{}", end(DIRECTORY_MAX - 1))
-    } else {
-        text
-    })
+    match most {
+        Some(0) => None,
+        Some(most) if letters > most => {
+            let end: String = text.chars().skip(letters + 1 - most).collect();
+            Some(format!("…{end}"))
+        }
+        _ => Some(text),
+    }
 }
 
 fn unkept_row(unkept: &Unkept, now_ms: u64) -> Vec<String> {

@@ -105,13 +105,26 @@ pub(crate) struct Cell {
     pub(crate) behind: usize,
 }
 
+/// How many columns the table has that shortens nothing.
+pub(crate) fn width(heading: &[&str], rows: &[Vec<String>]) -> usize {
+    let widest = |at: usize, name: &str| {
+        let cells = rows.iter().filter_map(|row| row.get(at));
+        cells.map(|cell| length(cell)).chain([length(name)]).max()
+    };
+    let widths = heading.iter().enumerate();
+    let all: usize = widths.filter_map(|(at, name)| widest(at, name)).sum();
+    all + GAP * heading.len().saturating_sub(1)
+}
+
+/// Columns between two cells.
+const GAP: usize = 2;
+
 /// The cells of the lines that [`fitted`] makes, those of the heading first.
 pub(crate) fn laid_out(
     heading: &[&str],
     rows: &[Vec<String>],
     width: Option<usize>,
 ) -> Vec<Vec<Cell>> {
-    const GAP: usize = 2;
     /// How many cells can be shortened, and to what.
     const ELASTIC: [usize; 2] = [16, 10];
     let mut widths: Vec<usize> = heading.iter().map(|name| length(name)).collect();

@@ -700,7 +700,7 @@ impl Registry {
                 session.program, claim.program
             ),
             Some(session) => format!(
-                "the server named `{name}` is in use by process {}; it can be had when that goes, or by `--take`",
+                "the server named `{name}` is in use by process {}; it is free when that process exits; `--take` takes it over now",
                 session.holder.map_or(0, |holder| holder.pid)
             ),
             None => format!("the server named `{name}` has just ended; try again"),

@@ -12,7 +12,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use super::model::{Action, Row, Snapshot};
 use crate::commands::{logs, restart, stop};
 use crate::hosts::names::EntryNames;
-use crate::inventory::listing::Listing;
+use crate::inventory::listing::{COLUMNS, Listing};
 use crate::inventory::{Inventory, Server};
 use crate::runtime::block_on;
 
@@ -85,7 +85,7 @@ fn seen(listing: &Listing) -> Snapshot {
         }
     };
     Snapshot {
-        rows: listing.rows().into_iter().map(row).collect(),
+        rows: listing.rows(Some(COLUMNS)).into_iter().map(row).collect(),
         notes: listing.notes(),
         trouble: listing.daemon_fault(),
         has_daemon: listing.inventory.connection.is_some(),
