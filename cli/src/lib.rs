@@ -80,7 +80,7 @@ enum Verb {
     /// Show which servers are kept, and how they are
     #[command(alias = "list", alias = "ps")]
     Status(status::Arguments),
-    /// Show what the daemon logs, or what a kept server writes to its standard error
+    /// Show what the daemon logs, or what a server writes to standard error
     Logs(logs::Arguments),
     /// Replace kept servers by fresh ones
     Restart(restart::Arguments),

@@ -99,7 +99,7 @@ const JSON: [Line; 29] = [
     ("claude", "claude-project-file.json", LinkedTwice, Wrapped(&["api", "lint"])),
     ("claude", "claude-sse.json", USUAL, Same),
     ("vscode", "vscode-inputs.json", Elsewhere, Wrapped(&["github"])),
-    ("vscode", "vscode-cwd-envfile.json", Mode(0o640), Wrapped(&["local"])),
+    ("vscode", "vscode-cwd-envfile.json", Mode(0o640), Same),
     ("vscode", "vscode-comments-only.json", USUAL, Same),
     ("vscode", "vscode-trailing-commas.json", Mode(0o666), Wrapped(&["a", "b"])),
     ("cursor", "cursor-one-line.json", Group, Wrapped(&["a", "b", "d"])),

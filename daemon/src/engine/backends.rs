@@ -147,6 +147,8 @@ impl Engine {
         let kept = self.kept((!is_users).then_some(owner), lingers, record);
         Ok(Kept {
             discover: self.discover(server.as_ref()),
+            // What is the user's own is closed after each `mcp-sessiond call`.
+            closes: if is_users { u32::MAX } else { kept.closes },
             ..kept
         })
     }

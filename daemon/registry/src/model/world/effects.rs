@@ -131,7 +131,11 @@ impl World {
             about.description.entry.is_none()
                 && matches!(lease.outcome, Outcome::Resumed | Outcome::Held)
         };
+        // One that is taken up by its id keeps its key.
+        let record = self.registry.session(&lease.session);
+        let is_led = record.is_some_and(|record| record.leading_key() == claim.key);
         if lease.outcome == Outcome::Resumed
+            && is_led
             && let Some(about) = self.openers.get_mut(&lease.session)
             && gets_name(about)
         {
