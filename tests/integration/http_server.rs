@@ -131,7 +131,7 @@ fn a_browser_finds_its_session_by_the_cookie_alone() {
     let mut other = client(&server, "other");
     refused(
         other.ask_at("GET", "/count", &[("Cookie", cookie)], ""),
-        403,
+        404,
     );
     let fresh = other.begin("2025-11-25", &[("Cookie", cookie)]);
     assert!(
@@ -189,7 +189,7 @@ fn what_leads_to_no_session_of_the_callers_is_refused() {
         assert_eq!(error["code"], -32001, "{error}");
     }
     let of = ("Mcp-Session-Id", one.session());
-    refused(client(&server, "two").ask("POST", &[of], call), 403);
+    refused(client(&server, "two").ask("POST", &[of], call), 404);
     // An `initialize` that rmcp refuses leaves no session.
     let before = sessions(&world);
     let mut bad = client(&server, "one");

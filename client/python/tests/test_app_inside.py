@@ -25,6 +25,7 @@ class Inside:
         self.ended = asyncio.Event()
         self.handshakes: list[dict[str, Any]] = []
         self.cancelled: list[object] = []
+        self.has_forgotten = False
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         if scope["method"] == "DELETE":
@@ -38,9 +39,12 @@ class Inside:
         else:
             message = json.loads((await receive())["body"])
             if message["method"] == "initialize":
+                self.has_forgotten = False
                 self.handshakes.append(message["params"])
                 told = {"protocolVersion": "2025-11-25", "capabilities": {}}
                 await self.json(send, 200, {"jsonrpc": "2.0", "id": message["id"], "result": told})
+            elif self.has_forgotten:
+                await self.json(send, 404, {})
             elif "id" in message and message["method"] != "ping":
                 await self.answer(message, scope, send)
             else:
@@ -60,6 +64,8 @@ class Client:
     def __init__(self, app: Any) -> None:
         self.app = app
         self.session: str | None = None
+        # Those of the events of the last response.
+        self.ids: list[str] = []
 
     async def send(self, method: str, message: object = None, **headers: str) -> tuple[int, list[Any]]:
         """Status, and the messages of the body."""
@@ -88,6 +94,7 @@ class Client:
         scope = {"type": "http", "method": method, "path": "/mcp", "headers": told}
         await self.app(scope, receive, sent)
         whole = b"".join(parts).decode()
+        self.ids = [line[4:] for line in whole.split("\n") if line.startswith("id: ")]
         data = [line[6:] for line in whole.split("\n") if line.startswith("data: {")]
         return status, [json.loads(text) for text in data or [whole] if text]
 
@@ -140,22 +147,34 @@ class AnAppInside(unittest.IsolatedAsyncioTestCase):
         self.assertEqual(inside.handshakes[0], inside.handshakes[1])
 
     async def test_a_session_that_the_app_has_forgotten_is_restored_once(self) -> None:
-        async def forgets(message: Any, scope: Any, send: Any) -> None:
-            is_known = len(inside.handshakes) > 1
-            result = {"jsonrpc": "2.0", "id": message["id"], "result": {}}
-            await inside.json(send, 200 if is_known else 404, result if is_known else {})
+        async def answers(message: Any, scope: Any, send: Any) -> None:
+            await inside.json(send, 200, {"jsonrpc": "2.0", "id": message["id"], "result": {}})
 
-        inside, client = await self.begun(forgets)
+        inside, client = await self.begun(answers)
+        inside.has_forgotten = True
         self.assertEqual((await client.request("tools/call"))[1][0]["result"], {})
         self.assertEqual(len(inside.handshakes), 2)
 
-    async def test_an_answer_that_can_not_be_stored_is_told(self) -> None:
+    async def test_a_404_about_one_request_is_passed_on_and_ends_nothing(self) -> None:
+        async def refuses(message: Any, scope: Any, send: Any) -> None:
+            error = {"code": -32601, "message": "Method not found"}
+            await inside.json(send, 404, {"jsonrpc": "2.0", "id": message["id"], "error": error})
+
+        inside, client = await self.begun(refuses)
+        status, (said,) = await client.request("prompts/list")
+        self.assertEqual((status, said["id"], said["error"]["code"]), (404, 1, -32601))
+        self.assertEqual(len(inside.handshakes), 1)
+
+    async def test_an_answer_that_can_not_be_stored_reaches_who_waits_for_it(self) -> None:
         async def answers(message: Any, scope: Any, send: Any) -> None:
             result = {"jsonrpc": "2.0", "id": message["id"], "result": {"text": "x" * 2_000_000}}
             await inside.json(send, 200, result)
 
         inside, client = await self.begun(answers)
         status, (said,) = await client.request("tools/call")
+        self.assertEqual((status, len(said["result"]["text"])), (200, 2_000_000))
+        # Who comes back for it gets what is stored in its place.
+        status, (said,) = await client.send("GET", last_event_id=client.ids[0])
         self.assertEqual((status, said["error"]["data"]), (200, {"outcome": "not_kept"}))
 
     async def test_a_cancellation_that_may_mean_one_of_two_calls_cancels_none(self) -> None:

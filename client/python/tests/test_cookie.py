@@ -91,7 +91,7 @@ class Cookies(Served):
         alice, id = self.browser("alice")
         bob = Browser(self.server.port, "bob")
         bob.cookie = alice.cookie
-        self.assertEqual(bob.visits(), 403)
+        self.assertEqual(bob.visits(), 404)
         self.assertNotEqual(bob.begin().header("mcp-session-id"), id)
         self.assert_visit(alice, 1, id)
 
@@ -119,8 +119,11 @@ class Cookies(Served):
         _, other = self.browser()
         self.assertEqual(first.visits(Mcp_Session_Id=other), (other, 1, other))
         self.assertEqual(first.visits(Mcp_Session_Id=UNKNOWN), 404)
-        self.assertEqual(first.begin(Mcp_Session_Id=UNKNOWN).status, 404)
         self.assert_visit(first, 1, one)
+        # `initialize` with the id of a session that is gone begins a new one.
+        fresh = first.begin(Mcp_Session_Id=UNKNOWN)
+        self.assertEqual(fresh.status, 200)
+        self.assertNotIn(fresh.header("mcp-session-id"), (None, one, UNKNOWN))
 
     def test_cookies_are_off_by_default(self: Any) -> None:
         plain = Browser(self.serve().port)

@@ -78,10 +78,10 @@ class Transport(Served):
             other = Raw(self.server.port, token)
             other.session = alice.session
             for method in ("GET", "DELETE"):
-                self.assertEqual(other.send(method).status, 403)
-            self.assertEqual(other.tool(2, "visits").status, 403)
+                self.assertEqual(other.send(method).status, 404)
+            self.assertEqual(other.tool(2, "visits").status, 404)
         self.restart()
-        self.assertEqual(other.tool(2, "visits").status, 403)
+        self.assertEqual(other.tool(2, "visits").status, 404)
         self.assertEqual(alice.tool(3, "visits").answer()["result"]["content"][0]["text"].split()[1], "2")
 
     def test_a_token_that_the_app_refuses_reads_and_ends_nothing(self: Any) -> None:

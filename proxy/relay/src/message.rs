@@ -13,7 +13,7 @@ use serde_json::value::RawValue;
 
 use crate::raw::{is_id, string};
 use crate::unreadable;
-pub use crate::unreadable::Unreadable;
+pub use crate::unreadable::{NotJson, Unreadable};
 
 /// A line, as far as it was read.
 pub enum Line<'a> {
@@ -212,6 +212,12 @@ impl<'a> Message<'a> {
             params: read.params.map(RawValue::get),
             meta: OnceCell::new(),
         })
+    }
+
+    /// The first value of what was sent that JSON does not have. None: it is JSON, but for bytes
+    /// that are not UTF-8.
+    pub fn not_json(&self) -> Option<NotJson> {
+        unreadable::not_json(self.raw, self.text)
     }
 
     /// A part of this message, if it is what was sent.

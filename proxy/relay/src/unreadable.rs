@@ -1,6 +1,7 @@
 //! Lines that can't be read as they stand. Some can be made readable; others show which request
 //! may wait for them.
 
+use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::ops::Range;
@@ -17,6 +18,8 @@ use crate::raw::is_id;
 const NO_UTF8: u8 = 0x7F;
 /// The error that a server gets in place of the host's answer.
 pub(super) const UNREADABLE_ANSWER: &str = "the host's answer can't be read as JSON";
+/// The numbers that JSON does not have.
+const NUMBERS: [&str; 3] = ["NaN", "Infinity", "-Infinity"];
 /// How much of the end of a line is looked at for an id.
 const TAIL: usize = 4 * 1024;
 
@@ -99,8 +102,8 @@ pub(super) fn readable(line: &[u8]) -> Option<String> {
             b'"' => quoted = !quoted,
             b'\\' if quoted => length = 2,
             b'N' | b'I' | b'-' if !quoted => {
-                let names: [&[u8]; 3] = [b"NaN", b"Infinity", b"-Infinity"];
-                if let Some(name) = names.into_iter().find(|name| copy[at..].starts_with(name)) {
+                let named = |name: &&&str| copy[at..].starts_with(name.as_bytes());
+                if let Some(name) = NUMBERS.iter().find(named) {
                     length = name.len();
                     // Not a number: it must not be taken for an id.
                     copy[at..at + length].fill(b' ');
@@ -117,6 +120,83 @@ pub(super) fn readable(line: &[u8]) -> Option<String> {
     } else {
         String::from_utf8(copy).ok()
     }
+}
+
+/// A value that JSON does not have, though Python writes it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NotJson {
+    /// `NaN`, `Infinity` or `-Infinity`.
+    pub name: &'static str,
+    /// Where it stands in the message, such as `result.content[0].value`.
+    pub place: String,
+}
+
+/// The first such value of a message. `raw` is what was sent, `text` its readable copy.
+pub(super) fn not_json(raw: &[u8], text: &str) -> Option<NotJson> {
+    let text = text.as_bytes();
+    let changed = raw.iter().zip(text).enumerate();
+    let mut changed = changed.filter(|(_, (sent, read))| sent != read);
+    // Bytes that are not UTF-8, and the byte order mark, differ as well.
+    let (at, name) = changed.find_map(|(at, _)| {
+        let name = NUMBERS
+            .iter()
+            .find(|name| raw[at..].starts_with(name.as_bytes()));
+        name.filter(|_| text[at] == b'[').map(|name| (at, *name))
+    })?;
+    let place = place(&text[..at]);
+    Some(NotJson { name, place })
+}
+
+/// A container that is open at some place of a text.
+enum Open<'a> {
+    /// An object, and the raw text of the last string in it that may be a key.
+    Object(&'a [u8]),
+    /// An array, and how many elements are complete.
+    Array(usize),
+}
+
+/// Where a message is after this beginning of it, by keys and indices.
+fn place(before: &[u8]) -> String {
+    let mut open = Vec::new();
+    let mut at = 0;
+    while let Some(byte) = before.get(at) {
+        match byte {
+            b'{' => open.push(Open::Object(&[])),
+            b'[' => open.push(Open::Array(0)),
+            b'}' | b']' => drop(open.pop()),
+            b',' => match open.last_mut() {
+                Some(Open::Array(count)) => *count += 1,
+                Some(Open::Object(key)) => *key = &[],
+                None => {}
+            },
+            b'"' => {
+                let start = at + 1;
+                at = start;
+                while before.get(at).is_some_and(|byte| *byte != b'"') {
+                    at += if before[at] == b'\\' { 2 } else { 1 };
+                }
+                // The first string of a member is its key.
+                if let Some(Open::Object(key @ [])) = open.last_mut() {
+                    *key = &before[start..at.min(before.len())];
+                }
+            }
+            _ => {}
+        }
+        at += 1;
+    }
+    let mut place = String::new();
+    for one in open {
+        match one {
+            Open::Object(key) => {
+                if !place.is_empty() {
+                    place.push('.');
+                }
+                place.push_str(&String::from_utf8_lossy(key));
+            }
+            Open::Array(index) => place.push_str(&format!("[{index}]")),
+        }
+    }
+    place
 }
 
 /// Where the elements of a batch stand, going by brackets and quotation marks alone; none where it
@@ -160,4 +240,28 @@ fn trimmed(text: &str, span: &Range<usize>) -> Range<usize> {
     let part = &text[span.clone()];
     let start = span.end - part.trim_ascii_start().len();
     start..start + part.trim_ascii().len()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_value_that_is_not_json_is_named_with_its_place() {
+        let found = |sent: &str| {
+            let text = readable(sent.as_bytes()).unwrap_or_else(|| sent.into());
+            not_json(sent.as_bytes(), &text).map(|found| (found.name, found.place))
+        };
+        assert_eq!(found(r#"{"a":[1,"NaN"]}"#), None);
+        assert_eq!(
+            found(r#"{"result":{"content":[{"a":1},{"b":"x","c":NaN}]}}"#),
+            Some(("NaN", "result.content[1].c".into()))
+        );
+        assert_eq!(
+            found("\u{feff}{\"a\\\"b\":[[],-Infinity]}"),
+            Some(("-Infinity", "a\\\"b[1]".into()))
+        );
+        assert_eq!(found("[Infinity]"), Some(("Infinity", "[0]".into())));
+        assert_eq!(found("\u{feff}{}"), None);
+    }
 }

@@ -1,7 +1,8 @@
 //! Who may connect, which host and origin a request may name, and on whose behalf it is made.
 
 use axum::http::uri::Authority;
-use axum::http::{HeaderMap, StatusCode, Uri, header};
+use axum::http::{HeaderMap, HeaderName, StatusCode, Uri, header};
+use mcp_sessiond_client::tower::SESSION_HEADER;
 use mcp_sessiond_client::tower::caller::{bearer_token, of_uid};
 use mcp_sessiond_client::{Caller, credential};
 
@@ -11,12 +12,34 @@ use crate::settings::{Proof, Settings};
 /// Names of loopback that `Host` may say.
 const LOOPBACK: [&str; 3] = ["localhost", "127.0.0.1", "[::1]"];
 
-/// The session was made for another caller.
+/// The session was made for another caller, who does not learn that there is one.
 pub fn bound_to_another() -> Refusal {
-    Refusal::new(
-        StatusCode::FORBIDDEN,
-        "the session is bound to another caller",
-    )
+    Refusal::unknown_session()
+}
+
+/// The headers that decide where a request goes and on whose behalf: readers that take the first
+/// and readers that take the last of two differ.
+const ONCE: [HeaderName; 6] = [
+    header::HOST,
+    header::ORIGIN,
+    header::AUTHORIZATION,
+    SESSION_HEADER,
+    HeaderName::from_static("mcp-protocol-version"),
+    HeaderName::from_static("last-event-id"),
+];
+
+/// Checks that no such header is there twice.
+///
+/// # Errors
+/// 400.
+pub fn check_single(headers: &HeaderMap) -> Result<(), Refusal> {
+    let mut once = ONCE.into_iter();
+    let twice = once.find(|name| headers.get_all(name).iter().count() > 1);
+    twice.map_or(Ok(()), |name| {
+        Err(Refusal::invalid(format!(
+            "the header `{name}` is there twice"
+        )))
+    })
 }
 
 /// The caller of a request. Where there is a token, everybody has to show it: a proxy of our own
@@ -84,6 +107,9 @@ pub fn check_origin(uri: &Uri, headers: &HeaderMap, settings: &Settings) -> Resu
     let Some(authority) = authority.and_then(|host| host.parse::<Authority>().ok()) else {
         return refused("the header `Host` is missing, or can't be read".into());
     };
+    if authority.as_str().contains('@') {
+        return refused("`Host` has a user in it".into());
+    }
     let host = authority.host();
     let is = |name: &str| name.eq_ignore_ascii_case(host);
     if !LOOPBACK.into_iter().any(is) && !settings.hosts.iter().any(|name| is(name)) {

@@ -12,7 +12,7 @@ use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode, header};
 use axum::middleware::{self, Next};
 use axum::response::IntoResponse;
-use axum::routing::post;
+use axum::routing::{MethodFilter, MethodRouter, post};
 use axum::{Extension, Router};
 use bytes::Bytes;
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
@@ -57,7 +57,7 @@ type Server = Arc<Table>;
 pub fn router(table: &Server) -> Router {
     let cors = cors(&table.shared().settings);
     Router::new()
-        .route(PATH, post(post::post).get(get::get).delete(delete))
+        .merge(at_path(post(post::post).get(get::get).delete(delete)))
         .route(METRICS, axum::routing::get(metrics))
         .layer(middleware::from_fn_with_state(
             table.shared().settings.clone(),
@@ -72,7 +72,7 @@ pub fn router(table: &Server) -> Router {
 /// The routes of one of several servers, which has no page and no counts of its own.
 pub(crate) fn single(table: &Server) -> Router {
     Router::new()
-        .route(PATH, post(post::post).get(get::get).delete(delete))
+        .merge(at_path(post(post::post).get(get::get).delete(delete)))
         .layer(middleware::from_fn_with_state(
             table.shared().settings.clone(),
             admitted,
@@ -90,12 +90,22 @@ pub(crate) fn missing(settings: &Arc<Settings>, name: &str) -> Router {
     );
     let refuse = move || std::future::ready(refusal.clone().into_response());
     Router::new()
-        .route(
-            PATH,
+        .merge(at_path(
             post(refuse.clone()).get(refuse.clone()).delete(refuse),
-        )
+        ))
         .layer(middleware::from_fn_with_state(settings.clone(), admitted))
         .layer(cors(settings))
+}
+
+/// These handlers at [`PATH`], with a slash at its end or without. HEAD is not GET: it would take
+/// the place of the reader of the standalone stream.
+fn at_path<S: Clone + Send + Sync + 'static>(handlers: MethodRouter<S>) -> Router<S> {
+    let handlers = handlers.on(MethodFilter::HEAD, async || {
+        Refusal::not_allowed("GET, POST, DELETE", "HEAD is not allowed")
+    });
+    Router::new()
+        .route(PATH, handlers.clone())
+        .route(&format!("{PATH}/"), handlers)
 }
 
 /// Counts a response.
@@ -143,7 +153,8 @@ async fn admitted(
     mut request: Request,
     next: Next,
 ) -> Response<Body> {
-    let caller = admission::check_origin(request.uri(), request.headers(), &settings)
+    let caller = admission::check_single(request.headers())
+        .and_then(|()| admission::check_origin(request.uri(), request.headers(), &settings))
         .and_then(|()| admission::caller(request.headers(), &settings));
     match caller {
         Ok(caller) => {

@@ -16,7 +16,7 @@ use mcp_sessiond_client::{Json, StreamId};
 use mcp_sessiond_proxy::id_prefix::tag;
 pub use mcp_sessiond_proxy::id_prefix::{answering, asked_by, from_asked, parts, prefixed, tagged};
 use mcp_sessiond_relay::Edits;
-use mcp_sessiond_relay::message::{Kind, Line, Message, Part};
+use mcp_sessiond_relay::message::{Kind, Line, Message, NotJson, Part};
 use serde::Deserialize;
 use serde_json::json;
 use serde_json::value::RawValue;
@@ -39,6 +39,8 @@ pub enum ServerMessage {
     Request(Id),
     /// Any other notification.
     Other,
+    /// A request of the server's own that no client can be sent, for this reason.
+    Unsendable(Id, String),
 }
 
 /// A message of a client.
@@ -55,6 +57,8 @@ pub struct Posted {
 pub enum PostedKind {
     /// A request, and its id.
     Call(Id),
+    /// A request that is not JSON, its id, and why.
+    NotJson(Id, String),
     /// `initialize`: its parameters, and its id.
     Initialize(Id, Box<RawValue>),
     /// `notifications/initialized`.
@@ -125,9 +129,28 @@ pub fn read_post(body: &Bytes) -> Result<(Vec<Posted>, bool), Refusal> {
         ..Refusal::invalid("the body is not a JSON-RPC 2.0 message")
     };
     std::str::from_utf8(body).map_err(|_| unreadable())?;
+    let body = &without_bom(body);
     let copy = OnceCell::new();
     let read = |part: Part<'_>| match part {
-        Part::Message(message) => posted_one(&message).ok_or_else(unreadable),
+        Part::Message(message) => match (message.not_json(), &message.kind) {
+            // Readers differ in which of two they take, and progress would go to another call.
+            (None, Kind::Request { id, .. }) if !message.has_clear_token() => Ok(Posted {
+                kind: PostedKind::NotJson(
+                    (*id).into(),
+                    "`_meta` or `progressToken` is there twice".into(),
+                ),
+                line: Bytes::new(),
+            }),
+            (None, _) => posted_one(&message).ok_or_else(unreadable),
+            (Some(value), Kind::Request { id, .. }) => Ok(Posted {
+                kind: PostedKind::NotJson((*id).into(), not_json(&value)),
+                line: Bytes::new(),
+            }),
+            (Some(value), _) => Err(Refusal {
+                code: UNREADABLE,
+                ..Refusal::invalid(not_json(&value))
+            }),
+        },
         Part::Unreadable(_) | Part::Other => Err(unreadable()),
     };
     match Line::of(body, &copy) {
@@ -141,6 +164,24 @@ pub fn read_post(body: &Bytes) -> Result<(Vec<Posted>, bool), Refusal> {
             true,
         )),
     }
+}
+
+/// The text without a byte order mark, which JSON over a network does not have (RFC 8259, section
+/// 8.1) and readers may ignore.
+fn without_bom(text: &Bytes) -> Bytes {
+    let mark = "\u{feff}".as_bytes();
+    let length = if text.starts_with(mark) {
+        mark.len()
+    } else {
+        0
+    };
+    text.slice(length..)
+}
+
+/// Why a message with this value is not passed on.
+fn not_json(value: &NotJson) -> String {
+    let NotJson { name, place } = value;
+    format!("`{name}` at `{place}` is not JSON: leave it out, or send null or a string")
 }
 
 fn posted_one(message: &Message<'_>) -> Option<Posted> {
@@ -212,15 +253,33 @@ fn edited(line: &Bytes, edit: impl FnOnce(&Message<'_>, &mut Edits)) -> Bytes {
 }
 
 /// Reads a line of the server, and tells of each message in it, as it is stored: with the client's
-/// own ids. Anything that is not a JSON-RPC message is skipped.
+/// own ids. An answer that is not JSON is replaced by an error that says so; anything else that is
+/// not a JSON-RPC message is skipped.
 pub fn read_server_line(
     line: &Bytes,
     incarnation: &str,
     mut each: impl FnMut(ServerMessage, Json),
 ) {
+    let line = &without_bom(line);
     let copy = OnceCell::new();
     let mut one = |part: &Part<'_>| {
-        let Part::Message(message) = part else { return };
+        let message = match part {
+            Part::Message(message) => message,
+            Part::Unreadable(unreadable) if unreadable.is_answer() => {
+                let answered = unreadable.asked().and_then(parts);
+                if let Some((stream, id)) =
+                    answered.and_then(|(stream, id)| Some((stream.parse().ok()?, id)))
+                {
+                    let error = unreadable_answer(&id);
+                    each(ServerMessage::Answer(stream, id), error);
+                }
+                return;
+            }
+            Part::Unreadable(_) | Part::Other => return,
+        };
+        if let Some(value) = message.not_json() {
+            return replaced(message, &value, &mut each);
+        }
         let mut edits = Edits::default();
         let mut own = |text: &str| {
             let (stream, own) = parts(text)?;
@@ -260,6 +319,35 @@ pub fn read_server_line(
     }
 }
 
+/// Tells of what takes the place of a message that has a value which JSON does not have: clients
+/// can't read it.
+fn replaced(message: &Message<'_>, value: &NotJson, each: &mut impl FnMut(ServerMessage, Json)) {
+    let NotJson { name, place } = value;
+    match &message.kind {
+        Kind::Answer { id, .. } => {
+            let Some((stream, id)) =
+                parts(id).and_then(|(stream, id)| Some((stream.parse().ok()?, id)))
+            else {
+                return;
+            };
+            let text = format!(
+                "the call was carried out, but its answer has `{name}` at `{place}`, which is not JSON and can't be passed on: \
+                 the server has to send null or a string there"
+            );
+            let error = call_error(&id, &text, "not_kept");
+            each(ServerMessage::Answer(stream, id), error);
+        }
+        Kind::Request { id, .. } => {
+            let why = format!("the request has `{name}` at `{place}`, which is not JSON");
+            let unsendable = ServerMessage::Unsendable((*id).into(), why);
+            each(unsendable, Json::trusted("null".into()));
+        }
+        Kind::Notification { method } => crate::stderr::warn(format_args!(
+            "a message {method:?} of the server is lost: it has `{name}` at `{place}`, which is not JSON"
+        )),
+    }
+}
+
 /// A message with these edits, as the data of an event, which has no line ends.
 pub fn with_edits(message: &Message<'_>, edits: &Edits) -> Json {
     Json::trusted(one_line(&String::from_utf8_lossy(&edits.spliced(message))))
@@ -280,6 +368,11 @@ pub fn answered_ids(line: &Bytes) -> Vec<Id> {
         Line::One(part) => id(&part).into_iter().collect(),
         Line::Batch(parts) => parts.iter().filter_map(|(_, part)| id(part)).collect(),
     }
+}
+
+/// Whether a message is an answer.
+pub fn is_answer(message: &str) -> bool {
+    !answered_ids(&Bytes::copy_from_slice(message.as_bytes())).is_empty()
 }
 
 /// The id that a message answers.
@@ -366,6 +459,19 @@ pub fn refused(id: &str, refusal: &Refusal) -> Json {
 /// What the server gets for a request of its own that no client will see, for this reason.
 pub fn undeliverable_request(id: &str, message: &str) -> String {
     let error = json!({"code": CONNECTION, "message": message});
+    format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{error}}}"#)
+}
+
+/// The call was carried out, and its answer can't be read.
+fn unreadable_answer(id: &str) -> Json {
+    let message = "the call was carried out, but its answer can't be read: it is not JSON, is nested too deeply, or has a member twice";
+    call_error(id, message, "not_kept")
+}
+
+/// The request of this id is not carried out, since it is not JSON, for this reason (JSON-RPC 2.0,
+/// section 5.1, invalid params).
+pub fn not_json_params(id: &str, why: &str) -> String {
+    let error = json!({"code": -32602, "message": why, "data": {"outcome": "not_sent"}});
     format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{error}}}"#)
 }
 

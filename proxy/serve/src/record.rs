@@ -46,6 +46,23 @@ impl Record {
         }
     }
 
+    /// Whether an `initialize` with these parameters is by the same client, and asks for the same
+    /// version.
+    pub fn is_of(&self, params: &RawValue) -> bool {
+        #[derive(Deserialize, PartialEq, Eq)]
+        #[serde(rename_all = "camelCase")]
+        struct Params {
+            protocol_version: Option<String>,
+            client_info: Option<Info>,
+        }
+        #[derive(Deserialize, PartialEq, Eq)]
+        struct Info {
+            name: Option<String>,
+        }
+        let read = |text: &RawValue| serde_json::from_str::<Params>(text.get()).ok();
+        read(&self.initialize) == read(params)
+    }
+
     /// Whether the server sends messages for the client's log.
     pub fn logs(&self) -> bool {
         #[derive(Deserialize)]

@@ -158,6 +158,7 @@ impl StreamRouter {
                 }
                 Some(to_stream(stream))
             }
+            ServerMessage::Unsendable(..) => None,
             ServerMessage::Other => Some(to_stream(self.default_stream())),
         }
     }

@@ -76,9 +76,9 @@ fn a_session_belongs_to_the_token_that_began_it() {
     server.start_again();
     let of = ("Mcp-Session-Id", mine.session());
     for other in [with(&server, "other"), server.client()] {
-        refused(other.ask("POST", &[of], VISIT), 403);
-        refused(other.ask("GET", &[of, ("Last-Event-ID", &event)], ""), 403);
-        refused(other.ask("DELETE", &[of], ""), 403);
+        refused(other.ask("POST", &[of], VISIT), 404);
+        refused(other.ask("GET", &[of, ("Last-Event-ID", &event)], ""), 404);
+        refused(other.ask("DELETE", &[of], ""), 404);
     }
     assert_eq!(mine.text("visit", &json!({})), "1");
 }

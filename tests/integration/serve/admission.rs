@@ -193,7 +193,7 @@ fn beyond_loopback_every_caller_needs_the_token_which_is_in_no_log() {
     client.at.clone_from(&serve.at);
     assert_eq!(
         client.ask("POST", &[], PING).status,
-        403,
+        404,
         "the session is bound to the token"
     );
     assert!(!serve.errors.text().contains(&token) && !world.log.text().contains(&token));
@@ -305,7 +305,7 @@ fn with_cookie_the_session_id_may_come_in_a_cookie() {
     client
         .headers
         .push(("Authorization".into(), format!("Bearer {}", token(&world))));
-    assert_eq!(client.ask("POST", &[("Cookie", &pair)], PING).status, 403);
+    assert_eq!(client.ask("POST", &[("Cookie", &pair)], PING).status, 404);
     let fresh = client.begin("2025-11-25", &[("Cookie", &pair)]);
     assert!(
         fresh.status == 200 && fresh.header("mcp-session-id") != first.header("mcp-session-id")

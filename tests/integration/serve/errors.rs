@@ -14,7 +14,7 @@ fn a_malformed_request_gets_the_status_that_says_what_is_wrong() {
     let asked = |headers: &[(&str, &str)], body: &str| client.ask("POST", headers, body).status;
     assert_eq!(asked(&[("Mcp-Session-Id", "")], &ping), 400, "missing");
     assert_eq!(asked(&[("Mcp-Session-Id", "nobodys")], &ping), 404);
-    assert_eq!(asked(&[("Accept", "application/json")], &ping), 406);
+    assert_eq!(asked(&[("Accept", "text/html")], &ping), 406);
     assert_eq!(asked(&[("Accept", "")], &ping), 406);
     assert_eq!(asked(&[("Content-Type", "text/plain")], &ping), 415);
     assert_eq!(asked(&[("MCP-Protocol-Version", "1999-01-01")], &ping), 400);

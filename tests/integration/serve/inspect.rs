@@ -483,7 +483,7 @@ fn with_a_token_the_page_is_there_without_it_and_the_sessions_are_not() {
     ] {
         assert_eq!(
             client.ask_at(method, &path, &[OWN], "").status,
-            403,
+            404,
             "{method} {path}"
         );
     }

@@ -85,7 +85,7 @@ impl DurableOptions {
     }
 
     /// Tells on whose behalf a request is made: a session belongs to the caller that began it, and
-    /// any other gets 403. [`caller`] has functions that are ready to use; by default it is
+    /// any other gets 404. [`caller`] has functions that are ready to use; by default it is
     /// [`caller::bearer_if_shown`]. None of them checks a token: do that before, in a layer of
     /// yours.
     #[must_use]

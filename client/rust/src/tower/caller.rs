@@ -1,7 +1,7 @@
 //! On whose behalf a request is made: functions for
 //! [`SessionLayer::new`](super::SessionLayer::new).
 //!
-//! A session belongs to the caller that began it; any other gets 403. Each of these takes the head
+//! A session belongs to the caller that began it; any other gets 404. Each of these takes the head
 //! of a request, and returns the caller, none where sessions are bound to nobody, or a refusal.
 
 use http::header::AUTHORIZATION;

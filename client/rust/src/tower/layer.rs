@@ -29,7 +29,7 @@ use crate::sessions::{CreateOptions, Sessions};
 /// | --- | --- |
 /// | names a session of its caller's | the request is passed on with the session |
 /// | names a session that is unknown or has ended | 404; where a cookie names it and the request may begin a session: a new one |
-/// | names a session of another caller's | 403; where a cookie names it and the request may begin a session: a new one |
+/// | names a session of another caller's | 404; where a cookie names it and the request may begin a session: a new one |
 /// | names by a cookie a session that was begun without a caller, while it has one | the same as one that is unknown: somebody else may have planted the cookie |
 /// | names none | the request begins a session ([`Begin`]), is passed on without one ([`SessionLayer::optional`]), or gets 400 |
 /// | does not show who sends it | the refusal of the function that tells the caller: 401 |

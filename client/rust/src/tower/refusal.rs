@@ -23,8 +23,7 @@ pub const NO_METHOD: i64 = -32601;
 /// | error | status |
 /// | --- | --- |
 /// | no daemon, or it is busy; a quota is used up; the disk is full | 503, with `Retry-After` |
-/// | the session is unknown, or has ended | 404: by this a client knows that it has to begin a new one |
-/// | the session is bound to another caller | 403 |
+/// | the session is unknown, has ended, or is bound to another caller | 404: by this a client knows that it has to begin a new one |
 /// | any other | that of [`SessionError::http_status`] |
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
@@ -199,6 +198,8 @@ impl From<SessionError> for Refusal {
     fn from(error: SessionError) -> Self {
         match error.refusal() {
             _ if error.is_over() => Self::unknown_session(),
+            // Another caller does not learn that there is such a session.
+            Some(Error::BindingMismatch) => Self::unknown_session(),
             // Of the paths and sockets that these errors name, a client learns nothing.
             Some(Error::Unavailable { retry_after_ms, .. }) => {
                 Self::in_ms(*retry_after_ms, "the daemon mcp-sessiond can't do this now")

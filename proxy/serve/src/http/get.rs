@@ -7,7 +7,7 @@ use axum::http::{HeaderMap, Response, StatusCode};
 use axum::response::IntoResponse;
 use mcp_sessiond_client::{Caller, EventId};
 
-use super::accept::{EVENTS, takes};
+use super::accept::takes_events;
 use super::{LAST_EVENT, Server, events, named, session};
 use crate::live::tail::{Tail, resumed, standalone};
 use crate::modern::only_posts;
@@ -19,7 +19,7 @@ pub(super) async fn get(
     headers: HeaderMap,
 ) -> Result<Response<Body>, Refusal> {
     only_posts(&headers)?;
-    takes(&headers, &[EVENTS])?;
+    takes_events(&headers)?;
     let live = session(&table, &caller, &headers).await?;
     // If this process has just taken up the session, its server waits for a front. A task of its
     // own attaches to it, which goes on when this client hangs up.
@@ -27,6 +27,11 @@ pub(super) async fn get(
         let live = live.clone();
         async move { live.wake().await }
     });
+    if headers.contains_key(LAST_EVENT) && named(&headers, &LAST_EVENT).is_none() {
+        return Err(Refusal::invalid(
+            "`Last-Event-ID` is not ASCII: it is no id of an event here",
+        ));
+    }
     let tail = match named(&headers, &LAST_EVENT) {
         Some(event) => resumed(&live, EventId(event.to_owned())).await?,
         None => {

@@ -5,14 +5,17 @@ use std::sync::Arc;
 use axum::Extension;
 use axum::body::Body;
 use axum::extract::State;
+use axum::http::header::{CONTENT_LENGTH, CONTENT_TYPE};
 use axum::http::{HeaderMap, Response, StatusCode};
 use axum::response::IntoResponse;
+use bytes::Bytes;
+use http_body_util::BodyExt as _;
 use mcp_sessiond_client::tower::SessionCookie;
 use mcp_sessiond_client::{Caller, Json};
 use serde_json::value::RawValue;
 use tokio::sync::oneshot;
 
-use super::accept::{EVENTS, JSON, is_json, takes};
+use super::accept::{Accepted, EVENTS, accepted, is_json, not_acceptable};
 use super::{
     At, PATH, RECONNECT, SESSION, Server, body, by_cookie, events, found, name_session, named,
     session,
@@ -21,7 +24,7 @@ use crate::live::tail::Tail;
 use crate::live::{Beginning, Live};
 use crate::messages::{self, Id, Posted, PostedKind, read_post};
 use crate::refusal::Refusal;
-use crate::response::json;
+use crate::response::{event_stream, json};
 use crate::settings::Settings;
 
 pub(super) async fn post(
@@ -31,13 +34,86 @@ pub(super) async fn post(
     headers: HeaderMap,
     sent: Body,
 ) -> Result<Response<Body>, Refusal> {
-    takes(&headers, &[JSON, EVENTS])?;
+    let accepted = accepted(&headers)?;
     is_json(&headers)?;
     let sent = body(sent, table.shared().settings.peer_wait).await?;
     if let Some(answered) = table.modern(&caller, &headers, &sent).await {
-        return Ok(answered);
+        return match accepted {
+            Accepted::Json if is_stream(&answered) => Err(not_acceptable(EVENTS)),
+            _ => Ok(answered),
+        };
     }
+    let answered = answer(table, caller, at, &headers, sent).await?;
+    let is_message = answered.status() == StatusCode::OK && !is_stream(&answered);
+    match accepted {
+        Accepted::Json if is_stream(&answered) => as_message(answered).await,
+        Accepted::Events if is_message => as_event(answered).await,
+        _ => Ok(answered),
+    }
+}
+
+fn is_stream(response: &Response<Body>) -> bool {
+    let kind = response.headers().get(CONTENT_TYPE);
+    kind.is_some_and(|kind| kind.as_bytes() == EVENTS.as_bytes())
+}
+
+/// The answers of a stream as one message, or as a batch if there are several. What else is said on
+/// the stream has no place in it.
+async fn as_message(response: Response<Body>) -> Result<Response<Body>, Refusal> {
+    let (head, body) = response.into_parts();
+    let text = body.collect().await.map_err(|_| broken())?.to_bytes();
+    let text = String::from_utf8_lossy(&text);
+    let data = text.lines().filter_map(|line| line.strip_prefix("data: "));
+    let mut answers: Vec<&str> = data.filter(|data| messages::is_answer(data)).collect();
+    let Some(last) = answers.pop() else {
+        return Err(broken());
+    };
+    let mut message = json(if answers.is_empty() {
+        last.to_owned()
+    } else {
+        format!("[{},{last}]", answers.join(","))
+    });
+    if let Some(session) = head.headers.get(SESSION) {
+        message.headers_mut().insert(SESSION, session.clone());
+    }
+    Ok(message)
+}
+
+/// A message as the one event of a stream.
+async fn as_event(response: Response<Body>) -> Result<Response<Body>, Refusal> {
+    let (head, body) = response.into_parts();
+    let text = body.collect().await.map_err(|_| broken())?.to_bytes();
+    let event = format!(
+        "event: message\ndata: {}\n\n",
+        String::from_utf8_lossy(&text)
+    );
+    let mut stream = event_stream(futures::stream::iter([Bytes::from(event)]));
+    for (name, value) in &head.headers {
+        if ![CONTENT_TYPE, CONTENT_LENGTH].contains(name) {
+            stream.headers_mut().append(name, value.clone());
+        }
+    }
+    Ok(stream)
+}
+
+async fn answer(
+    table: Server,
+    caller: Caller,
+    at: Option<Extension<At>>,
+    headers: &HeaderMap,
+    sent: Bytes,
+) -> Result<Response<Body>, Refusal> {
     let (messages, is_batch) = read_post(&sent)?;
+    let refused = messages.iter().find_map(|message| match &message.kind {
+        PostedKind::NotJson(id, why) => Some((id, why)),
+        _ => None,
+    });
+    match refused {
+        Some((id, why)) if !is_batch => return Ok(json(messages::not_json_params(id, why))),
+        // Nothing of a batch is carried out then.
+        Some((_, why)) => return Err(Refusal::invalid(why.clone())),
+        None => {}
+    }
     if messages
         .iter()
         .any(|message| matches!(message.kind, PostedKind::Initialize(..)))
@@ -52,12 +128,12 @@ pub(super) async fn post(
                 ],
             ) if !is_batch => {
                 let path = at.as_ref().map_or(PATH, |Extension(At(path))| path);
-                initialize(&table, caller, path, &headers, &id, params).await
+                initialize(&table, caller, path, headers, &id, params).await
             }
             _ => Err(Refusal::invalid("`initialize` comes alone")),
         };
     }
-    let live = session(&table, &caller, &headers).await?;
+    let live = session(&table, &caller, headers).await?;
     if is_batch && !live.record().batches() {
         return Err(Refusal::invalid(format!(
             "MCP {} has no batches",
@@ -86,7 +162,7 @@ pub(super) async fn post(
         return Ok(json(errors(&unknown, is_batch)));
     };
     match called {
-        Ok(parts) => Ok(events(&headers, &session, parts)),
+        Ok(parts) => Ok(events(headers, &session, parts)),
         Err(refusal) if is_about_the_call(&refusal) => {
             let refused: Vec<_> = calls
                 .iter()
@@ -132,7 +208,10 @@ async fn initialize(
     params: Box<RawValue>,
 ) -> Result<Response<Body>, Refusal> {
     let settings = &table.shared().settings;
-    if let Some(live) = known(table, &caller, headers).await? {
+    if let Some(live) = known(table, &caller, headers)
+        .await?
+        .filter(|live| live.record().is_of(&params))
+    {
         let mut response = handshaken(settings, path, &live, id);
         // As for streams: what a cookie has named, scripts don't get to know.
         if !headers.contains_key(SESSION) && !headers.contains_key(RECONNECT) {
@@ -158,24 +237,24 @@ async fn initialize(
     }
 }
 
-/// The session that an `initialize` would go on with.
+/// The session that an `initialize` would go on with. None: there is none any more, or it is
+/// another caller's.
 async fn known(
     table: &Server,
     caller: &Caller,
     headers: &HeaderMap,
 ) -> Result<Option<Arc<Live>>, Refusal> {
-    if let Some(own) = named(headers, &SESSION) {
-        return found(table, caller, own).await.map(Some);
-    }
-    let (is_cookie, known) = match named(headers, &RECONNECT) {
-        Some(wished) => (false, found(table, caller, wished).await.map(Some)),
-        None => (true, by_cookie(table, caller, headers).await),
+    let wished = named(headers, &SESSION).or_else(|| named(headers, &RECONNECT));
+    let known = match wished {
+        Some(wished) => found(table, caller, wished).await.map(Some),
+        None => by_cookie(table, caller, headers).await,
     };
     match known {
-        // A wish, which may come too late.
+        // A wish, which may come too late; and browsers keep a cookie for longer than a token is
+        // valid. MCP has 404 for an unknown session (2025-11-25, Session Management). `initialize`
+        // alone departs from that: clients send the id of a session that is gone, and would get
+        // 404 until they are started again.
         Err(refusal) if refusal == Refusal::unknown_session() => Ok(None),
-        // Browsers keep a cookie for longer than a token is valid.
-        Err(refusal) if is_cookie && refusal.status == StatusCode::FORBIDDEN => Ok(None),
         known => known,
     }
 }

@@ -48,11 +48,14 @@ impl Live {
     }
 
     async fn on_line(&self, backend: &dyn Backend, number: u64, line: &Bytes) {
-        let mut messages = Vec::new();
+        let (mut messages, mut unsendable) = (Vec::new(), Vec::new());
         let mut nth = 0_u32;
         read_server_line(line, backend.incarnation(), |kind, message| {
             // The line may come again. Then each message in it has to have the same number.
             nth += 1;
+            if let ServerMessage::Unsendable(id, why) = &kind {
+                unsendable.push(undeliverable_request(id, why));
+            }
             let mut state = self.state();
             state.forget_gone_readers();
             if let Some(to) = state.router.route(&kind) {
@@ -62,6 +65,10 @@ impl Live {
                 messages.push((nth, to, kind, message));
             }
         });
+        for refused in unsendable {
+            // Else the server would wait for ever.
+            let _ = backend.send(refused.into()).await;
+        }
         let mark = backend.mark(number);
         for (nth, to, kind, message) in messages {
             let request = format!("{mark}-{nth}");
@@ -115,6 +122,10 @@ impl Live {
         closes: bool,
     ) -> Stored {
         let to = self.session.stream(stream.clone());
+        // An answer that is too large is sent to the reader that waits all the same, under the id
+        // of the short error that is stored in its place: a reader that got it resumes behind it,
+        // and one that did not gets the error.
+        let whole = message.clone();
         let mut message = message;
         loop {
             let messages = vec![Some(message.clone())];
@@ -127,7 +138,7 @@ impl Live {
                     let sent = StoredEvent {
                         position: appended.position,
                         id: appended.id,
-                        message,
+                        message: whole,
                     };
                     // If a former process has stored it, in another stream, it is read there.
                     self.state().deliver(&appended.stream, sent);

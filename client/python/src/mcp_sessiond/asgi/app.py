@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import copy
 import json
 from typing import Any
 
-from ..errors import SessiondError
+from ..errors import (
+    BindingMismatch,
+    InvalidArgument,
+    SessiondError,
+    SessionTerminated,
+    UnknownSession,
+)
 from ..session import Session
 from . import cookie, get, post
 from .http import (
@@ -14,15 +21,16 @@ from .http import (
     SESSION,
     UNSUPPORTED,
     VERSION,
+    Headers,
     Refusal,
     read_body,
     respond,
     respond_json,
 )
-from .inner_app import CURRENT, KEY, Call, InnerApp
+from .inner_app import CURRENT, KEY, NOTED, Call, InnerApp
 from .served_session import AppRefuses, ServedSession
-from .sessions import ServedSessions, parse
-from .settings import PRIMES, App, Receive, Scope, Send, Settings, header
+from .sessions import ServedSessions, is_id, is_message, parse
+from .settings import PRIMES, App, Message, Receive, Scope, Send, Settings, header
 
 VERSIONS = ["2025-11-25", "2025-06-18", "2025-03-26"]
 
@@ -49,14 +57,29 @@ class Durable:
             await self._app(scope, receive, send)
             return
         id: list[Any] = [None]
+        noted: Headers = []
+        scope = {**scope, NOTED: noted}
+        send = _with_noted(send, noted)
         try:
-            await self._serve(scope, receive, send, id)
-        except SessiondError as error:
-            await Refusal.of(error).answer(send, id[0])
-        except Refusal as refusal:
-            await refusal.answer(send, id[0])
+            try:
+                await self._serve(scope, receive, send, id)
+            except SessiondError as error:
+                await self._refuse(Refusal.of(error), scope, send, id[0])
+            except Refusal as refusal:
+                await self._refuse(refusal, scope, send, id[0])
         except AppRefuses as refuses:
             await post.pass_on(refuses.call, header(scope, SESSION), send)
+
+    async def _refuse(self, refusal: Refusal, scope: Scope, send: Send, id: Any) -> None:
+        """Answers by a refusal of the adapter's, unless the app does not let the caller in at all.
+
+        The app is asked in a session that it does not know, so that nothing comes of it.
+        """
+        call = self._inner.ping(scope, "unknown", header(scope, VERSION))
+        if await call.status in (401, 403, 421) or 300 <= await call.status < 400:
+            raise AppRefuses(call)
+        await call.whole()
+        await refusal.answer(send, id)
 
     async def _serve(self, scope: Scope, receive: Receive, send: Send, id: list[Any]) -> None:
         method, session, version = scope["method"], header(scope, SESSION), header(scope, VERSION)
@@ -72,39 +95,52 @@ class Durable:
                 scope, send = cookie.with_header(scope, session), cookie.without_header(send)
         if method == "POST":
             body = await read_body(receive, self._settings.body_max)
-            message = parse(body)
-            id[0] = message.get("id") if isinstance(message, dict) and "method" in message else None
+            message, refusal = parse(body)
+            is_request = isinstance(message, dict) and "method" in message and is_id(message.get("id"))
+            id[0] = message["id"] if is_request else None
+            if refusal is not None:
+                raise refusal
             await self._post(message, body, session or missing, scope, receive, send)
         elif method not in ("GET", "DELETE"):
             raise Refusal(405, INVALID, f"the method {method} is not allowed")
         elif session is None:
             raise missing
         elif method == "DELETE":
-            served = await self.sessions.served(session, scope)
-            if refused := await served.refused(scope):
-                await post.pass_on(refused, session, send)
-                return
-            await self.sessions.end(session, scope)
+            served, call = await self._admitted(session, scope)
+            await self.sessions.end(served, is_known=call.method != "DELETE")
             await respond(send, 204)
         else:
             await self._get(session, scope, receive, send)
 
+    async def _admitted(self, id: str, scope: Scope) -> tuple[ServedSession, Call]:
+        """The session, and what the app has said to this request: it lets its caller in. Nothing that is recorded is
+        given out before that. Raises `SessiondError`, `Refusal`, and `AppRefuses` where the app does not let it in.
+        """
+        has_restored = False
+        while True:
+            served = await self.sessions.served(id, scope)
+            call = await served.asked(scope)
+            status = await call.status
+            # 409: the app has a reader of its own, which is the adapter.
+            if status < 300 or (status == 409 and call.method == "GET"):
+                version = header(scope, VERSION)
+                if version not in (None, "2024-11-05", served.handshake.version, *VERSIONS):
+                    known = ", ".join(VERSIONS)
+                    raise Refusal(400, INVALID, f"`MCP-Protocol-Version` is none that is spoken here, which are {known}")
+                served.use(scope)
+                if call.method != "GET":
+                    await call.whole()
+                return served, call
+            if status != 404 or has_restored or not await served.is_forgotten():
+                raise AppRefuses(call)
+            await served.end()
+            has_restored = True
+
     async def _get(self, id: str, scope: Scope, receive: Receive, send: Send) -> None:
+        # The app is heard as soon as its client is back; and it says whether the client may read.
+        served, call = await self._admitted(id, scope)
         if "text/event-stream" not in (header(scope, b"accept") or ""):
             raise Refusal(406, INVALID, "`Accept` must have text/event-stream")
-        # The app is heard as soon as its client is back; and it says whether the client may read.
-        for _ in range(2):
-            served = await self.sessions.served(id, scope)
-            served.use(scope)
-            refused = await served.refused(scope)
-            if refused is None:
-                break
-            if await refused.status != 404:
-                await post.pass_on(refused, id, send)
-                return
-            await served.end()
-        else:
-            raise Refusal(502, -32000, "the server does not know its own session")
         session, handshake, readers = served.session, served.handshake, served.readers
         await get.serve(self._settings, session, handshake, readers, scope, receive, send)
 
@@ -130,10 +166,10 @@ class Durable:
         elif not isinstance(message, dict):
             raise Refusal(400, INVALID, "batches are not supported")
         else:
-            await self._pass(message, id, scope, receive, send)
+            await self._pass(message, body, id, scope, receive, send)
 
     async def _pass(
-        self, message: dict[str, Any], id: str, scope: Scope, receive: Receive, send: Send
+        self, message: dict[str, Any], body: bytes, id: str, scope: Scope, receive: Receive, send: Send
     ) -> None:
         """A message of a session's: once more where the app inside has forgotten the session, in a new one."""
         own = message.get("id")
@@ -144,7 +180,7 @@ class Durable:
             try:
                 if "id" in message:
                     message["id"] = own
-                if await self._passed(served, message, scope, receive, send):
+                if await self._passed(served, message, body, scope, receive, send):
                     return
             finally:
                 served.working -= 1
@@ -153,25 +189,52 @@ class Durable:
         raise Refusal(502, -32000, "the server does not know its own session")
 
     async def _passed(
-        self, served: ServedSession, message: Any, scope: Scope, receive: Receive, send: Send
+        self, served: ServedSession, message: Any, body: bytes, scope: Scope, receive: Receive, send: Send
     ) -> bool:
         """Whether the app inside knows the session. Else nothing was done."""
         inside = {**scope, KEY: served.session}
-        if "method" in message and "id" in message:
-            request = post.Request(self._settings, self._inner, served, message)
+        if "method" in message and is_id(message.get("id")):
+            request = post.Request(self._settings, self._inner, served, message, body)
             return await request.serve(inside, receive, send)
+        if "method" in message and "id" in message:
+            raise Refusal(400, INVALID, "the id of a request is a string or a number")
+        own = copy.deepcopy(message)
+        if not is_message(message):
+            # The app refuses it in its own way.
+            return await post.answer(self._inner, served, inside, body, send) != 404
         if not served.ids.to_app(message):
             await respond(send, 202)
             return True
-        return await post.answer(self._inner, served, inside, json.dumps(message).encode(), send) != 404
+        body = body if message == own else json.dumps(message).encode()
+        return await post.answer(self._inner, served, inside, body, send) != 404
+
+    async def _reconnected(self, id: str, params: Any, scope: Scope) -> ServedSession | None:
+        """The session that an `initialize` goes on with: a client that was restarted and still has its session gets
+        the recorded answer. None: it begins a new one, since that session is gone, or it is another client's or
+        speaks another version.
+
+        MCP has 404 for an unknown session (2025-11-25, Session Management). `initialize` alone departs from that:
+        clients send the id of a session that is gone, and would get 404 until they are started again.
+        """
+        try:
+            served, _ = await self._admitted(id, scope)
+        except (UnknownSession, SessionTerminated, InvalidArgument, BindingMismatch):
+            return None
+        except Refusal as refusal:
+            if refusal.status == 404:
+                return None
+            raise
+        return served if served.handshake.is_of(params) else None
 
     async def _initialize(self, message: Any, body: bytes, id: str | None, scope: Scope, send: Send) -> None:
         if id is not None:
-            # A client that was restarted and still has its session gets the recorded answer.
-            session, handshake = await self.sessions.session(id, scope)
-            said = {"jsonrpc": "2.0", "id": message["id"], "result": handshake.result}
-            await respond_json(send, 200, said, [(SESSION, session.id.encode())])
-            return
+            served = await self._reconnected(id, message.get("params", {}), scope)
+            if served is not None:
+                said = {"jsonrpc": "2.0", "id": message["id"], "result": served.handshake.result}
+                await respond_json(send, 200, said, [(SESSION, served.session.id.encode())])
+                return
+            # The app knows nothing of the session that is gone.
+            scope = without_session(scope)
         call = Call(self._app, scope, body)
         if await call.status != 200 or call.header(SESSION) is None:
             await post.pass_on(call, call.header(SESSION), send)
@@ -179,13 +242,36 @@ class Durable:
         answers = [said async for text in call.messages() if "method" not in (said := json.loads(text))]
         result = next((said["result"] for said in answers if "result" in said), None)
         if result is None:
-            raise Refusal(502, -32000, "the server did not answer `initialize`")
+            refused = next((said["error"] for said in answers if "error" in said), None)
+            if refused is None:
+                raise Refusal(502, -32000, "the server did not answer `initialize`")
+            # The app has refused it: nothing is kept.
+            await respond_json(send, 200, {"jsonrpc": "2.0", "id": message["id"], "error": refused}, [])
+            return
         served = await self.sessions.begin(scope, message.get("params", {}), call, result)
         said = {"jsonrpc": "2.0", "id": message["id"], "result": result}
         named = [(SESSION, served.session.id.encode())]
         if self._settings.cookie:
             named.append(self._settings.cookie.naming(served.session.id))
         await respond_json(send, 200, said, named)
+
+
+def _with_noted(send: Send, noted: Headers) -> Send:
+    """Responses that have the headers of the app's middleware, too."""
+
+    async def sent(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            present = {name.lower() for name, _ in message.get("headers", ())}
+            added = [(name, value) for name, value in noted if name not in present]
+            message = {**message, "headers": [*message.get("headers", ()), *added]}
+        await send(message)
+
+    return sent
+
+
+def without_session(scope: Scope) -> Scope:
+    """The same request, which names no session."""
+    return {**scope, "headers": [(name, value) for name, value in scope["headers"] if name != SESSION]}
 
 
 def _read(body: bytes, receive: Receive) -> Receive:

@@ -39,6 +39,16 @@ class Handshake:
         """As JSON."""
         return as_json({"initialize": self.initialize, "result": self.result, "version": self.version})
 
+    def is_of(self, params: Any) -> bool:
+        """Whether an `initialize` with these parameters is by the same client, and asks for the same version."""
+
+        def named(of: Any) -> tuple[Any, Any]:
+            info = of.get("clientInfo") if isinstance(of, dict) else None
+            name = info.get("name") if isinstance(info, dict) else None
+            return (of.get("protocolVersion") if isinstance(of, dict) else None), name
+
+        return named(params) == named(self.initialize)
+
     @property
     def fits(self) -> bool:
         """Whether the metadata of a session has room for it."""

@@ -7,7 +7,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..errors import QuotaExceeded, SessiondError, SessionTerminated, UnknownCursor, UnknownSession
+from ..errors import (
+    BindingMismatch,
+    QuotaExceeded,
+    SessiondError,
+    SessionTerminated,
+    UnknownCursor,
+    UnknownSession,
+)
 from .settings import Receive, Send
 
 CONNECTION = -32000
@@ -37,7 +44,8 @@ class Refusal(Exception):
     @classmethod
     def of(cls, error: SessiondError) -> Refusal:
         """The refusal for an error of the daemon's. Of paths and sockets a client learns nothing."""
-        if isinstance(error, UnknownSession | SessionTerminated):
+        # Another caller does not learn that there is such a session.
+        if isinstance(error, UnknownSession | SessionTerminated | BindingMismatch):
             return cls.unknown_session()
         if isinstance(error, UnknownCursor):
             return cls(400, INVALID, "this event id names no place in this session")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import secrets
 from collections.abc import AsyncIterator
 from contextvars import ContextVar
 
@@ -21,10 +22,33 @@ handler.
 """
 
 
+NOTED = "mcp_sessiond.headers"
+"""Where a request's scope notes the headers that the app's middleware gives the responses to it."""
+_OF_THE_BODY = {
+    b"allow",
+    b"cache-control",
+    b"connection",
+    b"content-encoding",
+    b"content-length",
+    b"content-type",
+    b"date",
+    b"location",
+    SESSION,
+    b"retry-after",
+    b"server",
+    b"transfer-encoding",
+    b"www-authenticate",
+    b"x-accel-buffering",
+}
+"""Headers that belong to one response, and not to the app's middleware."""
+
+
 class Call:
     """A request to the app inside, and its response."""
 
     def __init__(self, app: App, scope: Scope, body: bytes) -> None:
+        self.method: str = scope["method"]
+        self._noted: Headers | None = scope.get(NOTED)
         self.status: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         """The status of the response; 500 where the app has failed before it had one."""
         self.headers: Headers = []
@@ -60,6 +84,8 @@ class Call:
     async def _send(self, message: Message) -> None:
         if message["type"] == "http.response.start":
             self.headers = [(bytes(name).lower(), bytes(value)) for name, value in message.get("headers", ())]
+            if self._noted is not None:
+                self._noted[:] = [one for one in self.headers if one[0] not in _OF_THE_BODY]
             if not self.status.done():
                 self.status.set_result(message["status"])
         elif message["type"] == "http.response.body" and message.get("body") and not self._hung_up.is_set():
@@ -113,6 +139,18 @@ class InnerApp:
         kept = [(name, value) for name, value in scope["headers"] if name not in (SESSION, b"content-length")]
         kept += [(SESSION, session.encode()), (b"content-length", str(len(body)).encode())]
         return Call(self.app, {**scope, "headers": kept}, body)
+
+    def asked(self, scope: Scope, session: str) -> Call:
+        """The client's request without a body, with another session id."""
+        ours = {SESSION, b"content-length", b"last-event-id"}
+        headers = [(name, value) for name, value in scope["headers"] if name not in ours]
+        headers += [(SESSION, session.encode()), (b"content-length", b"0")]
+        return Call(self.app, {**scope, "headers": headers}, b"")
+
+    def ping(self, scope: Scope, session: str, version: str | None) -> Call:
+        """A `ping` on behalf of the client whose request this is."""
+        message = {"jsonrpc": "2.0", "id": f"ping-{secrets.token_hex(8)}", "method": "ping"}
+        return self.sent(scope, "POST", session, version, message)
 
     def sent(
         self, scope: Scope, method: str, session: str | None, version: str | None, message: object = None

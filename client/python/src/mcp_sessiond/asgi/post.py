@@ -23,9 +23,10 @@ async def answer(inner: InnerApp, served: ServedSession, scope: Scope, body: byt
     """
     call = inner.passed(scope, body, served.inner_id)
     status = await call.status
-    if status != 404:
-        await pass_on(call, served.session.id, send)
-    return status
+    if status == 404 and await served.is_forgotten():
+        return status
+    await pass_on(call, served.session.id, send)
+    return 0 if status == 404 else status
 
 
 async def pass_on(call: Call, session: str | None, send: Send) -> None:
@@ -42,8 +43,9 @@ class Request:
     """A request of the client's, with its stream."""
 
     def __init__(
-        self, settings: Settings, inner: InnerApp, served: ServedSession, message: dict[str, Any]
+        self, settings: Settings, inner: InnerApp, served: ServedSession, message: dict[str, Any], body: bytes
     ) -> None:
+        self._body = body
         self._settings = settings
         self._inner = inner
         self._served = served
@@ -59,19 +61,25 @@ class Request:
         stream, primed = await served.open(self._own)
         key = served.ids.begin(self._message, stream.id)
         reader = served.readers.add(stream.id)
-        call = self._inner.passed(scope, json.dumps(self._message).encode(), served.inner_id)
+        # As it came, where the app gets the client's own id: a copy might say other numbers.
+        is_changed = self._message["id"] is not self._own
+        body = json.dumps(self._message).encode() if is_changed else self._body
+        call = self._inner.passed(scope, body, served.inner_id)
         try:
             status = await self._status(call)
             if status not in (200, None):
                 served.ids.answered(key)
                 served.spawn(served.close(stream))
-                if status == 404:
+                if status == 404 and await served.is_forgotten():
                     return False
                 try:
                     await pass_on(call, served.session.id, send)
                 finally:
                     served.ids.end(key)
                 return True
+            if status is None:
+                # Its middleware's headers come with the first answer that there is.
+                await served.pinged(scope).whole()
             served.spawn(served.forward(call, stream, key, self._own))
             await self._send(stream, primed, reader, receive, send)
             return True
@@ -110,7 +118,7 @@ class Request:
         while True:
             while reader.waiting:
                 id, text = reader.waiting.popleft()
-                after = AfterEvent(id)
+                after = AfterEvent(id) if id else after
                 yield event(id, text)
             if reader.is_behind:
                 # It was too slow: the daemon has the rest.

@@ -100,7 +100,8 @@ class Pump:
                 return
             await self._make_room(texts[0], error, close)
 
-    async def _append(self, texts: list[str], close: bool) -> None:
+    async def _append(self, texts: list[str], close: bool, given: str | None = None) -> None:
+        """`given`: what the reader is given in the place of the one message that is stored."""
         # The daemon knows a repeated call by it.
         request = request_id()
         messages = [Json(text) for text in texts]
@@ -110,10 +111,13 @@ class Pump:
         self.closed = self.closed or close
         for one, text in zip(appended, texts, strict=True):
             if reader := self._readers.of(one.stream):
-                reader.give(one.id, text)
+                reader.give(one.id, text if given is None else given)
 
     async def _make_room(self, text: str, error: SessiondError, close: bool) -> None:
-        """Deletes the oldest events; without room even then, a short error takes the place of an answer."""
+        """Deletes the oldest events; without room even then, a short error is stored in the place of an answer, and the
+        answer is given under that event's id to the reader that waits. A reader that got it resumes behind it, and
+        one that did not gets the error.
+        """
         for keep in _KEEP_EVENTS:
             if not (isinstance(error, QuotaExceeded) and error.of_memory):
                 break
@@ -126,6 +130,9 @@ class Pump:
         message: dict[str, Any] = json.loads(text)
         if "method" not in message:
             short = not_kept(message.get("id"), len(text.encode()), str(error))
-            await self._append([json.dumps(short)], close)
+            await self._append([json.dumps(short)], close, given=text)
+        elif reader := self._readers.of(self._stream.id):
+            # Nobody can come back for it.
+            reader.give(None, text)
         else:
             logger.warning("A message of %d bytes could not be stored, and is lost: %s", len(text), error)

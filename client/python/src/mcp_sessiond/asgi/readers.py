@@ -12,16 +12,16 @@ class Reader:
     """The reader of a stream. What is stored is given to it at once, as long as it keeps up."""
 
     def __init__(self) -> None:
-        self.waiting: deque[tuple[str, str]] = deque()
-        """Ids and messages that it has not sent yet."""
+        self.waiting: deque[tuple[str | None, str]] = deque()
+        """Ids and messages that it has not sent yet. What is not stored has no id."""
         self.is_behind = False
         """Whether it has to read from the daemon what it was not given."""
         self.is_over = False
         """Whether there will be nothing more, or another reader has come."""
         self._woken = asyncio.Event()
 
-    def give(self, id: str, message: str) -> None:
-        """A message that was stored."""
+    def give(self, id: str | None, message: str) -> None:
+        """A message that was stored, or without an id one that can't be."""
         if len(self.waiting) >= _QUEUE_MAX:
             self.waiting.clear()
             self.is_behind = True

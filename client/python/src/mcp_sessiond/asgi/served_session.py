@@ -22,6 +22,9 @@ from .settings import PRIMES, Scope, Settings
 
 logger = logging.getLogger("mcp_sessiond")
 
+_OPENED_BY_MAX = 256
+"""Bytes that the id of a stream's request may have in the daemon, as JSON."""
+
 INITIALIZED = {"jsonrpc": "2.0", "method": "notifications/initialized"}
 
 
@@ -85,18 +88,43 @@ class ServedSession:
         if await call.status == 200:
             self.spawn(self._hear(call))
 
-    async def refused(self, scope: Scope) -> Call | None:
-        """The app's refusal of a `ping` on behalf of this request's caller; None: it may use the
-        session.
+    async def asked(self, scope: Scope) -> Call:
+        """What the app says to this request, which the adapter answers itself: asked with its own method, path
+        and headers, since the app may look at tokens, hosts, origins and paths.
 
-        The app may look at tokens, hosts and origins, and does not see what the adapter serves itself.
+        A method that the app does not have (405) it has not looked at further: it is asked by a `ping`.
         """
-        ping = {"jsonrpc": "2.0", "id": f"ping-{secrets.token_hex(8)}", "method": "ping"}
-        call = self._inner.sent(scope, "POST", self.inner_id, self.handshake.version, ping)
-        if await call.status >= 400:
-            return call
+        if scope["method"] in ("GET", "DELETE"):
+            call = self._inner.asked(scope, self.inner_id)
+            status = await call.status
+            if scope["method"] == "GET" and status == 200:
+                self._hear_instead(call)
+            if status != 405:
+                return call
+            await call.whole()
+        return self.pinged(scope)
+
+    def pinged(self, scope: Scope) -> Call:
+        """What the app says to a `ping` of this request's caller."""
+        return self._inner.ping(scope, self.inner_id, self.handshake.version)
+
+    async def is_forgotten(self) -> bool:
+        """Whether the app inside has forgotten the session. That one request is answered by 404 does not say so: its
+        path, or what it asks for, may be unknown.
+        """
+        if self.is_over or self._scope is None:
+            return True
+        call = self.pinged(self._scope)
+        status = await call.status
         await call.whole()
-        return None
+        return status == 404
+
+    def _hear_instead(self, call: Call) -> None:
+        """The app has opened another standalone stream: from now on it says there what belongs to no request."""
+        former, self._standalone = self._standalone, call
+        self.spawn(self._hear(call))
+        if former:
+            former.hang_up()
 
     async def _hear(self, call: Call) -> None:
         pump = Pump(self.session.standalone(), self.ids, self.readers)
@@ -104,6 +132,8 @@ class ServedSession:
             await pump.run(call.messages())
         except SessiondError as error:
             logger.warning("Session %s is not served any more: %s", self.session.id, error)
+        if self._standalone is not call:
+            return
         # The session has ended, or the process is about to: clients come back, here or to the next one.
         self.is_over = True
         self.readers.end_all()
@@ -111,7 +141,10 @@ class ServedSession:
     async def open(self, request: Any) -> tuple[Stream, str | None]:
         """A stream for the answer to this request, and the id of its priming event. Raises `SessiondError`."""
         name = f"post-{secrets.token_hex(8)}"
-        stream = await self.session.open_stream(name, opened_by=request, will=outcome_unknown(request))
+        # The daemon keeps short ids beside a stream. Nothing here reads them: the will has the whole id.
+        fits = len(json.dumps(request).encode()) <= _OPENED_BY_MAX
+        opened_by = request if fits else None
+        stream = await self.session.open_stream(name, opened_by=opened_by, will=outcome_unknown(request))
         return stream, (await stream.prime()).id if self.primes else None
 
     async def forward(self, call: Call, stream: Stream, key: str, request: Any) -> None:
@@ -145,13 +178,15 @@ class ServedSession:
         if reader := self.readers.of(stream.id):
             reader.end()
 
-    async def end(self) -> None:
-        """The app inside forgets the session, on behalf of the caller that used it last."""
+    async def end(self, *, is_known: bool = True) -> None:
+        """The app inside forgets the session, on behalf of the caller that used it last. `is_known`: whether it has not
+        yet.
+        """
         self.is_over = True
         self.readers.end_all()
         if self._standalone:
             self._standalone.hang_up()
-        if self._scope:
+        if self._scope and is_known:
             await self._inner.sent(self._scope, "DELETE", self.inner_id, self.handshake.version).whole()
 
 
@@ -162,7 +197,7 @@ async def initialize(inner: InnerApp, scope: Scope, params: Any) -> tuple[str, A
     """
     message = {"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params}
     call = inner.sent(scope, "POST", None, None, message)
-    if await call.status >= 400:
+    if await call.status >= 300:
         raise AppRefuses(call)
     said = [text async for text in call.messages()]
     inner_id = call.header(b"mcp-session-id")

@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+from collections.abc import Iterator
 from typing import Any
 
-from ..errors import SessiondError
+from ..errors import BindingMismatch, SessiondError
 from ..options import Options
 from ..session import Session
 from ..sessions import Sessions
@@ -32,6 +33,7 @@ class ServedSessions:
         self.daemon = Sessions(settings.service, held)
         self._served: dict[str, ServedSession] = {}
         self._restoring: dict[str, asyncio.Task[ServedSession]] = {}
+        self._has_warned = False
 
     async def begin(self, scope: Scope, params: Any, call: Call, result: Any) -> ServedSession:
         """A new session, whose handshake the app inside has just answered. Raises `SessiondError`."""
@@ -62,7 +64,16 @@ class ServedSessions:
         if served and served.session.caller == self._settings.caller(scope):
             return served.session, served.handshake
         sessions = self.daemon.on_behalf_of(self._settings.caller(scope))
-        session, view = await sessions.open_viewed(id)
+        try:
+            session, view = await sessions.open_viewed(id)
+        except BindingMismatch:
+            if not self._has_warned:
+                self._has_warned = True
+                logger.warning(
+                    "A request names a session that was begun with another credential, and gets 404. If that is the same user, "
+                    "tell by the option `caller` of `durable` who that is."
+                )
+            raise
         handshake = await Handshake.of(session, view)
         if handshake is None:
             raise Refusal.unknown_session()
@@ -111,18 +122,66 @@ class ServedSessions:
             del self._served[served.session.id]
             served.spawn(served.end())
 
-    async def end(self, id: str, scope: Scope) -> None:
-        """The client ends the session. Raises `SessiondError`."""
-        session, _ = await self.session(id, scope)
-        await session.terminate()
-        served = self._served.pop(id, None)
-        if served:
-            await served.end()
+    async def end(self, served: ServedSession, *, is_known: bool) -> None:
+        """The client ends the session. `is_known`: whether the app inside still knows it. Raises `SessiondError`."""
+        # The app has forgotten it. If the daemon refuses, the next request restores it.
+        served.is_over = served.is_over or not is_known
+        await served.session.terminate()
+        if self._served.get(served.session.id) is served:
+            del self._served[served.session.id]
+        await served.end(is_known=is_known)
 
 
-def parse(body: bytes) -> Any:
-    """The message of a body. Raises `Refusal`."""
+def parse(body: bytes) -> tuple[Any, Refusal | None]:
+    """The message of a body, and why it is refused nonetheless. Raises `Refusal` where there is none."""
+    found: list[str] = []
+
+    def note(name: str) -> _NoNumber:
+        found.append(name)
+        return _NoNumber(name)
+
     try:
-        return json.loads(body)
-    except ValueError:
+        message = json.loads(body, parse_constant=note)
+    except (ValueError, RecursionError):
         raise Refusal(400, -32700, "the body is not a JSON-RPC 2.0 message") from None
+    if not found:
+        return message, None
+    # Other readers of JSON take the whole message for unreadable, or the value for another one.
+    where, name = next(_no_numbers(message, ""), ("", found[0]))
+    why = f"`{name}` at `{where}` is not JSON: leave it out, or send null or a string"
+    own = message.get("id") if isinstance(message, dict) and "method" in message else None
+    if is_id(own):
+        return message, Refusal(200, -32602, why)
+    return None, Refusal(400, -32700, why)
+
+
+def is_id(id: Any) -> bool:
+    """Whether this is the id of a request (JSON-RPC 2.0, section 4)."""
+    return isinstance(id, str | int) and not isinstance(id, bool)
+
+
+def is_message(message: dict[str, Any]) -> bool:
+    """Whether this is a notification, or an answer."""
+    return ("method" in message and "id" not in message) or "result" in message or "error" in message
+
+
+class _NoNumber(float):
+    """NaN, Infinity or -Infinity, which Python reads as numbers and JSON does not have."""
+
+    def __new__(cls, name: str) -> _NoNumber:
+        return super().__new__(cls, name.replace("Infinity", "inf"))
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+
+def _no_numbers(value: Any, where: str) -> Iterator[tuple[str, str]]:
+    """Where they are, and which."""
+    if isinstance(value, _NoNumber):
+        yield where, value.name
+    elif isinstance(value, dict):
+        for key, one in value.items():
+            yield from _no_numbers(one, f"{where}.{key}" if where else key)
+    elif isinstance(value, list):
+        for at, one in enumerate(value):
+            yield from _no_numbers(one, f"{where}[{at}]")

@@ -1,0 +1,137 @@
+"""The scripted server on the official SDK for Python, with one line of ours added: python_app.py KIND PORT JOURNAL GATES REVOKED
+
+KIND: mcp1, mcp2, fastmcp. Its tools are those of stdio.py, without `raw`. The SDK's own verifier lets each token in that begins with `t`, but
+for those whose name the folder REVOKED has as a file.
+"""
+
+import asyncio
+import json
+import os
+import socket
+import sys
+from pathlib import Path
+from typing import Any
+
+# Another version of the library, to compare with: by MCP_SESSIOND_CLIENTS.
+clients = os.environ.get("MCP_SESSIOND_CLIENTS") or Path(__file__).resolve().parents[3] / "client"
+sys.path.insert(0, str(Path(clients) / "python" / "src"))
+
+import uvicorn
+from mcp import types
+from mcp.shared.message import ServerMessageMetadata
+
+from mcp_sessiond.asgi import durable, session_of
+
+kind, port, journal_path, gates, revoked = sys.argv[1:6]
+journal = os.open(journal_path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+
+
+def is_known(token: str) -> bool:
+    return token.startswith("t") and "/" not in token and not os.path.exists(os.path.join(revoked, token))
+
+
+if kind == "fastmcp":
+    from fastmcp import Context, FastMCP
+    from fastmcp.server.auth import AccessToken, TokenVerifier
+
+    class Verifier(TokenVerifier):
+        async def verify_token(self, token: str) -> AccessToken | None:
+            return AccessToken(token=token, client_id="client", scopes=[]) if is_known(token) else None
+
+    server = FastMCP("scripted", auth=Verifier())
+else:
+    from mcp.server.auth.provider import AccessToken
+    from mcp.server.auth.settings import AuthSettings
+
+    class Verifier:
+        async def verify_token(self, token: str) -> AccessToken | None:
+            return AccessToken(token=token, client_id="client", scopes=[]) if is_known(token) else None
+
+    auth = AuthSettings(issuer_url="https://id.example", resource_server_url=None)
+    if kind == "mcp1":
+        from mcp.server.fastmcp import Context, FastMCP
+
+        server = FastMCP("scripted", token_verifier=Verifier(), auth=auth)
+    else:
+        from mcp.server.mcpserver import Context
+        from mcp.server.mcpserver import MCPServer as FastMCP
+
+        server = FastMCP("scripted", token_verifier=Verifier(), auth=auth)
+
+
+def note(key: str | None) -> None:
+    if key is not None:
+        os.write(journal, f"{key}\n".encode())
+
+
+@server.tool()
+async def count(ctx: Context, key: str | None = None) -> str:
+    note(key)
+    session = session_of(ctx)
+    number = await session.get("count", 0) + 1
+    await session.set("count", number)
+    return str(number)
+
+
+@server.tool()
+async def echo(value: Any, ctx: Context, key: str | None = None) -> str:
+    note(key)
+    return json.dumps(value, ensure_ascii=False)
+
+
+@server.tool()
+async def log(ctx: Context, times: int = 1, text: str = "line") -> str:
+    for number in range(1, times + 1):
+        # The session's own method: what it takes for text differs between the SDKs.
+        await ctx.session.send_log_message("info", f"{text} {number}", related_request_id=ctx.request_id)
+    return "logged"
+
+
+@server.tool()
+async def ask(ctx: Context) -> str:
+    # On the stream of the call: what `list_roots` asks goes to the standalone stream.
+    belongs = ServerMessageMetadata(related_request_id=ctx.request_id)
+    question: Any = types.ListRootsRequest(method="roots/list")
+    if hasattr(types, "ServerRequest") and kind != "mcp2":
+        question = types.ServerRequest(question)
+    try:
+        roots = await ctx.session.send_request(question, types.ListRootsResult, metadata=belongs)
+    except Exception as error:
+        return f"refused: {error}"
+    return str(len(roots.roots))
+
+
+@server.tool(structured_output=False) if kind != "fastmcp" else server.tool(output_schema=None)
+async def big(bytes: int, ctx: Context) -> str:
+    return "x" * bytes
+
+
+@server.tool(structured_output=False) if kind != "fastmcp" else server.tool(output_schema=None)
+async def nan(ctx: Context, value: str = "NaN") -> Any:
+    return {"value": float(value.replace("Infinity", "inf"))}
+
+
+@server.tool()
+async def slow(key: str, ctx: Context, steps: int = 0) -> str:
+    note(key)
+    for step in range(1, steps + 1):
+        await ctx.report_progress(step)
+    while not os.path.exists(os.path.join(gates, key)):
+        await asyncio.sleep(0.01)
+    return "slow"
+
+
+@server.tool()
+async def die(ctx: Context, key: str | None = None) -> str:
+    note(key)
+    os._exit(1)
+
+
+app = server.http_app(path="/mcp") if kind == "fastmcp" else server.streamable_http_app()
+app = durable(app, service="scripted", retry_ms=100)
+listening = socket.socket()
+listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+listening.bind(("127.0.0.1", int(port)))
+listening.listen(128)
+print(f"listening at http://127.0.0.1:{listening.getsockname()[1]}/mcp", flush=True)
+uvicorn.Server(uvicorn.Config(app, log_level="warning")).run([listening])
