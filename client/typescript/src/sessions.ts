@@ -1,5 +1,4 @@
 // The sessions of one owner: made, opened, listed.
-import { randomUUID } from 'node:crypto';
 import { SessiondError } from './errors.js';
 import { Connections } from './connections.js';
 import type { Options } from './options.js';
@@ -14,6 +13,7 @@ import {
   toBinding,
   toLifetimes,
   toStatus,
+  uuidV7,
   type Wire,
 } from './wire.js';
 
@@ -58,7 +58,7 @@ export class Sessions {
     const { id, binding, lifetimes, status, metadata } = options;
     const request = present({
       // Of our own, so that the call may be repeated. Where a host owns it, the request alone tells.
-      session: id ?? (this.#service === undefined ? undefined : randomUUID()),
+      session: id ?? (this.#service === undefined ? undefined : uuidV7()),
       service: this.#service,
       request: requestId(),
       binding: binding && toBinding(binding),

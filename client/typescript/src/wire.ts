@@ -1,5 +1,5 @@
 // Between the wire and what calls give: names, 64-bit numbers that are text, JSON that is text.
-import { createHash, randomUUID } from 'node:crypto';
+import { createHash, randomBytes, randomUUID } from 'node:crypto';
 import { SessiondError } from './errors.js';
 import type {
   Appended,
@@ -17,6 +17,16 @@ import type {
 
 /** An object of the wire. Unknown fields are ignored. */
 export type Wire = Record<string, any>;
+
+/** A UUID of version 7 (RFC 9562, section 5.7): the time in ms, and 74 bits of the system's generator. */
+export function uuidV7(): string {
+  const bytes = randomBytes(16);
+  bytes.writeUIntBE(Date.now(), 0, 6);
+  bytes[6] = 0x70 | (bytes[6]! & 0x0f);
+  bytes[8] = 0x80 | (bytes[8]! & 0x3f);
+  const hex = bytes.toString('hex');
+  return [hex.slice(0, 8), hex.slice(8, 12), hex.slice(12, 16), hex.slice(16, 20), hex.slice(20)].join('-');
+}
 
 /** A new idempotency key. */
 export const requestId = (): string => randomUUID();

@@ -176,7 +176,7 @@ test("the cookie of another caller's session is refused, and `initialize` replac
   const { pair } = await begun({ authorization: 'Bearer one' });
   for (const headers of [{ authorization: 'Bearer two' }, {}]) {
     const other = page(pair, { headers });
-    assert.deepEqual(await refused(other.call('visit')), [403, -32000]);
+    assert.deepEqual(await refused(other.call('visit')), [404, -32001]);
     const [id, set] = told(await other.initialize());
     assert.ok(set.startsWith(`${NAME}=${id}; `) && !set.startsWith(pair), set);
   }

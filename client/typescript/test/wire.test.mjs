@@ -82,9 +82,9 @@ test('a session is that of the bearer token that began it', async () => {
   assert.equal(await client.text('visit'), '1');
   for (const headers of [{ authorization: 'Bearer two' }, {}]) {
     const other = Object.assign(new Wire(server.url), { headers, session: client.session });
-    assert.deepEqual(await refused(other.post('tools/list')), [403, -32000]);
-    assert.deepEqual(await refused(other.get()), [403, -32000]);
-    assert.deepEqual(await refused(other.request('DELETE')), [403, -32000]);
+    assert.deepEqual(await refused(other.post('tools/list')), [404, -32001]);
+    assert.deepEqual(await refused(other.get()), [404, -32001]);
+    assert.deepEqual(await refused(other.request('DELETE')), [404, -32001]);
   }
   assert.equal(await client.text('visit'), '2');
 });

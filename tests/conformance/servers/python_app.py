@@ -1,5 +1,6 @@
-"""The scripted server on the official SDK for Python, with one line of ours added: python_app.py KIND PORT JOURNAL GATES REVOKED
+"""The scripted server on the official SDK for Python, with one line of ours added: python_app.py KIND PORT JOURNAL GATES REVOKED [VARIANT]
 
+VARIANT: `plain`; `mounted`: below /api, with CORS, and the line around it all; `inside`: the same, and the line around what is mounted.
 KIND: mcp1, mcp2, fastmcp. Its tools are those of stdio.py, without `raw`. The SDK's own verifier lets each token in that begins with `t`, but
 for those whose name the folder REVOKED has as a file.
 """
@@ -23,11 +24,19 @@ from mcp.shared.message import ServerMessageMetadata
 from mcp_sessiond.asgi import durable, session_of
 
 kind, port, journal_path, gates, revoked = sys.argv[1:6]
+variant = sys.argv[6] if len(sys.argv) > 6 else "plain"
 journal = os.open(journal_path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
 
 
 def is_known(token: str) -> bool:
     return token.startswith("t") and "/" not in token and not os.path.exists(os.path.join(revoked, token))
+
+
+def access(token: str) -> Any:
+    """A token like tNAME.SUBJECT.ISSUER.ANYTHING names its user."""
+    _, *user = token.split(".")
+    of = {"subject": user[0], "claims": {"iss": user[1]}} if len(user) > 1 else {}
+    return AccessToken(token=token, client_id="client", scopes=[], **of)
 
 
 if kind == "fastmcp":
@@ -36,7 +45,7 @@ if kind == "fastmcp":
 
     class Verifier(TokenVerifier):
         async def verify_token(self, token: str) -> AccessToken | None:
-            return AccessToken(token=token, client_id="client", scopes=[]) if is_known(token) else None
+            return access(token) if is_known(token) else None
 
     server = FastMCP("scripted", auth=Verifier())
 else:
@@ -45,7 +54,7 @@ else:
 
     class Verifier:
         async def verify_token(self, token: str) -> AccessToken | None:
-            return AccessToken(token=token, client_id="client", scopes=[]) if is_known(token) else None
+            return access(token) if is_known(token) else None
 
     auth = AuthSettings(issuer_url="https://id.example", resource_server_url=None)
     if kind == "mcp1":
@@ -128,7 +137,26 @@ async def die(ctx: Context, key: str | None = None) -> str:
 
 
 app = server.http_app(path="/mcp") if kind == "fastmcp" else server.streamable_http_app()
-app = durable(app, service="scripted", retry_ms=100)
+
+if variant == "plain":
+    app = durable(app, service="scripted", retry_ms=100)
+else:
+    from starlette.applications import Starlette
+    from starlette.middleware import Middleware
+    from starlette.middleware.cors import CORSMiddleware
+    from starlette.routing import Mount
+
+    # The app has a life of its own, which Starlette does not begin for what is mounted.
+    inner, lifespan = app, getattr(app, "lifespan", None) or app.router.lifespan_context
+    cors = Middleware(CORSMiddleware, allow_origins=["http://localhost:3000"], expose_headers=["Mcp-Session-Id"])
+    if variant == "mounted":
+        # One line around the whole app.
+        whole = Starlette(routes=[Mount("/api", inner)], middleware=[cors], lifespan=lambda _: lifespan(inner))
+        app = durable(whole, service="scripted", path="/api/mcp", retry_ms=100)
+    else:
+        # One line around what is mounted.
+        kept = durable(inner, service="scripted", retry_ms=100)
+        app = Starlette(routes=[Mount("/api", kept)], middleware=[cors], lifespan=lambda _: lifespan(inner))
 listening = socket.socket()
 listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
 listening.bind(("127.0.0.1", int(port)))

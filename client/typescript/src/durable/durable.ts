@@ -4,14 +4,22 @@ import { isCode } from '../errors.js';
 import { warner } from '../options.js';
 import type { Session } from '../session.js';
 import { Sessions } from '../sessions.js';
-import type { Caller } from '../types.js';
+import type { Caller, SessionView } from '../types.js';
 import { Cookie, useCookieId } from './cookie.js';
 import { begin, Reader } from './get.js';
 import { ServedSession, type ServerFactory } from './served-session.js';
 import type { DurableOptions } from './options.js';
-import { storedHandshake } from './handshake.js';
+import { isSameClient, storedHandshake, type Handshake } from './handshake.js';
 import { Refusal } from './refusal.js';
-import { bearer, header, messagesOf, type HttpRequest } from './request.js';
+import {
+  bearer,
+  checkVersion,
+  dropHeader,
+  header,
+  messagesOf,
+  verified,
+  type HttpRequest,
+} from './request.js';
 import { restore } from './restore.js';
 import { isInitialize, isRequest, type Message } from './sdk.js';
 
@@ -36,6 +44,7 @@ export class Durable {
   readonly #served = new Map<string, Promise<ServedSession>>();
   readonly #readers = new Map<string, Reader>();
   readonly #timer: NodeJS.Timeout;
+  #hasTold = false;
 
   constructor(createServer: ServerFactory['createServer'], options: DurableOptions) {
     this.#options = options;
@@ -87,7 +96,7 @@ export class Durable {
     for (const id of this.#cookie.idsOf(request)) {
       try {
         const caller = this.#caller(request);
-        const { session, view } = await this.#sessions.onBehalfOf(caller).openWithView(id);
+        const { session, view } = await this.#open(id, request);
         // What nobody in particular has begun, and anybody may know, is not for a caller that has a name.
         if (caller && !view.bound) throw Refusal.unknownSession();
         // Its `initialize` was never answered.
@@ -108,10 +117,11 @@ export class Durable {
     const { body, messages } = await messagesOf(request);
     const initialize = messages.find(isInitialize);
     const id = header(request, 'mcp-session-id');
-    if (initialize)
-      return id
-        ? this.#repeat(id, initialize, request, response)
-        : this.#begin(initialize, request, response, body);
+    if (initialize) {
+      if (id && (await this.#repeat(id, initialize, request, response))) return;
+      dropHeader(request, 'mcp-session-id');
+      return this.#begin(initialize, request, response, body);
+    }
     if (messages.some(({ method }) => method === 'server/discover')) throw Refusal.noDiscover();
     if (refusal) throw refusal;
     const served = await this.#servedSession(this.#id(request), request);
@@ -152,24 +162,39 @@ export class Durable {
     }
   }
 
-  /** A client that begins again with a session that it has: it gets the answer that it got then. */
+  /**
+   * A client that begins again with a session that it has: it gets the answer that it got then. False: that session
+   * is gone, or it is another client's or speaks another version, and a new one begins.
+   *
+   * MCP has 404 for an unknown session (2025-11-25, Session Management). `initialize` alone departs from that: clients
+   * send the id of a session that is gone, and would get 404 until they are started again.
+   */
   async #repeat(
     id: string,
-    { id: asked }: Message,
+    { id: asked, params }: Message,
     request: HttpRequest,
     response: ServerResponse,
-  ): Promise<void> {
-    const { session, view } = await this.#sessions.onBehalfOf(this.#caller(request)).openWithView(id);
-    const handshake = await storedHandshake(session, view);
-    if (!handshake) throw Refusal.unknownSession();
+  ): Promise<boolean> {
+    const handshake = await this.#handshake(id, request).catch((error: unknown) => {
+      if (isCode(error, 'invalid_argument') || Refusal.of(error).status === 404) return undefined;
+      throw error;
+    });
+    if (!handshake || !isSameClient(handshake, params)) return false;
     const answer = JSON.stringify({ jsonrpc: '2.0', id: asked, result: handshake.result });
     response.writeHead(200, { 'Content-Type': 'application/json', 'Mcp-Session-Id': id }).end(answer);
+    return true;
+  }
+
+  async #handshake(id: string, request: HttpRequest): Promise<Handshake | undefined> {
+    const { session, view } = await this.#open(id, request);
+    return storedHandshake(session, view);
   }
 
   async #get(request: HttpRequest, response: ServerResponse): Promise<void> {
     if (!header(request, 'accept')?.includes('text/event-stream')) throw Refusal.notAcceptable();
+    checkVersion(request);
     const id = this.#id(request);
-    const session = await this.#sessions.onBehalfOf(this.#caller(request)).open(id);
+    const { session } = await this.#open(id, request);
     const reading = await begin(session, header(request, 'last-event-id'));
     if (!reading) {
       response.writeHead(204, { 'Mcp-Session-Id': id }).end();
@@ -188,7 +213,8 @@ export class Durable {
   }
 
   async #delete(request: HttpRequest, response: ServerResponse): Promise<void> {
-    await this.#end(await this.#sessions.onBehalfOf(this.#caller(request)).open(this.#id(request)));
+    checkVersion(request);
+    await this.#end((await this.#open(this.#id(request), request)).session);
     response.writeHead(200).end();
   }
 
@@ -208,7 +234,7 @@ export class Durable {
   }
 
   async #restored(id: string, request: HttpRequest): Promise<ServedSession> {
-    const { session, view } = await this.#sessions.onBehalfOf(this.#caller(request)).openWithView(id);
+    const { session, view } = await this.#open(id, request);
     const handshake = await storedHandshake(session, view);
     // Its `initialize` was never answered.
     if (!handshake) throw Refusal.unknownSession();
@@ -247,6 +273,31 @@ export class Durable {
   }
 
   #caller(request: IncomingMessage): Caller | undefined {
-    return (this.#options.caller ?? bearer)(request);
+    return this.#options.caller ? this.#options.caller(request) : (verified(request) ?? bearer(request));
   }
+
+  /** A session, on behalf of the request's caller. Rejects with a `SessiondError`. */
+  async #open(id: string, request: IncomingMessage): Promise<{ session: Session; view: SessionView }> {
+    const caller = this.#caller(request);
+    try {
+      return await this.#sessions.onBehalfOf(caller).openWithView(id);
+    } catch (error) {
+      if (this.#options.caller || !isCode(error, 'binding_mismatch')) throw error;
+      // It was begun before its user was known, or by a version that knew no users.
+      if (caller?.kind === 'identity')
+        return await this.#sessions.onBehalfOf(bearer(request)).openWithView(id).catch(this.#tellOfCaller);
+      return this.#tellOfCaller(error);
+    }
+  }
+
+  /** Says once what to do where one user has several credentials. */
+  #tellOfCaller = (error: unknown): never => {
+    if (!this.#hasTold && isCode(error, 'binding_mismatch'))
+      this.#factory.warn(
+        'a request names a session that was begun with another credential, and gets 404. If that is the same user, tell by the ' +
+          'option `caller` of `durable` who that is',
+      );
+    this.#hasTold ||= isCode(error, 'binding_mismatch');
+    throw error;
+  };
 }

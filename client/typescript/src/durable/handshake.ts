@@ -30,6 +30,13 @@ export function handshakeOf(initialize: unknown, result: unknown): Handshake {
   };
 }
 
+/** Whether an `initialize` with these parameters is by the same client, and asks for the same version. */
+export function isSameClient({ initialize }: Handshake, params: unknown): boolean {
+  type Params = { protocolVersion?: unknown; clientInfo?: { name?: unknown } } | null | undefined;
+  const [then, now] = [initialize as Params, params as Params];
+  return then?.protocolVersion === now?.protocolVersion && then?.clientInfo?.name === now?.clientInfo?.name;
+}
+
 /** Stores a handshake. With that the session is ready. */
 export async function storeHandshake(session: Session, made: Handshake): Promise<void> {
   const status = { is: 'ready' } as const;

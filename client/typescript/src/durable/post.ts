@@ -11,6 +11,9 @@ import type { Message } from './sdk.js';
 
 type Id = string | number;
 
+/** Bytes that the id of a stream's request may have in the daemon, as JSON. */
+const OPENED_BY_MAX = 256;
+
 /** A POST whose requests are being carried out. */
 export class Post {
   readonly #stream: Stream;
@@ -29,14 +32,19 @@ export class Post {
    */
   static async open(session: Session, requests: Message[]): Promise<Post> {
     const ids = requests.map(({ id }) => id!);
+    const fits = Buffer.byteLength(jsonText(ids[0])) <= OPENED_BY_MAX;
     const stream = await session.openStream(`post-${randomUUID()}`, {
-      openedBy: ids[0],
+      // The daemon keeps short ids beside a stream. The will has the whole id.
+      ...(fits ? { openedBy: ids[0] } : {}),
       will: outcomeUnknown(ids[0]),
     });
     return new Post(stream, new Set(ids));
   }
 
-  /** Keeps a message. Its event id. Rejects with a `SessiondError`. */
+  /**
+   * Keeps a message. Its event id. Of an answer that can't be kept, that of the error which is kept in its place: who
+   * gets the answer under it resumes behind it, and who does not gets the error. Rejects with a `SessiondError`.
+   */
   async store(message: unknown): Promise<string> {
     const answered = isAnswer(message) ? (message as Message).id : undefined;
     const isLast = answered !== undefined && this.#open.size === 1 && this.#open.has(answered);
@@ -45,10 +53,13 @@ export class Post {
       const { id } = await this.#appender.append(isPriming(message) ? null : jsonText(message), isLast);
       return id;
     } catch (error) {
-      // Who comes back for the answer is told what became of it.
-      if (answered !== undefined)
-        await this.#appender.append(jsonText(notKept(answered)), isLast).catch(() => (isClosed = false));
-      throw error;
+      if (answered === undefined) throw error;
+      try {
+        return (await this.#appender.append(jsonText(notKept(answered)), isLast)).id;
+      } catch {
+        isClosed = false;
+        throw error;
+      }
     } finally {
       if (isClosed) this.#open.clear();
       else if (answered !== undefined) this.answered(answered);

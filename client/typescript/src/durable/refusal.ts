@@ -7,6 +7,7 @@ const CONNECTION = -32000;
 const NO_SESSION = -32001;
 const INVALID = -32600;
 const NO_METHOD = -32601;
+const INVALID_PARAMS = -32602;
 const NO_JSON = -32700;
 
 /** Why a request is not carried out, as an HTTP response says it: a status, and a JSON-RPC error as body. */
@@ -16,6 +17,8 @@ export class Refusal extends Error {
     readonly code: number,
     message: string,
     readonly headers: Record<string, string> = {},
+    /** The request that it answers, where that is known. */
+    readonly id: string | number | null = null,
   ) {
     super(message);
   }
@@ -26,6 +29,15 @@ export class Refusal extends Error {
 
   static noJson(): Refusal {
     return new Refusal(400, NO_JSON, 'the body is not JSON');
+  }
+
+  /**
+   * A value that JSON does not have, though JavaScript and Python do. Under the id of the request where that is
+   * clear: some clients give up the session at any other status than 200.
+   */
+  static notJson(name: string, id: string | number | undefined): Refusal {
+    const why = `\`${name}\` is not JSON: leave it out, or send null or a string`;
+    return id === undefined ? new Refusal(400, NO_JSON, why) : new Refusal(200, INVALID_PARAMS, why, {}, id);
   }
 
   static tooLarge(most: number): Refusal {
@@ -84,6 +96,8 @@ export class Refusal extends Error {
         return Refusal.forNow(error.message);
       case 'unknown_session':
       case 'session_terminated':
+      // Another caller does not learn that there is such a session.
+      case 'binding_mismatch':
         return Refusal.unknownSession();
       case 'unknown_cursor':
         return Refusal.invalid('this event id names no place in this session');
@@ -101,7 +115,7 @@ export class Refusal extends Error {
     const body = JSON.stringify({
       jsonrpc: '2.0',
       error: { code: this.code, message: this.message },
-      id: null,
+      id: this.id,
     });
     response.writeHead(this.status, { 'Content-Type': 'application/json', ...this.headers }).end(body);
   }

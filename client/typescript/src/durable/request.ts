@@ -26,6 +26,28 @@ export function bearer(request: IncomingMessage): Caller | undefined {
   return token === undefined ? undefined : credential(token);
 }
 
+/** What `requireBearerAuth` of the SDK leaves on a request whose token its verifier has let in. */
+interface AuthInfo {
+  token?: unknown;
+  subject?: unknown;
+  extra?: { sub?: unknown; iss?: unknown };
+}
+
+/**
+ * The user of the token that the SDK's own verifier has left on a request. Undefined: there is none, or it names no
+ * subject. Nothing else is believed: an app that knows its users by a cookie lets in any `Authorization` header. A client
+ * id is the same for all users of a host.
+ */
+export function verified(request: IncomingMessage & { auth?: AuthInfo }): Caller | undefined {
+  const { auth } = request;
+  const [, shown] = /^Bearer +(\S+) *$/i.exec(header(request, 'authorization') ?? '') ?? [];
+  if (!auth || shown === undefined || auth.token !== shown) return undefined;
+  const { sub = auth.subject, iss = 'verifier' } = auth.extra ?? {};
+  return typeof sub === 'string' && sub && typeof iss === 'string'
+    ? { kind: 'identity', iss, sub }
+    : undefined;
+}
+
 /** The messages of a POST, and its body as the SDK takes it. Rejects with a {@link Refusal}. */
 export async function messagesOf(request: HttpRequest): Promise<{ body: unknown; messages: Message[] }> {
   const body = request.body === undefined ? await parsed(request) : request.body;
@@ -42,9 +64,48 @@ async function parsed(request: IncomingMessage): Promise<unknown> {
     if (bytes > BODY_MAX) throw Refusal.tooLarge(BODY_MAX);
     parts.push(part);
   }
+  const text = Buffer.concat(parts).toString('utf8');
   try {
-    return JSON.parse(Buffer.concat(parts).toString('utf8'));
+    return JSON.parse(text);
   } catch {
-    throw Refusal.noJson();
+    throw unreadable(text);
   }
+}
+
+/** Why a text is not JSON: it may have numbers that JSON does not have. */
+function unreadable(text: string): Refusal {
+  let found: string | undefined;
+  const tokens = /"(?:[^"\\]|\\.)*"|-?Infinity|NaN/g;
+  const readable = text.replace(tokens, (token) => {
+    if (token.startsWith('"')) return token;
+    found ??= token;
+    return 'null';
+  });
+  if (found === undefined) return Refusal.noJson();
+  try {
+    const message: unknown = JSON.parse(readable);
+    const { id, method } = isMessage(message) ? message : {};
+    const isClear = typeof method === 'string' && (typeof id === 'string' || typeof id === 'number');
+    return Refusal.notJson(found, isClear ? id : undefined);
+  } catch {
+    return Refusal.noJson();
+  }
+}
+
+/** The versions of MCP that have sessions. */
+const VERSIONS = ['2024-11-05', '2025-03-26', '2025-06-18', '2025-11-25'];
+
+/** Throws a {@link Refusal} where a request names a version of MCP that has no sessions, or that is none. */
+export function checkVersion(request: IncomingMessage): void {
+  const version = header(request, 'mcp-protocol-version');
+  if (version === undefined || VERSIONS.includes(version)) return;
+  const known = VERSIONS.join(', ');
+  throw Refusal.invalid(`\`MCP-Protocol-Version\` is none that is spoken here, which are ${known}`);
+}
+
+/** Takes a header from a request, which the SDK then does not see. */
+export function dropHeader(request: IncomingMessage, name: string): void {
+  delete request.headers[name];
+  const raw = request.rawHeaders;
+  for (let at = raw.length - 2; at >= 0; at -= 2) if (raw[at]!.toLowerCase() === name) raw.splice(at, 2);
 }

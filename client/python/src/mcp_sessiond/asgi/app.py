@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import logging
 from typing import Any
 
 from ..errors import (
@@ -14,6 +15,7 @@ from ..errors import (
     UnknownSession,
 )
 from ..session import Session
+from ..values import Caller, Identity
 from . import cookie, get, post
 from .http import (
     INVALID,
@@ -30,7 +32,23 @@ from .http import (
 from .inner_app import CURRENT, KEY, NOTED, Call, InnerApp
 from .served_session import AppRefuses, ServedSession
 from .sessions import ServedSessions, is_id, is_message, parse
-from .settings import PRIMES, App, Message, Receive, Scope, Send, Settings, header
+from .settings import (
+    CALLER,
+    PRIMES,
+    App,
+    Message,
+    Receive,
+    Scope,
+    Send,
+    Settings,
+    bearer,
+    header,
+    verified,
+)
+
+logger = logging.getLogger("mcp_sessiond")
+
+_USERS_MAX = 4_096
 
 VERSIONS = ["2025-11-25", "2025-06-18", "2025-03-26"]
 
@@ -42,6 +60,9 @@ class Durable:
         self._app = app
         self._settings = settings
         self._inner = InnerApp(app)
+        self._has_told = False
+        # By the hashes of their tokens: the users whom the app's verifier has named.
+        self._users: dict[Caller, Identity | None] = {}
         self._sessions: ServedSessions | None = None
 
     @property
@@ -52,9 +73,11 @@ class Durable:
         return self._sessions
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        path = scope.get("path", "").rstrip("/") or "/"
-        if scope["type"] != "http" or path != (self._settings.path.rstrip("/") or "/"):
+        if scope["type"] != "http":
             await self._app(scope, receive, send)
+            return
+        if not self._is_meant(scope):
+            await self._app(scope, receive, self._watched(scope, send))
             return
         id: list[Any] = [None]
         noted: Headers = []
@@ -62,6 +85,7 @@ class Durable:
         send = _with_noted(send, noted)
         try:
             try:
+                scope = await self._with_user(scope)
                 await self._serve(scope, receive, send, id)
             except SessiondError as error:
                 await self._refuse(Refusal.of(error), scope, send, id[0])
@@ -69,6 +93,55 @@ class Durable:
                 await self._refuse(refusal, scope, send, id[0])
         except AppRefuses as refuses:
             await post.pass_on(refuses.call, header(scope, SESSION), send)
+
+    def _is_meant(self, scope: Scope) -> bool:
+        """Whether a request is for the path where MCP is served. ASGI's path includes that of a mount or of the
+        server's root (ASGI, HTTP, `root_path`), which an author may name or not.
+        """
+        path, root = scope.get("path", ""), scope.get("root_path", "").rstrip("/")
+        within = path[len(root) :] if root and path.startswith(f"{root}/") else path
+        wanted = self._settings.path.rstrip("/")
+        return wanted in (path.rstrip("/"), within.rstrip("/"))
+
+    def _watched(self, scope: Scope, send: Send) -> Send:
+        """Notes where the app begins a session that is not kept, and says so once."""
+
+        async def sent(message: Message) -> None:
+            if message["type"] == "http.response.start" and not self._has_told:
+                if any(name.lower() == SESSION for name, _ in message.get("headers", ())):
+                    self._has_told = True
+                    logger.warning(
+                        "A session was begun at %s, which is not kept: `durable` keeps those at %s. Name the other one by its "
+                        "option `path`.",
+                        scope.get("path"),
+                        self._settings.path,
+                    )
+            await send(message)
+
+        return sent
+
+    async def _with_user(self, scope: Scope) -> Scope:
+        """The same request, with the user whom the app's own verifier names: a token that is refreshed keeps its session.
+
+        The app is asked in a session that it does not know, once for each token. Whether the token is valid it says at each
+        request again. Raises `AppRefuses`.
+        """
+        shown = bearer(scope)
+        if shown is None or self._settings.caller is not bearer or scope["method"] == "OPTIONS":
+            return scope
+        if shown not in self._users:
+            user = verified(scope)
+            if user is None:
+                call = self._inner.ping(scope, "unknown", header(scope, VERSION))
+                if await call.status in (401, 403, 421) or 300 <= await call.status < 400:
+                    raise AppRefuses(call)
+                await call.whole()
+                user = verified(call.scope)
+            if len(self._users) >= _USERS_MAX:
+                del self._users[next(iter(self._users))]
+            self._users[shown] = user
+        found = self._users[shown]
+        return scope if found is None else {**scope, CALLER: found}
 
     async def _refuse(self, refusal: Refusal, scope: Scope, send: Send, id: Any) -> None:
         """Answers by a refusal of the adapter's, unless the app does not let the caller in at all.
@@ -89,7 +162,7 @@ class Durable:
             return
         missing = Refusal(400, INVALID, "the header `Mcp-Session-Id` is missing: send `initialize` first")
         if session is None and self._settings.cookie:
-            session, refusal = await cookie.find(self.sessions, self._settings.caller(scope), scope)
+            session, refusal = await cookie.find(self.sessions, self._settings.caller_of(scope), scope)
             missing = refusal or missing
             if session is not None:
                 scope, send = cookie.with_header(scope, session), cookie.without_header(send)

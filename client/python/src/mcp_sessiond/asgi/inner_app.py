@@ -48,6 +48,7 @@ class Call:
 
     def __init__(self, app: App, scope: Scope, body: bytes) -> None:
         self.method: str = scope["method"]
+        self.scope = scope
         self._noted: Headers | None = scope.get(NOTED)
         self.status: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         """The status of the response; 500 where the app has failed before it had one."""

@@ -18,6 +18,8 @@ class Reader:
         """Whether it has to read from the daemon what it was not given."""
         self.is_over = False
         """Whether there will be nothing more, or another reader has come."""
+        self.is_finished = False
+        """Whether that is because the stream is closed."""
         self._woken = asyncio.Event()
 
     def give(self, id: str | None, message: str) -> None:
@@ -31,7 +33,12 @@ class Reader:
 
     def end(self) -> None:
         """There will be nothing more."""
-        self.is_over = True
+        self.is_over, self.is_finished = True, False
+        self._woken.set()
+
+    def finish(self) -> None:
+        """The stream is closed: who reads it in the daemon comes to its end there."""
+        self.is_over = self.is_finished = True
         self._woken.set()
 
     async def wait(self, seconds: float) -> bool:
@@ -44,8 +51,8 @@ class Reader:
         return True
 
     async def ended(self) -> None:
-        """Returns once there will be nothing more."""
-        while not self.is_over:
+        """Returns once another reader has come, or the session has ended."""
+        while not self.is_over or self.is_finished:
             await self._woken.wait()
             self._woken.clear()
 

@@ -176,7 +176,7 @@ class ServedSession:
         except SessiondError as error:
             logger.debug("A stream could not be closed: %s", error)
         if reader := self.readers.of(stream.id):
-            reader.end()
+            reader.finish()
 
     async def end(self, *, is_known: bool = True) -> None:
         """The app inside forgets the session, on behalf of the caller that used it last. `is_known`: whether it has not

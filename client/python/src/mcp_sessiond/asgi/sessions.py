@@ -42,7 +42,7 @@ class ServedSessions:
         handshake = Handshake.new(params, result)
         try:
             session = await self.daemon.create(
-                binding=self._settings.caller(scope),
+                binding=self._settings.caller_of(scope),
                 lifetimes=self._settings.lifetimes,
                 status="ready" if handshake.fits else "initializing",
                 metadata=Json(handshake.text()) if handshake.fits else None,
@@ -61,11 +61,18 @@ class ServedSessions:
     async def session(self, id: str, scope: Scope) -> tuple[Session, Handshake]:
         """The session of this id, on behalf of the request's caller. Raises `SessiondError`, `Refusal`."""
         served = self._served.get(id)
-        if served and served.session.caller == self._settings.caller(scope):
+        if served and served.session.caller == self._settings.caller_of(scope):
             return served.session, served.handshake
-        sessions = self.daemon.on_behalf_of(self._settings.caller(scope))
+        caller = self._settings.caller_of(scope)
         try:
-            session, view = await sessions.open_viewed(id)
+            try:
+                session, view = await self.daemon.on_behalf_of(caller).open_viewed(id)
+            except BindingMismatch:
+                # It was begun before its user was known, or by a version that knew no users.
+                other = self._settings.caller(scope)
+                if other == caller:
+                    raise
+                session, view = await self.daemon.on_behalf_of(other).open_viewed(id)
         except BindingMismatch:
             if not self._has_warned:
                 self._has_warned = True

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from ..options import Options
-from ..values import Caller, Credential, Lifetimes
+from ..values import Caller, Credential, Identity, Lifetimes
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
@@ -34,6 +34,29 @@ def bearer(scope: Scope) -> Caller | None:
     """The caller by the hash of its bearer token; None where there is none."""
     kind, _, token = (header(scope, b"authorization") or "").partition(" ")
     return Credential.of(token.strip().encode("latin-1")) if kind.lower() == "bearer" and token else None
+
+
+CALLER = "mcp_sessiond.caller"
+"""Where a request's scope has its caller, where the app's verifier has named it."""
+
+
+def verified(scope: Scope) -> Identity | None:
+    """The user of the token that the SDK's own verifier has left on a request which the app has seen. None: it has not, or
+    names no subject.
+
+    Nothing else is believed: an app that knows its users by a cookie lets in any `Authorization` header. A client id is
+    the same for all users of a host.
+    """
+    token = getattr(scope.get("user"), "access_token", None)
+    shown = (header(scope, b"authorization") or "").partition(" ")[2].strip()
+    if token is None or not shown or getattr(token, "token", None) != shown:
+        return None
+    claims = getattr(token, "claims", None) or {}
+    subject = getattr(token, "subject", None) or claims.get("sub")
+    issuer = claims.get("iss") or "verifier"
+    if not isinstance(subject, str) or not isinstance(issuer, str) or not subject:
+        return None
+    return Identity(issuer, subject)
 
 
 @dataclass(frozen=True)
@@ -77,3 +100,8 @@ class Settings:
     body_max: int = 4 << 20
     lifetimes: Lifetimes | None = None
     options: Options = field(default_factory=Options)
+
+    def caller_of(self, scope: Scope) -> Caller | None:
+        """The caller of a request."""
+        found: Caller | None = scope.get(CALLER)
+        return found if found is not None else self.caller(scope)

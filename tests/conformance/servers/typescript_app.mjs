@@ -1,0 +1,96 @@
+// The scripted server on the official SDK for TypeScript, with one line of ours added:
+// node typescript_app.mjs VERSION PORT JOURNAL GATES REVOKED
+//
+// VERSION: 1.13 … 1.32, 2. Its tools are those of stdio.py, without `raw`. The app lets each bearer token in that begins with `t`, but for
+// those whose name the folder REVOKED has as a file.
+import fs from 'node:fs';
+import http from 'node:http';
+import path from 'node:path';
+
+const [version, port, journalPath, gates, revoked] = process.argv.slice(2);
+// Another version of the library, to compare with: by MCP_SESSIOND_CLIENTS.
+const clients = process.env.MCP_SESSIOND_CLIENTS || path.resolve(import.meta.dirname, '../../../client');
+const { durable, session } = await import(path.join(clients, 'typescript/dist/index.js'));
+const { serverSdk } = await import(path.join(clients, 'typescript/test/sdks/sdk.mjs'));
+const { Server, Transport, onList, onCall } = await serverSdk(version);
+const journal = fs.openSync(journalPath, 'a');
+const sleep = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
+
+async function opened(key) {
+  while (!fs.existsSync(path.join(gates, key))) await sleep(10);
+}
+
+function createServer() {
+  const server = new Server(
+    { name: 'scripted', version: '1' },
+    { capabilities: { tools: { listChanged: true }, logging: {} } },
+  );
+  const tools = {
+    count: async (_, { extra }) => {
+      const count = ((await session(extra).get('count')) ?? 0) + 1;
+      await session(extra).set('count', count);
+      return String(count);
+    },
+    echo: ({ value }) => JSON.stringify(value),
+    log: async ({ times = 1, text = 'line' }, { notify }) => {
+      for (let number = 1; number <= times; number++) {
+        const params = { level: 'info', logger: 'scripted', data: `${text} ${number}` };
+        await notify({ method: 'notifications/message', params });
+      }
+      return 'logged';
+    },
+    ask: async (_, { ask }) => {
+      const { roots } = await ask();
+      return String(roots.length);
+    },
+    big: ({ bytes }) => 'x'.repeat(bytes),
+    nan: ({ value = 'NaN' }) => ({ content: [], structuredContent: { value: Number(value) } }),
+    slow: async ({ key, steps = 0 }, { notify, token }) => {
+      for (let progress = 1; token !== undefined && progress <= steps; progress++)
+        await notify({ method: 'notifications/progress', params: { progressToken: token, progress } });
+      await opened(key);
+      return 'slow';
+    },
+    die: () => process.exit(1),
+  };
+  onList(server, () => ({
+    tools: Object.keys(tools).map((name) => ({ name, inputSchema: { type: 'object' } })),
+  }));
+  onCall(server, async ({ name, arguments: given = {} }, how) => {
+    if (given.key !== undefined) fs.writeSync(journal, `${given.key}\n`);
+    if (!tools[name]) throw Object.assign(new Error('there is no such tool'), { code: -32602 });
+    const result = await tools[name](given, { ...how, ask: asking(how) });
+    return typeof result === 'string' ? { content: [{ type: 'text', text: result }] } : result;
+  });
+  return server;
+}
+
+/** Asks for the roots, on the stream of the call. */
+function asking({ extra }) {
+  const request = { method: 'roots/list' };
+  if (version === '2') return () => extra.mcpReq.send(request);
+  return async () => {
+    const { ListRootsResultSchema } = await import(path.join(clients, `typescript/test/sdks/node_modules/sdk-${version}/dist/esm/types.js`));
+    return extra.sendRequest(request, ListRootsResultSchema);
+  };
+}
+
+const handler = durable(createServer, { service: 'scripted', transport: Transport, retryMs: 100, start: false });
+
+/** The app's own check, before anything else. */
+function isLetIn(request) {
+  const token = /^Bearer (t[^/]*)$/.exec(request.headers.authorization ?? '')?.[1];
+  if (token === undefined || fs.existsSync(path.join(revoked, token))) return false;
+  // As `requireBearerAuth` of the SDK does. A token like tNAME.SUBJECT.ISSUER.ANYTHING names its user.
+  const [, sub, iss] = token.split('.');
+  request.auth = { token, clientId: 'client', scopes: [], ...(iss ? { extra: { sub, iss } } : {}) };
+  return true;
+}
+
+const server = http.createServer((request, response) => {
+  const where = new URL(request.url, 'http://localhost').pathname;
+  if (!isLetIn(request)) response.writeHead(401, { 'www-authenticate': 'Bearer' }).end();
+  else if (where !== '/mcp') response.writeHead(404).end();
+  else void handler(request, response);
+});
+server.listen(Number(port), '127.0.0.1', () => console.log(`listening at http://127.0.0.1:${server.address().port}/mcp`));
