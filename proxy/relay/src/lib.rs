@@ -35,7 +35,8 @@
 //! - [`entry`]: lines that are spliced, and wait. [`numbers`]: the numbers of requests.
 //! - [`version`]: protocol versions, and what `initialize` declares.
 //! - [`own_messages`]: messages that the relay itself writes.
-//! - [`sse`]: server-sent events, for the HTTP transports of other crates.
+//! - [`sse`]: server-sent events, and [`verdict`]: what a refusal means, for the HTTP transports of
+//!   other crates.
 //!
 //! # Invariants
 //!
@@ -59,6 +60,7 @@ mod raw;
 mod relay;
 pub mod sse;
 mod unreadable;
+pub mod verdict;
 mod version;
 
 pub use self::entry::Edits;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use futures::future::BoxFuture;
-use mcp_sessiond_client::{Session, SessionId};
+use mcp_sessiond_client::{Session, SessionId, StreamId};
 use tokio::sync::{Mutex, MutexGuard};
 
 use crate::messages::Id;
@@ -27,6 +27,11 @@ pub trait Backend: Send + Sync {
     /// The next line of the server, with its number, which no other line of this incarnation has.
     /// None: the server is gone. There may be one caller at a time.
     fn next(&self) -> BoxFuture<'_, Option<(u64, Bytes)>>;
+
+    /// The stream on which the server has said the line of this number, where it has streams.
+    fn stream(&self, _number: u64) -> Option<StreamId> {
+        None
+    }
 
     /// The daemon has stored the line of this number, and all that came before it.
     fn confirm(&self, number: u64);

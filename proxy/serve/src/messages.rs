@@ -421,31 +421,29 @@ pub fn not_started(id: &str) -> Json {
     )
 }
 
-/// The server has refused the request that the call came in, with this status of HTTP and this
-/// body.
-pub fn refused_upstream(id: &str, status: StatusCode, body: &[u8]) -> Json {
-    #[derive(Deserialize)]
-    struct Body {
-        error: Reason,
-    }
-    #[derive(Deserialize)]
-    struct Reason {
-        message: String,
-    }
-    let says = serde_json::from_slice::<Body>(body).map(|body| format!(": {}", body.error.message));
-    let message = format!(
-        "the server has refused this call with HTTP {status}{}",
-        says.unwrap_or_default()
-    );
+/// The server has refused the request that the call came in, with this status of HTTP, in this
+/// sentence.
+pub fn refused_upstream(id: &str, status: StatusCode, sentence: &str) -> Json {
     // A server that fails may have begun.
+    let outcome = if status.is_server_error() {
+        "unknown"
+    } else {
+        "not_sent"
+    };
+    call_error(id, sentence, outcome)
+}
+
+/// The outcome of this call is unknown, for the reason in this sentence.
+pub fn unknown_because(id: &str, sentence: &str) -> Json {
+    call_error(id, sentence, "unknown")
+}
+
+/// The server has not got this call, for the reason in this sentence.
+pub fn not_sent(id: &str, sentence: &str) -> Json {
     call_error(
         id,
-        &message,
-        if status.is_server_error() {
-            "unknown"
-        } else {
-            "not_sent"
-        },
+        &format!("{sentence}: this call was not sent"),
+        "not_sent",
     )
 }
 

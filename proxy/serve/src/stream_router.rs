@@ -1,9 +1,10 @@
 //! Which stream a message of the server goes to: a state machine without I/O.
 //!
 //! Answers and progress go to the stream of their call, and nowhere else. A cancellation goes to
-//! the stream that the cancelled request went to. Any other message goes to the call's stream if
-//! exactly one call is open; else to the standalone stream if somebody reads it; else to the newest
-//! open call.
+//! the stream that the cancelled request went to. Any other message goes to the stream on which a
+//! server that has streams has said it. A server on stdio can't say it: its message goes to the
+//! call's stream if exactly one call is open; a question goes to the newest open call; else it goes
+//! to the standalone stream if somebody reads it, and otherwise to the newest open call.
 
 use std::collections::{HashMap, HashSet};
 
@@ -136,8 +137,13 @@ impl StreamRouter {
             .collect()
     }
 
-    /// Where a message of the server goes. None: it is about a call that is not open.
-    pub fn route(&mut self, message: &ServerMessage) -> Option<Destination> {
+    /// Where a message of the server goes. None: it is about a call that is not open. `said_on`: the
+    /// stream on which the server has said it, where it has streams.
+    pub fn route(
+        &mut self,
+        message: &ServerMessage,
+        said_on: Option<&StreamId>,
+    ) -> Option<Destination> {
         match message {
             ServerMessage::Answer(stream, id) => self.close_call(stream, id),
             ServerMessage::Progress(stream) => {
@@ -149,17 +155,22 @@ impl StreamRouter {
                     // That stream may have ended since.
                     stream.as_str() == StreamId::STANDALONE || self.is_open(stream)
                 });
-                Some(to_stream(went.unwrap_or_else(|| self.default_stream())))
+                Some(to_stream(went.unwrap_or_else(|| self.said(said_on))))
             }
             ServerMessage::Request(id) => {
-                let stream = self.default_stream();
+                let newest = || self.open.len().checked_sub(1);
+                let stream = match (said_on, newest()) {
+                    // A client that asks for no standalone stream would never see it there.
+                    (None, Some(newest)) => self.unless_unread(newest),
+                    _ => self.said(said_on),
+                };
                 if self.requests.len() < REQUESTS_MAX {
                     self.requests.insert(id.clone(), stream.clone());
                 }
                 Some(to_stream(stream))
             }
             ServerMessage::Unsendable(..) => None,
-            ServerMessage::Other => Some(to_stream(self.default_stream())),
+            ServerMessage::Other => Some(to_stream(self.said(said_on))),
         }
     }
 
@@ -176,6 +187,16 @@ impl StreamRouter {
             stream: stream.clone(),
             ends,
         })
+    }
+
+    /// The stream on which the server has said something, if it is open; else the default one.
+    fn said(&self, on: Option<&StreamId>) -> StreamId {
+        let at = on.and_then(|on| self.open.iter().position(|open| open.stream == *on));
+        match (at, on) {
+            (Some(at), _) => self.unless_unread(at),
+            (None, Some(on)) if on.as_str() == StreamId::STANDALONE => on.clone(),
+            _ => self.default_stream(),
+        }
     }
 
     fn default_stream(&self) -> StreamId {

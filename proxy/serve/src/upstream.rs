@@ -27,7 +27,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
-use mcp_sessiond_client::{RequestId, Session};
+use mcp_sessiond_client::{RequestId, Session, StreamId};
 use mcp_sessiond_proxy::server::service::{NotLeased, Options, Service};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinSet;
@@ -35,7 +35,7 @@ use tokio::time::timeout;
 
 use self::calls::Stream;
 use self::ledger::{Found, Known, Ledger, StreamCursor};
-use self::link::{Link, WAITING_MAX, normal};
+use self::link::{Judgement, Link, WAITING_MAX, normal};
 use self::numbers::base;
 use self::wire::{Reply, connect};
 use crate::backend::{Backend, Backends, Ended};
@@ -272,7 +272,10 @@ impl Upstream {
             let replied = replied.ok().and_then(Result::ok).ok_or(Ended {
                 may_have_arrived: true,
             })?;
-            if !matches!(replied.reply, Reply::Lost) {
+            let Reply::Refused(why) = replied.reply else {
+                return Ok(());
+            };
+            if self.link.judge(&why, None, &stamp).await != Judgement::Gone {
                 return Ok(());
             }
             let renewed = self.link.renew(generation).await;
@@ -365,6 +368,10 @@ impl Backend for Upstream {
             }
         }
         .boxed()
+    }
+
+    fn stream(&self, number: u64) -> Option<StreamId> {
+        self.link.carried(number)
     }
 
     fn confirm(&self, number: u64) {

@@ -50,6 +50,7 @@ impl Live {
     async fn on_line(&self, backend: &dyn Backend, number: u64, line: &Bytes) {
         let (mut messages, mut unsendable) = (Vec::new(), Vec::new());
         let mut nth = 0_u32;
+        let said_on = backend.stream(number);
         read_server_line(line, backend.incarnation(), |kind, message| {
             // The line may come again. Then each message in it has to have the same number.
             nth += 1;
@@ -58,7 +59,7 @@ impl Live {
             }
             let mut state = self.state();
             state.forget_gone_readers();
-            if let Some(to) = state.router.route(&kind) {
+            if let Some(to) = state.router.route(&kind, said_on.as_ref()) {
                 if to.ends {
                     state.finishing.insert(to.stream.clone());
                 }

@@ -20,7 +20,7 @@ fn with(calls: &[&str]) -> StreamRouter {
 
 #[track_caller]
 fn goes(router: &mut StreamRouter, message: &ServerMessage, to: &str) {
-    let destination = router.route(message).expect("a stream");
+    let destination = router.route(message, None).expect("a stream");
     assert_eq!(destination.stream.as_str(), to, "{message:?}");
 }
 
@@ -30,27 +30,31 @@ fn answers_and_progress_go_to_their_calls() {
     goes(&mut router, &ServerMessage::Progress(stream("s1")), "s1");
     goes(&mut router, &ServerMessage::Progress(stream("s2")), "s2");
     assert_eq!(
-        router.route(&answer("s2", "2")),
+        router.route(&answer("s2", "2"), None),
         Some(Destination {
             stream: stream("s2"),
             ends: true
         })
     );
     assert_eq!(
-        router.route(&answer("s2", "2")),
+        router.route(&answer("s2", "2"), None),
         None,
         "no such call is open"
     );
     assert_eq!(
-        router.route(&answer("s1", "\"1\"")),
+        router.route(&answer("s1", "\"1\""), None),
         None,
         "a text is no number"
     );
-    assert_eq!(router.route(&answer("s2", "1")), None, "another stream's");
+    assert_eq!(
+        router.route(&answer("s2", "1"), None),
+        None,
+        "another stream's"
+    );
     goes(&mut router, &answer("s1", "1"), "s1");
     assert!(router.is_idle());
     assert_eq!(
-        router.route(&ServerMessage::Progress(stream("s1"))),
+        router.route(&ServerMessage::Progress(stream("s1")), None),
         None,
         "its call is not open"
     );
@@ -62,7 +66,7 @@ fn anything_else_goes_to_the_only_call() {
     router.set_reader(&StreamId::standalone(), true);
     goes(&mut router, &ServerMessage::Other, "s1");
     goes(&mut router, &ServerMessage::Request("7".into()), "s1");
-    router.route(&answer("s1", "1"));
+    router.route(&answer("s1", "1"), None);
     goes(&mut router, &ServerMessage::Other, StreamId::STANDALONE);
 }
 
@@ -73,10 +77,37 @@ fn with_two_calls_it_goes_to_the_standalone_stream_or_to_the_newest_call() {
     router.set_reader(&StreamId::standalone(), true);
     goes(&mut router, &ServerMessage::Other, StreamId::STANDALONE);
     router.set_reader(&StreamId::standalone(), false);
-    router.route(&answer("s2", "2"));
+    router.route(&answer("s2", "2"), None);
     goes(&mut router, &ServerMessage::Other, "s1");
-    router.route(&answer("s1", "1"));
+    router.route(&answer("s1", "1"), None);
     goes(&mut router, &ServerMessage::Other, StreamId::STANDALONE);
+}
+
+#[test]
+fn what_a_server_with_streams_has_said_on_one_stays_on_it() {
+    let mut router = with(&["1", "2"]);
+    let on = |router: &mut StreamRouter, message: ServerMessage, said_on: &str| {
+        let to = router.route(&message, Some(&stream(said_on)));
+        to.expect("a stream").stream.to_string()
+    };
+    assert_eq!(on(&mut router, ServerMessage::Other, "s1"), "s1");
+    let question = ServerMessage::Request("7".into());
+    assert_eq!(on(&mut router, question, "s1"), "s1");
+    let standalone = StreamId::STANDALONE;
+    assert_eq!(
+        on(&mut router, ServerMessage::Other, standalone),
+        standalone
+    );
+    // A call that was answered has no stream any more.
+    router.route(&answer("s1", "1"), None);
+    assert_eq!(on(&mut router, ServerMessage::Other, "s1"), "s2");
+}
+
+#[test]
+fn a_question_of_a_server_on_stdio_goes_to_the_newest_call() {
+    let mut router = with(&["1", "2"]);
+    router.set_reader(&StreamId::standalone(), true);
+    goes(&mut router, &ServerMessage::Request("7".into()), "s2");
 }
 
 #[test]
@@ -86,11 +117,11 @@ fn a_cancellation_goes_where_the_request_went() {
     router.open(stream("s2"), vec!["2".into()]);
     goes(&mut router, &ServerMessage::Request("8".into()), "s2");
     goes(&mut router, &ServerMessage::Cancelled("7".into()), "s1");
-    router.route(&answer("s2", "2"));
+    router.route(&answer("s2", "2"), None);
     goes(&mut router, &ServerMessage::Cancelled("8".into()), "s1");
     goes(&mut router, &ServerMessage::Request("9".into()), "s1");
     router.request_answered("9");
-    router.route(&answer("s1", "1"));
+    router.route(&answer("s1", "1"), None);
     goes(
         &mut router,
         &ServerMessage::Cancelled("9".into()),
@@ -134,7 +165,7 @@ fn the_stream_of_a_batch_ends_with_its_last_answer() {
     let mut router = StreamRouter::new(false);
     router.open(stream("b"), vec!["1".into(), "2".into()]);
     assert_eq!(
-        router.route(&answer("b", "1")),
+        router.route(&answer("b", "1"), None),
         Some(Destination {
             stream: stream("b"),
             ends: false
@@ -142,7 +173,7 @@ fn the_stream_of_a_batch_ends_with_its_last_answer() {
     );
     goes(&mut router, &ServerMessage::Progress(stream("b")), "b");
     assert_eq!(
-        router.route(&answer("b", "2")),
+        router.route(&answer("b", "2"), None),
         Some(Destination {
             stream: stream("b"),
             ends: true
@@ -158,7 +189,7 @@ fn a_client_may_use_an_id_again_while_it_is_open() {
     goes(&mut router, &answer("s1", "1"), "s1");
     assert_eq!(router.drop_call(&stream("x"), "1"), Some(true));
     assert_eq!(
-        router.route(&answer("x", "1")),
+        router.route(&answer("x", "1"), None),
         None,
         "the client has cancelled it"
     );
@@ -171,7 +202,7 @@ fn a_client_may_use_an_id_again_while_it_is_open() {
 #[test]
 fn what_is_open_when_the_backend_goes_is_told() {
     let mut router = with(&["1", "2"]);
-    router.route(&ServerMessage::Request("7".into()));
+    router.route(&ServerMessage::Request("7".into()), None);
     let left = router.clear();
     assert_eq!(
         left,

@@ -10,10 +10,13 @@ use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep};
 
 use super::ledger::StreamCursor;
-use super::link::Link;
+use super::link::{Judgement, Link};
 use super::numbers::Numbers;
 use super::wire::{Events, Reply, Stamp};
-use crate::messages::{Id, answered_ids, not_started, outcome_unknown, refused_upstream, tagged};
+use crate::messages::{
+    Id, answered_ids, not_sent, not_started, outcome_unknown, refused_upstream, tagged,
+    unknown_because,
+};
 
 /// The pause before another attempt.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -134,19 +137,37 @@ impl Link {
                 return self.give_up(stream, outcome_unknown).await;
             };
             match replied.reply {
-                Reply::Lost if !is_last => {
-                    if let Err(sentence) = self.renew(generation).await {
-                        crate::stderr::warn(sentence);
-                        return self.give_up(stream, not_started).await;
+                Reply::Refused(why) => {
+                    let calls = self.unanswered(stream.id());
+                    let id = <[Id; 1]>::try_from(calls).ok().map(|[id]| id);
+                    match self.judge(&why, id.as_deref(), &stream.stamp).await {
+                        Judgement::Answer => {
+                            let text = String::from_utf8_lossy(&why.body);
+                            if !self.hear(&mut stream, &text, None).await {
+                                self.give_up(stream, outcome_unknown).await;
+                            }
+                            return;
+                        }
+                        Judgement::Gone if !is_last => {
+                            if let Err(sentence) = self.renew(generation).await {
+                                crate::stderr::warn(&sentence);
+                                return self.give_up(stream, |id| not_sent(id, &sentence)).await;
+                            }
+                        }
+                        Judgement::Gone | Judgement::Refused | Judgement::Unclear => {
+                            let sentence = why.sentence();
+                            return self
+                                .give_up(stream, |id| refused_upstream(id, why.status, &sentence))
+                                .await;
+                        }
                     }
                 }
-                Reply::Lost => return self.give_up(stream, not_started).await,
-                Reply::Refused(why) => {
+                Reply::Taken(taken) => {
+                    let sentence = taken.sentence();
                     return self
-                        .give_up(stream, |id| refused_upstream(id, why.status, &why.body))
+                        .give_up(stream, |id| unknown_because(id, &sentence))
                         .await;
                 }
-                Reply::Taken => return self.give_up(stream, outcome_unknown).await,
                 Reply::Message(text) => {
                     let text = String::from_utf8_lossy(&text);
                     if !self.hear(&mut stream, &text, None).await {

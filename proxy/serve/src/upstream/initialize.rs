@@ -4,13 +4,16 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use mcp_sessiond_client::Json;
+use mcp_sessiond_relay::verdict::Verdict;
 use serde::Deserialize;
 use serde_json::Value;
 use tokio::time::timeout;
 
 use super::link::{Link, NewSession, normal};
 use super::wire::{Replied, Reply, Stamp};
-use crate::messages::{Id, answered_ids, not_started, outcome_unknown, refused_upstream};
+use crate::messages::{
+    Id, answered_ids, not_started, outcome_unknown, refused_upstream, unknown_because,
+};
 
 /// How long the handshake may take that is said again.
 const WAIT: Duration = Duration::from_secs(30);
@@ -141,8 +144,12 @@ impl Link {
                     }
                 }
             }
-            Reply::Refused(why) => return Err(refused_upstream(id, why.status, &why.body)),
-            Reply::Taken | Reply::Lost => {}
+            // The server's own error.
+            Reply::Refused(why) if why.refusal().verdict(Some(id), false) == Verdict::Answer => {
+                lines.push(why.body);
+            }
+            Reply::Refused(why) => return Err(refused_upstream(id, why.status, &why.sentence())),
+            Reply::Taken(taken) => return Err(unknown_because(id, &taken.sentence())),
         }
         let answer = lines
             .last()

@@ -1,24 +1,50 @@
 //! What all requests to one session's server have in common.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::io;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
+use hyper::StatusCode;
+use mcp_sessiond_client::StreamId;
+use mcp_sessiond_relay::verdict::{SessionState, Verdict};
 use serde_json::Value;
 use serde_json::value::RawValue;
 use tokio::sync::{mpsc, watch};
 use tokio::task::AbortHandle;
+use tokio::time::{Instant, timeout};
 
 use super::ledger::{Known, Ledger};
-use super::numbers::Numbers;
-use super::wire::{Connected, Stamp, connect};
-use crate::messages::Id;
+use super::numbers::{Numbers, base};
+use super::wire::{Connected, Refused, Reply, Stamp, connect};
+use crate::messages::{Id, parts};
 use crate::url::Url;
 
 /// Lines that wait to be kept. Until there is room, the server is not read from.
 pub(super) const WAITING_MAX: usize = 64;
+
+/// A request of `serve` itself, which asks whether the server knows the session.
+const PING: &str = r#"{"jsonrpc":"2.0","id":"mcp-sessiond-serve-ping","method":"ping"}"#;
+/// Its id.
+const PING_ID: &str = r#""mcp-sessiond-serve-ping""#;
+/// How long its answer may take.
+const PING_WAIT: Duration = Duration::from_secs(5);
+/// The server's streams of which it is known what they carry.
+const CARRIED_MAX: usize = 4_096;
+
+/// What a refusal by the server means.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Judgement {
+    /// Its body answers the call.
+    Answer,
+    /// The request is refused.
+    Refused,
+    /// The request is refused, and whether the server knows the session it does not say now.
+    Unclear,
+    /// The server does not know the session, and has not begun the request.
+    Gone,
+}
 
 /// What all requests to one session's server have in common.
 #[derive(Debug)]
@@ -31,6 +57,9 @@ pub(super) struct Link {
     pub(super) ledger: Ledger,
     /// One handshake at a time.
     pub(super) initializing: tokio::sync::Mutex<()>,
+    /// The last `ping` that has asked whether the server knows a session: when it began, of which
+    /// session, and what it has shown.
+    checked: tokio::sync::Mutex<Option<(Instant, Stamp, SessionState)>>,
     /// Sessions that the server has had for ours.
     generation: watch::Sender<u64>,
     lines: mpsc::Sender<(u64, Bytes)>,
@@ -44,6 +73,10 @@ struct Now {
     initialize: Option<Box<RawValue>>,
     streams: u64,
     open: HashMap<u64, Open>,
+    /// The client's stream for each of the server's.
+    carried: BTreeMap<u64, StreamId>,
+    /// Whether the server answers by 404 in a session that lives.
+    answers_by_404: bool,
 }
 
 /// An open request, and what carries it out.
@@ -88,6 +121,8 @@ impl Link {
             initialize,
             streams: 0,
             open: HashMap::new(),
+            carried: BTreeMap::new(),
+            answers_by_404: false,
         };
         let (initializing, generation) = (tokio::sync::Mutex::new(()), watch::Sender::new(0));
         Self {
@@ -95,6 +130,7 @@ impl Link {
             hold,
             ledger,
             initializing,
+            checked: tokio::sync::Mutex::default(),
             generation,
             lines,
             now: Mutex::new(now),
@@ -189,7 +225,74 @@ impl Link {
 
     /// These calls are open.
     pub(super) fn open(&self, stream: u64, calls: Vec<Id>) {
-        self.now().open.insert(stream, Open { calls, task: None });
+        let mut now = self.now();
+        let carried = calls.first().and_then(|id| parts(id));
+        if let Some(carried) = carried.and_then(|(stream, _)| stream.parse().ok()) {
+            now.carried.insert(stream, carried);
+            if now.carried.len() > CARRIED_MAX {
+                now.carried.pop_first();
+            }
+        }
+        now.open.insert(stream, Open { calls, task: None });
+    }
+
+    /// The client's stream for what the server has said under this number.
+    pub(super) fn carried(&self, number: u64) -> Option<StreamId> {
+        let now = self.now();
+        let of = base(number);
+        if of == Numbers::of(now.known.process, 0).base() {
+            return Some(StreamId::standalone());
+        }
+        now.carried.get(&of).cloned()
+    }
+
+    /// What this refusal of a request in this session means. `id`: of the call that the request was,
+    /// if it was one.
+    pub(super) async fn judge(&self, why: &Refused, id: Option<&str>, stamp: &Stamp) -> Judgement {
+        let refusal = why.refusal();
+        let known = self.now().answers_by_404;
+        let verdict = match refusal.verdict(id, known) {
+            Verdict::Suspected => match self.state_of(stamp).await {
+                SessionState::Gone => return Judgement::Gone,
+                SessionState::Unclear if id.is_none() => return Judgement::Unclear,
+                state => {
+                    let verdict = refusal.about_the_request(id);
+                    if verdict == Verdict::Answer && state == SessionState::Alive {
+                        self.now().answers_by_404 |= why.status == StatusCode::NOT_FOUND;
+                    }
+                    verdict
+                }
+            },
+            verdict => verdict,
+        };
+        match verdict {
+            Verdict::Answer => Judgement::Answer,
+            Verdict::Refused | Verdict::Suspected => Judgement::Refused,
+        }
+    }
+
+    /// Asks the server whether it knows a session. One `ping` serves all that wait when it begins.
+    async fn state_of(&self, stamp: &Stamp) -> SessionState {
+        let came = Instant::now();
+        let mut checked = self.checked.lock().await;
+        if let Some((began, of, state)) = &*checked
+            && *began >= came
+            && of == stamp
+        {
+            return *state;
+        }
+        let began = Instant::now();
+        let asked = async {
+            let connected = connect(&self.url, Duration::ZERO).await.ok()?;
+            Some(connected.post(PING.into(), stamp).await.ok()?.reply)
+        };
+        let state = match timeout(PING_WAIT, asked).await.ok().flatten() {
+            Some(Reply::Refused(why)) => why.refusal().of_ping(PING_ID),
+            Some(Reply::Taken(_) | Reply::Message(_) | Reply::Events(_)) => SessionState::Alive,
+            None => SessionState::Unclear,
+        };
+        *checked = Some((began, stamp.clone(), state));
+        state
     }
 
     /// This carries them out.

@@ -6,15 +6,12 @@ use tokio::time::sleep;
 
 use super::calls::{Stream, is_passing};
 use super::ledger::StreamCursor;
-use super::link::Link;
-use super::wire::{Reply, Stamp, connect};
+use super::link::{Judgement, Link};
+use super::wire::{Reply, connect};
 
 /// The pause after a server could not be reached, at first and at most.
 const PAUSE: Duration = Duration::from_millis(100);
 const PAUSE_MAX: Duration = Duration::from_secs(5);
-
-/// A request of `serve` itself.
-const PING: &str = r#"{"jsonrpc":"2.0","id":"mcp-sessiond-serve-ping","method":"ping"}"#;
 
 impl Link {
     /// Listens for as long as this is polled, from this place on where another process has listened
@@ -28,9 +25,6 @@ impl Link {
             self.again(place).await;
         }
         let (mut pause, mut of) = (PAUSE, self.stamp().1);
-        // A server without a standalone stream may answer each GET as if it did not know the
-        // session.
-        let mut has_one = found.is_some();
         loop {
             let (stamp, generation) = self.stamp();
             stream.stamp = stamp;
@@ -46,29 +40,29 @@ impl Link {
             };
             match reply.map(|replied| replied.reply) {
                 Some(Reply::Events(mut events)) => {
-                    has_one = true;
                     self.listen_to(&mut stream, &mut events).await;
                     pause = PAUSE;
                     sleep(stream.pause().min(PAUSE_MAX)).await;
                     continue;
                 }
+                Some(Reply::Refused(why)) if is_passing(why.status) => {}
                 // It was started again, has ended the session, or has no such stream.
-                Some(Reply::Lost) => match self.is_forgotten(&stream.stamp, has_one).await {
-                    Some(true) => {
-                        // By now the server may have no standalone stream.
-                        has_one = false;
+                Some(Reply::Refused(why)) => match self.judge(&why, None, &stream.stamp).await {
+                    Judgement::Gone => {
                         if self.renew(generation).await.is_ok() {
                             pause = PAUSE;
                             continue;
                         }
                     }
-                    Some(false) => {
+                    Judgement::Unclear => {}
+                    Judgement::Refused | Judgement::Answer if stream.event.take().is_some() => {
+                        continue;
+                    }
+                    Judgement::Refused | Judgement::Answer => {
                         self.is_renewed(generation).await;
                         continue;
                     }
-                    None => {}
                 },
-                Some(Reply::Refused(why)) if is_passing(why.status) => {}
                 Some(_) if stream.event.take().is_some() => continue,
                 // There is none here.
                 Some(_) => {
@@ -80,16 +74,5 @@ impl Link {
             sleep(pause).await;
             pause = (pause * 2).min(PAUSE_MAX);
         }
-    }
-
-    /// Whether the server has forgotten the session. Where it may be that it only has no standalone
-    /// stream, it is asked by a `ping`. None: it does not answer.
-    async fn is_forgotten(&self, stamp: &Stamp, has_stream: bool) -> Option<bool> {
-        if has_stream {
-            return Some(true);
-        }
-        let connected = connect(&self.url, Duration::ZERO).await.ok()?;
-        let replied = connected.post(PING.into(), stamp).await.ok()?;
-        Some(matches!(replied.reply, Reply::Lost))
     }
 }

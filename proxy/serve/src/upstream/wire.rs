@@ -10,11 +10,15 @@ use futures::future::AbortHandle;
 use http_body_util::{BodyExt as _, Full, Limited};
 use hyper::body::Incoming;
 use hyper::client::conn::http1::{SendRequest, handshake};
-use hyper::header::{ACCEPT, CONTENT_TYPE, HOST, HeaderMap, HeaderName, HeaderValue};
+use hyper::header::{
+    ACCEPT, CONTENT_TYPE, HOST, HeaderMap, HeaderName, HeaderValue, LOCATION, RETRY_AFTER,
+    WWW_AUTHENTICATE,
+};
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
 use mcp_sessiond_client::tower::SESSION_HEADER as SESSION;
 use mcp_sessiond_relay::sse::{EVENT_MAX, Event, Parser};
+use mcp_sessiond_relay::verdict::{Refusal, said, without_secrets};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep, timeout};
 
@@ -103,16 +107,41 @@ const TAG_LEN: usize = 6;
 /// What the server has answered.
 #[derive(Debug)]
 pub(super) enum Reply {
-    /// It was taken, and there is nothing to say.
-    Taken,
+    /// It was taken, and there is nothing to say; or what there is, is no message.
+    Taken(Taken),
     /// A message, or a batch.
     Message(Bytes),
     /// Events.
     Events(Events),
-    /// The server does not know the session.
-    Lost,
     /// It was not taken.
     Refused(Refused),
+}
+
+/// How a request was taken that is not answered.
+#[derive(Debug)]
+pub(super) struct Taken {
+    status: StatusCode,
+    kind: String,
+}
+
+impl Taken {
+    /// What a call gets that is answered so.
+    pub(super) fn sentence(&self) -> String {
+        let Self { status, kind } = self;
+        let of = if kind.is_empty() {
+            "without a body".to_owned()
+        } else {
+            format!("with `{kind}`")
+        };
+        let page = if kind == "text/html" {
+            ", as a login page does"
+        } else {
+            ""
+        };
+        format!(
+            "the server has answered this call by HTTP {status} {of}{page}, which is no answer: its outcome is unknown"
+        )
+    }
 }
 
 /// Why a request was not taken.
@@ -122,6 +151,38 @@ pub(super) struct Refused {
     pub(super) status: StatusCode,
     /// What the server says.
     pub(super) body: Bytes,
+    in_session: bool,
+    has_challenge: bool,
+    /// Where it has moved to, without what may be secret.
+    location: Option<String>,
+    retry_after: Option<String>,
+}
+
+impl Refused {
+    /// For the verdict.
+    pub(super) fn refusal(&self) -> Refusal<'_> {
+        Refusal {
+            status: self.status.as_u16(),
+            in_session: self.in_session,
+            has_challenge: self.has_challenge,
+            body: &self.body,
+        }
+    }
+
+    /// What a call gets that is refused so.
+    pub(super) fn sentence(&self) -> String {
+        let mut sentence = format!("the server has refused this call with HTTP {}", self.status);
+        if let Some(said) = said(&self.body) {
+            sentence += &format!(": {said}");
+        }
+        if let Some(location) = &self.location {
+            sentence += &format!(": it has moved to {location}; start `serve` with that URL");
+        }
+        if let Some(seconds) = &self.retry_after {
+            sentence += &format!(" (Retry-After: {seconds})");
+        }
+        sentence
+    }
 }
 
 /// A reply, and the id of the session that it has begun.
@@ -293,6 +354,14 @@ async fn read(
         .unwrap_or_default()
         .trim()
         .to_ascii_lowercase();
+    let header = |name: HeaderName| {
+        let value = response.headers().get(name)?.to_str().ok()?;
+        Some(value.to_owned())
+    };
+    let location = header(LOCATION)
+        .filter(|_| status.is_redirection())
+        .map(|location| without_secrets(&location));
+    let (retry_after, has_challenge) = (header(RETRY_AFTER), header(WWW_AUTHENTICATE).is_some());
     let body = response.into_body();
     if status.is_success() {
         return match &*kind {
@@ -304,12 +373,12 @@ async fn read(
                     .map_err(|_| Broken)?
                     .to_bytes();
                 Ok(if body.trim_ascii().is_empty() {
-                    Reply::Taken
+                    Reply::Taken(Taken { status, kind })
                 } else {
                     Reply::Message(body)
                 })
             }
-            _ => Ok(Reply::Taken),
+            _ => Ok(Reply::Taken(Taken { status, kind })),
         };
     }
     let body = timeout(REFUSAL_WAIT, Limited::new(body, REFUSAL_MAX).collect()).await;
@@ -318,27 +387,14 @@ async fn read(
         .and_then(Result::ok)
         .map(http_body_util::Collected::to_bytes)
         .unwrap_or_default();
-    if stamp.session.is_some() && is_lost(status, &body) {
-        return Ok(Reply::Lost);
-    }
-    Ok(Reply::Refused(Refused { status, body }))
-}
-
-/// Whether a server says so that it does not know the session: 404, as MCP has it, or what servers
-/// say instead.
-fn is_lost(status: StatusCode, body: &[u8]) -> bool {
-    let said = String::from_utf8_lossy(body).to_ascii_lowercase();
-    // The word alone: `session_name` is somebody's argument.
-    let is_part = |c: char| c.is_ascii_alphanumeric() || c == '_';
-    let mut words = said.split(|c| !is_part(c));
-    match status {
-        StatusCode::NOT_FOUND | StatusCode::GONE => true,
-        StatusCode::BAD_REQUEST | StatusCode::UNAUTHORIZED => {
-            words.any(|word| ["session", "sessionid"].contains(&word))
-                || said.contains("not initialized")
-        }
-        _ => false,
-    }
+    Ok(Reply::Refused(Refused {
+        status,
+        body,
+        in_session: stamp.session.is_some(),
+        has_challenge,
+        location,
+        retry_after,
+    }))
 }
 
 /// Events as they come.
@@ -382,37 +438,5 @@ impl Events {
                 crate::stderr::warn(error);
             }
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_session_is_lost_where_a_server_says_so_in_its_own_words() {
-        let said = |status: u16, body: &str| {
-            is_lost(
-                StatusCode::from_u16(status).expect("a status"),
-                body.as_bytes(),
-            )
-        };
-        assert!(said(404, "") && said(410, ""));
-        assert!(said(400, "Bad Request: No valid session ID provided"));
-        assert!(
-            said(400, "Bad Request: Server not initialized")
-                && said(401, "Unauthorized: Session not found")
-        );
-        assert!(
-            said(400, "Bad Request: Mcp-Session-Id header is required")
-                && said(400, "invalid sessionId")
-        );
-        assert!(!said(400, "`session_name` is missing") && !said(400, "obsessions"));
-        assert!(
-            !said(400, "Parse error")
-                && !said(401, "")
-                && !said(403, "session")
-                && !said(500, "session")
-        );
     }
 }
