@@ -68,7 +68,7 @@ class World:
 
     def _launch(self, which):
         fill = {"sessiond": self.sessiond, "python": sys.executable, "here": HERE, "root": self.root, "journal": self.journal, "gates": self.gates,
-                "revoked": self.revoked, "venvs": ROOT / "target" / "py", "debug": ROOT / "target" / "debug", "port": self.ports[which],
+                "revoked": self.revoked, "venvs": ROOT / "target" / "py", "debug": Path(os.environ.get("CARGO_TARGET_DIR") or ROOT / "target").resolve() / "debug", "port": self.ports[which],
                 "upstream": f"http://127.0.0.1:{self.ports['behind']}/mcp"}
         command = [part.format(**fill) for part in self.target[which]]
         with open(self.root / f"{which}.log", "ab") as log:

@@ -95,6 +95,10 @@ def main():
             capabilities = {"tools": {"listChanged": True}, "logging": {}}
             say({"id": request, "result": {"protocolVersion": params["protocolVersion"], "capabilities": capabilities,
                                            "serverInfo": {"name": "scripted", "version": "1"}}})
+        elif method == "server/discover":
+            say({"id": request, "result": {"supportedVersions": ["2026-07-28", "2025-11-25"], "capabilities": {"tools": {}, "logging": {}},
+                                           "serverInfo": {"name": "scripted", "version": "1"}, "resultType": "complete", "ttlMs": 0,
+                                           "cacheScope": "private"}})
         elif method == "tools/call":
             threading.Thread(target=call, args=(request, params), daemon=True).start()
         elif method == "tools/list":

@@ -28,8 +28,7 @@ use crate::sessions::{CreateOptions, Sessions};
 /// | the request | then |
 /// | --- | --- |
 /// | names a session of its caller's | the request is passed on with the session |
-/// | names a session that is unknown or has ended | 404; where a cookie names it and the request may begin a session: a new one |
-/// | names a session of another caller's | 404; where a cookie names it and the request may begin a session: a new one |
+/// | names a session that is unknown, has ended, or is another caller's | 404; where it is `initialize`, or a cookie names the session and the request may begin one: a new one |
 /// | names by a cookie a session that was begun without a caller, while it has one | the same as one that is unknown: somebody else may have planted the cookie |
 /// | names none | the request begins a session ([`Begin`]), is passed on without one ([`SessionLayer::optional`]), or gets 400 |
 /// | does not show who sends it | the refusal of the function that tells the caller: 401 |
@@ -252,7 +251,11 @@ impl Rules {
             asked(self.begin, Request::from_parts(parts, body)).await?;
         let refusal = match what {
             Purpose::Session(metadata) => match self.create(caller, metadata).await {
-                Ok(new) => return Ok((Some(Found::New(new)), request)),
+                Ok(new) => {
+                    let mut request = request;
+                    request.headers_mut().remove(SESSION_HEADER);
+                    return Ok((Some(Found::New(new)), request));
+                }
                 Err(refusal) => refusal,
             },
             Purpose::Discovery | Purpose::Other if self.is_optional => return Ok((None, request)),
@@ -264,9 +267,19 @@ impl Rules {
 
     async fn named(&self, parts: &Parts, caller: Option<&Caller>) -> Result<Named, Refusal> {
         if let Some(named) = named_by_header(&parts.headers) {
-            return Ok(Named::Session(Found::Known(
-                self.open(named, caller).await?.0,
-            )));
+            return match self.open(named, caller).await {
+                Ok((session, _)) => Ok(Named::Session(Found::Known(session))),
+                // MCP has 404 for an unknown session (2025-11-25, Session Management). `initialize`
+                // alone departs from that: clients send the id of a session that is gone, and would
+                // get 404 until they are started again.
+                Err(refusal)
+                    if refusal.status == StatusCode::NOT_FOUND
+                        && self.begin == Begin::OnInitialize =>
+                {
+                    Ok(Named::Stale(refusal))
+                }
+                Err(refusal) => Err(refusal),
+            };
         }
         let mut found = Named::None;
         for named in self
