@@ -1,4 +1,5 @@
-//! `docs/errors.md`: every row of its tables is provoked, here or in a test that is named here.
+//! `docs/troubleshooting.md`: every row of its tables of messages is provoked, here or in a test that
+//! is named here.
 
 mod messages;
 mod refusals;
@@ -265,8 +266,11 @@ struct Row {
 }
 
 fn rows() -> Vec<Row> {
-    let page = read_to_string(fixture("../docs/errors.md")).expect("the page");
-    let lines = page
+    let page = read_to_string(fixture("../docs/troubleshooting.md")).expect("the page");
+    let (_, messages) = page
+        .split_once("\n## What each message means\n")
+        .expect("the section");
+    let lines = messages
         .lines()
         .filter(|line| line.starts_with("| ") && !line.starts_with("| ---"));
     let row = |line: &str| {
@@ -314,7 +318,7 @@ fn row(beginning: &str) -> (String, String) {
         .filter(|(text, _)| text.starts_with(beginning))
         .collect();
     let [one] = &found[..] else {
-        panic!("{beginning:?} is not one row of docs/errors.md: {found:?}")
+        panic!("{beginning:?} is not one row of docs/troubleshooting.md: {found:?}")
     };
     one.clone()
 }

@@ -1,5 +1,5 @@
-//! The project's pages: every link leads to a file that exists and to a heading of it, and
-//! README.md leads to every page; and all name the same Rust.
+//! The project's pages: every link leads to a file that exists and to a heading of it, README.md
+//! leads to every page, none is over its size; and all name the same Rust.
 
 use std::collections::HashMap;
 use std::fs::{read_dir, read_to_string};
@@ -208,19 +208,34 @@ An indented line of a paragraph
     assert_eq!(dead(&page, text), found);
 }
 
+/// The pages that a page leads to, by their paths from the project's directory.
+fn leads_to(page: &str) -> Vec<PathBuf> {
+    let folder = root().join(page);
+    let folder = folder.parent().expect("a directory");
+    let targets = targets(&read(&root().join(page)));
+    let paths = targets.iter().filter_map(|target| {
+        let path = folder.join(target.split('#').next()?);
+        let path = path.canonicalize().ok()?;
+        Some(path.strip_prefix(root()).ok()?.to_owned())
+    });
+    paths.collect()
+}
+
 #[test]
-fn the_readme_leads_to_every_page_in_docs() {
-    let readme = targets(&read(&root().join("README.md")));
+fn every_page_in_docs_is_two_clicks_from_the_readme() {
+    let readme = leads_to("README.md");
+    let pages_there = readme
+        .iter()
+        .filter(|page| page.extension().is_some_and(|end| end == "md"));
+    let further = pages_there.flat_map(|page| leads_to(page.to_str().expect("UTF-8")));
+    let reached: Vec<PathBuf> = further.chain(readme.iter().cloned()).collect();
     for page in pages(&root().join("docs")) {
-        let page = page
-            .strip_prefix(root())
-            .expect("below it")
-            .to_str()
-            .expect("UTF-8");
-        let led = readme
-            .iter()
-            .any(|target| target.split('#').next() == Some(page));
-        assert!(led, "README.md has no link to {page}");
+        let page = page.strip_prefix(root()).expect("below it");
+        assert!(
+            reached.iter().any(|one| one == page),
+            "no way leads from README.md to {}",
+            page.display()
+        );
     }
 }
 
@@ -244,11 +259,58 @@ fn the_site_has_every_page_in_docs_once() {
 }
 
 #[test]
-fn the_readme_has_at_most_150_lines() {
-    let lines = read(&root().join("README.md")).lines().count();
+fn the_readme_is_read_in_one_go() {
+    let readme = read(&root().join("README.md"));
+    let (lines, bytes) = (readme.lines().count(), readme.len());
     assert!(
-        lines <= 150,
-        "README.md has {lines} lines; what a newcomer does not need belongs in docs/"
+        lines <= 110 && bytes <= 7_000,
+        "README.md has {lines} lines and {bytes} bytes, more than 110 and 7,000; what a newcomer does not need belongs in docs/"
+    );
+}
+
+/// How many bytes the pages in docs may have together that are written by hand.
+const DOCS_MAX: usize = 200_000;
+
+/// Pages of tables that tests compare with the code, or that a test run writes.
+const TABLES: [&str; 2] = ["settings.md", "http-conformance.md"];
+
+/// Pages that have a limit of their own, in bytes. All others have `PAGE_MAX`.
+const LONG: [(&str, usize); 6] = [
+    ("benchmarks.md", 12_000),
+    ("http-servers.md", 12_000),
+    ("python.md", 12_000),
+    ("typescript.md", 12_000),
+    ("serve.md", 26_000),
+    ("troubleshooting.md", 24_000),
+];
+
+const PAGE_MAX: usize = 16_000;
+
+#[test]
+fn no_page_in_docs_is_over_its_size() {
+    let mut all = 0;
+    let mut over = Vec::new();
+    for page in pages(&root().join("docs")) {
+        let name = page.file_name().expect("a name").to_str().expect("UTF-8");
+        if TABLES.contains(&name) {
+            continue;
+        }
+        let bytes = read(&page).len();
+        let own = LONG.iter().find(|(long, _)| *long == name);
+        let most = own.map_or(PAGE_MAX, |(_, most)| *most);
+        if bytes > most {
+            over.push(format!("{name} has {bytes} bytes, more than {most}"));
+        }
+        all += bytes;
+    }
+    if all > DOCS_MAX {
+        over.push(format!(
+            "all together have {all} bytes, more than {DOCS_MAX}"
+        ));
+    }
+    assert!(
+        over.is_empty(),
+        "keep what a user needs, not history, repetition and internals: {over:#?}"
     );
 }
 

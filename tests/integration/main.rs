@@ -63,6 +63,7 @@ mod wild;
 mod wills;
 mod wrap;
 mod writers;
+mod written_files;
 
 use std::path::PathBuf;
 

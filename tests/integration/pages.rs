@@ -37,7 +37,6 @@ const ENDS: &[(&str, i32)] = &[
     ("setup claude-desktop --only browser", 0),
     ("setup claude --file .mcp.json", 0),
     ("setup --undo", 0),
-    ("token=$(mcp-sessiond token load --for $$)", 3),
     (
         r#"if token=$(mcp-sessiond token load --for $$); then echo "resuming"; fi"#,
         0,

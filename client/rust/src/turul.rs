@@ -29,7 +29,20 @@ const TRIES: u32 = 16;
 /// A session may have been used for so long after what the daemon has on record of that, in ms.
 const NOTED_MS: u64 = 60_000;
 
-/// A session storage for turul. A session ends when turul deletes it, or after its [`Lifetimes`].
+/// A session storage for turul. A session ends when turul deletes it, or after its [`Lifetimes`]: by
+/// default 30 minutes after its last use.
+///
+/// - Each value is written by itself, so concurrent writers of different keys lose nothing. Keys
+///   have 1 to 240 bytes of text, and do not begin with `mcp.`.
+/// - `update_session` writes what its caller has changed since `get_session`; what others have
+///   written meanwhile stays. An entry `mcp.turul.got` in the metadata says what has changed: leave
+///   it there. More than 50 changed values, or more than 1 MiB, are several writes.
+/// - Ids of events are numbers from 1, without gaps, for each session. Where the oldest were pruned,
+///   replay begins after them. `event_count` counts those that `delete_events_before` names until
+///   the daemon has deleted them.
+/// - No late write brings a deleted session back, and its id is not given again. `expire_sessions`
+///   may leave a session for a minute longer.
+/// - Without a daemon each call is `ConnectionError`, after the timeout of the options.
 ///
 /// ```no_run
 /// use mcp_sessiond_client::{Options, Sessions};
