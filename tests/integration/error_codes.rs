@@ -123,13 +123,9 @@ fn every_language_has_a_sentence_for_each_loss() {
         "\n};",
     );
     assert_eq!(words(table), all);
-    let page = text("proto/PROTOCOL.md");
-    let row = page.lines().find(|line| line.contains("`because`?"));
-    let row = row.expect("the row of Claimed");
+    let page = text("proto/TYPES.md");
+    let table = between(&page, "\n**Loss**", "\n**");
     for word in &all {
-        assert!(
-            row.contains(word.as_str()),
-            "PROTOCOL.md, `because`: {word}"
-        );
+        assert!(table.contains(&format!("| `{word}` |")), "TYPES.md: {word}");
     }
 }

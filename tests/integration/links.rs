@@ -268,11 +268,21 @@ fn the_readme_is_read_in_one_go() {
     );
 }
 
+#[test]
+fn the_readme_clones_from_the_address_of_the_manifest() {
+    let manifest: toml::Table = read(&root().join("Cargo.toml")).parse().expect("TOML");
+    let address = manifest["workspace"]["package"]["repository"]
+        .as_str()
+        .expect("an address");
+    let line = format!("\ngit clone {address}\n");
+    assert!(read(&root().join("README.md")).contains(&line), "{line}");
+}
+
 /// How many bytes the pages in docs may have together that are written by hand.
 const DOCS_MAX: usize = 200_000;
 
 /// Pages of tables that tests compare with the code, or that a test run writes.
-const TABLES: [&str; 2] = ["settings.md", "http-conformance.md"];
+const TABLES: [&str; 3] = ["settings.md", "metrics.md", "http-conformance.md"];
 
 /// Pages that have a limit of their own, in bytes. All others have `PAGE_MAX`.
 const LONG: [(&str, usize); 6] = [
@@ -285,6 +295,15 @@ const LONG: [(&str, usize); 6] = [
 ];
 
 const PAGE_MAX: usize = 16_000;
+
+#[test]
+fn the_protocol_is_read_in_one_go() {
+    let bytes = read(&root().join("proto/PROTOCOL.md")).len();
+    assert!(
+        bytes <= 30_000,
+        "PROTOCOL.md has {bytes} bytes; methods and types are in TYPES.md, which a test makes of the code"
+    );
+}
 
 #[test]
 fn no_page_in_docs_is_over_its_size() {

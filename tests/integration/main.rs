@@ -37,6 +37,7 @@ mod peers;
 #[cfg(feature = "postgres")]
 mod postgres;
 mod probes;
+mod protocol_types;
 mod python;
 mod quotas;
 mod refusals;

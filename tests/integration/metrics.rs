@@ -71,7 +71,7 @@ pub(crate) fn assert_well_formed(text: &str) {
 fn the_page_has_every_metric() {
     let world = world("");
     let _daemon = world.daemon();
-    let page = std::fs::read_to_string(fixture("../docs/operating.md")).expect("the page");
+    let page = std::fs::read_to_string(fixture("../docs/metrics.md")).expect("the page");
     let text = text(&world);
     let names = text.lines().filter_map(|line| {
         let name = line.strip_prefix("# TYPE mcp_sessiond_")?;
@@ -80,7 +80,7 @@ fn the_page_has_every_metric() {
     let is_on_page =
         |name: &str| page.contains(&format!("`{name}`")) || page.contains(&format!("`{name}{{"));
     let missing: Vec<&str> = names.filter(|name| !is_on_page(name)).collect();
-    assert!(missing.is_empty(), "docs/operating.md has no {missing:?}");
+    assert!(missing.is_empty(), "docs/metrics.md has no {missing:?}");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! The program that PROTOCOL.md shows, against the same daemon: JSON-RPC over a real socket.
+//! The program that PROTOCOL.md names, against the same daemon: JSON-RPC over a real socket.
 
 use std::process::{Output, Stdio};
 
