@@ -1,9 +1,9 @@
 // What `--help` prints, as sentences: wrapped lines are joined, and commands are left out.
 
-/** The verbs below "Commands:". */
+/** The verbs above "Options:", whatever the headings say that they are below. */
 export function subcommands(text) {
-  const section = text.split(/^Commands:\n/m)[1]?.split(/\n\n/)[0] ?? '';
-  return [...section.matchAll(/^ {2}(\S+)/gm)].map(([, verb]) => verb).filter((verb) => verb !== 'help');
+  const above = text.split(/^Options:/m)[0];
+  return [...above.matchAll(/^ {2}([a-z][\w-]*)(?: {2,}|$)/gm)].map(([, verb]) => verb).filter((verb) => verb !== 'help');
 }
 
 /** The paragraphs of a help, and the descriptions of its verbs, arguments and options. */
