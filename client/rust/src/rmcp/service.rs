@@ -49,7 +49,7 @@ const EVENT_STREAM: HeaderValue = HeaderValue::from_static("text/event-stream");
 /// | a client loses its connection | the call goes on; the client comes back with `Last-Event-ID` and gets the rest, once and in order |
 /// | the daemon is away | requests get 503 with `Retry-After`; a call that runs goes on, and one line is logged |
 ///
-/// `docs/http-servers.md` has all of it.
+/// `docs/authors.md` has all of it.
 pub fn durable<S>(
     server: impl Fn() -> Result<S, io::Error> + Send + Sync + 'static,
     options: DurableOptions,
