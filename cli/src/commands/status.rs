@@ -15,7 +15,7 @@ use crate::ui::table;
 
 #[derive(Debug, Default, Args)]
 #[command(after_help = "\
-NAME is that of the server's entry in the host's file or in servers.json, or the one that its session was given; else its program with the package or script \
+NAME is that of the server's entry in the host's file or in servers.json, or the one that its session was given; otherwise its program with the package or script \
 that it runs. No other argument is ever shown. HOST is the host that uses the server, with its pid and the directory of the project; the service `serve.NAME`; or how many hosts share it. STATE is `in use`, a host is connected; `waiting`, its \
 host has disconnected, and the server waits for it for `backends.linger_ms` (of `serve`: `http.linger_ms`); `starting`; \
 `stopping`; `silent`, its keeper does not answer; or `not kept`: the command runs as it is, \
