@@ -1,7 +1,7 @@
 """The scripted server on the official SDK for Python, with one line of ours added: python_app.py KIND PORT JOURNAL GATES REVOKED [VARIANT]
 
 VARIANT: `plain`; `mounted`: below /api, with CORS, and the line around it all; `inside`: the same, and the line around what is mounted.
-KIND: mcp1, mcp2, fastmcp. Its tools are those of stdio.py, without `raw`. The SDK's own verifier lets each token in that begins with `t`, but
+KIND: mcp1, mcp2, fastmcp. Its tools are those of stdio.py, without `raw`; and with FastMCP `remember`, which counts in `ctx.set_state`. The SDK's own verifier lets each token in that begins with `t`, but
 for those whose name the folder REVOKED has as a file.
 """
 
@@ -47,7 +47,15 @@ if kind == "fastmcp":
         async def verify_token(self, token: str) -> AccessToken | None:
             return access(token) if is_known(token) else None
 
-    server = FastMCP("scripted", auth=Verifier())
+    from mcp_sessiond.key_value import KeyValue
+
+    server = FastMCP("scripted", auth=Verifier(), session_state_store=KeyValue("scripted-state"))
+
+    @server.tool()
+    async def remember(ctx: Context) -> str:
+        number = (await ctx.get_state("count") or 0) + 1
+        await ctx.set_state("count", number)
+        return str(number)
 else:
     from mcp.server.auth.provider import AccessToken
     from mcp.server.auth.settings import AuthSettings

@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, SupportsFloat, TypeVar
 
 from .errors import SessionTerminated, UnknownSession, VersionConflict
+from .inner_ids import stable_key
 from .options import Options
 from .session import Session
 from .sessions import Sessions
@@ -33,6 +34,9 @@ class KeyValue:
     Every process that says the service's name has the same values. Calls raise `SessiondError`s:
     `QuotaExceeded` where a value is too large, `ConnectError` without the daemon, `SessionTerminated` for a
     while after somebody has terminated a collection's session.
+
+    A key of `ctx.set_state` begins with the id that FastMCP gives the session, which is new after each restore: in an app
+    inside `durable` the session's own id takes its place, so the value is there after a restart and in each worker.
     """
 
     def __init__(self, service: str, options: Options | None = None) -> None:
@@ -93,7 +97,7 @@ class KeyValue:
 
         async def write(session: Session) -> None:
             for part in _parts(list(written)):
-                told = {key: {"key": key, "value": dict(written[key]), "until": until} for key in part}
+                told = {key: {"key": stable_key(key), "value": dict(written[key]), "until": until} for key in part}
                 writes = [Write(_state_key(key), value, expires_ms=expires) for key, value in told.items()]
                 await session.write(writes)
 
@@ -165,6 +169,7 @@ class KeyValue:
 
 
 def _state_key(key: str) -> str:
+    key = stable_key(key)
     is_fit = key and len(key.encode()) <= _KEY_MAX and key.isprintable() and not key.startswith("#")
     return key if is_fit else f"#{hashlib.sha256(key.encode()).hexdigest()}"
 

@@ -8,6 +8,7 @@ import logging
 import secrets
 from typing import Any
 
+from .. import inner_ids
 from ..errors import SessiondError, StreamClosed
 from ..session import Session
 from ..streams import Stream
@@ -45,6 +46,7 @@ class ServedSession:
         self.session = session
         self.handshake = handshake
         self.inner_id = inner_id
+        inner_ids.add(inner_id, session.id)
         self.ids = RequestIds()
         self.readers = Readers()
         self.is_over = False
@@ -183,6 +185,7 @@ class ServedSession:
         yet.
         """
         self.is_over = True
+        inner_ids.remove(self.inner_id)
         self.readers.end_all()
         if self._standalone:
             self._standalone.hang_up()

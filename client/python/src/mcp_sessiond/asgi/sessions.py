@@ -8,6 +8,7 @@ import logging
 from collections.abc import Iterator
 from typing import Any
 
+from .. import inner_ids
 from ..errors import BindingMismatch, SessiondError
 from ..options import Options
 from ..session import Session
@@ -121,6 +122,7 @@ class ServedSessions:
         """A session that nobody uses leaves the app inside. Its next request restores it."""
         left = self._settings.idle - served.idle_for()
         if served.is_over:
+            inner_ids.remove(served.inner_id)
             if self._served.get(served.session.id) is served:
                 del self._served[served.session.id]
         elif left > 0:
