@@ -64,7 +64,7 @@ use self::ui::output::warn;
     name = "mcp-sessiond",
     version,
     max_term_width = 110,
-    after_help = "Try `mcp-sessiond demo`: it kills the wrapper and the daemon of a server that counts, and the count goes on."
+    after_help = "Try `mcp-sessiond demo`: it kills the wrapper and the daemon of a server that\ncounts, and the count goes on."
 )]
 struct Cli {
     #[command(subcommand)]
@@ -80,7 +80,7 @@ enum Verb {
     /// Show which servers are kept, and how they are
     #[command(alias = "list", alias = "ps")]
     Status(status::Arguments),
-    /// Show what the daemon logs, or what a server writes to standard error
+    /// Show the log of the daemon, or of a server
     Logs(logs::Arguments),
     /// Replace kept servers by fresh ones
     Restart(restart::Arguments),
@@ -94,7 +94,7 @@ enum Verb {
     Tools(tools::Arguments),
     /// Show on real processes what is kept, in a private directory
     Demo(demo::Arguments),
-    /// Serve MCP servers over HTTP, in sessions that clients can come back to
+    /// Serve MCP servers over HTTP, in sessions that clients can resume
     Serve(Box<serve::Arguments>),
     /// Copy servers from hosts' files into servers.json
     Import(import::Arguments),
