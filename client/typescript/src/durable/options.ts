@@ -15,13 +15,14 @@ export interface DurableOptions extends Options {
   /** `StreamableHTTPServerTransport` of the SDK's v1, `NodeStreamableHTTPServerTransport` of v2. */
   transport: TransportClass;
   /**
-   * Who sends a request: a session takes part in requests of the caller that began it, and of nobody else. By
-   * default that is whoever has the same bearer token; without a token, whoever knows the session's id. Check
-   * tokens before.
+   * Who sends a request: a session takes part in requests of the caller that began it, and of nobody else. Any
+   * other gets 404. By default that is the user of the token that the SDK's own verifier has left in `req.auth`
+   * (`extra.sub`, with `extra.iss`), so a refreshed token keeps its session; without one, whoever has the same
+   * bearer token; without a token, whoever knows the session's id. Check tokens before.
    */
   caller?: (request: IncomingMessage) => Caller | undefined;
   /**
-   * RequestIds sessions in a cookie of this name, too, and reads it where the header `Mcp-Session-Id` is missing: for
+   * Names sessions in a cookie of this name, too, and reads it where the header `Mcp-Session-Id` is missing: for
    * pages. By default there is none.
    */
   cookie?: string | SessionCookie;
