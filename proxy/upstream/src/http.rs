@@ -1,17 +1,25 @@
 //! Requests to the server, with the user's login, if there is one.
 
+use std::cell::OnceCell;
 use std::collections::VecDeque;
 use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
 use futures::StreamExt as _;
 use futures::stream::BoxStream;
+use mcp_sessiond_relay::message::{Kind, Line};
 use mcp_sessiond_relay::sse::{EVENT_MAX, Event, Parser};
+use mcp_sessiond_relay::verdict::{
+    Refusal, SessionState, Verdict, names_session, said, without_secrets,
+};
 use reqwest::header::{
-    ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, LOCATION, WWW_AUTHENTICATE,
+    ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, LOCATION, RETRY_AFTER,
+    WWW_AUTHENTICATE,
 };
 use reqwest::{Method, Response, StatusCode};
+use tokio::sync::Mutex;
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::login::{Bearer, LoginError};
@@ -38,8 +46,14 @@ const PROBE_EACH: Duration = Duration::from_secs(10);
 const PROBES: u32 = 3;
 /// Bytes of a refusal that are read.
 const REFUSAL_MAX: usize = 64 * 1024;
+/// How long the answer to the `ping` may take that asks whether a session is known.
+const CHECK_WAIT: Duration = Duration::from_secs(5);
 /// How long a refusal may take to be read.
 const REFUSAL_WAIT: Duration = Duration::from_secs(5);
+
+/// A request of ours, and its id.
+pub(super) const PING_ID: &str = r#""mcp-sessiond-ping""#;
+pub(super) const PING: &str = r#"{"jsonrpc":"2.0","id":"mcp-sessiond-ping","method":"ping"}"#;
 
 const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
 const VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
@@ -88,6 +102,30 @@ impl HttpReply {
     }
 }
 
+/// What has come back: a reply, or a refusal that is not judged yet.
+enum Answered {
+    Reply(HttpReply),
+    Refusal(RawRefusal),
+}
+
+/// A refusal as it came.
+struct RawRefusal {
+    status: StatusCode,
+    has_challenge: bool,
+    body: Bytes,
+    session: Option<String>,
+    location: Option<String>,
+    retry_after: Option<String>,
+}
+
+/// The last `ping` that has asked whether the server knows a session.
+#[derive(Debug)]
+struct Checked {
+    began: Instant,
+    session: Option<HeaderValue>,
+    state: SessionState,
+}
+
 /// What goes to the server.
 #[derive(Clone)]
 pub(super) enum HttpRequest {
@@ -104,6 +142,9 @@ pub(super) enum HttpRequest {
 pub(super) struct HttpClient {
     client: reqwest::Client,
     remote: Remote,
+    checked: Mutex<Option<Checked>>,
+    /// Whether the server was seen to answer by 404 in a session that lives.
+    answers_by_404: AtomicBool,
 }
 
 impl HttpClient {
@@ -124,7 +165,12 @@ impl HttpClient {
             .user_agent(concat!("mcp-sessiond/", env!("CARGO_PKG_VERSION")))
             .build()
             .map_err(|error| RemoteError::Client(cause(&error)))?;
-        Ok(Self { client, remote })
+        Ok(Self {
+            client,
+            remote,
+            checked: Mutex::default(),
+            answers_by_404: AtomicBool::new(false),
+        })
     }
 
     pub(super) fn name(&self) -> &str {
@@ -180,13 +226,88 @@ impl HttpClient {
         ask: &HttpRequest,
         stamp: &SessionHeaders,
     ) -> Result<HttpReply, Failed> {
+        match self.ask_raw(ask, stamp).await? {
+            Answered::Reply(replied) => Ok(replied),
+            Answered::Refusal(refused) => Ok(self.judged(ask, stamp, refused).await),
+        }
+    }
+
+    /// What a refusal of this request means.
+    async fn judged(
+        &self,
+        ask: &HttpRequest,
+        stamp: &SessionHeaders,
+        refused: RawRefusal,
+    ) -> HttpReply {
+        let refusal = refused.refusal(stamp);
+        let id = ask.call();
+        let id = id.as_deref();
+        let known = self.answers_by_404.load(Ordering::Relaxed);
+        let mut verdict = refusal.verdict(id, known);
+        if verdict == Verdict::Suspected {
+            let state = self.state_of(stamp).await;
+            verdict = match state {
+                SessionState::Gone => return HttpReply::lost(Loss::Forgotten),
+                SessionState::Unclear if id.is_none() => {
+                    // The same request may be taken a little later.
+                    let why = self.refusal(&refused);
+                    return HttpReply::of(Reply::Refused(StatusCode::BAD_GATEWAY, why), refused);
+                }
+                SessionState::Alive | SessionState::Unclear => refusal.about_the_request(id),
+            };
+            let is_404 = refused.status == StatusCode::NOT_FOUND;
+            if verdict == Verdict::Answer && state == SessionState::Alive && is_404 {
+                self.answers_by_404.store(true, Ordering::Relaxed);
+            }
+        }
+        // A server that is busy, or fails, has not refused the handshake for good.
+        let is_final =
+            refused.status.is_client_error() && refused.status != StatusCode::TOO_MANY_REQUESTS;
+        let reply = match verdict {
+            Verdict::Answer if stamp.session.is_some() || is_final => {
+                Reply::Message(refused.body.clone())
+            }
+            _ if refused.status == StatusCode::BAD_REQUEST && error_of(&refused.body).is_some() => {
+                Reply::Denied(self.refusal(&refused))
+            }
+            _ => Reply::Refused(refused.status, self.refusal(&refused)),
+        };
+        HttpReply::of(reply, refused)
+    }
+
+    /// Asks the server whether it knows a session. One `ping` serves all that wait when it begins.
+    async fn state_of(&self, stamp: &SessionHeaders) -> SessionState {
+        let came = Instant::now();
+        let mut checked = self.checked.lock().await;
+        if let Some(last) = &*checked
+            && last.began >= came
+            && last.session == stamp.session
+        {
+            return last.state;
+        }
+        let began = Instant::now();
+        let ping = HttpRequest::Post(PING.into());
+        let state = match timeout(CHECK_WAIT, self.ask_raw(&ping, stamp)).await {
+            Ok(Ok(Answered::Reply(replied))) if replied.reply.is_taken() => SessionState::Alive,
+            Ok(Ok(Answered::Refusal(refused))) => refused.refusal(stamp).of_ping(PING_ID),
+            _ => SessionState::Unclear,
+        };
+        *checked = Some(Checked {
+            began,
+            session: stamp.session.clone(),
+            state,
+        });
+        state
+    }
+
+    async fn ask_raw(&self, ask: &HttpRequest, stamp: &SessionHeaders) -> Result<Answered, Failed> {
         let Some(login) = &self.remote.login else {
             let response = self.send(ask, stamp, None).await?;
-            return self.read(response, stamp).await;
+            return read(response).await;
         };
         let mut bearer = login.bearer().await?;
         if !stamp.is_for(bearer.as_ref()) {
-            return Ok(HttpReply::lost(Loss::OtherLogin));
+            return Ok(Answered::Reply(HttpReply::lost(Loss::OtherLogin)));
         }
         let token = |bearer: &Option<Bearer>| bearer.as_ref().map(|bearer| bearer.token.clone());
         let mut response = self.send(ask, stamp, token(&bearer).as_deref()).await?;
@@ -196,11 +317,17 @@ impl HttpClient {
         };
         if is_refused(&response) {
             // Some servers say so that they have forgotten the session: another token would not
-            // help.
-            if stamp.session.is_some()
-                && is_lost(StatusCode::UNAUTHORIZED, &refusal_of(response).await)
-            {
-                return Ok(HttpReply::lost(Loss::Forgotten));
+            // help. Where they say that the token is not valid (RFC 6750, section 3.1), that comes
+            // first.
+            let is_of_token = says_invalid_token(response.headers());
+            if stamp.session.is_some() && !is_of_token {
+                let refused = RawRefusal::of(response).await;
+                if names_session(&refused.body) {
+                    return Ok(Answered::Refusal(RawRefusal {
+                        has_challenge: false,
+                        ..refused
+                    }));
+                }
             }
             let Some(refused) = bearer.take() else {
                 return Err(LoginError::Wanted(login.name().to_owned()).into());
@@ -208,10 +335,20 @@ impl HttpClient {
             // A server that says so has not begun.
             bearer = Some(login.bearer_after(&refused.token).await?);
             if !stamp.is_for(bearer.as_ref()) {
-                return Ok(HttpReply::lost(Loss::OtherLogin));
+                return Ok(Answered::Reply(HttpReply::lost(Loss::OtherLogin)));
             }
             response = self.send(ask, stamp, token(&bearer).as_deref()).await?;
             if response.status() == StatusCode::UNAUTHORIZED {
+                if stamp.session.is_some() {
+                    let refused = RawRefusal::of(response).await;
+                    if names_session(&refused.body) {
+                        let has_challenge = false;
+                        return Ok(Answered::Refusal(RawRefusal {
+                            has_challenge,
+                            ..refused
+                        }));
+                    }
+                }
                 return Err(LoginError::Refused(login.name().to_owned()).into());
             }
         }
@@ -220,10 +357,12 @@ impl HttpClient {
         {
             return Err(LoginError::Scope(login.name().to_owned(), scope).into());
         }
-        let replied = self.read(response, stamp).await?;
-        Ok(HttpReply {
-            login: bearer.map(|bearer| bearer.login),
-            ..replied
+        Ok(match read(response).await? {
+            Answered::Reply(replied) => Answered::Reply(HttpReply {
+                login: bearer.map(|bearer| bearer.login),
+                ..replied
+            }),
+            refused => refused,
         })
     }
 
@@ -272,84 +411,22 @@ impl HttpClient {
         })
     }
 
-    async fn read(&self, response: Response, stamp: &SessionHeaders) -> Result<HttpReply, Failed> {
-        let status = response.status();
-        let header = |name: HeaderName| {
-            response
-                .headers()
-                .get(name)
-                .and_then(|value| value.to_str().ok())
-        };
-        let session = header(SESSION).map(str::to_owned);
-        let kind = header(CONTENT_TYPE)
-            .and_then(|kind| kind.split(';').next())
-            .unwrap_or_default();
-        let kind = kind.trim().to_ascii_lowercase();
-        let location = header(LOCATION).map(str::to_owned);
-        if !status.is_success() {
-            let body = refusal_of(response).await;
-            if stamp.session.is_some() && is_lost(status, &body) {
-                return Ok(HttpReply {
-                    session,
-                    ..HttpReply::lost(Loss::Forgotten)
-                });
-            }
-            let said = serde_json::from_slice::<serde_json::Value>(&body).ok();
-            let said = said
-                .as_ref()
-                .and_then(|body| body["error"]["message"].as_str());
-            let why = self.refusal(status, said, location.as_deref());
-            let is_denied = status == StatusCode::BAD_REQUEST && said.is_some();
-            let reply = if is_denied {
-                Reply::Denied(why)
-            } else {
-                Reply::Refused(status, why)
-            };
-            return Ok(HttpReply {
-                reply,
-                session,
-                login: None,
-            });
-        }
-        let reply = match &*kind {
-            EVENTS => Reply::Events(Events::new(response)),
-            JSON if status == StatusCode::OK => {
-                let body = read_up_to(response, EVENT_MAX)
-                    .await
-                    .ok_or(Failed::Broken)?;
-                if body.trim_ascii().is_empty() {
-                    Reply::Taken
-                } else {
-                    Reply::Message(body)
-                }
-            }
-            _ => Reply::Taken,
-        };
-        Ok(HttpReply {
-            reply,
-            session,
-            login: None,
-        })
-    }
-
     /// What a call is answered that the server has refused.
-    fn refusal(
-        &self,
-        status: StatusCode,
-        said: Option<&str>,
-        location: Option<&str>,
-    ) -> CallFailure {
-        let more = match (location, said) {
-            (Some(_), _) if status.is_redirection() => {
-                ": it has moved, and `url` has to name the new place".to_owned()
-            }
-            (_, Some(said)) => format!(": {said}"),
-            (_, None) => String::new(),
-        };
-        let message = format!(
-            "the server {:?} has refused this with HTTP {status}{more}",
+    fn refusal(&self, refused: &RawRefusal) -> CallFailure {
+        let status = refused.status;
+        let mut message = format!(
+            "the server {:?} has refused this with HTTP {status}",
             self.name()
         );
+        if let Some(location) = &refused.location {
+            message +=
+                &format!(": it has moved to {location}, and `url` has to name the new place");
+        } else if let Some(said) = said(&refused.body) {
+            message += &format!(": {said}");
+        }
+        if let Some(seconds) = &refused.retry_after {
+            message += &format!(" (Retry-After: {seconds})");
+        }
         // A server that fails may have begun.
         if status.is_server_error() {
             CallFailure::Unknown(message)
@@ -357,6 +434,99 @@ impl HttpClient {
             CallFailure::NotSent(message)
         }
     }
+}
+
+impl HttpRequest {
+    /// The id of the call that it is.
+    fn call(&self) -> Option<String> {
+        let Self::Post(line) = self else { return None };
+        let copy = OnceCell::new();
+        match Line::of(line, &copy).message()?.kind {
+            Kind::Request { id, .. } => Some(id.to_owned()),
+            Kind::Notification { .. } | Kind::Answer { .. } => None,
+        }
+    }
+}
+
+impl RawRefusal {
+    async fn of(response: Response) -> Self {
+        let status = response.status();
+        let header = |name: HeaderName| {
+            let value = response.headers().get(name)?.to_str().ok()?;
+            Some(value.to_owned())
+        };
+        let location = header(LOCATION).filter(|_| status.is_redirection());
+        Self {
+            status,
+            has_challenge: response.headers().contains_key(WWW_AUTHENTICATE),
+            session: header(SESSION),
+            location: location.map(|location| without_secrets(&location)),
+            retry_after: header(RETRY_AFTER),
+            body: refusal_of(response).await,
+        }
+    }
+
+    fn refusal(&self, stamp: &SessionHeaders) -> Refusal<'_> {
+        Refusal {
+            status: self.status.as_u16(),
+            in_session: stamp.session.is_some(),
+            has_challenge: self.has_challenge,
+            body: &self.body,
+        }
+    }
+}
+
+impl HttpReply {
+    fn of(reply: Reply, refused: RawRefusal) -> Self {
+        Self {
+            reply,
+            session: refused.session,
+            login: None,
+        }
+    }
+}
+
+async fn read(response: Response) -> Result<Answered, Failed> {
+    let status = response.status();
+    if !status.is_success() {
+        return Ok(Answered::Refusal(RawRefusal::of(response).await));
+    }
+    let header = |name: HeaderName| {
+        response
+            .headers()
+            .get(name)
+            .and_then(|value| value.to_str().ok())
+    };
+    let session = header(SESSION).map(str::to_owned);
+    let kind = header(CONTENT_TYPE)
+        .and_then(|kind| kind.split(';').next())
+        .unwrap_or_default();
+    let kind = kind.trim().to_ascii_lowercase();
+    let reply = match &*kind {
+        EVENTS => Reply::Events(Events::new(response)),
+        JSON if status == StatusCode::OK => {
+            let body = read_up_to(response, EVENT_MAX)
+                .await
+                .ok_or(Failed::Broken)?;
+            if body.trim_ascii().is_empty() {
+                Reply::Taken
+            } else {
+                Reply::Message(body)
+            }
+        }
+        _ => Reply::Taken,
+    };
+    Ok(Answered::Reply(HttpReply {
+        reply,
+        session,
+        login: None,
+    }))
+}
+
+/// The message of the error that a refusal has.
+fn error_of(body: &[u8]) -> Option<String> {
+    let body = serde_json::from_slice::<serde_json::Value>(body).ok()?;
+    body["error"]["message"].as_str().map(str::to_owned)
 }
 
 /// Why there is no reply.
@@ -398,6 +568,13 @@ fn wanted_scope(headers: &HeaderMap) -> Option<String> {
     })
 }
 
+/// Whether a server says that the token is not valid (RFC 6750, section 3.1).
+fn says_invalid_token(headers: &HeaderMap) -> bool {
+    let challenge = headers.get(WWW_AUTHENTICATE);
+    challenge
+        .is_some_and(|value| String::from_utf8_lossy(value.as_bytes()).contains("invalid_token"))
+}
+
 /// What a refusal says. Nothing, where that is too much or takes too long.
 async fn refusal_of(response: Response) -> Bytes {
     let body = timeout(REFUSAL_WAIT, read_up_to(response, REFUSAL_MAX)).await;
@@ -416,27 +593,6 @@ async fn read_up_to(response: Response, most: usize) -> Option<Bytes> {
         body.extend_from_slice(&chunk);
     }
     Some(body.into())
-}
-
-/// Whether a server says so that it does not know the session: 404, as MCP has it, or what servers
-/// say instead.
-fn is_lost(status: StatusCode, body: &[u8]) -> bool {
-    match status {
-        StatusCode::NOT_FOUND | StatusCode::GONE => true,
-        StatusCode::BAD_REQUEST | StatusCode::UNAUTHORIZED => {
-            is_about_session(&String::from_utf8_lossy(body))
-        }
-        _ => false,
-    }
-}
-
-/// Whether a refusal is about the session that something was said in.
-pub(super) fn is_about_session(refusal: &str) -> bool {
-    let said = refusal.to_ascii_lowercase();
-    // The word alone: `session_name` is somebody's argument.
-    let is_part = |c: char| c.is_ascii_alphanumeric() || c == '_';
-    let mut words = said.split(|c| !is_part(c));
-    words.any(|word| ["session", "sessionid"].contains(&word)) || said.contains("not initialized")
 }
 
 /// Events as they come.
@@ -497,31 +653,6 @@ impl Events {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_session_is_lost_where_a_server_says_so_in_its_own_words() {
-        let said = |status: u16, body: &str| {
-            is_lost(
-                StatusCode::from_u16(status).expect("a status"),
-                body.as_bytes(),
-            )
-        };
-        assert!(
-            said(404, "")
-                && said(410, "")
-                && said(400, "Bad Request: No valid session ID provided")
-        );
-        assert!(
-            said(400, "Bad Request: Server not initialized")
-                && said(401, "Unauthorized: Session not found")
-        );
-        assert!(
-            !said(400, "`session_name` is missing")
-                && !said(401, "")
-                && !said(403, "session")
-                && !said(500, "session")
-        );
-    }
 
     #[test]
     fn a_missing_scope_is_read() {

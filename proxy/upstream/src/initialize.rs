@@ -3,15 +3,15 @@
 use std::time::Duration;
 
 use bytes::Bytes;
+use mcp_sessiond_relay::verdict::names_session;
 use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 use tokio::time::timeout;
 
-use crate::http::{HttpReply, HttpRequest, Reply, is_about_session};
+use crate::http::{HttpReply, HttpRequest, PING, PING_ID, Reply};
 use crate::ledger::SessionRecord;
 use crate::link::{Link, NewSession};
-use crate::listen::{PING, PING_ID};
 use crate::messages::{
     CallFailure, answered, initialize_request, initialize_result, messages, normal, notification,
     one_line,
@@ -326,7 +326,7 @@ fn pong(text: &Bytes) -> News {
             }) if is_answer(line, PING_ID) => News::Resumed,
             Some(Pong {
                 error: Some(error), ..
-            }) if is_about_session(error.get()) => News::Forgotten,
+            }) if names_session(error.get().as_bytes()) => News::Forgotten,
             _ => News::Silent,
         },
         _ => News::Silent,

@@ -9,15 +9,10 @@ use crate::http::{HttpRequest, Reply};
 use crate::ledger::StreamCursor;
 use crate::link::Link;
 use crate::news::News;
-use crate::session_headers::{Loss, SessionHeaders};
 
 /// The pause after a server could not be reached, at first and at most.
 const PAUSE: Duration = Duration::from_millis(100);
 const PAUSE_MAX: Duration = Duration::from_secs(5);
-
-/// A request of ours, and its id.
-pub(super) const PING_ID: &str = r#""mcp-sessiond-ping""#;
-pub(super) const PING: &str = r#"{"jsonrpc":"2.0","id":"mcp-sessiond-ping","method":"ping"}"#;
 
 impl Link {
     /// Listens for as long as this is polled, from this place on where another process has listened
@@ -33,9 +28,6 @@ impl Link {
         }
         let mut losses = self.losses.subscribe();
         let (mut pause, mut of) = (PAUSE, self.stamp().1);
-        // A server without a standalone stream may answer each GET as if it did not know the
-        // session.
-        let mut has_one = found.is_some();
         let mut has_told = false;
         loop {
             losses.borrow_and_update();
@@ -50,7 +42,6 @@ impl Link {
                 .await;
             match reply.map(|replied| replied.reply) {
                 Some(Reply::Events(mut events)) => {
-                    has_one = true;
                     let is_over = tokio::select! {
                         biased;
                         // Its sender lives as long as this does.
@@ -73,30 +64,18 @@ impl Link {
                         drop(events);
                         // Whoever has found it lost is beginning the next one.
                         drop(self.initializing.lock().await);
-                        // By now the server may have no standalone stream. Where no next session
-                        // could be begun, it has.
-                        has_one &= self.stamp().1 == session;
                         continue;
                     }
                     sleep(stream.pause().min(PAUSE_MAX)).await;
                     continue;
                 }
-                // It was started again, has ended the session, or has no such stream.
-                Some(Reply::Lost(loss)) => match self.is_lost(loss, &stream.stamp, has_one).await {
-                    Some(true) => {
-                        // By now the server may have no standalone stream.
-                        has_one = false;
-                        if self.renew(session, loss).await.is_ok() {
-                            pause = PAUSE;
-                            continue;
-                        }
-                    }
-                    Some(false) => {
-                        self.is_renewed(session).await;
+                // It was started again, or has ended the session.
+                Some(Reply::Lost(loss)) => {
+                    if self.renew(session, loss).await.is_ok() {
+                        pause = PAUSE;
                         continue;
                     }
-                    None => {}
-                },
+                }
                 Some(Reply::Refused(status, _)) if is_passing(status) => {}
                 Some(_) if stream.event.take().is_some() => continue,
                 // There is none here.
@@ -109,18 +88,5 @@ impl Link {
             sleep(pause).await;
             pause = (pause * 2).min(PAUSE_MAX);
         }
-    }
-
-    /// Whether the session is lost. Where it may be that it only has no standalone stream, it is
-    /// asked by a `ping`. None: it does not answer.
-    async fn is_lost(&self, loss: Loss, stamp: &SessionHeaders, has_stream: bool) -> Option<bool> {
-        if has_stream || loss == Loss::OtherLogin {
-            return Some(true);
-        }
-        let replied = self
-            .wire
-            .try_once(&HttpRequest::Post(PING.into()), stamp)
-            .await?;
-        Some(matches!(replied.reply, Reply::Lost(_)))
     }
 }
