@@ -208,9 +208,11 @@ async fn initialize(
     params: Box<RawValue>,
 ) -> Result<Response<Body>, Refusal> {
     let settings = &table.shared().settings;
+    // By its own header a client asks for this session, whoever has begun it: so does our page.
+    let is_asked_for = !headers.contains_key(SESSION) && headers.contains_key(RECONNECT);
     if let Some(live) = known(table, &caller, headers)
         .await?
-        .filter(|live| live.record().is_of(&params))
+        .filter(|live| is_asked_for || live.record().is_of(&params))
     {
         let mut response = handshaken(settings, path, &live, id);
         // As for streams: what a cookie has named, scripts don't get to know.
