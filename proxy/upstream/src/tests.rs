@@ -259,6 +259,11 @@ async fn the_stream_of_a_session_ends_with_it_and_the_next_one_has_its_own() {
         .await
         .answer("404 Not Found", "", "")
         .await;
+    // One `ping` decides that the session is gone.
+    test.asked("ping")
+        .await
+        .answer("404 Not Found", "", "")
+        .await;
     // Also where there is no other session yet.
     former.closed().await;
     test.asked("initialize").await.introduction("s2").await;
