@@ -59,7 +59,10 @@ fn the_loss_of_a_member_is_told_by_its_name_until_somebody_has_said_so() {
     };
     for pid in [2, 3] {
         let next = confirming(&mut bench, pid);
-        assert_eq!((next.because, &next.lost[..]), (None, std::slice::from_ref(&lost)));
+        assert_eq!(
+            (next.because, &next.lost[..]),
+            (None, std::slice::from_ref(&lost))
+        );
         // An answer that did not arrive is asked for again.
         assert_eq!(confirming(&mut bench, pid).lost, [lost.clone()]);
         bench.exit(&[pid]);
