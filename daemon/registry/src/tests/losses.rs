@@ -64,7 +64,10 @@ fn the_loss_of_a_member_is_told_by_its_name_until_somebody_has_said_so() {
             (None, std::slice::from_ref(&lost))
         );
         // An answer that did not arrive is asked for again.
-        assert_eq!(confirming(&mut bench, pid).lost, [lost.clone()]);
+        assert_eq!(
+            confirming(&mut bench, pid).lost,
+            std::slice::from_ref(&lost)
+        );
         bench.exit(&[pid]);
     }
     // Another one, which nobody could see.
