@@ -5,6 +5,7 @@ pub mod display_name;
 use std::ffi::OsString;
 use std::io;
 use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::PathBuf;
 
 use mcp_sessiond_client::Label;
@@ -53,11 +54,44 @@ impl Program {
             .collect()
     }
 
+    /// Where its executable is, as execvp(3) finds it. None: nowhere.
+    pub fn executable(&self) -> Option<PathBuf> {
+        if self.name.as_bytes().contains(&b'/') {
+            return Some(PathBuf::from(&self.name));
+        }
+        let path = std::env::var_os("PATH")?;
+        let is_executable = |file: &PathBuf| {
+            std::fs::metadata(file)
+                .is_ok_and(|metadata| metadata.is_file() && metadata.mode() & 0o111 != 0)
+        };
+        std::env::split_paths(&path)
+            .map(|directory| directory.join(&self.name))
+            .find(is_executable)
+    }
+
+    /// Why it could not be run now, as [`Self::not_run`] says it. None: nothing is known against it.
+    pub fn is_missing(&self) -> Option<(u8, String)> {
+        let there = self.executable().map(std::fs::metadata);
+        match there.unwrap_or_else(|| Err(io::ErrorKind::NotFound.into())) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Some(self.not_run(&error)),
+            _ => None,
+        }
+    }
+
     /// Why it can't be run, in a sentence, with the exit code that a shell has for it: 127 where
     /// there is none, 126 where there is one that may not be run.
     pub fn not_run(&self, error: &io::Error) -> (u8, String) {
         let name = self.name.to_string_lossy();
         let is_missing = error.kind() == io::ErrorKind::NotFound;
+        if is_missing && name.contains(' ') && self.arguments.is_empty() {
+            return (
+                127,
+                format!(
+                    "{name} can't be run: there is no program of this name; if it is a whole command line, its arguments belong in \
+                     `args`, each by itself"
+                ),
+            );
+        }
         match std::env::var_os("PATH") {
             // Hosts with a graphical interface have another one than a shell.
             Some(path) if is_missing && !name.contains('/') => (

@@ -214,7 +214,13 @@ const ELSEWHERE: &[Elsewhere] = &[
         "is run without being kept",
     ),
     (
-        "COMMAND can't be run",
+        "COMMAND can't be run: there is no program of this name",
+        "wrap/without.rs",
+        "a_command_line_in_one_word_is_told_where_its_arguments_belong",
+        "there is no program of this name; if it is a whole command line, ",
+    ),
+    (
+        "COMMAND can't be run: it was",
         "wrap/without.rs",
         "what_can_t_be_run_exits_as_a_shell_says_it",
         ": it was not found in PATH=",

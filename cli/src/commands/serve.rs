@@ -61,7 +61,7 @@ With `--inspect` there is a page for a browser at /inspect. It shows sessions, s
 buttons that end a session and restart its server, and a client that calls tools.
 
 Exit codes: 0 after SIGTERM or SIGINT; 64 bad usage or configuration; 65 servers.json can't be read; 66 there is none, or no such server in it; 70 `serve` has failed; 75 no daemon, or another process serves \
-the name or listens there.
+the name or listens there; 127 there is no such command.
 
 `mcp-sessiond install --serve NAME` makes it a service. `mcp-sessiond demo http` shows what it does.
 
@@ -221,6 +221,8 @@ enum NoSettings {
     Usage(String),
     #[error(transparent)]
     Servers(#[from] ServersError),
+    #[error("{sentence}")]
+    NoProgram { code: u8, sentence: String },
 }
 
 impl From<String> for NoSettings {
@@ -234,6 +236,7 @@ impl NoSettings {
         match self {
             Self::Usage(_) => USAGE,
             Self::Servers(error) => error.code(),
+            Self::NoProgram { code, .. } => *code,
         }
     }
 }
@@ -266,6 +269,9 @@ fn target(arguments: &mut Arguments, config: &Config) -> Result<(Target, String)
             return Err(NoSettings::Usage(sentence.to_owned()));
         }
         let program = wrap::program(command);
+        if let Some((code, sentence)) = program.is_missing() {
+            return Err(NoSettings::NoProgram { code, sentence });
+        }
         let what = program.digest();
         return Ok((Target::Program(program), what));
     }

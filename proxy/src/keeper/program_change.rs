@@ -4,10 +4,9 @@
 //! Nothing else among the arguments is looked at: a database that the server writes itself is no
 //! change of it. What a launcher (`npx`, `uvx`, `sh -c`) starts can't be known.
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::fs::{File, Metadata};
 use std::io::{self, Read as _};
-use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
@@ -54,7 +53,7 @@ impl ProgramFile {
         let (path, is_script) = match runs(program) {
             Runs::Another => return None,
             Runs::Script(options) => (script(&program.arguments, options)?, true),
-            Runs::Itself => (found(&program.name)?, false),
+            Runs::Itself => (program.executable()?, false),
         };
         let (stamp, digest) = look(&path).ok()?;
         (digest.is_some() || !is_script).then_some(Self {
@@ -91,7 +90,7 @@ pub(crate) fn stamps(program: &Program) -> String {
         Runs::Script(options) => script(&program.arguments, options),
         Runs::Another | Runs::Itself => None,
     };
-    let files = [found(&program.name), script];
+    let files = [program.executable(), script];
     let stamps = files.map(|file| {
         let metadata = std::fs::metadata(file?).ok()?;
         let Stamp {
@@ -187,21 +186,6 @@ fn is_word(word: &str, words: &str) -> bool {
 
 fn is_in(letter: char, some: &str, others: &str) -> bool {
     some.contains(letter) || others.contains(letter)
-}
-
-/// Where an executable is, as execvp(3) finds it.
-fn found(name: &OsStr) -> Option<PathBuf> {
-    if name.as_bytes().contains(&b'/') {
-        return Some(PathBuf::from(name));
-    }
-    let path = std::env::var_os("PATH")?;
-    let is_executable = |file: &PathBuf| {
-        std::fs::metadata(file)
-            .is_ok_and(|metadata| metadata.is_file() && metadata.mode() & 0o111 != 0)
-    };
-    std::env::split_paths(&path)
-        .map(|directory| directory.join(name))
-        .find(is_executable)
 }
 
 #[cfg(test)]

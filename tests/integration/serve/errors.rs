@@ -148,8 +148,25 @@ fn a_new_session_takes_the_place_of_one_that_nobody_uses() {
 }
 
 #[test]
+fn a_command_that_there_is_not_is_refused_at_the_start() {
+    let world = crate::world("");
+    for command in ["no-such-server", "/nowhere/server"] {
+        let words = ["serve", "--listen", "127.0.0.1:0", "--", command];
+        let run = world.sessiond(&words).output().expect("the executable");
+        let said = String::from_utf8_lossy(&run.stderr).into_owned();
+        assert_eq!(run.status.code(), Some(127), "{said}");
+        assert!(said.contains(&format!("{command} can't be run")), "{said}");
+    }
+}
+
+#[test]
 fn a_server_that_can_not_be_started_is_an_error_and_no_session_is_left() {
-    let (world, _daemon, serve) = serving("", |_| vec!["/nowhere/server".into()]);
+    let (world, _daemon, serve) = serving("", |world| {
+        let script = world.root().join("server");
+        std::fs::copy("/bin/true", &script).expect("a file");
+        vec![script.to_str().expect("UTF-8").to_owned()]
+    });
+    std::fs::remove_file(world.root().join("server")).expect("it was there");
     assert_eq!(serve.client().begin("2025-11-25", &[]).status, 502);
     let listed = world
         .peer()

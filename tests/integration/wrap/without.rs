@@ -85,6 +85,19 @@ fn assert_not_run(world: &World, options: &[&str], program: &str, code: i32) {
     assert_eq!(front.line(), None, "it has said nothing to its host");
 }
 
+/// A host has the whole command line in `command`.
+#[test]
+fn a_command_line_in_one_word_is_told_where_its_arguments_belong() {
+    let world = keeping("");
+    let line = "no-such-program -y server".to_owned();
+    let mut front = world.front(&world.wrapping(&["--no-start"], &[line]));
+    front
+        .errors
+        .wait("there is no program of this name; if it is a whole command line, its arguments");
+    front.close();
+    assert_eq!(front.wait().code(), Some(127));
+}
+
 #[test]
 fn what_can_t_be_run_exits_as_a_shell_says_it() {
     let world = keeping("");
