@@ -70,7 +70,7 @@ impl Program {
     }
 
     /// Why it could not be run now, as [`Self::not_run`] says it. None: nothing is known against it.
-    pub fn is_missing(&self) -> Option<(u8, String)> {
+    pub fn why_missing(&self) -> Option<(u8, String)> {
         let there = self.executable().map(std::fs::metadata);
         match there.unwrap_or_else(|| Err(io::ErrorKind::NotFound.into())) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Some(self.not_run(&error)),

@@ -269,7 +269,7 @@ fn target(arguments: &mut Arguments, config: &Config) -> Result<(Target, String)
             return Err(NoSettings::Usage(sentence.to_owned()));
         }
         let program = wrap::program(command);
-        if let Some((code, sentence)) = program.is_missing() {
+        if let Some((code, sentence)) = program.why_missing() {
             return Err(NoSettings::NoProgram { code, sentence });
         }
         let what = program.digest();
