@@ -10,8 +10,12 @@ use mcp_sessiond_proto::{BackendName, Epoch, Error, Loss, SessionId};
 use super::keepers::LostKeeper;
 use super::{Claim, Registry};
 
-/// Losses that are remembered of one host until they are told, and as many of members of lists.
+/// Losses that are remembered of one host until they are told.
 const LOSSES_MAX: usize = 64;
+
+/// The same of members of lists: a daemon that was killed with all keepers of a full list has to
+/// tell of each.
+const LOST_MEMBERS_MAX: usize = super::records::BACKENDS_PER_SESSION;
 
 impl Registry {
     /// Something is lost that a claim with this key may ask for.
@@ -65,7 +69,7 @@ impl Registry {
             return;
         };
         let of = (key, of);
-        if owner.lost_members.len() >= LOSSES_MAX && !owner.lost_members.contains_key(&of) {
+        if owner.lost_members.len() >= LOST_MEMBERS_MAX && !owner.lost_members.contains_key(&of) {
             owner.lost_members.pop_first();
         }
         if owner.lost_members.insert(of, loss) != Some(loss) {
@@ -73,33 +77,40 @@ impl Registry {
         }
     }
 
-    /// What a claim with this key has to be told of the members of its session. It stays on record
-    /// where the claim says that it will say when it was told.
+    /// What a claim with this key has to be told of the members of its session. It stays on record,
+    /// under the key by which the session is found from now on, where the claim says that it will say
+    /// when it was told.
     pub(super) fn lost_members(&mut self, claim: &Claim, key: Key) -> Vec<LostMember> {
         let Some(owner) = self.owners.get_mut(&claim.host) else {
             return Vec::new();
         };
         let led = |(of, _): &(Key, BackendName)| *of == key || Some(*of) == claim.former;
-        let told: Vec<((Key, BackendName), Loss)> = owner
-            .lost_members
-            .iter()
-            .filter(|(of, _)| led(of))
-            .map(|(of, loss)| (of.clone(), *loss))
-            .collect();
-        if !claim.confirms_loss && !told.is_empty() {
-            owner.lost_members.retain(|of, _| !led(of));
+        let before = owner.lost_members.clone();
+        let mut told = Vec::new();
+        for ((_, of), because) in owner.lost_members.extract_if(.., |of, _| led(of)) {
+            told.push(LostMember { of, because });
+        }
+        if claim.confirms_loss {
+            let kept = told
+                .iter()
+                .map(|lost| ((key, lost.of.clone()), lost.because));
+            owner.lost_members.extend(kept);
+        }
+        if owner.lost_members != before {
             self.save_owner(claim.host);
         }
-        told.into_iter()
-            .map(|((_, of), because)| LostMember { of, because })
-            .collect()
+        told
     }
 
     /// Whoever begins afresh asks for nothing of what was before.
     pub(super) fn forget_losses(&mut self, host: ProcessId, key: Key) {
         self.take_loss(host, key, None);
-        if let Some(owner) = self.owners.get_mut(&host) {
-            owner.lost_members.retain(|(of, _), _| *of != key);
+        let Some(owner) = self.owners.get_mut(&host) else {
+            return;
+        };
+        let before = owner.lost_members.len();
+        owner.lost_members.retain(|(of, _), _| *of != key);
+        if owner.lost_members.len() < before {
             self.save_owner(host);
         }
     }

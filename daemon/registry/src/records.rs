@@ -230,7 +230,7 @@ impl KeeperRecord {
 }
 
 /// Backends that a session may have at most: each is a process with a keeper beside it.
-const BACKENDS_PER_SESSION: usize = 256;
+pub(super) const BACKENDS_PER_SESSION: usize = 256;
 
 /// The keepers of a session, one for each of its backends.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -96,3 +96,31 @@ fn the_loss_of_a_member_is_told_by_its_name_until_somebody_has_said_so() {
     bench.exit(&[5]);
     assert_eq!(names(&bench.claim(6)), [""; 0]);
 }
+
+/// The entry of a list has got a name meanwhile, or the daemon another recipe of keys.
+#[test]
+fn the_loss_of_a_member_is_confirmed_under_the_key_that_leads_to_its_session_now() {
+    let mut bench = Bench::new();
+    of_two(&mut bench, 1, [51, 52]);
+    bench.exit(&[1]);
+    bench.exit(&[51]);
+    let renamed = |bench: &mut Bench, pid| {
+        let claim = Claim {
+            confirms_loss: true,
+            key: Some(key(6)),
+            former: Some(KEY),
+            ..bench.claim_of(HOST, pid)
+        };
+        let (_, lease) = bench.tell(claim).pop().expect("an answer");
+        lease.expect("a lease")
+    };
+    let next = renamed(&mut bench, 2);
+    let of = next.lost.first().map(|lost| lost.of.clone());
+    assert_eq!(next.lost.len(), 1);
+    bench
+        .registry
+        .loss_told(&next.session, next.epoch, of.as_ref(), Loss::Killed)
+        .expect("its lease");
+    bench.exit(&[2]);
+    assert_eq!(renamed(&mut bench, 3).lost, []);
+}
