@@ -147,6 +147,14 @@ impl World {
             .filter(is_former)
             .map(|record| record.id.clone())
             .collect();
+        // Nor a name: nobody had the answer yet, which waits for the record.
+        for record in self.registry.sessions() {
+            if let (None, Some(about)) =
+                (&record.description.entry, self.openers.get_mut(&record.id))
+            {
+                about.description.entry = None;
+            }
+        }
         self.book = Book::new(self.policy, self.now, &self.kept);
         self.book.tokens = self.tokens_on_record();
         self.keepers.restart(&self.kept);
