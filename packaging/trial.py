@@ -303,7 +303,7 @@ def package(kind):
     steps.take("setup", lambda: run(*sessiond, "setup", "--yes"))
     commands = [entry(file) for file in HOSTS.values()]
     for command in commands:
-        equal("what setup has written", command[1:], ["wrap", "--", *SERVER])
+        equal("what setup has written", command[1:], ["wrap", "--entry", "counter", "--", *SERVER])
         equal("whether that is an executable", os.access(command[0], os.X_OK) and Path(command[0]).is_absolute(), True)
     host(commands[0], steps, ("first kept call", "again, after a SIGKILL of the wrapper"), sessiond)
     steps.seconds["all of that"] = time.monotonic() - begun
