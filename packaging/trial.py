@@ -81,7 +81,8 @@ def host(command, steps, names, sessiond, beside=0):
     if names:
         print(run(*sessiond, "status"), end="", flush=True)
     servers = [one for one in json.loads(run(*sessiond, "status", "--json"))["servers"] if one["host"] == process.pid]
-    equal("servers of this host", [(one["state"], one["server"]) for one in servers], [("in_use", "python3 tiny.py")])
+    called = command[command.index("--entry") + 1] if "--entry" in command else "python3 tiny.py"
+    equal("servers of this host", [(one["state"], one["server"]) for one in servers], [("in_use", called)])
     shims = [words for words in processes("node") if words[1].endswith("/mcp-sessiond")]
     equal("Node beside the executable", len(shims), beside)
     process.stdin.close()
