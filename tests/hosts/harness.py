@@ -98,7 +98,7 @@ def install(directory, package):
         subprocess.run(["npm", "install", "--prefix", directory, "--no-audit", "--no-fund", "--silent",
                         *(f"{one}@{number}" for one, number in pairs)], check=True, env={**os.environ, "PATH": path})
     else:
-        least = [int(part) for part in kind.strip("pipuv").split(".") if part]
+        least = [int(part) for part in re.findall(r"\d+", kind)]
         subprocess.run([python(*least), "-m", "venv", directory], check=True)
         pip = [directory / "bin" / "pip", "install", "--quiet", "--disable-pip-version-check"]
         wishes = [f"{one}=={number}" for one, number in pairs]
