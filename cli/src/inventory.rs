@@ -2,6 +2,7 @@
 //! that the daemon does not know, or all of them where none answers, are found by their sockets.
 
 pub(crate) mod listing;
+mod parts;
 pub(crate) mod selection;
 mod upstreams;
 
@@ -22,6 +23,8 @@ use mcp_sessiond_proto::{BackendName, KeeperName, Loss, ServiceName, paths};
 use mcp_sessiond_proxy::keeper::dial::{DialError, Dialled, dial, keeper_of};
 use mcp_sessiond_proxy::program::display_name;
 use mcp_sessiond_proxy::server::shared::usage::{self, Use};
+use parts::Trouble;
+pub(crate) use parts::Unready;
 use serde::Serialize;
 
 use crate::calls::{ANSWER_TIMEOUT, Failure, all_pages, reach};
@@ -98,6 +101,9 @@ pub(crate) struct Server {
     pub(crate) known: bool,
     /// Why its keeper does not say how it is.
     pub(crate) failure: Option<String>,
+    /// Why it can't be used, where it is one of a list.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) trouble: Option<Trouble>,
 }
 
 /// What a kept server is doing, in the words of people.
@@ -123,6 +129,8 @@ pub(crate) struct Inventory {
     pub(crate) failure: Option<Failure>,
     /// In order of their words.
     pub(crate) servers: Vec<Server>,
+    /// Those of lists that are not ready, and that no keeper holds.
+    pub(crate) unready: Vec<Unready>,
     /// What is kept no more, and was told to no server yet.
     pub(crate) losses: Vec<HostLoss>,
 }
@@ -164,10 +172,16 @@ impl Inventory {
             Ok((connection, seen)) => (Some(connection), None, seen),
             Err(failure) => (None, Some(failure), Vec::new()),
         };
-        let losses = match &connection {
-            // It is no reason to hide the servers.
-            Some(connection) => losses(connection).await.unwrap_or_default(),
-            None => Vec::new(),
+        // What is not said is no reason to hide the servers.
+        let (hosts, parts) = match &connection {
+            Some(connection) => (
+                connection
+                    .list_hosts(ANSWER_TIMEOUT)
+                    .await
+                    .unwrap_or_default(),
+                parts::read(connection).await.unwrap_or_default(),
+            ),
+            None => (Vec::new(), Vec::new()),
         };
         let known: Vec<KeeperName> = seen.iter().map(|seen| seen.backend.keeper).collect();
         let mut servers: Vec<Server> = seen.into_iter().map(Server::of_backend).collect();
@@ -184,6 +198,7 @@ impl Inventory {
         servers
             .iter_mut()
             .for_each(|server| server.look_at_processes(names));
+        let unready = parts::assign(parts, &mut servers, &hosts);
         let order = |server: &Server| (server.server.clone(), server.host, server.keeper);
         servers.sort_by_key(order);
         Ok(Self {
@@ -191,7 +206,8 @@ impl Inventory {
             connection,
             failure,
             servers,
-            losses,
+            unready,
+            losses: losses_of(hosts),
         })
     }
 
@@ -206,7 +222,18 @@ impl Inventory {
 
 /// What the daemon has to tell of losses. What a host or the user has ended on purpose is none.
 pub(crate) async fn losses(connection: &Connection) -> Result<Vec<HostLoss>, CallError> {
-    let hosts = connection.list_hosts(ANSWER_TIMEOUT).await?;
+    Ok(losses_of(connection.list_hosts(ANSWER_TIMEOUT).await?))
+}
+
+/// What people call a host; where that is not known, the name of its executable.
+fn host_title_of(host: &HostInfo) -> String {
+    let found = PinnedProcess::open(host.pid).ok();
+    let line = found.and_then(|found| process::command_line(&found).ok());
+    let title = line.as_ref().and_then(host_title);
+    title.map_or_else(|| host.name.clone(), str::to_owned)
+}
+
+fn losses_of(hosts: Vec<HostInfo>) -> Vec<HostLoss> {
     let of = |host: HostInfo| {
         let HostInfo {
             pid, name, losses, ..
@@ -219,7 +246,7 @@ pub(crate) async fn losses(connection: &Connection) -> Result<Vec<HostLoss>, Cal
         let unwanted = losses.into_iter().filter(|loss| !loss.is_wanted());
         unwanted.map(lost)
     };
-    Ok(hosts.into_iter().flat_map(of).collect())
+    hosts.into_iter().flat_map(of).collect()
 }
 
 impl HostLoss {
@@ -324,6 +351,7 @@ impl Server {
             last_error: status.and_then(|status| status.last_error.clone()),
             known: false,
             failure: None,
+            trouble: None,
         }
     }
 
@@ -375,6 +403,13 @@ impl Server {
         let end = format!("`mcp-sessiond stop {keeper}` ends it");
         if let Some(failure) = &self.failure {
             return Some((format!("{called}: {failure}"), end));
+        }
+        if let Some(fault) = self
+            .trouble
+            .as_ref()
+            .and_then(|trouble| trouble.fault(&called))
+        {
+            return Some(fault);
         }
         if let (State::Starting, None, Some(why)) = (self.state, self.pid, &self.last_error) {
             let again = format!(

@@ -105,7 +105,7 @@ impl SessionArgs {
             {
                 let options = CreateOptions::default()
                     .id(id.clone())
-                    .status(SessionStatus::Ready);
+                    .status(SessionStatus::ready());
                 match sessions.create(options).await {
                     // Another process has made it just now.
                     Err(error) if error.refusal() == Some(&Error::AlreadyExists) => {

@@ -17,6 +17,7 @@
 //!   other.
 //! - [`storage`]: one trait, four backends: memory, SQLite, PostgreSQL, DynamoDB. [`metered`]:
 //!   times them. [`writer`]: the thread that commits to SQLite in groups.
+//! - [`parts`]: which parts of sessions can't be used.
 //! - [`counters`]: what is counted and measured. [`exporter`]: serves it to a scraper over HTTP.
 //!
 //! **Architecture Invariant:** everything that happens to the registry happens under one lock, in
@@ -40,6 +41,7 @@ pub mod keepers;
 pub mod ledger;
 pub mod logging;
 pub mod metered;
+pub mod parts;
 pub mod reaper;
 pub mod rpc;
 pub mod run;

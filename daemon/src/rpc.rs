@@ -14,7 +14,7 @@ use mcp_sessiond_proto::backends::{
 };
 use mcp_sessiond_proto::debug::{
     About, ContentInfo, ContentPage, Ended, HostInfo, InspectRequest, Inspected, Page, SessionInfo,
-    Setting, Stats, SweepRequest, TokenInfo, WhoAmI,
+    SessionParts, Setting, Stats, SweepRequest, TokenInfo, WhoAmI,
 };
 use mcp_sessiond_proto::facts::{Facts, FactsRequest, LearnRequest};
 use mcp_sessiond_proto::service::Sessiond;
@@ -149,7 +149,7 @@ rpcs! {
     open_session      (SessionRef)         -> Session           | change change_session_us | peer;
     get_session       (SessionRef)         -> Session           | read   read_session_us   | peer;
     list_own_sessions (OwnSessions)        -> Vec<Session>      | read   read_session_us   | peer;
-    update_session    (UpdateRequest)      -> Session           | change change_session_us | contents;
+    update_session    (UpdateRequest)      -> Session           | change change_session_us | peer;
     touch_session     (SessionRef)         -> ()                | change change_session_us | peer;
     attach_session    (SessionRef)         -> ()                | change change_session_us | peer;
     detach_session    (SessionRef)         -> ()                | change change_session_us | peer;
@@ -200,6 +200,7 @@ rpcs! {
     list_sessions     (Page)               -> Vec<SessionInfo>  | show   -                 | daemon;
     list_tokens       (Page)               -> Vec<TokenInfo>    | show   -                 | daemon;
     list_contents     (ContentPage)        -> Vec<ContentInfo>  | query  -                 | daemon;
+    list_parts        (ContentPage)        -> Vec<SessionParts> | show   -                 | daemon;
     inspect_session   (InspectRequest)     -> Vec<Inspected>    | query  -                 | peer;
     sweep             (SweepRequest)       -> Vec<Ended>        | change change_session_us | daemon;
     stats             ()                   -> Stats             | show   -                 | daemon;

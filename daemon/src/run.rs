@@ -28,6 +28,7 @@ use crate::exporter;
 use crate::fleet::Fleet;
 use crate::logging::{self, Logging};
 use crate::metered::Metered;
+use crate::parts::Parts;
 use crate::reaper::Reaper;
 use crate::rpc::{self, Daemon};
 use crate::storage;
@@ -239,6 +240,7 @@ async fn live(options: &Options, loaded: Loaded, logging: &Logging) -> Result<()
         contents,
         wills,
         fleet,
+        parts: Parts::default(),
         meters,
         opener,
         connections: Arc::default(),

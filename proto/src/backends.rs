@@ -233,8 +233,9 @@ pub struct EndingRequest {
     pub session: SessionId,
     /// The keeper's name.
     pub keeper: KeeperName,
-    /// Why.
-    pub why: Loss,
+    /// Why. Absent: it never had a backend, so nothing is lost with it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub why: Option<Loss>,
 }
 
 /// A keeper's totals. The keeper sends all of them each time, so a repeated message is not counted

@@ -4,7 +4,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::names::{ServiceName, StreamId, TaskId};
-use crate::sessions::Status;
+use crate::sessions::{Part, Status};
 use crate::tasks::TaskStatus;
 use crate::types::{Epoch, Label, Loss, SessionId};
 
@@ -196,6 +196,18 @@ pub struct ContentPage {
     /// Only what comes after this owner and this session.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub after: Option<(String, SessionId)>,
+}
+
+/// The parts of a session, some of which can't be used. They are known as long as the connection is
+/// open by which `update_session` told them.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct SessionParts {
+    /// Whom the session belongs to: `service NAME`, or `host BOOT PID START`.
+    pub owner: String,
+    /// Its id.
+    pub session: SessionId,
+    /// Its parts, also those that can be used.
+    pub parts: Vec<Part>,
 }
 
 /// Which sessions to look into.

@@ -12,7 +12,7 @@ use crate::backends::{
 use crate::client::{CallError, Client};
 use crate::debug::{
     About, ContentInfo, ContentPage, Ended, HostInfo, InspectRequest, Inspected, Page, SessionInfo,
-    Setting, Stats, SweepRequest, TokenInfo, WhoAmI,
+    SessionParts, Setting, Stats, SweepRequest, TokenInfo, WhoAmI,
 };
 use crate::error::Error;
 use crate::facts::{Facts, FactsRequest, LearnRequest};
@@ -222,6 +222,8 @@ service! {
     /// What the storage holds of every owner's sessions, in order of owner and id, a page at a
     /// time.
     async fn list_contents(request: ContentPage) -> Result<Vec<ContentInfo>, Error>;
+    /// The sessions that have parts that can't be used, in order of owner and id, a page at a time.
+    async fn list_parts(request: ContentPage) -> Vec<SessionParts>;
     /// The sessions of an id, of all owners.
     async fn inspect_session(request: InspectRequest) -> Result<Vec<Inspected>, Error>;
     /// Ends the sessions that the next sweep would end, or those that a service has not used for

@@ -198,30 +198,87 @@ pub enum Status {
     /// It was made, and is not ready yet.
     #[default]
     Initializing,
-    /// It can be worked with.
-    Ready,
-    /// Something of it failed.
+    /// It can be worked with, though perhaps not with all of it.
+    Ready {
+        /// Its parts, where it has several.
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        parts: Vec<Part>,
+    },
+    /// It can't be worked with.
     Failed {
-        /// The parts that failed.
-        parts: Vec<FailedPart>,
-        /// The parts that were never tried: not the same as failed.
-        #[serde(default)]
-        not_tried: Vec<String>,
+        /// Its parts, where it has several: which of them failed.
+        parts: Vec<Part>,
     },
     /// It has ended. Nothing brings it back.
     Terminated,
 }
 
-/// A part of a session that failed, such as one of its backends.
+impl Status {
+    /// It can be worked with, all of it.
+    #[must_use]
+    pub fn ready() -> Self {
+        Self::Ready { parts: Vec::new() }
+    }
+
+    /// Its parts, where it has several.
+    #[must_use]
+    pub fn parts(&self) -> &[Part] {
+        match self {
+            Self::Ready { parts } | Self::Failed { parts } => parts,
+            Self::Initializing | Self::Terminated => &[],
+        }
+    }
+}
+
+/// A part of a session, such as one of several backends.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct FailedPart {
+pub struct Part {
     /// Which.
     pub part: String,
-    /// The code, as the part's own protocol has it.
-    pub code: i64,
-    /// The message for people.
-    pub message: String,
+    /// How far it has come.
+    pub is: PartState,
+    /// Since when, in ms since the Unix epoch. Of one that is ready: when it was initialised.
+    #[serde(
+        default,
+        with = "crate::text::optional",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub since_ms: Option<u64>,
+    /// What kind of failure it is, in a word or a number of the part's own protocol. It is logged,
+    /// and a label of a metric.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub code: Option<String>,
+    /// Why it failed, for people.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub message: Option<String>,
+}
+
+/// How far a part of a session has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum PartState {
+    /// It is being started.
+    Initializing,
+    /// It can be used.
+    Ready,
+    /// It can't be used.
+    Failed,
+    /// Its turn has not come yet: not the same as failed.
+    NotTried,
+}
+
+impl PartState {
+    /// Its name, as on the wire.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Initializing => "initializing",
+            Self::Ready => "ready",
+            Self::Failed => "failed",
+            Self::NotTried => "not_tried",
+        }
+    }
 }
 
 /// How long a session lives, in ms. What is absent is as configured; 0: without an end.

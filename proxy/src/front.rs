@@ -534,7 +534,7 @@ fn stay(
         let (report, to) = (Report::of(&mut attachment, reattached), stderr.clone());
         carrier.once_used(Box::new(move || report.print(&to)));
         if let Some(control) = &attachment.control {
-            stderr.copy_from(control)?;
+            stderr.copy_from(control, None)?;
         }
         let control = attachment
             .control

@@ -43,7 +43,7 @@ use mcp_sessiond_process::executable;
 use mcp_sessiond_process::signals::not_ignored;
 use mcp_sessiond_process::socket::Listener;
 use mcp_sessiond_process::{ListenerLock, PinnedProcess, ProcessId, StartTime};
-use mcp_sessiond_proto::backends::{KeepRequest, Kept};
+use mcp_sessiond_proto::backends::{EndingRequest, KeepRequest, Kept};
 use mcp_sessiond_proto::facts::ServerDigest;
 use mcp_sessiond_proto::{
     BackendName, Epoch, Error, KeeperName, PROTOCOL_VERSION, ServiceName, SessionId, paths,
@@ -65,6 +65,9 @@ use crate::signals::GivenMask;
 /// How long the daemon may take to say whether a front holds the session. A daemon that is
 /// restarted takes less.
 const CHECK_PATIENCE: Duration = Duration::from_secs(1);
+
+/// How long the daemon may take to be told that there is no such program. The front waits meanwhile.
+const TOLD_WAIT: Duration = Duration::from_secs(1);
 
 /// What a keeper is started for.
 #[derive(Debug)]
@@ -181,13 +184,26 @@ async fn start(args: Errand, mask: GivenMask, spare: Spare) -> Result<(), Report
         .map_err(|error| failed(&error))?;
     let placed = listener.try_clone().map_err(|error| failed(&error))?;
     let listener = UnixListener::from_std(listener.into()).map_err(|error| failed(&error))?;
-    let holder = Keeper::start(context, epoch, kept, quiet, program.clone(), mask, wait).map_err(
-        |error| {
+    let nothing_started = EndingRequest {
+        session: context.session.clone(),
+        keeper,
+        why: None,
+    };
+    let started = Keeper::start(context, epoch, kept, quiet, program.clone(), mask, wait);
+    let holder = match started {
+        Ok(holder) => holder,
+        Err(error) => {
             placed.unlink();
+            // Else the end of this process would count as the loss of a server.
+            let told = control.call(|connection, context| {
+                let request = nothing_started.clone();
+                async move { connection.backend_ending(context, request).await }
+            });
+            drop(tokio::time::timeout(TOLD_WAIT, told).await);
             let (code, sentence) = program.not_run(&error);
-            Report::NoProgram { code, sentence }
-        },
-    )?;
+            return Err(Report::NoProgram { code, sentence });
+        }
+    };
     Report::Ready(keeper).write();
     launch::close_report_pipe().map_err(|error| failed(&error))?;
     // The report is sent; later failures show when the front's connection ends.

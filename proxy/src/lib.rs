@@ -57,6 +57,7 @@ pub mod keeper;
 mod launch_env;
 pub mod lines;
 pub mod memory;
+mod named_lines;
 mod notices;
 pub mod program;
 pub mod server;

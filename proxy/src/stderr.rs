@@ -14,6 +14,7 @@ use mcp_sessiond_proto::text::printable;
 use nix::sys::socket::{MsgFlags, send};
 
 use crate::lines::CHUNK;
+use crate::named_lines::NamedLines;
 
 /// Pieces of text that wait to be written. Beyond that our own are dropped, and the server's wait
 /// with the keeper.
@@ -76,17 +77,19 @@ impl Stderr {
         let _ = self.0.try_send(Text { bytes, written });
     }
 
-    /// Copies what the server writes to its standard error, until the keeper is lost.
+    /// Copies what the server writes to its standard error, until the keeper is lost. `name`: that of
+    /// the server, where it is one of several.
     ///
     /// # Errors
     /// When there can be no more descriptors or threads.
-    pub(crate) fn copy_from(&self, from: &UnixStream) -> io::Result<()> {
+    pub(crate) fn copy_from(&self, from: &UnixStream, name: Option<&str>) -> io::Result<()> {
         let (from, sender) = (Arc::new(from.try_clone()?), self.0.clone());
+        let mut lines = NamedLines::of(name);
         let reading = move || {
             let mut chunk = vec![0; CHUNK];
-            let mut marks = Marks::default();
+            let mut marks = Marks::of(lines.as_named(ENDED_LINE));
             while let Ok(read @ 1..) = (&*from).read(&mut chunk) {
-                let bytes = chunk[..read].to_vec();
+                let bytes = lines.push(&chunk[..read]);
                 let written: Option<Box<dyn FnOnce() + Send>> = match marks.count(&bytes) {
                     0 => None,
                     ends => {
@@ -98,6 +101,8 @@ impl Stderr {
                     return;
                 }
             }
+            let (bytes, written) = (lines.end(), None);
+            drop(sender.send(Text { bytes, written }));
         };
         std::thread::Builder::new()
             .name("errors".into())
@@ -117,15 +122,21 @@ pub(crate) fn confirm_ends(keeper: &UnixStream, ends: usize) {
 }
 
 /// Finds the keeper's lines that tell of the end of a server, wherever they are cut.
-#[derive(Default)]
 struct Marks {
+    /// With this they begin.
+    mark: Vec<u8>,
     tail: Vec<u8>,
 }
 
 impl Marks {
+    fn of(mark: Vec<u8>) -> Self {
+        let tail = Vec::new();
+        Self { mark, tail }
+    }
+
     /// How many come to their mark in this piece.
     fn count(&mut self, bytes: &[u8]) -> usize {
-        let mark = ENDED_LINE.as_bytes();
+        let mark = &self.mark[..];
         self.tail.extend_from_slice(bytes);
         let found = memchr::memmem::find_iter(&self.tail, mark).count();
         // A mark that is whole is not counted again.
@@ -152,7 +163,7 @@ mod tests {
         let line = format!("x\n{ENDED_LINE}exit status: 1); more\n");
         let text = line.repeat(3);
         for cut in 1..text.len() {
-            let mut marks = Marks::default();
+            let mut marks = Marks::of(ENDED_LINE.into());
             let pieces = text.as_bytes().chunks(cut);
             assert_eq!(
                 pieces.map(|piece| marks.count(piece)).sum::<usize>(),

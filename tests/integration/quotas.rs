@@ -268,19 +268,11 @@ fn a_frame_takes_a_small_multiple_of_its_size() {
             filled(&wait, r#"{"stream":"s"},"#, r#"{"stream":"s"}]}}"#),
         ),
         (
-            "parts not tried",
-            filled(
-                &format!(r#"{status}"parts":[],"not_tried":["#),
-                r#""","#,
-                r#"""]}}}"#,
-            ),
-        ),
-        (
             "parts",
             filled(
                 &format!(r#"{status}"parts":["#),
-                r#"{"part":"","code":0,"message":""},"#,
-                r#"{"part":"","code":0,"message":""}]}}}"#,
+                r#"{"part":"","is":"ready"},"#,
+                r#"{"part":"","is":"ready"}]}}}"#,
             ),
         ),
         (

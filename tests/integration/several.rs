@@ -4,6 +4,7 @@ mod apart;
 mod file;
 mod kills;
 mod lazy;
+mod parts;
 mod starts;
 
 use std::fs;

@@ -9,6 +9,7 @@ use mcp_sessiond_process as process;
 use mcp_sessiond_proto::paths;
 use mcp_sessiond_proxy::unkept::{self, Unkept};
 
+use super::parts::{Trouble, Unready};
 use super::upstreams::Upstream;
 use super::{HostLoss, Inventory, Server};
 use crate::calls::Failure;
@@ -35,6 +36,8 @@ const HEADING: [&str; 12] = [
     "last error",
 ];
 const NARROW: usize = 6;
+/// All of them.
+pub(super) const ALL_COLUMNS: usize = HEADING.len();
 /// The column of the state.
 const STATE: usize = 2;
 
@@ -91,7 +94,10 @@ impl Listing {
     /// Whether there is nothing to list.
     pub(crate) fn is_empty(&self) -> bool {
         let Others { upstreams, unkept } = &self.others;
-        self.inventory.servers.is_empty() && upstreams.is_empty() && unkept.is_empty()
+        let Inventory {
+            servers, unready, ..
+        } = &self.inventory;
+        servers.is_empty() && unready.is_empty() && upstreams.is_empty() && unkept.is_empty()
     }
 
     /// What is wrong about there being no daemon.
@@ -131,9 +137,12 @@ impl Listing {
             } = unkept;
             format!("{program} (pid {}) is not kept: {why}", process.pid)
         });
+        let unready = inventory.unready.iter().filter_map(Unready::fault);
+        let unready = unready.map(|(what, fix)| format!("{what}; {fix}"));
         let upstreams = others.upstreams.iter().map(Upstream::note);
         let lost = inventory.losses.iter().map(HostLoss::sentence);
         notes
+            .chain(unready)
             .chain(upstreams)
             .chain(why)
             .chain(lost)
@@ -145,7 +154,8 @@ impl Listing {
     /// none: it is to be wide.
     pub(crate) fn rows(&self, width: Option<usize>) -> Vec<Vec<String>> {
         let servers: Vec<&Server> = self.inventory.servers.iter().collect();
-        fitting(&servers, &self.others, heading(width.is_none()), width)
+        let others = (&self.inventory.unready[..], &self.others);
+        fitting(&servers, others, heading(width.is_none()), width)
     }
 
     /// The rows under their heading, in so many columns; none: it is to be wide.
@@ -170,7 +180,7 @@ pub(crate) fn heading(is_wide: bool) -> &'static [&'static str] {
 pub(crate) fn style(column: usize, cell: &str) -> Option<Style> {
     match (column, cell) {
         (STATE, "in use") => Some(GOOD),
-        (STATE, "silent" | "not kept") => Some(BAD),
+        (STATE, "silent" | "not kept" | "failed") => Some(BAD),
         (STATE, _) => Some(DOUBTFUL),
         _ => None,
     }
@@ -185,7 +195,12 @@ fn note(server: &Server, daemon_answers: bool) -> Option<String> {
 
 /// Shows these servers to whoever reads the complaints.
 pub(crate) fn to_stderr(servers: &[&Server]) {
-    let rows = fitting(servers, &Others::default(), heading(false), Some(COLUMNS));
+    let rows = fitting(
+        servers,
+        (&[], &Others::default()),
+        heading(false),
+        Some(COLUMNS),
+    );
     let _ = anstream::stderr()
         .lock()
         .write_all(table(&rows, Some(COLUMNS)).as_bytes());
@@ -193,7 +208,12 @@ pub(crate) fn to_stderr(servers: &[&Server]) {
 
 /// Shows these servers, and at the end of each line the word that is its own: the pid of its keeper.
 pub(crate) fn to_stderr_with_words(servers: &[&Server]) {
-    let mut rows = fitting(servers, &Others::default(), heading(false), Some(COLUMNS));
+    let mut rows = fitting(
+        servers,
+        (&[], &Others::default()),
+        heading(false),
+        Some(COLUMNS),
+    );
     for (row, server) in rows.iter_mut().zip(servers) {
         row.truncate(NARROW - 2);
         row.extend(server.keeper_pid.map(|keeper| keeper.to_string()));
@@ -217,7 +237,7 @@ fn table(rows: &[Vec<String>], width: Option<usize>) -> String {
 /// The rows with as much of each directory as fits.
 fn fitting(
     servers: &[&Server],
-    others: &Others,
+    others: (&[Unready], &Others),
     heading: &[&str],
     width: Option<usize>,
 ) -> Vec<Vec<String>> {
@@ -236,7 +256,7 @@ fn fitting(
 
 fn rows<'a>(
     servers: impl Iterator<Item = &'a Server>,
-    others: &Others,
+    (unready, others): (&[Unready], &Others),
     directory_max: Option<usize>,
 ) -> Vec<Vec<String>> {
     let now = SystemTime::now()
@@ -247,13 +267,14 @@ fn rows<'a>(
     let upstreams = others.upstreams.iter().map(|upstream| upstream.row(now));
     let unkept = others.unkept.iter().map(|unkept| unkept_row(unkept, now));
     servers
-        .map(|server| row(server, directory_max))
+        .map(|server| row(server, now, directory_max))
+        .chain(unready.iter().map(|unready| unready.row(now)))
         .chain(upstreams)
         .chain(unkept)
         .collect()
 }
 
-fn row(server: &Server, directory_max: Option<usize>) -> Vec<String> {
+fn row(server: &Server, now_ms: u64, directory_max: Option<usize>) -> Vec<String> {
     let text = |text: Option<String>| text.map_or_else(|| "-".to_owned(), |text| printable(&text));
     let number = |number: Option<u32>| text(number.map(|number| number.to_string()));
     let host = match (server.hosts, &server.host_name, server.host) {
@@ -268,11 +289,15 @@ fn row(server: &Server, directory_max: Option<usize>) -> Vec<String> {
             .map(|pid| pid.to_string())
             .or_else(|| server.service.as_ref().map(ToString::to_string)),
     };
+    let trouble = server.trouble.as_ref();
+    let failed_for = trouble.and_then(|trouble| Some(now_ms.saturating_sub(trouble.since_ms?)));
     vec![
         printable(&server.server),
         text(host),
-        server.state.as_str().to_owned(),
-        text(server.since_ms.map(duration)),
+        trouble
+            .map_or(server.state.as_str(), Trouble::state)
+            .to_owned(),
+        text(failed_for.or(server.since_ms).map(duration)),
         number(server.restarts),
         text(server.memory.filter(|memory| *memory > 0).map(bytes)),
         number(server.pid),

@@ -236,6 +236,7 @@ mod tests {
             last_error: None,
             known: true,
             failure: None,
+            trouble: None,
         }
     }
 

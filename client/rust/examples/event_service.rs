@@ -74,7 +74,7 @@ async fn serve(stream: &mut BufReader<TcpStream>, sessions: &Sessions) -> Result
         Some(id) => sessions.open(&id.parse()?).await?,
         None => {
             sessions
-                .create(CreateOptions::default().status(SessionStatus::Ready))
+                .create(CreateOptions::default().status(SessionStatus::ready()))
                 .await?
         }
     };

@@ -175,7 +175,7 @@ pub use mcp_sessiond_proto::client::CallError;
 pub use mcp_sessiond_proto::services::{SecretKey, ServiceSecret};
 #[cfg(feature = "sessions")]
 pub use mcp_sessiond_proto::sessions::{
-    Binding, Caller, CredentialHash, FailedPart, Handle, Lifetimes, Minted, OnMismatch,
+    Binding, Caller, CredentialHash, Handle, Lifetimes, Minted, OnMismatch, Part, PartState,
     Session as SessionView, Status as SessionStatus,
 };
 #[cfg(feature = "sessions")]

@@ -118,6 +118,13 @@ impl Session {
         &self.0.id
     }
 
+    /// By what a call of [`Control`](crate::Control) names it: not one of a lease that
+    /// [`Sessiond`](crate::Sessiond) holds, since that may change.
+    #[must_use]
+    pub fn reference(&self) -> SessionRef {
+        self.named(None)
+    }
+
     /// The same session, asked for by this caller of the server. Where it is bound to another,
     /// calls are refused.
     #[must_use]

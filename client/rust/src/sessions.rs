@@ -125,7 +125,7 @@ impl Sessions {
     /// use mcp_sessiond_client::{Binding, CreateOptions, OnMismatch, SessionStatus, credential};
     ///
     /// let binding = Binding { caller: credential(b"the client's key"), on_mismatch: OnMismatch::Refuse };
-    /// let options = CreateOptions::default().status(SessionStatus::Ready).binding(binding);
+    /// let options = CreateOptions::default().status(SessionStatus::ready()).binding(binding);
     /// let session = sessions.create(options).await?;
     /// # Ok(())
     /// # }

@@ -66,7 +66,7 @@ impl SessiondStore {
     async fn make(&self, record: &Record) -> Result<Session, SessionError> {
         let options = CreateOptions::default()
             .id(hashed(&record.id))
-            .status(Status::Ready)
+            .status(Status::ready())
             .lifetimes(lifetimes(record));
         self.sessions.create(options).await
     }

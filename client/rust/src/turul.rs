@@ -188,7 +188,7 @@ async fn change(session: &Session, changes: Changes) -> Result<(), SessionError>
     write(session, writes).await?;
     let Some(head) = head else { return Ok(()) };
     let status = if head.is_initialized {
-        Status::Ready
+        Status::ready()
     } else {
         Status::Initializing
     };

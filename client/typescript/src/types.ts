@@ -21,8 +21,22 @@ export interface Binding {
 
 /** How far a session has come. */
 export type SessionStatus =
-  | { is: 'initializing' | 'ready' | 'terminated' }
-  | { is: 'failed'; parts: { part: string; code: number; message: string }[]; notTried?: string[] };
+  | { is: 'initializing' | 'terminated' }
+  | { is: 'ready'; parts?: SessionPart[] }
+  | { is: 'failed'; parts: SessionPart[] };
+
+/**
+ * A part of a session, such as one of several backends. `code` and `message` say why one has failed: the first
+ * in a word, the second for people. `sinceMs`, in ms since the Unix epoch: since when it is so; of one that is
+ * ready, when it was initialised.
+ */
+export interface SessionPart {
+  part: string;
+  is: 'initializing' | 'ready' | 'failed' | 'not_tried';
+  sinceMs?: number;
+  code?: string;
+  message?: string;
+}
 
 /**
  * How long a session lives, in ms: after its last use, after it was made, after its last client has gone. 0:

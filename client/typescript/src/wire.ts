@@ -80,18 +80,24 @@ export function toLifetimes(lifetimes: Lifetimes | undefined): Wire | undefined 
 }
 
 export function toStatus(status: SessionStatus | undefined): Wire | undefined {
-  if (status?.is !== 'failed') return status;
-  return present({ is: 'failed', parts: status.parts, not_tried: status.notTried });
+  if (!status || !('parts' in status)) return status;
+  const parts = status.parts?.map(({ part, is, sinceMs, code, message }) =>
+    present({ part, is, since_ms: sinceMs === undefined ? undefined : String(sinceMs), code, message }),
+  );
+  return present({ is: status.is, parts });
 }
 
 function fromStatus(status: Wire): SessionStatus {
-  if (status['is'] !== 'failed') return { is: status['is'] };
-  const parts = (status['parts'] as Wire[]).map(({ part, code, message }) => ({
-    part: String(part),
-    code: Number(code),
-    message: String(message),
+  const { is, parts } = status;
+  if (is !== 'failed' && !parts) return { is };
+  const read = (parts as Wire[]).map(({ part, is, since_ms, code, message }) => ({
+    part,
+    is,
+    ...(since_ms === undefined ? {} : { sinceMs: Number(since_ms) }),
+    ...(code === undefined ? {} : { code }),
+    ...(message === undefined ? {} : { message }),
   }));
-  return { is: 'failed', parts, ...(status['not_tried'] ? { notTried: status['not_tried'] } : {}) };
+  return { is, parts: read };
 }
 
 export function fromView(view: Wire): SessionView {

@@ -50,8 +50,14 @@ test('a session is made, found, listed, changed and ended', async () => {
   assert.deepEqual(view.status, { is: 'initializing' });
   assert.equal(view.lastNumber, 0n);
   assert.ok(view.expiresMs > view.createdMs);
-  const failed = { is: 'failed', parts: [{ part: 'db', code: -5, message: 'away' }], notTried: ['mail'] };
-  assert.deepEqual((await session.update({ status: failed })).status, failed);
+  const parts = [
+    { part: 'db', is: 'failed', sinceMs: 1_700_000_000_000, code: 'away', message: 'nobody answers' },
+    { part: 'mail', is: 'not_tried' },
+  ];
+  for (const is of ['failed', 'ready']) {
+    const status = { is, parts };
+    assert.deepEqual((await session.update({ status })).status, status);
+  }
   await session.touch();
   const again = await sessions.open(session.id);
   assert.equal(again.id, session.id);

@@ -60,8 +60,8 @@ impl Served {
 pub(super) struct LostKeeper {
     /// Its session.
     pub session: SessionId,
-    /// Why.
-    pub why: Loss,
+    /// Why. None: it has started none, and nothing is lost.
+    pub why: Option<Loss>,
     /// The name of its backend. None: the only one that the session can have, and the session's next
     /// claim is told. A front of several servers tells of each itself.
     pub of: Option<BackendName>,
@@ -257,7 +257,7 @@ impl Registry {
         self.faulty.get(keeper).copied()
     }
 
-    /// A keeper says why it is about to end, and its backend with it.
+    /// A keeper says why it is about to end, and its backend with it. None: it has started none.
     ///
     /// # Errors
     /// [`Error::UnknownBackend`] when that keeper does not hold the session's backend, or has to
@@ -267,7 +267,7 @@ impl Registry {
         told: &SessionId,
         name: KeeperName,
         keeper: ProcessId,
-        why: Loss,
+        why: Option<Loss>,
     ) -> Result<(), Error> {
         if self.kept(keeper, name)?.public_id() != told {
             return Err(Error::UnknownBackend);
@@ -342,12 +342,11 @@ impl Registry {
         });
         let (keeper, why) = match kept {
             Some(keeper) => {
-                let why = if is_faulty {
-                    Loss::Hung
-                } else if keeper.ending {
-                    Loss::Stopped
-                } else {
-                    words.unwrap_or(Loss::Killed)
+                let why = match words {
+                    _ if is_faulty => Some(Loss::Hung),
+                    _ if keeper.ending => Some(Loss::Stopped),
+                    None => Some(Loss::Killed),
+                    Some(words) => words,
                 };
                 // With the session's next keeper it must not come back.
                 let keeper = KeeperRecord {

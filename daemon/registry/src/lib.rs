@@ -108,7 +108,7 @@ pub struct Registry {
     /// they were used: the host, the key, and what is told if they were.
     ended_by_rule: BTreeMap<ProcessId, (ProcessId, Key, Loss)>,
     /// Why keepers are about to end.
-    last_words: BTreeMap<ProcessId, Loss>,
+    last_words: BTreeMap<ProcessId, Option<Loss>>,
     /// Keepers that are to end, since they do not answer or can't be reached; whether they are to be
     /// killed.
     faulty: BTreeMap<ProcessId, bool>,

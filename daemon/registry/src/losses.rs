@@ -56,11 +56,12 @@ impl Registry {
         let Some(key) = session.leading_key() else {
             return;
         };
+        let Some(why) = lost.why else { return };
         let (owner, is_attended) = (session.owner, session.holder.is_some());
         match lost.of {
-            None => self.note_loss(owner, key, lost.why),
-            Some(_) if is_attended && lost.why.is_wanted() => {}
-            Some(of) => self.note_lost_member(owner, key, of, lost.why),
+            None => self.note_loss(owner, key, why),
+            Some(_) if is_attended && why.is_wanted() => {}
+            Some(of) => self.note_lost_member(owner, key, of, why),
         }
     }
 

@@ -135,7 +135,7 @@ struct Named {
 #[derive(Clone, Copy, Debug)]
 enum KeeperNews {
     Left { orderly: bool, used: bool },
-    Ends(Loss),
+    Ends(Option<Loss>),
 }
 
 /// The epoch that a request carries.
@@ -387,7 +387,7 @@ impl ReferenceStateMachine for Cast {
             steps.push((2, started.boxed()));
             let told = proptest::prop_oneof![
                 4 => (any::<bool>(), any::<bool>()).prop_map(|(orderly, used)| KeeperNews::Left { orderly, used }),
-                1 => select(vec![Loss::Exited, Loss::Lingered]).prop_map(KeeperNews::Ends),
+                1 => select(vec![Some(Loss::Exited), Some(Loss::Lingered), None]).prop_map(KeeperNews::Ends),
             ];
             let tells = (select(instances.clone()), told, epoch());
             let tells = tells.prop_map(|(process, what, epoch)| Step::KeeperTells {

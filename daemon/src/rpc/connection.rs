@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 use std::fmt;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
 use mcp_sessiond_process::{PinnedProcess, ProcessId};
@@ -15,7 +15,7 @@ use mcp_sessiond_proto::backends::{
 use mcp_sessiond_proto::debug::{InspectRequest, Inspected, PAGE_MAX};
 use mcp_sessiond_proto::services::{FindRequest, SecretRequest, ServiceSecret};
 use mcp_sessiond_proto::sessions::{
-    CreateRequest, OpenHandleRequest, OwnSessions, ResetRequest, Session, SessionRef,
+    CreateRequest, OpenHandleRequest, OwnSessions, ResetRequest, Session, SessionRef, UpdateRequest,
 };
 use mcp_sessiond_proto::state::{StateEntry, WriteStateRequest};
 use mcp_sessiond_proto::streams::{AppendRequest, Appended, OpenStreamRequest, Stream, StreamRef};
@@ -27,6 +27,7 @@ use mcp_sessiond_registry::Wants;
 use super::Daemon;
 use crate::contents::{Access, Of, Writer};
 use crate::engine::Instances;
+use crate::parts::Teller;
 use crate::storage::RecordId;
 
 /// A connection, as far as the service is concerned.
@@ -42,6 +43,8 @@ pub(super) struct Connection {
     instances: Mutex<Instances>,
     /// The sessions of the clients that it has attached and not detached.
     attached: Mutex<Vec<RecordId>>,
+    /// Who it is to whoever remembers the parts of sessions that it has told.
+    teller: OnceLock<Teller>,
 }
 
 impl fmt::Debug for Connection {
@@ -70,6 +73,7 @@ impl Connection {
             version,
             instances: Mutex::default(),
             attached: Mutex::default(),
+            teller: OnceLock::new(),
         }
     }
 
@@ -373,6 +377,23 @@ impl Connection {
         Ok(kept)
     }
 
+    pub(super) async fn update_session(&self, request: UpdateRequest) -> Result<Session, Error> {
+        let access = self.access(&request.of).await?;
+        let Daemon {
+            contents, parts, ..
+        } = &*self.daemon;
+        let updated = contents.update_session(&access, &request).await;
+        if let Some(status) = &request.status {
+            let teller = self.teller.get_or_init(|| parts.teller());
+            match &updated {
+                Ok(_) => parts.told(*teller, access.place, status.parts()),
+                // It may have ended.
+                Err(_) => parts.withdraw(*teller, &access.place),
+            }
+        }
+        updated
+    }
+
     pub(super) async fn attach_session(&self, of: SessionRef) -> Result<(), Error> {
         let access = self.access(&of).await?;
         if self.attached.locked().len() >= ATTACHED_MAX {
@@ -644,6 +665,9 @@ impl Connection {
 
 impl Drop for Connection {
     fn drop(&mut self) {
+        if let Some(teller) = self.teller.get() {
+            self.daemon.parts.forget(*teller);
+        }
         let attached = std::mem::take(&mut *self.attached.locked());
         let Ok(runtime) = tokio::runtime::Handle::try_current() else {
             return;

@@ -6,7 +6,7 @@ use mcp_sessiond_proto::Error;
 use mcp_sessiond_proto::backends::Backend;
 use mcp_sessiond_proto::debug::{
     About, ContentInfo, ContentPage, Counter, Ended, HostInfo, PAGE_MAX, Page, SessionInfo,
-    Setting, Stats, SweepRequest, TokenInfo,
+    SessionParts, Setting, Stats, SweepRequest, TokenInfo,
 };
 use mcp_sessiond_proto::facts::{Facts, FactsRequest, LearnRequest};
 
@@ -15,6 +15,7 @@ use crate::contents::{Contents, SweptSession};
 use crate::counters::{self, Meters};
 use crate::engine::Engine;
 use crate::fleet::Fleet;
+use crate::parts::Parts;
 use crate::storage::{Opener, RecordId};
 use crate::wills::Wills;
 
@@ -27,6 +28,8 @@ pub struct Daemon {
     pub contents: Arc<Contents>,
     /// The last wills of streams and tasks.
     pub wills: Arc<Wills>,
+    /// Which parts of sessions can't be used.
+    pub parts: Parts,
     /// What it does for the other daemons that share its storage.
     pub fleet: Arc<Fleet>,
     /// What is counted and measured.
@@ -87,6 +90,10 @@ impl Daemon {
         });
         let page = self.contents.inventory(after.as_ref(), PAGE_MAX).await?;
         Ok(page.into_iter().map(|(_, info)| info).collect())
+    }
+
+    pub(super) async fn list_parts(&self, page: ContentPage) -> Vec<SessionParts> {
+        self.parts.list(page)
     }
 
     /// Ends the sessions that no process can use any more, or those of one service that were not
@@ -190,6 +197,12 @@ impl Daemon {
                 engine.unkept(),
             ),
         ]);
+        gauges.extend(self.parts.failed().into_iter().map(|(part, code)| {
+            let help = "Servers of wrap --all and serve --all that can't be used.";
+            counters::Gauge::new("parts_failed", help, 1)
+                .of("part", part)
+                .of("code", code)
+        }));
         if let Some(usage) = usage {
             gauges.extend([
                 counters::Gauge::new(

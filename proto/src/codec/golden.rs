@@ -398,6 +398,7 @@ fn the_methods_are_those_of_the_service() {
         ListSessions => "list_sessions",
         ListTokens => "list_tokens",
         ListContents => "list_contents",
+        ListParts => "list_parts",
         InspectSession => "inspect_session",
         Sweep => "sweep",
         Stats => "stats",

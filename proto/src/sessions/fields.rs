@@ -4,7 +4,7 @@
 use serde::Deserialize;
 use serde::de::{Error as _, value};
 
-use super::{Caller, CredentialHash, FailedPart, STATUS_MAX, Status};
+use super::{Caller, CredentialHash, Part, STATUS_MAX, Status};
 use crate::bounded::list;
 
 /// A status with more parts than this is too large as JSON: the shortest part has three bytes.
@@ -79,34 +79,28 @@ enum Is {
 }
 
 #[derive(Deserialize)]
-#[serde(transparent, bound(deserialize = "T: Deserialize<'de>"))]
-struct Parts<T>(#[serde(deserialize_with = "list::<_, _, STATUS_PARTS>")] Vec<T>);
+#[serde(transparent)]
+struct Parts(#[serde(deserialize_with = "list::<_, _, STATUS_PARTS>")] Vec<Part>);
 
-/// A [`Status`] field by field. The fields of a failed one are ignored in others.
+/// A [`Status`] field by field. Parts are ignored where it can have none.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct StatusFields {
     is: Is,
-    parts: Option<Parts<FailedPart>>,
-    not_tried: Option<Parts<String>>,
+    parts: Option<Parts>,
 }
 
 impl TryFrom<StatusFields> for Status {
     type Error = value::Error;
 
-    fn try_from(
-        StatusFields {
-            is,
-            parts,
-            not_tried,
-        }: StatusFields,
-    ) -> Result<Self, value::Error> {
+    fn try_from(StatusFields { is, parts }: StatusFields) -> Result<Self, value::Error> {
         Ok(match is {
             Is::Initializing => Self::Initializing,
-            Is::Ready => Self::Ready,
+            Is::Ready => Self::Ready {
+                parts: parts.map_or_else(Vec::new, |Parts(parts)| parts),
+            },
             Is::Failed => Self::Failed {
                 parts: parts.ok_or_else(|| value::Error::missing_field("parts"))?.0,
-                not_tried: not_tried.map_or_else(Vec::new, |Parts(parts)| parts),
             },
             Is::Terminated => Self::Terminated,
         })

@@ -26,6 +26,8 @@ pub(crate) const VERSIONS: [&str; 4] = ["2025-11-25", "2025-06-18", "2025-03-26"
 pub(crate) struct Backend {
     pub(crate) source: Arc<dyn Source>,
     state: watch::Sender<BackendState>,
+    /// Notified with each state of any backend of the bundle.
+    states: watch::Sender<()>,
     live: Mutex<Option<Arc<LiveBackend>>>,
     /// Notified when it is to be tried again at once.
     pub(crate) retry_now: Notify,
@@ -61,10 +63,11 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Backend {
-    pub(crate) fn new(source: Arc<dyn Source>) -> Self {
+    pub(crate) fn new(source: Arc<dyn Source>, states: watch::Sender<()>) -> Self {
         Self {
             source,
             state: watch::Sender::default(),
+            states,
             live: Mutex::default(),
             retry_now: Notify::new(),
             removed: Notify::new(),
@@ -85,6 +88,7 @@ impl Backend {
     pub(crate) fn set(&self, state: BackendState, live: Option<Arc<LiveBackend>>) {
         *lock(&self.live) = live;
         self.state.send_replace(state);
+        self.states.send_replace(());
     }
 
     /// The connection, while there is one.
@@ -157,6 +161,9 @@ impl LiveBackend {
         handshake: &RawValue,
     ) -> Result<Self, Failure> {
         let refused = |error: RpcError| {
+            if error.is_not_the_servers() {
+                return Failure::new(FailureCode::Unreachable, error.message);
+            }
             Failure::new(
                 FailureCode::Refused,
                 format!("it refused to be initialised: {}", error.message),

@@ -15,7 +15,7 @@ use crate::connection::Answer;
 use crate::core::{CallGuard, Core};
 use crate::life;
 use crate::message::{Id, Message};
-use crate::names::{Namespace, Origin};
+use crate::names::{Names, Namespace, Origin};
 use crate::pipe::{BundleStore, Host, Source};
 use crate::status::{BackendState, Failure, FailureCode, Status};
 
@@ -43,8 +43,10 @@ impl Backends {
             handshake,
             host,
             memory,
+            states: watch::Sender::new(()),
             backends: RwLock::default(),
             names: Mutex::default(),
+            unsettled: Mutex::new(Some(Names::default())),
             loaded: OnceCell::new(),
             naming: tokio::sync::Mutex::default(),
             running: watch::Sender::default(),
@@ -95,7 +97,7 @@ impl Backends {
             backends.push(match at {
                 Some(at) => former.swap_remove(at),
                 None => {
-                    let backend = Arc::new(Backend::new(source));
+                    let backend = Arc::new(Backend::new(source, core.states.clone()));
                     tasks.spawn(life::run(core.clone(), backend.clone()));
                     backend
                 }
@@ -111,9 +113,15 @@ impl Backends {
             );
         }
         core.change();
+        core.states.send_replace(());
         for backend in former {
             backend.removed.notify_one();
         }
+    }
+
+    /// Notified with each change of [`Bundle::status`]. It ends with the bundle.
+    pub fn states(&self) -> watch::Receiver<()> {
+        self.core.states.subscribe()
     }
 
     /// Tells the host that the lists have changed, though no backend has said so.
@@ -189,6 +197,7 @@ impl Bundle for Backends {
             let backends = self.core.backends();
             let all = join_all(backends.iter().map(|backend| backend.wait_until_tried()));
             let _ = tokio::time::timeout(self.core.settings.ready_wait, all).await;
+            self.core.settle_names().await;
         })
     }
 

@@ -29,9 +29,13 @@ pub(crate) struct Core {
     pub(crate) handshake: Handshake,
     pub(crate) host: Arc<dyn Host>,
     pub(crate) memory: Arc<dyn BundleStore>,
+    /// Notified with each state of a backend, and with each edit of the list.
+    pub(crate) states: watch::Sender<()>,
     /// In the order of the file.
     pub(crate) backends: RwLock<Vec<Arc<Backend>>>,
     pub(crate) names: Mutex<Names>,
+    /// The names that were remembered, until the host is answered for the first time.
+    pub(crate) unsettled: Mutex<Option<Names>>,
     /// Whether the names that were remembered have been asked for.
     pub(crate) loaded: OnceCell<()>,
     /// Held while names are given and remembered.
@@ -135,7 +139,65 @@ impl Core {
             .await;
     }
 
-    /// Gives names to what a backend has, and remembers them before anybody sees them.
+    /// Gives names to these backends, the first first.
+    fn assign(&self, names: &mut Names, all: &[(&str, &LiveBackend)]) -> bool {
+        let mut has_changed = false;
+        for (backend, live) in all {
+            for list in List::ALL {
+                let Some(namespace) = list.namespace() else {
+                    continue;
+                };
+                let items = live.list(list);
+                let own = items.iter().map(|item| &*item.name);
+                has_changed |= names.assign(namespace, self.settings.names, backend, own);
+            }
+        }
+        has_changed
+    }
+
+    /// The same, and remembers them: as they are then.
+    async fn named(&self, mut names: Names, all: &[(&str, &LiveBackend)]) -> Names {
+        let file: BTreeSet<String> = self
+            .backends()
+            .iter()
+            .map(|backend| backend.name().to_owned())
+            .collect();
+        for _ in 0..SAVES_MAX {
+            let was_freed = names.retain(|backend| file.contains(backend));
+            let was_given = self.assign(&mut names, all);
+            if !was_freed && !was_given {
+                break;
+            }
+            // Another process may have given one of these names to another backend.
+            match self.memory.save(names.clone()).await {
+                Some(theirs) => names = theirs,
+                None => break,
+            }
+        }
+        self.assign(&mut names, all);
+        names
+    }
+
+    /// The host is about to be answered: gives the names once more that were given so far, in the
+    /// order of the file. Of two tools of one name that of the first server in the file keeps it,
+    /// whichever has started faster.
+    pub(crate) async fn settle_names(&self) {
+        let _turn = self.naming.lock().await;
+        let Some(remembered) = lock(&self.unsettled).take() else {
+            return;
+        };
+        let live = self.all_live();
+        let all: Vec<(&str, &LiveBackend)> = live
+            .iter()
+            .map(|(backend, live)| (backend.name(), &**live))
+            .collect();
+        let names = self.named(remembered, &all).await;
+        *lock(&self.names) = names;
+        self.change();
+    }
+
+    /// Gives names to what a backend has, and remembers them before anybody sees them. Before the host
+    /// was answered nobody sees them, and they are given once more.
     pub(crate) async fn give_names(&self, backend: &str, live: &LiveBackend) {
         let _turn = self.naming.lock().await;
         // The names of the others, too: another process may have freed them, or given
@@ -146,20 +208,6 @@ impl Core {
             .map(|(other, live)| (other.name(), &**live))
             .chain([(backend, live)])
             .collect();
-        let assign = |names: &mut Names| {
-            let mut has_changed = false;
-            for (backend, live) in &all {
-                for list in List::ALL {
-                    let Some(namespace) = list.namespace() else {
-                        continue;
-                    };
-                    let items = live.list(list);
-                    let own = items.iter().map(|item| &*item.name);
-                    has_changed |= names.assign(namespace, self.settings.names, backend, own);
-                }
-            }
-            has_changed
-        };
         let of_others = |names: &Names| {
             let others = all.iter().filter(|(other, _)| *other != backend);
             let listed = |(other, _): &(&str, &LiveBackend)| {
@@ -168,25 +216,12 @@ impl Core {
             };
             others.map(listed).collect::<Vec<_>>()
         };
-        let file: BTreeSet<String> = self
-            .backends()
-            .iter()
-            .map(|backend| backend.name().to_owned())
-            .collect();
         let mut names = lock(&self.names).clone();
-        for _ in 0..SAVES_MAX {
-            let was_freed = names.retain(|backend| file.contains(backend));
-            let was_given = assign(&mut names);
-            if !was_freed && !was_given {
-                break;
-            }
-            // Another process may have given one of these names to another backend.
-            match self.memory.save(names.clone()).await {
-                Some(theirs) => names = theirs,
-                None => break,
-            }
+        if lock(&self.unsettled).is_some() {
+            self.assign(&mut names, &all);
+        } else {
+            names = self.named(names, &all).await;
         }
-        assign(&mut names);
         let have_others_moved = {
             let mut current = lock(&self.names);
             let former = of_others(&current);

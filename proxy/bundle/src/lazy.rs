@@ -316,7 +316,7 @@ impl Between {
                 .inner
                 .open()
                 .await
-                .map_err(|Failure { code, message }| match code {
+                .map_err(|Failure { code, message, .. }| match code {
                     FailureCode::NotFound => {
                         format!("{message}; install it, or correct its command")
                     }

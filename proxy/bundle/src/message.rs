@@ -43,6 +43,13 @@ pub struct RpcError {
 }
 
 impl RpcError {
+    /// Whether it is an error of whoever carries messages to the server: it says what has become of
+    /// the request.
+    pub(crate) fn is_not_the_servers(&self) -> bool {
+        let data = self.data.as_deref().and_then(Object::read);
+        data.is_some_and(|data| data.text("outcome").is_some())
+    }
+
     /// An error without data.
     pub fn new(code: i64, message: impl Into<String>) -> Self {
         Self {

@@ -10,8 +10,11 @@ use serde::Serialize;
 pub struct Failure {
     /// What kind of failure it is.
     pub code: FailureCode,
-    /// One sentence, without the backend's name.
+    /// One sentence, without the backend's name. A model is told it, and with it perhaps the user.
     pub message: String,
+    /// The same at length, for standard error.
+    #[serde(skip)]
+    pub detail: Option<String>,
 }
 
 impl Failure {
@@ -20,7 +23,23 @@ impl Failure {
         Self {
             code,
             message: message.into(),
+            detail: None,
         }
+    }
+
+    /// There is no such program. The sentence may end in `=` and where it was looked for.
+    pub fn not_found(sentence: String) -> Self {
+        let short = sentence.split_once('=').map(|(short, _)| short.to_owned());
+        let detail = short.is_some().then(|| sentence.clone());
+        Self {
+            detail,
+            ..Self::new(FailureCode::NotFound, short.unwrap_or(sentence))
+        }
+    }
+
+    /// The sentence for whoever can read all of it.
+    pub fn at_length(&self) -> &str {
+        self.detail.as_deref().unwrap_or(&self.message)
     }
 }
 
@@ -36,6 +55,8 @@ pub enum FailureCode {
     Exited,
     /// It was not ready in time.
     TimedOut,
+    /// It runs elsewhere, and can't be reached.
+    Unreachable,
     /// It has refused to be initialised, or does not say what it has.
     Refused,
     /// The user has to log in.
@@ -51,6 +72,7 @@ impl fmt::Display for FailureCode {
             Self::NotStarted => "not_started",
             Self::Exited => "exited",
             Self::TimedOut => "timed_out",
+            Self::Unreachable => "unreachable",
             Self::Refused => "refused",
             Self::Unauthorized => "unauthorized",
             Self::BadEntry => "bad_entry",

@@ -19,6 +19,9 @@ impl Core {
     pub(crate) async fn load_names(&self) {
         let load = || async {
             let (names, told) = tokio::join!(self.memory.load(), self.memory.told());
+            if let Some(unsettled) = &mut *lock(&self.unsettled) {
+                unsettled.clone_from(&names);
+            }
             (*lock(&self.names), *lock(&self.told)) = (names, told);
             self.forget_replaced(&lock(&self.replaced));
         };

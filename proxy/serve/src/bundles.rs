@@ -21,7 +21,9 @@ use std::time::Duration;
 use futures::FutureExt as _;
 use futures::future::{BoxFuture, try_join_all};
 use mcp_sessiond_bundle::{BundleStore, Decorations, Style};
-use mcp_sessiond_client::{Options, Session, SessionError, SessionId, SessionStatus};
+use mcp_sessiond_client::{
+    Control, Options, Session, SessionError, SessionId, SessionStatus, Start,
+};
 use mcp_sessiond_proxy::front::bundle::{self, Server};
 use mcp_sessiond_proxy::server::service::{self, NotLeased, Service};
 use tokio::sync::watch;
@@ -85,6 +87,8 @@ struct Common {
     names: Option<Arc<dyn BundleStore>>,
     settings: bundle::Settings,
     hold: Duration,
+    /// By which the daemon is told how the servers are.
+    control: Control,
     /// Whether this process ends, and the servers go on.
     is_leaving: Arc<AtomicBool>,
     ended: Eras,
@@ -120,6 +124,7 @@ impl Bundles {
         only: Option<String>,
     ) -> Result<Self, NotLeased> {
         let control = Options::default().start(settings.start.clone());
+        let reporting = Control::new(Options::default().start(Start::Never));
         let names = only
             .is_none()
             .then(|| bundle::memory(&servers.place, control.clone()))
@@ -146,6 +151,7 @@ impl Bundles {
             names,
             settings: bundle,
             hold: settings.hold,
+            control: reporting,
             is_leaving: Arc::default(),
             ended: Eras::default(),
         })))
@@ -284,6 +290,6 @@ mod tests {
         let gone = || async { Err(SessionError::Refused(Error::UnknownSession)) };
         assert!(has_ended(gone).await);
         assert!(has_ended(|| async { Ok(SessionStatus::Terminated) }).await);
-        assert!(!has_ended(|| async { Ok(SessionStatus::Ready) }).await);
+        assert!(!has_ended(|| async { Ok(SessionStatus::ready()) }).await);
     }
 }

@@ -85,7 +85,7 @@ impl Record {
     /// Those of the daemon.
     pub async fn store(&self, session: &Session) -> Result<(), SessionError> {
         let json = Json::trusted(serde_json::to_string(self).unwrap_or_default());
-        let ready = Update::default().status(SessionStatus::Ready);
+        let ready = Update::default().status(SessionStatus::ready());
         if json.len() <= METADATA_MAX {
             return session.update(ready.metadata(json)).await.map(drop);
         }

@@ -15,6 +15,7 @@ mod forward;
 pub(super) mod leave;
 pub(super) mod member;
 mod name_memory;
+pub mod report;
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -36,7 +37,8 @@ pub use mcp_sessiond_bundle::decorate::{
 use mcp_sessiond_bundle::{Backends, BundleServer, BundleStore, Handshake, Lazy, Source};
 pub use mcp_sessiond_bundle::{End, Failure, FailureCode, Pipe, Settings, Style, TrackedLine};
 pub use mcp_sessiond_bundle::{Receipt, WAITING};
-use mcp_sessiond_client::{ClaimRequest, Options};
+use mcp_sessiond_client::{ClaimRequest, Control, Options, Start};
+use mcp_sessiond_proto::sessions::SessionRef;
 use mcp_sessiond_proto::types::LeaseRef;
 use mcp_sessiond_proto::{BackendName, Claimed, paths};
 use sha2::{Digest as _, Sha256};
@@ -64,6 +66,7 @@ use answer_memory::AnswerMemory;
 use leave::PendingLeaves;
 use member::{Backend, BundleContext};
 use name_memory::NameMemory;
+use report::Report;
 
 /// What a server is.
 #[derive(Debug)]
@@ -367,6 +370,21 @@ impl CallLog for CallLogger {
     }
 }
 
+/// Whom the servers are reported to.
+fn report(common: &BundleContext) -> Report {
+    let daemon = common.lease.as_ref().map(|LeaseRef { session, epoch }| {
+        let of = SessionRef {
+            session: session.clone(),
+            service: None,
+            epoch: Some(*epoch),
+            caller: None,
+        };
+        (Control::new(common.options.clone().start(Start::Never)), of)
+    });
+    let stderr = common.stderr.clone();
+    Report::new(daemon, move |line| stderr.print(line))
+}
+
 async fn carry(carrying: Carrying, mut list: Box<dyn List>) -> ExitCode {
     let Carrying {
         common,
@@ -437,7 +455,10 @@ async fn carry(carrying: Carrying, mut list: Box<dyn List>) -> ExitCode {
                 }
                 None => break,
             },
-            Some(those) = is_made.recv() => bundle = Some(those),
+            Some(those) = is_made.recv() => {
+                tokio::spawn(report(&common).follow(Arc::downgrade(&those.0)));
+                bundle = Some(those);
+            }
             edit = list.next(), if bundle.is_some() => match (edit, &bundle) {
                 (Edit::Servers(servers), Some((backends, current, handshake))) => match list.decorations() {
                     Ok(now) => {

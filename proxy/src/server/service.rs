@@ -214,7 +214,7 @@ impl Service {
                 Some(keeper) => keeper,
                 None => self.launch(session, name, command, until).await?,
             };
-            self.attach_waiting(session, keeper).await
+            self.attach_waiting(session, name, keeper).await
         })
         .await
     }
@@ -237,7 +237,7 @@ impl Service {
         let until = Instant::now() + patience;
         loop {
             let mut silence = Silence::of(keeper);
-            let why = match self.attach(session, &mut silence, until).await {
+            let why = match self.attach(session, name, &mut silence, until).await {
                 Ok(backend) => return Ok(Some(Running::Attached(backend))),
                 Err(why) => why,
             };
@@ -311,12 +311,13 @@ impl Service {
     async fn attach_waiting(
         &self,
         session: &SessionId,
+        name: Option<&BackendName>,
         keeper: KeeperName,
     ) -> Result<Backend, NoBackend> {
         let mut silence = Silence::of(keeper);
         loop {
             let until = Instant::now() + ATTACH_WAIT;
-            let why = match self.attach(session, &mut silence, until).await {
+            let why = match self.attach(session, name, &mut silence, until).await {
                 Ok(backend) => return Ok(backend),
                 Err(why) => why,
             };
@@ -360,6 +361,7 @@ impl Service {
     async fn attach(
         &self,
         session: &SessionId,
+        name: Option<&BackendName>,
         silence: &mut Silence,
         until: Instant,
     ) -> Result<Backend, DialError> {
@@ -370,6 +372,7 @@ impl Service {
             service: self.0.name.clone(),
             session: session.clone(),
             epoch: self.epoch(),
+            name: name.map(|name| name.in_list().to_owned()),
         };
         let (link, attached) = Link::open(address, self.clone(), silence, until).await?;
         Ok(Backend::over(link, keeper, &attached))

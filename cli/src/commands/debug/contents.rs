@@ -8,12 +8,12 @@ use mcp_sessiond_proto::debug::{
     ContentInfo, ContentPage, InspectRequest, Inspected, PAGE_MAX, SessionInfo, StreamInfo,
     TaskInfo,
 };
-use mcp_sessiond_proto::sessions::Status;
+use mcp_sessiond_proto::sessions::{self, PartState, Status};
 use serde::Serialize;
 
 use crate::calls::{ANSWER_TIMEOUT, Failure};
 use crate::ui::output::warn;
-use crate::ui::table::{BAD, GOOD, HEADING, duration, listing_or, paint, printable};
+use crate::ui::table::{BAD, DOUBTFUL, GOOD, HEADING, duration, listing_or, paint, printable};
 
 /// A session, and what it holds. One that only just was claimed holds nothing yet; a service's was
 /// never claimed.
@@ -165,7 +165,7 @@ fn owner(owner: &str) -> String {
 fn status(status: &Status) -> &'static str {
     match status {
         Status::Initializing => "initializing",
-        Status::Ready => "ready",
+        Status::Ready { .. } => "ready",
         Status::Failed { .. } => "failed",
         Status::Terminated => "terminated",
     }
@@ -299,16 +299,8 @@ fn content_lines(content: &ContentInfo, line: &mut impl FnMut(&str, &str)) {
         _ => GOOD,
     };
     line("status", &paint(style, status(&content.status)));
-    if let Status::Failed { parts, not_tried } = &content.status {
-        for part in parts {
-            line(
-                "  failed",
-                &format!("{}: {} ({})", part.part, part.message, part.code),
-            );
-        }
-        if !not_tried.is_empty() {
-            line("  not tried", &not_tried.join(", "));
-        }
+    for part in content.status.parts() {
+        line(&format!("  {}", printable(&part.part)), &part_text(part));
     }
     line("bound", if content.bound { "to a caller" } else { "no" });
     line("made", &ago(content.created_ms));
@@ -348,6 +340,28 @@ fn content_lines(content: &ContentInfo, line: &mut impl FnMut(&str, &str)) {
         ),
     );
     line("handles", &content.handles.to_string());
+}
+
+/// How a part is, since when, and why.
+fn part_text(part: &sessions::Part) -> String {
+    let since = part.since_ms.map(ago);
+    match (part.is, since) {
+        (PartState::Initializing, _) => paint(DOUBTFUL, "initializing"),
+        (PartState::NotTried, _) => paint(DOUBTFUL, "not tried"),
+        (PartState::Ready, None) => paint(GOOD, "ready"),
+        (PartState::Ready, Some(since)) => format!("{}, initialized {since}", paint(GOOD, "ready")),
+        (PartState::Failed, since) => {
+            let since = since.map(|since| format!(" {since}")).unwrap_or_default();
+            let code = part.code.as_deref().map(|code| format!(" ({code})"));
+            let why = part.message.as_deref().unwrap_or("it did not say why");
+            format!(
+                "{}{since}{}: {}",
+                paint(BAD, "failed"),
+                printable(&code.unwrap_or_default()),
+                printable(why)
+            )
+        }
+    }
 }
 
 fn ago(at_ms: u64) -> String {

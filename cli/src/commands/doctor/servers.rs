@@ -1,7 +1,7 @@
 //! The servers that are kept, as their keepers report them.
 
 use super::{Finding, Findings};
-use crate::inventory::Inventory;
+use crate::inventory::{Inventory, Unready};
 
 pub(super) async fn check(findings: &mut Findings) {
     // What is wrong with the directory was found before.
@@ -18,8 +18,12 @@ pub(super) async fn check(findings: &mut Findings) {
             Finding::note("kept", what, fix)
         })
     });
+    let unready = inventory.unready.iter().filter_map(Unready::fault);
+    let unready = unready.map(|(what, fix)| Finding::note("kept", what, fix));
     let before = findings.0.len();
-    troubles.for_each(|finding| findings.add(finding));
+    troubles
+        .chain(unready)
+        .for_each(|finding| findings.add(finding));
     if findings.0.len() == before {
         let servers = match inventory.servers.len() {
             0 => return,

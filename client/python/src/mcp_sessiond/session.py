@@ -19,6 +19,7 @@ from .values import (
     Failed,
     Lifetimes,
     Minted,
+    Ready,
     SessionView,
     Settable,
     as_json,
@@ -94,7 +95,7 @@ class Session(State, Streams, Tasks):
     async def update(
         self,
         *,
-        status: Settable | Failed | None = None,
+        status: Settable | Ready | Failed | None = None,
         metadata: object = None,
         lifetimes: Lifetimes | None = None,
     ) -> SessionView:

@@ -19,6 +19,7 @@ from .values import (
     Failed,
     Lifetimes,
     Raw,
+    Ready,
     Secret,
     SessionView,
     Settable,
@@ -63,7 +64,7 @@ class Sessions:
         binding: Caller | None = None,
         on_mismatch: Literal["refuse", "terminate"] = "refuse",
         lifetimes: Lifetimes | None = None,
-        status: Settable | Failed = "initializing",
+        status: Settable | Ready | Failed = "initializing",
         metadata: object = None,
     ) -> Session:
         """Makes a session. `metadata` is JSON of at most 65,536 bytes. With a binding only calls of that

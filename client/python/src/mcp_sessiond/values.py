@@ -105,28 +105,48 @@ Settable = Literal["initializing", "ready"]
 
 
 @dataclass(frozen=True)
-class FailedPart:
-    """A part of a session that has failed."""
+class Part:
+    """A part of a session, such as one of several backends.
+
+    ``code`` and ``message`` say why one has failed: the first in a word, the second for people. ``since_ms``, in
+    ms since the Unix epoch: since when it is so; of one that is ready, when it was initialised.
+    """
 
     part: str
-    code: int
-    message: str
+    status: Literal["initializing", "ready", "failed", "not_tried"]
+    code: str | None = None
+    message: str | None = None
+    since_ms: int | None = None
+
+
+@dataclass(frozen=True)
+class Ready:
+    """The status of a session that can be worked with, though perhaps not with all of its parts."""
+
+    parts: Sequence[Part]
 
 
 @dataclass(frozen=True)
 class Failed:
-    """The status of a session that has failed: which parts, and which were not tried."""
+    """The status of a session that can't be worked with, and how its parts are."""
 
-    parts: Sequence[FailedPart]
-    not_tried: Sequence[str] = ()
+    parts: Sequence[Part]
 
 
-def status_wire(status: Settable | Failed) -> dict[str, Any]:
+def status_wire(status: Settable | Ready | Failed) -> dict[str, Any]:
     """A status, as the daemon reads it."""
     if isinstance(status, str):
         return {"is": status}
-    parts = [{"part": one.part, "code": str(one.code), "message": one.message} for one in status.parts]
-    return {"is": "failed", "parts": parts, "not_tried": list(status.not_tried)}
+    return {
+        "is": "ready" if isinstance(status, Ready) else "failed",
+        "parts": [_part_wire(part) for part in status.parts],
+    }
+
+
+def _part_wire(part: Part) -> dict[str, Any]:
+    since = None if part.since_ms is None else str(part.since_ms)
+    fields = {"part": part.part, "is": part.status, "since_ms": since, "code": part.code, "message": part.message}
+    return {name: value for name, value in fields.items() if value is not None}
 
 
 @dataclass(frozen=True)

@@ -42,7 +42,7 @@ impl Handshake {
     /// Stores it. With that the session is ready.
     pub(super) async fn store(&self, session: &Session) -> Result<(), SessionError> {
         let text = serde_json::to_string(self)?;
-        let update = Update::default().status(Status::Ready);
+        let update = Update::default().status(Status::ready());
         if text.len() <= METADATA_MAX {
             session.update(update.metadata(Json::trusted(text))).await?;
             return Ok(());

@@ -12,7 +12,7 @@ use mcp_sessiond_proto::backends::{
 };
 use mcp_sessiond_proto::debug::{
     About, ContentInfo, ContentPage, Ended, HostInfo, InspectRequest, Inspected, Page, SessionInfo,
-    Setting, Stats, SweepRequest, TokenInfo, WhoAmI,
+    SessionParts, Setting, Stats, SweepRequest, TokenInfo, WhoAmI,
 };
 use mcp_sessiond_proto::facts::{Facts, FactsRequest, LearnRequest};
 use mcp_sessiond_proto::frame::Budget;
@@ -461,6 +461,9 @@ impl Service for Daemon {
     }
     async fn list_tokens(self, _: Context, _: Page) -> Vec<TokenInfo> {
         unreachable!("not asked")
+    }
+    async fn list_parts(self, _: Context, _: ContentPage) -> Vec<SessionParts> {
+        Vec::new()
     }
     async fn list_contents(self, _: Context, _: ContentPage) -> Result<Vec<ContentInfo>, Error> {
         unreachable!("not asked")

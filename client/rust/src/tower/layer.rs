@@ -332,7 +332,7 @@ impl Rules {
         metadata: Option<Json>,
     ) -> Result<UnannouncedSession, Refusal> {
         let mut options = CreateOptions::default()
-            .status(Status::Ready)
+            .status(Status::ready())
             .lifetimes(self.lifetimes);
         if let Some(caller) = caller {
             options = options.binding(Binding {

@@ -64,7 +64,7 @@ pub(super) struct Book {
     order: u64,
     now: Millis,
     waiting: Vec<Claim>,
-    words: BTreeMap<ProcessId, Loss>,
+    words: BTreeMap<ProcessId, Option<Loss>>,
     /// Keepers of sessions that ended by a rule, which have not said whether they were used.
     unsaid: BTreeMap<ProcessId, (ProcessId, Key, Loss)>,
     /// The sessions that have a token, as the registry has it.
@@ -259,7 +259,7 @@ impl Book {
     }
 
     pub(super) fn exited(&mut self, dead: &[ProcessId]) {
-        let mut changed: Vec<(u64, Loss, Option<BackendName>)> = Vec::new();
+        let mut changed: Vec<(u64, Option<Loss>, Option<BackendName>)> = Vec::new();
         for keeper in dead {
             for (number, entry) in &mut self.entries {
                 let kept = entry.keepers.iter().find(|(_, (kept, _))| kept == keeper);
@@ -272,9 +272,9 @@ impl Book {
                 changed.push((
                     *number,
                     if stopped {
-                        Loss::Stopped
+                        Some(Loss::Stopped)
                     } else {
-                        words.unwrap_or(Loss::Killed)
+                        words.unwrap_or(Some(Loss::Killed))
                     },
                     of,
                 ));
@@ -306,10 +306,11 @@ impl Book {
                 continue;
             };
             let (owner, key) = (entry.owner, entry.key);
-            match of {
-                Some(_) if entry.holder.is_some() && loss.is_wanted() => {}
-                Some(of) => self.note_member(owner, key, of, *loss),
-                None => self.note(owner, key, Some(*loss)),
+            match (of, loss) {
+                (_, None) => {}
+                (Some(_), Some(loss)) if entry.holder.is_some() && loss.is_wanted() => {}
+                (Some(of), Some(loss)) => self.note_member(owner, key, of, *loss),
+                (None, Some(loss)) => self.note(owner, key, Some(*loss)),
             }
         }
         self.look_after_all(
@@ -407,7 +408,7 @@ impl Book {
     }
 
     /// A keeper tells why it is about to end.
-    pub(super) fn last_word(&mut self, keeper: ProcessId, why: Loss) {
+    pub(super) fn last_word(&mut self, keeper: ProcessId, why: Option<Loss>) {
         self.words.insert(keeper, why);
     }
 

@@ -295,10 +295,12 @@ fn a_backend_that_is_lost_while_nobody_is_attached_is_told_to_the_next_front() {
         let first = bench.kept(1, 50, KEY);
         bench.exit(&[1]);
         if let Some(words) = words {
-            let told =
-                bench
-                    .registry
-                    .backend_ending(&first.session, KeeperName(50), process(50), words);
+            let told = bench.registry.backend_ending(
+                &first.session,
+                KeeperName(50),
+                process(50),
+                Some(words),
+            );
             told.expect("its keeper");
         }
         bench.exit(&[50]);
@@ -310,6 +312,16 @@ fn a_backend_that_is_lost_while_nobody_is_attached_is_told_to_the_next_front() {
         bench.exit(&[2]);
         assert_eq!(bench.claim(3).because, None, "it is told once");
     }
+    // There was no such program.
+    let mut bench = Bench::new();
+    let lease = bench.kept(1, 50, KEY);
+    let told = bench
+        .registry
+        .backend_ending(&lease.session, KeeperName(50), process(50), None);
+    told.expect("its keeper");
+    bench.exit(&[50]);
+    bench.exit(&[1]);
+    assert_eq!(bench.claim(2).because, None, "nothing was lost");
     // Front and keeper in one moment, or one after the other: the front may not have said it.
     for exits in [&[&[1, 50][..]][..], &[&[50], &[1]], &[&[1], &[50]]] {
         let mut bench = Bench::new();

@@ -45,9 +45,7 @@ impl BundleStore for Book {
 
 #[tokio::test(start_paused = true)]
 async fn two_that_have_the_same_tool() {
-    let mut world = World::new(&[("a", &["search", "add"]), ("b", &["search"])]);
-    // So that it is known who is there first.
-    world.settings.init_concurrency = 1;
+    let world = World::new(&[("a", &["search", "add"]), ("b", &["search"])]);
     let made = world.made().await;
     assert_eq!(made.names(List::Tools).await, ["search", "add", "b_search"]);
     assert_eq!(made.names(List::Prompts).await, ["greet", "b_greet"]);
@@ -63,6 +61,27 @@ async fn two_that_have_the_same_tool() {
     assert_eq!(
         made.calls(3, "a_search").await.expect_err("unknown").code,
         -32602
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_first_in_the_file_keeps_the_bare_name_however_slowly_it_starts() {
+    let servers: [(&str, &[&str]); 2] = [("a", &["search"]), ("b", &["search"])];
+    let slow = World::new(&servers);
+    slow.server("a")
+        .will(super::world::Start::Takes(std::time::Duration::from_secs(
+            1,
+        )));
+    let made = slow.made().await;
+    assert_eq!(made.names(List::Tools).await, ["search", "b_search"]);
+    // One that hangs keeps no other from its name, nor from the host's first list.
+    let hung = World::new(&servers);
+    hung.server("a").will(super::world::Start::Hangs);
+    let made = hung.made().await;
+    assert_eq!(made.names(List::Tools).await, ["search"]);
+    assert_eq!(
+        made.calls(1, "search").await.expect("an answer"),
+        "b search 1"
     );
 }
 

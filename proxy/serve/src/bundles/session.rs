@@ -13,6 +13,7 @@ use mcp_sessiond_bundle::{
     Backends, BundleServer, BundleStore, Message, Receipt, Source, TrackedLine, WAITING,
 };
 use mcp_sessiond_client::{RequestId, Session};
+use mcp_sessiond_proxy::front::bundle::report::Report;
 use mcp_sessiond_proxy::front::bundle::{Server, identities};
 use tokio::sync::{mpsc, watch};
 use tokio::time::timeout;
@@ -75,7 +76,7 @@ impl BundleBackend {
             .map(|(name, found)| (name, with_calls(found)))
             .collect();
         let links: Arc<Links> = Arc::default();
-        let id = session.id().clone();
+        let (id, of) = (session.id().clone(), session.reference());
         let sources = {
             let (common, links, found) = (common.clone(), links.clone(), Mutex::new(found));
             move |servers: &[Server]| {
@@ -87,7 +88,6 @@ impl BundleBackend {
                         session: id.clone(),
                         common: common.clone(),
                         links: links.clone(),
-                        last_error: Mutex::default(),
                     })
                 };
                 servers.iter().map(source).collect::<Vec<_>>()
@@ -109,6 +109,9 @@ impl BundleBackend {
                     &listing.decorations,
                     &log(),
                 )));
+                let daemon = (common.control.clone(), of.clone());
+                let report = Report::new(Some(daemon), |line| warn(line)).by_shared_connection();
+                tokio::spawn(report.follow(Arc::downgrade(&backends)));
                 let follower = ListFollower {
                     common,
                     backends: Arc::downgrade(&backends),

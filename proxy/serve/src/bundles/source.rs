@@ -33,8 +33,6 @@ pub(super) struct KeeperSource {
     pub(super) links: Arc<Links>,
     /// It runs already.
     pub(super) found: Mutex<Option<RunningServer<InheritedCalls>>>,
-    /// Why it could not be started, as standard error says already: it is tried again and again.
-    pub(super) last_error: Mutex<String>,
 }
 
 /// A server that runs, with the calls that a former process has sent it.
@@ -217,25 +215,6 @@ impl fmt::Debug for KeeperSource {
 }
 
 impl KeeperSource {
-    /// What a model is told, and with it perhaps the user. The whole sentence is on standard error.
-    fn start_failure(&self, why: NoBackend) -> Failure {
-        let sentence = format!("{}: {why}", self.server.name);
-        let mut last = lock(&self.last_error);
-        if *last != sentence {
-            warn(&sentence);
-            *last = sentence;
-        }
-        match why {
-            NoBackend::NoProgram { sentence, .. } => {
-                let short = sentence
-                    .split_once("=")
-                    .map_or(&*sentence, |(short, _)| short);
-                Failure::new(FailureCode::NotFound, short)
-            }
-            why => Failure::new(FailureCode::NotStarted, why.to_string()),
-        }
-    }
-
     fn link(&self, backend: Option<Arc<Backend>>, to: &mpsc::Sender<Bytes>) -> Arc<Link> {
         let link = Arc::new(Link {
             backend,
@@ -342,8 +321,15 @@ impl Source for KeeperSource {
                 .map_err(|_| not_started("it was not started".into()))?;
             started
                 .map(|backend| self.attached(backend, InheritedCalls::default()))
-                .map_err(|why| self.start_failure(why))
+                .map_err(|why| start_failure(why))
         })
+    }
+}
+
+fn start_failure(why: NoBackend) -> Failure {
+    match why {
+        NoBackend::NoProgram { sentence, .. } => Failure::not_found(sentence),
+        why => Failure::new(FailureCode::NotStarted, why.to_string()),
     }
 }
 

@@ -90,7 +90,7 @@ impl SessionRow {
             session: view.session.clone(),
             status: match view.status {
                 SessionStatus::Initializing => "initializing",
-                SessionStatus::Ready => "ready",
+                SessionStatus::Ready { .. } => "ready",
                 SessionStatus::Failed { .. } => "failed",
                 SessionStatus::Terminated => "terminated",
             },

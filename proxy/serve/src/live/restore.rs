@@ -46,7 +46,8 @@ impl Live {
         .await
         .map_err(bound)?;
         // A session without a handshake on record was never answered.
-        let Some(record) = record.filter(|_| view.status == SessionStatus::Ready) else {
+        let Some(record) = record.filter(|_| matches!(view.status, SessionStatus::Ready { .. }))
+        else {
             return Err(Refusal::unknown_session());
         };
         // Nothing is said in it as long as another machine serves it.

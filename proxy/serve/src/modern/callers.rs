@@ -277,7 +277,7 @@ impl Callers {
         self.discovering().remove(session.id());
         *self.older() = match speaks {
             Era::Modern => {
-                let ready = Update::default().status(SessionStatus::Ready);
+                let ready = Update::default().status(SessionStatus::ready());
                 within_hold(shared.settings.hold, session.update(ready)).await?;
                 return Ok((backend, early));
             }
@@ -330,7 +330,9 @@ async fn former(shared: &Arc<live::Shared>, caller: &Caller) -> Result<Option<Se
             refused => refused,
         };
         match opened {
-            Ok(session) if view.status == SessionStatus::Ready && found.is_none() => {
+            Ok(session)
+                if matches!(view.status, SessionStatus::Ready { .. }) && found.is_none() =>
+            {
                 found = Some(session);
             }
             Ok(session) => drop(terminate(&session).await),

@@ -37,7 +37,7 @@ use crate::waits::{ATTACH_WAIT, PAUSE, PAUSE_MAX};
 const HOLD: Duration = Duration::from_secs(2);
 
 /// Says things about one server, of several by its name.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct NamedStderr {
     pub(super) name: Option<String>,
     pub(super) stderr: Stderr,
@@ -273,7 +273,8 @@ impl Carrying {
         } = attachment;
         let control = control.map(Arc::new);
         if let Some(control) = &control {
-            self.stderr.stderr.copy_from(control)?;
+            let NamedStderr { name, stderr } = &self.stderr;
+            stderr.copy_from(control, name.as_deref())?;
         }
         reader.set_nonblocking(true)?;
         let (reader, mut writer) = UnixStream::from_std(reader)?.into_split();
@@ -362,7 +363,7 @@ impl Carrying {
                 () = sleep_until((active + patience).into()),
                     if asking.is_none() && watch.is_some() && !self.open.is_settled() =>
                 {
-                    let (watch, stderr) = (watch.clone(), self.stderr.stderr.clone());
+                    let (watch, stderr) = (watch.clone(), self.stderr.clone());
                     asking = Some(tokio::task::spawn_blocking(move || {
                         if let Some(watch) = watch {
                             watch.check(active, &|what| stderr.print(&what));

@@ -58,8 +58,6 @@ pub(crate) struct BundleContext {
 pub(crate) struct Backend {
     server: Server,
     common: Arc<BundleContext>,
-    /// Why it could not be started, as was said last: it is tried again and again.
-    said: Mutex<String>,
     single: Option<Single>,
     /// What is kept of it, if it runs elsewhere.
     store: ResumeStore,
@@ -71,6 +69,8 @@ pub(crate) struct Backend {
 struct Single {
     has_begun: AtomicBool,
     failed: Mutex<Option<NoBackend>>,
+    /// Why it could not be started, as was said last: it is tried again and again.
+    said: Mutex<String>,
     /// Whether there was a connection to it already.
     was_opened: AtomicBool,
 }
@@ -96,7 +96,6 @@ impl Backend {
         Self {
             server,
             common,
-            said: Mutex::default(),
             single: None,
             store,
         }
@@ -170,7 +169,6 @@ impl Backend {
         (carrying, to, from)
     }
 
-    /// What a model is told, and with it perhaps the user. The whole sentence is on standard error.
     fn not_opened(&self, why: NoBackend) -> Failure {
         let sentence = why.to_string();
         let is_first = |single: &&Single| !single.has_begun.load(Ordering::SeqCst);
@@ -178,18 +176,16 @@ impl Backend {
             *single.failed.lock().unwrap_or_else(PoisonError::into_inner) = Some(why);
             return Failure::new(FailureCode::NotStarted, sentence);
         }
-        let mut said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
-        if *said != sentence {
-            self.stderr().print(&sentence);
-            *said = sentence;
+        // Of one of several the bundle's report says it.
+        if let Some(single) = &self.single {
+            let mut said = single.said.lock().unwrap_or_else(PoisonError::into_inner);
+            if *said != sentence {
+                self.stderr().print(&sentence);
+                *said = sentence;
+            }
         }
         match why {
-            NoBackend::NoProgram { sentence, .. } => {
-                let short = sentence
-                    .split_once("=")
-                    .map_or(&*sentence, |(short, _)| short);
-                Failure::new(FailureCode::NotFound, short)
-            }
+            NoBackend::NoProgram { sentence, .. } => Failure::not_found(sentence),
             why => Failure::new(FailureCode::NotStarted, why.to_string()),
         }
     }

@@ -170,7 +170,7 @@ impl Keeper {
             let request = EndingRequest {
                 session,
                 keeper,
-                why,
+                why: Some(why),
             };
             let told = control.call(|connection, context| {
                 let request = request.clone();

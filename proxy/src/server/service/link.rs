@@ -9,6 +9,7 @@ use bytes::Bytes;
 use mcp_sessiond_proto::backends::{Attach, Attached, KeeperReply, KeeperRequest, RELAYED_MAX};
 use mcp_sessiond_proto::{Epoch, Error, KeeperName, ServiceName, SessionId};
 use serde_json::Value;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::UnixStream;
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::sync::{mpsc, oneshot, watch};
@@ -20,11 +21,15 @@ use crate::keeper::continuing::{ContinuingLine, PREFIX_MAX};
 use crate::keeper::dial::{DialError, dial_waiting, ping};
 use crate::keeper::silence::{Silence, stalled_sentence};
 use crate::lines::{Line, LineBuffer, Lines, PendingLine};
+use crate::named_lines::NamedLines;
 use crate::notices::print;
 use crate::server::kept::{QUIET, QUIET_MAX};
 
 /// By how many bytes a message may grow when the relay puts the client's own ids back.
 const MARGIN: usize = 64 * 1024;
+
+/// Bytes of a standard error that are copied at once: it is lines of text.
+const COPIED: usize = 8 * 1024;
 
 /// How long one attempt to attach may take.
 const ATTEMPT: Duration = Duration::from_secs(4);
@@ -51,6 +56,8 @@ pub(super) struct KeeperAddress {
     pub(super) service: ServiceName,
     pub(super) session: SessionId,
     pub(super) epoch: Epoch,
+    /// The name of the server in its list, where the session has several.
+    pub(super) name: Option<String>,
 }
 
 /// A request to the keeper.
@@ -368,10 +375,18 @@ async fn answered(asking: &mut Option<JoinHandle<Result<(), DialError>>>) -> Res
     }
 }
 
-/// Copies the backend's standard error to ours, until the keeper closes the connection.
-async fn copy_stderr(mut errors: UnixStream) {
-    // If our standard error is closed, the rest is dropped.
-    drop(tokio::io::copy(&mut errors, &mut tokio::io::stderr()).await);
+/// Copies the backend's standard error to ours, until the keeper closes the connection. If ours is
+/// closed, the rest is dropped.
+async fn copy_stderr(mut errors: UnixStream, name: Option<String>) {
+    let mut lines = NamedLines::of(name.as_deref());
+    let (mut chunk, mut ours) = (vec![0; COPIED], tokio::io::stderr());
+    while let Ok(read @ 1..) = errors.read(&mut chunk).await {
+        if ours.write_all(&lines.push(&chunk[..read])).await.is_err() {
+            return;
+        }
+    }
+    drop(ours.write_all(&lines.end()).await);
+    drop(ours.flush().await);
 }
 
 /// Whether another attempt is useless.
@@ -411,6 +426,7 @@ impl Connection {
             service,
             session,
             epoch,
+            name,
         } = address.clone();
         let attach = Attach {
             session,
@@ -449,7 +465,7 @@ impl Connection {
         let reader = Lines::from_parts(reader, buffer);
         let errors = control.reader.into_inner();
         errors.set_nonblocking(true)?;
-        tokio::spawn(copy_stderr(UnixStream::from_std(errors)?));
+        tokio::spawn(copy_stderr(UnixStream::from_std(errors)?, name));
         Ok((
             Self {
                 reader,

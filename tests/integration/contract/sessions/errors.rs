@@ -2,7 +2,7 @@
 //! sessions.
 
 use mcp_sessiond_proto::Error;
-use mcp_sessiond_proto::sessions::{FailedPart, Lifetimes, Status};
+use mcp_sessiond_proto::sessions::{Lifetimes, Part, PartState, Status};
 use mcp_sessiond_proto::streams::{Cursor, EventId};
 
 use super::bench::{Bench, after, id, json, large, start_of, visit};
@@ -13,7 +13,10 @@ use crate::contract::backends::Backend;
 /// tombstone too.
 pub(super) async fn refused_by_all(session: &Visit, event: &EventId, with: &Error) {
     assert_eq!(session.open().await.as_ref(), Err(with));
-    assert_eq!(session.set_status(Status::Ready).await.as_ref(), Err(with));
+    assert_eq!(
+        session.set_status(Status::ready()).await.as_ref(),
+        Err(with)
+    );
     assert_eq!(session.live(Lifetimes::default()).await.as_ref(), Err(with));
     assert_eq!(session.touch().await.as_ref(), Err(with));
     assert_eq!(session.attach().await.as_ref(), Err(with));
@@ -95,15 +98,14 @@ pub(crate) async fn mistakes<B: Backend>(backend: B) {
         bench.visit("t").create_with(request).await,
         Err(invalid(terminated))
     );
-    let part = FailedPart {
+    let part = Part {
         part: "x".repeat(20_000),
-        code: 1,
-        message: String::new(),
+        is: PartState::NotTried,
+        since_ms: None,
+        code: None,
+        message: None,
     };
-    let status = Status::Failed {
-        parts: vec![part],
-        not_tried: Vec::new(),
-    };
+    let status = Status::Failed { parts: vec![part] };
     assert_eq!(
         session.set_status(status).await,
         Err(invalid("a status has at most 16384 bytes"))

@@ -56,7 +56,7 @@ fn every() -> [Call; 18] {
         |visit| async move { visit.wait(&[start_of("a")], 0).await.map(drop) }.boxed(),
         |visit| async move { visit.orphan_stream("b").await.map(drop) }.boxed(),
         |visit| async move { visit.close_stream("b").await.map(drop) }.boxed(),
-        |visit| async move { visit.set_status(Status::Ready).await.map(drop) }.boxed(),
+        |visit| async move { visit.set_status(Status::ready()).await.map(drop) }.boxed(),
         |visit| async move { visit.mint(None).await.map(drop) }.boxed(),
         |visit| {
             async move {
@@ -96,7 +96,7 @@ pub(crate) async fn at_any_moment<B: Backend>(backend: B) {
     let seen = session.get().await.expect("a session");
     assert_eq!(
         (seen.status, seen.streams, seen.events, seen.state_keys),
-        (Status::Ready, 2, 3, 1)
+        (Status::ready(), 2, 3, 1)
     );
     relay.fail_after(0);
     assert_eq!(

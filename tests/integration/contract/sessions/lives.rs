@@ -1,6 +1,6 @@
 //! From the creation of a session to its tombstone.
 
-use mcp_sessiond_proto::sessions::{CreateRequest, FailedPart, Lifetimes, Session, Status};
+use mcp_sessiond_proto::sessions::{CreateRequest, Lifetimes, Part, PartState, Session, Status};
 use mcp_sessiond_proto::{Error, SessionId};
 
 use super::bench::{
@@ -245,22 +245,30 @@ async fn listed<B: Backend>(bench: &Bench<B>) -> Vec<String> {
 pub(crate) async fn what_is_updated_is_kept<B: Backend>(backend: B) {
     let mut bench = Bench::new(backend);
     let session = bench.session("s").await;
-    let parts = vec![
-        FailedPart {
-            part: "mail".into(),
-            code: -32_603,
-            message: "no such user: größe".into(),
-        },
-        FailedPart {
-            part: "search".into(),
-            code: i64::MAX,
-            message: String::new(),
-        },
-    ];
-    let failed = Status::Failed {
-        parts,
-        not_tried: vec!["calendar".into(), "maps".into()],
+    let part = |part: &str, is| Part {
+        part: part.into(),
+        is,
+        since_ms: None,
+        code: None,
+        message: None,
     };
+    let parts = vec![
+        Part {
+            since_ms: Some(u64::MAX),
+            code: Some("-32603".into()),
+            message: Some("no such user: größe".into()),
+            ..part("mail", PartState::Failed)
+        },
+        part("search", PartState::Initializing),
+        part("calendar", PartState::NotTried),
+        part("maps", PartState::Ready),
+    ];
+    let ready = Status::Ready {
+        parts: parts.clone(),
+    };
+    let updated = session.set_status(ready.clone()).await.expect("updated");
+    assert_eq!(updated.status, ready);
+    let failed = Status::Failed { parts };
     bench.clock.advance(10);
     let updated = session.set_status(failed.clone()).await.expect("updated");
     assert_eq!(
@@ -293,10 +301,10 @@ pub(crate) async fn what_is_updated_is_kept<B: Backend>(backend: B) {
         assert_eq!(session.get().await, Ok(updated));
         assert_eq!(
             session
-                .set_status(Status::Ready)
+                .set_status(Status::ready())
                 .await
                 .map(|seen| seen.status),
-            Ok(Status::Ready)
+            Ok(Status::ready())
         );
     }
 }
@@ -305,7 +313,11 @@ pub(crate) async fn reset_empties<B: Backend>(backend: B) {
     let bench = Bench::new(backend);
     let session = bench.session("s").await;
     session
-        .update(Some(Status::Ready), Some(json("{}")), Lifetimes::default())
+        .update(
+            Some(Status::ready()),
+            Some(json("{}")),
+            Lifetimes::default(),
+        )
         .await
         .expect("updated");
     let version = session.set("k", "1").await.expect("written");

@@ -15,7 +15,7 @@ from ..events import Cursor, Replayed
 from ..lease import Status
 from ..options import Options
 from ..tasks import TaskView
-from ..values import Caller, Failed, Lifetimes, SessionView, Settable
+from ..values import Caller, Failed, Lifetimes, Ready, SessionView, Settable
 from .threads import ThreadIo, blocking, run
 
 __all__ = ["Attachment", "Session", "Sessiond", "Sessions", "Stream", "Task"]
@@ -184,7 +184,7 @@ class Sessions:
         binding: Caller | None = None,
         on_mismatch: Literal["refuse", "terminate"] = "refuse",
         lifetimes: Lifetimes | None = None,
-        status: Settable | Failed = "initializing",
+        status: Settable | Ready | Failed = "initializing",
         metadata: object = None,
     ) -> Session:
         """Makes a session. `metadata` is JSON of at most 65,536 bytes."""

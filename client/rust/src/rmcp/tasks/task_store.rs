@@ -33,7 +33,7 @@ pub(super) async fn create(
     };
     let mut making = CreateOptions::default()
         .id(fresh_id()?)
-        .status(Status::Ready)
+        .status(Status::ready())
         .lifetimes(lifetimes);
     if let Some(caller) = caller {
         making = making.binding(Binding {
