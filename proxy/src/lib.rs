@@ -26,8 +26,9 @@
 //! - [`program`]: what is run, and [`program::display_name`], which has no secret in it.
 //!   [`launch_env`]: what of this process's environment a server's answers may depend on.
 //! - [`closed`]: what a front without a keeper leaves behind that its host has closed.
-//! - [`stderr`] and [`notices`]: what the user is told on standard error. [`unkept`]: notes of
-//!   servers without a keeper, for `mcp-sessiond status`.
+//! - [`stderr`] and [`notices`]: what the user is told on standard error. [`named_lines`]: whose
+//!   lines they are, where servers share one. [`unkept`]: notes of servers without a keeper, for
+//!   `mcp-sessiond status`.
 //! - [`signals`]: the signals that end a process, and the masks of what it starts. [`waits`]: how
 //!   long a front waits. [`memory`]: memory given back, and kept out of core files.
 //!

@@ -36,8 +36,6 @@ const HEADING: [&str; 12] = [
     "last error",
 ];
 const NARROW: usize = 6;
-/// All of them.
-pub(super) const ALL_COLUMNS: usize = HEADING.len();
 /// The column of the state.
 const STATE: usize = 2;
 
@@ -265,10 +263,15 @@ fn rows<'a>(
         .as_millis();
     let now = u64::try_from(now).unwrap_or(u64::MAX);
     let upstreams = others.upstreams.iter().map(|upstream| upstream.row(now));
+    let unready_row = |unready: &Unready| {
+        let mut row = unready.row(now);
+        row.resize(HEADING.len(), "-".to_owned());
+        row
+    };
     let unkept = others.unkept.iter().map(|unkept| unkept_row(unkept, now));
     servers
         .map(|server| row(server, now, directory_max))
-        .chain(unready.iter().map(|unready| unready.row(now)))
+        .chain(unready.iter().map(unready_row))
         .chain(upstreams)
         .chain(unkept)
         .collect()

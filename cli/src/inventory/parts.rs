@@ -54,18 +54,16 @@ pub(crate) struct Unready {
 }
 
 impl Unready {
-    /// Its line in the table.
+    /// The first columns of its line in the table, which are all that there is to say.
     pub(crate) fn row(&self, now_ms: u64) -> Vec<String> {
         let none = || "-".to_owned();
         let since = self.trouble.since_ms;
-        let mut row = vec![
+        vec![
             printable(&self.server),
             self.host_text().map_or_else(none, |host| printable(&host)),
             self.trouble.state().to_owned(),
             since.map_or_else(none, |since| duration(now_ms.saturating_sub(since))),
-        ];
-        row.resize(super::listing::ALL_COLUMNS, none());
-        row
+        ]
     }
 
     fn host_text(&self) -> Option<String> {

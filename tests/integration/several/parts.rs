@@ -130,9 +130,19 @@ fn a_wrapper_of_all_names_what_can_t_be_used() {
 #[test]
 fn so_does_serve_also_after_the_daemon_was_killed() {
     let (world, mut daemon) = listed();
-    let serve = world.serve(&["--name", "test", "--all"], &[]);
+    let serve = world.serve(&["--name", "test", "--all", "--inspect"], &[]);
     let client = serve.connected("2025-11-25");
     all_three_are_named(&world, &daemon, &serve.errors);
+    let path = format!("/inspect/sessions/{}", client.session());
+    let headers = [("Content-Type", ""), ("Mcp-Session-Id", "")];
+    let mut looked = client.ask_at("GET", &path, &headers, "");
+    looked.must_be(200);
+    let parts = looked.message()["parts"].clone();
+    let states = parts.as_array().expect("a list").iter();
+    let states: Vec<_> = states.map(|part| (&part["part"], &part["is"])).collect();
+    let expected = ["ready", "failed", "failed", "failed"].map(|is| json!(is));
+    let names = NAMES.map(|name| json!(name));
+    assert_eq!(states, names.iter().zip(&expected).collect::<Vec<_>>());
     daemon.restart();
     until("another daemon to be told", || {
         (failed(&world).len() == 3).then_some(())

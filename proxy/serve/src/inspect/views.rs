@@ -1,6 +1,6 @@
 //! What the page gets to know of sessions: never a message, a value or the id of an event.
 
-use mcp_sessiond_client::{SessionId, SessionStatus, SessionView};
+use mcp_sessiond_client::{Part, SessionId, SessionStatus, SessionView};
 use mcp_sessiond_proto::debug::StreamInfo;
 use mcp_sessiond_proto::{ServiceName, StreamId};
 use serde::{Deserialize, Serialize};
@@ -63,6 +63,8 @@ impl SessionList {
 pub(super) struct SessionRow {
     session: SessionId,
     status: &'static str,
+    /// Its servers, where they are several: how each is.
+    parts: Vec<Part>,
     client: Client,
     pub(super) created_ms: u64,
     active_ms: u64,
@@ -94,6 +96,7 @@ impl SessionRow {
                 SessionStatus::Failed { .. } => "failed",
                 SessionStatus::Terminated => "terminated",
             },
+            parts: view.status.parts().to_vec(),
             client,
             created_ms: view.created_ms,
             active_ms: view.active_ms,

@@ -313,7 +313,7 @@ mod tests {
     fn of_too_many_servers_those_are_told_that_can_t_be_used() {
         let mut servers = Servers::default();
         let name = |number: usize| format!("{number}-{}", "x".repeat(100));
-        let mut now: Vec<_> = (0..100)
+        let mut now: Vec<_> = (0..200)
             .map(|number| (name(number), BackendState::Ready))
             .collect();
         now.push((
