@@ -1,5 +1,6 @@
 // A page in Chromium, with the official client and `mcp-sessiond-client/browser`, against servers of the SDKs with one line added,
-// Express and FastMCP: it is reloaded in the middle of a call, and the server is killed. See `run`.
+// Express and FastMCP: it is reloaded in the middle of a call, and the server is killed. It is reloaded among notifications, in front of
+// `serve`, too. See `run`.
 import assert from 'node:assert/strict';
 import { spawn, spawnSync } from 'node:child_process';
 import { existsSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
@@ -9,7 +10,7 @@ import path from 'node:path';
 import readline from 'node:readline';
 import { after, before, test } from 'node:test';
 import { pathToFileURL } from 'node:url';
-import { kill, World } from '../../client/typescript/test/lib/daemon.mjs';
+import { binary, kill, World } from '../../client/typescript/test/lib/daemon.mjs';
 
 const here = import.meta.dirname;
 const installed = path.join(here, '../node/node_modules');
@@ -19,14 +20,13 @@ const { default: { chromium } } = await load('playwright-core');
 const { rolldown } = await load('rolldown');
 const PYTHON = path.join(here, '../../target/py/fastmcp/bin/python');
 
-let world, browser, folder;
+let world, browser, folder, code;
 before(async () => {
   world = await new World().start();
   folder = mkdtempSync('/tmp/page-');
   const bundle = await rolldown({ input: path.join(here, 'page.mjs'), platform: 'browser', resolve: { modules: [installed] } });
   const { output } = await bundle.generate({ format: 'esm' });
-  writeFileSync(path.join(folder, 'page.js'), output[0].code);
-  writeFileSync(path.join(folder, 'index.html'), '<!doctype html><meta charset=utf-8><title>Page</title><script type=module src=/page.js></script>');
+  code = output[0].code;
   const executablePath = spawnSync('which', ['chromium']).stdout.toString().trim();
   assert.ok(executablePath, 'no chromium in PATH: run tests/run, which installs it');
   browser = await chromium.launch({ executablePath });
@@ -37,10 +37,13 @@ after(async () => {
   rmSync(folder, { recursive: true, force: true });
 });
 
+const HTML = '<!doctype html><meta charset=utf-8><title>Page</title><script type=module src=/page.js></script>';
 const servers = {
-  Express: [process.execPath, path.join(here, 'server.mjs')],
-  FastMCP: [PYTHON, path.join(here, 'server.py')],
+  Express: (port) => [process.execPath, path.join(here, 'server.mjs'), port],
+  FastMCP: (port) => [PYTHON, path.join(here, 'server.py'), port],
 };
+const stdio = [process.execPath, path.join(here, '../node/counter.mjs')];
+const fronts = { ...servers, serve: (port) => [binary, 'serve', '--no-start', '--name', 'page', '--listen', `127.0.0.1:${port}`, '--', ...stdio] };
 
 async function freePort() {
   const taken = createServer().listen(0, '127.0.0.1');
@@ -50,10 +53,31 @@ async function freePort() {
   return port;
 }
 
-async function serve([program, script], port) {
-  const child = spawn(program, [script, port, folder], { env: world.env, stdio: ['ignore', 'pipe', 'ignore'] });
-  for await (const line of readline.createInterface({ input: child.stdout })) if (line === 'listening') return child;
-  throw new Error(`${script} has not listened`);
+/** Starts a server, and waits until it says on its standard output that it listens. */
+async function serve(command, port) {
+  const [program, ...words] = command(port);
+  const child = spawn(program, words, { env: world.env, stdio: ['ignore', 'pipe', 'ignore'] });
+  for await (const _ of readline.createInterface({ input: child.stdout })) return child;
+  throw new Error(`${words} has not listened`);
+}
+
+/** A page at the address of the server, which need not serve it. */
+async function open(port) {
+  const page = await (await browser.newContext()).newPage();
+  await page.route(/\/(page\.js)?$/, (route) => {
+    const isCode = route.request().url().endsWith('.js');
+    return route.fulfill({ contentType: isCode ? 'text/javascript' : 'text/html', body: isCode ? code : HTML });
+  });
+  const posted = [];
+  page.on('request', (request) => {
+    if (request.method() === 'POST') posted.push(JSON.parse(request.postData()).method);
+  });
+  const call = (tool, given) => page.evaluate(([tool, given]) => window.call(tool, given), [tool, given]);
+  const heard = listening(page);
+  await page.goto(`http://127.0.0.1:${port}/`);
+  const begun = await heard.next('connected');
+  await heard.next('ready');
+  return { page, posted, call, begun, ...heard };
 }
 
 /** What a page tells, in order; `next` waits for the next one that has this name. */
@@ -82,17 +106,8 @@ for (const [name, command] of Object.entries(servers)) {
   test(`${name}: a page that is reloaded in the middle of a call`, { timeout: 120_000 }, async () => {
     const port = await freePort();
     let server = await serve(command, port);
-    const page = await (await browser.newContext()).newPage();
-    const { told, next } = listening(page);
-    const posted = [];
-    page.on('request', (request) => {
-      if (request.method() === 'POST') posted.push(JSON.parse(request.postData()).method);
-    });
-    const call = (tool, given) => page.evaluate(([tool, given]) => window.call(tool, given), [tool, given]);
-    await page.goto(`http://127.0.0.1:${port}/`);
-    const begun = await next('connected');
+    const { page, posted, call, begun, told, next } = await open(port);
     assert.deepEqual([begun.resumed, begun.calls], [false, []]);
-    await next('ready');
     await call('visit');
     assert.equal((await next('answer')).answer, `${language}: visit 1 of page`);
     const gate = path.join(folder, `gate-${name}`);
@@ -119,7 +134,30 @@ for (const [name, command] of Object.entries(servers)) {
     assert.match((await next('answer')).answer, /^-32000: .*outcome of this call is unknown/);
     await call('visit');
     assert.equal((await next('answer')).answer, `${language}: visit 3 of page`);
-    assert.equal(posted.filter((method) => method === 'initialize').length, 1);
+    for (const method of ['initialize', 'notifications/initialized'])
+      assert.equal(posted.filter((one) => one === method).length, 1, method);
+    await kill(server);
+  });
+}
+
+/** How many notifications there are, and how often the page is reloaded among them. */
+const [TICKS, RELOADS] = [400, 8];
+
+for (const [name, command] of Object.entries(fronts)) {
+  test(`${name}: a page that is reloaded among notifications hears each once`, { timeout: 120_000 }, async () => {
+    const port = await freePort();
+    const server = await serve(command, port);
+    const { page, posted, call, begun, next } = await open(port);
+    await call('ticks', { n: TICKS, ms: 15 });
+    for (let reload = 1; reload <= RELOADS; reload++) {
+      while ((await next('heard')).heard < (reload * TICKS) / (RELOADS + 2));
+      await page.reload();
+      assert.equal((await next('connected')).connected, begun.connected);
+    }
+    while ((await next('heard')).heard < TICKS);
+    const heard = await page.evaluate(() => sessionStorage.heard.trim().split(' ').map(Number));
+    assert.deepEqual(heard, Array.from({ length: TICKS }, (_, at) => at + 1));
+    assert.deepEqual(posted, ['initialize', 'notifications/initialized', 'tools/call']);
     await kill(server);
   });
 }

@@ -1,11 +1,17 @@
 // A page with the official client, and `mcp-sessiond-client/browser` around its transport; see chromium.mjs. Its query: `gate`.
 import { Client } from '@modelcontextprotocol/sdk/client/index.js';
 import { StreamableHTTPClientTransport } from '@modelcontextprotocol/sdk/client/streamableHttp.js';
+import { LoggingMessageNotificationSchema } from '@modelcontextprotocol/sdk/types.js';
 import { connectPage } from '../../client/typescript/dist/browser.js';
 
 const say = (said) => console.log(JSON.stringify(said));
 const told = (called) => ({ progress }) => say({ progress, called });
 const client = new Client({ name: 'page', version: '1.0.0' });
+// All that any load of the page has heard. The console may lose what the page says in its last moment.
+client.setNotificationHandler(LoggingMessageNotificationSchema, ({ params: { data } }) => {
+  sessionStorage.heard = `${sessionStorage.heard ?? ''} ${data}`;
+  say({ heard: data });
+});
 const reconnectionOptions = { initialReconnectionDelay: 100, maxReconnectionDelay: 1_000, reconnectionDelayGrowFactor: 1.5, maxRetries: 100 };
 
 async function answer(name, call) {

@@ -4,6 +4,7 @@
 //   visit         counts the calls of the session
 //   hang          tells that it has begun, and never ends
 //   count {gate}  tells the numbers from 1 to 6, and waits after 3 until there is a file at `gate`
+//   ticks {n, ms} answers at once, and sends n log messages that belong to no call, numbered from 1, one every so many ms
 import { existsSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { setTimeout as pause } from 'node:timers/promises';
@@ -20,7 +21,7 @@ const { z } = await load('zod');
 const text = (said) => ({ content: [{ type: 'text', text: said }] });
 
 function languages() {
-  const server = new McpServer({ name: 'languages', version: '1' });
+  const server = new McpServer({ name: 'languages', version: '1' }, { capabilities: { logging: {} } });
   server.registerTool('visit', {}, async (extra) => {
     const visits = ((await session(extra).get('visits')) ?? 0) + 1;
     await session(extra).set('visits', visits);
@@ -38,6 +39,14 @@ function languages() {
       while (number === 3 && !existsSync(gate)) await pause(5);
     }
     return text('6');
+  });
+  server.registerTool('ticks', { inputSchema: z.object({ n: z.number(), ms: z.number() }) }, async ({ n, ms }) => {
+    let data = 0;
+    const timer = setInterval(() => {
+      if (++data === n) clearInterval(timer);
+      void server.server.notification({ method: 'notifications/message', params: { level: 'info', data } });
+    }, ms);
+    return text(String(n));
   });
   return server;
 }

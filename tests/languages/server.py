@@ -44,6 +44,22 @@ async def count(gate: str, ctx: Context) -> str:
     return "6"
 
 
+ticking = set()
+
+
+@server.tool
+async def ticks(n: int, ms: int, ctx: Context) -> str:
+    session = ctx.session
+
+    async def tick() -> None:
+        for number in range(1, n + 1):
+            await asyncio.sleep(ms / 1000)
+            await session.send_log_message("info", number)
+
+    ticking.add(asyncio.create_task(tick()))
+    return str(n)
+
+
 class Serving(uvicorn.Server):
     async def startup(self, sockets=None) -> None:
         await super().startup(sockets)

@@ -6,6 +6,7 @@
 //   ask {prompt}                 asks the host for a sample and answers its text
 //   notify {n, gate}             sends n log messages, numbered on from the last; with a gate it answers at once and
 //                                sends them when that file is there
+//   ticks {n, ms}                answers at once, and sends n log messages, numbered from 1, one every so many ms
 //   steps {n, gates}             sends n log messages, numbered from 1, and answers n; `gates` names the file that it waits for
 //                                after the message of a number
 //   progress {n, gates}          the same by progress of the call
@@ -68,6 +69,14 @@ const tools = {
   notify: async ({ n, gate }) => {
     if (gate) opened(gate).then(() => notify(n));
     else await notify(n);
+    return n;
+  },
+  ticks: ({ n, ms }) => {
+    let data = 0;
+    const timer = setInterval(() => {
+      if (++data === n) clearInterval(timer);
+      void server.sendLoggingMessage({ level: 'info', logger: 'ticks', data });
+    }, ms);
     return n;
   },
   steps: async ({ n, gates }) => {

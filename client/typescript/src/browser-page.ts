@@ -21,6 +21,9 @@ export interface ResumedCall {
   onprogress?: (progress: any) => void;
 }
 
+/** A page's `fetch`. */
+export type Fetch = (url: any, init?: any) => Promise<Response>;
+
 /** Where it is kept what the next page needs. */
 export type PageStorage = Pick<Storage, 'getItem' | 'setItem' | 'removeItem'>;
 
@@ -33,16 +36,20 @@ interface Kept {
   session: string;
   version: string | undefined;
   open: Record<string, Open>;
+  /** The last event of the standalone stream that a page got. */
+  standalone?: string | undefined;
 }
 type Message = { id?: any; method?: string; params?: any; result?: unknown; error?: unknown };
 type Waiting = { call: ResumedCall; settle: (message: Message) => void };
 
+const textOr = (value: unknown): string | undefined => (typeof value === 'string' ? value : undefined);
+
 /** The entry of a storage. One that this library did not write counts as none: the page connects in full. */
 function read(text: string | null): Kept | undefined {
   try {
-    const { session, version, open } = JSON.parse(text ?? '{}') as Partial<Kept>;
+    const { session, version, open, standalone } = JSON.parse(text ?? '{}') as Partial<Kept>;
     if (typeof session !== 'string' || typeof open !== 'object' || open === null) return undefined;
-    return { session, version: typeof version === 'string' ? version : undefined, open };
+    return { session, version: textOr(version), open, standalone: textOr(standalone) };
   } catch {
     return undefined;
   }
@@ -74,6 +81,36 @@ export class Memory {
   }
 }
 
+/**
+ * What a page's transport asks the server, with `given` or the browser's own `fetch`.
+ *
+ * The SDK opens the standalone stream where `notifications/initialized` was answered by 202, and keeps no event ids of it.
+ * The page opens that stream itself, so the SDK gets another status of the same meaning.
+ */
+export class Requests {
+  /** Whether the server has taken `notifications/initialized`. */
+  isInitialized = false;
+  /** The status of the last GET. 405: the server has no standalone stream. */
+  lastGet: number | undefined;
+
+  constructor(readonly given: Fetch | undefined) {}
+
+  readonly fetch: Fetch = async (url, init) => {
+    const response = await (this.given ? this.given(url, init) : fetch(url, init));
+    if (init?.method === 'GET') this.lastGet = response.status;
+    if (init?.method !== 'POST' || !isInitialized(init.body)) return response;
+    this.isInitialized = response.ok;
+    if (response.status !== 202) return response;
+    await response.body?.cancel();
+    return new Response(null, { status: 204, headers: response.headers });
+  };
+}
+
+function isInitialized(body: unknown): boolean {
+  if (typeof body !== 'string' || !body.includes('notifications/initialized')) return false;
+  return (JSON.parse(body) as Message).method === 'notifications/initialized';
+}
+
 /** A page's transport. The ids of its calls are not those of the former page's, which may be open still. */
 export class Page {
   version: string | undefined;
@@ -102,6 +139,39 @@ export class Page {
     this.transport.onmessage = (message: Message, extra?: unknown) =>
       this.#hear(message, (own) => heard?.(own, extra));
     this.#listening = true;
+  }
+
+  /**
+   * Opens the standalone stream, behind the last event that a page got of it. Each event's id is kept in the task in which
+   * its message is handed over, so that no reload comes in between. Rejects where the server refuses it.
+   */
+  async openStandalone(): Promise<void> {
+    const onresumptiontoken = (token: string) => {
+      if (!this.memory.kept) return;
+      this.memory.kept.standalone = token;
+      this.memory.save();
+    };
+    const token = this.memory.kept?.standalone;
+    // Without an id the server begins with what it has not sent yet.
+    if (token === undefined) return this.transport.resumeStream('', { onresumptiontoken });
+    try {
+      await this.transport.resumeStream(token, { onresumptiontoken });
+    } catch (error) {
+      if (statusOf(error) !== 400) throw error;
+      await this.transport.resumeStream('', { onresumptiontoken });
+    }
+  }
+
+  /** The same, until it is open. Where the server refuses it for good, the SDK's `onerror` has heard of it. */
+  async keepOpeningStandalone(): Promise<void> {
+    for (;;) {
+      try {
+        return await this.openStandalone();
+      } catch (error) {
+        if (isRefusal(error) && !isTaken(error)) return;
+      }
+      await new Promise((resolve) => void setTimeout(resolve, this.retryMs));
+    }
   }
 
   /** Asks for the rest of the former page's calls. */
@@ -217,6 +287,11 @@ function statusOf(error: unknown): number | undefined {
 /** Whether the server does not know the session any more. */
 export function isGone(error: unknown): boolean {
   return statusOf(error) === 404;
+}
+
+/** Whether the server takes the stream for read: the connection of the page that was reloaded is not over for it. */
+export function isTaken(error: unknown): boolean {
+  return statusOf(error) === 409;
 }
 
 /** Whether the server has refused for good. */

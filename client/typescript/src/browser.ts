@@ -2,8 +2,11 @@
 // 1.24 on or v2. It needs nothing but a browser.
 import {
   isGone,
+  isTaken,
   Memory,
   Page,
+  Requests,
+  type Fetch,
   type PageStorage,
   type PageTransport,
   type ResumedCall,
@@ -15,7 +18,7 @@ export type { PageStorage, PageTransport, ResumedCall };
 export interface PageClient {
   connect(transport: any, options?: any): Promise<void>;
   close(): Promise<void>;
-  notification(notification: any): Promise<void>;
+  ping(): Promise<unknown>;
 }
 
 /** How a page comes back. */
@@ -38,7 +41,7 @@ const RECONNECTION = {
 
 /**
  * Connects a client, with the session of the page that was here before, if there was one: without
- * `initialize`, with the standalone stream, and with the calls that were not answered. With nothing kept, or
+ * a handshake, with the rest of the standalone stream, and with the calls that were not answered. With nothing kept, or
  * where the session has ended, it connects in full. Rejects as `client.connect` does.
  *
  * ```ts
@@ -58,9 +61,11 @@ export async function connectPage<T extends PageTransport>(
   };
   const retryMs = reconnection.initialReconnectionDelay;
   const memory = new Memory(options.storage ?? sessionStorage, options.key ?? 'mcp');
+  const requests = new Requests(options.transport?.['fetch'] as Fetch | undefined);
   const make = (sessionId?: string) =>
     new Transport(url, {
       ...options.transport,
+      fetch: requests.fetch,
       reconnectionOptions: reconnection,
       ...(sessionId ? { sessionId } : {}),
     });
@@ -72,8 +77,12 @@ export async function connectPage<T extends PageTransport>(
       await client.connect(transport);
       if (kept.version !== undefined) transport.setProtocolVersion?.(kept.version);
       page.listen();
-      // With that the SDK opens the standalone stream.
-      await client.notification({ method: 'notifications/initialized' });
+      await page.openStandalone().catch((error: unknown) => {
+        if (!isTaken(error)) throw error;
+        void page.keepOpeningStandalone();
+      });
+      // A server without that stream was not asked yet whether it knows the session.
+      if (requests.lastGet === 405) await client.ping();
       return { transport, resumed: true, calls: page.resume() };
     } catch (error) {
       if (!isGone(error)) throw error;
@@ -86,6 +95,7 @@ export async function connectPage<T extends PageTransport>(
   await client.connect(transport);
   page.listen();
   if (transport.sessionId !== undefined) memory.begin(transport.sessionId, page.version);
+  if (requests.isInitialized) void page.keepOpeningStandalone();
   return { transport, resumed: false, calls: [] };
 }
 

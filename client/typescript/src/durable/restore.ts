@@ -38,6 +38,7 @@ export async function restore(
     await context.run({ session, isReplay: true }, () => exchange(served.transport, headers, again));
     // What the server does now that it is initialised is meant for the client.
     await context.run({ session }, () => exchange(served.transport, named, initialized));
+    served.isInitialized = true;
   } catch (error) {
     await served.close();
     throw error;

@@ -50,6 +50,8 @@ export const isRequest = (message: Message): boolean =>
 export const isInitialize = (message: Message): boolean =>
   isRequest(message) && message.method === 'initialize';
 
+export const isInitialized = (message: Message): boolean => message.method === 'notifications/initialized';
+
 /** Whether it may be a message of JSON-RPC. The SDK looks closer. */
 export function isMessage(value: unknown): value is Message {
   return typeof value === 'object' && value !== null && !Array.isArray(value);

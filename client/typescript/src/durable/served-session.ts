@@ -12,6 +12,7 @@ import { handshakeOf, storeHandshake } from './handshake.js';
 import { outcomeUnknown } from './refusal.js';
 import type { HttpRequest } from './request.js';
 import {
+  isInitialized,
   isRequest,
   type HttpTransport,
   type McpServerLike,
@@ -43,6 +44,8 @@ export class ServedSession {
   usedAt = performance.now();
   /** Whether the server was closed, by whomever. */
   isClosed = false;
+  /** Whether the server got `notifications/initialized`. */
+  isInitialized = false;
   readonly #factory: ServerFactory;
   readonly #ids = new RequestIds();
   /** By the names of their requests. */
@@ -94,6 +97,12 @@ export class ServedSession {
     request: HttpRequest,
     response: ServerResponse,
   ): Promise<void> {
+    const [first, ...rest] = messages;
+    if (first && rest.length === 0 && isInitialized(first)) {
+      // A client that was restarted goes through the handshake again, of which its server needs no second half.
+      if (this.isInitialized) return void response.writeHead(202).end();
+      this.isInitialized = true;
+    }
     const requests = messages.filter(isRequest);
     const post = requests.length > 0 ? await Post.open(session, requests) : undefined;
     this.session = session;
@@ -104,6 +113,7 @@ export class ServedSession {
       this.transport.handleRequest(request, response, bodyOf(body, named)),
     );
     if (post && response.statusCode >= 400) this.#onRefused(post);
+    if (first && isInitialized(first) && response.statusCode >= 400) this.isInitialized = false;
     for (const { name, id, post } of cancelled) {
       post?.answered(id);
       this.transport.closeSSEStream?.(name);
