@@ -289,6 +289,9 @@ class Run:
         if order == "kill":
             self.world.kill()
             self.world.start()
+        elif order == "deploy":
+            # The same app in another version, which has a tool that the former one had not.
+            self.world.deploy()
         elif order == "kill daemon":
             self.world.kill("daemon")
             self.world._start_daemon()

@@ -96,6 +96,13 @@ class World:
             process.kill()
             process.wait()
 
+    def deploy(self):
+        """Kills the target, and starts the next version of it."""
+        deploys = self.root / "deploys"
+        deploys.write_text(str(int(deploys.read_text()) + 1 if deploys.exists() else 1))
+        self.kill()
+        self.start()
+
     def kill_servers(self):
         """Kills the servers on stdio, and waits until they are gone."""
         pids = [pid for pid, arguments in self._mine() if any(part.endswith("servers/stdio.py") for part in arguments) and "serve" not in arguments[1:2]

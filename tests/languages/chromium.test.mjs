@@ -53,10 +53,11 @@ async function freePort() {
   return port;
 }
 
-/** Starts a server, and waits until it says on its standard output that it listens. */
-async function serve(command, port) {
+/** Starts a server, and waits until it says on its standard output that it listens. It ends with the test. */
+async function serve(t, command, port) {
   const [program, ...words] = command(port);
   const child = spawn(program, words, { env: world.env, stdio: ['ignore', 'pipe', 'ignore'] });
+  t.after(() => kill(child));
   for await (const _ of readline.createInterface({ input: child.stdout })) return child;
   throw new Error(`${words} has not listened`);
 }
@@ -103,9 +104,9 @@ function listening(page) {
 
 for (const [name, command] of Object.entries(servers)) {
   const language = name === 'Express' ? 'TypeScript' : 'Python';
-  test(`${name}: a page that is reloaded in the middle of a call`, { timeout: 120_000 }, async () => {
+  test(`${name}: a page that is reloaded in the middle of a call`, { timeout: 120_000 }, async (t) => {
     const port = await freePort();
-    let server = await serve(command, port);
+    let server = await serve(t, command, port);
     const { page, posted, call, begun, told, next } = await open(port);
     assert.deepEqual([begun.resumed, begun.calls], [false, []]);
     await call('visit');
@@ -130,13 +131,12 @@ for (const [name, command] of Object.entries(servers)) {
     assert.deepEqual((await next('connected')).calls, ['hang']);
     await next('ready');
     await kill(server);
-    server = await serve(command, port);
+    server = await serve(t, command, port);
     assert.match((await next('answer')).answer, /^-32000: .*outcome of this call is unknown/);
     await call('visit');
     assert.equal((await next('answer')).answer, `${language}: visit 3 of page`);
     for (const method of ['initialize', 'notifications/initialized'])
       assert.equal(posted.filter((one) => one === method).length, 1, method);
-    await kill(server);
   });
 }
 
@@ -144,9 +144,9 @@ for (const [name, command] of Object.entries(servers)) {
 const [TICKS, RELOADS] = [400, 8];
 
 for (const [name, command] of Object.entries(fronts)) {
-  test(`${name}: a page that is reloaded among notifications hears each once`, { timeout: 120_000 }, async () => {
+  test(`${name}: a page that is reloaded among notifications hears each once`, { timeout: 120_000 }, async (t) => {
     const port = await freePort();
-    const server = await serve(command, port);
+    await serve(t, command, port);
     const { page, posted, call, begun, next } = await open(port);
     await call('ticks', { n: TICKS, ms: 15 });
     for (let reload = 1; reload <= RELOADS; reload++) {
@@ -158,7 +158,6 @@ for (const [name, command] of Object.entries(fronts)) {
     const heard = await page.evaluate(() => sessionStorage.heard.trim().split(' ').map(Number));
     assert.deepEqual(heard, Array.from({ length: TICKS }, (_, at) => at + 1));
     assert.deepEqual(posted, ['initialize', 'notifications/initialized', 'tools/call']);
-    await kill(server);
   });
 }
 

@@ -1,11 +1,13 @@
 """The scripted server on the official SDK for Python, with one line of ours added: python_app.py KIND PORT JOURNAL GATES REVOKED [VARIANT]
 
 VARIANT: `plain`; `mounted`: below /api, with CORS, and the line around it all; `inside`: the same, and the line around what is mounted.
-KIND: mcp1, mcp2, fastmcp. Its tools are those of stdio.py, without `raw`; and with FastMCP `remember`, which counts in `ctx.set_state`. The SDK's own verifier lets each token in that begins with `t`, but
+KIND: mcp1, mcp2, fastmcp. Its tools are those of stdio.py, without `raw`; with FastMCP `remember`, which counts in `ctx.set_state`; and, after the runner's
+Nth `deploy`, `deployed_N`. It has one prompt, which no deploy changes. The SDK's own verifier lets each token in that begins with `t`, but
 for those whose name the folder REVOKED has as a file.
 """
 
 import asyncio
+import collections
 import json
 import os
 import socket
@@ -74,6 +76,56 @@ else:
         from mcp.server.mcpserver import MCPServer as FastMCP
 
         server = FastMCP("scripted", token_verifier=Verifier(), auth=auth)
+
+
+if kind != "fastmcp":
+    # FastMCP declares that it says when a list has changed; these don't.
+    from mcp.server.lowlevel import NotificationOptions
+
+    lowlevel: Any = getattr(server, "_lowlevel_server", None) or getattr(server, "_mcp_server", None)
+    declared = lowlevel.create_initialization_options
+    lowlevel.create_initialization_options = lambda *_, **__: declared(NotificationOptions(True, True, True))
+
+
+greeted_sessions: collections.Counter[str] = collections.Counter()
+
+
+def inner_session(headers: Any) -> str:
+    return str(dict(headers).get("mcp-session-id"))
+
+
+def greeting(app: Any) -> Any:
+    """The app, which notes in which session of its own it got `notifications/initialized`."""
+
+    async def noted(scope: Any, receive: Any, send: Any) -> None:
+        async def read() -> Any:
+            part = await receive()
+            if b'"notifications/initialized"' in part.get("body", b""):
+                greeted_sessions[inner_session((name.decode(), value.decode()) for name, value in scope["headers"])] += 1
+            return part
+
+        await app(scope, read, send)
+
+    return noted
+
+
+@server.prompt()
+def constant() -> str:
+    return "a prompt"
+
+
+deploys = Path(gates).parent / "deploys"
+if deploys.exists():
+
+    @server.tool(name=f"deployed_{deploys.read_text()}")
+    async def deployed() -> str:
+        return ""
+
+
+@server.tool()
+async def greeted(ctx: Context) -> str:
+    request: Any = ctx.request_context
+    return str(greeted_sessions[inner_session(request.request.headers)])
 
 
 def note(key: str | None) -> None:
@@ -145,9 +197,10 @@ async def die(ctx: Context, key: str | None = None) -> str:
 
 
 app = server.http_app(path="/mcp") if kind == "fastmcp" else server.streamable_http_app()
+served = greeting(app)
 
 if variant == "plain":
-    app = durable(app, service="scripted", retry_ms=100)
+    app = durable(served, service="scripted", retry_ms=100)
 else:
     from starlette.applications import Starlette
     from starlette.middleware import Middleware
@@ -159,11 +212,11 @@ else:
     cors = Middleware(CORSMiddleware, allow_origins=["http://localhost:3000"], expose_headers=["Mcp-Session-Id"])
     if variant == "mounted":
         # One line around the whole app.
-        whole = Starlette(routes=[Mount("/api", inner)], middleware=[cors], lifespan=lambda _: lifespan(inner))
+        whole = Starlette(routes=[Mount("/api", served)], middleware=[cors], lifespan=lambda _: lifespan(inner))
         app = durable(whole, service="scripted", path="/api/mcp", retry_ms=100)
     else:
         # One line around what is mounted.
-        kept = durable(inner, service="scripted", retry_ms=100)
+        kept = durable(served, service="scripted", retry_ms=100)
         app = Starlette(routes=[Mount("/api", kept)], middleware=[cors], lifespan=lambda _: lifespan(inner))
 listening = socket.socket()
 listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

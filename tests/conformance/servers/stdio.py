@@ -10,6 +10,7 @@ Its tools, the same as of the other scripted servers. Each call that has a `key`
   nan {value}            NaN, Infinity or -Infinity as a number, which is not JSON
   slow {key, steps}      so many steps as progress, and `slow` once the file GATES/key is there
   die                    ends the process, without an answer
+  greeted                how often this server of the session got `notifications/initialized`
   raw {text}             writes this text as it is, in which @ID@ stands for the id of the call
 """
 
@@ -21,9 +22,9 @@ import time
 
 JOURNAL = os.open(sys.argv[1], os.O_WRONLY | os.O_APPEND | os.O_CREAT)
 GATES = sys.argv[2]
-NAMES = ["count", "echo", "log", "ask", "big", "nan", "slow", "die", "raw"]
+NAMES = ["count", "echo", "log", "ask", "big", "nan", "slow", "die", "greeted", "raw"]
 writing = threading.Lock()
-state = {"count": 0, "asked": 0}
+state = {"count": 0, "asked": 0, "greeted": 0}
 waiting = {}
 
 
@@ -75,6 +76,8 @@ def call(request, params):
         answer(request, "slow")
     elif name == "die":
         os._exit(1)
+    elif name == "greeted":
+        answer(request, str(state["greeted"]))
     elif name == "raw":
         write(given["text"].replace("@ID@", json.dumps(request)))
     else:
@@ -90,7 +93,7 @@ def main():
             if asked is not None:
                 answer(asked, str(len(message["result"]["roots"])) if "result" in message else "refused")
         elif request is None:
-            continue
+            state["greeted"] += method == "notifications/initialized"
         elif method == "initialize":
             capabilities = {"tools": {"listChanged": True}, "logging": {}}
             say({"id": request, "result": {"protocolVersion": params["protocolVersion"], "capabilities": capabilities,

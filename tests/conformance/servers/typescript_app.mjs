@@ -1,7 +1,8 @@
 // The scripted server on the official SDK for TypeScript, with one line of ours added:
 // node typescript_app.mjs VERSION PORT JOURNAL GATES REVOKED
 //
-// VERSION: 1.13 … 1.32, 2. Its tools are those of stdio.py, without `raw`. The app lets each bearer token in that begins with `t`, but for
+// VERSION: 1.13 … 1.32, 2. Its tools are those of stdio.py, without `raw`, and, after the runner's Nth `deploy`, `deployed_N`; it has one
+// prompt, which no deploy changes. The app lets each bearer token in that begins with `t`, but for
 // those whose name the folder REVOKED has as a file.
 import fs from 'node:fs';
 import http from 'node:http';
@@ -12,7 +13,7 @@ const [version, port, journalPath, gates, revoked] = process.argv.slice(2);
 const clients = process.env.MCP_SESSIOND_CLIENTS || path.resolve(import.meta.dirname, '../../../client');
 const { durable, session } = await import(path.join(clients, 'typescript/dist/index.js'));
 const { serverSdk } = await import(path.join(clients, 'typescript/test/sdks/sdk.mjs'));
-const { Server, Transport, onList, onCall } = await serverSdk(version);
+const { Server, Transport, onList, onPrompts, onCall } = await serverSdk(version);
 const journal = fs.openSync(journalPath, 'a');
 const sleep = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
 
@@ -20,11 +21,17 @@ async function opened(key) {
   while (!fs.existsSync(path.join(gates, key))) await sleep(10);
 }
 
+/** The tools that this version of the app has besides. */
+const deploys = path.join(gates, '../deploys');
+const added = fs.existsSync(deploys) ? [`deployed_${fs.readFileSync(deploys, 'utf8')}`] : [];
+
 function createServer() {
   const server = new Server(
     { name: 'scripted', version: '1' },
-    { capabilities: { tools: { listChanged: true }, logging: {} } },
+    { capabilities: { tools: { listChanged: true }, prompts: { listChanged: true }, logging: {} } },
   );
+  let greeted = 0;
+  server.oninitialized = () => greeted++;
   const tools = {
     count: async (_, { extra }) => {
       const count = ((await session(extra).get('count')) ?? 0) + 1;
@@ -52,9 +59,11 @@ function createServer() {
       return 'slow';
     },
     die: () => process.exit(1),
+    greeted: () => String(greeted),
   };
+  onPrompts(server, () => ({ prompts: [{ name: 'constant' }] }));
   onList(server, () => ({
-    tools: Object.keys(tools).map((name) => ({ name, inputSchema: { type: 'object' } })),
+    tools: [...Object.keys(tools), ...added].map((name) => ({ name, inputSchema: { type: 'object' } })),
   }));
   onCall(server, async ({ name, arguments: given = {} }, how) => {
     if (given.key !== undefined) fs.writeSync(journal, `${given.key}\n`);

@@ -21,7 +21,7 @@ import time
 
 JOURNAL = os.open(sys.argv[2], os.O_WRONLY | os.O_APPEND | os.O_CREAT)
 GATES = sys.argv[3]
-NAMES = ["count", "echo", "log", "ask", "big", "nan", "slow", "die", "raw"]
+NAMES = ["count", "echo", "log", "ask", "big", "nan", "slow", "die", "greeted", "raw"]
 UNKNOWN = {"status": 404, "body": '{"jsonrpc":"2.0","id":null,"error":{"code":-32001,"message":"Session not found"}}'}
 
 lock = threading.Lock()
@@ -31,7 +31,7 @@ state = {"begun": 0, "unknown": UNKNOWN}
 
 class Session:
     def __init__(self, name):
-        self.name, self.count, self.asked = name, 0, 0
+        self.name, self.count, self.asked, self.greeted = name, 0, 0, 0
         self.answers, self.standalone = {}, None
 
 
@@ -133,6 +133,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
                 answers.put(message)
             return self.respond(202)
         if identity is None:
+            session.greeted += method == "notifications/initialized"
             return self.respond(202)
         if method == "tools/call":
             return self.call(session, identity, params)
@@ -155,6 +156,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
         if name == "count":
             session.count += 1
             return self.json(answer(str(session.count)))
+        if name == "greeted":
+            return self.json(answer(str(session.greeted)))
         if name == "echo":
             return self.json(json.dumps(answer(json.dumps(given.get("value"), ensure_ascii=False))))
         if name == "big":

@@ -13,8 +13,10 @@ export interface Context {
   post?: Post;
   /** A message that is being sent, as the client is told it, and whether it was kept. */
   sent?: { forClient: Message; stored: boolean };
-  /** A handshake is repeated to a new server: what it answers is nobody's. */
+  /** A handshake is repeated to a new server, or it is asked for its lists: what it answers is not for the client. */
   isReplay?: boolean;
+  /** Gets the answer to a request that is not the client's. */
+  onReplayed?: (answer: Message) => void;
 }
 
 /** The context of the code that runs. */

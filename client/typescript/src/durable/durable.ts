@@ -238,7 +238,7 @@ export class Durable {
     const handshake = await storedHandshake(session, view);
     // Its `initialize` was never answered.
     if (!handshake) throw Refusal.unknownSession();
-    return restore(this.#factory, session, handshake, header(request, 'host'));
+    return restore(this.#factory, session, handshake, request);
   }
 
   async #end(session: Session): Promise<void> {

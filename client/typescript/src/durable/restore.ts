@@ -6,23 +6,28 @@ import type { Session } from '../session.js';
 import { context } from './context.js';
 import { ServedSession, type ServerFactory } from './served-session.js';
 import type { Handshake } from './handshake.js';
+import type { ListPage } from './lists.js';
+import { header, type HttpRequest } from './request.js';
 import type { HttpTransport, Message } from './sdk.js';
 
-/** The id of the repeated `initialize`, which no client sees. */
+/** The id of what a new server is asked, which no client sees. */
 const ID = 'mcp-sessiond';
+/** How long the request that restores a session waits for the server's lists, in ms. Later ones hear of the changes then. */
+const LISTS_MS = 2_000;
 
 /**
- * Makes a server that is initialised as the former one was. `host`: the header of the request that needs it.
+ * Makes a server that is initialised as the former one was, and compares its lists with those that the client knows.
+ * `request`: the one that needs it, by whose host and user the server is asked.
  */
 export async function restore(
   factory: ServerFactory,
   session: Session,
-  { initialize, version }: Handshake,
-  host: string | undefined,
+  { initialize, result, version }: Handshake,
+  request: HttpRequest,
 ): Promise<ServedSession> {
   const served = await ServedSession.make(factory, session);
   const headers = {
-    host: host ?? 'localhost',
+    host: header(request, 'host') ?? 'localhost',
     accept: 'application/json, text/event-stream',
     'content-type': 'application/json',
   };
@@ -43,18 +48,36 @@ export async function restore(
     await served.close();
     throw error;
   }
+  const page: ListPage = async (method, params) => {
+    let answer: Message | undefined;
+    const onReplayed = (said: Message) => void (answer = said);
+    await context.run({ session, isReplay: true, onReplayed }, () =>
+      exchange(served.transport, named, { jsonrpc: '2.0', id: ID, method, params }, request),
+    );
+    return answer?.result as Record<string, unknown> | undefined;
+  };
+  served.lists.declare(result);
+  // A server that can't list, or a daemon that is away, is no reason not to serve.
+  const compared = served.lists.compare(session, page).catch(() => undefined);
+  let timer: NodeJS.Timeout | undefined;
+  await Promise.race([compared, new Promise((resolve) => (timer = setTimeout(resolve, LISTS_MS)))]);
+  clearTimeout(timer);
   return served;
 }
 
 /**
- * Gives a message to a transport as a POST, and waits until that is answered. Rejects where it is refused.
+ * Gives a message to a transport as a POST, and waits until that is answered. Rejects where it is refused. `by`: the request
+ * whose user it is for.
  */
 async function exchange(
   transport: HttpTransport,
   headers: Record<string, string>,
   body: Message,
+  by?: HttpRequest & { auth?: unknown },
 ): Promise<void> {
   const request = new IncomingMessage(new Socket());
+  const authorization = by && header(by, 'authorization');
+  if (authorization !== undefined) headers = { ...headers, authorization };
   const rawHeaders = Object.entries(headers).flat();
   Object.assign(request, {
     method: 'POST',
@@ -63,6 +86,7 @@ async function exchange(
     headers,
     rawHeaders,
     complete: true,
+    ...(by?.auth === undefined ? {} : { auth: by.auth }),
   });
   request.push(null);
   const response = new ServerResponse(request);

@@ -9,6 +9,7 @@ import { context, servedSessions } from './context.js';
 import { Post } from './post.js';
 import { bodyOf, RequestIds, asSent, type Id } from './request-ids.js';
 import { handshakeOf, storeHandshake } from './handshake.js';
+import { Lists } from './lists.js';
 import { outcomeUnknown } from './refusal.js';
 import type { HttpRequest } from './request.js';
 import {
@@ -46,6 +47,8 @@ export class ServedSession {
   isClosed = false;
   /** Whether the server got `notifications/initialized`. */
   isInitialized = false;
+  /** What the client knows of the server's lists. */
+  readonly lists = new Lists();
   readonly #factory: ServerFactory;
   readonly #ids = new RequestIds();
   /** By the names of their requests. */
@@ -55,6 +58,8 @@ export class ServedSession {
   /** The parameters of an `initialize` that is not answered. */
   #initialize: { id: string | number; params: unknown } | undefined;
   #failing = false;
+  /** The client is told of changed lists, and that is recorded. */
+  #announced: Promise<unknown> | undefined;
 
   private constructor(factory: ServerFactory, session: Session) {
     this.#factory = factory;
@@ -125,6 +130,7 @@ export class ServedSession {
     if (post && isRequest(message)) {
       const named = this.#ids.take(message);
       this.#posts.set(named.id!, post);
+      this.lists.asked(named.id!, message);
       if (message.method === 'initialize') this.#initialize = { id: named.id!, params: message.params };
       return named;
     }
@@ -176,7 +182,10 @@ export class ServedSession {
     send: HttpTransport['send'],
   ): Promise<void> {
     const here = context.getStore();
-    if (here?.isReplay) return send(message, options);
+    if (here?.isReplay) {
+      if (message.method === undefined) here.onReplayed?.(message);
+      return send(message, options);
+    }
     const isAnswer = message.method === undefined;
     const forClient = this.#ids.forClient(message);
     const id = isAnswer ? message.id : options?.relatedRequestId;
@@ -189,14 +198,31 @@ export class ServedSession {
     if (this.#ids.isCancelled(id)) return;
     // The SDK knows no such request either, and says so.
     if (!post) return send(message, options);
+    this.#announce(id, post, send);
     try {
-      if (isAnswer) await this.#onAnswer(message);
+      if (isAnswer) {
+        await this.#announced;
+        await this.#onAnswer(message);
+      }
       await this.#write(forClient, post, () => send(asSent(message, forClient), options));
     } finally {
       // Not before: the SDK knows the request by its name while this waits for the daemon, and deletes what it
       // knows by that in the microtasks that follow.
       if (isAnswer) setImmediate(() => this.#ids.done(message.id!));
     }
+  }
+
+  /**
+   * Tells the client of lists that have changed since another process has served the session: on the stream of the request of
+   * this name, before everything else there.
+   */
+  #announce(name: Id, post: Post, send: HttpTransport['send']): void {
+    const changes = this.lists.changes();
+    if (changes.length === 0) return;
+    const told = changes.map((one) => this.#write(one, post, () => send(one, { relatedRequestId: name })));
+    this.#announced = Promise.allSettled(told)
+      .then(() => this.#store(() => this.lists.store(this.session).then(() => '')))
+      .finally(() => (this.#announced = undefined));
   }
 
   /** Has the SDK send a message on a POST, and keeps it where the SDK has not. */
@@ -217,9 +243,13 @@ export class ServedSession {
     this.usedAt = performance.now();
     this.#posts.delete(message.id!);
     this.#ids.answered(message.id!);
+    // Recorded before the client knows the list.
+    if (this.lists.answered(message.id!, message.result))
+      await this.#store(() => this.lists.store(this.session).then(() => ''));
     const asked = this.#initialize;
     if (asked?.id !== message.id || message.result === undefined) return;
     this.#initialize = undefined;
+    this.lists.declare(message.result);
     // Stored before the client knows its session.
     await this.#store(() =>
       storeHandshake(this.session, handshakeOf(asked?.params, message.result)).then(() => ''),

@@ -9,6 +9,7 @@ export async function serverSdk(version) {
     const { Server } = await import('@modelcontextprotocol/server');
     const { NodeStreamableHTTPServerTransport: Transport } = await import('@modelcontextprotocol/node');
     const onList = (server, list) => server.setRequestHandler('tools/list', list);
+    const onPrompts = (server, list) => server.setRequestHandler('prompts/list', list);
     const onCall = (server, call) =>
       server.setRequestHandler('tools/call', ({ params }, context) =>
         call(params, {
@@ -18,14 +19,17 @@ export async function serverSdk(version) {
           token: params._meta?.progressToken,
         }),
       );
-    return { Server, Transport, onList, onCall };
+    return { Server, Transport, onList, onPrompts, onCall };
   }
   const { Server } = await import(`sdk-${version}/server/index.js`);
   const { StreamableHTTPServerTransport: Transport } = await import(
     `sdk-${version}/server/streamableHttp.js`
   );
-  const { CallToolRequestSchema, ListToolsRequestSchema } = await import(`sdk-${version}/types.js`);
+  const { CallToolRequestSchema, ListPromptsRequestSchema, ListToolsRequestSchema } = await import(
+    `sdk-${version}/types.js`
+  );
   const onList = (server, list) => server.setRequestHandler(ListToolsRequestSchema, list);
+  const onPrompts = (server, list) => server.setRequestHandler(ListPromptsRequestSchema, list);
   const onCall = (server, call) =>
     server.setRequestHandler(CallToolRequestSchema, ({ params }, extra) =>
       call(params, {
@@ -35,7 +39,7 @@ export async function serverSdk(version) {
         token: params._meta?.progressToken,
       }),
     );
-  return { Server, Transport, onList, onCall };
+  return { Server, Transport, onList, onPrompts, onCall };
 }
 
 /** The client of a version. `2-stdio`: the transport of v2 for stdio. */

@@ -60,6 +60,7 @@ class Request:
         served = self._served
         stream, primed = await served.open(self._own)
         key = served.ids.begin(self._message, stream.id)
+        served.lists.asked(key, self._message)
         reader = served.readers.add(stream.id)
         # As it came, where the app gets the client's own id: a copy might say other numbers.
         is_changed = self._message["id"] is not self._own
@@ -80,6 +81,7 @@ class Request:
             if status is None:
                 # Its middleware's headers come with the first answer that there is.
                 await served.pinged(scope).whole()
+            await served.announce(stream)
             served.spawn(served.forward(call, stream, key, self._own))
             await self._send(stream, primed, reader, receive, send)
             return True

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
 from ..errors import InvalidArgument, QuotaExceeded, SessiondError
@@ -27,7 +27,15 @@ _KEEP_EVENTS = (256, 16)
 class Pump:
     """Stores what is said on one stream, in batches, and gives it to the stream's reader."""
 
-    def __init__(self, stream: Stream, ids: RequestIds, readers: Readers, key: str | None = None) -> None:
+    def __init__(
+        self,
+        stream: Stream,
+        ids: RequestIds,
+        readers: Readers,
+        key: str | None = None,
+        answering: Callable[[str, dict[str, Any]], Awaitable[None]] | None = None,
+    ) -> None:
+        """`key`: of the request that the stream answers. `answering` is called with it and the app's answer before that is stored."""
         self.answered = False
         """Whether the app has answered the stream's request."""
         self.closed = False
@@ -36,6 +44,8 @@ class Pump:
         self._ids = ids
         self._readers = readers
         self._key = key
+        self._answering = answering
+        self._answer: dict[str, Any] = {}
         self._queue: asyncio.Queue[str | None] = asyncio.Queue(_QUEUE)
 
     async def run(self, messages: AsyncIterator[str]) -> None:
@@ -68,6 +78,8 @@ class Pump:
             told = [self._translated(text) for text in texts if text is not None]
             is_last = None in texts or self.answered
             if told:
+                if self.answered and self._answering and self._key is not None:
+                    await self._answering(self._key, self._answer)
                 await self.store(told, close=self.answered)
 
     def _translated(self, text: str) -> str:
@@ -82,7 +94,7 @@ class Pump:
         )
         changed = self._ids.to_client(message)
         if is_answer and self._key is not None:
-            self.answered = True
+            self.answered, self._answer = True, message
             self._ids.answered(self._key)
         return json.dumps(message, separators=(",", ":"), ensure_ascii=False) if changed else text
 

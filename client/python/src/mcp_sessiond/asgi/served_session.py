@@ -15,7 +15,8 @@ from ..streams import Stream
 from ..values import as_json
 from .handshake import Handshake, outcome_unknown
 from .http import Refusal
-from .inner_app import Call, InnerApp
+from .inner_app import KEY, Call, InnerApp
+from .lists import Lists
 from .pump import Pump
 from .readers import Readers
 from .request_ids import RequestIds
@@ -49,6 +50,9 @@ class ServedSession:
         inner_ids.add(inner_id, session.id)
         self.ids = RequestIds()
         self.readers = Readers()
+        self.lists = Lists(handshake.result)
+        self.is_initialized = False
+        """Whether the app inside got `notifications/initialized`."""
         self.is_over = False
         """Whether the app inside does not know the session any more."""
         self.working = 0
@@ -77,7 +81,7 @@ class ServedSession:
 
     def spawn(self, work: Any) -> None:
         """Does this beside everything else."""
-        task = asyncio.create_task(work)
+        task = asyncio.ensure_future(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
@@ -149,9 +153,48 @@ class ServedSession:
         stream = await self.session.open_stream(name, opened_by=opened_by, will=outcome_unknown(request))
         return stream, (await stream.prime()).id if self.primes else None
 
+    async def compare_lists(self, scope: Scope) -> None:
+        """Asks the app inside for the lists that the client knows, on behalf of the client whose request this is."""
+
+        async def page(method: str, params: dict[str, Any]) -> dict[str, Any] | None:
+            id = f"lists-{secrets.token_hex(8)}"
+            message = {"jsonrpc": "2.0", "id": id, "method": method, "params": params}
+            inside = {**scope, KEY: self.session}
+            call = self._inner.sent(inside, "POST", self.inner_id, self.handshake.version, message)
+            if await call.status >= 300:
+                await call.whole()
+                return None
+            results = [found for text in [text async for text in call.messages()] if (found := _result(text))]
+            return results[0] if results and isinstance(results[0], dict) else None
+
+        try:
+            await self.lists.compare(self.session, page)
+        except SessiondError as error:
+            logger.debug("The lists of session %s are not compared: %s", self.session.id, error)
+
+    async def announce(self, stream: Stream) -> None:
+        """Tells the client on this stream of lists that have changed since another process has served the session."""
+        changes = self.lists.changes()
+        if not changes:
+            return
+        try:
+            await Pump(stream, self.ids, self.readers).store([as_json(one) for one in changes])
+            await self.lists.store(self.session)
+        except SessiondError as error:
+            logger.debug("Changed lists of session %s are not told: %s", self.session.id, error)
+
+    async def _answering(self, key: str, answer: dict[str, Any]) -> None:
+        self.lists.answered(key, answer.get("result"))
+        # Before the client knows the list.
+        if not self.lists.is_stored:
+            try:
+                await self.lists.store(self.session)
+            except SessiondError as error:
+                logger.debug("The lists of session %s are not recorded: %s", self.session.id, error)
+
     async def forward(self, call: Call, stream: Stream, key: str, request: Any) -> None:
         """Stores what the app says to a request; the answer closes the stream."""
-        pump = Pump(stream, self.ids, self.readers, key)
+        pump = Pump(stream, self.ids, self.readers, key, answering=self._answering)
         try:
             await pump.run(call.messages())
             if not pump.answered:

@@ -22,6 +22,9 @@ from .settings import Scope, Settings
 
 logger = logging.getLogger("mcp_sessiond")
 
+_LISTS_SECONDS = 2.0
+"""How long the request that restores a session waits for the app's lists. Later ones hear of the changes then."""
+
 
 class ServedSessions:
     """Sessions by the ids that clients know."""
@@ -106,7 +109,11 @@ class ServedSessions:
     async def _restore(self, session: Session, handshake: Handshake, scope: Scope) -> ServedSession:
         inner_id, _ = await initialize(self._inner, scope, handshake.initialize)
         served = ServedSession(self._settings, self._inner, session, handshake, inner_id)
+        served.is_initialized = True
         await served.listen(scope)
+        comparing = asyncio.create_task(served.compare_lists(scope))
+        served.spawn(comparing)
+        await asyncio.wait({comparing}, timeout=_LISTS_SECONDS)
         self._add(served)
         logger.info("Session %s was restored", session.id)
         return served
