@@ -1,5 +1,6 @@
 // Version 1's three calls. They carry out what a server means, and swallow what it must not have to handle.
 import { isCode, SessiondError } from './errors.js';
+import { hold } from './instance.js';
 import { Leases, type Outcome } from './lease.js';
 import { Connections } from './connections.js';
 import { TokenLog } from './log.js';
@@ -56,6 +57,8 @@ export class Sessiond {
     this.#log = new TokenLog(options.log ?? toStandardError);
     this.#leases = new Leases(this.#connections, options, this.#log);
     this.#forAnother = options.instance !== undefined;
+    // What is claimed for another process is not this one's.
+    if (!this.#forAnother) hold(this, () => this.#held());
   }
 
   /** Takes the options. Nothing is read, opened or sent before the first call. */
@@ -155,8 +158,18 @@ export class Sessiond {
     return { is: 'active', session: lease.session, epoch: BigInt(lease.epoch), outcome: lease.outcome };
   }
 
+  /** The session that this instance holds at the moment. */
+  #held(): Session | undefined {
+    const { lease } = this.#leases;
+    return lease && !this.#disabled?.reason.isFinal ? this.#at(lease.session) : undefined;
+  }
+
   #sessionOf(id: string): Session {
     this.#disabled = undefined;
+    return this.#at(id);
+  }
+
+  #at(id: string): Session {
     return new Session(this.#connections, id, { epoch: () => this.#leases.epochOf(id) });
   }
 

@@ -1,6 +1,7 @@
 // Which session a piece of code works for.
 import { AsyncLocalStorage } from 'node:async_hooks';
 import { SessiondError } from '../errors.js';
+import { instanceSession } from '../instance.js';
 import type { Session } from '../session.js';
 import type { Post } from './post.js';
 import type { Message } from './sdk.js';
@@ -25,10 +26,18 @@ export const context = new AsyncLocalStorage<Context>();
 /** Sessions that this process serves, by their ids. */
 export const servedSessions = new Map<string, { session: Session }>();
 
+/** Whether this process serves sessions over HTTP: then no code works for the session of the process itself. */
+const serving = { overHttp: false };
+
+/** This process serves sessions over HTTP from now on. */
+export function serveOverHttp(): void {
+  serving.overHttp = true;
+}
+
 /**
  * The session that a handler of a server works for, with its state and streams. `extra`: what the SDK gives
- * to the handler; it need not be given, unless the handler has lost its asynchronous context. Throws
- * `no_session` elsewhere.
+ * to the handler; it need not be given, unless the handler has lost its asynchronous context. In a server on stdio it is the
+ * session of the instance, once `load` or `session` of `Sessiond` has claimed it. Throws `no_session` elsewhere.
  *
  * ```ts
  * server.tool('visit', async (extra) => {
@@ -42,11 +51,12 @@ export function session(extra?: { sessionId?: string | undefined }): Session {
   const here = context.getStore()?.session;
   const id = extra?.sessionId;
   if (here && (id === undefined || here.id === id)) return here;
-  const found = id === undefined ? undefined : servedSessions.get(id)?.session;
+  const own = serving.overHttp ? undefined : instanceSession();
+  const found = id === undefined ? own : servedSessions.get(id)?.session;
   if (!found)
     throw new SessiondError(
       'no_session',
-      'there is no session here: call `session(extra)` in a handler of a durable server',
+      'there is no session here: call `session(extra)` in a handler of a durable server, or on stdio after `await sessiond.session()`',
     );
   return found;
 }

@@ -5,6 +5,7 @@ import { warner } from '../options.js';
 import type { Session } from '../session.js';
 import { Sessions } from '../sessions.js';
 import type { Caller, SessionView } from '../types.js';
+import { serveOverHttp } from './context.js';
 import { Cookie, useCookieId } from './cookie.js';
 import { begin, Reader } from './get.js';
 import { ServedSession, type ServerFactory } from './served-session.js';
@@ -47,6 +48,7 @@ export class Durable {
   #hasTold = false;
 
   constructor(createServer: ServerFactory['createServer'], options: DurableOptions) {
+    serveOverHttp();
     this.#options = options;
     this.#sessions = Sessions.ofService(options.service, { timeoutMs: TIMEOUT_MS, ...options });
     this.#cookie = options.cookie === undefined ? undefined : new Cookie(options.cookie);

@@ -42,9 +42,10 @@ export async function serverSdk(version) {
   return { Server, Transport, onList, onPrompts, onCall };
 }
 
-/** The client of a version. `2-stdio`: the transport of v2 for stdio. */
+/** The client of a version. `2-stdio`, `1.32-stdio`: its transport for stdio. */
 export async function clientSdk(version) {
   if (version === '2-stdio') return import('@modelcontextprotocol/client/stdio');
+  if (version.endsWith('-stdio')) return import(`sdk-${version.slice(0, -'-stdio'.length)}/client/stdio.js`);
   if (version === '2') {
     const { Client, StreamableHTTPClientTransport: Transport } = await import('@modelcontextprotocol/client');
     return { Client, Transport, call: (client, params, options) => client.callTool(params, options) };
