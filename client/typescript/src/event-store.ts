@@ -78,10 +78,16 @@ export class SessionEventStore implements EventStore {
     }
   }
 
-  /** The stream of an event. Undefined: there is no such event, or it can't be found now. */
+  /**
+   * A name for the stream of an event. Undefined: there is no such event, or it can't be found now, and the SDK answers 400.
+   *
+   * It is not the SDK's own name. By that the SDK would refuse (409) a client that comes back, as long as it takes the stream for
+   * read: a connection that broke without a word looks read for minutes. The replay gives the SDK's name, and the SDK then ends
+   * the former connection.
+   */
   async getStreamIdForEventId(eventId: string): Promise<string | undefined> {
     try {
-      return told((await this.#session.findEvent(eventId)).stream.id);
+      return `resumed-${told((await this.#session.findEvent(eventId)).stream.id)}`;
     } catch {
       return undefined;
     }

