@@ -11,7 +11,7 @@ The classes here are for asyncio. `mcp_sessiond.blocking` has the same for progr
 # - directory, start: the runtime directory and its checks; the command that starts a daemon.
 # - asynchronous: sockets, timers and processes under asyncio. blocking.threads has the same with threads.
 # - connections: the connections to the daemon. A call is repeated here and nowhere else.
-# - attachment, state, streams, tasks: parts of a session. session: all of it. sessions: creates, opens and lists
+# - attachment, state, streams, tasks: parts of a session. session: all of it. context: that of a handler. sessions: creates, opens and lists
 #   the sessions of an owner.
 # - log, lease, sessiond: the resume token of a server on stdio: log lines, claims, and the calls of version 1.
 # - blocking: the same classes for programs that block.
@@ -22,6 +22,7 @@ The classes here are for asyncio. `mcp_sessiond.blocking` has the same for progr
 #   Tasks extension, and FastMCP's. key_value: FastMCP's storage. starsessions: web sessions.
 
 from .attachment import Attachment
+from .context import session_of
 from .errors import (
     AlreadyExists,
     BindingMismatch,
@@ -144,4 +145,5 @@ __all__ = [
     "Untrusted",
     "VersionConflict",
     "Write",
+    "session_of",
 ]

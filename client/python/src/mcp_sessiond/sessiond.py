@@ -12,6 +12,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 from . import log
 from .asynchronous import AsyncioIo
 from .connections import Connections
+from .context import hold
 from .deadline import Deadline
 from .errors import FINAL, Disconnected, LeaseLost, Refused, SessiondError, UnknownSession, refusal
 from .exchange import Io
@@ -61,6 +62,9 @@ class Sessiond:
         self._is_offered = False
         self._disabled_at = 0.0
         self._is_announced = False
+        # What is claimed for another process is not this one's, and another `io` wants sessions of its own kind.
+        if io is None and self._connections.options.instance is None:
+            hold(self._held)
 
     @property
     def status(self) -> Status:
@@ -184,6 +188,9 @@ class Sessiond:
         await self._leases.claim(deadline, fresh=True)
         self._is_offered = False
         return self._session()
+
+    def _held(self) -> Session | None:
+        return None if self.status.is_final else self._session()
 
     def _session(self) -> Session | None:
         return (

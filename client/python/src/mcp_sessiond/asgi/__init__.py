@@ -7,9 +7,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Literal
 
+from ..context import session_of
 from ..options import Options
 from ..values import Caller, Lifetimes
-from .app import Durable, session_of
+from .app import Durable
 from .settings import App, Scope, SessionCookie, Settings, bearer
 
 __all__ = ["Durable", "SessionCookie", "bearer", "durable", "session_of"]

@@ -7,6 +7,7 @@ import json
 import logging
 from typing import Any
 
+from ..context import KEY, serve_http
 from ..errors import (
     BindingMismatch,
     InvalidArgument,
@@ -14,7 +15,6 @@ from ..errors import (
     SessionTerminated,
     UnknownSession,
 )
-from ..session import Session
 from ..values import Caller, Identity
 from . import cookie, get, post
 from .http import (
@@ -29,7 +29,7 @@ from .http import (
     respond,
     respond_json,
 )
-from .inner_app import CURRENT, KEY, NOTED, Call, InnerApp
+from .inner_app import NOTED, Call, InnerApp
 from .served_session import AppRefuses, ServedSession
 from .sessions import ServedSessions, is_id, is_message, parse
 from .settings import (
@@ -57,6 +57,7 @@ class Durable:
     """An ASGI app around the one of an MCP SDK, whose sessions survive its process."""
 
     def __init__(self, app: App, settings: Settings) -> None:
+        serve_http()
         self._app = app
         self._settings = settings
         self._inner = InnerApp(app)
@@ -380,19 +381,3 @@ def _read(body: bytes, receive: Receive) -> Receive:
         return {"type": "http.request", "body": body, "more_body": False}
 
     return again
-
-
-def session_of(context: Any = None) -> Session:
-    """The session of the request that a handler answers. `context` is what the SDK hands to tools,
-    resources and prompts.
-
-    A handler that is given none leaves it out, or with `mcp` 1.30 gives what `server.get_context()`
-    returns. Raises `LookupError` where the request has not come through `durable`, or belongs to no
-    session.
-    """
-    for name in ("request_context", "request", "scope"):
-        context = getattr(context, name, context)
-    found = context.get(KEY) if hasattr(context, "get") else CURRENT.get()
-    if not isinstance(found, Session):
-        raise LookupError("the request has no session: it has not come through `mcp_sessiond.asgi.durable`")
-    return found

@@ -6,21 +6,12 @@ import asyncio
 import json
 import secrets
 from collections.abc import AsyncIterator
-from contextvars import ContextVar
 
-from ..session import Session
+from ..context import CURRENT, KEY
 from .http import SESSION, VERSION, Events, Headers
 from .settings import App, Message, Scope
 
 _PARTS_MAX = 64
-
-KEY = "mcp_sessiond.session"
-"""Where a request's scope has its session."""
-CURRENT: ContextVar[Session | None] = ContextVar("mcp_sessiond_session", default=None)
-"""The session of the request that is handled: for SDKs that hand the context of a request on to its
-handler.
-"""
-
 
 NOTED = "mcp_sessiond.headers"
 """Where a request's scope notes the headers that the app's middleware gives the responses to it."""

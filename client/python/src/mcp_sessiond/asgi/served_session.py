@@ -9,13 +9,14 @@ import secrets
 from typing import Any
 
 from .. import inner_ids
+from ..context import KEY
 from ..errors import SessiondError, StreamClosed
 from ..session import Session
 from ..streams import Stream
 from ..values import as_json
 from .handshake import Handshake, outcome_unknown
 from .http import Refusal
-from .inner_app import KEY, Call, InnerApp
+from .inner_app import Call, InnerApp
 from .lists import Lists
 from .pump import Pump
 from .readers import Readers
