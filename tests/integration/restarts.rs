@@ -214,7 +214,9 @@ fn a_real_server_goes_through_the_whole_flow_with_a_broker() {
     // Startup and rotation, again and again.
     let mut server = host.mcp_server(&broker, &[]);
     assert_eq!(began(&mut server), ("session-1".into(), false));
-    for _ in 0..5 {
+    for visits in 1..=5 {
+        // A handler finds the session of its instance by its context.
+        assert_eq!(server.call("visit"), visits);
         assert_eq!(server.call("rotate")["stored"], true);
         server.process.kill();
         server = host.mcp_server(&broker, &[]);

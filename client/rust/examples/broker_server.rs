@@ -5,15 +5,18 @@
 //! (`--db prod`), and does so here too, since arguments are part of what the daemon knows an
 //! instance by.
 //!
-//! The part about mcp-sessiond is [`Server::start`] and two lines of [`Server::rotate`].
+//! The part about mcp-sessiond is [`Server::start`], two lines of [`Server::rotate`], and
+//! [`Server::visit`], which keeps state in the session of this instance.
 
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use mcp_sessiond_client::{Options, Sessiond, Status};
+use mcp_sessiond_client::rmcp::session;
+use mcp_sessiond_client::{Options, Sessiond, StateKey, Status};
+use rmcp::service::RequestContext;
 use rmcp::transport::stdio;
-use rmcp::{ErrorData, ServiceExt, tool, tool_router};
+use rmcp::{ErrorData, RoleServer, ServiceExt, tool, tool_router};
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::net::UnixStream;
@@ -74,6 +77,15 @@ impl Server {
         let pid = std::process::id();
         json!({"broker_session": broker_session, "began": self.began, "resume": resume, "pid": pid})
             .to_string()
+    }
+
+    /// Counts its calls, also across restarts of the server.
+    #[tool]
+    async fn visit(&self, context: RequestContext<RoleServer>) -> Result<String, ErrorData> {
+        let (session, key): (_, StateKey) = (session(&context)?, "visits".parse().expect("a key"));
+        let visits = session.get_as::<u64>(&key).await?.unwrap_or_default() + 1;
+        session.set_as(&key, &visits).await?;
+        Ok(visits.to_string())
     }
 
     /// Has the broker change the token of this session.

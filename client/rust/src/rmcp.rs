@@ -37,6 +37,7 @@ mod body;
 mod context;
 mod events;
 mod handshake;
+mod lists;
 mod live;
 mod manager;
 mod options;

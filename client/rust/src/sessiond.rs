@@ -25,6 +25,10 @@ pub(crate) const RETRY_AFTER: Duration = Duration::from_secs(5);
 /// How long such a later attempt may take.
 const RETRY_TIMEOUT: Duration = Duration::from_secs(1);
 
+/// Those of this process that claim a session for it, so that a handler finds that session.
+#[cfg(feature = "rmcp")]
+static INSTANCES: StdMutex<Vec<std::sync::Weak<Inner>>> = StdMutex::new(Vec::new());
+
 /// A server's session with the daemon. Clones are the same session.
 ///
 /// Calls from several tasks are carried out one after the other.
@@ -119,11 +123,35 @@ impl Sessiond {
     #[must_use]
     pub fn init(options: Options) -> Self {
         let status = StdMutex::new(Status::Unclaimed);
-        Self(Arc::new(Inner {
+        let inner = Arc::new(Inner {
             connections: Connections::new(options),
             state: Mutex::default(),
             status,
-        }))
+        });
+        #[cfg(feature = "rmcp")]
+        if inner.connections.options.claim.instance.is_none() {
+            let mut instances = INSTANCES.lock().unwrap_or_else(PoisonError::into_inner);
+            instances.retain(|instance| instance.strong_count() > 0);
+            instances.push(Arc::downgrade(&inner));
+        }
+        Self(inner)
+    }
+
+    /// Those of this process that hold a session for it now, and the session.
+    #[cfg(feature = "rmcp")]
+    pub(crate) fn holding() -> Vec<(Self, SessionId)> {
+        let instances = INSTANCES.lock().unwrap_or_else(PoisonError::into_inner);
+        let held = instances.iter().filter_map(|instance| {
+            let sessiond = Self(instance.upgrade()?);
+            // While a call is under way, what it was before.
+            let session = match (sessiond.0.state.try_lock(), sessiond.status()) {
+                (Ok(state), _) => state.lease.as_ref().map(|lease| lease.session.clone()),
+                (Err(_), Status::Active { session, .. }) => Some(session),
+                (Err(_), Status::Unclaimed | Status::Disabled { .. }) => None,
+            };
+            session.map(|session| (sessiond.clone(), session))
+        });
+        held.collect()
     }
 
     /// The token that a former instance stored, to be offered to the broker. None: start afresh.

@@ -1,7 +1,8 @@
 //! The scripted server of `tests/conformance`, on the official Rust SDK with `durable`:
 //! `scripted-rmcp PORT JOURNAL GATES REVOKED`. Its tools are those of
 //! `tests/conformance/servers/stdio.py`, without `raw`. It lets each bearer token in that begins
-//! with `t`, but for those whose name the folder REVOKED has as a file.
+//! with `t`, but for those whose name the folder REVOKED has as a file. After the runner's Nth
+//! `deploy` it has a tool `deployed_N`, too. No deploy changes its prompts.
 
 #![expect(
     deprecated,
@@ -11,6 +12,7 @@
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use axum::Router;
@@ -37,6 +39,10 @@ type Context = RequestContext<RoleServer>;
 struct Scripted {
     journal: Arc<std::fs::File>,
     gates: PathBuf,
+    /// How often this server of the session got `notifications/initialized`.
+    greeted: Arc<AtomicU64>,
+    /// The tool that this version of the app has besides.
+    deployed: Option<String>,
 }
 
 impl Scripted {
@@ -75,6 +81,7 @@ impl Scripted {
                 Ok("slow".into())
             }
             "die" => std::process::exit(1),
+            "greeted" => Ok(self.greeted.load(Ordering::Relaxed).to_string()),
             _ => Err(ErrorData::invalid_params("there is no such tool", None)),
         }
     }
@@ -138,6 +145,9 @@ impl ServerHandler for Scripted {
         ServerConfig::new(
             ServerCapabilities::builder()
                 .enable_tools()
+                .enable_tool_list_changed()
+                .enable_prompts()
+                .enable_prompts_list_changed()
                 .enable_logging()
                 .build(),
         )
@@ -152,9 +162,18 @@ impl ServerHandler for Scripted {
             "type".into(),
             "object".into(),
         )]));
-        let names = ["count", "echo", "log", "ask", "big", "nan", "slow", "die"];
-        let tools = names.map(|name| Tool::new(name, name, schema.clone()));
-        Ok(ListToolsResult::with_all_items(tools.into()))
+        let names = [
+            "count", "echo", "log", "ask", "big", "nan", "slow", "die", "greeted",
+        ];
+        let names = names.map(str::to_owned).into_iter();
+        let tools = names
+            .chain(self.deployed.clone())
+            .map(|name| Tool::new(name, "scripted", schema.clone()));
+        Ok(ListToolsResult::with_all_items(tools.collect()))
+    }
+
+    async fn on_initialized(&self, _: rmcp::service::NotificationContext<RoleServer>) {
+        self.greeted.fetch_add(1, Ordering::Relaxed);
     }
 
     async fn call_tool(
@@ -195,10 +214,20 @@ async fn main() {
     let server = Scripted {
         journal: Arc::new(opened.expect("a journal")),
         gates: gates.into(),
+        greeted: Arc::default(),
+        deployed: std::fs::read_to_string(Path::new(gates).with_file_name("deploys"))
+            .ok()
+            .map(|deploys| format!("deployed_{deploys}")),
     };
     let options =
         DurableOptions::new("scripted".parse().expect("a name")).retry(Duration::from_millis(100));
-    let service = durable(move || Ok(server.clone()), options);
+    let server = move || {
+        Ok(Scripted {
+            greeted: Arc::default(),
+            ..server.clone()
+        })
+    };
+    let service = durable(server, options);
     let app = Router::new()
         .route_service("/mcp", service)
         .layer(middleware::from_fn_with_state(

@@ -6,6 +6,7 @@ use rmcp::service::{NotificationContext, RequestContext};
 use rmcp::{ErrorData, RoleServer};
 
 use crate::error::SessionError;
+use crate::sessiond::Sessiond;
 use crate::tower::{CONNECTION, Refusal, SessiondSession};
 
 /// What rmcp gives to a handler, and what the session is found in.
@@ -30,14 +31,21 @@ impl HasSession for NotificationContext<RoleServer> {
 /// and completions, and where a notification of the client's is handled. `context` is what rmcp
 /// gives to the handler. Keys of the state that begin with `mcp.` are this crate's own.
 ///
+/// In a server on stdio it is the session of the instance, once
+/// [`Sessiond::session`](crate::Sessiond::session) or `load` has claimed it.
+///
 /// # Errors
-/// -32603 in a server that is not behind [`durable`](super::durable) or a
-/// [`SessionLayer`](crate::tower::SessionLayer).
+/// -32603 in an HTTP server that is not behind [`durable`](super::durable) or a
+/// [`SessionLayer`](crate::tower::SessionLayer), and on stdio where nothing is claimed.
 pub fn session(context: &impl HasSession) -> Result<SessiondSession, ErrorData> {
-    let parts = context.extensions().get::<Parts>();
-    let found = parts.and_then(SessiondSession::of_parts);
+    // Over HTTP rmcp hands on the head of the request.
+    let found = match context.extensions().get::<Parts>() {
+        Some(parts) => SessiondSession::of_parts(parts),
+        None => Sessiond::held().map(SessiondSession),
+    };
     found.ok_or_else(|| {
-        ErrorData::internal_error("there is no session here: the server is not durable", None)
+        let why = "there is no session here: the server is not durable, and no `Sessiond` of this process has claimed a session";
+        ErrorData::internal_error(why, None)
     })
 }
 

@@ -5,6 +5,7 @@ use std::collections::hash_map::Entry;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use http::request::Parts;
 use mcp_sessiond_proto::SessionId;
 use rmcp::model::{
     ClientJsonRpcMessage, ClientNotification, ClientRequest, GetExtensions as _, GetMeta as _,
@@ -12,12 +13,13 @@ use rmcp::model::{
     ServerNotification,
 };
 use rmcp::service::OriginatingRequestId;
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio::sync::mpsc::{Receiver, Sender, UnboundedSender, channel, unbounded_channel};
 use tokio::sync::oneshot;
 
 use super::events::NewStream;
 use super::handshake::outcome_unknown;
+use super::lists::{Lists, Reading, Record, recorded};
 use super::recorder::{Outgoing, Recorder, StoreFailures};
 use super::request_names::RequestNames;
 use super::request_stream;
@@ -44,6 +46,11 @@ struct State {
     initializing: Option<oneshot::Sender<ServerJsonRpcMessage>>,
     /// The version of MCP that the server has chosen. None: it is not initialised.
     version: Option<String>,
+    /// The server got `notifications/initialized`.
+    is_initialized: bool,
+    lists: Lists,
+    /// The requests of this crate's own, and who waits for their results.
+    own: HashMap<RequestId, oneshot::Sender<Value>>,
     standalone: UnboundedSender<Outgoing>,
     open: HashMap<RequestId, OpenRequest>,
     tokens: HashMap<ProgressToken, RequestId>,
@@ -91,6 +98,9 @@ impl Live {
             inbox: Some(inbox),
             initializing: None,
             version: None,
+            is_initialized: false,
+            lists: Lists::default(),
+            own: HashMap::new(),
             standalone,
             open: HashMap::new(),
             tokens: HashMap::new(),
@@ -180,6 +190,52 @@ impl Live {
         self.state().version = Some(version);
     }
 
+    /// What the server has answered to `initialize`.
+    pub(super) fn declares(&self, result: &Value) {
+        self.state().lists.declare(result);
+    }
+
+    /// Asks the server for the lists that the client knows, for the request with this head. What has
+    /// changed the client is told on the stream of its next request.
+    pub(super) async fn compare_lists(
+        &self,
+        session: &Session,
+        parts: &Parts,
+    ) -> Result<(), SessionError> {
+        let recorded = recorded(session).await?;
+        let known = self.state().lists.known(recorded);
+        for (list, digest) in known {
+            let mut reading = Reading::of(list);
+            while let Some(params) = reading.next() {
+                match self.ask(list.method, params, parts).await {
+                    Some(page) => reading.page(&page),
+                    None => break,
+                }
+            }
+            if let Some(now) = reading.digest() {
+                self.state().lists.compared(list, &digest, now);
+            }
+        }
+        Ok(())
+    }
+
+    /// Asks the server something that its client does not get to know of. None: it answers by an
+    /// error, or has ended.
+    async fn ask(&self, method: &str, params: Value, parts: &Parts) -> Option<Value> {
+        let (told, answer) = oneshot::channel();
+        let message = {
+            let mut state = self.state();
+            let name = state.names.give();
+            let asked = json!({"jsonrpc": "2.0", "id": name, "method": method, "params": params});
+            let mut message: ClientJsonRpcMessage = serde_json::from_value(asked).ok()?;
+            message.insert_extension(parts.clone());
+            state.own.insert(name, told);
+            message
+        };
+        self.give(message).await.ok()?;
+        answer.await.ok()
+    }
+
     /// Gives a message to the server.
     async fn give(&self, message: ClientJsonRpcMessage) -> Result<(), Closed> {
         self.inbox()?.send(message).await.map_err(|_| Closed)
@@ -195,6 +251,11 @@ impl Live {
         // First, so that nothing comes between what is noted here and what the server gets.
         let place = inbox.reserve().await.map_err(|_| Closed)?;
         let mut state = self.state();
+        // A client that was restarted goes through the handshake again, of which its server needs no
+        // second half.
+        if is_initialized(&message) && std::mem::replace(&mut state.is_initialized, true) {
+            return Ok(());
+        }
         if let Some(id) = cancelled(&mut message)
             && !state.cancel(id)
         {
@@ -238,12 +299,14 @@ impl Live {
         let mut state = self.state();
         state.inbox = None;
         state.initializing = None;
+        state.own.clear();
         for post in std::mem::take(&mut state.open).into_values() {
             let id = as_value(&post.id);
             let text = outcome_unknown(&id).as_str().to_owned();
             let _ = post.messages.send(Outgoing {
                 text,
                 answers: Some(id),
+                record: None,
                 done: oneshot::channel().0,
             });
         }
@@ -297,6 +360,7 @@ impl State {
         if self.open.contains_key(&id) || !self.names.is_free(&id) {
             request.id = self.names.give();
         }
+        self.lists.asked(&request.id, &request.request);
         self.newest.insert(id.clone(), request.id.clone());
         let token = request
             .request
@@ -373,21 +437,47 @@ impl State {
                 let _ = initializing.send(message);
                 return None;
             }
+            if let Some(waiting) = self.own.remove(&id) {
+                if let JsonRpcMessage::Response(response) = message {
+                    let result = serde_json::to_value(&response.result);
+                    let _ = waiting.send(result.unwrap_or_default());
+                }
+                return None;
+            }
             self.used = Instant::now();
+            let announced = self.announce(&id);
+            let is_new = self.lists.answered(&id, &message);
+            let record = (announced || is_new).then(|| self.lists.record());
             // Of a request that was cancelled nobody wants the answer.
             let post = self.done(&id)?;
-            return post.say(&id, &message, true);
+            return post.say(&id, &message, true, record);
         }
         if let Some(id) = self.post_of(&message)
-            && let Some(post) = self.open.get(&id)
+            && self.open.contains_key(&id)
         {
-            return post.say(&id, &message, false);
+            let record = self.announce(&id).then(|| self.lists.record());
+            return self.open.get(&id)?.say(&id, &message, false, record);
         }
         // It tells of requests under way alone (MCP 2025-11-25, Progress).
         if is_progress(&message) {
             return None;
         }
-        send(&self.standalone, as_text(&message), None)
+        send(&self.standalone, as_text(&message), None, None)
+    }
+
+    /// Tells the client of lists that have changed since another process has served the session, on
+    /// the stream of this request. Returns whether there was something to tell: then it is to be
+    /// recorded before anything else is said there.
+    fn announce(&mut self, id: &RequestId) -> bool {
+        let Some(post) = self.open.get(id) else {
+            return false;
+        };
+        let changes = self.lists.changes();
+        let has_told = !changes.is_empty();
+        for text in changes {
+            send(&post.messages, text, None, None);
+        }
+        has_told
     }
 
     /// The request that a message belongs to.
@@ -423,6 +513,7 @@ impl OpenRequest {
         name: &RequestId,
         message: &ServerJsonRpcMessage,
         is_answer: bool,
+        record: Option<Record>,
     ) -> Option<oneshot::Receiver<()>> {
         let id = as_value(&self.id);
         let mut text = as_text(message);
@@ -432,7 +523,7 @@ impl OpenRequest {
         } else if let Some((_, token)) = of_token.filter(|_| !is_answer) {
             text = with(&text, "/params/progressToken", &as_value(&token.0));
         }
-        send(&self.messages, text, is_answer.then_some(id))
+        send(&self.messages, text, is_answer.then_some(id), record)
     }
 }
 
@@ -445,6 +536,16 @@ fn cancelled(message: &mut ClientJsonRpcMessage) -> Option<&mut RequestId> {
         ClientNotification::CancelledNotification(cancel) => cancel.params.request_id.as_mut(),
         _ => None,
     }
+}
+
+fn is_initialized(message: &ClientJsonRpcMessage) -> bool {
+    let JsonRpcMessage::Notification(notification) = message else {
+        return false;
+    };
+    matches!(
+        notification.notification,
+        ClientNotification::InitializedNotification(_)
+    )
 }
 
 fn is_progress(message: &ServerJsonRpcMessage) -> bool {
@@ -461,11 +562,13 @@ fn send(
     to: &UnboundedSender<Outgoing>,
     text: String,
     answers: Option<Value>,
+    record: Option<Record>,
 ) -> Option<oneshot::Receiver<()>> {
     let (done, is_kept) = oneshot::channel();
     to.send(Outgoing {
         text,
         answers,
+        record,
         done,
     })
     .ok()

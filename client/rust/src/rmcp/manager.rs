@@ -126,6 +126,7 @@ impl SessionManager for Manager {
             return Ok(answer);
         };
         let result = serde_json::to_value(&response.result).unwrap_or_default();
+        live.declares(&result);
         let handshake = Handshake::new(asked, result);
         if scope.purpose == Purpose::Client {
             // Before the client knows its session.

@@ -15,6 +15,7 @@ use tracing::warn;
 
 use super::events::Delivery;
 use super::handshake::not_kept;
+use super::lists::Record;
 use super::prune::with_room;
 use crate::LOG_TARGET;
 use crate::error::SessionError;
@@ -32,6 +33,8 @@ pub(super) struct Outgoing {
     pub(super) text: String,
     /// The id of the request that it answers, where it is an answer: the stream ends with it.
     pub(super) answers: Option<Value>,
+    /// What the client knows with this message: stored before it, and after the messages before it.
+    pub(super) record: Option<Record>,
     /// Sent when the message is stored, or can't be.
     pub(super) done: oneshot::Sender<()>,
 }
@@ -87,6 +90,10 @@ impl<F: Fn() -> Stream + Send> Recorder<F> {
         while messages.recv_many(&mut waiting, MESSAGES_MAX).await > 0 {
             while !waiting.is_empty() {
                 let batch: Vec<Outgoing> = waiting.drain(..fitting(&waiting)).collect();
+                if let Some(record) = batch.first().and_then(|said| said.record.as_ref()) {
+                    // Without it the client is told once more.
+                    let _ = record.store((self.stream)().session()).await;
+                }
                 let is_answered = batch.iter().any(|said| said.answers.is_some());
                 let is_closed = self.keep(batch).await;
                 if is_answered {
@@ -132,6 +139,7 @@ impl<F: Fn() -> Stream + Send> Recorder<F> {
                     text,
                     answers,
                     done,
+                    ..
                 } in batch
                 {
                     let answer = answers.map(|id| (id, Json::trusted(text.clone())));
@@ -207,5 +215,8 @@ fn fitting(waiting: &[Outgoing]) -> usize {
         bytes += said.text.len();
         bytes <= BYTES_MAX
     };
-    waiting.iter().take_while(fits).count().max(1)
+    let later = waiting.iter().skip(1);
+    let unrecorded = 1 + later.take_while(|said| said.record.is_none()).count();
+    let fitting = waiting.iter().take_while(fits).count();
+    fitting.clamp(1, unrecorded)
 }

@@ -7,6 +7,7 @@ use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::{ACCEPT, CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, HeaderName};
@@ -35,6 +36,9 @@ use crate::tower::{
 
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 const VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
+/// How long the request that restores a session waits for the server's lists. Later ones hear of the
+/// changes then.
+const LISTS_TIMEOUT: Duration = Duration::from_secs(2);
 const EVENT_STREAM: HeaderValue = HeaderValue::from_static("text/event-stream");
 
 /// Sessions that survive the process that serves them: one line for a server on rmcp 3.9. `server`
@@ -222,17 +226,21 @@ where
     async fn restore(self: Arc<Self>, session: Session, mut parts: Parts) -> Result<(), Refusal> {
         // rmcp restores a session when a client reads its standalone stream, too, and nobody need
         // say anything for that.
+        let needed_by = parts.clone();
         parts.method = Method::GET;
         parts.headers.insert(ACCEPT, EVENT_STREAM);
         for name in [LAST_EVENT_ID, VERSION, CONTENT_LENGTH] {
             parts.headers.remove(name);
         }
-        let scope = RequestScope::new(session, Purpose::Restore);
+        let scope = RequestScope::new(session.clone(), Purpose::Restore);
         let request = Request::from_parts(parts, Full::<Bytes>::default());
         let response = scope.scope(self.rmcp.handle(request)).await;
         match (scope.outcome(), response.status()) {
             (Some(Outcome::Refused(refusal)), _) => Err(refusal),
-            (_, StatusCode::OK) => Ok(()),
+            (_, StatusCode::OK) => {
+                self.compare_lists(session, needed_by).await;
+                Ok(())
+            }
             // Its `initialize` was never answered.
             (_, StatusCode::NOT_FOUND) => Err(Refusal::unknown_session()),
             (_, status @ StatusCode::FORBIDDEN) => Err(Refusal::new(
@@ -241,6 +249,21 @@ where
             )),
             _ => Err(Refusal::failed()),
         }
+    }
+}
+
+impl<S> Shared<S> {
+    /// Compares the lists of a server that was just made with those that the client knows. One that
+    /// can't list, or a daemon that is away, is no reason not to serve.
+    async fn compare_lists(&self, session: Session, parts: Parts) {
+        let Some(live) = self.table.live(session.id()) else {
+            return;
+        };
+        // In a task of its own, which goes on where this does not wait any longer.
+        let compared = tokio::spawn(async move {
+            let _ = live.compare_lists(&session, &parts).await;
+        });
+        let _ = tokio::time::timeout(LISTS_TIMEOUT, compared).await;
     }
 }
 

@@ -78,8 +78,8 @@ fn cancellation() -> ClientJsonRpcMessage {
     )
 }
 
-fn initialized() -> ClientJsonRpcMessage {
-    message(&json!({"jsonrpc": "2.0", "method": "notifications/initialized"}))
+fn roots_changed() -> ClientJsonRpcMessage {
+    message(&json!({"jsonrpc": "2.0", "method": "notifications/roots/list_changed"}))
 }
 
 fn opened() -> Turn {
@@ -122,7 +122,7 @@ async fn a_cancellation_that_may_mean_either_of_two_requests_cancels_none() {
         .ok()
         .expect("begun");
     live.accept(cancellation()).await.expect("accepted");
-    live.accept(initialized()).await.expect("accepted");
+    live.accept(roots_changed()).await.expect("accepted");
     for _ in 0..2 {
         assert!(matches!(
             arriving.recv().await,
@@ -131,7 +131,7 @@ async fn a_cancellation_that_may_mean_either_of_two_requests_cancels_none() {
     }
     let last = serde_json::to_value(arriving.recv().await).expect("JSON");
     assert_eq!(
-        last["method"], "notifications/initialized",
+        last["method"], "notifications/roots/list_changed",
         "neither was cancelled"
     );
 }
@@ -142,7 +142,7 @@ async fn a_cancellation_does_not_overtake_its_request() {
     let (live, mut arriving) = Live::new(&session);
     let waiting = arriving.capacity();
     for _ in 0..waiting {
-        live.accept(initialized()).await.expect("accepted");
+        live.accept(roots_changed()).await.expect("accepted");
     }
     let read = async {
         while !live.is_busy() {

@@ -20,6 +20,16 @@ impl Sessiond {
         Some(self.session_of(self.claimed_anew().await?))
     }
 
+    /// The one session that this process holds as the instance of a server. None: it holds none, or
+    /// several.
+    #[cfg(feature = "rmcp")]
+    pub(crate) fn held() -> Option<Session> {
+        let mut held = Self::holding().into_iter();
+        let (sessiond, id) = held.next()?;
+        held.all(|(_, other)| other == id)
+            .then(|| sessiond.session_of(id))
+    }
+
     fn session_of(&self, id: SessionId) -> Session {
         Session::new(
             self.connections().clone(),
