@@ -1,8 +1,9 @@
 //! Which user is at the other end of a TCP connection over loopback.
 //!
 //! This asks the kernel, by sock_diag(7), for both addresses and both ports: so the answer is about
-//! this very connection, not a later one from the same port. Only an established socket that a
-//! process holds counts: for a closed one the kernel names root as the owner.
+//! this very connection, not a later one from the same port. Only a socket that has connected and
+//! that a process holds counts, whose output may have ended: for a closed one the kernel names root
+//! as the owner.
 
 use std::io;
 use std::net::SocketAddr;
@@ -14,6 +15,14 @@ use std::net::SocketAddr;
 pub fn is_ours(peer: SocketAddr, own: SocketAddr) -> io::Result<bool> {
     let owner = owner(peer, own)?;
     Ok(owner == Some(nix::unistd::geteuid().as_raw()))
+}
+
+/// Whether a process holds the other end, right now, whoever's it is.
+///
+/// # Errors
+/// As [`is_ours`].
+pub fn is_held(peer: SocketAddr, own: SocketAddr) -> io::Result<bool> {
+    Ok(owner(peer, own)?.is_some())
 }
 
 #[cfg(not(target_os = "linux"))]
@@ -41,8 +50,10 @@ mod diag {
     const REQUEST: u16 = 1;
     /// NLMSG_ERROR of linux/netlink.h.
     const ERROR: u16 = 2;
-    /// TCP_ESTABLISHED of linux/tcp_states.h.
-    const ESTABLISHED: u8 = 1;
+    /// The states in which a socket has connected, of linux/tcp_states.h: TCP_ESTABLISHED,
+    /// TCP_FIN_WAIT1, TCP_FIN_WAIT2, TCP_CLOSE_WAIT, TCP_LAST_ACK, TCP_CLOSING. In the others it
+    /// may be one that listens there, or that is about to connect from there.
+    const CONNECTED: [u8; 6] = [1, 4, 5, 8, 9, 11];
     /// Bytes of nlmsghdr.
     const HEADER: usize = 16;
     /// Bytes of nlmsghdr and inet_diag_req_v2.
@@ -52,7 +63,7 @@ mod diag {
     const UID: usize = HEADER + 4 + 48 + 12;
     const INODE: usize = UID + 4;
 
-    /// The user who owns the established socket.
+    /// The user who owns the socket.
     pub(super) fn owner(peer: SocketAddr, own: SocketAddr) -> io::Result<Option<u32>> {
         let kind = SockType::Datagram;
         let asker = socket(
@@ -128,7 +139,10 @@ mod diag {
         if kind != Some(BY_FAMILY) {
             return Err(io::ErrorKind::InvalidData.into());
         }
-        let is_held = said.get(HEADER + 1) == Some(&ESTABLISHED) && number(INODE)? != 0;
+        let has_connected = said
+            .get(HEADER + 1)
+            .is_some_and(|state| CONNECTED.contains(state));
+        let is_held = has_connected && number(INODE)? != 0;
         Ok(if is_held { Some(number(UID)?) } else { None })
     }
 }
@@ -148,13 +162,22 @@ mod tests {
             let (accepted, peer) = listener.accept().expect("accepted");
             let own = accepted.local_addr().expect("an address");
             assert!(is_ours(peer, own).expect("told"), "{at}");
+            client
+                .shutdown(std::net::Shutdown::Write)
+                .expect("shut down");
+            assert!(
+                is_ours(peer, own).expect("told") && is_held(peer, own).expect("told"),
+                "{at}: half closed"
+            );
             drop(client);
+            assert!(!is_held(peer, own).expect("told"));
             assert_eq!(
                 owner(peer, own).expect("told"),
                 None,
                 "hung up: not even root's"
             );
             // A socket listens at this address, but none has connected from it.
+            drop(accepted);
             let listening = listener.local_addr().expect("an address");
             assert_eq!(owner(listening, peer).expect("told"), None);
         }

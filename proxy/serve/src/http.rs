@@ -21,6 +21,7 @@ use mcp_sessiond_client::{Caller, SessionId};
 use tower_http::cors::{AllowHeaders, AllowOrigin, CorsLayer};
 
 use crate::admission;
+use crate::connections::Client;
 use crate::inspect;
 use crate::live::Live;
 use crate::live::tail::Parts;
@@ -158,6 +159,9 @@ async fn admitted(
         .and_then(|()| admission::caller(request.headers(), &settings));
     match caller {
         Ok(caller) => {
+            if let Some(client) = request.extensions().get::<Arc<Client>>() {
+                client.let_in();
+            }
             request.extensions_mut().insert(caller);
             next.run(request).await
         }

@@ -11,6 +11,8 @@
 //!   and how; [`start_error`]: why it does not start.
 //! - [`http`]: POST, GET and DELETE of `/mcp`; [`endpoints`]: each of several servers at
 //!   `/servers/NAME`.
+//! - [`connections`]: how many connections there are, and which one goes when there are too many;
+//!   [`half_close`]: clients that send nothing more and wait for their answer.
 //! - [`admission`]: who may connect, and on whose behalf a request is made; [`token`]: the bearer
 //!   token; [`jwt`]: tokens of an issuer, verified; [`identity_headers`]: users whom a proxy names.
 //! - [`refusal`]: requests that are refused; [`response`]: messages and streams of events.
@@ -47,8 +49,10 @@
 pub mod admission;
 pub mod backend;
 pub mod bundles;
+mod connections;
 pub mod counts;
 pub mod endpoints;
+mod half_close;
 pub mod http;
 pub mod identity_headers;
 pub mod inspect;

@@ -6,12 +6,13 @@ use std::os::unix::fs::FileTypeExt as _;
 use std::path::{Path, PathBuf};
 use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use axum::Router;
 use futures::StreamExt as _;
+use hyper::body::{Body as _, Incoming};
 use hyper::service::Service as _;
+use hyper::{Method, Request};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
 use hyper_util::service::TowerToHyperService;
@@ -24,15 +25,16 @@ use mcp_sessiond_proxy::unkept::{self, Unkept};
 use nix::sys::signal::Signal;
 use sd_notify::NotifyState;
 use signal_hook_tokio::Signals;
-use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream, UnixListener};
 use tokio::sync::watch;
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 
 use crate::backend::Backends;
 use crate::bundles::{BundleOptions, Bundles, Listing};
+use crate::connections::{Place, Places};
 use crate::counts::{Connection, Counts};
 use crate::endpoints::Endpoints;
+use crate::half_close::{HalfClose, RequestBody, ResponseBody, Socket};
 use crate::http::{PATH, router};
 use crate::inspect;
 use crate::keeper_backend::Keepers;
@@ -52,6 +54,8 @@ const HEAD_MAX: usize = 32 * 1024;
 const HEADERS_MAX: usize = 100;
 /// Requests of one connection of HTTP/2 that may be under way.
 const STREAMS_MAX: u32 = 128;
+/// How long a connection of HTTP/2 on which nothing is asked may take to end.
+const GOODBYE: Duration = Duration::from_secs(1);
 /// Connections at one time.
 const CONNECTIONS_MAX: usize = 1_024;
 /// The pause after a connection could not be accepted, for want of descriptors.
@@ -279,11 +283,8 @@ async fn accept(listener: &Listener, router: Router, shared: &Arc<Shared>) {
     // Where every caller has to show a token, it does so in each request. Else the kernel has to
     // say who has connected.
     let (asks_kernel, peer_wait) = (matches!(settings.proof, Proof::Kernel), settings.peer_wait);
-    let permits = Arc::new(tokio::sync::Semaphore::new(CONNECTIONS_MAX));
+    let places = Places::new(CONNECTIONS_MAX);
     loop {
-        let Ok(permit) = permits.clone().acquire_owned().await else {
-            return;
-        };
         let (router, shared) = (router.clone(), shared.clone());
         match listener {
             Listener::Tcp(listener) => match listener.accept().await {
@@ -295,25 +296,27 @@ async fn accept(listener: &Listener, router: Router, shared: &Arc<Shared>) {
                         shared.counts.connection(Connection::AnotherUser);
                         continue;
                     }
+                    let place = places.take().await;
                     tokio::spawn(async move {
                         shared
                             .counts
-                            .connection(serve_connection(stream, router, peer_wait).await);
-                        drop(permit);
+                            .connection(serve_connection(stream, router, place, peer_wait).await);
                     });
                 }
                 Err(error) => pause(&error).await,
             },
             Listener::Unix(listener, _) => match listener.accept().await {
                 Ok((stream, _)) => {
+                    let ours = nix::unistd::geteuid().as_raw();
+                    if !stream.peer_cred().is_ok_and(|peer| peer.uid() == ours) {
+                        shared.counts.connection(Connection::AnotherUser);
+                        continue;
+                    }
+                    let place = places.take().await;
                     tokio::spawn(async move {
-                        let ours = nix::unistd::geteuid().as_raw();
-                        let is_ours = stream.peer_cred().is_ok_and(|peer| peer.uid() == ours);
-                        shared.counts.connection(match is_ours {
-                            true => serve_connection(stream, router, peer_wait).await,
-                            false => Connection::AnotherUser,
-                        });
-                        drop(permit);
+                        shared
+                            .counts
+                            .connection(serve_connection(stream, router, place, peer_wait).await);
                     });
                 }
                 Err(error) => pause(&error).await,
@@ -339,24 +342,35 @@ async fn pause(error: &io::Error) {
 }
 
 async fn serve_connection(
-    stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    stream: impl Socket,
     router: Router,
+    place: Place,
     peer_wait: Duration,
 ) -> Connection {
     let inner = TowerToHyperService::new(router);
-    let has_asked = Arc::new(AtomicBool::new(false));
+    let client = &place.client;
     let service = hyper::service::service_fn({
-        let has_asked = has_asked.clone();
-        move |request| {
-            has_asked.store(true, Ordering::Relaxed);
-            inner.call(request)
+        let client = client.clone();
+        move |mut request: Request<Incoming>| {
+            let has_body = !request.body().is_end_stream();
+            let under_way = client.begin(request.method() == Method::POST, has_body);
+            request.extensions_mut().insert(client.clone());
+            let called = inner.call(request.map(|body| RequestBody::new(body, &client)));
+            async move {
+                let response = called.await?;
+                Ok::<_, std::convert::Infallible>(response.map(|body| ResponseBody {
+                    body,
+                    _under_way: under_way,
+                }))
+            }
         }
     });
     let mut builder = Builder::new(TokioExecutor::new());
     builder
         .http1()
         .timer(TokioTimer::new())
-        .header_read_timeout(peer_wait)
+        // `Client::over` knows how long the next head may take.
+        .header_read_timeout(None)
         .max_buf_size(HEAD_MAX)
         .max_headers(HEADERS_MAX);
     builder
@@ -366,15 +380,17 @@ async fn serve_connection(
         .max_header_list_size(HEAD_MAX as u32)
         .keep_alive_interval(PING_WAIT)
         .keep_alive_timeout(PING_WAIT);
-    let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), service));
-    // A connection on which nothing is asked ends, as it would keep its place for ever.
+    let stream = TokioIo::new(HalfClose::new(stream, client.clone()));
+    let mut connection = pin!(builder.serve_connection(stream, service));
     tokio::select! {
+        biased;
         _ = &mut connection => {}
-        () = sleep(peer_wait * 2) => if has_asked.load(Ordering::Relaxed) {
-            drop(connection.await);
+        () = client.over(peer_wait) => if client.is_http2() && client.has_asked() {
+            connection.as_mut().graceful_shutdown();
+            drop(timeout(GOODBYE, connection).await);
         },
     }
-    match has_asked.load(Ordering::Relaxed) {
+    match client.has_asked() {
         true => Connection::Accepted,
         false => Connection::NoRequest,
     }

@@ -1,10 +1,11 @@
 //! Access: our own user, under a known host name, from pages of known origins; others with the
 //! bearer token.
 
-use std::io::{Read as _, Write as _};
+use std::io::{BufRead as _, Read as _, Write as _};
 use std::os::unix::fs::PermissionsExt as _;
 
 use mcp_sessiond_tests::{Serve, World, until};
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use serde_json::json;
 
 use super::serving;
@@ -369,6 +370,68 @@ fn a_client_that_is_slow_to_ask_is_not_waited_for() {
     let text = counted(&serve, r#"connections_total{result="no_request"} "#, 5);
     assert_well_formed(&text);
     counted(&serve, r#"responses_total{status="408"} "#, 1);
+}
+
+/// A request on a connection that stays, and the status of its response.
+fn asked_on(stream: &mut std::net::TcpStream, host: &str) -> String {
+    let request = format!("GET /metrics HTTP/1.1\r\nHost: {host}\r\n\r\n");
+    stream.write_all(request.as_bytes()).expect("sent");
+    let mut reader = std::io::BufReader::new(stream);
+    let (mut status, mut length) = (String::new(), 0);
+    reader.read_line(&mut status).expect("a status");
+    loop {
+        let mut line = String::new();
+        reader.read_line(&mut line).expect("a header");
+        let line = line.trim().to_lowercase();
+        if let Some(bytes) = line.strip_prefix("content-length:") {
+            length = bytes.trim().parse().expect("a length");
+        }
+        if line.is_empty() {
+            break;
+        }
+    }
+    let mut body = vec![0; length];
+    reader.read_exact(&mut body).expect("a body");
+    status.split(' ').nth(1).unwrap_or_default().to_owned()
+}
+
+/// Pools of clients keep connections for up to 90 s, and race with a server that closes earlier.
+#[test]
+fn an_idle_connection_stays_only_after_a_request_that_was_let_in() {
+    let (_world, _daemon, serve) = serving("http.peer_wait_ms = 500", tiny);
+    let connect = || std::net::TcpStream::connect(&serve.at).expect("it listens");
+    let (mut let_in, mut stranger) = (connect(), connect());
+    assert_eq!(asked_on(&mut let_in, "localhost"), "200");
+    assert_eq!(asked_on(&mut stranger, "elsewhere"), "403");
+    let mut rest = Vec::new();
+    stranger.read_to_end(&mut rest).expect("it is closed");
+    assert_eq!(asked_on(&mut let_in, "localhost"), "200");
+}
+
+/// More than there are places (1,024).
+#[test]
+fn heads_that_are_never_whole_keep_no_client_out() {
+    const STRANGERS: usize = 1_100;
+    let (_, hard) = getrlimit(Resource::RLIMIT_NOFILE).expect("a limit");
+    setrlimit(Resource::RLIMIT_NOFILE, hard, hard).expect("the hard limit may be used");
+    let (_world, _daemon, serve) = serving("http.peer_wait_ms = 600000", tiny);
+    let mut idle = std::net::TcpStream::connect(&serve.at).expect("it listens");
+    assert_eq!(asked_on(&mut idle, "localhost"), "200");
+    let strangers: Vec<_> = (0..STRANGERS)
+        .map(|_| {
+            let mut stream = std::net::TcpStream::connect(&serve.at).expect("it listens");
+            stream.write_all(b"POST /mcp HTTP/1.1\r\n").expect("sent");
+            stream
+        })
+        .collect();
+    let mut client = serve.connected("2025-11-25");
+    assert_eq!(client.text("increment", &json!({})), "1");
+    assert_eq!(
+        asked_on(&mut idle, "localhost"),
+        "200",
+        "strangers go before a connection that was let in"
+    );
+    drop(strangers);
 }
 
 /// Waits until `serve` has counted so much, of which it tells nobody unasked, and returns its

@@ -11,6 +11,7 @@ use axum::middleware::Next;
 use axum::response::IntoResponse as _;
 
 use crate::admission;
+use crate::connections::Client;
 use crate::refusal::Refusal;
 use crate::table::Table;
 
@@ -58,6 +59,9 @@ pub(super) async fn admitted(
         .and_then(|()| admission::caller(headers, settings));
     match caller {
         Ok(caller) => {
+            if let Some(client) = request.extensions().get::<Arc<Client>>() {
+                client.let_in();
+            }
             request.extensions_mut().insert(caller);
             next.run(request).await
         }
