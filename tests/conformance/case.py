@@ -3,8 +3,9 @@
 import contextlib
 import itertools
 import json
+import time
 
-from exchange import Exchange, Silent
+from exchange import PATIENCE, Exchange, Silent
 from matcher import MISSING, Mismatch, match, substitute
 
 SESSION = "mcp-session-id"
@@ -153,8 +154,19 @@ class Run:
         self.finish(exchange, text.encode("latin-1"), step, step.get("id"))
 
     def exchange(self, method, path, headers, body, step, identity=None):
-        exchange = Exchange(self.world.address)
-        self.finish(exchange, self.head(method, path, headers, body) + body, step, identity)
+        """With `"again": 503` it is sent again after Retry-After, for as long as it gets this status."""
+        data, until = self.head(method, path, headers, body) + body, time.monotonic() + PATIENCE
+        while "again" in step and time.monotonic() < until:
+            exchange = Exchange(self.world.address)
+            exchange.send(data)
+            exchange.whole()
+            exchange.close()
+            if exchange.status != step["again"]:
+                exchange.identity, exchange.seen = identity, 0
+                self.expect(exchange, step.get("expect", {"status": [200, 202]}))
+                return
+            time.sleep(float(exchange.header("retry-after")))
+        self.finish(Exchange(self.world.address), data, step, identity)
 
     def finish(self, exchange, data, step, identity):
         exchange.identity = identity

@@ -18,7 +18,7 @@ use tokio::time::{Duration, Instant, timeout};
 
 use crate::backend::{Backends, Slot};
 use crate::counts::Counts;
-use crate::messages::Id;
+use crate::messages::{Id, undeliverable_request};
 use crate::record::Record;
 use crate::refusal::Refusal;
 use crate::settings::Settings;
@@ -79,6 +79,17 @@ pub enum ReaderEnd {
     Replaced,
     /// It reads too slowly. It has to read the rest from the daemon.
     Lagging,
+    /// The session has ended, to make room for another one, after this time without a call.
+    MadeRoom(Duration),
+}
+
+/// For how long a session could make room for another one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Disuse {
+    /// Nobody reads it, and nobody has used it for this time.
+    Unused(Duration),
+    /// A client reads it, and has posted nothing for this time.
+    Read(Duration),
 }
 
 /// The receiving end of a stream.
@@ -121,6 +132,8 @@ struct State {
     inherited: Vec<InheritedStream>,
     /// When a client last read, called or waited.
     active: Instant,
+    /// When a client last posted something, or a call of its ended. Reading does not count.
+    called: Instant,
     /// How often its server was started again.
     restarts: u32,
     /// What the client's log is told with its next call.
@@ -128,6 +141,8 @@ struct State {
     /// Whether standard error says already that there is no room for events.
     has_warned: bool,
     ended: bool,
+    /// Why readers get no more events once it has ended.
+    end: ReaderEnd,
 }
 
 /// A stream of a former process, with calls that were not answered on it.
@@ -170,10 +185,12 @@ impl Live {
             initialized: None,
             inherited: Vec::new(),
             active: Instant::now(),
+            called: Instant::now(),
             restarts: 0,
             untold: None,
             has_warned: false,
             ended: false,
+            end: ReaderEnd::Ended,
         };
         let (state, backend) = (Mutex::new(state), Slot::default());
         Arc::new(Self {
@@ -245,11 +262,21 @@ impl Live {
         busy
     }
 
-    /// For how long nobody has used this session of the caller. None: it is in use, or is another
-    /// caller's.
-    pub fn unused_for(&self, caller: &Caller) -> Option<Duration> {
-        (same_caller(&self.caller, caller) && !self.is_busy())
-            .then(|| self.state().active.elapsed())
+    /// How this session of the caller could make room for another one. None: it is another
+    /// caller's, or a call or a question of its server's is open.
+    pub fn disuse(&self, caller: &Caller) -> Option<Disuse> {
+        if !same_caller(&self.caller, caller) {
+            return None;
+        }
+        let is_busy = self.is_busy();
+        let state = self.state();
+        if !state.router.is_idle() || state.router.has_question() {
+            return None;
+        }
+        Some(match is_busy {
+            true => Disuse::Read(state.called.elapsed()),
+            false => Disuse::Unused(state.active.elapsed()),
+        })
     }
 
     /// Ends the session if nobody has used it for too long. Tells the daemon of one that is in use,
@@ -335,6 +362,18 @@ impl Live {
         }
     }
 
+    /// This event was read from the daemon, and is being sent to a reader. If it is kept in the
+    /// place of a request of the server's, nobody got that, and the server is told.
+    pub async fn replayed(self: &Arc<Self>, event: &EventId) {
+        let lost = self.state().router.lost_request(event);
+        if let Some(id) = lost
+            && let Ok(server) = self.server().await
+        {
+            let why = "the client hung up before it got this request, which is too large to be kept (limits.message_bytes)";
+            let _ = server.send(undeliverable_request(&id, why).into()).await;
+        }
+    }
+
     async fn store_last_delivered(self: Arc<Self>) {
         let mut stored = None;
         loop {
@@ -367,6 +406,21 @@ impl Live {
         Ok(())
     }
 
+    /// Ends the session, and its server, to make room for another session. Who reads it is sent a
+    /// message that says so.
+    ///
+    /// # Errors
+    /// As [`Self::end`].
+    pub async fn make_room(&self, uncalled: Duration) -> Result<(), Refusal> {
+        // First, as whatever finds that the session has ended closes it.
+        self.state().end = ReaderEnd::MadeRoom(uncalled);
+        let ended = self.end().await;
+        if ended.is_err() {
+            self.state().end = ReaderEnd::Ended;
+        }
+        ended
+    }
+
     /// Lets go of the session: its readers' connections end. Its server goes on, for the process
     /// that serves the name next.
     pub fn close(&self) {
@@ -374,10 +428,11 @@ impl Live {
         state.ended = true;
         state.running = None;
         state.router.clear();
+        let why = state.end;
         state
             .readers
             .drain()
-            .for_each(|(_, reader)| reader.end(ReaderEnd::Ended));
+            .for_each(|(_, reader)| reader.end(why));
     }
 
     /// Whether the session was made for this caller. That does not count as use.
@@ -469,29 +524,35 @@ impl State {
         });
     }
 
-    /// Sends an event to the reader of its stream.
-    fn deliver(&mut self, stream: &StreamId, sent: StoredEvent) {
+    /// Sends an event to the reader of its stream. False: there is none.
+    fn deliver(&mut self, stream: &StreamId, sent: StoredEvent) -> bool {
         let Some(reader) = self.readers.get(stream) else {
-            return;
+            return false;
         };
         match reader.events.try_send(sent) {
-            Ok(()) => self.router.set_resumable(stream),
+            Ok(()) => {
+                self.router.set_resumable(stream);
+                true
+            }
             Err(mpsc::error::TrySendError::Full(_)) => {
                 // Its connection stays: it reads the rest from the daemon, and then reads here
                 // again.
                 if let Some(reader) = self.readers.remove(stream) {
                     reader.end(ReaderEnd::Lagging);
                 }
+                true
             }
             Err(mpsc::error::TrySendError::Closed(_)) => {
                 self.readers.remove(stream);
                 self.router.set_reader(stream, false);
+                false
             }
         }
     }
 
     /// A stream has ended.
     fn finish(&mut self, stream: &StreamId) {
+        self.called = Instant::now();
         self.finishing.remove(stream);
         self.router.set_reader(stream, false);
         if let Some(reader) = self.readers.remove(stream) {

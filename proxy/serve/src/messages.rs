@@ -9,6 +9,7 @@
 //! server is dropped.
 
 use std::cell::OnceCell;
+use std::time::Duration;
 
 use axum::http::StatusCode;
 use bytes::Bytes;
@@ -460,6 +461,21 @@ pub fn undeliverable_request(id: &str, message: &str) -> String {
     format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{error}}}"#)
 }
 
+/// What is kept in the place of a request of the server's that is too large: a client that did not
+/// get the request ignores its cancellation (MCP 2025-11-25, Cancellation). None: it is no request.
+pub fn in_place_of_request(request: &Json) -> Option<Json> {
+    #[derive(Deserialize)]
+    struct Request<'a> {
+        #[serde(borrow)]
+        id: &'a RawValue,
+    }
+    let Request { id } = serde_json::from_str(request.as_str()).ok()?;
+    let params = json!({"requestId": id, "reason": "this request is too large to be kept"});
+    Some(Json::from(&json!({
+        "jsonrpc": "2.0", "method": "notifications/cancelled", "params": params
+    })))
+}
+
 /// The call was carried out, and its answer can't be read.
 fn unreadable_answer(id: &str) -> Json {
     let message = "the call was carried out, but its answer can't be read: it is not JSON, is nested too deeply, or has a member twice";
@@ -490,7 +506,22 @@ pub fn log_message(text: &str) -> Json {
 
 /// So many messages of a stream were pruned before the client came for them.
 pub fn gap_notice(count: u64) -> String {
-    let data = format!("{count} earlier messages of this stream were pruned, and are lost");
+    notice(&format!(
+        "{count} earlier messages of this stream were pruned, and are lost"
+    ))
+}
+
+/// A notification that the session has ended, with its server, to make room for another one.
+pub fn made_room_notice(uncalled: Duration) -> String {
+    let seconds = uncalled.as_secs();
+    notice(&format!(
+        "this session has ended, with its server, and what the server had in memory is lost: there was no call for \
+         {seconds} s, and a new client needed the room (http.sessions). `initialize` begins a new session"
+    ))
+}
+
+/// A line of the client's log that is no event of the stream.
+fn notice(data: &str) -> String {
     let params = json!({"level": "error", "logger": "mcp-sessiond", "data": data});
     json!({"jsonrpc": "2.0", "method": "notifications/message", "params": params}).to_string()
 }

@@ -8,7 +8,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use mcp_sessiond_client::StreamId;
+use mcp_sessiond_client::{EventId, StreamId};
 
 use crate::messages::{Id, ServerMessage};
 
@@ -38,6 +38,9 @@ pub struct StreamRouter {
     readers: HashSet<StreamId>,
     /// The streams that the server's own requests went to.
     requests: HashMap<Id, StreamId>,
+    /// Requests of the server's that are too large to be kept, by the event that is kept in their
+    /// place.
+    unkept: HashMap<EventId, Id>,
     /// Whether the messages of a stream without a reader go to the standalone stream, answers
     /// excepted.
     redirect: bool,
@@ -97,6 +100,11 @@ impl StreamRouter {
         self.open.is_empty()
     }
 
+    /// Whether a request of the server's waits for the client's answer.
+    pub fn has_question(&self) -> bool {
+        !self.requests.is_empty()
+    }
+
     /// The streams with open calls, and how many each has.
     pub fn open_calls(&self) -> impl Iterator<Item = (StreamId, usize)> {
         self.open
@@ -125,12 +133,27 @@ impl StreamRouter {
     /// The client has answered a request of the server.
     pub fn request_answered(&mut self, id: &str) {
         self.requests.remove(id);
+        self.unkept.retain(|_, request| **request != *id);
+    }
+
+    /// A reader is sent a request of the server's, of which another event is kept.
+    pub fn request_unkept(&mut self, event: EventId, id: Id) {
+        self.unkept.insert(event, id);
+    }
+
+    /// A reader was sent the event that is kept in the place of a request. Returns the request, if
+    /// it was not answered: no reader got it.
+    pub fn lost_request(&mut self, event: &EventId) -> Option<Id> {
+        let id = self.unkept.remove(event)?;
+        self.requests.remove(&id);
+        Some(id)
     }
 
     /// The server is gone: no call will be answered. Returns the streams, and which calls were open
     /// on each.
     pub fn clear(&mut self) -> Vec<(StreamId, Vec<Id>)> {
         self.requests.clear();
+        self.unkept.clear();
         self.open
             .drain(..)
             .map(|open| (open.stream, open.calls))

@@ -9,12 +9,13 @@ use bytes::Bytes;
 use mcp_sessiond_client::{Caller, SessionId};
 use serde_json::value::RawValue;
 use tokio::sync::OnceCell;
-use tokio::time::sleep;
+use tokio::time::{Duration, sleep};
 
 use crate::admission::only_caller;
-use crate::live::{Beginning, Live, Shared, terminate};
+use crate::live::{Beginning, Disuse, Live, Shared, terminate};
 use crate::modern::{self, Callers};
 use crate::refusal::Refusal;
+use crate::stderr::warn;
 
 /// So many times within `http.idle_ms` each session is checked for whether it is in use.
 const CHECKS: u32 = 4;
@@ -89,32 +90,48 @@ impl Table {
         Ok(beginning)
     }
 
-    /// Ends the session of this caller that was unused for longest. Many clients never end theirs.
-    /// False: all are in use, or were a moment ago.
+    /// Ends the session of this caller that was unused for longest: many clients never end theirs.
+    /// If all are read, the one among them that was called least recently: many clients hold a
+    /// standalone stream for as long as they run. False: all are in use, or were a moment ago.
     async fn end_least_used(&self, caller: &Caller) -> bool {
-        let least = self.shared.settings.unused;
-        if least.is_zero() {
-            return false;
-        }
+        let settings = &self.shared.settings;
         let all: Vec<_> = self
             .slots()
             .values()
             .filter_map(|slot| slot.get().cloned())
             .collect();
-        let unused = all
-            .iter()
-            .filter_map(|live| Some((live.unused_for(caller)?, live)));
-        match unused.max_by_key(|(time, _)| *time) {
-            Some((time, live)) if time >= least => {
-                let seconds = time.as_secs();
-                crate::stderr::warn(format_args!(
-                    "session {} ends, to make room for a new one: nobody has used it for {seconds} s",
-                    live.id()
-                ));
-                live.end().await.is_ok()
+        let has_passed = |time: Duration, least: Duration| !least.is_zero() && time >= least;
+        let (mut unused, mut uncalled) = (Vec::new(), Vec::new());
+        for live in &all {
+            match live.disuse(caller) {
+                Some(Disuse::Unused(time)) if has_passed(time, settings.unused) => {
+                    unused.push((time, live));
+                }
+                Some(Disuse::Read(time)) if has_passed(time, settings.idle) => {
+                    uncalled.push((time, live));
+                }
+                _ => {}
             }
-            _ => false,
         }
+        let longest =
+            |sessions: Vec<(Duration, _)>| sessions.into_iter().max_by_key(|found| found.0);
+        if let Some((time, live)) = longest(unused) {
+            let seconds = time.as_secs();
+            warn(format_args!(
+                "session {} ends, to make room for a new one: nobody has used it for {seconds} s",
+                live.id()
+            ));
+            return live.end().await.is_ok();
+        }
+        if let Some((time, live)) = longest(uncalled) {
+            let seconds = time.as_secs();
+            warn(format_args!(
+                "session {} ends, to make room for a new one: its client holds a stream, but has called nothing for {seconds} s",
+                live.id()
+            ));
+            return live.make_room(time).await.is_ok();
+        }
+        false
     }
 
     /// Carries out a POST of MCP 2026-07-28. None: it is none.

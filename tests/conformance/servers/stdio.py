@@ -5,7 +5,7 @@ Its tools, the same as of the other scripted servers. Each call that has a `key`
   count                  how often this session has called it
   echo {value}           the value, as JSON
   log {times, text}      so many log messages, and then `logged`
-  ask                    asks for the client's roots, and answers how many there are
+  ask {bytes}            asks for the client's roots, with so many letters, and answers how many there are
   big {bytes}            so many letters
   nan {value}            NaN, Infinity or -Infinity as a number, which is not JSON
   slow {key, steps}      so many steps as progress, and `slow` once the file GATES/key is there
@@ -60,7 +60,7 @@ def call(request, params):
         state["asked"] += 1
         own = f"ask-{state['asked']}"
         waiting[own] = request
-        say({"id": own, "method": "roots/list"})
+        say({"id": own, "method": "roots/list", **({"params": {"_meta": {"text": "x" * given["bytes"]}}} if "bytes" in given else {})})
     elif name == "big":
         answer(request, "x" * given["bytes"])
     elif name == "nan":

@@ -182,7 +182,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
                 session.asked += 1
                 own = f"ask-{session.asked}"
                 session.answers[own] = answers
-            self.event({"id": own, "method": "roots/list"})
+            self.event({"id": own, "method": "roots/list", **({"params": {"_meta": {"text": "x" * given["bytes"]}}} if "bytes" in given else {})})
             said = answers.get()
             return self.event(answer(str(len(said["result"]["roots"])) if "result" in said else "refused"))
         if name == "slow":

@@ -7,6 +7,7 @@ use mcp_sessiond_client::{
     Appended, Cursor, Error, Json, RequestId, SessionError, Stream, StreamId,
 };
 use serde_json::value::RawValue;
+use tokio::time::Instant;
 
 use super::delivery::close;
 use super::tail::Tail;
@@ -29,6 +30,7 @@ impl Live {
     /// # Errors
     /// When there is no server to take them.
     pub async fn post(self: &Arc<Self>, messages: Vec<Posted>) -> Result<(), Refusal> {
+        self.state().called = Instant::now();
         let server = self.server().await?;
         for Posted { kind, line } in messages {
             let initialized = matches!(kind, PostedKind::Initialized);
@@ -83,6 +85,7 @@ impl Live {
         messages: Vec<Posted>,
         is_batch: bool,
     ) -> Result<Tail, Refusal> {
+        self.state().called = Instant::now();
         let Calls { calls, lines, rest } = Calls::of(messages)?;
         if !rest.is_empty() {
             self.post(rest).await?;

@@ -12,8 +12,8 @@ use tokio::time::sleep;
 use super::{Live, StoredEvent};
 use crate::backend::Backend;
 use crate::messages::{
-    Id, ServerMessage, answer_not_stored, answered_id, outcome_unknown, read_server_line,
-    undeliverable_request,
+    Id, ServerMessage, answer_not_stored, answered_id, in_place_of_request, outcome_unknown,
+    read_server_line, undeliverable_request,
 };
 
 /// The pause before the daemon is asked again.
@@ -29,6 +29,16 @@ pub(super) enum Stored {
     Yes,
     /// It is lost: it is larger than what can be stored, or its session has ended.
     No,
+}
+
+/// What a message is to its stream.
+#[derive(Debug, Clone, Copy)]
+enum Use<'a> {
+    Plain,
+    /// The stream ends with it.
+    Last,
+    /// A request of the server's of this id, which waits for the client's answer.
+    Question(&'a Id),
 }
 
 impl Live {
@@ -75,9 +85,13 @@ impl Live {
             let request = format!("{mark}-{nth}");
             let request = request.parse().unwrap_or_else(|_| RequestId::mint());
             let bytes = message.len();
-            let stored = match to.ends {
-                true => self.store_last(&to.stream, request, message).await,
-                false => self.store(&to.stream, request, message).await,
+            let stored = match (&kind, to.ends) {
+                (ServerMessage::Request(id), _) => {
+                    self.append(&to.stream, request, message, Use::Question(id))
+                        .await
+                }
+                (_, true) => self.store_last(&to.stream, request, message).await,
+                (_, false) => self.store(&to.stream, request, message).await,
             };
             if let (Stored::No, ServerMessage::Request(id)) = (stored, kind) {
                 // Else the server would wait for ever.
@@ -96,7 +110,7 @@ impl Live {
         request: RequestId,
         message: Json,
     ) -> Stored {
-        self.append(stream, request, message, false).await
+        self.append(stream, request, message, Use::Plain).await
     }
 
     /// The same with the last message of a stream, which is closed, and whose reader's connection
@@ -107,7 +121,7 @@ impl Live {
         request: RequestId,
         message: Json,
     ) -> Stored {
-        let stored = self.append(stream, request, message, true).await;
+        let stored = self.append(stream, request, message, Use::Last).await;
         match stored {
             Stored::Yes => self.state().finish(stream),
             Stored::No => self.finish(stream).await,
@@ -120,19 +134,20 @@ impl Live {
         stream: &StreamId,
         request: RequestId,
         message: Json,
-        closes: bool,
+        what: Use<'_>,
     ) -> Stored {
         let to = self.session.stream(stream.clone());
         // An answer that is too large is sent to the reader that waits all the same, under the id
         // of the short error that is stored in its place: a reader that got it resumes behind it,
-        // and one that did not gets the error.
+        // and one that did not gets the error. So is a question, in whose place its cancellation
+        // is stored; if nobody got it, the server gets an error.
         let whole = message.clone();
-        let mut message = message;
+        let (mut message, mut is_whole) = (message, true);
         loop {
             let messages = vec![Some(message.clone())];
-            let appended = match closes {
-                true => to.append_and_close_as(request.clone(), messages).await,
-                false => to.append_as(request.clone(), messages).await,
+            let appended = match what {
+                Use::Last => to.append_and_close_as(request.clone(), messages).await,
+                Use::Plain | Use::Question(_) => to.append_as(request.clone(), messages).await,
             };
             let error = match appended.map(|appended| appended.into_iter().next()) {
                 Ok(Some(appended)) => {
@@ -141,9 +156,18 @@ impl Live {
                         id: appended.id,
                         message: whole,
                     };
+                    let mut state = self.state();
+                    let id = sent.id.clone();
                     // If a former process has stored it, in another stream, it is read there.
-                    self.state().deliver(&appended.stream, sent);
-                    return Stored::Yes;
+                    let is_sent = state.deliver(&appended.stream, sent);
+                    return match what {
+                        Use::Question(_) if !is_whole && !is_sent => Stored::No,
+                        Use::Question(question) if !is_whole => {
+                            state.router.request_unkept(id, question.clone());
+                            Stored::Yes
+                        }
+                        _ => Stored::Yes,
+                    };
                 }
                 Ok(None) => return Stored::No,
                 Err(error) => error,
@@ -157,20 +181,24 @@ impl Live {
             };
             let shorter = || shorter().filter(|shorter| shorter.len() < bytes);
             if never_fits(&error, bytes) {
-                let Some(shorter) = shorter() else {
+                let in_place = || match what {
+                    Use::Question(_) if self.is_read(stream) => in_place_of_request(&message),
+                    _ => None,
+                };
+                let Some(shorter) = shorter().or_else(in_place) else {
                     crate::stderr::warn(format_args!(
                         "a message of {bytes} bytes is lost: {error}"
                     ));
                     return Stored::No;
                 };
-                message = shorter;
+                (message, is_whole) = (shorter, false);
             } else if let SessionError::Refused(Error::QuotaExceeded { .. }) = &error {
                 self.warn_once(&error);
                 let has_room =
                     error.refusal().is_some_and(Error::is_of_memory) && self.prune_events().await;
                 match shorter() {
                     _ if has_room => {}
-                    Some(shorter) => message = shorter,
+                    Some(shorter) => (message, is_whole) = (shorter, false),
                     None if answered_id(&message).is_none() => return Stored::No,
                     None => sleep(PAUSE).await,
                 }
@@ -187,6 +215,13 @@ impl Live {
                 return Stored::No;
             }
         }
+    }
+
+    /// Whether a client reads this stream.
+    fn is_read(&self, stream: &StreamId) -> bool {
+        let mut state = self.state();
+        state.forget_gone_readers();
+        state.readers.contains_key(stream)
     }
 
     /// Says once for each session that there is no room for its events.

@@ -11,7 +11,7 @@ use mcp_sessiond_client::{Cursor, EventId, StreamId};
 use tokio::time::sleep;
 
 use super::{EventReceiver, Live, ReaderEnd};
-use crate::messages::gap_notice;
+use crate::messages::{gap_notice, made_room_notice};
 use crate::refusal::Refusal;
 use crate::response::COMMENT;
 
@@ -138,6 +138,9 @@ impl Tail {
             self.push(format!("event: message\ndata: {}\n\n", gap_notice(lost)));
         }
         for event in page.events {
+            if event.position > self.position {
+                self.live.replayed(&event.id).await;
+            }
             self.send(event.position, &event.id, event.message.as_str());
         }
         if let Some(next) = page.next.into_iter().next() {
@@ -160,6 +163,11 @@ impl Tail {
                 (None, Some(ReaderEnd::Lagging)) => {
                     self.reading = self.live.read(&self.stream);
                     self.behind = true;
+                }
+                (None, Some(ReaderEnd::MadeRoom(uncalled))) => {
+                    let notice = made_room_notice(*uncalled);
+                    self.push(format!("event: message\ndata: {notice}\n\n"));
+                    self.over = true;
                 }
                 (None, _) => self.over = true,
             },
