@@ -41,6 +41,7 @@ mod lists;
 mod live;
 mod manager;
 mod options;
+mod posted;
 mod prune;
 mod readers;
 mod recorder;
@@ -57,7 +58,7 @@ mod transport;
 mod writer;
 
 pub use body::DurableBody;
-pub use context::{HasSession, session};
+pub use context::{HasSession, notify, session};
 pub use options::DurableOptions;
 pub use service::{DurableService, durable};
 pub use tasks::{DurableTasks, RunOptions, Work};

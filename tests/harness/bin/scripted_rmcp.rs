@@ -20,13 +20,13 @@ use axum::extract::{Request, State};
 use axum::http::{StatusCode, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse as _, Response};
-use mcp_sessiond_client::rmcp::{DurableOptions, durable, session};
+use mcp_sessiond_client::rmcp::{DurableOptions, durable, notify, session};
 use mcp_sessiond_client::{Json, SessionError, StateKey};
 use mcp_sessiond_process::changes::Changes;
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, ListToolsResult,
-    LoggingLevel, LoggingMessageNotificationParam, PaginatedRequestParams,
-    ProgressNotificationParam, ServerCapabilities, ServerConfig, Tool,
+    LoggingLevel, LoggingMessageNotification, LoggingMessageNotificationParam,
+    PaginatedRequestParams, ProgressNotificationParam, ServerCapabilities, ServerConfig, Tool,
 };
 use rmcp::service::RequestContext;
 use rmcp::{ErrorData, RoleServer, ServerHandler};
@@ -116,7 +116,11 @@ async fn log(given: &Value, context: &Context) -> Result<String, ErrorData> {
     for number in 1..=given["times"].as_u64().unwrap_or(1) {
         let data = json!(format!("{text} {number}"));
         let message = LoggingMessageNotificationParam::new(LoggingLevel::Info, data);
-        let sent = context.peer.notify_logging_message(message).await;
+        // As most servers do it; rmcp does not say then for which request it is.
+        let sent = match given["plain"] == true {
+            true => context.peer.notify_logging_message(message).await,
+            false => notify(context, LoggingMessageNotification::new(message)).await,
+        };
         sent.map_err(|error| ErrorData::internal_error(error.to_string(), None))?;
     }
     Ok("logged".into())

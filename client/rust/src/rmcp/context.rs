@@ -1,9 +1,9 @@
 //! Which session a handler works for.
 
 use http::request::Parts;
-use rmcp::model::{ErrorCode, Extensions};
-use rmcp::service::{NotificationContext, RequestContext};
-use rmcp::{ErrorData, RoleServer};
+use rmcp::model::{ErrorCode, Extensions, GetExtensions as _, ServerNotification};
+use rmcp::service::{NotificationContext, OriginatingRequestId, RequestContext};
+use rmcp::{ErrorData, RoleServer, ServiceError};
 
 use crate::error::SessionError;
 use crate::sessiond::Sessiond;
@@ -47,6 +47,23 @@ pub fn session(context: &impl HasSession) -> Result<SessiondSession, ErrorData> 
         let why = "there is no session here: the server is not durable, and no `Sessiond` of this process has claimed a session";
         ErrorData::internal_error(why, None)
     })
+}
+
+/// Sends the client a notification on the stream of the request that a handler works on, where
+/// it comes before the answer: a line for its log, for example. A line that `context.peer` sends
+/// goes there, too, as long as the client has no other request open. If it has, it goes to the
+/// standalone stream, as everything else: rmcp does not say which request it belongs to.
+///
+/// # Errors
+/// When the server has ended.
+pub async fn notify(
+    context: &RequestContext<RoleServer>,
+    notification: impl Into<ServerNotification>,
+) -> Result<(), ServiceError> {
+    let mut notification = notification.into();
+    let origin = OriginatingRequestId(context.id.clone());
+    notification.extensions_mut().insert(origin);
+    context.peer.send_notification(notification).await
 }
 
 /// So that a tool may use `?` on every call about its session. The message names no path of the

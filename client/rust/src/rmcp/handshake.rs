@@ -13,7 +13,7 @@ use crate::tower::CONNECTION;
 /// The key of the state that has a handshake which is too large for the metadata.
 const STATE: &str = "mcp.handshake";
 /// Bytes of a session's metadata.
-const METADATA_MAX: usize = 64 * 1024;
+pub(super) const METADATA_MAX: usize = 64 * 1024;
 /// The version that is meant where a server does not say which (MCP 2025-06-18, Protocol Version
 /// Header).
 const ASSUMED: &str = "2025-03-26";

@@ -452,9 +452,9 @@ impl State {
             let post = self.done(&id)?;
             return post.say(&id, &message, true, record);
         }
-        if let Some(id) = self.post_of(&message)
-            && self.open.contains_key(&id)
-        {
+        let of = self.post_of(&message);
+        let of = of.filter(|id| self.open.contains_key(id));
+        if let Some(id) = of.or_else(|| self.only_request(&message)) {
             let record = self.announce(&id).then(|| self.lists.record());
             return self.open.get(&id)?.say(&id, &message, false, record);
         }
@@ -480,6 +480,16 @@ impl State {
         has_told
     }
 
+    /// The request that is open, if it is the only one and this is a line for the client's log. rmcp
+    /// says of requests alone for which one of the client's they were sent.
+    fn only_request(&self, message: &ServerJsonRpcMessage) -> Option<RequestId> {
+        let mut open = self.open.keys();
+        match (is_log(message), open.next(), open.next()) {
+            (true, only, None) => only.cloned(),
+            _ => None,
+        }
+    }
+
     /// The request that a message belongs to.
     fn post_of(&mut self, message: &ServerJsonRpcMessage) -> Option<RequestId> {
         match message {
@@ -499,7 +509,10 @@ impl State {
                     .asked
                     .get(cancelled.params.request_id.as_ref()?)
                     .cloned(),
-                _ => None,
+                other => {
+                    let OriginatingRequestId(id) = other.extensions().get()?;
+                    Some(id.clone())
+                }
             },
             JsonRpcMessage::Response(_) | JsonRpcMessage::Error(_) => None,
         }
@@ -545,6 +558,16 @@ fn is_initialized(message: &ClientJsonRpcMessage) -> bool {
     matches!(
         notification.notification,
         ClientNotification::InitializedNotification(_)
+    )
+}
+
+fn is_log(message: &ServerJsonRpcMessage) -> bool {
+    let JsonRpcMessage::Notification(notification) = message else {
+        return false;
+    };
+    matches!(
+        notification.notification,
+        ServerNotification::LoggingMessageNotification(_)
     )
 }
 

@@ -142,6 +142,19 @@ impl<F: Fn() -> Stream + Send> Recorder<F> {
                     ..
                 } in batch
                 {
+                    // Who gets an answer that can never be kept comes back behind the short error
+                    // that is kept in its place; who does not gets the error.
+                    if let Some(id) = answers.as_ref().filter(|_| !error.passes())
+                        && let Ok(Some(kept)) = self.keep_in_place(id).await
+                    {
+                        self.deliver(Delivery {
+                            id: Some(kept.id),
+                            text,
+                        });
+                        let _ = done.send(());
+                        is_closed = true;
+                        continue;
+                    }
                     let answer = answers.map(|id| (id, Json::trusted(text.clone())));
                     self.deliver(Delivery { id: None, text });
                     let _ = done.send(());
@@ -189,9 +202,15 @@ impl<F: Fn() -> Stream + Send> Recorder<F> {
                 Err(error) => passes = error.passes(),
             }
         }
-        self.append(&RequestId::mint(), &[not_kept(id)], true)
-            .await
-            .is_ok()
+        self.keep_in_place(id).await.is_ok()
+    }
+
+    /// Keeps the error that says that the answer to a request was not kept, and closes the stream.
+    async fn keep_in_place(&self, id: &Value) -> Result<Option<Appended>, SessionError> {
+        let kept = self
+            .append(&RequestId::mint(), &[not_kept(id)], true)
+            .await?;
+        Ok(kept.into_iter().next())
     }
 
     /// Gives a message to the reader. One that is too slow gets the rest from the daemon.

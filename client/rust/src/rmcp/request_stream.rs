@@ -16,6 +16,8 @@ use super::tail::Tail;
 use crate::error::SessionError;
 use crate::session::{Session, Stream};
 
+/// Bytes of an id that the daemon keeps beside a stream. A longer one stands in the will alone.
+const OPENED_BY_MAX: usize = 256;
 /// Messages that wait for a client that reads them slowly.
 const WAITING: usize = 64;
 
@@ -31,8 +33,9 @@ pub(super) async fn open(
     let name: StreamId = format!("post-{}", RequestId::mint())
         .parse()
         .expect("a stream's id");
-    let (opened_by, will) = (Json::from(&id), outcome_unknown(&id));
-    let open = || session.open_stream_with_will(&name, Some(opened_by.clone()), will.clone());
+    let will = outcome_unknown(&id);
+    let opened_by = Some(Json::from(&id)).filter(|id| id.as_str().len() <= OPENED_BY_MAX);
+    let open = || session.open_stream_with_will(&name, opened_by.clone(), will.clone());
     let stream = with_room(&session, open).await?;
     let primed = match primes {
         false => None,

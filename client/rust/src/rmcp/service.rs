@@ -12,9 +12,10 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::header::{ACCEPT, CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, HeaderName};
 use http::request::Parts;
-use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
+use http::{Extensions, HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
 use http_body::Body;
 use http_body_util::Full;
+use mcp_sessiond_proto::Json;
 use rmcp::ServerHandler;
 use rmcp::transport::streamable_http_server::StreamableHttpService;
 use tower_layer::Layer as _;
@@ -22,11 +23,14 @@ use tower_service::Service;
 
 use super::body::{DurableBody, RequestBody};
 use super::events::Events;
+use super::handshake::{Handshake, METADATA_MAX};
 use super::manager::{Manager, Store};
 use super::options::DurableOptions;
+use super::posted::{self, Posted};
 use super::request_scope::{Outcome, Purpose, RequestScope};
 use super::table::Table;
 use super::tail::Tail;
+use crate::error::SessionError;
 use crate::session::Session;
 use crate::sessions::Sessions;
 use crate::tower::{
@@ -74,11 +78,29 @@ where
     if let Some(cookie) = &options.cookie {
         layer = layer.cookie(cookie.clone());
     }
+    let layer = layer.begins_another(Arc::new(|extensions: &Extensions, session: Session| {
+        let posted = extensions.get::<Posted>().cloned();
+        Box::pin(async move { Ok(begins_another(posted, &session).await?) })
+    }));
     DurableService(layer.layer(Inner(Arc::new(Shared {
         table,
         rmcp,
         options,
     }))))
+}
+
+/// Whether a request in a session begins another one: `initialize` by another client, or for another
+/// version of MCP than the recorded one. Returns the new one's metadata.
+async fn begins_another(
+    posted: Option<Posted>,
+    session: &Session,
+) -> Result<Option<Option<Json>>, SessionError> {
+    let Some(Posted::Initialize(Some(params))) = posted else {
+        return Ok(None);
+    };
+    let recorded = Handshake::of(session).await?;
+    let is_another = recorded.is_some_and(|recorded| !posted::is_of(&recorded.initialize, &params));
+    Ok(is_another.then(|| Some(params).filter(|params| params.as_str().len() <= METADATA_MAX)))
 }
 
 /// Answers requests of MCP. [`durable`] makes it. Clones are the same service.
@@ -115,7 +137,19 @@ where
     }
 
     fn call(&mut self, request: Request<B>) -> Answering {
-        self.0.call(request.map(RequestBody::of))
+        let mut layer = self.0.clone();
+        let request = request.map(RequestBody::of);
+        if request.method() != Method::POST {
+            return layer.call(request);
+        }
+        Box::pin(async move {
+            let (mut parts, body) = request.into_parts();
+            let (posted, body) = Posted::read(body).await;
+            if let Some(posted) = posted {
+                parts.extensions.insert(posted);
+            }
+            layer.call(Request::from_parts(parts, body)).await
+        })
     }
 }
 
@@ -167,6 +201,12 @@ where
             return Err(Refusal::no_session());
         };
         let (mut parts, body) = request.into_parts();
+        if let Some(Posted::NotJson(answer)) = parts.extensions.get() {
+            let mut response = Response::new(DurableBody::from(answer.clone()));
+            let json = HeaderValue::from_static("application/json");
+            response.headers_mut().insert(CONTENT_TYPE, json);
+            return Ok(response);
+        }
         let mut beginning = None;
         if parts.extensions.get::<BeginsSession>().is_some() {
             beginning = Some(Beginning {

@@ -48,9 +48,21 @@ pub struct SessionLayer(Arc<Rules>);
 /// The function that tells a request's caller.
 type WhoAsks = dyn Fn(&Parts) -> Result<Option<Caller>, Refusal> + Send + Sync;
 
+/// The function that tells whether a request that names a session of its caller's begins another
+/// one all the same, and with which metadata.
+#[cfg(feature = "rmcp")]
+type BeginsAnother = dyn Fn(
+        &http::Extensions,
+        crate::session::Session,
+    ) -> Pin<Box<dyn Future<Output = Result<Option<Option<Json>>, Refusal>> + Send>>
+    + Send
+    + Sync;
+
 #[derive(Clone)]
 struct Rules {
     sessions: Sessions,
+    #[cfg(feature = "rmcp")]
+    begins_another: Option<Arc<BeginsAnother>>,
     caller: Arc<WhoAsks>,
     begin: Begin,
     lifetimes: Lifetimes,
@@ -88,6 +100,8 @@ impl SessionLayer {
     ) -> Self {
         Self(Arc::new(Rules {
             sessions,
+            #[cfg(feature = "rmcp")]
+            begins_another: None,
             caller: Arc::new(caller),
             begin: Begin::default(),
             lifetimes: Lifetimes::default(),
@@ -105,6 +119,12 @@ impl SessionLayer {
     #[must_use]
     pub fn begin(self, begin: Begin) -> Self {
         self.with(|rules| rules.begin = begin)
+    }
+
+    /// Asks this function of each request that names a session.
+    #[cfg(feature = "rmcp")]
+    pub(crate) fn begins_another(self, asks: Arc<BeginsAnother>) -> Self {
+        self.with(|rules| rules.begins_another = Some(asks))
     }
 
     /// How long new sessions live. By default as the daemon is configured.
@@ -243,7 +263,17 @@ impl Rules {
         let (parts, body) = request.into_parts();
         let caller = (self.caller)(&parts)?;
         let refused = match self.named(&parts, caller.as_ref()).await? {
-            Named::Session(found) => return Ok((Some(found), Request::from_parts(parts, body))),
+            Named::Session(found) => {
+                let request = Request::from_parts(parts, body);
+                #[cfg(feature = "rmcp")]
+                if let Some(metadata) = self.another(request.extensions(), &found).await? {
+                    let new = self.create(caller, metadata).await?;
+                    let mut request = request;
+                    request.headers_mut().remove(SESSION_HEADER);
+                    return Ok((Some(Found::New(new)), request));
+                }
+                return Ok((Some(found), request));
+            }
             Named::Stale(refusal) => refusal,
             Named::None => Refusal::no_session(),
         };
@@ -263,6 +293,19 @@ impl Rules {
             Purpose::Other => refused,
         };
         Err(Refused { refusal, id })
+    }
+
+    /// The metadata of the session that this request begins, though it names another one.
+    #[cfg(feature = "rmcp")]
+    async fn another(
+        &self,
+        extensions: &http::Extensions,
+        found: &Found,
+    ) -> Result<Option<Option<Json>>, Refusal> {
+        let Some(asks) = &self.begins_another else {
+            return Ok(None);
+        };
+        asks(extensions, found.session().0.clone()).await
     }
 
     async fn named(&self, parts: &Parts, caller: Option<&Caller>) -> Result<Named, Refusal> {
