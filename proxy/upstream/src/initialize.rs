@@ -180,7 +180,8 @@ impl Link {
     /// tells the host that lists may have changed.
     ///
     /// # Errors
-    /// One sentence, where the server does not take it. Where it refuses it, it is gone for good.
+    /// One sentence, where the server does not take it. Then the former session stays on record, and
+    /// the next request asks again.
     pub(super) async fn renew(&self, session: u32, loss: Loss) -> Result<(), String> {
         let _one = self.initializing.lock().await;
         if self.stamp().1 != session {
@@ -204,9 +205,8 @@ impl Link {
             Ok(Ok(capabilities)) => capabilities,
             Ok(Err(InitializeError::ForNow(why))) => return Err(format!("{forgotten}: {why}")),
             Ok(Err(InitializeError::Refused)) => {
-                self.gone.send_replace(true);
                 return Err(format!(
-                    "{forgotten}, and refuses the handshake that is on record"
+                    "{forgotten}, and refuses the handshake that is on record; the next request asks it again"
                 ));
             }
             Err(_) => return Err(format!("{forgotten}, and does not answer `initialize`")),

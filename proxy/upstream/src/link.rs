@@ -14,7 +14,7 @@ use tokio::task::AbortHandle;
 use crate::call_ids::{CallIds, Ids};
 use crate::http::HttpClient;
 use crate::ledger::{Ledger, SaveState, SessionRecord};
-use crate::messages::{CallFailure, Id, answered, normal};
+use crate::messages::{Id, answered, normal};
 use crate::news::News;
 use crate::numbers::{Numbers, is_ours};
 use crate::session_headers::SessionHeaders;
@@ -60,8 +60,6 @@ pub(super) struct Link {
     pub(super) losses: watch::Sender<()>,
     /// Whether this process uses the session that is on record: it has begun it, or taken it up.
     pub(super) has_begun: AtomicBool,
-    /// The server is gone for good.
-    pub(super) gone: watch::Sender<bool>,
     /// None: nothing is said any more.
     lines: Mutex<Option<mpsc::Sender<ServerMessage>>>,
     now: Mutex<Now>,
@@ -125,10 +123,7 @@ impl Link {
         } else {
             known.without_session()
         };
-        let (sessions, gone) = (
-            watch::Sender::new(known.sessions),
-            watch::Sender::new(false),
-        );
+        let sessions = watch::Sender::new(known.sessions);
         let now = Now {
             known,
             sessions: count,
@@ -149,7 +144,6 @@ impl Link {
             sessions,
             losses,
             has_begun,
-            gone,
             lines,
             now,
         }
@@ -346,21 +340,6 @@ impl Link {
             }
             drop(now);
             self.ledger.over(stream);
-        }
-    }
-
-    /// Answers all calls that are open, in these words.
-    pub(super) async fn give_up_all(&self, why: &CallFailure) {
-        let streams: Vec<u64> = self.now().open.keys().copied().collect();
-        for stream in streams {
-            let mut numbers = Numbers::after(stream);
-            for id in self.unanswered(stream) {
-                let number = numbers.ours();
-                if self.answered(stream, &id) {
-                    self.ledger.last(number);
-                }
-                self.deliver(number, why.answer(&id)).await;
-            }
         }
     }
 

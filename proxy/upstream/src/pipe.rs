@@ -34,8 +34,7 @@ pub struct Pipe {
     /// unless `handshake` is there and [`Ids`] are the same. When this is dropped, the connection
     /// ends, and the session with the server stays for a next process.
     pub to: mpsc::Sender<Bytes>,
-    /// Messages of the server. It ends when the server is gone for good: it has forgotten the
-    /// session, and refuses the handshake.
+    /// Messages of the server. It ends when `to` is dropped.
     pub from: mpsc::Receiver<ServerMessage>,
     /// Takes the numbers of messages that were passed on for good.
     pub confirm: Confirm,
@@ -183,13 +182,7 @@ impl Worker {
         let (telling, told) = mpsc::channel(WAITING_MAX);
         let link = self.link.clone();
         self.spawn(async move { tell_all(&link, told).await });
-        let mut gone = self.link.gone.subscribe();
-        loop {
-            let line = tokio::select! {
-                line = lines.recv() => line,
-                _ = gone.wait_for(|gone| *gone) => None,
-            };
-            let Some(line) = line else { break };
+        while let Some(line) = lines.recv().await {
             for line in messages(&line) {
                 let line = self
                     .link
@@ -198,9 +191,6 @@ impl Worker {
                     .map_or(line.clone(), |ids| ids.to_server(&line));
                 self.pass(line, &telling).await;
             }
-        }
-        if *self.link.gone.borrow() {
-            self.leave(lines).await;
         }
         self.link.close();
     }
@@ -327,38 +317,6 @@ impl Worker {
         self.link.carried_out(id, task);
         // It is dropped, and that is the word.
         drop(begins.await);
-    }
-
-    /// The server is gone for good: answers each call.
-    async fn leave(&self, mut lines: mpsc::Receiver<Bytes>) {
-        let mut tasks =
-            std::mem::take(&mut *self.tasks.lock().unwrap_or_else(PoisonError::into_inner));
-        tasks.abort_all();
-        while tasks.join_next().await.is_some() {}
-        let why = format!(
-            "the server {:?} has forgotten the session, and refuses the handshake",
-            self.link.wire.name()
-        );
-        self.link
-            .give_up_all(&CallFailure::Unknown(why.clone()))
-            .await;
-        lines.close();
-        while let Some(line) = lines.recv().await {
-            for line in messages(&line) {
-                let line = self
-                    .link
-                    .renamed
-                    .as_ref()
-                    .map_or(line.clone(), |ids| ids.to_server(&line));
-                if let Some(HostMessage::Call(call)) = host(&line) {
-                    let stream = Stream::new(self.link.numbers());
-                    self.link.open(stream.id(), vec![call]);
-                    self.link
-                        .give_up(stream, &CallFailure::NotSent(why.clone()))
-                        .await;
-                }
-            }
-        }
     }
 }
 

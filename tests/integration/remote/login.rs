@@ -407,7 +407,7 @@ fn who_is_not_logged_in_or_is_so_no_more_is_told_what_to_do() {
 }
 
 #[test]
-fn a_server_that_refuses_the_handshake_is_gone_for_good() {
+fn a_server_that_refuses_the_handshake_is_asked_again_at_the_next_call() {
     let guarded = Guarded::new();
     guarded.login();
     let (mut connected, _) = guarded
@@ -416,14 +416,23 @@ fn a_server_that_refuses_the_handshake_is_gone_for_good() {
     connected.initialize();
     connected.text(2, "whoami", &json!({}));
     guarded.control("forget=1&handshakes=0");
-    connected.begin(1, "whoami", &json!({}));
-    let (_, answer) = connected.answer(1);
-    let said = answer["error"]["message"].as_str().expect("a sentence");
+    for id in [3, 4] {
+        connected.begin(id, "whoami", &json!({}));
+        let (_, answer) = connected.answer(id);
+        assert_eq!(answer["error"]["data"]["outcome"], "not_sent", "{answer}");
+        let said = answer["error"]["message"].as_str().expect("a sentence");
+        assert!(
+            said.contains("has forgotten the session, and refuses the handshake"),
+            "{said}"
+        );
+    }
+    guarded.control("handshakes=1");
     assert!(
-        said.contains("has forgotten the session, and refuses the handshake"),
-        "{said}"
+        connected
+            .text(5, "whoami", &json!({}))
+            .starts_with("access-"),
+        "the same process"
     );
-    assert_eq!(connected.said_next(), json!({"gone": true}));
 }
 
 #[test]
