@@ -1,6 +1,7 @@
 //! A login in the browser: authorization code with PKCE (MCP 2025-11-25, "Authorization"), and a
 //! redirect to this machine (RFC 8252, section 7.3).
 
+use std::collections::VecDeque;
 use std::io;
 use std::time::Duration;
 
@@ -9,6 +10,7 @@ use reqwest::Url;
 use rmcp::transport::auth::{AuthError, AuthorizationManager, OAuthClientConfig};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::timeout;
 
 use super::authority::Authority;
@@ -20,6 +22,8 @@ use crate::url::is_private;
 const WAIT: Duration = Duration::from_secs(10 * 60);
 /// How long the browser may take to say its request, once it has connected.
 const REQUEST_WAIT: Duration = Duration::from_secs(5);
+/// Connections that are read at once. If there are more, the oldest one goes.
+const CONNECTIONS_MAX: usize = 64;
 /// Bytes that the head of a request may have.
 const REQUEST_MAX: usize = 32 * 1024;
 /// How the authorization server knows us.
@@ -199,21 +203,40 @@ struct Redirect {
     issuer: Option<String>,
 }
 
-/// Waits for the redirect. Requests that are something else, or another login's, are refused.
+/// Waits for the redirect. Requests that are something else, or another login's, are refused. Several
+/// connections are read at once: browsers open some on which they ask nothing.
 async fn wait_for_redirect(
     listener: &TcpListener,
     state: &str,
 ) -> io::Result<(TcpStream, Redirect)> {
+    let (mut reading, mut started) = (JoinSet::new(), VecDeque::<AbortHandle>::new());
     loop {
-        let (mut stream, _) = listener.accept().await?;
-        let Ok(Ok(target)) = timeout(REQUEST_WAIT, read_target(&mut stream)).await else {
-            continue;
-        };
-        match back(&target, state) {
-            Some(back) => return Ok((stream, back)),
-            None => {
-                let _ = answer(stream, "404 Not Found", "There is nothing here.").await;
+        tokio::select! {
+            accepted = listener.accept() => {
+                let (stream, _) = accepted?;
+                started.retain(|task| !task.is_finished());
+                if started.len() >= CONNECTIONS_MAX
+                    && let Some(oldest) = started.pop_front()
+                {
+                    oldest.abort();
+                }
+                started.push_back(reading.spawn(read_redirect(stream, state.to_owned())));
             }
+            Some(read) = reading.join_next() => if let Ok(Some(redirect)) = read {
+                return Ok(redirect);
+            },
+        }
+    }
+}
+
+/// Reads a request. None: it is not the redirect of this login, or does not come in time.
+async fn read_redirect(mut stream: TcpStream, state: String) -> Option<(TcpStream, Redirect)> {
+    let target = timeout(REQUEST_WAIT, read_target(&mut stream)).await;
+    match back(&target.ok()?.ok()?, &state) {
+        Some(back) => Some((stream, back)),
+        None => {
+            let _ = answer(stream, "404 Not Found", "There is nothing here.").await;
+            None
         }
     }
 }
@@ -275,6 +298,53 @@ async fn answer(mut stream: TcpStream, status: &str, text: &str) -> io::Result<(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    async fn asked(listener: &TcpListener, target: &str) -> TcpStream {
+        let at = listener.local_addr().expect("bound");
+        let mut stream = TcpStream::connect(at).await.expect("it listens");
+        stream.write_all(target.as_bytes()).await.expect("sent");
+        stream
+    }
+
+    /// A browser opens connections on which it asks nothing.
+    #[tokio::test]
+    async fn the_redirect_does_not_wait_for_idle_connections() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("bound");
+        let mut idle = asked(&listener, "").await;
+        let _others = (asked(&listener, "").await, asked(&listener, "GET ").await);
+        let redirect = "GET /callback?code=a&state=s HTTP/1.1\r\n\r\n";
+        let _redirected = asked(&listener, redirect).await;
+        tokio::select! {
+            biased;
+            found = wait_for_redirect(&listener, "s") => {
+                let (_, back) = found.expect("the redirect");
+                assert_eq!(back.code, Ok("a".into()));
+            }
+            _ = idle.read_u8() => panic!("the idle connection was waited for"),
+        }
+    }
+
+    #[tokio::test]
+    async fn more_connections_than_are_read_at_once_keep_the_redirect_out_no_longer() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("bound");
+        let waiting = wait_for_redirect(&listener, "s");
+        let redirected = async {
+            let mut idle = Vec::new();
+            for _ in 0..=CONNECTIONS_MAX {
+                idle.push(asked(&listener, "").await);
+            }
+            let redirect = "GET /callback?code=a&state=s HTTP/1.1\r\n\r\n";
+            let redirected = asked(&listener, redirect).await;
+            // The first one has gone for it.
+            let _ = idle[0].read_u8().await;
+            let _held = (idle, redirected);
+            std::future::pending::<()>().await;
+        };
+        tokio::select! {
+            found = waiting => assert_eq!(found.expect("the redirect").1.code, Ok("a".into())),
+            () = redirected => {}
+        }
+    }
 
     #[test]
     fn only_the_redirect_of_this_login_is_taken() {
