@@ -7,7 +7,7 @@ use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use http::request::Parts;
-use http::{Request, Response, StatusCode};
+use http::{HeaderName, Request, Response, StatusCode};
 use http_body::Body;
 use mcp_sessiond_proto::sessions::{Binding, Caller, Lifetimes, OnMismatch, Status};
 use mcp_sessiond_proto::{Json, SessionId};
@@ -223,6 +223,9 @@ where
     }
 }
 
+/// The version of MCP that a request speaks.
+const VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
+
 /// The session of a request.
 enum Found {
     Known(SessiondSession),
@@ -268,9 +271,7 @@ impl Rules {
                 #[cfg(feature = "rmcp")]
                 if let Some(metadata) = self.another(request.extensions(), &found).await? {
                     let new = self.create(caller, metadata).await?;
-                    let mut request = request;
-                    request.headers_mut().remove(SESSION_HEADER);
-                    return Ok((Some(Found::New(new)), request));
+                    return Ok((Some(Found::New(new)), without_session(request)));
                 }
                 return Ok((Some(found), request));
             }
@@ -281,11 +282,7 @@ impl Rules {
             asked(self.begin, Request::from_parts(parts, body)).await?;
         let refusal = match what {
             Purpose::Session(metadata) => match self.create(caller, metadata).await {
-                Ok(new) => {
-                    let mut request = request;
-                    request.headers_mut().remove(SESSION_HEADER);
-                    return Ok((Some(Found::New(new)), request));
-                }
+                Ok(new) => return Ok((Some(Found::New(new)), without_session(request))),
                 Err(refusal) => refusal,
             },
             Purpose::Discovery | Purpose::Other if self.is_optional => return Ok((None, request)),
@@ -431,6 +428,16 @@ impl Rules {
         }
         response
     }
+}
+
+/// The request without the session that it names, which is another one, and without the version of
+/// MCP that this one speaks.
+fn without_session<B>(mut request: Request<B>) -> Request<B> {
+    let headers = request.headers_mut();
+    if headers.remove(SESSION_HEADER).is_some() {
+        headers.remove(VERSION);
+    }
+    request
 }
 
 fn named_in<R>(mut response: Response<R>, session: &SessiondSession) -> Response<R> {
