@@ -472,6 +472,20 @@ fn each_entry_of_a_host_s_file_is_told_and_setup_mends_what_it_can() {
         &["setup: cursor: \"bare\", \"gone\", \"open\"", "are wrapped"],
     );
 
+    // An update of the host has written an entry anew.
+    let mut now: Value =
+        serde_json::from_slice(&fs::read(&file).expect("it is there")).expect("JSON");
+    now["mcpServers"]["open"] = entries["mcpServers"]["open"].clone();
+    fs::write(&file, now.to_string()).expect("written");
+    let said = doctor(&world);
+    said.assert_well();
+    let what = [
+        "setup: cursor: \"open\"",
+        "was wrapped by `setup`, and is not any more",
+        "`mcp-sessiond setup cursor`",
+    ];
+    said.assert_has("note", &what);
+
     fs::write(&file, format!("{{\"mcpServers\": {{\n\"a\": {SECRET}")).expect("written");
     let said = doctor(&world);
     said.assert_well();

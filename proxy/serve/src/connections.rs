@@ -23,7 +23,7 @@ const HTTP2: &[u8] = b"PRI ";
 
 /// The places for connections.
 #[derive(Debug)]
-pub(crate) struct Places {
+pub(crate) struct ConnectionSlots {
     most: usize,
     taken: Mutex<Taken>,
     /// Notified when a place is free.
@@ -38,13 +38,13 @@ struct Taken {
 
 /// A place for a connection, until it is dropped.
 #[derive(Debug)]
-pub(crate) struct Place {
-    places: Arc<Places>,
+pub(crate) struct ConnectionSlot {
+    places: Arc<ConnectionSlots>,
     number: u64,
     pub(crate) client: Arc<Client>,
 }
 
-impl Places {
+impl ConnectionSlots {
     /// So many places.
     pub(crate) fn new(most: usize) -> Arc<Self> {
         Arc::new(Self {
@@ -61,7 +61,7 @@ impl Places {
     /// Takes a place for a new connection. If there is none, the stranger goes that has come first;
     /// if there are no strangers, the connection that is idle for longest. If a request is under way
     /// on all of them, this waits.
-    pub(crate) async fn take(self: &Arc<Self>) -> Place {
+    pub(crate) async fn take(self: &Arc<Self>) -> ConnectionSlot {
         loop {
             if let Some(place) = self.try_take() {
                 return place;
@@ -70,7 +70,7 @@ impl Places {
         }
     }
 
-    fn try_take(self: &Arc<Self>) -> Option<Place> {
+    fn try_take(self: &Arc<Self>) -> Option<ConnectionSlot> {
         let mut taken = self.taken();
         if taken.clients.len() >= self.most {
             let ranks = taken.clients.iter();
@@ -83,7 +83,7 @@ impl Places {
         let (number, client) = (taken.next, Arc::new(Client::new()));
         taken.next += 1;
         taken.clients.insert(number, client.clone());
-        Some(Place {
+        Some(ConnectionSlot {
             places: self.clone(),
             number,
             client,
@@ -91,7 +91,7 @@ impl Places {
     }
 }
 
-impl Drop for Place {
+impl Drop for ConnectionSlot {
     fn drop(&mut self) {
         if self.places.taken().clients.remove(&self.number).is_some() {
             self.places.freed.notify_one();
@@ -290,8 +290,8 @@ impl Drop for UnderWay {
 mod tests {
     use super::*;
 
-    fn places(most: usize) -> Arc<Places> {
-        Places::new(most)
+    fn places(most: usize) -> Arc<ConnectionSlots> {
+        ConnectionSlots::new(most)
     }
 
     /// Whether the connection has to end now.

@@ -506,7 +506,7 @@ pub fn log_message(text: &str) -> Json {
 
 /// So many messages of a stream were pruned before the client came for them.
 pub fn gap_notice(count: u64) -> String {
-    notice(&format!(
+    log_notification(&format!(
         "{count} earlier messages of this stream were pruned, and are lost"
     ))
 }
@@ -514,14 +514,14 @@ pub fn gap_notice(count: u64) -> String {
 /// A notification that the session has ended, with its server, to make room for another one.
 pub fn made_room_notice(uncalled: Duration) -> String {
     let seconds = uncalled.as_secs();
-    notice(&format!(
+    log_notification(&format!(
         "this session has ended, with its server, and what the server had in memory is lost: there was no call for \
          {seconds} s, and a new client needed the room (http.sessions). `initialize` begins a new session"
     ))
 }
 
 /// A line of the client's log that is no event of the stream.
-fn notice(data: &str) -> String {
+fn log_notification(data: &str) -> String {
     let params = json!({"level": "error", "logger": "mcp-sessiond", "data": data});
     json!({"jsonrpc": "2.0", "method": "notifications/message", "params": params}).to_string()
 }

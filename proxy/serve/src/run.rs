@@ -31,7 +31,7 @@ use tokio::time::{sleep, timeout};
 
 use crate::backend::Backends;
 use crate::bundles::{BundleOptions, Bundles, Listing};
-use crate::connections::{Place, Places};
+use crate::connections::{ConnectionSlot, ConnectionSlots};
 use crate::counts::{Connection, Counts};
 use crate::endpoints::Endpoints;
 use crate::half_close::{HalfClose, RequestBody, ResponseBody, Socket};
@@ -283,7 +283,7 @@ async fn accept(listener: &Listener, router: Router, shared: &Arc<Shared>) {
     // Where every caller has to show a token, it does so in each request. Else the kernel has to
     // say who has connected.
     let (asks_kernel, peer_wait) = (matches!(settings.proof, Proof::Kernel), settings.peer_wait);
-    let places = Places::new(CONNECTIONS_MAX);
+    let places = ConnectionSlots::new(CONNECTIONS_MAX);
     loop {
         let (router, shared) = (router.clone(), shared.clone());
         match listener {
@@ -344,7 +344,7 @@ async fn pause(error: &io::Error) {
 async fn serve_connection(
     stream: impl Socket,
     router: Router,
-    place: Place,
+    place: ConnectionSlot,
     peer_wait: Duration,
 ) -> Connection {
     let inner = TowerToHyperService::new(router);

@@ -1,5 +1,6 @@
 //! The hosts' files that are here, and whether a host finds what they name.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use clap::ValueEnum as _;
@@ -7,6 +8,8 @@ use clap::ValueEnum as _;
 use super::{Finding, Findings};
 use crate::hosts::Host;
 use crate::hosts::inspect::{Entry, EntryState, HostEntries, entries_of};
+use crate::hosts::record::Records;
+use crate::servers::Servers;
 use crate::version;
 
 /// Where a host looks for programs that a desktop has started, whatever a shell's PATH is.
@@ -43,8 +46,10 @@ pub(super) fn check(findings: &mut Findings) {
             "no file of a host that `mcp-sessiond setup` knows is here",
         ));
     }
+    let records = Servers::usual_path().ok();
+    let records = records.map(|servers| Records::beside(&servers));
     seen.iter()
-        .flat_map(|(host, entries)| of_file(*host, entries))
+        .flat_map(|(host, entries)| of_file(*host, entries, records.as_ref()))
         .for_each(|finding| findings.add(finding));
     unread.into_iter().for_each(|finding| findings.add(finding));
 }
@@ -92,8 +97,15 @@ fn found_by_hosts(seen: &[(Host, HostEntries)]) -> Finding {
     )
 }
 
+/// The servers of a file that `setup` has wrapped once.
+fn wrapped_before(host: Host, file: &Path, records: Option<&Records>) -> BTreeSet<String> {
+    let record = records.and_then(|records| records.get(&host.to_string(), file).ok().flatten());
+    let servers = record.map(|record| record.servers).unwrap_or_default();
+    servers.into_iter().map(|wrapped| wrapped.name).collect()
+}
+
 /// What was found in one file, worst first.
-fn of_file(host: Host, seen: &HostEntries) -> Vec<Finding> {
+fn of_file(host: Host, seen: &HostEntries, records: Option<&Records>) -> Vec<Finding> {
     let shown = seen.file.display();
     let names = |is: &dyn Fn(&Entry) -> bool| -> Vec<String> {
         seen.entries
@@ -119,7 +131,30 @@ fn of_file(host: Host, seen: &HostEntries) -> Vec<Finding> {
             ));
         }
     }
-    let open = names(&|entry| matches!(entry.state, EntryState::Wrappable));
+    let before = wrapped_before(host, &seen.file, records);
+    let is_unwrapped = |entry: &Entry| {
+        matches!(entry.state, EntryState::Wrappable) && before.contains(&entry.name)
+    };
+    let unwrapped = names(&is_unwrapped);
+    if !unwrapped.is_empty() {
+        let (was, are) = if unwrapped.len() == 1 {
+            ("was", "is")
+        } else {
+            ("were", "are")
+        };
+        let what = format!(
+            "{host}: {} in {shown} {was} wrapped by `setup`, and {are} not any more: the host, an update of it, or somebody else has written the file anew",
+            unwrapped.join(", ")
+        );
+        let fix = match &seen.hindrance {
+            Some(why) => why.clone(),
+            None => format!("`mcp-sessiond setup {host}`"),
+        };
+        findings.push(Finding::note("setup", what, fix));
+    }
+    let open = names(&|entry| {
+        matches!(entry.state, EntryState::Wrappable) && !before.contains(&entry.name)
+    });
     if !open.is_empty() {
         let are = if open.len() == 1 { "is" } else { "are" };
         let what = format!(

@@ -19,7 +19,7 @@ const NUMBERS: [&str; 3] = ["NaN", "-Infinity", "Infinity"];
 
 /// What a POST says.
 #[derive(Debug, Clone)]
-pub(super) enum Posted {
+pub(super) enum PostedMessage {
     /// `initialize`, with these parameters.
     Initialize(Option<Json>),
     /// A request with a number in it that JSON does not have: the answer to it.
@@ -39,7 +39,7 @@ struct Info {
     name: Option<String>,
 }
 
-impl Posted {
+impl PostedMessage {
     /// Reads a body. Returns what it says, if that has to be known, and the same body.
     pub(super) async fn read(body: RequestBody) -> (Option<Self>, RequestBody) {
         let mut frames = BodyStream::new(body);
@@ -244,7 +244,7 @@ mod tests {
     async fn a_body_stays_as_it_is() {
         for length in [10, READ_MAX + 10] {
             let sent = Bytes::from(vec![b'x'; length]);
-            let (posted, body) = Posted::read(sent.clone().into()).await;
+            let (posted, body) = PostedMessage::read(sent.clone().into()).await;
             assert!(posted.is_none());
             let read = body.collect().await.expect("a body").to_bytes();
             assert!(read == sent, "{length} bytes, not {}", read.len());

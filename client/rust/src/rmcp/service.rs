@@ -26,7 +26,7 @@ use super::events::Events;
 use super::handshake::{Handshake, METADATA_MAX};
 use super::manager::{Manager, Store};
 use super::options::DurableOptions;
-use super::posted::{self, Posted};
+use super::posted::{self, PostedMessage};
 use super::request_scope::{Outcome, Purpose, RequestScope};
 use super::table::Table;
 use super::tail::Tail;
@@ -79,7 +79,7 @@ where
         layer = layer.cookie(cookie.clone());
     }
     let layer = layer.begins_another(Arc::new(|extensions: &Extensions, session: Session| {
-        let posted = extensions.get::<Posted>().cloned();
+        let posted = extensions.get::<PostedMessage>().cloned();
         Box::pin(async move { Ok(begins_another(posted, &session).await?) })
     }));
     DurableService(layer.layer(Inner(Arc::new(Shared {
@@ -92,10 +92,10 @@ where
 /// Whether a request in a session begins another one: `initialize` by another client, or for another
 /// version of MCP than the recorded one. Returns the new one's metadata.
 async fn begins_another(
-    posted: Option<Posted>,
+    posted: Option<PostedMessage>,
     session: &Session,
 ) -> Result<Option<Option<Json>>, SessionError> {
-    let Some(Posted::Initialize(Some(params))) = posted else {
+    let Some(PostedMessage::Initialize(Some(params))) = posted else {
         return Ok(None);
     };
     let recorded = Handshake::of(session).await?;
@@ -144,7 +144,7 @@ where
         }
         Box::pin(async move {
             let (mut parts, body) = request.into_parts();
-            let (posted, body) = Posted::read(body).await;
+            let (posted, body) = PostedMessage::read(body).await;
             if let Some(posted) = posted {
                 parts.extensions.insert(posted);
             }
@@ -201,7 +201,7 @@ where
             return Err(Refusal::no_session());
         };
         let (mut parts, body) = request.into_parts();
-        if let Some(Posted::NotJson(answer)) = parts.extensions.get() {
+        if let Some(PostedMessage::NotJson(answer)) = parts.extensions.get() {
             let mut response = Response::new(DurableBody::from(answer.clone()));
             let json = HeaderValue::from_static("application/json");
             response.headers_mut().insert(CONTENT_TYPE, json);
