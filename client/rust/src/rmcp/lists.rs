@@ -141,7 +141,7 @@ impl Lists {
                 self.pages.insert(list.method, (next.to_owned(), items));
                 false
             }
-            None => self.note(list.method, digest(items)),
+            None => self.note(list.method, &digest(items)),
         }
     }
 
@@ -154,7 +154,7 @@ impl Lists {
             .filter(|list| changed.contains_key(list.method));
         let kinds: BTreeSet<&str> = of.map(|list| list.of).collect();
         for (method, digest) in changed {
-            self.note(method, digest);
+            self.note(method, &digest);
         }
         let told = kinds.into_iter().map(|kind| {
             let method = format!("notifications/{kind}/list_changed");
@@ -194,9 +194,9 @@ impl Lists {
         }
     }
 
-    fn note(&mut self, method: &str, digest: String) -> bool {
-        let former = self.digests.insert(method.to_owned(), digest.clone());
-        former.as_ref() != Some(&digest)
+    fn note(&mut self, method: &str, digest: &str) -> bool {
+        let former = self.digests.insert(method.to_owned(), digest.to_owned());
+        former.as_deref() != Some(digest)
     }
 
     fn declared(&self, method: &str) -> Option<&'static List> {

@@ -321,7 +321,7 @@ impl Source for KeeperSource {
                 .map_err(|_| not_started("it was not started".into()))?;
             started
                 .map(|backend| self.attached(backend, InheritedCalls::default()))
-                .map_err(|why| start_failure(why))
+                .map_err(start_failure)
         })
     }
 }
