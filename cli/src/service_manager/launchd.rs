@@ -298,7 +298,29 @@ pub(super) fn socket(files: &[PathBuf]) -> Option<PathBuf> {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Write as _;
+    use std::process::{Command, Stdio};
+
+    use serde_json::{Value, json};
+
     use super::*;
+
+    /// What an agent says, as the plist parser of Python reads it.
+    pub(super) fn parsed(plist: &str) -> Value {
+        let program = "import json, plistlib, sys; print(json.dumps(plistlib.loads(sys.stdin.buffer.read())))";
+        let mut python = Command::new("python3")
+            .args(["-I", "-c", program])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("python3");
+        let mut input = python.stdin.take().expect("a pipe");
+        input.write_all(plist.as_bytes()).expect("written");
+        drop(input);
+        let output = python.wait_with_output().expect("it ends");
+        assert!(output.status.success(), "not well-formed: {plist}");
+        serde_json::from_slice(&output.stdout).expect("JSON")
+    }
 
     #[test]
     fn every_path_of_the_template_is_filled() {
@@ -323,6 +345,11 @@ mod tests {
                 "<string>/Users/me/Library/R&amp;D &lt;x&gt;/daemon.sock</string>",
                 "<string>/Users/me/Library/Logs/mcp-sessiond.log</string>",
             ]
+        );
+        let directory = "/Users/me/Library/R&D <x>";
+        assert_eq!(
+            parsed(&plist)["EnvironmentVariables"],
+            json!({"MCP_SESSIOND_DIR": directory})
         );
     }
 }

@@ -47,6 +47,7 @@ pub(super) fn plist(name: &Name, service: &Service, served: &ServeCommand, log: 
 
 #[cfg(test)]
 mod tests {
+    use super::super::tests::parsed;
     use super::*;
 
     #[test]
@@ -91,5 +92,9 @@ mod tests {
                 "/Users/me/log",
             ]
         );
+        let read = parsed(&plist);
+        let words = ["/opt/mcp-sessiond", "serve", "--name", "x", "--", "a&b"];
+        assert_eq!(read["ProgramArguments"], serde_json::json!(words));
+        assert_eq!(read["EnvironmentVariables"]["PATH"], "/p:/q");
     }
 }
