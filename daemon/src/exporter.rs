@@ -36,7 +36,7 @@ pub async fn serve(address: SocketAddr, daemon: Arc<Daemon>) {
             Ok(listener) => {
                 is_told = false;
                 let at = listener.local_addr().unwrap_or(address);
-                tracing::info!(address = %at, "metrics can be had");
+                tracing::info!(address = %at, "metrics are served");
                 accept(&listener, &daemon).await
             }
             Err(error) => Err(error),
@@ -44,7 +44,7 @@ pub async fn serve(address: SocketAddr, daemon: Arc<Daemon>) {
         if let Err(error) = served
             && !std::mem::replace(&mut is_told, true)
         {
-            tracing::error!(%address, %error, "metrics can't be had; it is tried again");
+            tracing::error!(%address, %error, "the metrics can't be served; trying again");
         }
         tokio::time::sleep(RETRY).await;
     }

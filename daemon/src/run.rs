@@ -395,7 +395,7 @@ fn reload(options: &Options, daemon: &Daemon, logging: &Logging) {
         Err(error) => {
             // A line of the log is one line.
             let error = error.to_string().replace('\n', " ");
-            tracing::error!(%error, "kept the former configuration, since the new one is wrong");
+            tracing::error!(%error, "kept the previous configuration, since the new one is wrong");
         }
     }
     let _ = sd_notify::notify(&[NotifyState::Ready]);

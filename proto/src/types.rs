@@ -528,43 +528,43 @@ impl Loss {
                  host closes a server before it starts the next"
             }
             Self::Several => {
-                "several former servers with the same command, directory and environment were left, and can't be told apart; give \
+                "several earlier servers with the same command, directory and environment were left, and can't be told apart; give \
                  each entry its own `--instance NAME`"
             }
             Self::Crowd => {
                 "this host runs three or more servers with the same command at once, so nothing is resumed for it until it \
                  exits; give each entry its own `--instance NAME`"
             }
-            Self::Exited => "the former server exited while no host was connected",
+            Self::Exited => "the previous server exited while no host was connected",
             Self::Killed => {
-                "the process that kept the former server has ended, and the server with it"
+                "the process that kept the previous server has ended, and the server with it"
             }
             Self::Lingered => {
-                "no host came back for the former server in time (`backends.linger_ms`; `backends.named_linger_ms` where it has a name)"
+                "no host came back for the previous server in time (`backends.linger_ms`; `backends.named_linger_ms` where it has a name)"
             }
             Self::Abandoned => {
-                "the host had closed the former server, and did not come back for it in time (`backends.closed_linger_ms`; \
+                "the host had closed the previous server, and did not come back for it in time (`backends.closed_linger_ms`; \
                  `backends.named_linger_ms` where it has a name)"
             }
             Self::Records => {
                 "the records of an earlier daemon were lost (`sessions.db`); if this server had run before, nothing of that is known"
             }
             Self::Hung => {
-                "the process that kept the former server did not answer, so the daemon has ended it, and the server with it"
+                "the process that kept the previous server did not answer, so the daemon has ended it, and the server with it"
             }
-            Self::Stopped => "the former server was stopped",
+            Self::Stopped => "the previous server was stopped",
             Self::Conversation => {
-                "the former server belonged to a conversation that the host has left"
+                "the previous server belonged to a conversation that the host has left"
             }
             Self::Edited => {
-                "the command line or the environment is not that of the former server: the host has another environment now, or the \
+                "the command line or the environment is not that of the previous server: the host has another environment now, or the \
                  server's entry in its configuration was edited"
             }
             Self::Quota => {
                 "the host has as many sessions as it may (`sessions_per_owner`), and this one was free the longest"
             }
             Self::Closed => {
-                "the host closed the former server, and this host has not been seen to reconnect by closing (`resume` is `cut`), so \
+                "the host closed the previous server, and this host has not been seen to reconnect by closing (`resume` is `cut`), so \
                  a server ends with its connection; `--resume always` keeps it"
             }
             Self::Conversations => {

@@ -492,10 +492,10 @@ impl Report {
         match attached.lost {
             0 => {}
             1 => {
-                stderr.print(&"a message was on its way when the former connection ended, and may not have arrived");
+                stderr.print(&"a message was on its way when the previous connection ended, and may not have arrived");
             }
             lost => stderr.print(&format_args!(
-                "{lost} messages were on their way when the former connection ended, and may not have arrived"
+                "{lost} messages were on their way when the previous connection ended, and may not have arrived"
             )),
         }
     }

@@ -81,8 +81,8 @@ pub(crate) fn print_ended(
 ) {
     let [.., last] = ended else { return };
     let former = match ended.len() {
-        1 => "the former one has ended".to_owned(),
-        all => format!("the {all} former ones have ended"),
+        1 => "the previous one has ended".to_owned(),
+        all => format!("the {all} previous ones have ended"),
     };
     let of = name.map(|name| format!("{name}: ")).unwrap_or_default();
     let what = format!(

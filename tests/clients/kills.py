@@ -41,7 +41,7 @@ RESUMED = "resumed the server that has been running"
 # What names each cause.
 REASONS = {
     "server": re.compile(r"signal: 9|SIGKILL|server exited while no host was connected|server of this session, or the process that kept it"),
-    "keeper": re.compile(r"keeper of the server had ended|process that kept the former server (was killed|has ended)|server of this session, or the process that kept it"),
+    "keeper": re.compile(r"keeper of the server had ended|process that kept the previous server (was killed|has ended)|server of this session, or the process that kept it"),
 }
 
 

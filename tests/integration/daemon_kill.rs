@@ -194,7 +194,7 @@ fn what_was_lost_is_told_after_the_death_of_the_daemon() {
     next.load().assert_fresh();
     world
         .log
-        .wait("several former servers with the same command");
+        .wait("several earlier servers with the same command");
 }
 
 #[test]

@@ -562,7 +562,7 @@ fn a_setting_that_waits_for_a_restart_is_said_to_wait() {
     let logged = |what: &str| world.log.wait(what);
     logged("storage.durability: \"process\" -> \"power\"; it applies when the daemon is restarted");
     assert!(logged("claim_wait_ms: ").trim_end().ends_with("-> 17"));
-    logged("backends.closes: 3 -> 7; servers that run already keep the former value");
+    logged("backends.closes: 3 -> 7; servers that run already keep the previous value");
     logged("-> 3999; each `wrap` and `serve` reads it when it starts");
     let durability = setting("storage.durability");
     assert_eq!(

@@ -61,7 +61,7 @@ const ELSEWHERE: &[Elsewhere] = &[
         "a fresh server: the host closed",
         "wrap/resume.rs",
         "an_unknown_host_s_close_ends_the_server_and_the_next_one_is_told_so_once",
-        "a fresh server: the host closed the former server",
+        "a fresh server: the host closed the previous server",
     ),
     (
         "a fresh server: this host runs many",
@@ -193,7 +193,7 @@ const ELSEWHERE: &[Elsewhere] = &[
         "sessions.db was not what",
         "broken/records.rs",
         "garbage",
-        "sessions.db was not what a former daemon had left ",
+        "sessions.db was not what an earlier daemon had left ",
     ),
     (
         "… has mode 0755",

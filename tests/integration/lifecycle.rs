@@ -113,7 +113,7 @@ fn sighup_reloads_and_says_what_changed() {
     daemon.signal(Signal::SIGHUP);
     world
         .log
-        .wait_from(begin, &["kept the former configuration"]);
+        .wait_from(begin, &["kept the previous configuration"]);
     world.log.wait_from(begin, &["claim_weight"]);
     let settings = world
         .peer()

@@ -199,7 +199,7 @@ fn what_becomes_of_wrapped_servers_is_counted() {
 
 /// The address at which the daemon says that metrics can be had.
 fn address(daemon: &Daemon) -> String {
-    let line = daemon.log().wait("metrics can be had");
+    let line = daemon.log().wait("metrics are served");
     let (_, address) = line.split_once("address=").expect("an address");
     address.trim().trim_matches('"').to_owned()
 }

@@ -83,7 +83,7 @@ export class SessionEventStore implements EventStore {
    *
    * It is not the SDK's own name. By that the SDK would refuse (409) a client that comes back, as long as it takes the stream for
    * read: a connection that broke without a word looks read for minutes. The replay gives the SDK's name, and the SDK then ends
-   * the former connection.
+   * the previous connection.
    */
   async getStreamIdForEventId(eventId: string): Promise<string | undefined> {
     try {

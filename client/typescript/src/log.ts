@@ -11,28 +11,28 @@ const LOST: Record<string, string> = {
     `can't tell which of them the earlier session belonged to; ${LABELS}, or say \`siblings: 'successor'\` where the host ` +
     'closes a server before it starts the next',
   several:
-    'several former servers with the same command, directory and environment were left, and ' +
+    'several earlier servers with the same command, directory and environment were left, and ' +
     `can't be told apart; ${LABELS}`,
   crowd:
     'this host runs three or more servers with the same command at once, so nothing is resumed for it ' +
     `until it exits; ${LABELS}`,
-  exited: 'the former server exited while no host was connected',
+  exited: 'the previous server exited while no host was connected',
   records:
     'the records of an earlier daemon were lost (`sessions.db`); ' +
     'if this server had run before, nothing of that is known',
-  killed: 'the process that kept the former server has ended, and the server with it',
-  hung: 'the process that kept the former server did not answer, so the daemon has ended it, and the server with it',
+  killed: 'the process that kept the previous server has ended, and the server with it',
+  hung: 'the process that kept the previous server did not answer, so the daemon has ended it, and the server with it',
   lingered:
-    'no host came back for the former server in time (`backends.linger_ms`; ' +
+    'no host came back for the previous server in time (`backends.linger_ms`; ' +
     '`backends.named_linger_ms` where it has a name)',
   abandoned:
-    'the host had closed the former server, and did not come back for it in time ' +
+    'the host had closed the previous server, and did not come back for it in time ' +
     '(`backends.closed_linger_ms`; `backends.named_linger_ms` where it has a name)',
-  stopped: 'the former server was stopped',
-  conversation: 'the former server belonged to a conversation that the host has left',
-  edited: 'the command line or the environment is not that of the former server',
+  stopped: 'the previous server was stopped',
+  conversation: 'the previous server belonged to a conversation that the host has left',
+  edited: 'the command line or the environment is not that of the previous server',
   quota: 'the host has as many sessions as it may (`sessions_per_owner`), and this one was free the longest',
-  closed: 'the host closed the former server, and has not been seen to reconnect by closing',
+  closed: 'the host closed the previous server, and has not been seen to reconnect by closing',
   conversations: 'this host runs many conversations in one process',
 };
 

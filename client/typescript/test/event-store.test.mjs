@@ -144,7 +144,7 @@ for (const version of ['1.32', '2']) {
       await server.notification(note(2));
       const resumed = messages(response);
       assert.equal((await resumed.next()).value.params.data, 2);
-      assert.equal((await stale.next()).done, true, 'the former connection ends');
+      assert.equal((await stale.next()).done, true, 'the previous connection ends');
 
       // That of a call.
       const call = messages(await wire.call('wait'));

@@ -34,7 +34,7 @@ impl Applies {
         match self {
             Self::AtOnce => "",
             Self::DaemonStart => "; it applies when the daemon is restarted",
-            Self::ServerStart => "; servers that run already keep the former value",
+            Self::ServerStart => "; servers that run already keep the previous value",
             Self::FrontStart => "; each `wrap` and `serve` reads it when it starts",
         }
     }

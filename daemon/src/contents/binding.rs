@@ -140,7 +140,7 @@ impl Bound {
             .count()
             >= FORMER_MAX
         {
-            let what = "the number of former credentials that are still good".into();
+            let what = "the number of previous credentials that are still good".into();
             return Err(Error::QuotaExceeded {
                 what,
                 limit: FORMER_MAX as u64,

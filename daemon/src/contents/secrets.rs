@@ -56,7 +56,7 @@ impl Secret {
     fn rotate(&mut self, now_ms: u64) -> Result<(), Error> {
         self.former.retain(|(_, until_ms)| *until_ms > now_ms);
         if self.former.len() >= FORMER_MAX {
-            let what = "the number of former keys of this service that still count".into();
+            let what = "the number of previous keys of this service that still count".into();
             return Err(Error::QuotaExceeded {
                 what,
                 limit: FORMER_MAX as u64,

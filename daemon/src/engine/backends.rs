@@ -568,7 +568,7 @@ pub(super) fn is_above(process: ProcessId, peer: &PinnedProcess) -> Result<bool,
 /// The error for a session whose former backend is being ended.
 pub(super) fn ending() -> Error {
     Error::Unavailable {
-        sentence: "a former backend is being ended, whose place this one takes".into(),
+        sentence: "the previous backend, whose place this one takes, is still being ended".into(),
         retry_after_ms: ENDING_RETRY_MS,
     }
 }

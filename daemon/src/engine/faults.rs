@@ -50,12 +50,12 @@ impl Engine {
                 %why,
                 servers_found_again = loss.adopted,
                 servers_ended = ended,
-                "the records of a former daemon were discarded, and with them the sessions of which no keeper knew"
+                "the records of an earlier daemon were discarded, and with them the sessions of which no keeper knew"
             ),
             None if ended + loss.adopted > 0 => tracing::warn!(
                 servers_found_again = loss.adopted,
                 servers_ended = ended,
-                "there are servers that a former daemon has kept and that are not on record (sessions.db)"
+                "there are servers that an earlier daemon has kept and that are not on record (sessions.db)"
             ),
             None => {}
         }
@@ -141,7 +141,7 @@ impl Engine {
         Some(Finding {
             what: "records".into(),
             finding: format!(
-                "sessions.db was not what a former daemon had left ({why}): {tokens}{adopted} kept servers were found again, and {ended} \
+                "sessions.db was not what an earlier daemon had left ({why}): {tokens}{adopted} kept servers were found again, and {ended} \
                  were ended"
             ),
             advice: "nothing: lost servers start fresh, and the next daemon no longer says this"

@@ -44,7 +44,7 @@ pub enum DialError {
     #[error(transparent)]
     Refused(Error),
     /// The former connection was closed, and its host's rule forbids a resume.
-    #[error("the former connection was closed, and the server is not kept for the next one")]
+    #[error("the previous connection was closed, and the server is not kept for the next one")]
     Closed {
         /// Whether the backend had been used.
         used: bool,

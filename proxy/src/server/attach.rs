@@ -36,7 +36,7 @@ pub enum NoBackend {
     #[error("{0}")]
     Ending(String),
     /// The former front has closed, and the host's rule forbids to go on with its server.
-    #[error("the former server has ended with its connection")]
+    #[error("the previous server has ended with its connection")]
     Closed {
         /// Whether that server had been used.
         used: bool,

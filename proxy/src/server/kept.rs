@@ -430,8 +430,7 @@ impl Door {
             epoch: claimed.epoch,
         };
         // As long as a former backend is being ended, the daemon is asked again and again.
-        let ending =
-            |_| NoBackend::Ending("a former server of this one is still being ended".to_owned());
+        let ending = |_| NoBackend::Ending("the previous server is still being ended".to_owned());
         let found = timeout_at(until.into(), self.find_backend(&lease))
             .await
             .map_err(ending)?;

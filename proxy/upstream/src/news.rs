@@ -6,27 +6,27 @@
 pub enum News {
     /// That of the former process goes on.
     #[error(
-        "the session that a former connection had with the server goes on; `--fresh` begins another one"
+        "the session that an earlier connection had with the server goes on; `--fresh` begins another one"
     )]
     Resumed,
     /// The server does not know it any more.
     #[error(
-        "a new session was begun, since the server has forgotten the former one: what was in that is lost"
+        "a new session was begun, since the server has forgotten the previous one: what was in that is lost"
     )]
     Forgotten,
     /// The user has logged in or out since it was begun.
     #[error(
-        "a new session was begun, since the former one belongs to another login: what was in that is lost"
+        "a new session was begun, since the previous one belongs to another login: what was in that is lost"
     )]
     OtherLogin,
     /// It is at another URL, or the headers are others.
     #[error(
-        "a new session was begun, since the URL or the headers are others now: what was in the former one is lost"
+        "a new session was begun, since the URL or the headers are others now: what was in the previous one is lost"
     )]
     OtherEntry,
     /// A host has said `initialize` with other words.
     #[error(
-        "a new session was begun, since the host introduces itself in another way now: what was in the former one is lost"
+        "a new session was begun, since the host introduces itself in another way now: what was in the previous one is lost"
     )]
     OtherHost,
     /// A call of a former connection was answered. Nobody waits for that.
@@ -35,7 +35,7 @@ pub enum News {
     )]
     FormerAnswered,
     /// Nobody knows what has become of a call of a former connection.
-    #[error("the outcome of a call of a former connection is unknown")]
+    #[error("the outcome of a call of an earlier connection is unknown")]
     FormerUnknown,
     /// An event of the stream that belongs to no call could not be read.
     #[error(
@@ -44,7 +44,7 @@ pub enum News {
     TooLarge,
     /// The server does not answer in it.
     #[error(
-        "a new session was begun, since the server does not answer in the former one: what was in that is lost"
+        "a new session was begun, since the server does not answer in the previous one: what was in that is lost"
     )]
     Silent,
 }

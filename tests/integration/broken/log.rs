@@ -25,7 +25,7 @@ fn the_journal_is_told_how_bad_a_line_is() {
     daemon.ready();
     world.configure("what = \"is this\"\n");
     daemon.signal(Signal::SIGHUP);
-    let error = daemon.log().wait("kept the former configuration");
+    let error = daemon.log().wait("kept the previous configuration");
     assert!(error.starts_with("<3>ERROR "), "{error}");
     let ready = daemon.log().wait(" ready ");
     assert!(ready.starts_with("<6> INFO "), "{ready}");

@@ -104,7 +104,7 @@ fn assert_one_server(spoil: fn(&Path), why: &str, keeps: Keeps) {
         "{noted}"
     );
     assert!(
-        noted.contains("sessions.db was not what a former daemon had left "),
+        noted.contains("sessions.db was not what an earlier daemon had left "),
         "{noted}"
     );
     let sockets = fs::read_dir(world.directory().join("keepers"))

@@ -70,7 +70,7 @@ fn a_killed_front_leaves_the_session_and_its_call_is_taken_up() {
         client
             .pipe
             .errors
-            .wait("the session that a former connection had with the server goes on");
+            .wait("the session that an earlier connection had with the server goes on");
         if sdk == "Rust" {
             // What such a server says on a stream that has no connection is lost. This is the
             // second call's.
@@ -108,7 +108,7 @@ fn a_call_that_can_not_be_resumed_is_told_and_the_session_stays() {
     client
         .pipe
         .errors
-        .wait("the outcome of a call of a former connection is unknown");
+        .wait("the outcome of a call of an earlier connection is unknown");
     open(&waits);
     assert_ne!(count(&mut client), "", "it listens");
     assert_eq!(server.handshakes(), 1);
@@ -127,7 +127,7 @@ fn a_server_that_was_deployed_anew_gets_another_session_and_the_user_is_told() {
     client
         .pipe
         .errors
-        .wait("the server has forgotten the former one: what was in that is lost");
+        .wait("the server has forgotten the previous one: what was in that is lost");
     client.said(|message| message["method"] == "notifications/tools/list_changed");
     assert_eq!(
         (count(&mut client), server.handshakes()),
@@ -140,7 +140,7 @@ fn a_server_that_was_deployed_anew_gets_another_session_and_the_user_is_told() {
     client
         .pipe
         .errors
-        .wait("the server has forgotten the former one: what was in that is lost");
+        .wait("the server has forgotten the previous one: what was in that is lost");
     assert_eq!(
         (count(&mut client), server.handshakes()),
         ("1".to_owned(), 1),
@@ -299,7 +299,7 @@ fn with_another_login_a_session_is_begun_anew_and_never_resumed() {
     client
         .pipe
         .errors
-        .wait("the former one belongs to another login");
+        .wait("the previous one belongs to another login");
     assert_eq!(guarded.count("handshakes"), 2, "while the front runs");
     client.pipe.kill();
     guarded.login();
@@ -307,7 +307,7 @@ fn with_another_login_a_session_is_begun_anew_and_never_resumed() {
     client
         .pipe
         .errors
-        .wait("the former one belongs to another login");
+        .wait("the previous one belongs to another login");
     client.call("whoami", json!({}));
     assert_eq!(guarded.count("handshakes"), 3, "between two fronts");
     client.pipe.kill();

@@ -514,7 +514,7 @@ fn what_a_host_or_its_user_has_ended_is_no_loss() {
     again
         .pipe
         .errors
-        .wait("the host had closed the former server, and did not come back for it in time");
+        .wait("the host had closed the previous server, and did not come back for it in time");
 
     let mut stopped = connect(&world, &tiny(&world));
     stopped.count();
@@ -528,7 +528,7 @@ fn what_a_host_or_its_user_has_ended_is_no_loss() {
     no_loss(&world);
     let mut next = connect(&world, &tiny(&world));
     assert_eq!(next.count(), 1);
-    next.pipe.errors.wait("the former server was stopped");
+    next.pipe.errors.wait("the previous server was stopped");
 }
 
 #[test]

@@ -176,5 +176,5 @@ fn it_ends_when_it_is_told_or_when_nobody_has_come_for_its_time() {
     server
         .pipe
         .errors
-        .wait("the host had closed the former server, and did not come back for it in time");
+        .wait("the host had closed the previous server, and did not come back for it in time");
 }

@@ -10,7 +10,7 @@ use serde_json::json;
 use super::{connect, keeping, tiny, wrapped};
 
 /// What says that a server was ended because its host closed it.
-const CLOSED: &str = "a fresh server: the host closed the former server";
+const CLOSED: &str = "a fresh server: the host closed the previous server";
 
 /// What says that its host serves many conversations.
 const CONVERSATIONS: &str = "a fresh server: this host runs many conversations";

@@ -209,7 +209,7 @@ fn a_keeper_that_hangs_is_ended_and_a_fresh_one_is_started() {
     second
         .pipe
         .errors
-        .wait("begins afresh: the process that kept the former server did not answer");
+        .wait("begins afresh: the process that kept the previous server did not answer");
     gone(backend.keeper);
     world.log.wait("its keeper did not answer");
 }

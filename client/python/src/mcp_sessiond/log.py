@@ -27,9 +27,9 @@ _LOST = {
     "records": "the records of an earlier daemon were lost; there may have been a session",
     "stopped": "the server was stopped",
     "conversation": "the host has left that conversation",
-    "edited": "the command line or the environment is not that of the former server",
+    "edited": "the command line or the environment is not that of the previous server",
     "quota": "the host had too many sessions",
-    "closed": "the host closed the former server, and has not been seen to reconnect by closing",
+    "closed": "the host closed the previous server, and has not been seen to reconnect by closing",
     "conversations": "this host runs many conversations in one process",
 }
 _NEVER = {

@@ -312,8 +312,7 @@ impl Relay {
         if !comes_back || self.era.never_initializes || !matches!(self.life, Life::Running { .. }) {
             return false;
         }
-        let why =
-            "the running server speaks MCP 2026-07-28 with a former host, and refuses `initialize`";
+        let why = "the running server speaks MCP 2026-07-28 with an earlier host, and refuses `initialize`";
         self.replace(why.to_owned(), FirstRequest::Initialize, false, now);
         true
     }

@@ -111,7 +111,7 @@ impl Report {
         }
         if attached.lost > 0 {
             to.print(&format_args!(
-                "{} messages were on their way when the former connection ended, and may not have arrived",
+                "{} messages were on their way when the previous connection ended, and may not have arrived",
                 attached.lost
             ));
         }
