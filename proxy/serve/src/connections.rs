@@ -12,14 +12,12 @@ use std::task::Waker;
 use std::time::Duration;
 
 use futures::task::AtomicWaker;
+use hyper::{Method, Request, Version};
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until};
 
 /// How long a connection may be idle on which a request was let in.
 const IDLE: Duration = Duration::from_secs(120);
-
-/// What the first bytes of a connection of HTTP/2 are (RFC 9113, HTTP/2 Connection Preface).
-const HTTP2: &[u8] = b"PRI ";
 
 /// The places for connections.
 #[derive(Debug)]
@@ -170,14 +168,11 @@ impl Client {
         self.state().is_http2
     }
 
-    /// These bytes came.
-    pub(crate) fn sent(&self, bytes: &[u8]) {
+    /// Bytes came.
+    pub(crate) fn sent(&self) {
         let mut state = self.state();
-        if !state.has_asked && state.head.is_none() {
-            state.is_http2 = HTTP2.starts_with(&bytes[..bytes.len().min(HTTP2.len())]);
-        }
-        // Frames of HTTP/2 that are no request are answers to pings, too.
-        let is_begun = state.head.is_some() || (state.is_http2 && state.has_asked);
+        // Frames of HTTP/2 may be answers to pings.
+        let is_begun = state.head.is_some() || state.is_http2;
         if state.requests == 0 && !is_begun {
             state.head = Some(Instant::now());
             drop(state);
@@ -185,10 +180,12 @@ impl Client {
         }
     }
 
-    /// A head has come, which is that of a POST or not, and whose request has a body or not.
-    pub(crate) fn begin(self: &Arc<Self>, is_post: bool, has_body: bool) -> UnderWay {
+    /// The head of this request has come, which has a body or not.
+    pub(crate) fn begin<B>(self: &Arc<Self>, request: &Request<B>, has_body: bool) -> UnderWay {
+        let is_post = request.method() == Method::POST;
         let mut state = self.state();
         (state.has_asked, state.head) = (true, None);
+        state.is_http2 = request.version() == Version::HTTP_2;
         state.requests += 1;
         state.posts += usize::from(is_post);
         state.unread += usize::from(has_body);
@@ -290,6 +287,10 @@ impl Drop for UnderWay {
 mod tests {
     use super::*;
 
+    fn get() -> Request<()> {
+        Request::new(())
+    }
+
     fn places(most: usize) -> Arc<ConnectionSlots> {
         ConnectionSlots::new(most)
     }
@@ -306,22 +307,22 @@ mod tests {
         let places = places(3);
         let asking = places.take().await;
         asking.client.let_in();
-        let under_way = asking.client.begin(true, false);
+        let under_way = asking.client.begin(&get(), false);
         let idle = places.take().await;
         idle.client.let_in();
-        drop(idle.client.begin(true, false));
+        drop(idle.client.begin(&get(), false));
         let stranger = places.take().await;
-        drop(stranger.client.begin(true, false));
+        drop(stranger.client.begin(&get(), false));
 
         let new = places.take().await;
         assert!(has_to_end(&stranger.client).await, "the stranger goes");
         assert!(!has_to_end(&idle.client).await && !has_to_end(&asking.client).await);
         new.client.let_in();
-        let _waits = new.client.begin(false, false);
+        let _waits = new.client.begin(&get(), false);
         let _newest = places.take().await;
         assert!(has_to_end(&idle.client).await, "then who is idle");
         _newest.client.let_in();
-        let _too = _newest.client.begin(false, false);
+        let _too = _newest.client.begin(&get(), false);
         assert!(places.try_take().is_none(), "all others wait for an answer");
         drop(under_way);
         assert!(places.try_take().is_some());
@@ -332,7 +333,7 @@ mod tests {
         let places = places(1);
         let first = places.take().await;
         first.client.let_in();
-        let _under_way = first.client.begin(false, false);
+        let _under_way = first.client.begin(&get(), false);
         let second = tokio::spawn({
             let places = places.clone();
             async move { places.take().await.number }
@@ -352,24 +353,25 @@ mod tests {
         let silent = Arc::new(Client::new());
         assert_eq!(lived(silent).await, peer_wait);
         let refused = Arc::new(Client::new());
-        drop(refused.begin(true, true));
+        drop(refused.begin(&get(), true));
         assert_eq!(lived(refused).await, peer_wait);
         let admitted = Arc::new(Client::new());
-        admitted.sent(b"POST / HTTP/1.1\r\n\r\n");
-        let under_way = admitted.begin(true, false);
+        admitted.sent();
+        let under_way = admitted.begin(&get(), false);
         admitted.let_in();
         drop(under_way);
         assert_eq!(lived(admitted.clone()).await, IDLE);
         // A head that is never whole.
-        admitted.sent(b"P");
+        admitted.sent();
         assert_eq!(lived(admitted).await, peer_wait);
         // Answers to pings of HTTP/2 begin no head.
         let second = Arc::new(Client::new());
-        second.sent(b"PRI * HTTP/2.0\r\n");
-        assert!(second.is_http2());
-        drop(second.begin(true, false));
+        second.sent();
+        let mut request = get();
+        *request.version_mut() = Version::HTTP_2;
+        drop(second.begin(&request, false));
         second.let_in();
-        second.sent(b"\0\0\x08\x06");
+        second.sent();
         assert_eq!(lived(second).await, IDLE);
     }
 }

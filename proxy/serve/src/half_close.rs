@@ -91,9 +91,11 @@ impl<S: Socket> AsyncRead for HalfClose<S> {
         if this.look.is_none() {
             let before = buffer.filled().len();
             ready!(Pin::new(&mut this.stream).poll_read(context, buffer))?;
-            let sent = &buffer.filled()[before..];
-            if !sent.is_empty() || buffer.remaining() == 0 {
-                this.client.sent(sent);
+            if buffer.filled().len() > before {
+                this.client.sent();
+                return Poll::Ready(Ok(()));
+            }
+            if buffer.remaining() == 0 {
                 return Poll::Ready(Ok(()));
             }
             if !this.waits() || !this.stream.is_held() {

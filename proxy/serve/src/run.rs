@@ -10,9 +10,9 @@ use std::time::Duration;
 
 use axum::Router;
 use futures::StreamExt as _;
+use hyper::Request;
 use hyper::body::{Body as _, Incoming};
 use hyper::service::Service as _;
-use hyper::{Method, Request};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
 use hyper_util::service::TowerToHyperService;
@@ -353,7 +353,7 @@ async fn serve_connection(
         let client = client.clone();
         move |mut request: Request<Incoming>| {
             let has_body = !request.body().is_end_stream();
-            let under_way = client.begin(request.method() == Method::POST, has_body);
+            let under_way = client.begin(&request, has_body);
             request.extensions_mut().insert(client.clone());
             let called = inner.call(request.map(|body| RequestBody::new(body, &client)));
             async move {
