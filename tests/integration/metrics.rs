@@ -197,7 +197,7 @@ fn what_becomes_of_wrapped_servers_is_counted() {
     client.pipe.close();
 }
 
-/// The address at which the daemon says that metrics can be had.
+/// The address at which the daemon says that it serves metrics.
 fn address(daemon: &Daemon) -> String {
     let line = daemon.log().wait("metrics are served");
     let (_, address) = line.split_once("address=").expect("an address");
@@ -301,7 +301,7 @@ fn a_port_that_is_taken_stops_nothing() {
     let other = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = other.local_addr().expect("bound").to_string();
     let daemon = world.spawn(world.sessiond(&["run", "--metrics", &address]));
-    daemon.log().wait("metrics can't be had");
+    daemon.log().wait("the metrics can't be served");
     world.peer().call("claim", json!({})).expect("claimed");
 }
 
