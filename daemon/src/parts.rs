@@ -91,15 +91,18 @@ impl Parts {
             .collect()
     }
 
-    /// The parts that have failed: the name and the code of each.
-    pub fn failed(&self) -> Vec<(String, String)> {
+    /// The parts that have failed, by name and code: in how many sessions.
+    pub fn failed(&self) -> BTreeMap<(String, String), u64> {
         let inner = self.0.locked();
+        let mut failed = BTreeMap::new();
         let parts = inner.sessions.values().flat_map(|(_, parts)| parts);
-        parts
-            .filter(|part| part.is == PartState::Failed)
-            .map(|part| (part.part.clone(), part.code.clone().unwrap_or_default()))
-            .take(NAMED_MAX)
-            .collect()
+        for part in parts.filter(|part| part.is == PartState::Failed) {
+            let what = (part.part.clone(), part.code.clone().unwrap_or_default());
+            if failed.len() < NAMED_MAX || failed.contains_key(&what) {
+                *failed.entry(what).or_default() += 1;
+            }
+        }
+        failed
     }
 }
 

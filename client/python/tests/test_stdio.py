@@ -15,13 +15,18 @@ from mcp_sessiond import Options, Sessiond, session_of
 async def main():
     def none():
         try:
-            session_of()
+            session_of(object())
         except LookupError:
             return True
     one, two = (Sessiond.init(Options(start=False, label=label)) for label in ("one", "two"))
     assert none(), "nothing is claimed yet"
     own = await one.session()
-    assert session_of().id == own.id
+    assert session_of(object()).id == own.id
+    try:
+        session_of()
+        raise AssertionError("it could be a handler over HTTP")
+    except LookupError:
+        pass
     await two.session()
     assert none(), "which of them is not known"
     await two.release()

@@ -23,7 +23,7 @@ server = FastMCP("visits")
 async def visit(ctx: Context) -> str:
     session = session_of(ctx)
     visits = await session.get("visits", 0) + 1
-    await session_of().set("visits", visits)
+    await session_of(ctx).set("visits", visits)
     return str(visits)
 
 

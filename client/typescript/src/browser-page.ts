@@ -168,7 +168,8 @@ export class Page {
       try {
         return await this.openStandalone();
       } catch (error) {
-        if (isRefusal(error) && !isTaken(error)) return;
+        // `close` of the client aborts for good.
+        if ((isRefusal(error) && !isTaken(error)) || isAbort(error)) return;
       }
       await new Promise((resolve) => void setTimeout(resolve, this.retryMs));
     }
@@ -292,6 +293,11 @@ export function isGone(error: unknown): boolean {
 /** Whether the server takes the stream for read: the connection of the page that was reloaded is not over for it. */
 export function isTaken(error: unknown): boolean {
   return statusOf(error) === 409;
+}
+
+/** Whether nothing is asked any more: the client was closed. */
+function isAbort(error: unknown): boolean {
+  return error instanceof Error && error.name === 'AbortError';
 }
 
 /** Whether the server has refused for good. */

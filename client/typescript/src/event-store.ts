@@ -53,12 +53,18 @@ const told = (id: string): string => id.replace(/^post-/, '');
 export class SessionEventStore implements EventStore {
   readonly #session: Session;
   readonly #warn: Warn;
+  readonly #takesOver: boolean;
   readonly #streams = new Map<string, Promise<Appender>>();
   readonly #answered: string[] = [];
   #failing = false;
 
-  constructor(session: Session, options: { log?: Logger } = {}) {
+  /**
+   * `takesOver`: a client that comes back gets past a connection that the SDK still takes for read. Only with an SDK that ends the
+   * previous connection then, as 1.32 and 2 do: with 1.29 its answers would be lost. Without it such a client gets 409.
+   */
+  constructor(session: Session, options: { log?: Logger; takesOver?: boolean } = {}) {
     this.#session = session;
+    this.#takesOver = options.takesOver ?? false;
     this.#warn = warner(options.log);
   }
 
@@ -81,13 +87,14 @@ export class SessionEventStore implements EventStore {
   /**
    * A name for the stream of an event. Undefined: there is no such event, or it can't be found now, and the SDK answers 400.
    *
-   * It is not the SDK's own name. By that the SDK would refuse (409) a client that comes back, as long as it takes the stream for
-   * read: a connection that broke without a word looks read for minutes. The replay gives the SDK's name, and the SDK then ends
-   * the previous connection.
+   * With `takesOver` it is not the SDK's own name. By that the SDK refuses (409) a client that comes back, as long as it takes the
+   * stream for read: a connection that broke without a word looks read for minutes. The replay gives the SDK's name, and the SDK
+   * then ends the previous connection.
    */
   async getStreamIdForEventId(eventId: string): Promise<string | undefined> {
     try {
-      return `resumed-${told((await this.#session.findEvent(eventId)).stream.id)}`;
+      const id = told((await this.#session.findEvent(eventId)).stream.id);
+      return this.#takesOver ? `resumed-${id}` : id;
     } catch {
       return undefined;
     }

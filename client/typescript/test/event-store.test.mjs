@@ -126,7 +126,7 @@ for (const version of ['1.32', '2']) {
       });
       const transport = new Transport({
         sessionIdGenerator: () => session.id,
-        eventStore: new SessionEventStore(session),
+        eventStore: new SessionEventStore(session, { takesOver: true }),
       });
       await server.connect(transport);
       const listener = http.createServer(

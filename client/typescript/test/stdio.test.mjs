@@ -31,16 +31,18 @@ for (const version of ['1.32', '2']) {
 test('without a session of the instance, with two, and where another session is named, there is none', async () => {
   assert.throws(() => session(), { code: 'no_session' });
   const sessiond = Sessiond.init({ ...world.options, label: 'one' });
-  assert.throws(() => session(), { code: 'no_session' }, 'nothing is claimed yet');
+  assert.throws(() => session({}), { code: 'no_session' }, 'nothing is claimed yet');
   const own = await sessiond.session();
-  assert.equal(session().id, own.id);
   assert.equal(session({}).id, own.id);
+  assert.throws(() => session(), { code: 'no_session' }, 'it could be a handler over HTTP');
+  for (const extra of [{ requestInfo: { headers: {} } }, { http: {} }])
+    assert.throws(() => session(extra), { code: 'no_session' }, 'it is one over HTTP');
   assert.throws(() => session({ sessionId: 'another' }), { code: 'no_session' });
   const other = Sessiond.init({ ...world.options, label: 'two' });
   await other.session();
-  assert.throws(() => session(), { code: 'no_session' }, 'which of them is not known');
+  assert.throws(() => session({}), { code: 'no_session' }, 'which of them is not known');
   await other.release();
-  assert.equal(session().id, own.id);
+  assert.equal(session({}).id, own.id);
   await sessiond.release();
-  assert.throws(() => session(), { code: 'no_session' });
+  assert.throws(() => session({}), { code: 'no_session' });
 });

@@ -386,9 +386,11 @@ impl Connection {
         if let Some(status) = &request.status {
             let teller = self.teller.get_or_init(|| parts.teller());
             match &updated {
-                Ok(_) => parts.told(*teller, access.place, status.parts()),
-                // It may have ended.
-                Err(_) => parts.withdraw(*teller, &access.place),
+                Ok(_) if !status.parts().is_empty() => {
+                    parts.told(*teller, access.place, status.parts());
+                }
+                // It may have ended; and whoever knows of no parts says nothing of those that another has told.
+                _ => parts.withdraw(*teller, &access.place),
             }
         }
         updated

@@ -197,9 +197,9 @@ impl Daemon {
                 engine.unkept(),
             ),
         ]);
-        gauges.extend(self.parts.failed().into_iter().map(|(part, code)| {
-            let help = "Servers of wrap --all and serve --all that can't be used.";
-            counters::Gauge::new("parts_failed", help, 1)
+        gauges.extend(self.parts.failed().into_iter().map(|((part, code), count)| {
+            let help = "Servers of wrap --all and serve --all that can't be used, by the sessions.";
+            counters::Gauge::new("parts_failed", help, count)
                 .of("part", part)
                 .of("code", code)
         }));

@@ -178,6 +178,11 @@ impl Core {
         names
     }
 
+    /// Whether the host was answered, and names are given once.
+    pub(crate) fn is_settled(&self) -> bool {
+        lock(&self.unsettled).is_none()
+    }
+
     /// The host is about to be answered: gives the names once more that were given so far, in the
     /// order of the file. Of two tools of one name that of the first server in the file keeps it,
     /// whichever has started faster.

@@ -139,10 +139,15 @@ async fn try_once(
     let failure = match initialized {
         Ok(Ok(live)) => {
             let live = Arc::new(live);
+            let was_settled = core.is_settled();
             core.give_names(backend.name(), &live).await;
             let _ = tokio::time::timeout_at(until, core.replay(backend, &live)).await;
             if !live.connection.is_over() {
                 backend.set(BackendState::Ready, Some(live.clone()));
+                // The names may have been settled without those of this one.
+                if !was_settled && core.is_settled() {
+                    core.give_names(backend.name(), &live).await;
+                }
                 core.tell_changed(nonempty_lists(&live)).await;
                 for method in std::mem::take(&mut *lock(&backend.early)) {
                     tokio::spawn(refresh(core.clone(), backend.clone(), method));

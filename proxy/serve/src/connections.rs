@@ -24,8 +24,8 @@ const IDLE: Duration = Duration::from_secs(120);
 pub(crate) struct ConnectionSlots {
     most: usize,
     taken: Mutex<Taken>,
-    /// Notified when a place is free.
-    freed: Notify,
+    /// Notified when a place is free, or one may be taken from who is idle now.
+    freed: Arc<Notify>,
 }
 
 #[derive(Debug, Default)]
@@ -48,7 +48,7 @@ impl ConnectionSlots {
         Arc::new(Self {
             most,
             taken: Mutex::default(),
-            freed: Notify::new(),
+            freed: Arc::default(),
         })
     }
 
@@ -78,7 +78,7 @@ impl ConnectionSlots {
                 client.is_to_end.notify_one();
             }
         }
-        let (number, client) = (taken.next, Arc::new(Client::new()));
+        let (number, client) = (taken.next, Arc::new(Client::new(self.freed.clone())));
         taken.next += 1;
         taken.clients.insert(number, client.clone());
         Some(ConnectionSlot {
@@ -107,6 +107,8 @@ pub(crate) struct Client {
     is_to_end: Notify,
     /// Who reads the client's input, and waits because it has ended.
     reader: AtomicWaker,
+    /// That of [`ConnectionSlots`].
+    freed: Arc<Notify>,
 }
 
 #[derive(Debug)]
@@ -129,7 +131,7 @@ struct State {
 }
 
 impl Client {
-    fn new() -> Self {
+    fn new(freed: Arc<Notify>) -> Self {
         let state = State {
             let_in: false,
             has_asked: false,
@@ -146,6 +148,7 @@ impl Client {
             changed: Notify::new(),
             is_to_end: Notify::new(),
             reader: AtomicWaker::new(),
+            freed,
         }
     }
 
@@ -225,7 +228,12 @@ impl Client {
     /// Returns when the connection has to end: it makes room, or nothing was asked on it for too
     /// long.
     pub(crate) async fn over(&self, peer_wait: Duration) {
+        let mut is_to_end = false;
         loop {
+            // A request may have begun since it was chosen.
+            if is_to_end && self.rank().is_some() {
+                return;
+            }
             let until = self.state().until(peer_wait);
             let passed = async {
                 match until {
@@ -234,7 +242,7 @@ impl Client {
                 }
             };
             tokio::select! {
-                () = self.is_to_end.notified() => return,
+                () = self.is_to_end.notified() => is_to_end = true,
                 () = self.changed.notified() => {}
                 () = passed => return,
             }
@@ -277,9 +285,13 @@ impl Drop for UnderWay {
         state.requests -= 1;
         state.posts -= usize::from(self.is_post);
         state.since = Instant::now();
+        let is_idle = state.requests == 0;
         drop(state);
         self.client.changed.notify_one();
         self.client.reader.wake();
+        if is_idle {
+            self.client.freed.notify_one();
+        }
     }
 }
 
@@ -336,10 +348,24 @@ mod tests {
         let _under_way = first.client.begin(&get(), false);
         let second = tokio::spawn({
             let places = places.clone();
+            async move { places.take().await }
+        });
+        // So that it waits.
+        tokio::task::yield_now().await;
+        drop(first);
+        let second = second.await.expect("taken");
+        assert_eq!(second.number, 1);
+        // A request that has ended frees a place, too: its connection is idle now.
+        second.client.let_in();
+        let under_way = second.client.begin(&get(), false);
+        let third = tokio::spawn({
+            let places = places.clone();
             async move { places.take().await.number }
         });
-        drop(first);
-        assert_eq!(second.await.expect("taken"), 1);
+        tokio::task::yield_now().await;
+        drop(under_way);
+        assert_eq!(third.await.expect("taken"), 2);
+        assert!(has_to_end(&second.client).await);
     }
 
     #[tokio::test(start_paused = true)]
@@ -350,12 +376,12 @@ mod tests {
             client.over(peer_wait).await;
             began.elapsed()
         };
-        let silent = Arc::new(Client::new());
+        let silent = Arc::new(Client::new(Arc::default()));
         assert_eq!(lived(silent).await, peer_wait);
-        let refused = Arc::new(Client::new());
+        let refused = Arc::new(Client::new(Arc::default()));
         drop(refused.begin(&get(), true));
         assert_eq!(lived(refused).await, peer_wait);
-        let admitted = Arc::new(Client::new());
+        let admitted = Arc::new(Client::new(Arc::default()));
         admitted.sent();
         let under_way = admitted.begin(&get(), false);
         admitted.let_in();
@@ -365,7 +391,7 @@ mod tests {
         admitted.sent();
         assert_eq!(lived(admitted).await, peer_wait);
         // Answers to pings of HTTP/2 begin no head.
-        let second = Arc::new(Client::new());
+        let second = Arc::new(Client::new(Arc::default()));
         second.sent();
         let mut request = get();
         *request.version_mut() = Version::HTTP_2;

@@ -270,7 +270,8 @@ impl Live {
         }
         let is_busy = self.is_busy();
         let state = self.state();
-        if !state.router.is_idle() || state.router.has_question() {
+        // A question that nobody is there to answer keeps no session.
+        if !state.router.is_idle() || (is_busy && state.router.has_question()) {
             return None;
         }
         Some(match is_busy {

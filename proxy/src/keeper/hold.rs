@@ -110,6 +110,8 @@ pub struct Keeper {
     /// Tells this keeper from former ones of the same name.
     incarnation: u64,
     pub(super) ring: StderrRing,
+    /// Whether the last line of the backend's standard error has not ended.
+    is_in_line: bool,
     /// A front that has just attached and is not watched yet.
     arrived: Option<PinnedProcess>,
     /// When to check whether memory can be given back.
@@ -194,6 +196,7 @@ impl Keeper {
         let now = Instant::now();
         let mut keeper = Self {
             ring: StderrRing::new(kept.stderr_bytes),
+            is_in_line: false,
             kept,
             control,
             program,

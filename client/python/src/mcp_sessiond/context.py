@@ -37,14 +37,16 @@ def session_of(context: Any = None) -> Session:
     """The session that a handler works for. `context` is what the SDK hands to tools, resources and prompts.
 
     A handler that is given none leaves it out, or with `mcp` 1.30 gives what `server.get_context()` returns. Over HTTP it is the
-    session of the request, in a server on stdio that of the instance, once `load` or `session` of `Sessiond` has claimed it. Raises
+    session of the request, in a server on stdio, with its context, that of the instance, once `load` or `session` of `Sessiond` has claimed it. Raises
     `LookupError` elsewhere.
     """
+    # Without a context it can't be known that the request did not come over HTTP.
+    is_told = context is not None
     for name in ("request_context", "request", "scope"):
         context = getattr(context, name, context)
     is_request = hasattr(context, "get")
     found = context.get(KEY) if is_request else CURRENT.get()
-    if found is None and not is_request and not _serves_http:
+    if found is None and is_told and not is_request and not _serves_http:
         found = _of_instance()
     if not isinstance(found, Session):
         raise LookupError(

@@ -51,7 +51,9 @@ export function session(extra?: { sessionId?: string | undefined }): Session {
   const here = context.getStore()?.session;
   const id = extra?.sessionId;
   if (here && (id === undefined || here.id === id)) return here;
-  const own = serving.overHttp ? undefined : instanceSession();
+  // A request over HTTP is not for the session of the process, also where no `durable` is around the server.
+  const isOnStdio = extra !== undefined && !('requestInfo' in extra && extra.requestInfo) && !('http' in extra && extra.http);
+  const own = serving.overHttp || !isOnStdio ? undefined : instanceSession();
   const found = id === undefined ? own : servedSessions.get(id)?.session;
   if (!found)
     throw new SessiondError(

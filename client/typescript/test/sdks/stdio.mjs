@@ -17,7 +17,7 @@ const server = new Server({ name: 'visits', version: '1.0.0' }, { capabilities: 
 onList(server, () => ({ tools: [{ name: 'visit', inputSchema: { type: 'object' } }] }));
 onCall(server, async (_, { extra }) => {
   const visits = ((await session(extra).get('visits')) ?? 0) + 1;
-  await session().set('visits', visits);
+  await session(extra).set('visits', visits);
   return { content: [{ type: 'text', text: String(visits) }] };
 });
 await server.connect(new StdioServerTransport());

@@ -86,6 +86,8 @@ impl Report {
             let parts = servers.parts();
             let all_are_ready = parts.iter().all(|part| part.is == PartState::Ready);
             let told = self.tell(Status::Ready { parts }).await;
+            // Nothing is shown then, so the connection may end.
+            let told = if all_are_ready { Told::Nobody } else { told };
             let has_changed = tokio::select! {
                 changed = states.changed() => changed,
                 () = until_to_tell_again(told), if !all_are_ready => Ok(()),

@@ -183,11 +183,16 @@ impl Keeper {
 
     /// Adds a line of our own to the backend's standard error.
     pub(super) fn log_line(&mut self, text: &str) {
-        self.push_stderr(format!("mcp-sessiond: {text}\n").as_bytes());
+        // What the server has written last may have no end, and is no part of our line.
+        let end = if self.is_in_line { "\n" } else { "" };
+        self.push_stderr(format!("{end}mcp-sessiond: {text}\n").as_bytes());
     }
 
     pub(super) fn push_stderr(&mut self, text: &[u8]) {
         self.ring.push(text);
+        if let Some(last) = text.last() {
+            self.is_in_line = *last != b'\n';
+        }
         if let Some(front) = &mut self.front {
             front.forward_stderr(text);
         }
