@@ -52,7 +52,8 @@ export function session(extra?: { sessionId?: string | undefined }): Session {
   const id = extra?.sessionId;
   if (here && (id === undefined || here.id === id)) return here;
   // A request over HTTP is not for the session of the process, also where no `durable` is around the server.
-  const isOnStdio = extra !== undefined && !('requestInfo' in extra && extra.requestInfo) && !('http' in extra && extra.http);
+  const isOnStdio =
+    extra !== undefined && !('requestInfo' in extra && extra.requestInfo) && !('http' in extra && extra.http);
   const own = serving.overHttp || !isOnStdio ? undefined : instanceSession();
   const found = id === undefined ? own : servedSessions.get(id)?.session;
   if (!found)
