@@ -50,6 +50,8 @@ for (const version of ['1.32', '2']) {
     assert.deepEqual(await second.told('called'), { called: 'steps', progress: 1 });
     second.order({ do: 'call', name: 'notify', given: { n: 2 } });
     assert.deepEqual([await second.told('note'), await second.told('note')], [{ note: 1 }, { note: 2 }]);
+    // Else the call may still be open when the page is killed.
+    assert.deepEqual(await second.told('called'), { called: 'notify', text: '2' });
     writeFileSync(gates[0], '');
     assert.deepEqual(await second.told('resumed'), { resumed: 'steps', progress: 2 });
     assert.deepEqual(await second.told('resumed'), { resumed: 'steps', progress: 3 });
