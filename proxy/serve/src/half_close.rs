@@ -21,6 +21,10 @@ use tokio::time::{Instant, Sleep, sleep};
 
 use crate::connections::{Client, UnderWay};
 
+/// How often the kernel is asked at once, and the pause in between: a process that closes its socket
+/// ends its output some microseconds before it lets go of it.
+const LOOKS: usize = 3;
+const MOMENT: Duration = Duration::from_millis(1);
 /// After what time the kernel is asked a second time: a process that closes its socket ends its
 /// output a moment before it lets go of it.
 const SECOND_LOOK: Duration = Duration::from_millis(100);
@@ -79,6 +83,18 @@ impl<S: Socket> HalfClose<S> {
     fn waits(&self) -> bool {
         self.client.waits() || !self.is_flushed
     }
+
+    /// Whether the other end is held, also a moment later: what is sent to a client that is just closing
+    /// would be lost. It waits, and nothing else does so for long.
+    fn is_still_held(&self) -> bool {
+        (0..LOOKS).all(|_| {
+            let is_held = self.stream.is_held();
+            if is_held {
+                std::thread::sleep(MOMENT);
+            }
+            is_held
+        })
+    }
 }
 
 impl<S: Socket> AsyncRead for HalfClose<S> {
@@ -98,7 +114,7 @@ impl<S: Socket> AsyncRead for HalfClose<S> {
             if buffer.remaining() == 0 {
                 return Poll::Ready(Ok(()));
             }
-            if !this.waits() || !this.stream.is_held() {
+            if !this.waits() || !this.is_still_held() {
                 return Poll::Ready(Ok(()));
             }
             this.look = Some(Box::pin(sleep(SECOND_LOOK)));
