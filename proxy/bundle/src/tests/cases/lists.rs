@@ -354,7 +354,7 @@ async fn while_a_changed_list_is_being_fetched_calls_go_on() {
     );
     assert_eq!(world.names(List::Tools).await, ["search"]);
     // A list that never comes is no reason to look away for ever.
-    tokio::time::sleep(Duration::from_secs(600)).await;
+    tokio::time::advance(Duration::from_secs(600)).await;
     world.settle().await;
     a.reply(
         "tools/list",
@@ -397,21 +397,22 @@ async fn a_backend_that_always_says_its_list_has_changed_is_asked_now_and_then()
             again.settle().await;
         }
     });
+    let (began, time) = (tokio::time::Instant::now(), Duration::from_secs(600));
     a.changes(List::Tools, &["search"]).await;
-    tokio::time::sleep(Duration::from_secs(600)).await;
-    assert!(
-        (300..320).contains(&a.count("tools/list")),
-        "{}",
-        a.count("tools/list")
-    );
+    a.hears("tools/list", 300).await;
+    assert!(began.elapsed() <= time, "{:?}", began.elapsed());
+    a.hears("tools/list", 320).await;
+    assert!(began.elapsed() > time, "{:?}", began.elapsed());
     assert_eq!(
         world.tool("1", "search").await.expect("an answer"),
         "a has run search"
     );
     // When it is quiet again, a change is fetched at once.
     telling.abort();
-    tokio::time::sleep(Duration::from_secs(600)).await;
+    // First what was announced last is fetched.
+    tokio::time::advance(time).await;
     world.settle().await;
+    tokio::time::advance(time).await;
     let began = tokio::time::Instant::now();
     a.changes(List::Tools, &["add"]).await;
     world.told().await;
