@@ -135,3 +135,75 @@ fn log_changes(place: &RecordId, former: &[Part], parts: &[Part]) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn place(name: &str) -> RecordId {
+        RecordId {
+            owner: "service web".into(),
+            name: name.into(),
+        }
+    }
+
+    fn part(name: &str, is: PartState) -> Part {
+        Part {
+            part: name.into(),
+            is,
+            since_ms: None,
+            code: (is == PartState::Failed).then(|| "refused".into()),
+            message: None,
+        }
+    }
+
+    fn listed(parts: &Parts) -> Vec<String> {
+        let page = parts.list(ContentPage::default());
+        page.iter().map(|one| one.session.to_string()).collect()
+    }
+
+    #[test]
+    fn parts_are_known_as_long_as_who_told_them_is_there() {
+        let parts = Parts::default();
+        let (one, other) = (parts.teller(), parts.teller());
+        let failed = [
+            part("mail", PartState::Failed),
+            part("maps", PartState::Ready),
+        ];
+        parts.told(one, place("a"), &failed);
+        parts.told(other, place("b"), &failed);
+        assert_eq!(listed(&parts), ["a", "b"]);
+        // In each session one has failed; the other name is of none.
+        let expected = (("mail".to_owned(), "refused".to_owned()), 2);
+        assert_eq!(parts.failed().into_iter().collect::<Vec<_>>(), [expected]);
+        parts.withdraw(other, &place("a"));
+        assert_eq!(listed(&parts), ["a", "b"], "it is another's");
+        parts.forget(one);
+        assert_eq!(listed(&parts), ["b"]);
+        parts.told(other, place("b"), &[part("mail", PartState::Ready)]);
+        assert!(
+            listed(&parts).is_empty() && parts.failed().is_empty(),
+            "all are ready"
+        );
+    }
+
+    #[test]
+    fn there_is_an_end_to_what_is_kept_and_a_page_goes_on_after_the_one_before() {
+        let parts = Parts::default();
+        let teller = parts.teller();
+        for number in 0..SESSIONS_MAX + 1 {
+            let failed = part(&format!("part {number}"), PartState::Failed);
+            parts.told(teller, place(&format!("s{number:04}")), &[failed]);
+        }
+        assert_eq!(parts.failed().len(), NAMED_MAX);
+        let (mut all, mut after) = (Vec::new(), None);
+        loop {
+            let page = parts.list(ContentPage { after });
+            let Some(last) = page.last() else { break };
+            after = Some((last.owner.clone(), last.session.clone()));
+            all.extend(page.into_iter().map(|one| one.session.to_string()));
+        }
+        assert_eq!(all.len(), SESSIONS_MAX);
+        assert!(all.is_sorted());
+    }
+}

@@ -84,8 +84,9 @@ impl<S: Socket> HalfClose<S> {
         self.client.waits() || !self.is_flushed
     }
 
-    /// Whether the other end is held, also a moment later: what is sent to a client that is just closing
-    /// would be lost. It waits, and nothing else does so for long.
+    /// Whether a process holds the other end, also a moment later: what is sent to a client that is just
+    /// closing would be lost. It blocks this thread, for 3 ms at most: if it gave way to other tasks,
+    /// these would send something meanwhile.
     fn is_still_held(&self) -> bool {
         (0..LOOKS).all(|_| {
             let is_held = self.stream.is_held();

@@ -5,6 +5,7 @@
 //! - `name_memory`: the names by which their tools are listed, today and after a restart.
 //! - `answer_memory`: what servers have answered that are started at their first call.
 //!   `daemon_value`: where the daemon remembers both.
+//! - [`report`]: which of them can't be used, told to people and to the daemon.
 //! - `leave`: the keepers that have yet to hear that the host has left.
 //!
 //! What is listed and who is called is the bundle's: see `mcp_sessiond_bundle`.
