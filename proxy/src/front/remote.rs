@@ -35,7 +35,7 @@ use crate::stderr::Stderr;
 use crate::waits::Waits;
 
 /// Why calls are not made any more.
-const GONE: &str = "it has forgotten the session, and refuses the handshake that began it";
+const GONE: &str = "what carries messages to it has ended; reconnect it in the host";
 
 /// Speaks MCP to the host, on standard input and output, until the host closes its end or is gone.
 /// People know the server as `shown`, which has no secrets.
@@ -226,7 +226,7 @@ impl Carrying {
         let untold = self.untold.iter_mut();
         untold.for_each(|untold| untold.host_sent(&line));
         if let Err(mpsc::error::SendError(line)) = self.pipe.to.send(line).await {
-            // It is gone for good, and has said so. A host that reconnects gets another session.
+            // Whatever has ended it: no call stays without an answer.
             let answers = refusals(&line, GONE);
             for answer in answers
                 .split(|byte| *byte == b'\n')

@@ -333,17 +333,21 @@ mod tests {
             for _ in 0..=CONNECTIONS_MAX {
                 idle.push(asked(&listener, "").await);
             }
+            // The oldest one goes for the newest, and no other: it is not that its time is over.
+            let gone = idle[0].read_u8().await;
+            let held = idle[2].try_read(&mut [0]);
             let redirect = "GET /callback?code=a&state=s HTTP/1.1\r\n\r\n";
             let redirected = asked(&listener, redirect).await;
-            // The first one has gone for it.
-            let _ = idle[0].read_u8().await;
-            let _held = (idle, redirected);
-            std::future::pending::<()>().await;
+            (
+                gone.is_err(),
+                held.map_err(|error| error.kind()),
+                redirected,
+                idle,
+            )
         };
-        tokio::select! {
-            found = waiting => assert_eq!(found.expect("the redirect").1.code, Ok("a".into())),
-            () = redirected => {}
-        }
+        let (found, (gone, held, ..)) = tokio::join!(waiting, redirected);
+        assert_eq!((gone, held), (true, Err(io::ErrorKind::WouldBlock)));
+        assert_eq!(found.expect("the redirect").1.code, Ok("a".into()));
     }
 
     #[test]
