@@ -118,6 +118,11 @@ class ListsOfASession(unittest.TestCase):
                 return {"tools": []}
 
             await then.compare(session, page)
+            then.asked("x", {"method": "tools/list", "params": {}})
+            then.answered("x", None)
+            self.assertEqual([one["method"] for one in then.changes()], [TOLD], "its request has failed")
+            then = Lists(result)
+            await then.compare(session, page)
             self.assertTrue(await ask(then, session, "tools/list", "tools", [[]]))
             self.assertEqual(then.changes(), [])
             self.assertEqual(await told(session, result, {"tools/list": {"tools": []}}), [])

@@ -98,9 +98,17 @@ test('a client that asks for a changed list itself is not told', async () => {
   const lists = new Lists();
   lists.declare(result);
   await ask(lists, session, 'tools/list', 'tools', [TOOLS]);
-  const next = new Lists();
-  next.declare(result);
-  await next.compare(session, async () => ({ tools: [] }));
+  const after = async () => {
+    const next = new Lists();
+    next.declare(result);
+    await next.compare(session, async () => ({ tools: [] }));
+    return next;
+  };
+  const failing = await after();
+  failing.asked('x', { jsonrpc: '2.0', id: 'x', method: 'tools/list', params: {} });
+  assert.equal(failing.answered('x', undefined), false);
+  assert.equal(failing.changes().length, 1, 'its request has failed');
+  const next = await after();
   assert.deepEqual(await ask(next, session, 'tools/list', 'tools', [[]]), [true]);
   assert.deepEqual(next.changes(), []);
   assert.deepEqual(await told(session, result, { 'tools/list': { tools: [] } }), []);

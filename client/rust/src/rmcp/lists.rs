@@ -88,16 +88,25 @@ impl Reading {
     }
 }
 
+/// A list that a client asks for.
+struct Asked {
+    list: &'static List,
+    /// What was read of it on earlier pages.
+    items: Vec<String>,
+    /// Its digest, if the client is to be told that it has changed: it need not be once it has read it.
+    untold: Option<String>,
+}
+
 /// What a client knows of the lists that its server says it tells the changes of.
 #[derive(Default)]
 pub(super) struct Lists {
     capabilities: Value,
     /// By the methods of the lists.
     digests: BTreeMap<String, String>,
-    /// By the requests that are open: which list, and what was read of it on earlier pages.
-    asked: HashMap<RequestId, (&'static List, Vec<String>)>,
-    /// What was read of a list whose next page the client may ask for, and the cursor of that page.
-    pages: HashMap<&'static str, (String, Vec<String>)>,
+    /// By the requests that are open.
+    asked: HashMap<RequestId, Asked>,
+    /// By the methods of the lists whose next page the client may ask for: the cursor of that page.
+    pages: HashMap<&'static str, (String, Asked)>,
     /// By the methods of the lists that have changed: their digests now.
     changed: BTreeMap<&'static str, String>,
 }
@@ -113,32 +122,56 @@ impl Lists {
         let Some(list) = self.declared(request.method()) else {
             return;
         };
-        let page = self.pages.remove(list.method);
-        match (cursor_of(request), page) {
-            (None, _) => {
-                self.changed.remove(list.method);
-                self.asked.insert(name.clone(), (list, Vec::new()));
+        let (next, read) = self.pages.remove(list.method).unzip();
+        let (items, untold) = read.map(|read| (read.items, read.untold)).unzip();
+        let untold = self.changed.remove(list.method).or(untold.flatten());
+        let items = match cursor_of(request) {
+            None => Some(Vec::new()),
+            cursor if cursor == next.as_deref() => items,
+            Some(_) => None,
+        };
+        match items {
+            Some(items) => {
+                let asked = Asked {
+                    list,
+                    items,
+                    untold,
+                };
+                self.asked.insert(name.clone(), asked);
             }
-            (Some(cursor), Some((next, items))) if cursor == next => {
-                self.asked.insert(name.clone(), (list, items));
-            }
-            (Some(_), _) => {}
+            None => self
+                .changed
+                .extend(untold.map(|digest| (list.method, digest))),
         }
     }
 
     /// The server answers a request. Returns whether the client knows a list otherwise than it is
     /// recorded: [`Self::record`] is to be stored before it gets the answer.
     pub(super) fn answered(&mut self, name: &RequestId, answer: &ServerJsonRpcMessage) -> bool {
-        let (Some((list, mut items)), JsonRpcMessage::Response(response)) =
-            (self.asked.remove(name), answer)
+        let Some(Asked {
+            list,
+            mut items,
+            untold,
+        }) = self.asked.remove(name)
         else {
+            return false;
+        };
+        let JsonRpcMessage::Response(response) = answer else {
+            if let Some(digest) = untold {
+                self.changed.entry(list.method).or_insert(digest);
+            }
             return false;
         };
         let page = serde_json::to_value(&response.result).unwrap_or_default();
         items.extend(items_of(list, &page));
         match page["nextCursor"].as_str() {
             Some(next) => {
-                self.pages.insert(list.method, (next.to_owned(), items));
+                let read = Asked {
+                    list,
+                    items,
+                    untold,
+                };
+                self.pages.insert(list.method, (next.to_owned(), read));
                 false
             }
             None => self.note(list.method, &digest(items)),

@@ -30,10 +30,13 @@ export type ListPage = (
 export class Lists {
   #capabilities: Capabilities = {};
   #digests: Record<string, string> = {};
-  /** By the names of the requests that are open: which list, and what was read of it on earlier pages. */
-  readonly #asked = new Map<Id, { method: string; items: string[] }>();
-  /** What was read of a list whose next page the client may ask for. */
-  readonly #pages = new Map<string, { cursor: string; items: string[] }>();
+  /**
+   * By the names of the requests that are open: which list, what was read of it on earlier pages, and the digest of the list if
+   * the client is to be told that it has changed: it need not be once it has read it.
+   */
+  readonly #asked = new Map<Id, { method: string; items: string[]; untold: string | undefined }>();
+  /** The same of a list whose next page the client may ask for. */
+  readonly #pages = new Map<string, { cursor: string; items: string[]; untold: string | undefined }>();
   /** By the methods of the lists that have changed: their digests now. */
   readonly #changed = new Map<string, string>();
 
@@ -48,12 +51,11 @@ export class Lists {
     if (method === undefined || !this.#isDeclared(method)) return;
     const page = this.#pages.get(method);
     this.#pages.delete(method);
-    if (params?.['cursor'] === undefined) {
-      this.#changed.delete(method);
-      this.#asked.set(name, { method, items: [] });
-    } else if (page?.cursor === params['cursor']) {
-      this.#asked.set(name, { method, items: page.items });
-    }
+    const untold = this.#changed.get(method) ?? page?.untold;
+    this.#changed.delete(method);
+    if (params?.['cursor'] === undefined) this.#asked.set(name, { method, items: [], untold });
+    else if (page?.cursor === params['cursor']) this.#asked.set(name, { method, items: page.items, untold });
+    else if (untold !== undefined) this.#changed.set(method, untold);
   }
 
   /** The server answers a request. Whether the client now knows a list otherwise than it is recorded. */
@@ -61,12 +63,16 @@ export class Lists {
     const asked = this.#asked.get(name);
     this.#asked.delete(name);
     const page = result as Record<string, unknown> | undefined;
-    if (!asked || !page) return false;
-    const { method } = asked;
+    if (!asked) return false;
+    const { method, untold } = asked;
+    if (!page) {
+      if (untold !== undefined && !this.#changed.has(method)) this.#changed.set(method, untold);
+      return false;
+    }
     const items = [...asked.items, ...itemsOf(method, page)];
     const { nextCursor } = page;
     if (typeof nextCursor === 'string') {
-      this.#pages.set(method, { cursor: nextCursor, items });
+      this.#pages.set(method, { cursor: nextCursor, items, untold });
       return false;
     }
     return this.#note(method, digestOf(items));

@@ -33,10 +33,11 @@ class Lists:
         capabilities = result.get("capabilities") if isinstance(result, dict) else None
         self._capabilities: dict[str, Any] = capabilities if isinstance(capabilities, dict) else {}
         self._digests: dict[str, str] = {}
-        # By the keys of the requests that are open: which list, and what was read of it on earlier pages.
-        self._asked: dict[str, tuple[str, list[str]]] = {}
-        # What was read of a list whose next page the client may ask for, and the cursor of that page.
-        self._pages: dict[str, tuple[str, list[str]]] = {}
+        # By the keys of the requests that are open: which list, what was read of it on earlier pages, and the digest of the list
+        # if the client is to be told that it has changed: it need not be once it has read it.
+        self._asked: dict[str, tuple[str, list[str], str | None]] = {}
+        # The same of a list whose next page the client may ask for, with the cursor of that page instead of the list.
+        self._pages: dict[str, tuple[str, list[str], str | None]] = {}
         # By the methods of the lists that have changed: their digests now.
         self._changed: dict[str, str] = {}
         self.is_stored = True
@@ -49,20 +50,27 @@ class Lists:
             return
         cursor = params.get("cursor") if isinstance(params, dict) else None
         page = self._pages.pop(method, None)
+        untold = self._changed.pop(method, None) or (page[2] if page else None)
         if cursor is None:
-            self._changed.pop(method, None)
-            self._asked[key] = (method, [])
+            self._asked[key] = (method, [], untold)
         elif page and page[0] == cursor:
-            self._asked[key] = (method, page[1])
+            self._asked[key] = (method, page[1], untold)
+        elif untold is not None:
+            self._changed[method] = untold
 
     def answered(self, key: str, result: Any) -> None:
         """The app answers a request. `result`: None where that is an error."""
         asked = self._asked.pop(key, None)
-        if asked is None or not isinstance(result, dict):
+        if asked is None:
             return
-        method, items = asked[0], asked[1] + _items(asked[0], result)
+        method, items, untold = asked
+        if not isinstance(result, dict):
+            if untold is not None:
+                self._changed.setdefault(method, untold)
+            return
+        items = items + _items(method, result)
         if isinstance(cursor := result.get("nextCursor"), str):
-            self._pages[method] = (cursor, items)
+            self._pages[method] = (cursor, items, untold)
         else:
             self._note(method, _digest(items))
 

@@ -121,6 +121,12 @@ fn a_client_that_asks_for_a_changed_list_itself_is_not_told() {
     for (list, digest) in lists.known(recorded) {
         lists.compared(list, &digest, "another".into());
     }
+    let name = NumberOrString::Number(1);
+    lists.asked(&name, &request("tools/list", &json!({})));
+    let refused = json!({"jsonrpc": "2.0", "id": 1, "error": {"code": -32603, "message": "no"}});
+    let refused = serde_json::from_value(refused).expect("an answer");
+    assert!(!lists.answered(&name, &refused));
+    assert_eq!(lists.changed.len(), 1, "its request has failed");
     assert!(ask(&mut lists, &[&["b"]]));
     assert!(lists.changes().is_empty());
 }
