@@ -116,6 +116,8 @@ pub(crate) enum State {
     Waiting,
     /// It is being started.
     Starting,
+    /// It has ended by itself, and is started again when it is needed.
+    Ended,
     /// It is being taken down.
     Stopping,
     /// Its keeper does not say.
@@ -411,7 +413,7 @@ impl Server {
         {
             return Some(fault);
         }
-        if let (State::Starting, None, Some(why)) = (self.state, self.pid, &self.last_error) {
+        if let (State::Ended, Some(why)) = (self.state, &self.last_error) {
             let again = format!(
                 "it is started again when its host says something, or by `mcp-sessiond restart {keeper}`"
             );
@@ -459,6 +461,9 @@ impl State {
     fn of(status: &BackendStatus) -> Self {
         match status.state {
             BackendState::Stopping => Self::Stopping,
+            BackendState::Restarting if status.pid.is_none() && status.last_error.is_some() => {
+                Self::Ended
+            }
             BackendState::Restarting | BackendState::Initializing => Self::Starting,
             BackendState::Started | BackendState::Ready if status.front.is_some() => Self::InUse,
             BackendState::Started | BackendState::Ready => Self::Waiting,
@@ -471,6 +476,7 @@ impl State {
             Self::InUse => "in use",
             Self::Waiting => "waiting",
             Self::Starting => "starting",
+            Self::Ended => "ended",
             Self::Stopping => "stopping",
             Self::Silent => "silent",
         }

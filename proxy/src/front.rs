@@ -187,7 +187,7 @@ fn serve_host(mut start: Start<'_>, way: &Way<'_>) -> io::Result<ExitCode> {
     let waits = start.waits;
     input_end::watch(&input, &output, waits.stop, leaver.at_input_end(&carrier))?;
     let mut lines = LineBuffer::default();
-    let mut failed = FailedStart::default();
+    let mut failed = FailedStart::of(start.program.display_name());
     let kept = loop {
         let attempt = match first_line::read(&mut input, &mut lines, waits.first_line) {
             FirstLine::Closed => return Ok(ExitCode::SUCCESS),

@@ -11,7 +11,7 @@ use mcp_sessiond_proto::paths;
 use mcp_sessiond_proto::types::LostMember;
 
 use crate::stderr::{Stderr, confirm_ends, sentence};
-use crate::unkept::{self, Unkept};
+use crate::unkept::{self, FailedNote, Unkept};
 
 /// Prints a sentence to standard error, as long as nothing would have to wait for that.
 pub(crate) fn print(what: &dyn Display) {
@@ -115,4 +115,11 @@ pub(crate) fn note_unkept(program: String, why: &dyn Display) {
     if let (Ok(directory), Ok(own)) = (paths::directory(), PinnedProcess::own()) {
         unkept::note(&directory, &Unkept::now(&own, program, why));
     }
+}
+
+/// Notes that the server could not be started, in the same place, for as long as what it returns
+/// lives.
+pub(crate) fn note_failed(server: String, why: &dyn Display) -> Option<FailedNote> {
+    let (directory, own) = (paths::directory().ok()?, PinnedProcess::own().ok()?);
+    unkept::note_failed(&directory, Unkept::now(&own, server, why))
 }

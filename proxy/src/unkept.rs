@@ -1,13 +1,14 @@
-//! Servers that run without a keeper, each noted in a file of its own, so that
-//! `mcp-sessiond status` can say so: there may be no daemon that could be told.
+//! Servers that run without a keeper, and those that could not be started, each noted in a file of
+//! its own, so that `mcp-sessiond status` can say so: there may be no daemon that could be told.
 //!
-//! The files are `unkept/PID-START` in the runtime directory, one line of JSON each, mode 0600.
-//! Whoever looks deletes those of processes that are gone.
+//! The files are `unkept/PID-START` in the runtime directory, and `unkept/PID-START.failed` of those
+//! that could not be started, one line of JSON each, mode 0600. Whoever looks deletes those of
+//! processes that are gone.
 
 use std::fs::OpenOptions;
 use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use mcp_sessiond_process::directory::{DIRECTORY_MODE, Directory};
@@ -26,14 +27,17 @@ const RECORD_MAX: u64 = 16 * 1024;
 /// Characters of a reason that are noted.
 const WHY_MAX: usize = 1000;
 
-/// A server that runs without being kept.
+/// What the file of a server ends with that could not be started.
+const FAILED_SUFFIX: &str = ".failed";
+
+/// A server that runs without being kept, or could not be started.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Unkept {
     /// The server's process, or that of a front which carries for it.
     pub process: ProcessRef,
     /// The server's [display name](crate::program::display_name).
     pub program: String,
-    /// Why it is not kept, in a sentence.
+    /// Why it is not kept, or could not be started, in a sentence.
     pub why: String,
     /// Since when, in ms since the Unix epoch.
     pub since_ms: u64,
@@ -41,6 +45,20 @@ pub struct Unkept {
     /// `serve`, and the daemon keeps the sessions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub service: Option<ServiceName>,
+    /// Whether it could not be started. The process is its front, which tries again when its host
+    /// says something.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub has_failed: bool,
+}
+
+/// A note of a server that could not be started, which goes when this is dropped.
+#[derive(Debug)]
+pub struct FailedNote(PathBuf);
+
+impl Drop for FailedNote {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
 }
 
 impl Unkept {
@@ -60,7 +78,14 @@ impl Unkept {
             why: why.to_string().chars().take(WHY_MAX).collect(),
             since_ms: u64::try_from(since.as_millis()).unwrap_or(u64::MAX),
             service: None,
+            has_failed: false,
         }
+    }
+
+    fn file_name(&self) -> String {
+        let ProcessId { pid, start, .. } = self.process();
+        let suffix = if self.has_failed { FAILED_SUFFIX } else { "" };
+        format!("{pid}-{start}{suffix}")
     }
 
     fn process(&self) -> ProcessId {
@@ -79,6 +104,17 @@ pub fn note(directory: &Path, unkept: &Unkept) {
     let _ = try_note(directory, unkept);
 }
 
+/// Notes a server that could not be started, in the same way, for as long as what it returns lives.
+pub fn note_failed(directory: &Path, unkept: Unkept) -> Option<FailedNote> {
+    let failed = Unkept {
+        has_failed: true,
+        ..unkept
+    };
+    try_note(directory, &failed).ok()?;
+    let path = directory.join(UNKEPT_NAME).join(failed.file_name());
+    Some(FailedNote(path))
+}
+
 fn try_note(directory: &Path, unkept: &Unkept) -> io::Result<()> {
     // Not into a directory that anybody else could have made.
     Directory::open(directory).map_err(io::Error::other)?;
@@ -92,7 +128,7 @@ fn try_note(directory: &Path, unkept: &Unkept) -> io::Result<()> {
     }
     let mut line = serde_json::to_vec(unkept)?;
     line.push(b'\n');
-    let path = notes.join(file_name(&unkept.process()));
+    let path = notes.join(unkept.file_name());
     let mut options = OpenOptions::new();
     options
         .write(true)
@@ -103,8 +139,8 @@ fn try_note(directory: &Path, unkept: &Unkept) -> io::Result<()> {
     options.open(path)?.write_all(&line)
 }
 
-/// The servers that run unkept, in order of their pids. The notes of those that are gone are
-/// deleted.
+/// The servers that run unkept or could not be started, in order of their pids. The notes of
+/// processes that are gone are deleted.
 pub fn list(directory: &Path) -> Vec<Unkept> {
     if Directory::open_existing(directory).is_err() {
         return Vec::new();
@@ -120,7 +156,7 @@ pub fn list(directory: &Path) -> Vec<Unkept> {
 
 /// What a file says, if its process lives.
 fn read_live(path: &Path) -> Option<Unkept> {
-    let unkept = read(path).filter(|unkept| path.ends_with(file_name(&unkept.process())));
+    let unkept = read(path).filter(|unkept| path.ends_with(unkept.file_name()));
     let lives = match &unkept {
         // Where that can't be found out it may well be alive.
         Some(unkept) => !matches!(PinnedProcess::reopen(&unkept.process()), Ok(None)),
@@ -148,12 +184,9 @@ fn read(path: &Path) -> Option<Unkept> {
 
 /// The process that a file is named by.
 fn named(path: &Path) -> Option<(u32, StartTime)> {
-    let (pid, start) = path.file_name()?.to_str()?.split_once('-')?;
+    let name = path.file_name()?.to_str()?;
+    let (pid, start) = name.trim_end_matches(FAILED_SUFFIX).split_once('-')?;
     Some((pid.parse().ok()?, start.parse().ok()?))
-}
-
-fn file_name(process: &ProcessId) -> String {
-    format!("{}-{}", process.pid, process.start)
 }
 
 #[cfg(test)]

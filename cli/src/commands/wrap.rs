@@ -112,7 +112,7 @@ pub(crate) struct Arguments {
 /// Runs the server. While it can't be, the host gets the reason as the answer to its requests, and
 /// each further message of the host is a further attempt.
 pub(crate) fn run(arguments: &Arguments) -> ExitCode {
-    let mut failed = FailedStart::default();
+    let mut failed = FailedStart::of(called(arguments));
     loop {
         let error = match attempt(arguments) {
             Ok(code) => return code,
@@ -129,9 +129,25 @@ pub(crate) fn run(arguments: &Arguments) -> ExitCode {
 /// requests.
 pub(crate) fn refuse(sentence: String) -> ExitCode {
     let error = usage(sentence);
-    let mut failed = FailedStart::default();
+    let mut failed = FailedStart::of("wrap".to_owned());
     while let Ok(Next::Again) = failed.answer_on_stdin(&error) {}
     ExitCode::from(&error)
+}
+
+/// What people call the server.
+fn called(arguments: &Arguments) -> String {
+    let label = arguments.name.as_ref().or(arguments.claiming.entry());
+    match (label, &arguments.command[..]) {
+        (Some(label), _) => label.as_str().to_owned(),
+        (None, []) => "wrap --all".to_owned(),
+        (None, [url]) if url.to_str().is_some_and(servers::is_http) => {
+            servers::remote::redacted_url(&url.to_string_lossy())
+        }
+        (None, words) => match servers::named(words) {
+            Some(name) => name.to_owned(),
+            None => program(words.to_vec()).display_name(),
+        },
+    }
 }
 
 fn usage(sentence: impl Into<String>) -> StartError {

@@ -50,12 +50,15 @@ pub(crate) struct Listing {
     pub(crate) others: Others,
 }
 
+/// What becomes of a server that could not be started.
+pub(crate) const TRIED_AGAIN: &str = "it is tried again when its host connects again";
+
 /// Servers that no keeper holds.
 #[derive(Default)]
 pub(crate) struct Others {
     /// Those that speak HTTP themselves.
     pub(crate) upstreams: Vec<Upstream>,
-    /// Those that are not kept.
+    /// Those that are not kept, or could not be started.
     pub(crate) unkept: Vec<Unkept>,
 }
 
@@ -131,9 +134,14 @@ impl Listing {
                 process,
                 program,
                 why,
+                has_failed,
                 ..
             } = unkept;
-            format!("{program} (pid {}) is not kept: {why}", process.pid)
+            let pid = process.pid;
+            match has_failed {
+                true => format!("{program} (pid {pid}) can't be used: {why}; {TRIED_AGAIN}"),
+                false => format!("{program} (pid {pid}) is not kept: {why}"),
+            }
         });
         let unready = inventory.unready.iter().filter_map(Unready::fault);
         let unready = unready.map(|(what, fix)| format!("{what}; {fix}"));
@@ -344,7 +352,10 @@ fn unkept_row(unkept: &Unkept, now_ms: u64) -> Vec<String> {
     vec![
         printable(&unkept.program),
         none(),
-        "not kept".to_owned(),
+        match unkept.has_failed {
+            true => "failed".to_owned(),
+            false => "not kept".to_owned(),
+        },
         duration(since),
         none(),
         process::resident_bytes(pid).map_or_else(none, bytes),

@@ -6,6 +6,7 @@ use clap::Args;
 use clap::builder::NonEmptyStringValueParser;
 use mcp_sessiond_proxy::unkept::{self, Unkept};
 
+use super::listing::TRIED_AGAIN;
 use super::{Inventory, Server, listing};
 use crate::calls::Failure;
 use crate::exit_code::{NO_INPUT, SOFTWARE, USAGE};
@@ -100,7 +101,7 @@ pub(crate) fn one<'a>(what: &'a str, inventory: &'a Inventory) -> Result<&'a Ser
     choose(what, &inventory.servers).map_err(|unclear| unclear.report(inventory))
 }
 
-/// What runs unkept and is called so.
+/// What runs unkept, or could not be started, and is called so.
 pub(crate) fn unkept(what: &str, inventory: &Inventory) -> Option<Unkept> {
     let lower = what.to_lowercase();
     let is_meant = |unkept: &Unkept| {
@@ -159,15 +160,25 @@ impl NotOne<'_> {
                     program,
                     process,
                     why,
+                    has_failed,
                     ..
                 }) = unkept(what, inventory)
                 {
-                    let pid = process.pid;
-                    warn(format_args!(
-                        "{} (pid {pid}) is not kept: {}; only its host can restart or stop it",
-                        printable(&program),
-                        printable(&why)
-                    ));
+                    let (program, why) = (printable(&program), printable(&why));
+                    let (pid, is) = (
+                        process.pid,
+                        if has_failed {
+                            "can't be used"
+                        } else {
+                            "is not kept"
+                        },
+                    );
+                    let fix = if has_failed {
+                        TRIED_AGAIN
+                    } else {
+                        "only its host can restart or stop it"
+                    };
+                    warn(format_args!("{program} (pid {pid}) {is}: {why}; {fix}"));
                 } else if inventory.servers.is_empty() {
                     warn(format_args!(
                         "no server is called `{what}`: nothing is kept",

@@ -1,6 +1,7 @@
 //! What a host gets while its server can't be started: hosts show an error that answers their
 //! `initialize`, and few of them show standard error. So the front stays, answers each request
-//! with the reason, and tries again at the next `initialize`.
+//! with the reason, and tries again at the next `initialize`. Until then a note says so where
+//! `status` looks.
 
 use std::fs::File;
 use std::io::{self, IsTerminal as _, Write as _};
@@ -15,7 +16,8 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use super::open::{CONNECTION_CLOSED, answer, for_each_message};
 use crate::lines::{CHUNK, Line, LineBuffer, is_transient, read_into};
-use crate::notices::print;
+use crate::notices::{note_failed, print};
+use crate::unkept::FailedNote;
 
 /// JSON-RPC's code for a method that does not exist. A host that gets it for `server/discover` goes
 /// on with `initialize`.
@@ -44,6 +46,8 @@ pub enum Next {
 /// The attempts of one front so far.
 #[derive(Debug, Default)]
 pub struct FailedStart {
+    /// What people call the server. None: nothing is noted.
+    server: Option<String>,
     /// What was printed last: an attempt that fails for the same reason prints nothing.
     printed: String,
     /// What was read of the host.
@@ -53,6 +57,14 @@ pub struct FailedStart {
 }
 
 impl FailedStart {
+    /// Those of a server that people call so.
+    pub fn of(server: String) -> Self {
+        Self {
+            server: Some(server),
+            ..Self::default()
+        }
+    }
+
     /// Answers what the host asks until it sends another `initialize`, which stays in `lines`. The
     /// attempt was made for the line that is in `lines` now, if there is one.
     pub fn answer(&mut self, error: &StartError, input: &mut File, lines: &mut LineBuffer) -> Next {
@@ -60,6 +72,7 @@ impl FailedStart {
         if input.is_terminal() {
             return Next::Exit;
         }
+        let _noted = self.note(error);
         let mut is_tried = lines.whole_line().is_some();
         let mut chunk = vec![0; CHUNK];
         loop {
@@ -96,6 +109,7 @@ impl FailedStart {
         if input.is_terminal() {
             return Ok(Next::Exit);
         }
+        let _noted = self.note(error);
         let mut chunk = vec![0; CHUNK];
         // The first attempt was made before the host had said anything.
         let mut is_read = !std::mem::replace(&mut self.was_asked, true);
@@ -116,6 +130,11 @@ impl FailedStart {
                 answer_line(line, error);
             }
         }
+    }
+
+    /// Notes the reason until the next attempt.
+    fn note(&self, error: &StartError) -> Option<FailedNote> {
+        note_failed(self.server.clone()?, &error.sentence)
     }
 
     /// Prints the reason, unless it was printed already.

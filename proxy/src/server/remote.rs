@@ -11,8 +11,7 @@ use mcp_sessiond_proto::facts::ServerDigest;
 
 use super::facts::digest_of_remote;
 
-pub use self::resume_store::ResumeStore;
-pub(crate) use self::resume_store::StoreUsers;
+pub use self::resume_store::{ResumeStore, StoreUsers};
 
 /// Connects to a server elsewhere.
 pub struct Connecting {

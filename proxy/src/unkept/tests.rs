@@ -71,7 +71,7 @@ fn a_note_is_there_as_long_as_its_process() {
     let mut both = vec![one.clone(), other.clone()];
     both.sort_by_key(|unkept| unkept.process.pid);
     assert_eq!(list(&directory), both);
-    let path = directory.join(UNKEPT_NAME).join(file_name(&one.process()));
+    let path = directory.join(UNKEPT_NAME).join(one.file_name());
     assert_eq!((mode(&directory), mode(&path)), (0o700, 0o600));
     assert_eq!(
         std::fs::read_to_string(&path)
@@ -83,6 +83,25 @@ fn a_note_is_there_as_long_as_its_process() {
     first.end();
     assert_eq!(list(&directory), [other]);
     assert_eq!(notes(&directory).len(), 1);
+}
+
+#[test]
+fn a_note_of_a_failure_goes_with_what_it_was_made_for() {
+    let root = tempfile::tempdir().expect("a directory");
+    let directory = root.path().join("d");
+    let mut front = Sleeper::start();
+    let unkept = front.unkept();
+    note(&directory, &unkept);
+    let noted = note_failed(&directory, unkept.clone()).expect("a note");
+    let mut failures: Vec<bool> = list(&directory).iter().map(|one| one.has_failed).collect();
+    failures.sort_unstable();
+    assert_eq!(failures, [false, true]);
+    drop(noted);
+    assert_eq!(list(&directory), [unkept.clone()]);
+    std::mem::forget(note_failed(&directory, unkept));
+    front.end();
+    assert_eq!(list(&directory), []);
+    assert_eq!(notes(&directory), [""; 0]);
 }
 
 #[test]
@@ -104,15 +123,13 @@ fn what_can_t_be_read_is_left_to_whoever_writes_it() {
     let sleeper = Sleeper::start();
     let unkept = sleeper.unkept();
     note(&directory, &unkept);
-    let own = directory
-        .join(UNKEPT_NAME)
-        .join(file_name(&unkept.process()));
+    let own = directory.join(UNKEPT_NAME).join(unkept.file_name());
     std::fs::write(&own, "{").expect("written");
     // Nobody writes these.
     std::fs::write(directory.join(UNKEPT_NAME).join("notes"), "x").expect("written");
     std::fs::write(directory.join(UNKEPT_NAME).join("4194305-1"), "{").expect("written");
     assert_eq!(list(&directory), []);
-    assert_eq!(notes(&directory), [file_name(&unkept.process())]);
+    assert_eq!(notes(&directory), [unkept.file_name()]);
     note(&directory, &unkept);
     assert_eq!(list(&directory), [unkept]);
 }

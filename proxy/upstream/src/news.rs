@@ -5,9 +5,7 @@
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum News {
     /// That of the former process goes on.
-    #[error(
-        "the session that an earlier connection had with the server goes on; `--fresh` begins another one"
-    )]
+    #[error("the session that an earlier connection had with the server goes on")]
     Resumed,
     /// The server does not know it any more.
     #[error(

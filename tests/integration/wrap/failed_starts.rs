@@ -41,10 +41,23 @@ fn front(world: &World, words: &[&str]) -> Client<Front> {
     Client::new(world.front_with(&words, &at_once))
 }
 
+/// What `status` says of servers that could not be started.
+fn failures(world: &World) -> Vec<String> {
+    let output = world.sessiond(&["status", "--json"]).output();
+    let output = output.expect("it runs");
+    let status: Value =
+        serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{output:?}"));
+    let unkept = status["unkept"].as_array().expect("a list").iter();
+    unkept
+        .filter(|one| one["has_failed"] == true)
+        .map(|one| one["why"].as_str().expect("a sentence").to_owned())
+        .collect()
+}
+
 /// The host's requests get this reason, as the front prints it, and the front stays. Only
-/// `initialize` is answered by the reason alone.
+/// `initialize` is answered by the reason alone. `status` knows it, too.
 #[track_caller]
-fn assert_refused(client: &mut Client<Front>, why: &str) {
+fn assert_refused(world: &World, client: &mut Client<Front>, why: &str) {
     let printed = client.pipe.errors.wait(why);
     let sentence = printed.strip_prefix("mcp-sessiond: ").expect("ours");
     let probe = client.request("server/discover", json!({}));
@@ -69,6 +82,7 @@ fn assert_refused(client: &mut Client<Front>, why: &str) {
     );
     assert_eq!(error["data"]["outcome"], "not_sent");
     assert!(client.pipe.runs());
+    assert_eq!(failures(world), [sentence]);
     let lines = client.pipe.errors.text();
     assert_eq!(lines.matches(why).count(), 1, "{lines}");
 }
@@ -106,6 +120,7 @@ fn a_program_that_is_not_there_is_said_to_the_host_and_started_once_it_is_there(
         };
         let mut client = front();
         assert_refused(
+            &world,
             &mut client,
             &format!("{program} can't be run: No such file"),
         );
@@ -117,12 +132,14 @@ fn a_program_that_is_not_there_is_said_to_the_host_and_started_once_it_is_there(
 
         let mut client = front();
         assert_refused(
+            &world,
             &mut client,
             &format!("{program} can't be run: No such file"),
         );
         install(&world);
         client.initialize();
         assert_eq!((client.count(), client.count()), (1, 2), "{options:?}");
+        assert_eq!(failures(&world), [""; 0], "{options:?}");
         client.pipe.close();
         assert!(client.pipe.wait().success(), "{options:?}");
         stop(&world, options);
@@ -150,21 +167,25 @@ fn a_server_of_the_file_that_can_t_be_run_is_said_to_the_host_and_started_once_i
         let said = format!("{words:?} {more}");
         let mut client = front(&world, words);
         let path = world.root().join("servers.json");
-        assert_refused(&mut client, &format!("could not read {}", path.display()));
+        assert_refused(
+            &world,
+            &mut client,
+            &format!("could not read {}", path.display()),
+        );
         write_down(&world, "{");
         // What comes next is another attempt, with another reason.
         client.notify("notifications/initialized", json!({}));
-        assert_refused(&mut client, "servers.json: EOF while parsing");
+        assert_refused(&world, &mut client, "servers.json: EOF while parsing");
         write_down(&world, r#"{"mcpServers": {}}"#);
         client.notify("notifications/initialized", json!({}));
-        assert_refused(&mut client, "there is no server \"one\" in");
+        assert_refused(&world, &mut client, "there is no server \"one\" in");
         write_down(&world, &entry(&world, &more));
         client.notify("notifications/initialized", json!({}));
-        assert_refused(&mut client, "the server \"one\" in");
+        assert_refused(&world, &mut client, "the server \"one\" in");
         fs::write(world.root().join("key"), "secret\n").expect("written");
         // Its secret is there now, and its program is not.
         client.notify("notifications/initialized", json!({}));
-        assert_refused(&mut client, "can't be run: No such file");
+        assert_refused(&world, &mut client, "can't be run: No such file");
         install(&world);
         client.initialize();
         assert_eq!(client.count(), 1, "{said}");
@@ -175,7 +196,7 @@ fn a_server_of_the_file_that_can_t_be_run_is_said_to_the_host_and_started_once_i
 
         write_down(&world, "{");
         let mut client = front(&world, words);
-        assert_refused(&mut client, "servers.json: EOF while parsing");
+        assert_refused(&world, &mut client, "servers.json: EOF while parsing");
         assert_exits(client, 65);
     }
 }
@@ -186,7 +207,7 @@ fn a_file_of_servers_that_can_t_be_read_is_said_to_the_host_of_all_of_them() {
     let _daemon = world.daemon();
     write_down(&world, "{");
     let mut client = front(&world, &["--all"]);
-    assert_refused(&mut client, "servers.json: EOF while parsing");
+    assert_refused(&world, &mut client, "servers.json: EOF while parsing");
     install(&world);
     let servers = json!({"mcpServers": {"one": {"command": nowhere(&world)}}});
     write_down(&world, &servers.to_string());
@@ -202,13 +223,13 @@ fn a_url_that_can_t_be_used_is_said_to_the_host() {
         json!({"url": "http://127.0.0.1:1/mcp", "headers": {"Authorization": "${file:token}"}});
     write_down(&world, &json!({"mcpServers": {"far": far}}).to_string());
     let mut client = front(&world, &["@far"]);
-    assert_refused(&mut client, "the server \"far\": ");
+    assert_refused(&world, &mut client, "the server \"far\": ");
     assert_exits(client, 65);
     let mut client = front(
         &world,
         &["--header", "nonsense", "--", "http://127.0.0.1:1/mcp"],
     );
-    assert_refused(&mut client, "a header is written as `NAME: VALUE`");
+    assert_refused(&world, &mut client, "a header is written as `NAME: VALUE`");
     assert_exits(client, 65);
 }
 
@@ -250,7 +271,11 @@ fn options_that_are_wrong_are_said_to_the_host() {
     assert_eq!(error["message"], "unexpected argument '--no-strat' found");
     assert_exits(client, 64);
     let mut client = front(&world, &["--share", "--", "npx"]);
-    assert_refused(&mut client, "only a server of servers.json can be shared");
+    assert_refused(
+        &world,
+        &mut client,
+        "only a server of servers.json can be shared",
+    );
     assert_exits(client, 64);
 }
 

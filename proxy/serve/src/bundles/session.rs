@@ -1,6 +1,7 @@
 //! The bundle of one session, as its server.
 
 use std::collections::{HashMap, VecDeque};
+use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::Duration;
@@ -12,9 +13,10 @@ use mcp_sessiond_bundle::decorate::{CallEntry, CallLog, Current, decorate};
 use mcp_sessiond_bundle::{
     Backends, BundleServer, BundleStore, Message, Receipt, Source, TrackedLine, WAITING,
 };
-use mcp_sessiond_client::{RequestId, Session};
+use mcp_sessiond_client::{Options, RequestId, Session, Start};
 use mcp_sessiond_proxy::front::bundle::report::Report;
 use mcp_sessiond_proxy::front::bundle::{Server, identities};
+use mcp_sessiond_proxy::server::remote::{ResumeStore, StoreUsers};
 use tokio::sync::{mpsc, watch};
 use tokio::time::timeout;
 
@@ -79,13 +81,18 @@ impl BundleBackend {
         let (id, of) = (session.id().clone(), session.reference());
         let sources = {
             let (common, links, found) = (common.clone(), links.clone(), Mutex::new(found));
+            let (options, of) = (Options::default().start(Start::Never), of.clone());
+            let users = StoreUsers::default();
             move |servers: &[Server]| {
                 let source = |server: &Server| -> Arc<dyn Source> {
                     let mut found = found.lock().unwrap_or_else(PoisonError::into_inner);
+                    let (name, print) = (&server.name, |what: &dyn fmt::Display| warn(what));
+                    let store = ResumeStore::of(&options, of.clone(), name, print);
                     Arc::new(KeeperSource {
-                        found: Mutex::new(found.remove(&server.name)),
+                        found: Mutex::new(found.remove(name)),
                         server: server.clone(),
                         session: id.clone(),
+                        store: users.share(store),
                         common: common.clone(),
                         links: links.clone(),
                     })

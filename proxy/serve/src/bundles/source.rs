@@ -22,12 +22,13 @@ use tokio::time::timeout;
 use super::Common;
 use super::confirm_order::{ConfirmOrder, Unconfirmed};
 use crate::messages::{Id, from_asked, outcome_unknown, tagged};
-use crate::stderr::warn;
 
 /// A server of the list, for one session.
 pub(super) struct KeeperSource {
     pub(super) server: Server,
     pub(super) session: SessionId,
+    /// What is kept of the connection, if the server runs elsewhere.
+    pub(super) store: ResumeStore,
     pub(super) common: Arc<Common>,
     /// The connections of the session.
     pub(super) links: Arc<Links>,
@@ -293,8 +294,7 @@ impl Source for KeeperSource {
                         (shared.program(), environment, home)
                     }
                     Launch::Remote(connecting) => {
-                        let store = ResumeStore::empty(&self.server.name, |what| warn(what));
-                        let pipe = connecting.connect(store.anew()).await?;
+                        let pipe = connecting.connect(self.store.anew()).await?;
                         return Ok(self.remote(pipe));
                     }
                 };

@@ -1,5 +1,5 @@
-//! What is kept of the connection to a server elsewhere: values in the state of the front's
-//! session. The next front of the session finds them, and the session ends with its host.
+//! What is kept of the connection to a server elsewhere: values in the session's state. The next
+//! front of the session, or the next `serve`, finds them.
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Display};
@@ -51,11 +51,11 @@ pub struct ResumeStore {
 /// Who uses the stores of a session last, by the server's name. An edited entry is another server
 /// of the same name, and has the store of the former one, which may still be ending.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct StoreUsers(Arc<Mutex<BTreeMap<String, Arc<AtomicU64>>>>);
+pub struct StoreUsers(Arc<Mutex<BTreeMap<String, Arc<AtomicU64>>>>);
 
 impl StoreUsers {
     /// The store, for its newest user: what earlier ones would still write is dropped.
-    pub(crate) fn share(&self, store: ResumeStore) -> ResumeStore {
+    pub fn share(&self, store: ResumeStore) -> ResumeStore {
         let mut users = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let newest = users.entry(store.name.clone()).or_default().clone();
         ResumeStore { newest, ..store }
@@ -83,28 +83,43 @@ impl ResumeStore {
         stderr: Stderr,
         leaving: watch::Receiver<bool>,
     ) -> Self {
-        let state = lease.map(|LeaseRef { session, epoch }| {
-            let digest = Sha256::digest(name);
-            let digest: String = digest
-                .iter()
-                .take(DIGEST / 2)
-                .map(|byte| format!("{byte:02x}"))
-                .collect();
-            Arc::new(SessionState {
-                control: Control::new(options.clone().timeout(DAEMON_WAIT)),
-                of: SessionRef {
-                    session: session.clone(),
-                    service: None,
-                    epoch: Some(*epoch),
-                    caller: None,
-                },
-                prefix: format!("{PREFIX}/{digest}/"),
-            })
-        });
+        let print = move |what: &dyn Display| stderr.print(what);
+        let Some(LeaseRef { session, epoch }) = lease else {
+            return Self::empty(name, print);
+        };
+        let of = SessionRef {
+            session: session.clone(),
+            service: None,
+            epoch: Some(*epoch),
+            caller: None,
+        };
         Self {
-            state,
             leaving,
-            ..Self::empty(name, move |what| stderr.print(what))
+            ..Self::of(options, of, name, print)
+        }
+    }
+
+    /// That of the server of this name, in this session. `print` says something on standard error.
+    pub fn of(
+        options: &Options,
+        session: SessionRef,
+        name: &str,
+        print: impl Fn(&dyn Display) + Send + Sync + 'static,
+    ) -> Self {
+        let digest = Sha256::digest(name);
+        let digest: String = digest
+            .iter()
+            .take(DIGEST / 2)
+            .map(|byte| format!("{byte:02x}"))
+            .collect();
+        let state = SessionState {
+            control: Control::new(options.clone().timeout(DAEMON_WAIT)),
+            of: session,
+            prefix: format!("{PREFIX}/{digest}/"),
+        };
+        Self {
+            state: Some(Arc::new(state)),
+            ..Self::empty(name, print)
         }
     }
 

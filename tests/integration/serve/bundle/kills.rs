@@ -6,7 +6,9 @@ use nix::sys::signal::Signal;
 use serde_json::json;
 
 use super::{NAMES, begin, count, of_each, serving, text};
-use crate::several::backend;
+use crate::remote::express;
+use crate::several::{able, backend, write_down};
+use crate::world;
 use crate::wrap::{gate, open};
 
 #[test]
@@ -223,4 +225,39 @@ fn serve_while_a_keeper_hangs() {
     });
     assert_eq!([0, 2].map(|at| count(&mut client, &counting[at])), [2, 2]);
     assert_eq!(NAMES.map(|name| backend(&world, name).pid()), pids);
+}
+
+/// A server elsewhere has a session that its `serve` has begun. The next `serve` goes on with it,
+/// and where the server has forgotten it, the log says so.
+#[test]
+fn serve_in_front_of_a_remote_server() {
+    let world = world("");
+    let _daemon = world.daemon();
+    let mut far = express(&world, &["events"]);
+    write_down(
+        &world,
+        &[("near", able(&world)), ("far", json!({"url": far.url}))],
+    );
+    let mut serve = world.serve(&["--name", "test", "--all"], &[]);
+    let mut client = serve.connected("2025-11-25");
+    assert_eq!(count(&mut client, "far_increment"), 1);
+    serve.kill();
+    serve.start_again();
+    assert_eq!(count(&mut client, "far_increment"), 2);
+    assert_eq!(far.handshakes(), 1);
+    serve
+        .errors
+        .wait("far: the session that an earlier connection had with the server goes on");
+    serve.kill();
+    far.kill();
+    far.start_again();
+    serve.start_again();
+    assert_eq!(count(&mut client, "far_increment"), 1);
+    serve
+        .errors
+        .wait("far: a new session was begun, since the server has forgotten the previous one");
+    // What its client ends is not gone on with.
+    client.ask("DELETE", &[], "").must_be(204);
+    let mut client = serve.connected("2025-11-25");
+    assert_eq!(count(&mut client, "far_increment"), 1);
 }
