@@ -18,14 +18,14 @@ use crate::ui::table;
 NAME is that of the server's entry in the host's file or in servers.json, or the one that its session was given; otherwise its program with the package or script \
 that it runs. No other argument is ever shown. HOST is the host that uses the server, with its pid and the directory of the project; the service `serve.NAME`; or how many hosts share it. STATE is `in use`, a host is connected; `waiting`, its \
 host has disconnected, and the server waits for it for `backends.linger_ms` (of `serve`: `http.linger_ms`); `starting`; \
-`stopping`; `silent`, its keeper does not answer; `failed` or `not tried`, it is one of `wrap --all` or `serve` and can't be used (below the table is why); or `not kept`: the command runs as it is, \
+`ended`, by itself, until it is needed again; `stopping`; `silent`, its keeper does not answer; `failed`, it can't be started (below the table is why); `not tried`, it is one of `wrap --all` or `serve`, whose turn has not come; or `not kept`: the command runs as it is, \
 and ends with its host. SINCE is how long the host has been there, or away. MEMORY has all that the server has started. A server behind `serve --upstream` is named \
 by its address, and SINCE and MEMORY are those of `serve`.
 
 With --json: an object. `daemon`: `answers`, and `why` not. `servers`: server (its name), program, directory, session, service, host, host_name, pid, keeper, \
-keeper_pid, state (in_use, waiting, starting, stopping, silent); hosts (how many share it, if it is shared), withheld (how many of its notifications none of these got); age_ms, since_ms (how long the host has been there, or \
+keeper_pid, state (in_use, waiting, starting, ended, stopping, silent); hosts (how many share it, if it is shared), withheld (how many of its notifications none of these got); age_ms, since_ms (how long the host has been there, or \
 away), restarts, memory (bytes), last_error, known (to the daemon), failure (why its keeper does not say); what is not known \
-is null; trouble (of one that has failed): is, code, message, since_ms (Unix epoch). `unready`: servers of `wrap --all` and `serve` that no keeper holds: server, session, host, host_name, and what trouble has; is: failed, initializing, not_tried. `upstreams`: servers behind `serve --upstream`: url, service, pid (of `serve`), since_ms (Unix epoch), sessions. `unkept`: process (pid, start, inode), program, why, since_ms (Unix epoch). `lost`: host, host_name, because; what is \
+is null; trouble (of one that has failed): is, code, message, since_ms (Unix epoch). `unready`: servers of `wrap --all` and `serve` that no keeper holds: server, session, host, host_name, and what trouble has; is: failed, initializing, not_tried. `upstreams`: servers behind `serve --upstream`: url, service, pid (of `serve`), since_ms (Unix epoch), sessions. `unkept`: process (pid, start, inode), program, why, since_ms (Unix epoch), has_failed: it does not run, since it can't be started. `lost`: host, host_name, because; what is \
 no longer kept, until the next server of that host has said so.
 
 With -w the list is drawn again once a second, and when the terminal changes its size. Keys: the arrows or j and k select a server, Enter or l \
