@@ -17,6 +17,7 @@
 //! - [`service_manager`]: the user service, of systemd or launchd.
 //! - [`claim_args`], [`session_args`]: options that several verbs share: about a claim, and about
 //!   the session that a command works on.
+//! - [`completion`]: the servers and tools that a shell offers.
 //! - [`calls`]: calls to the daemon, and why one came to nothing. [`exit_code`]: all exit codes.
 //!   [`config`]: what the configuration says to a front. [`runtime`]: the asynchronous runtime of a
 //!   command. [`version`]: the versions of this executable and of others.
@@ -33,6 +34,7 @@ mod claim_args;
 mod commands;
 #[cfg(test)]
 mod commands_in_docs;
+mod completion;
 mod config;
 mod exit_code;
 mod hosts;
@@ -140,6 +142,7 @@ enum Verb {
 
 /// Parses, runs, and returns the exit code.
 pub fn main() -> ExitCode {
+    completions::answer_shell(command);
     let parsed = command()
         .try_get_matches()
         .and_then(|matches| Cli::from_arg_matches(&matches));
@@ -185,7 +188,7 @@ pub fn main() -> ExitCode {
         Verb::Share(arguments) => share::run(&arguments),
         Verb::Config(arguments) => config_command::run(&arguments),
         Verb::Stats(arguments) => stats::run(&arguments),
-        Verb::Completions(arguments) => completions::run(&arguments, command()),
+        Verb::Completions(arguments) => completions::run(&arguments),
         Verb::Man(arguments) => man::run(&arguments, Cli::command()),
         Verb::Doctor(arguments) => doctor::run(&arguments),
         Verb::Debug(arguments) => debug::run(&arguments),

@@ -11,7 +11,8 @@ use mcp_sessiond_proto::paths;
 use mcp_sessiond_proto::types::LostMember;
 
 use crate::stderr::{Stderr, confirm_ends, sentence};
-use crate::unkept::{self, FailedNote, Unkept};
+pub(crate) use crate::unkept::FailedNote;
+use crate::unkept::{self, Unkept};
 
 /// Prints a sentence to standard error, as long as nothing would have to wait for that.
 pub(crate) fn print(what: &dyn Display) {

@@ -1,6 +1,7 @@
 //! `mcp-sessiond call` and `tools`: a server's tools from a shell, and never a host's server.
 
 use std::fs;
+use std::os::unix::fs::symlink;
 use std::process::Output;
 
 use mcp_sessiond_tests::{Client, World, until};
@@ -42,6 +43,74 @@ fn said(world: &World, words: &[&str]) -> String {
     let (code, said, errors) = run(world, words);
     assert_eq!(code, Some(0), "{words:?}: {said}{errors}");
     said
+}
+
+/// What bash offers for each of these command lines, whose last word is unfinished.
+fn offered(world: &World, lines: &[&str]) -> Vec<Vec<String>> {
+    let folder = world.root().join("bin");
+    let path = folder.join("mcp-sessiond");
+    if !path.exists() {
+        fs::create_dir(&folder).expect("made");
+        symlink(world.binaries.daemon, &path).expect("linked");
+    }
+    let completions = world.root().join("completions");
+    fs::write(&completions, said(world, &["completions", "bash"])).expect("written");
+    let complete = r#"source "$0"
+        for line; do
+            IFS=' ' read -r -a COMP_WORDS <<< "$line"
+            [[ $line == *' ' ]] && COMP_WORDS+=("")
+            COMP_CWORD=$((${#COMP_WORDS[@]} - 1)) COMP_TYPE=9
+            _clap_complete_mcp_sessiond mcp-sessiond "${COMP_WORDS[COMP_CWORD]}"
+            echo "${COMPREPLY[@]}"
+        done"#;
+    let mut shell = world.command("bash");
+    let usual = std::env::var("PATH").expect("a path");
+    shell.env("PATH", format!("{}:{usual}", folder.display()));
+    shell.args(["--norc", "-c", complete]);
+    let output = shell.arg(&completions).args(lines).output().expect("bash");
+    assert_eq!(output.stderr, b"", "{output:?}");
+    let text = String::from_utf8(output.stdout).expect("UTF-8");
+    let words = |line: &str| {
+        let words = line.split_whitespace();
+        words
+            .filter(|word| !word.starts_with("--"))
+            .map(str::to_owned)
+            .collect()
+    };
+    text.lines().map(words).collect()
+}
+
+#[test]
+fn a_shell_offers_the_servers_that_are_there_and_the_tools_of_one_that_runs() {
+    let far = json!({"url": "http://127.0.0.1:1/mcp"});
+    let world = listing(&json!({
+        "counter": entry(&json!({})), "far": far, "two words; x": entry(&json!({})),
+    }));
+    let of_tool = "mcp-sessiond call counter ";
+    let lines = [
+        "mcp-sessiond call ",
+        "mcp-sessiond login ",
+        "mcp-sessiond wrap @c",
+        of_tool,
+    ];
+    assert_eq!(
+        offered(&world, &lines),
+        [&["counter", "far"][..], &["far"], &["@counter"], &[]]
+    );
+    assert!(!world.socket().exists(), "no daemon was started");
+    let _daemon = world.daemon();
+    assert_eq!(said(&world, &["call", "counter", "increment"]), "1\n");
+    let lines = [
+        of_tool,
+        "mcp-sessiond call counter incr",
+        "mcp-sessiond call counter echo ",
+        "mcp-sessiond stop ",
+    ];
+    let offered = offered(&world, &lines);
+    assert!(offered[0].contains(&"get".to_owned()), "{offered:?}");
+    assert_eq!(offered[1..], [&["increment"][..], &["message="], &["@counter"]]);
+    // It was asked what it has, and was neither called nor begun afresh.
+    assert_eq!(said(&world, &["call", "counter", "increment"]), "2\n");
 }
 
 #[test]

@@ -237,7 +237,7 @@ fn what_packages_install_beside_the_executable_is_printed() {
         let script = run(&world, &["completions", shell], b"");
         assert_eq!(script.status.code(), Some(0), "{script:?}");
         assert!(
-            String::from_utf8_lossy(&script.stdout).contains("setup"),
+            String::from_utf8_lossy(&script.stdout).contains("MCP_SESSIOND_COMPLETE"),
             "{shell}"
         );
         if !check.is_empty() {

@@ -7,7 +7,8 @@ import json
 import os
 import sys
 
-TOOLS = [{"name": name, "inputSchema": {"type": "object"}} for name in ("increment", "get", "parent", "echo")]
+TOOLS = [{"name": name, "inputSchema": {"type": "object"}} for name in ("increment", "get", "parent")]
+TOOLS.append({"name": "echo", "inputSchema": {"type": "object", "properties": {"message": {"type": "string"}}}})
 count = 0
 
 

@@ -8,10 +8,12 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Args;
+use clap_complete::ArgValueCandidates;
 use serde_json::Value;
 use tokio::time::Instant;
 
 use self::arguments::ToolArguments;
+use crate::completion;
 use crate::exit_code::{NO_INPUT, SOFTWARE};
 use crate::mcp_client::target::Target;
 use crate::mcp_client::{CallFailure, McpClient};
@@ -40,11 +42,13 @@ Examples:
   mcp-sessiond call browser browser_take_screenshot --output page.png")]
 pub(crate) struct Arguments {
     /// A shared server, one that has a `--name`, or one of servers.json
+    #[arg(add = ArgValueCandidates::new(completion::callable))]
     server: String,
     /// The tool; `mcp-sessiond tools SERVER` lists them
+    #[arg(add = ArgValueCandidates::new(completion::tools))]
     tool: String,
     /// KEY=VALUE, or a JSON object
-    #[arg(value_name = "ARGUMENT")]
+    #[arg(value_name = "ARGUMENT", add = ArgValueCandidates::new(completion::arguments))]
     arguments: Vec<String>,
     /// Print JSON: the whole result, as the server has sent it
     #[arg(long)]

@@ -3,10 +3,12 @@
 use std::process::{Command, ExitCode, Stdio};
 
 use clap::Args;
+use clap_complete::ArgValueCandidates;
 use mcp_sessiond_upstream::Remote;
 use mcp_sessiond_upstream::login::Login;
 use mcp_sessiond_upstream::login::browser::Wishes;
 
+use crate::completion;
 use crate::exit_code::{DATA_ERROR, SOFTWARE};
 use crate::runtime::block_on;
 use crate::servers::remote::redacted_url;
@@ -27,6 +29,7 @@ Examples:
   mcp-sessiond login github --no-browser --scope repo --scope read:user")]
 pub(crate) struct Arguments {
     /// The server's name in servers.json, or its URL
+    #[arg(add = ArgValueCandidates::new(completion::remote))]
     name: String,
     /// Only print the address of the page
     #[arg(long)]

@@ -3,8 +3,10 @@
 use std::process::ExitCode;
 
 use clap::Args;
+use clap_complete::ArgValueCandidates;
 use mcp_sessiond_upstream::login::forget;
 
+use crate::completion;
 use crate::exit_code::SOFTWARE;
 use crate::runtime::block_on;
 use crate::servers::is_http;
@@ -22,6 +24,7 @@ Example:
   mcp-sessiond logout github")]
 pub(crate) struct Arguments {
     /// The name that the server had in servers.json at the login, or its URL
+    #[arg(add = ArgValueCandidates::new(completion::remote))]
     name: String,
 }
 

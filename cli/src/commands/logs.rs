@@ -15,6 +15,7 @@ use std::time::Duration;
 use anstream::adapter::strip_str;
 use clap::Args;
 use clap::builder::NonEmptyStringValueParser;
+use clap_complete::ArgValueCandidates;
 use futures::StreamExt as _;
 use mcp_sessiond_client::Directory;
 use mcp_sessiond_process::signals::not_ignored;
@@ -69,7 +70,10 @@ pub(crate) struct Arguments {
     /// The name that `mcp-sessiond status` shows, or a part of it or of the program that is run; the
     /// id of its session, or a part of it; or the pid of the server, its keeper or its host; or
     /// `serve.NAME`
-    #[arg(value_parser = NonEmptyStringValueParser::new())]
+    #[arg(
+        value_parser = NonEmptyStringValueParser::new(),
+        add = ArgValueCandidates::new(selection::kept)
+    )]
     name: Option<String>,
     /// Go on with what comes
     #[arg(short, long)]

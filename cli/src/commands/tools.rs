@@ -4,9 +4,11 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Args;
+use clap_complete::ArgValueCandidates;
 use serde_json::Value;
 use tokio::time::Instant;
 
+use crate::completion;
 use crate::exit_code::SOFTWARE;
 use crate::mcp_client::target::Target;
 use crate::mcp_client::{CallFailure, McpClient};
@@ -27,6 +29,7 @@ Examples:
   mcp-sessiond tools browser --json")]
 pub(crate) struct Arguments {
     /// A shared server, one that has a `--name`, or one of servers.json
+    #[arg(add = ArgValueCandidates::new(completion::callable))]
     server: String,
     /// Print JSON: the tools as the server describes them
     #[arg(long)]

@@ -18,6 +18,7 @@ use mcp_sessiond_proxy::front::shared;
 use mcp_sessiond_proxy::program::Program;
 
 use crate::claim_args::ClaimArgs;
+use crate::completion;
 use crate::config::{front_waits, load_or_default};
 use crate::exit_code::USAGE;
 use crate::servers::{self, bundle};
@@ -104,7 +105,8 @@ pub(crate) struct Arguments {
     #[arg(
         trailing_var_arg = true,
         required_unless_present = "all",
-        value_name = "CMD"
+        value_name = "CMD",
+        add = completion::wrapped()
     )]
     command: Vec<OsString>,
 }

@@ -4,6 +4,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 use clap::builder::NonEmptyStringValueParser;
+use clap_complete::{ArgValueCandidates, CompletionCandidate};
 use mcp_sessiond_proxy::unkept::{self, Unkept};
 
 use super::listing::TRIED_AGAIN;
@@ -11,6 +12,7 @@ use super::{Inventory, Server, listing};
 use crate::calls::Failure;
 use crate::exit_code::{NO_INPUT, SOFTWARE, USAGE};
 use crate::runtime::block_on;
+use crate::ui::candidates::candidates;
 use crate::ui::output::warn;
 use crate::ui::table::printable;
 
@@ -19,11 +21,30 @@ use crate::ui::table::printable;
 pub(crate) struct Selection {
     /// The name that `mcp-sessiond status` shows, or a part of it or of the program that is run; the
     /// id of its session, or a part of it; or the pid of the server, its keeper or its host
-    #[arg(required_unless_present = "all", value_parser = NonEmptyStringValueParser::new())]
+    #[arg(
+        required_unless_present = "all",
+        value_parser = NonEmptyStringValueParser::new(),
+        add = ArgValueCandidates::new(kept)
+    )]
     what: Vec<String>,
     /// Every server that is kept
     #[arg(long, conflicts_with = "what")]
     all: bool,
+}
+
+/// What a shell offers: the servers that run and are kept, by the names that `status` shows.
+pub(crate) fn kept() -> Vec<CompletionCandidate> {
+    candidates(running().into_iter().map(|server| {
+        let about = server.display_name();
+        (server.server, about)
+    }))
+}
+
+/// The servers that are kept; none where that can't be found out.
+pub(crate) fn running() -> Vec<Server> {
+    let read = block_on(Inventory::read());
+    let inventory = read.ok().and_then(Result::ok);
+    inventory.map_or_else(Vec::new, |inventory| inventory.servers)
 }
 
 /// How well a name fits. The best fit counts.

@@ -16,8 +16,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use super::open::{CONNECTION_CLOSED, answer, for_each_message};
 use crate::lines::{CHUNK, Line, LineBuffer, is_transient, read_into};
-use crate::notices::{note_failed, print};
-use crate::unkept::FailedNote;
+use crate::notices::{FailedNote, note_failed, print};
 
 /// JSON-RPC's code for a method that does not exist. A host that gets it for `server/discover` goes
 /// on with `initialize`.
