@@ -5,6 +5,7 @@ pub(crate) mod entries;
 pub(crate) mod executable;
 pub(crate) mod file;
 pub(crate) mod inspect;
+pub(crate) mod listed;
 pub(crate) mod members;
 pub(crate) mod names;
 pub(crate) mod record;

@@ -108,7 +108,10 @@ fn a_shell_offers_the_servers_that_are_there_and_the_tools_of_one_that_runs() {
     ];
     let offered = offered(&world, &lines);
     assert!(offered[0].contains(&"get".to_owned()), "{offered:?}");
-    assert_eq!(offered[1..], [&["increment"][..], &["message="], &["@counter"]]);
+    assert_eq!(
+        offered[1..],
+        [&["increment"][..], &["message="], &["@counter"]]
+    );
     // It was asked what it has, and was neither called nor begun afresh.
     assert_eq!(said(&world, &["call", "counter", "increment"]), "2\n");
 }

@@ -1,7 +1,7 @@
 //! `mcp-sessiond import`, from files as the hosts write them.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::PathBuf;
 
 use mcp_sessiond_tests::World;
@@ -14,8 +14,8 @@ const SECRET: &str = "an-open-secret";
 
 /// What `import` has done: its exit code, its output, and its standard error.
 fn import(world: &World, words: &[&str]) -> (Option<i32>, String, String) {
-    let mut command = world.sessiond(&[&["import"], words].concat());
-    command.env("HOME", home(world));
+    let mut command = world.command(installed(world));
+    command.arg("import").args(words).env("HOME", home(world));
     for variable in [
         "XDG_CONFIG_HOME",
         "CODEX_HOME",
@@ -32,6 +32,22 @@ fn import(world: &World, words: &[&str]) -> (Option<i32>, String, String) {
         "{said}{errors}"
     );
     (output.status.code(), said, errors)
+}
+
+/// The executable under the name that hosts' files have. It is among temporary files, so they name
+/// the link that a package manager has put into the home directory.
+fn installed(world: &World) -> PathBuf {
+    let path = world.root().join("mcp-sessiond");
+    if !path.exists() {
+        let own = world.binaries.daemon;
+        if fs::hard_link(own, &path).is_err() {
+            fs::copy(own, &path).expect("a copy");
+        }
+        let folder = home(world).join(".local/bin");
+        fs::create_dir_all(&folder).expect("a directory");
+        symlink(&path, folder.join("mcp-sessiond")).expect("a link");
+    }
+    path
 }
 
 fn home(world: &World) -> PathBuf {
@@ -169,6 +185,102 @@ fn each_host_s_servers_come_as_they_are() {
         (Some(66), true),
         "{errors}"
     );
+}
+
+/// Everything else in the file stays as it was, and `--undo` gives back each byte: also where the host
+/// has written the file anew since.
+#[test]
+fn each_host_runs_its_servers_from_the_list_until_that_is_taken_back() {
+    let world = world("");
+    for (host, file, text, entry) in hosts() {
+        let name = format!("from-{host}");
+        let text = text.replace("NAME", &name);
+        write(&world, file, &text);
+        let now = || fs::read_to_string(home(&world).join(file)).expect("the host's file");
+        let rewrite = |words: &[&str]| import(&world, &[&["--rewrite", host], words].concat());
+        let (code, said, errors) = rewrite(&["--dry-run"]);
+        assert_eq!(
+            (code, &*errors, now()),
+            (Some(0), "", text.clone()),
+            "{said}"
+        );
+        let (code, said, errors) = rewrite(&["--yes"]);
+        assert_eq!((code, &*errors), (Some(0), ""), "{said}");
+        assert!(said.contains(&format!("wrap @{name}\n")), "{said}");
+        assert_eq!(written(&world)["mcpServers"][&name], entry, "{host}");
+        let rewritten = now();
+        assert!(
+            rewritten.contains(&format!("\"wrap\", \"@{name}\"]")),
+            "{rewritten}"
+        );
+        assert!(
+            !rewritten.contains("\"npx\", \"args\": [\"-y\", \"x\""),
+            "{rewritten}"
+        );
+        // Variables may be secrets; a table of them that is spread over lines is left to people.
+        let is_spread = ["codex", "goose"].contains(&host);
+        assert_eq!(rewritten.contains("\"1\""), is_spread, "{rewritten}");
+        for more in [
+            "theme",
+            "startup_timeout_sec",
+            "autoApprove",
+            "not-this",
+            "inputs",
+            "enabled",
+        ] {
+            assert_eq!(rewritten.contains(more), text.contains(more), "{rewritten}");
+        }
+        let (code, said, _) = rewrite(&["--yes"]);
+        assert_eq!((code, now()), (Some(0), rewritten.clone()), "{said}");
+        assert!(
+            said.contains("is there already") && said.contains("nothing to change"),
+            "{said}"
+        );
+
+        let (code, said, errors) = rewrite(&["--undo", "--yes"]);
+        assert_eq!(
+            (code, &*errors, now()),
+            (Some(0), "", text.clone()),
+            "{said}"
+        );
+        assert_eq!(rewrite(&["--yes"]).0, Some(0));
+        write(&world, file, &(rewritten + "\n"));
+        let (code, said, errors) = rewrite(&["--undo", "--yes"]);
+        assert_eq!(
+            (code, &*errors, now()),
+            (Some(0), "", text + "\n"),
+            "{said}"
+        );
+    }
+}
+
+/// A server of a project with the same name, and one that is refused, are not touched.
+#[test]
+fn only_what_was_imported_is_rewritten() {
+    let world = world("");
+    let text = r#"{"mcpServers": {"a": {"command": "x"}, "b": {"command": "sh -c y"}},
+        "projects": {"/p": {"mcpServers": {"a": {"command": "other"}}}}}"#;
+    write(&world, ".claude.json", text);
+    let (code, said, _) = import(&world, &["--rewrite", "claude", "--yes"]);
+    assert_eq!(code, Some(65), "{said}");
+    let now = fs::read_to_string(home(&world).join(".claude.json")).expect("the host's file");
+    let now: Value = serde_json::from_str(&now).expect("JSON");
+    assert_eq!(now["mcpServers"]["a"]["args"], json!(["wrap", "@a"]));
+    assert_eq!(now["mcpServers"]["b"], json!({"command": "sh -c y"}));
+    assert_eq!(
+        now["projects"]["/p"]["mcpServers"]["a"],
+        json!({"command": "other"})
+    );
+    // Nobody who could say yes is there.
+    let (code, _, errors) = import(&world, &["--rewrite", "claude", "--undo"]);
+    assert_eq!(code, Some(64), "{errors}");
+    for words in [
+        &["--yes"][..],
+        &["--undo"],
+        &["--rewrite", "claude", "--from", "claude"],
+    ] {
+        assert_eq!(import(&world, words).0, Some(64), "{words:?}");
+    }
 }
 
 #[test]

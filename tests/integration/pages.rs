@@ -243,6 +243,16 @@ const ELSEWHERE: &[(&str, &str, &str)] = &[
         "a_login_is_the_users_for_all_processes_and_nobody_elses",
     ),
     (
+        "import --rewrite cursor",
+        "import.rs",
+        "each_host_runs_its_servers_from_the_list_until_that_is_taken_back",
+    ),
+    (
+        "import --rewrite cursor --undo",
+        "import.rs",
+        "each_host_runs_its_servers_from_the_list_until_that_is_taken_back",
+    ),
+    (
         "logout github",
         "remote/login.rs",
         "a_logout_needs_no_entry",

@@ -1,4 +1,5 @@
-//! `mcp-sessiond import`: copies servers from hosts' files into `servers.json`.
+//! `mcp-sessiond import`: copies servers from hosts' files into `servers.json`, and has the hosts run
+//! them from there.
 
 mod convert;
 
@@ -11,6 +12,7 @@ use mcp_sessiond_process::regular_file;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
+use super::setup::{Rewrite, rewrite};
 use crate::exit_code::{CANT_CREATE, DATA_ERROR, NO_INPUT};
 use crate::hosts::Host;
 use crate::servers::{Servers, store_command, write};
@@ -25,6 +27,10 @@ const SERVERS_MAX: u64 = 16 * 1024 * 1024;
 Copies servers from a host's own file, of the user and not of a project, into `~/.config/mcp-sessiond/servers.json`. The host's file is \
 not touched. Without `--from` it shows which hosts are there and what would come from each, and writes nothing.
 
+With `--rewrite` the host runs the servers from there afterwards: the command in its file becomes `mcp-sessiond wrap @NAME`, without variables, \
+and the rest of the entry stays. It shows what would change, and asks first. `--undo` gives the file back as it was, as `mcp-sessiond setup --undo` \
+does; servers.json stays.
+
 A server that is wrapped by `mcp-sessiond wrap` comes as its own command. One whose name is there already is left as it is, and \
 refused if it differs, unless `--replace` is given. What looks like a secret is copied as it is, and named.
 
@@ -35,11 +41,22 @@ servers.json can't be read or understood, and nothing was written; 66 there is n
 Examples:
   mcp-sessiond import
   mcp-sessiond import --from claude --dry-run
-  mcp-sessiond import --from claude files issues")]
+  mcp-sessiond import --from claude files issues
+  mcp-sessiond import --rewrite cursor
+  mcp-sessiond import --rewrite cursor --undo")]
 pub(crate) struct Arguments {
     /// The host whose servers to copy
-    #[arg(long, value_name = "HOST")]
+    #[arg(long, value_name = "HOST", group = "source")]
     from: Option<Host>,
+    /// The host whose servers to copy, and that runs them from servers.json afterwards
+    #[arg(long, value_name = "HOST", group = "source")]
+    rewrite: Option<Host>,
+    /// With --rewrite: don't ask
+    #[arg(long, requires = "rewrite")]
+    yes: bool,
+    /// With --rewrite: take it back
+    #[arg(long, requires = "rewrite", conflicts_with = "names")]
+    undo: bool,
     /// Show what would come, and write nothing
     #[arg(long)]
     dry_run: bool,
@@ -47,10 +64,10 @@ pub(crate) struct Arguments {
     #[arg(long)]
     replace: bool,
     /// Print JSON
-    #[arg(long)]
+    #[arg(long, conflicts_with = "rewrite")]
     json: bool,
     /// Which servers; all by default
-    #[arg(value_name = "NAME", requires = "from")]
+    #[arg(value_name = "NAME", requires = "source")]
     names: Vec<String>,
 }
 
@@ -80,15 +97,36 @@ struct Candidate {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> ExitCode {
-    ExitCode::from(import(arguments).unwrap_or_else(|(code, sentence)| {
-        warn(sentence);
-        code
-    }))
+    ExitCode::from(
+        import_or_undo(arguments).unwrap_or_else(|(code, sentence)| {
+            warn(sentence);
+            code
+        }),
+    )
+}
+
+fn import_or_undo(arguments: &Arguments) -> Result<u8, Failure> {
+    let rewritten = arguments.rewrite.map(|host| Rewrite {
+        host,
+        yes: arguments.yes,
+        dry_run: arguments.dry_run,
+        undo: arguments.undo,
+    });
+    if let Some(rewritten) = rewritten.filter(|rewrite| rewrite.undo) {
+        return rewrite(rewritten, Vec::new());
+    }
+    let (code, listed) = import(arguments)?;
+    match rewritten.filter(|_| !listed.is_empty()) {
+        Some(rewritten) => Ok(rewrite(rewritten, listed)?.max(code)),
+        None => Ok(code),
+    }
 }
 
 type Failure = (u8, String);
 
-fn import(arguments: &Arguments) -> Result<u8, Failure> {
+/// Returns the exit code, and the servers of the host that are in `servers.json` now.
+fn import(arguments: &Arguments) -> Result<(u8, Vec<(PathBuf, String)>), Failure> {
+    let from = arguments.from.or(arguments.rewrite);
     let path = Servers::usual_path().map_err(|error| (error.code(), error.to_string()))?;
     let home =
         std::env::home_dir().ok_or_else(|| (NO_INPUT, "there is no home directory".to_owned()))?;
@@ -107,9 +145,7 @@ fn import(arguments: &Arguments) -> Result<u8, Failure> {
         Servers::parse(text.as_bytes(), &path).map_err(|error| (error.code(), error.to_string()))
     };
     let there = understood(&text)?;
-    let hosts = arguments
-        .from
-        .map_or_else(|| Host::value_variants().to_vec(), |host| vec![host]);
+    let hosts = from.map_or_else(|| Host::value_variants().to_vec(), |host| vec![host]);
     let (mut found, mut coming, mut code) = (Vec::new(), Vec::new(), 0);
     for host in hosts {
         // What one host has does not matter to another while they are only shown.
@@ -138,7 +174,7 @@ fn import(arguments: &Arguments) -> Result<u8, Failure> {
             }
         }
         // A server that is not found may be in a file that can't be read.
-        if arguments.from.is_some() && code == 0 {
+        if from.is_some() && code == 0 {
             missing(host, &home, files, &arguments.names, &found)?;
         }
         coming.extend(seen.into_iter().filter(|(name, _)| {
@@ -147,7 +183,7 @@ fn import(arguments: &Arguments) -> Result<u8, Failure> {
                 .any(|one| one.host == host.to_string() && one.name == *name && one.is_written())
         }));
     }
-    let is_dry = arguments.dry_run || arguments.from.is_none();
+    let is_dry = arguments.dry_run || from.is_none();
     if !is_dry && !coming.is_empty() {
         let new = write::edited(&text, &coming)
             .map_err(|why| (DATA_ERROR, format!("{}: {why}", path.display())))?;
@@ -168,20 +204,24 @@ fn import(arguments: &Arguments) -> Result<u8, Failure> {
     let shown = if arguments.json {
         to_json(&found)
     } else {
-        candidates_text(&found, &path, is_dry, arguments.from)
+        candidates_text(&found, &path, is_dry, from)
     };
     // A list is no failure of what it shows.
-    let code = if code == 0 && refused && arguments.from.is_some() {
+    let code = if code == 0 && refused && from.is_some() {
         DATA_ERROR
     } else {
         code
     };
     let printed = print(&shown);
-    Ok(if printed == ExitCode::SUCCESS {
-        code
-    } else {
-        crate::exit_code::SOFTWARE
-    })
+    let code = match printed == ExitCode::SUCCESS {
+        true => code,
+        false => crate::exit_code::SOFTWARE,
+    };
+    let listed = found
+        .into_iter()
+        .filter(|one| one.outcome != Outcome::Refused)
+        .map(|one| (one.file, one.name));
+    Ok((code, listed.collect()))
 }
 
 /// Says what is not there of what was asked for.
@@ -236,6 +276,10 @@ fn candidate(
     let converted = convert::converted(host, server)
         .and_then(|entry| Ok((there.would_be(&name, &entry)?, entry)));
     let (outcome, why, entry) = match converted {
+        // It was rewritten.
+        Err(why) if why == convert::runs_listed(&name) && there.listed_as(&name).is_some() => {
+            (Outcome::Unchanged, None, Map::new())
+        }
         Err(why) => (Outcome::Refused, Some(why), Map::new()),
         Ok((new, entry)) => match there.listed_as(&name) {
             None => (Outcome::Added, None, entry),

@@ -18,9 +18,10 @@ use self::display::{display, redacted_command};
 use crate::exit_code::{CANT_CREATE, DATA_ERROR, NO_INPUT, SOFTWARE, USAGE};
 use crate::hosts::Host;
 use crate::hosts::edit::{body, with_body};
-use crate::hosts::entries::{self, Form, form};
+use crate::hosts::entries::{self, Form, form, own_words};
 use crate::hosts::executable::Executable;
 use crate::hosts::file::{FileError, HostFile};
+use crate::hosts::listed::{expect_listed, list};
 use crate::hosts::members::{Server, servers, tree};
 use crate::hosts::record::{Record, Records, Wrapped};
 use crate::servers::Servers;
@@ -96,6 +97,18 @@ struct Line {
     /// How the command begins. Arguments may be secrets.
     #[serde(skip)]
     command: String,
+    /// The same of what it becomes.
+    #[serde(skip)]
+    becomes: String,
+}
+
+/// What becomes of the entries of a file.
+#[derive(Debug)]
+enum Change {
+    /// `wrap --` is put before their commands.
+    Wrap,
+    /// These of these files run the servers of the same names in `servers.json`.
+    List(Vec<(PathBuf, String)>),
 }
 
 /// What is to be done to a file.
@@ -132,19 +145,56 @@ impl Plan {
 type Failure = (u8, String);
 
 pub(crate) fn run(arguments: &Arguments) -> ExitCode {
-    ExitCode::from(set_up(arguments).unwrap_or_else(|(code, sentence)| {
-        warn(sentence);
-        code
-    }))
+    ExitCode::from(
+        set_up(arguments, &Change::Wrap).unwrap_or_else(|(code, sentence)| {
+            warn(sentence);
+            code
+        }),
+    )
 }
 
-fn set_up(arguments: &Arguments) -> Result<u8, Failure> {
+/// How a host is rewritten.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Rewrite {
+    pub(crate) host: Host,
+    /// Whether nobody is asked.
+    pub(crate) yes: bool,
+    /// Whether it is only shown.
+    pub(crate) dry_run: bool,
+    /// Whether it is taken back, with all that `setup` has done to the host's files.
+    pub(crate) undo: bool,
+}
+
+/// Has the host run servers of `servers.json` in the place of these of its own, each in its file.
+///
+/// # Errors
+/// The exit code, and a sentence.
+pub(crate) fn rewrite(rewrite: Rewrite, listed: Vec<(PathBuf, String)>) -> Result<u8, Failure> {
+    let Rewrite {
+        host,
+        yes,
+        dry_run,
+        undo,
+    } = rewrite;
+    let arguments = Arguments {
+        host: Some(host),
+        file: None,
+        only: Vec::new(),
+        yes,
+        dry_run,
+        undo,
+        json: false,
+    };
+    set_up(&arguments, &Change::List(listed))
+}
+
+fn set_up(arguments: &Arguments, change: &Change) -> Result<u8, Failure> {
     let servers = Servers::usual_path().map_err(|error| (error.code(), error.to_string()))?;
     let records = Records::beside(&servers);
     let executable = Executable::that_stays().map_err(|why| (SOFTWARE, why))?;
     let planned = || match arguments.undo {
         true => undo::plans(arguments, &records),
-        false => plans(arguments, &executable, &records),
+        false => plans(arguments, change, &executable, &records),
     };
     let (plans, mut code) = planned()?;
     if !arguments.only.is_empty() {
@@ -269,6 +319,7 @@ fn home() -> Result<PathBuf, Failure> {
 /// What is to be done to which files, and the exit code so far.
 fn plans(
     arguments: &Arguments,
+    change: &Change,
     executable: &Executable,
     records: &Records,
 ) -> Result<(Vec<Plan>, u8), Failure> {
@@ -290,7 +341,13 @@ fn plans(
             .as_ref()
             .map_or_else(|| host.files(&home), |file| vec![file.clone()]);
         for path in files {
-            match plan(host, &path, &arguments.only, &executable.path, records) {
+            match plan(
+                host,
+                &path,
+                (change, &arguments.only),
+                &executable.path,
+                records,
+            ) {
                 // Two hosts may share a file, by a symbolic link, too.
                 Ok(Some(plan))
                     if plans
@@ -343,7 +400,7 @@ fn check_names(names: &[String], plans: &[Plan]) -> Result<(), Failure> {
 fn plan(
     host: Host,
     path: &Path,
-    only: &[String],
+    (change, only): (&Change, &[String]),
     executable: &str,
     records: &Records,
 ) -> Result<Option<Plan>, String> {
@@ -357,13 +414,45 @@ fn plan(
     let body = body(&file.text);
     let tree = tree(host, body)?;
     for Server { name, own, entry } in servers(host, tree.as_ref())? {
-        if !only.is_empty() && !only.iter().any(|only| *only == name || only == own) {
+        let is_meant = match change {
+            Change::Wrap => only.is_empty() || only.iter().any(|only| *only == name || only == own),
+            Change::List(listed) => listed.iter().any(|one| (&*one.0, &one.1) == (path, &name)),
+        };
+        if !is_meant {
             continue;
         }
         let form = form(host, entry).map_err(|why| format!("the server {name:?}: {why}"))?;
-        let (outcome, why) = match &form {
-            Form::NotWrappable(why) => (Outcome::Skipped, Some((*why).to_owned())),
-            form if form.is_ours(executable) => match form.renew(executable) {
+        let command = redacted_command(&form.words());
+        let (own_words, becomes) = match change {
+            Change::Wrap => (own_words(own), format!(" {command}")),
+            Change::List(_) => (vec!["wrap"], format!(" @{name}")),
+        };
+        let becomes = format!("{executable} {}{becomes}", own_words.join(" "));
+        let has_made_arguments = matches!(
+            form,
+            Form::Command {
+                arguments: None,
+                ..
+            }
+        );
+        let (outcome, why) = match (&form, change) {
+            (Form::NotWrappable(why), _) => (Outcome::Skipped, Some((*why).to_owned())),
+            (form, Change::List(_)) => {
+                let at_name = format!("@{name}");
+                if form.is_ours(executable) && form.words()[1..] == ["wrap", &at_name] {
+                    (Outcome::Unchanged, None)
+                } else {
+                    edits.extend(list((host, body), entry, form, (executable, &name))?);
+                    wrapped.push(Wrapped {
+                        name: name.clone(),
+                        executable: executable.to_owned(),
+                        has_made_arguments,
+                        listed: Some(name.clone()),
+                    });
+                    (Outcome::Wrapped, None)
+                }
+            }
+            (form, Change::Wrap) if form.is_ours(executable) => match form.renew(executable) {
                 Some(edit) => {
                     edits.push(edit);
                     renewed.push(name.clone());
@@ -372,25 +461,18 @@ fn plan(
                 }
                 None => (Outcome::Unchanged, None),
             },
-            form => {
+            (form, Change::Wrap) => {
                 edits.extend(form.wrap(host, body, executable, own));
-                let has_made_arguments = matches!(
-                    form,
-                    Form::Command {
-                        arguments: None,
-                        ..
-                    }
-                );
                 owns.push((name.clone(), own.to_owned()));
                 wrapped.push(Wrapped {
                     name: name.clone(),
                     executable: executable.to_owned(),
                     has_made_arguments,
+                    listed: None,
                 });
                 (Outcome::Wrapped, None)
             }
         };
-        let command = redacted_command(&form.words());
         lines.push(Line {
             host: host.to_string(),
             file: path.to_owned(),
@@ -399,6 +481,7 @@ fn plan(
             outcome,
             why,
             command,
+            becomes,
         });
     }
     let text = with_body(&file.text, edits);
@@ -415,8 +498,16 @@ fn plan(
     if let Some(why) = file.hindrance() {
         return Err(why);
     }
+    let found = servers(host, tree.as_ref())?;
     let expect = |name: &str, entry: &mut Value| {
-        if let Some((_, own)) = owns.iter().find(|(wrapped, _)| wrapped == name) {
+        let is_listed = wrapped
+            .iter()
+            .any(|one| one.name == name && one.listed.is_some());
+        let plain = found.iter().find(|one| one.name == name);
+        if let (true, Some(plain)) = (is_listed, plain) {
+            // A name that is there twice was refused.
+            let _ = expect_listed((host, body), plain.entry, entry, (executable, name));
+        } else if let Some((_, own)) = owns.iter().find(|(wrapped, _)| wrapped == name) {
             entries::expect_wrapped(host, entry, executable, own);
         } else if renewed.iter().any(|one| one == name) {
             entries::expect_renewed(host, entry, executable);
@@ -427,7 +518,7 @@ fn plan(
         .get(&host.to_string(), &file.path)
         .map_err(|error| error.to_string())?;
     // As it would be without any of us, also where somebody has edited it since.
-    let (before, mut servers) = match former {
+    let (before, mut known) = match former {
         Some(former) if former.after == file.text => (former.before, former.servers),
         Some(former) => (
             undo::unwrapped(host, &file.text, &former.before, &former.servers)?,
@@ -435,20 +526,20 @@ fn plan(
         ),
         None => (file.text.clone(), Vec::new()),
     };
-    servers.retain(|known| !wrapped.iter().any(|one| one.name == known.name));
-    for known in &mut servers {
+    known.retain(|known| !wrapped.iter().any(|one| one.name == known.name));
+    for known in &mut known {
         if renewed.contains(&known.name) {
             executable.clone_into(&mut known.executable);
         }
     }
-    servers.extend(wrapped);
+    known.extend(wrapped);
     let record = Record {
         host: host.to_string(),
         file: file.path.clone(),
         given: path.to_owned(),
         before,
         after: text.clone(),
-        servers,
+        servers: known,
     };
     Ok(Some(Plan {
         host,

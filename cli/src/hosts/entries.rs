@@ -352,7 +352,7 @@ pub(crate) fn without_empty_arguments(host: Host, entry: &mut Value) {
 }
 
 /// Where command and arguments are, and which field the command is.
-fn holder(host: Host, entry: &mut Value) -> (Option<&mut Value>, &'static str) {
+pub(super) fn holder(host: Host, entry: &mut Value) -> (Option<&mut Value>, &'static str) {
     match entry.get("command") {
         // Zed's older form.
         Some(Value::Object(_)) => (entry.get_mut("command"), "path"),
@@ -399,7 +399,7 @@ pub(crate) fn expect_renewed(host: Host, entry: &mut Value, executable: &str) {
 }
 
 /// The arguments of a command that has none: on a line of their own where the command has one.
-fn new_arguments(host: Host, text: &str, command: &Node, front: &str) -> String {
+pub(super) fn new_arguments(host: Host, text: &str, command: &Node, front: &str) -> String {
     let line = text[..command.range.start]
         .rfind('\n')
         .map_or(0, |end| end + 1);
@@ -443,6 +443,6 @@ pub(crate) fn is_us(word: &str) -> bool {
 }
 
 /// A text as a literal of JSON, which is one of TOML and YAML, too.
-fn quoted(text: &str) -> String {
+pub(super) fn quoted(text: &str) -> String {
     Value::from(text).to_string()
 }

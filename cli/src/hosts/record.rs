@@ -41,6 +41,9 @@ pub(crate) struct Wrapped {
     pub(crate) executable: String,
     /// Whether it had no list of arguments before.
     pub(crate) has_made_arguments: bool,
+    /// The server of `servers.json` that it runs now, if its entry was rewritten and not wrapped.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) listed: Option<String>,
 }
 
 /// Where the records are.

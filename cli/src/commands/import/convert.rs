@@ -237,9 +237,14 @@ fn unwrapped(words: Vec<String>) -> Result<Vec<String>, String> {
         return Err("it runs all servers of servers.json".to_owned());
     };
     match first.strip_prefix('@') {
-        Some(name) => Err(format!("it runs @{name}, which is in servers.json already")),
+        Some(name) => Err(runs_listed(name)),
         None => Ok(command),
     }
+}
+
+/// Why an entry is not copied that runs the server of this name of `servers.json`.
+pub(super) fn runs_listed(name: &str) -> String {
+    format!("it runs @{name}, which is in servers.json already")
 }
 
 /// What VS Code and the hosts that are made from it put in the place of `${NAME}` or `${NAME:…}`.

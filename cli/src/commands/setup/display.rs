@@ -4,7 +4,6 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use super::{Line, Outcome, Plan};
-use crate::hosts::entries::own_words;
 use crate::hosts::executable::Executable;
 use crate::ui::table;
 use mcp_sessiond_process::programs::grammars;
@@ -74,29 +73,23 @@ pub(super) fn display(plans: &[Plan], executable: &Executable) -> String {
         );
         for Line {
             server,
-            own,
             outcome,
             why,
             command,
+            becomes,
             ..
         } in &plan.lines
         {
-            let ours = format!("{} {}", executable.path, own_words(own).join(" "));
             // Names come from the file, which may be anybody's.
-            let (server, command) = (table::printable(server), table::printable(command));
-            let _ = match outcome {
-                Outcome::Wrapped => match why {
-                    Some(why) => writeln!(text, "  {server}: {why}"),
-                    None => writeln!(text, "  {server}\n    - {command}\n    + {ours} {command}"),
-                },
-                Outcome::Unwrapped => {
-                    writeln!(
-                        text,
-                        "  {server}\n    - mcp-sessiond wrap … {command}\n    + {command}"
-                    )
+            let server = table::printable(server);
+            let (command, becomes) = (table::printable(command), table::printable(becomes));
+            let _ = match (outcome, why) {
+                (Outcome::Wrapped, Some(why)) => writeln!(text, "  {server}: {why}"),
+                (Outcome::Wrapped | Outcome::Unwrapped, _) => {
+                    writeln!(text, "  {server}\n    - {command}\n    + {becomes}")
                 }
-                Outcome::Unchanged => writeln!(text, "  {server}: is wrapped already"),
-                Outcome::Skipped => {
+                (Outcome::Unchanged, _) => writeln!(text, "  {server}: is wrapped already"),
+                (Outcome::Skipped, _) => {
                     writeln!(
                         text,
                         "  {server}: stays as it is: {}",

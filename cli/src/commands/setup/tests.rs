@@ -30,6 +30,7 @@ fn both(host: Host, text: &str) -> (String, String) {
                     ..
                 })
             ),
+            listed: None,
         };
         servers.iter().map(made).collect()
     };
@@ -227,6 +228,7 @@ fn what_was_edited_since_stays_when_it_is_taken_back() {
         name: "a".to_owned(),
         executable: "/bin/mcp-sessiond".to_owned(),
         has_made_arguments,
+        listed: None,
     };
     for (text, expected) in [
         // A field that somebody has put between the command and the arguments that we made.
@@ -266,6 +268,7 @@ fn what_goose_has_written_anew_is_taken_back() {
         name: "a".to_owned(),
         executable: "/bin/mcp-sessiond".to_owned(),
         has_made_arguments: false,
+        listed: None,
     };
     for (arguments, expected) in [
         ("\n    - wrap\n    - --\n    - x", " []"),

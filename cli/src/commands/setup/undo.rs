@@ -7,6 +7,7 @@ use crate::hosts::Host;
 use crate::hosts::edit::{body, with_body};
 use crate::hosts::entries::{expect_unwrapped, form};
 use crate::hosts::file::HostFile;
+use crate::hosts::listed::{expect_unlisted, unlist};
 use crate::hosts::members::{Server, servers, tree};
 use crate::hosts::record::{Records, Wrapped};
 use crate::ui::output::warn;
@@ -102,9 +103,25 @@ pub(super) fn unwrapped(
     let plain = body(text);
     let tree = tree(host, plain)?;
     let was_ours = ours(host, before, wrapped)?;
+    let was_plain = body(before);
+    let was_tree = self::tree(host, was_plain)?;
+    let was = servers(host, was_tree.as_ref())?;
     let (mut edits, mut taken) = (Vec::new(), Vec::new());
     for Server { name, entry, .. } in servers(host, tree.as_ref())? {
         let form = form(host, entry)?;
+        let listed = wrapped
+            .iter()
+            .find(|one| one.name == name && one.listed.is_some());
+        if let Some(one) = listed {
+            let was = was.iter().find(|was| was.name == name);
+            if let Some(was) = was
+                && let Some(own) = unlist((host, plain), entry, one, (was_plain, was.entry))?
+            {
+                edits.extend(own);
+                taken.push((name, one));
+            }
+            continue;
+        }
         let by_name = wrapped.iter().filter(|one| one.name == name);
         let by_form = wrapped
             .iter()
@@ -118,9 +135,24 @@ pub(super) fn unwrapped(
         }
     }
     let bare = with_body(text, edits);
+    let was_read = host.all_members(was_plain)?;
     check(host, text, &bare, |name, entry| {
-        if let Some((_, one)) = taken.iter().find(|(taken, _)| *taken == name) {
-            expect_unwrapped(host, entry, one);
+        let taken = taken.iter().find(|(taken, _)| *taken == name);
+        let was = was_read.iter().find(|(was, _)| was == name);
+        match (taken, was) {
+            (
+                Some((
+                    _,
+                    Wrapped {
+                        listed: Some(_), ..
+                    },
+                )),
+                Some((_, was)),
+            ) => {
+                expect_unlisted(host, entry, was.clone());
+            }
+            (Some((_, one)), _) => expect_unwrapped(host, entry, one),
+            (None, _) => {}
         }
     })?;
     Ok(bare)
@@ -155,6 +187,9 @@ fn lines(
     let mut lines = Vec::new();
     for Server { name, own, entry } in servers(host, tree.as_ref())? {
         if taken.contains(&name) {
+            let becomes = redacted_command(&form(host, entry)?.words());
+            let one = wrapped.iter().find(|one| one.name == name);
+            let listed = one.and_then(|one| one.listed.as_ref());
             lines.push(Line {
                 host: host.to_string(),
                 file: file.path.clone(),
@@ -162,7 +197,11 @@ fn lines(
                 own: own.to_owned(),
                 outcome: Outcome::Unwrapped,
                 why: None,
-                command: redacted_command(&form(host, entry)?.words()),
+                command: match listed {
+                    Some(listed) => format!("mcp-sessiond wrap @{listed}"),
+                    None => format!("mcp-sessiond wrap … {becomes}"),
+                },
+                becomes,
             });
         }
     }
