@@ -1,6 +1,7 @@
 """The scripted server on the official SDK for Python, with one line of ours added: python_app.py KIND PORT JOURNAL GATES REVOKED [VARIANT]
 
-VARIANT: `plain`; `mounted`: below /api, with CORS, and the line around it all; `inside`: the same, and the line around what is mounted.
+VARIANT: `plain`; `mounted`: below /api, with CORS, and the line around it all; `inside`: the same, and the line around what is mounted;
+`bare`: the same without the line, which tests/conformance/compare compares with.
 KIND: mcp1, mcp2, fastmcp. Its tools are those of stdio.py, without `raw`; with FastMCP `remember`, which counts in `ctx.set_state`; and, after the runner's
 Nth `deploy`, `deployed_N`. It has one prompt, which no deploy changes. The SDK's own verifier lets each token in that begins with `t`, but
 for those whose name the folder REVOKED has as a file.
@@ -87,6 +88,7 @@ if kind != "fastmcp":
     lowlevel.create_initialization_options = lambda *_, **__: declared(NotificationOptions(True, True, True))
 
 
+counts: collections.Counter[str] = collections.Counter()
 greeted_sessions: collections.Counter[str] = collections.Counter()
 
 
@@ -136,6 +138,10 @@ def note(key: str | None) -> None:
 @server.tool()
 async def count(ctx: Context, key: str | None = None) -> str:
     note(key)
+    if variant == "bare":
+        request: Any = ctx.request_context
+        counts[inner_session(request.request.headers)] += 1
+        return str(counts[inner_session(request.request.headers)])
     session = session_of(ctx)
     number = await session.get("count", 0) + 1
     await session.set("count", number)
@@ -214,6 +220,8 @@ else:
         # One line around the whole app.
         whole = Starlette(routes=[Mount("/api", served)], middleware=[cors], lifespan=lambda _: lifespan(inner))
         app = durable(whole, service="scripted", path="/api/mcp", retry_ms=100)
+    elif variant == "bare":
+        app = Starlette(routes=[Mount("/api", served)], middleware=[cors], lifespan=lambda _: lifespan(inner))
     else:
         # One line around what is mounted.
         kept = durable(served, service="scripted", retry_ms=100)

@@ -277,27 +277,32 @@ class Durable:
             # The app refuses it in its own way.
             return await post.answer(self._inner, served, inside, body, send) != 404
         if not served.ids.to_app(message):
-            await respond(send, 202)
-            return True
+            return await self._taken(served, body, inside, send)
         if message.get("method") == "notifications/initialized":
             return await self._passed_initialized(served, body, inside, send)
         body = body if message == own else json.dumps(message).encode()
+        return await post.answer(self._inner, served, inside, body, send) != 404
+
+    async def _taken(self, served: ServedSession, body: bytes, inside: Scope, send: Send) -> bool:
+        """Whether the app inside knows the session. It does not need this message, and is asked for no more than whether it lets
+        the client in.
+        """
+        call = served.pinged(inside)
+        if await call.status < 300:
+            await call.whole()
+            await respond(send, 202)
+            return True
+        # The app refuses it in its own way.
         return await post.answer(self._inner, served, inside, body, send) != 404
 
     async def _passed_initialized(
         self, served: ServedSession, body: bytes, inside: Scope, send: Send
     ) -> bool:
         """Whether the app inside knows the session. A client that was restarted goes through the handshake again, of which the app
-        needs no second half: it is asked for no more than whether the client is let in.
+        needs no second half.
         """
         if served.is_initialized:
-            call = served.pinged(inside)
-            if await call.status < 300:
-                await call.whole()
-                await respond(send, 202)
-                return True
-            # The app refuses it in its own way.
-            return await post.answer(self._inner, served, inside, body, send) != 404
+            return await self._taken(served, body, inside, send)
         served.is_initialized = True
         status = await post.answer(self._inner, served, inside, body, send)
         served.is_initialized = 200 <= status < 300
