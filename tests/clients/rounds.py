@@ -83,9 +83,10 @@ def made_of(call, drawn):
     return set(drawn.cuts + drawn.return_cuts) - set(call.cuts + call.return_cuts)
 
 
-def judge(call, said, executed, steps, client_ended, counts_breaks):
+def judge(call, said, executed, steps, client_ended, counts_breaks, has_stayed_away):
     """What became of a call: one of GOOD or BAD, and why. `client_ended`: by an error of its own, with all its calls.
-    `counts_breaks`: whether a stream with the rest that breaks is an attempt that failed, for this client."""
+    `counts_breaks`: whether a stream with the rest that breaks is an attempt that failed, for this client. `has_stayed_away`: whether a
+    connection was cut of a client that may not come back then."""
     mine = [one for one in said if one.get("key") == call.key]
     last = next((one for one in mine if one.keys() & {"result", "error"}), said[-1])
     numbers = [one["progress"] for one in mine if "progress" in one]
@@ -116,7 +117,7 @@ def judge(call, said, executed, steps, client_ended, counts_breaks):
     if client_ended:
         return "client ended", why
     # Most try twice, and then give the call up.
-    if call.failed + call.broken * counts_breaks >= 2:
+    if call.failed + call.broken * counts_breaks >= 2 or has_stayed_away:
         return "gave up", why
     if last.get("late") or "silent" in last:
         return "hung", why
@@ -176,10 +177,13 @@ class Campaign:
         client_ended = ended and any(not call.resumable for call in calls)
         if ended and self.driver.process:
             await self.driver.end(seconds=0)
+        made = [cut for call, one in zip(calls, drawn) for cut in made_of(call, one)]
+        for cut in made:
+            self.cuts[cut.what] = self.cuts.get(cut.what, 0) + 1
+        has_stayed_away = self.client.stays_away and any(cut.breaks for cut in made)
         for call, one in zip(calls, drawn):
-            for made in made_of(call, one):
-                self.cuts[made.what] = self.cuts.get(made.what, 0) + 1
-            verdict, why = judge(call, said, self.world.executed(call.key), one.steps, client_ended, self.client.counts_breaks)
+            executed = self.world.executed(call.key)
+            verdict, why = judge(call, said, executed, one.steps, client_ended, self.client.counts_breaks, has_stayed_away)
             self.wire.note(f"== {call.key}: {verdict} {why}")
             self.counts[verdict] += 1
             tell(f"{call.key}: {verdict}", verdict in BAD, f"{why} {drawn} statuses {call.statuses}")
