@@ -5,7 +5,7 @@ import itertools
 import json
 import time
 
-from exchange import PATIENCE, Exchange, Silent
+from exchange import Exchange, Silent
 from matcher import MISSING, Mismatch, match, substitute
 
 SESSION = "mcp-session-id"
@@ -13,6 +13,8 @@ VERSION = "mcp-protocol-version"
 LATEST = "2025-11-25"
 MODERN = "2026-07-28"
 KEYS = itertools.count(1)
+# A server that ends again and again is started again within 30 s.
+AGAIN_PATIENCE, AGAIN_PAUSE = 60, 0.1
 
 
 class Failed(Exception):
@@ -154,18 +156,20 @@ class Run:
         self.finish(exchange, text.encode("latin-1"), step, step.get("id"))
 
     def exchange(self, method, path, headers, body, step, identity=None):
-        """With `"again": 503` it is sent again after Retry-After, for as long as it gets this status."""
-        data, until = self.head(method, path, headers, body) + body, time.monotonic() + PATIENCE
+        """With `"again": 503` it is sent again after Retry-After, for as long as it gets this status, or is answered that it was not sent: a
+        server that has ended often is started again after a pause.
+        """
+        data, until = self.head(method, path, headers, body) + body, time.monotonic() + AGAIN_PATIENCE
         while "again" in step and time.monotonic() < until:
             exchange = Exchange(self.world.address)
             exchange.send(data)
             exchange.whole()
             exchange.close()
-            if exchange.status != step["again"]:
+            if exchange.status != step["again"] and b'"not_sent"' not in exchange.body:
                 exchange.identity, exchange.seen = identity, 0
                 self.expect(exchange, step.get("expect", {"status": [200, 202]}))
                 return
-            time.sleep(float(exchange.header("retry-after")))
+            time.sleep(float(exchange.header("retry-after") or AGAIN_PAUSE))
         self.finish(Exchange(self.world.address), data, step, identity)
 
     def finish(self, exchange, data, step, identity):
