@@ -320,7 +320,11 @@ impl Door {
                 DialError::Hung => {
                     return Err(self.end_keeper(lease, keeper, StopReason::KeeperHung(keeper)));
                 }
-                _ if !self.has_keeper(lease, keeper) => {}
+                // The claim was made before the daemon knew: another one carries what was lost.
+                _ if !self.has_keeper(lease, keeper) => {
+                    self.runtime.block_on(self.find(until))?;
+                    self.control.hang_up();
+                }
                 _ if self.refuses_for_long(keeper) => {
                     let reason = StopReason::KeeperUnreachable(keeper);
                     return Err(self.end_keeper(lease, keeper, reason));

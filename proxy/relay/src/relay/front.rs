@@ -12,7 +12,7 @@ use core::cell::OnceCell;
 use bytes::Bytes;
 use mcp_sessiond_proto::backends::Attached;
 
-use super::life::FirstRequest;
+use super::life::{FirstRequest, Life};
 use super::queue::{Requirements, ToBackend, ToFront};
 use super::{Call, Limits, Purpose, Relay};
 use crate::entry::Entry;
@@ -144,8 +144,10 @@ impl Relay {
             None
         };
         let resumed = comes_back && why.is_none();
-        // A fresh one, for whoever is the first to use it.
-        let is_begun = self.is_begun();
+        // A fresh one, for whoever is the first to use it; and one that has ended, or was started
+        // again since, has nothing that could go on. Who had it was told why.
+        let goes_on = matches!(self.life, Life::Running { .. }) && !self.handshake.revive;
+        let is_begun = goes_on && self.is_begun();
         let replaced = why.clone();
         if let Some(why) = why {
             self.replace(why, FirstRequest::OfHost, false, now);

@@ -50,6 +50,26 @@ fn calls_in_flight_end_and_what_was_not_sent_goes_to_the_next_one() {
     );
 }
 
+/// The front that told its host of the end is killed before anything is asked again: the next one
+/// finds a server that is not the former one.
+#[test]
+fn one_that_has_ended_is_not_resumed_although_that_was_told() {
+    let mut bench = Bench::initialized();
+    bench.now += 10_000;
+    bench.dies();
+    bench.relay.ends_told(1);
+    bench.relay.detach(0, false, bench.now);
+    let attached = bench.attach();
+    assert_eq!((attached.resumed, attached.ended), (false, vec![]));
+    bench.front(&initialize("9", "2025-06-18", "{}"));
+    bench.starts();
+    bench.relay.detach(0, false, bench.now);
+    assert!(!bench.attach().resumed, "nobody has used the fresh one yet");
+    revives(&mut bench, "1");
+    bench.relay.detach(0, false, bench.now);
+    assert!(bench.attach().resumed);
+}
+
 #[test]
 fn it_is_started_again_after_longer_and_longer_waits() {
     let mut bench = Bench::initialized();
