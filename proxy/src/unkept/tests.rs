@@ -97,7 +97,7 @@ fn a_note_of_a_failure_goes_with_what_it_was_made_for() {
     failures.sort_unstable();
     assert_eq!(failures, [false, true]);
     drop(noted);
-    assert_eq!(list(&directory), [unkept.clone()]);
+    assert_eq!(list(&directory), std::slice::from_ref(&unkept));
     std::mem::forget(note_failed(&directory, unkept));
     front.end();
     assert_eq!(list(&directory), []);
