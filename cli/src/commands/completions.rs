@@ -19,7 +19,7 @@ const NAME: &str = "mcp-sessiond";
 #[derive(Debug, Args)]
 #[command(after_help = "\
 The shell asks `mcp-sessiond` what fits: verbs and options; servers that are kept, and those of servers.json; the tools of a server that \
-runs, and their arguments. Nothing is started for that. Write the file anew after an upgrade.
+runs, and their arguments. Nothing is started for that. Write the file again after an upgrade.
 
 Exit codes: 0; 64 bad usage.
 
