@@ -65,9 +65,6 @@ pub(super) struct LostKeeper {
     /// The name of its backend. None: the only one that the session can have, and the session's next
     /// claim is told. A front of several servers tells of each itself.
     pub of: Option<BackendName>,
-    /// What is recorded of it, once what was lost is: a daemon that is killed in between would find
-    /// neither.
-    pub keeper: KeeperRecord,
 }
 
 impl Registry {
@@ -356,6 +353,7 @@ impl Registry {
                     ending: true,
                     ..keeper
                 };
+                self.effects.push(Effect::SaveKeeper(None, keeper.clone()));
                 (keeper, Some(why))
             }
             None => {
@@ -365,13 +363,12 @@ impl Registry {
         };
         let name = keeper.of.clone();
         self.effects.push(Effect::SweepBackend(keeper.clone()));
-        self.exited_keepers.insert(*process, keeper.clone());
+        self.exited_keepers.insert(*process, keeper);
         let (session, why) = of.zip(why)?;
         Some(LostKeeper {
             session,
             why,
             of: name,
-            keeper,
         })
     }
 

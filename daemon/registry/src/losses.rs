@@ -8,7 +8,7 @@ use mcp_sessiond_proto::types::LostMember;
 use mcp_sessiond_proto::{BackendName, Epoch, Error, Loss, SessionId};
 
 use super::keepers::LostKeeper;
-use super::{Claim, Effect, Registry};
+use super::{Claim, Registry};
 
 /// Losses that are remembered of one host until they are told.
 const LOSSES_MAX: usize = 64;
@@ -50,12 +50,6 @@ impl Registry {
     /// A keeper is gone, and its server with it. A front that is attached sees that itself, and says
     /// when it has told it; but it may be killed before.
     pub(super) fn note_lost_keeper(&mut self, lost: LostKeeper) {
-        let keeper = lost.keeper.clone();
-        self.note_loss_of_keeper(lost);
-        self.effects.push(Effect::SaveKeeper(None, keeper));
-    }
-
-    fn note_loss_of_keeper(&mut self, lost: LostKeeper) {
         let Some(session) = self.sessions.get(&lost.session) else {
             return;
         };
