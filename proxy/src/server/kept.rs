@@ -403,7 +403,22 @@ impl Door {
         matches!(found, Ok((_, Some(_))))
     }
 
+    /// Claims the session, and looks for its backend.
     async fn find(&self, until: Instant) -> Result<(Claimed, Option<Backend>), NoBackend> {
+        let (claimed, found) = self.claim_and_find(until).await?;
+        if found.is_some() || claimed.outcome.is_fresh() || claimed.because.is_some() {
+            return Ok((claimed, found));
+        }
+        // The daemon may have learned of the keeper's end between the two questions: another claim
+        // carries what was lost.
+        let (_, found) = self.claim_and_find(until).await?;
+        Ok((claimed, found))
+    }
+
+    async fn claim_and_find(
+        &self,
+        until: Instant,
+    ) -> Result<(Claimed, Option<Backend>), NoBackend> {
         let late = |_| NoBackend::Passing("the daemon did not answer in time".to_owned());
         // A first claim that is answered later would give a lease to a front that has given up.
         let wait_ms = if self.has_claimed {
