@@ -110,8 +110,8 @@ fn listed(is_meant: impl Fn(&Entry) -> bool) -> Vec<(String, String)> {
         .collect()
 }
 
-/// The words behind this verb that are no options, as they stand on the command line so far: the
-/// shell hands it on behind `--`.
+/// The words behind this verb, without options, as they stand on the command line so far: the shell
+/// hands that on behind `--`.
 fn words_behind(verb: &str) -> Vec<String> {
     let line = std::env::args_os().map(|word| word.to_string_lossy().into_owned());
     line.skip_while(|word| word != "--")

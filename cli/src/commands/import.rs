@@ -25,7 +25,7 @@ const SERVERS_MAX: u64 = 16 * 1024 * 1024;
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Copies servers from a host's own file, of the user and not of a project, into `~/.config/mcp-sessiond/servers.json`. The host's file is \
-not touched. Without `--from` it shows which hosts are there and what would come from each, and writes nothing.
+changed by `--rewrite` alone. Without `--from` and `--rewrite` it shows which hosts are there and what would come from each, and writes nothing.
 
 With `--rewrite` the host runs the servers from there afterwards: the command in its file becomes `mcp-sessiond wrap @NAME`, without variables, \
 and the rest of the entry stays. It shows what would change, and asks first. `--undo` gives the file back as it was, as `mcp-sessiond setup --undo` \
@@ -36,7 +36,7 @@ refused if it differs, unless `--replace` is given. What looks like a secret is 
 
 Exit codes: 0; 64 bad usage; 65 a server was refused, or a host's file can't be read or understood, and the others were imported; or \
 servers.json can't be read or understood, and nothing was written; 66 there is no such file, or no such server in it, and nothing was written; \
-73 servers.json can't be written, or was edited meanwhile, and nothing was written.
+73 servers.json can't be written, or was edited meanwhile, and nothing was written; or a host's file could not be written, and is as it was.
 
 Examples:
   mcp-sessiond import

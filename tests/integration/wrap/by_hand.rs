@@ -226,6 +226,12 @@ fn a_server_that_can_t_start_is_told_of_with_the_reason() {
         "{}",
         said.out
     );
+    let row = said.out.lines().find(|line| line.starts_with("script"));
+    let row = row.expect("its row");
+    assert!(
+        row.contains("  ended  ") && !row.contains("starting"),
+        "{row}"
+    );
     std::fs::remove_file(&script).expect("it was there");
     let said = say(&world, &["restart", "script"]);
     assert_eq!((said.code, &*said.out), (Some(70), ""));

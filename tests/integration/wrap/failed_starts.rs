@@ -224,6 +224,18 @@ fn a_url_that_can_t_be_used_is_said_to_the_host() {
     write_down(&world, &json!({"mcpServers": {"far": far}}).to_string());
     let mut client = front(&world, &["@far"]);
     assert_refused(&world, &mut client, "the server \"far\": ");
+    // Who looks for it by its name, or for what is wrong, reads the same.
+    for words in [&["restart", "far"][..], &["doctor", "--json"]] {
+        let output = world.sessiond(words).output().expect("it runs");
+        let said = String::from_utf8([output.stdout, output.stderr].concat()).expect("UTF-8");
+        for part in [
+            "far (pid ",
+            ") can't be used: the server ",
+            "it is tried again when its host connects again",
+        ] {
+            assert!(said.contains(part), "{words:?}: {said}");
+        }
+    }
     assert_exits(client, 65);
     let mut client = front(
         &world,
