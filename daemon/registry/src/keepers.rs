@@ -55,18 +55,6 @@ impl Served {
     }
 }
 
-/// A keeper that has exited.
-#[derive(Debug)]
-pub(super) struct LostKeeper {
-    /// Its session.
-    pub session: SessionId,
-    /// Why. None: it has started none, and nothing is lost.
-    pub why: Option<Loss>,
-    /// The name of its backend. None: the only one that the session can have, and the session's next
-    /// claim is told. A front of several servers tells of each itself.
-    pub of: Option<BackendName>,
-}
-
 impl Registry {
     /// Whether nothing is left of the backends whose place this session's next one of this name
     /// takes.
@@ -324,9 +312,13 @@ impl Registry {
         }
     }
 
-    /// A process has exited that may be a keeper. Returns the session that has lost its backend by
-    /// that, and why.
-    pub(super) fn keeper_exited(&mut self, process: &ProcessId) -> Option<LostKeeper> {
+    /// A process has exited that may be a keeper, and these with it. Returns the session that has lost
+    /// its backend by that.
+    pub(super) fn keeper_exited(
+        &mut self,
+        process: &ProcessId,
+        exits: &[ProcessId],
+    ) -> Option<SessionId> {
         let words = self.last_words.remove(process);
         // It can't say any more whether it was used.
         if let Some((host, key, rule)) = self.ended_by_rule.remove(process) {
@@ -340,7 +332,7 @@ impl Registry {
             self.served.insert(*process, Served::of(session, &keeper));
             Some(keeper)
         });
-        let (keeper, why) = match kept {
+        let keeper = match kept {
             Some(keeper) => {
                 let why = match words {
                     _ if is_faulty => Some(Loss::Hung),
@@ -353,23 +345,22 @@ impl Registry {
                     ending: true,
                     ..keeper
                 };
+                // A daemon that is killed between the two would find neither, if it were the other way
+                // round.
+                if let Some((session, why)) = of.as_ref().zip(why) {
+                    self.note_lost_keeper(session, keeper.of.as_ref(), why, exits);
+                }
                 self.effects.push(Effect::SaveKeeper(None, keeper.clone()));
-                (keeper, Some(why))
+                keeper
             }
             None => {
                 let of_service = self.service_keeper_exited(process);
-                (of_service.or_else(|| self.ending.remove(process))?, None)
+                of_service.or_else(|| self.ending.remove(process))?
             }
         };
-        let name = keeper.of.clone();
         self.effects.push(Effect::SweepBackend(keeper.clone()));
         self.exited_keepers.insert(*process, keeper);
-        let (session, why) = of.zip(why)?;
-        Some(LostKeeper {
-            session,
-            why,
-            of: name,
-        })
+        of
     }
 
     /// Those that have to end are told so again: a former daemon may have had no time for it.

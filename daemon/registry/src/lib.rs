@@ -59,7 +59,7 @@ pub use unreachable::Departure;
 use claims::Waiting;
 use facts::Servers;
 use indexes::OfKey;
-use keepers::{LostKeeper, Served};
+use keepers::Served;
 use mcp_sessiond_identity::{Key, ProcessId};
 use mcp_sessiond_proto::{BackendName, Loss, RequestId, ServiceName, SessionId, Siblings};
 use owners::Owner;
@@ -357,9 +357,9 @@ impl Registry {
     /// of them lived.
     pub fn exited(&mut self, processes: &[ProcessId]) {
         // Before any session ends: there is nobody to be told so.
-        let lost: Vec<LostKeeper> = processes
+        let changed: Vec<SessionId> = processes
             .iter()
-            .filter_map(|process| self.keeper_exited(process))
+            .filter_map(|process| self.keeper_exited(process, processes))
             .collect();
         for process in processes {
             if self.claimants.remove(process).is_some() {
@@ -376,10 +376,6 @@ impl Registry {
             .filter_map(|process| self.held_by.remove(process));
         let held: Vec<SessionId> = held.flatten().collect();
         self.free(&held);
-        let changed: Vec<SessionId> = lost.iter().map(|lost| lost.session.clone()).collect();
-        for lost in lost {
-            self.note_lost_keeper(lost);
-        }
         self.grant_waiting(&held.into_iter().chain(changed).collect::<Vec<_>>());
         self.drop_idle_user();
     }

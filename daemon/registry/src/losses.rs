@@ -7,7 +7,6 @@ use mcp_sessiond_identity::{Key, ProcessId};
 use mcp_sessiond_proto::types::LostMember;
 use mcp_sessiond_proto::{BackendName, Epoch, Error, Loss, SessionId};
 
-use super::keepers::LostKeeper;
 use super::{Claim, Registry};
 
 /// Losses that are remembered of one host until they are told.
@@ -47,21 +46,32 @@ impl Registry {
         loss.or(former)
     }
 
-    /// A keeper is gone, and its server with it. A front that is attached sees that itself, and says
+    /// A keeper is gone, and these processes with it, and so is its server: the only one that the
+    /// session can have, or the one of this name. A front that is attached sees that itself, and says
     /// when it has told it; but it may be killed before.
-    pub(super) fn note_lost_keeper(&mut self, lost: LostKeeper) {
-        let Some(session) = self.sessions.get(&lost.session) else {
+    pub(super) fn note_lost_keeper(
+        &mut self,
+        session: &SessionId,
+        of: Option<&BackendName>,
+        why: Loss,
+        exits: &[ProcessId],
+    ) {
+        let Some(session) = self.sessions.get(session) else {
             return;
         };
         let Some(key) = session.leading_key() else {
             return;
         };
-        let Some(why) = lost.why else { return };
-        let (owner, is_attended) = (session.owner, session.holder.is_some());
-        match lost.of {
+        let owner = session.owner;
+        let is_attended = session
+            .holder
+            .is_some_and(|holder| !exits.contains(&holder));
+        match of {
+            // What belongs to a host ends with it.
+            _ if exits.contains(&owner) => {}
             None => self.note_loss(owner, key, why),
             Some(_) if is_attended && why.is_wanted() => {}
-            Some(of) => self.note_lost_member(owner, key, of, why),
+            Some(of) => self.note_lost_member(owner, key, of.clone(), why),
         }
     }
 

@@ -46,6 +46,23 @@ fn a_loss_is_told_until_somebody_has_said_so() {
     assert_eq!(confirming(&mut bench, 5).because, None);
 }
 
+/// A daemon that is killed between the two would find neither the keeper nor what was lost.
+#[test]
+fn a_loss_is_on_record_before_the_keeper_is_off_it() {
+    let mut bench = Bench::new();
+    bench.kept(1, 50, KEY);
+    bench.registry.take_effects();
+    bench.registry.exited(&[process(1), process(50)]);
+    let effects = bench.registry.take_effects();
+    let at =
+        |such: &dyn Fn(&Effect) -> bool| effects.iter().position(such).expect("it is recorded");
+    let loss = at(
+        &|effect| matches!(effect, Effect::SaveOwner(owner) if owner.losses.values().any(|loss| *loss == Loss::Killed)),
+    );
+    let keeper = at(&|effect| matches!(effect, Effect::SaveKeeper(None, _)));
+    assert!(loss < keeper, "{effects:?}");
+}
+
 /// A front sees the end of a member itself; but it may be killed before it has said so.
 #[test]
 fn the_loss_of_a_member_is_told_by_its_name_until_somebody_has_said_so() {
