@@ -19,7 +19,8 @@ use mcp_sessiond_proto::backends::{
     Backend, BackendState, BackendStatus, KeeperReply, KeeperRequest,
 };
 use mcp_sessiond_proto::debug::{HostInfo, Page};
-use mcp_sessiond_proto::{BackendName, KeeperName, Loss, ServiceName, paths};
+use mcp_sessiond_proto::time::now_ms;
+use mcp_sessiond_proto::{BackendName, KeeperName, Loss, LossRecord, ServiceName, paths};
 use mcp_sessiond_proxy::keeper::dial::{DialError, Dialled, dial, keeper_of};
 use mcp_sessiond_proxy::program::display_name;
 use mcp_sessiond_proxy::server::shared::usage::{self, Use};
@@ -30,6 +31,7 @@ use serde::Serialize;
 use crate::calls::{ANSWER_TIMEOUT, Failure, all_pages, reach};
 use crate::hosts::Host;
 use crate::hosts::names::EntryNames;
+use crate::ui::table::duration;
 
 /// A backend as the daemon knows it, and as its keeper does.
 #[derive(Debug, Serialize)]
@@ -144,8 +146,12 @@ pub(crate) struct HostLoss {
     pub(crate) host: Option<u32>,
     /// Its name.
     pub(crate) host_name: String,
+    /// The member of a list of servers that it is. None: the server has no name there.
+    pub(crate) of: Option<BackendName>,
     /// Why it is lost.
     pub(crate) because: Loss,
+    /// Since when, in ms since the Unix epoch.
+    pub(crate) at_ms: u64,
 }
 
 impl Inventory {
@@ -240,12 +246,15 @@ fn losses_of(hosts: Vec<HostInfo>) -> Vec<HostLoss> {
         let HostInfo {
             pid, name, losses, ..
         } = host;
-        let lost = move |because| HostLoss {
+        let lost = move |loss: LossRecord| HostLoss {
             host: (pid != 0).then_some(pid),
             host_name: name.clone(),
-            because,
+            of: loss.of,
+            because: loss.because,
+            at_ms: loss.at_ms,
         };
-        let unwanted = losses.into_iter().filter(|loss| !loss.is_wanted());
+        let losses = losses.into_iter();
+        let unwanted = losses.filter(|loss| !loss.because.is_wanted());
         unwanted.map(lost)
     };
     hosts.into_iter().flat_map(of).collect()
@@ -254,11 +263,16 @@ fn losses_of(hosts: Vec<HostInfo>) -> Vec<HostLoss> {
 impl HostLoss {
     /// In a sentence.
     pub(crate) fn sentence(&self) -> String {
-        let why = self.because.sentence();
-        match self.host {
-            Some(pid) => format!("A server of {} {pid} was lost: {why}", self.host_name),
-            None => format!("A server that you have named was lost: {why}"),
-        }
+        let (name, why) = (&self.host_name, self.because.sentence());
+        let ago = duration(now_ms().saturating_sub(self.at_ms));
+        let of = self.of.as_ref().map(BackendName::in_list);
+        let what = match (of, self.host) {
+            (Some(of), Some(pid)) => format!("The server {of} of {name} {pid}"),
+            (Some(of), None) => format!("The server {of}"),
+            (None, Some(pid)) => format!("A server of {name} {pid}"),
+            (None, None) => "A server that you have named".to_owned(),
+        };
+        format!("{what} was lost {ago} ago: {why}")
     }
 }
 

@@ -12,6 +12,7 @@ mod names;
 mod section;
 mod sessions;
 mod settings;
+mod tell;
 mod wrap;
 
 use std::collections::BTreeMap;
@@ -33,6 +34,7 @@ pub use metrics::Metrics;
 pub use names::Names;
 pub use sessions::Sessions;
 pub use settings::{Config, LogLevel, Storage};
+pub use tell::Tell;
 pub use wrap::Wrap;
 
 /// Names the configuration file, in place of the usual one.

@@ -28,8 +28,9 @@ use serde::{Deserialize, Serialize};
 use crate::error::Error;
 use crate::facts::{Discover, ServerDigest};
 use crate::json::Json;
+use crate::losses::Loss;
 use crate::names::{BackendName, ServiceName};
-use crate::types::{Epoch, Loss, Resume, SessionId};
+use crate::types::{Epoch, Resume, SessionId};
 
 pub use status::{BackendState, BackendStatus, CallInfo, ParkedInfo, Traffic, Written};
 
@@ -413,6 +414,13 @@ pub struct Attach {
     /// keeps it until a front confirms it. True for a service's session, and for no other.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub continues: bool,
+    /// The first `tools/call` after the loss of a used backend is refused with the reason, so that a
+    /// model reads it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub refuses_after_loss: bool,
+    /// What was lost before this keeper was there, in a sentence. It is refused as the keeper's own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lost: Option<String>,
 }
 
 /// A keeper's answer, in one line.
@@ -529,6 +537,8 @@ mod tests {
             initialize: None,
             service: None,
             continues: false,
+            refuses_after_loss: false,
+            lost: None,
         };
         let line = serde_json::to_string(&KeeperRequest::Attach(attach)).expect("json");
         assert_eq!(line, r#"{"attach":{"session":"s1","epoch":"7"}}"#);

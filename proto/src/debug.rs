@@ -3,10 +3,11 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::losses::LossRecord;
 use crate::names::{ServiceName, StreamId, TaskId};
 use crate::sessions::{Part, Status};
 use crate::tasks::TaskStatus;
-use crate::types::{Epoch, Label, Loss, SessionId};
+use crate::types::{Epoch, Label, SessionId};
 
 /// The daemon about itself.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -73,7 +74,7 @@ pub struct HostInfo {
     pub plural_keys: u32,
     /// What was lost of its servers, and was told to none of them yet.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub losses: Vec<Loss>,
+    pub losses: Vec<LossRecord>,
 }
 
 /// A session.

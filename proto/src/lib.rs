@@ -6,7 +6,7 @@
 //!   MessagePack for Rust, JSON-RPC 2.0 for everybody else.
 //! - [`client`]: the client's side, in MessagePack.
 //! - [`service`]: the RPCs.
-//! - [`types`], [`token`]: claims, leases, tokens. [`sessions`], [`state`], [`streams`], [`tasks`]:
+//! - [`types`], [`token`]: claims, leases, tokens. [`losses`]: what is gone, and why. [`sessions`], [`state`], [`streams`], [`tasks`]:
 //!   what a session holds. [`names`], [`json`], [`error`], [`debug`]: what they are made of,
 //!   refused with, and looked at by.
 //! - [`backends`]: keepers, and what is said on their sockets. [`facts`]: what is known of servers.
@@ -31,6 +31,7 @@ pub mod frame;
 pub mod hello;
 pub mod json;
 pub mod lock;
+pub mod losses;
 pub mod names;
 pub mod paths;
 pub mod service;
@@ -48,10 +49,11 @@ pub use backends::KeeperName;
 pub use error::{CODES, Error, MEMORY};
 pub use json::Json;
 pub use lock::Lock;
+pub use losses::{Loss, LossId, LossRecord};
 pub use names::{BackendName, InputKey, RequestId, ServiceName, StateKey, StreamId, TaskId};
 pub use token::Token;
 pub use types::{
-    ClaimRequest, Claimed, ClientName, Epoch, Label, Loss, Named, Resume, SessionId, Siblings,
+    ClaimRequest, Claimed, ClientName, Epoch, Label, Named, Resume, SessionId, Siblings,
 };
 
 /// The version of the protocol that this build speaks.

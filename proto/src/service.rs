@@ -16,6 +16,7 @@ use crate::debug::{
 };
 use crate::error::Error;
 use crate::facts::{Facts, FactsRequest, LearnRequest};
+use crate::losses::LossToldRequest;
 use crate::services::{
     FindRequest, SecretRequest, ServeRequest, Served, ServiceLease, ServiceSecret,
 };
@@ -33,7 +34,7 @@ use crate::streams::{
 use crate::tasks::{
     CreateTaskRequest, ListTasksRequest, Task, TaskRef, UpdateTaskRequest, WaitTaskRequest,
 };
-use crate::types::{ClaimRequest, Claimed, LeaseRef, LossToldRequest, StoreRequest, Stored};
+use crate::types::{ClaimRequest, Claimed, LeaseRef, StoreRequest, Stored};
 
 /// The type of an answer; `()` for a call that has none.
 macro_rules! answer {
@@ -102,7 +103,7 @@ service! {
     async fn store_token(request: StoreRequest) -> Result<Stored, Error>;
     /// Deletes the token: the broker refused it. The session stays.
     async fn reject_token(request: LeaseRef) -> Result<(), Error>;
-    /// The user of a claim with `confirms_loss` was told of the loss that it carried.
+    /// The user of a claim with `confirms_loss` was told of losses that it carried.
     async fn loss_told(request: LossToldRequest) -> Result<(), Error>;
     /// Ends the lease. The session stays, for the next instance with the same key.
     async fn release(request: LeaseRef) -> Result<(), Error>;

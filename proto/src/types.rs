@@ -6,7 +6,7 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use crate::names::BackendName;
+use crate::losses::{Loss, LossRecord};
 use crate::text::is_harmful;
 use crate::token::Token;
 
@@ -340,7 +340,7 @@ pub struct ClaimRequest {
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub fresh: bool,
     /// The caller tells its user what was lost, and then says so by `loss_told`. Until then every
-    /// claim of this key carries the loss. False where absent: the answer counts as telling it.
+    /// claim of this key carries the record. False where absent: the answer counts as telling it.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub confirms_loss: bool,
     /// The claim of a front: its host's row decides whether the session is resumed, and an unknown
@@ -358,32 +358,6 @@ pub struct ClaimRequest {
     pub closed: Option<bool>,
 }
 
-/// A user was told of a loss that a claim has carried. Sent by the process that has claimed.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct LossToldRequest {
-    /// The session that was claimed.
-    pub session: SessionId,
-    /// The epoch of the lease.
-    pub epoch: Epoch,
-    /// The member of a list whose loss it was. None: the loss was that of the session.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub of: Option<BackendName>,
-    /// The loss.
-    pub because: Loss,
-}
-
-/// A member of a list was lost, while nobody was attached, or its front was killed before it had said
-/// so.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct LostMember {
-    /// Its name in the list.
-    pub of: BackendName,
-    /// The loss.
-    pub because: Loss,
-}
-
 /// A granted claim: the lease, and the token that the session holds.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Claimed {
@@ -394,12 +368,13 @@ pub struct Claimed {
     /// How it came to this session.
     pub outcome: Outcome,
     /// What was lost before this claim, where something was: a session that it would have got, or
-    /// the backend of the one that it got. It is told once.
+    /// the backend of the one that it got.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub because: Option<Loss>,
-    /// The same of the members of a list whose session this is.
+    /// What is on record of that, and of the members of a list whose session this is. To a claim
+    /// with `confirms_loss` it is told until it was confirmed, to any other one once.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub lost: Vec<LostMember>,
+    pub lost: Vec<LossRecord>,
     /// What became of the token.
     pub token_status: TokenStatus,
     /// The token, where `token_status` is `present`.
@@ -433,145 +408,6 @@ impl Outcome {
     #[must_use]
     pub fn is_fresh(self) -> bool {
         !matches!(self, Self::Held | Self::Resumed)
-    }
-}
-
-/// Why something that was kept is not there any more.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Loss {
-    /// Another server of the same key lives, so mcp-sessiond can't tell to which of
-    /// them the free session belongs.
-    Sibling,
-    /// Several sessions of the same key were free, and can't be told apart.
-    Several,
-    /// The host was seen with three servers of one key at once: nothing is resumed by key for it
-    /// until it exits.
-    Crowd,
-    /// The backend exited, while nobody was attached.
-    Exited,
-    /// The keeper was killed, and the backend with it, while nobody was attached.
-    Killed,
-    /// Nobody came for the backend in time.
-    Lingered,
-    /// Somebody has stopped the backend.
-    Stopped,
-    /// The host went on to another conversation.
-    Conversation,
-    /// The server is started with another command line or environment: its entry in the host's
-    /// file was edited, or the host's environment has changed.
-    Edited,
-    /// The host had as many sessions as it may have, and this one was free the longest.
-    Quota,
-    /// The host closed the former server, and is not known to reconnect by closing. Nothing is
-    /// lost.
-    Closed,
-    /// The host runs many conversations in one process. Nothing is lost.
-    Conversations,
-    /// The host had closed the backend, and did not come back for it in time.
-    Abandoned,
-    /// The daemon's records were lost, and this host is older than the daemon: there may have been a
-    /// session.
-    Records,
-    /// The keeper could have answered and did not, or could not be reached. The daemon has ended it,
-    /// and the backend with it.
-    Hung,
-}
-
-impl Loss {
-    /// All of them, in the order in which they are numbered on record.
-    pub const ALL: [Self; 15] = [
-        Self::Sibling,
-        Self::Several,
-        Self::Crowd,
-        Self::Exited,
-        Self::Killed,
-        Self::Lingered,
-        Self::Stopped,
-        Self::Conversation,
-        Self::Edited,
-        Self::Quota,
-        Self::Closed,
-        Self::Conversations,
-        Self::Abandoned,
-        Self::Records,
-        Self::Hung,
-    ];
-
-    /// Whether this is a rule about the host, and nothing was lost.
-    #[must_use]
-    pub fn is_rule(self) -> bool {
-        matches!(self, Self::Closed | Self::Conversations)
-    }
-
-    /// Whether the host or the user has brought this about on purpose: then nothing was lost.
-    #[must_use]
-    pub fn is_wanted(self) -> bool {
-        matches!(
-            self,
-            Self::Stopped
-                | Self::Conversation
-                | Self::Edited
-                | Self::Abandoned
-                | Self::Closed
-                | Self::Conversations
-        )
-    }
-
-    /// What happened, and what can be done about it, in one sentence.
-    #[must_use]
-    pub fn sentence(self) -> &'static str {
-        match self {
-            Self::Sibling => {
-                "another server with the same command, directory and environment runs under this host, so mcp-sessiond can't tell \
-                 which of them the earlier session belonged to; give each entry its own `--instance NAME`, or say `--siblings successor` where the \
-                 host closes a server before it starts the next"
-            }
-            Self::Several => {
-                "several earlier servers with the same command, directory and environment were left, and can't be told apart; give \
-                 each entry its own `--instance NAME`"
-            }
-            Self::Crowd => {
-                "this host runs three or more servers with the same command at once, so nothing is resumed for it until it \
-                 exits; give each entry its own `--instance NAME`"
-            }
-            Self::Exited => "the previous server exited while no host was connected",
-            Self::Killed => {
-                "the process that kept the previous server has ended, and the server with it"
-            }
-            Self::Lingered => {
-                "no host came back for the previous server in time (`backends.linger_ms`; `backends.named_linger_ms` where it has a name)"
-            }
-            Self::Abandoned => {
-                "the host had closed the previous server, and did not come back for it in time (`backends.closed_linger_ms`; \
-                 `backends.named_linger_ms` where it has a name)"
-            }
-            Self::Records => {
-                "the records of an earlier daemon were lost (`sessions.db`); if this server had run before, nothing of that is known"
-            }
-            Self::Hung => {
-                "the process that kept the previous server did not answer, so the daemon has ended it, and the server with it"
-            }
-            Self::Stopped => "the previous server was stopped",
-            Self::Conversation => {
-                "the previous server belonged to a conversation that the host has left"
-            }
-            Self::Edited => {
-                "the command line or the environment is not that of the previous server: the host has another environment now, or the \
-                 server's entry in its configuration was edited"
-            }
-            Self::Quota => {
-                "the host has as many sessions as it may (`sessions_per_owner`), and this one was free the longest"
-            }
-            Self::Closed => {
-                "the host closed the previous server, and this host has not been seen to reconnect by closing (`resume` is `cut`), so \
-                 a server ends with its connection; `--resume always` keeps it"
-            }
-            Self::Conversations => {
-                "this host runs many conversations in one process (`resume` is `never`), so a server ends with its connection; \
-                 `--resume always` keeps it"
-            }
-        }
     }
 }
 

@@ -43,14 +43,14 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use mcp_sessiond_client::{ClaimRequest, Error, Loss, Options, Outcome};
+use mcp_sessiond_client::{ClaimRequest, Error, Options, Outcome};
 use mcp_sessiond_proto::backends::Attached;
 use mcp_sessiond_proto::facts::Learned;
 use mcp_sessiond_proto::paths;
 
 use crate::lines::LineBuffer;
 use crate::memory::forbid_core_dumps;
-use crate::notices::{ConfirmLoss, duration, note_unkept, print, print_claim, print_ended};
+use crate::notices::{CarriedLoss, duration, note_unkept, print, print_claim, print_ended};
 use crate::program::{LaunchEnv, Program};
 use crate::server::attach::{Attaching, Attachment, NoBackend, attach_first};
 use crate::server::child::PlainChild;
@@ -290,7 +290,7 @@ impl Start<'_> {
             self.claim.clone(),
             program.clone(),
             *self.mask,
-            self.waits.keeper,
+            self.waits,
         );
         let (environment, home) = self.launch_env.clone();
         let mut door = match opened {
@@ -383,10 +383,10 @@ impl Start<'_> {
     ) -> io::Result<Attempt> {
         if self.claim.named.is_some() {
             let (options, claim) = (self.options.clone(), self.claim.clone());
-            let (program, wait) = (self.program.clone(), self.waits.keeper);
-            let refused = Door::new(options, claim, program, *self.mask, wait)
+            let (program, waits) = (self.program.clone(), self.waits);
+            let refused = Door::new(options, claim, program, *self.mask, waits)
                 .ok()
-                .and_then(|door| pass_through::take_name(door, wait));
+                .and_then(|door| pass_through::take_name(door, waits.keeper));
             if let Some(refused) = refused {
                 return Ok(Attempt::Failed(refused));
             }
@@ -425,9 +425,8 @@ impl Start<'_> {
 
 /// What the host's user should know of how this server came to be.
 struct Report {
-    because: Option<Loss>,
+    loss: Option<CarriedLoss>,
     outcome: Outcome,
-    confirm_loss: Option<ConfirmLoss>,
     attached: Attached,
     /// How the keeper hears that its host was told.
     control: Option<UnixStream>,
@@ -440,9 +439,8 @@ impl Report {
     fn of(attachment: &mut Attachment, again: Option<&'static str>) -> Self {
         let control = attachment.control.as_ref();
         Self {
-            because: attachment.because,
+            loss: attachment.loss.take(),
             outcome: attachment.outcome,
-            confirm_loss: attachment.confirm_loss.take(),
             attached: attachment.attached.clone(),
             control: control.and_then(|control| control.try_clone().ok()),
             differing: std::mem::take(&mut attachment.differing),
@@ -452,23 +450,20 @@ impl Report {
 
     fn print(self, stderr: &Stderr) {
         let Self {
-            because,
+            loss,
             outcome,
-            confirm_loss,
             attached,
             control,
             differing,
             again,
         } = self;
-        let lost = because.filter(|because| !because.is_rule());
-        let has_told = if let (Some(again), Some(loss)) = (again, lost) {
+        let has_told = match (again, loss) {
             // This front has seen it.
-            stderr.print_then(&again, move || {
-                confirm_loss.into_iter().for_each(|confirm| confirm(loss));
-            });
-            true
-        } else {
-            print_claim(stderr, because, outcome, confirm_loss)
+            (Some(again), Some(loss)) if !loss.because.is_rule() => {
+                stderr.print_then(&again, move || loss.told());
+                true
+            }
+            (_, loss) => print_claim(stderr, loss, outcome),
         };
         // A former keeper's end is one loss, and that of a server of this keeper another one.
         if !attached.ended.is_empty() {

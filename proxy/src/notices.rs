@@ -8,7 +8,7 @@ use std::sync::Arc;
 use mcp_sessiond_client::{Loss, Outcome};
 use mcp_sessiond_process::PinnedProcess;
 use mcp_sessiond_proto::paths;
-use mcp_sessiond_proto::types::LostMember;
+use mcp_sessiond_proto::{LossId, LossRecord};
 
 use crate::stderr::{Stderr, confirm_ends, sentence};
 pub(crate) use crate::unkept::FailedNote;
@@ -19,27 +19,38 @@ pub(crate) fn print(what: &dyn Display) {
     let _ = io::stderr().write_all(sentence(what).as_bytes());
 }
 
-/// Says that a loss was told.
-pub(crate) type ConfirmLoss = Box<dyn FnOnce(Loss) + Send>;
+/// A loss that a claim has carried, and what says that it was told.
+pub(crate) struct CarriedLoss {
+    /// Why.
+    pub(crate) because: Loss,
+    confirm: Box<dyn FnOnce() + Send>,
+}
 
-/// What the host's user should know of how the session was got, with what says that a loss was told.
-/// False: nothing.
-pub(crate) fn print_claim(
-    stderr: &Stderr,
-    because: Option<Loss>,
-    outcome: Outcome,
-    confirm: Option<ConfirmLoss>,
-) -> bool {
-    match (because, outcome) {
+impl CarriedLoss {
+    /// Once it was told, `confirm` is called.
+    pub(crate) fn new(because: Loss, confirm: impl FnOnce() + Send + 'static) -> Self {
+        let confirm = Box::new(confirm);
+        Self { because, confirm }
+    }
+
+    /// Says that it was told.
+    pub(crate) fn told(self) {
+        (self.confirm)();
+    }
+}
+
+/// What the host's user should know of how the session was got. False: nothing.
+pub(crate) fn print_claim(stderr: &Stderr, loss: Option<CarriedLoss>, outcome: Outcome) -> bool {
+    match (loss, outcome) {
         (Some(loss), _) => {
-            let begins = if loss.is_rule() {
+            let because = loss.because;
+            let begins = if because.is_rule() {
                 "a fresh server"
             } else {
                 "this server begins afresh"
             };
-            stderr.print_then(&format_args!("{begins}: {}", loss.sentence()), move || {
-                confirm.into_iter().for_each(|confirm| confirm(loss));
-            });
+            let what = format!("{begins}: {}", because.sentence());
+            stderr.print_then(&what, move || loss.told());
         }
         (None, Outcome::FreshDoubtful) => stderr.print(
             &"this server will not survive a reconnect: what it was started with can't be read; \
@@ -50,24 +61,25 @@ pub(crate) fn print_claim(
     true
 }
 
-/// Says that the loss of a member of a list was told.
-pub(crate) type ConfirmMember = Arc<dyn Fn(LostMember) + Send + Sync>;
+/// Says that a loss was told.
+pub(crate) type ConfirmLoss = Arc<dyn Fn(LossId) + Send + Sync>;
 
 /// Tells what was lost of the members of a list, each by its name.
 pub(crate) fn print_lost_members(
     stderr: &Stderr,
-    lost: Vec<LostMember>,
-    confirm: Option<&ConfirmMember>,
+    lost: Vec<LossRecord>,
+    confirm: Option<&ConfirmLoss>,
 ) {
-    for member in lost {
-        let LostMember { of, because } = &member;
+    for LossRecord {
+        id, of, because, ..
+    } in lost
+    {
+        let Some(of) = of else { continue };
         let (name, why) = (of.in_list(), because.sentence());
         let what = format!("{name}: this server begins afresh: {why}");
         let confirm = confirm.cloned();
         stderr.print_then(&what, move || {
-            confirm
-                .into_iter()
-                .for_each(|confirm| confirm(member.clone()));
+            confirm.into_iter().for_each(|confirm| confirm(id));
         });
     }
 }

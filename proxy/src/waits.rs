@@ -10,7 +10,17 @@ pub(crate) const ATTACH_WAIT: Duration = Duration::from_secs(10);
 pub(crate) const PAUSE: Duration = Duration::from_millis(5);
 pub(crate) const PAUSE_MAX: Duration = Duration::from_secs(2);
 
-/// How long a front waits before it goes on without.
+/// Where a front tells that something was lost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Tell {
+    /// On its standard error, and in the host's log.
+    #[default]
+    Log,
+    /// The first call after the loss is refused with it as well, so that a model reads it.
+    Error,
+}
+
+/// How long a front waits before it goes on without, and how it tells of losses.
 #[derive(Debug, Clone, Copy)]
 pub struct Waits {
     /// For the host's first line.
@@ -19,6 +29,8 @@ pub struct Waits {
     pub keeper: Duration,
     /// For what is under way when the host has closed its end.
     pub stop: Duration,
+    /// Where losses are told.
+    pub tell: Tell,
 }
 
 impl Default for Waits {
@@ -27,6 +39,7 @@ impl Default for Waits {
             first_line: Duration::from_secs(1),
             keeper: Duration::from_secs(2),
             stop: Duration::from_secs(2),
+            tell: Tell::Log,
         }
     }
 }

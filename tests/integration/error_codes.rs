@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 
-use mcp_sessiond_proto::types::Loss;
+use mcp_sessiond_proto::Loss;
 
 use crate::fixture;
 

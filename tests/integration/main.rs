@@ -58,6 +58,7 @@ mod systemd;
 mod tasks;
 mod tasks_rmcp;
 mod tokens;
+mod told_to_models;
 mod tower_sessions;
 #[cfg(target_os = "linux")]
 mod wild;

@@ -9,12 +9,13 @@ use std::fs::{read_to_string, write};
 use crate::fixture;
 
 /// The files with what travels.
-const FILES: [&str; 12] = [
+const FILES: [&str; 13] = [
     "backends",
     "backends/status",
     "debug",
     "facts",
     "json",
+    "losses",
     "names",
     "services",
     "sessions",

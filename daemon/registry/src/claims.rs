@@ -11,6 +11,7 @@ use mcp_sessiond_proto::types::Outcome;
 use mcp_sessiond_proto::{Epoch, Error, Loss, RequestId, Resume, SessionId, Siblings};
 
 use super::indexes::OfKey;
+use super::losses::{Told, own};
 use super::records::{CLAIMED_KEYS_MAX, ProgramDir};
 use super::{
     Claimant, Effect, Lease, Millis, Owner, Registry, Rule, SessionRecord, Ticket, TokenFile,
@@ -144,7 +145,7 @@ impl Registry {
                         self.effects
                             .push(Effect::Answer(claim.ticket, Err(Error::AlreadyExists)));
                     }
-                    None => self.open(&claim, Outcome::FreshFirst, None),
+                    None => self.open_unasked(&claim, Outcome::FreshFirst),
                 };
             }
             Wants::Named(id) => return self.claim_named(&claim, &id.clone()),
@@ -155,10 +156,10 @@ impl Registry {
             match self.held_without_key(&claim) {
                 Some(held) if claim.wants != Wants::Keyed => {
                     self.end_session(&held);
-                    self.open(&claim, Outcome::FreshDoubtful, None);
+                    self.open_unasked(&claim, Outcome::FreshDoubtful);
                 }
                 Some(held) => self.keep(&claim, &held),
-                None => self.open(&claim, Outcome::FreshDoubtful, None),
+                None => self.open_unasked(&claim, Outcome::FreshDoubtful),
             }
             return;
         };
@@ -170,10 +171,8 @@ impl Registry {
                 self.note_rule_of(&own, key);
             }
             self.end_session(&own);
-            let rule = self.take_rule(claim.host, key, claim.former);
-            let because = edited.or(rule);
-            self.open(&claim, Outcome::FreshFirst, because);
-            self.await_told(&claim, key, because);
+            let told = self.told(&claim, key, edited);
+            self.open(&claim, Outcome::FreshFirst, told);
             return self.reconsider(claim.host, key);
         }
         self.end_forbidden(&claim, key);
@@ -431,7 +430,7 @@ impl Registry {
         match choice {
             Choice::Keep(id) | Choice::Resume(id) if claim.wants == Wants::Fresh => {
                 self.end_session(&id);
-                self.open(claim, Outcome::FreshFirst, None);
+                self.open_unasked(claim, Outcome::FreshFirst);
             }
             Choice::Keep(id) => self.keep(claim, &id),
             Choice::Resume(id) => self.resume(claim, &id, key),
@@ -441,11 +440,8 @@ impl Registry {
                 let superseded = (!is_users).then(|| self.end_superseded(claim, key));
                 let edited = edited.or(superseded.flatten());
                 let because = self.end_ambiguous(claim, key, outcome).or(edited);
-                let recorded = self.take_loss(claim.host, key, claim.former);
-                let rule = self.take_rule(claim.host, key, claim.former);
-                let because = because.or(recorded).or(rule);
-                self.open(claim, outcome, because);
-                self.await_told(claim, key, because);
+                let told = self.told(claim, key, because);
+                self.open(claim, outcome, told);
             }
             // The callers handle a claim that has to wait.
             Choice::Wait => {}
@@ -509,9 +505,18 @@ impl Registry {
     }
 
     pub(super) fn keep(&mut self, claim: &Claim, id: &SessionId) {
+        // It has lost its keeper, and wants another one.
+        let wants_own = self
+            .sessions
+            .get(id)
+            .is_some_and(|session| session.leading_key().is_some() && session.keepers.is_empty());
         // Where it confirms nothing, it was told at its first claim.
         let key = claim.key.filter(|_| claim.confirms_loss);
-        let lost = key.map_or_else(Vec::new, |key| self.lost_members(claim, key));
+        let lost = key.map_or_else(Vec::new, |key| {
+            self.carried(claim, key, |loss| {
+                loss.of.is_some() || wants_own && !loss.because.is_rule()
+            })
+        });
         let Some(session) = self.sessions.get(id) else {
             return;
         };
@@ -519,12 +524,7 @@ impl Registry {
             session: id.clone(),
             epoch: session.epoch,
             outcome: Outcome::Held,
-            // It has lost its keeper, and wants another one.
-            because: session
-                .leading_key()
-                .filter(|_| claim.confirms_loss && session.keepers.is_empty())
-                .and_then(|key| self.owners.get(&session.owner)?.losses.get(&key).copied())
-                .filter(|loss| !loss.is_rule()),
+            because: own(&lost),
             lost,
             file: session.file,
             confirms_loss: claim.confirms_loss,
@@ -535,8 +535,7 @@ impl Registry {
     pub(crate) fn resume(&mut self, claim: &Claim, id: &SessionId, key: Key) {
         self.rekey(id, key);
         self.give(id, Some(claim.process));
-        let recorded = self.take_loss(claim.host, key, claim.former);
-        let lost = self.lost_members(claim, key);
+        let lost = self.carried(claim, key, |_| true);
         let Some(session) = self.sessions.get_mut(id) else {
             return;
         };
@@ -552,19 +551,24 @@ impl Registry {
             outcome: Outcome::Resumed,
             // A session that still has its only backend has lost nothing, unless a former front has
             // started that and was killed before it had said so.
-            because: recorded.filter(|_| claim.confirms_loss || session.keepers.of(None).is_none()),
+            because: own(&lost)
+                .filter(|_| claim.confirms_loss || session.keepers.of(None).is_none()),
             lost,
             file: session.file,
             confirms_loss: claim.confirms_loss,
         };
-        let because = lease.because;
         self.effects.push(Effect::SaveSession(session.clone()));
         self.effects.push(Effect::Answer(claim.ticket, Ok(lease)));
-        self.await_told(claim, key, because);
         self.note_siblings(id);
     }
 
-    pub(crate) fn open(&mut self, claim: &Claim, outcome: Outcome, because: Option<Loss>) {
+    /// Opens a session for a claim that asks for nothing that was before.
+    fn open_unasked(&mut self, claim: &Claim, outcome: Outcome) {
+        let told = self.told_of_members(claim);
+        self.open(claim, outcome, told);
+    }
+
+    pub(crate) fn open(&mut self, claim: &Claim, outcome: Outcome, told: Told) {
         if !self.make_room(claim.host) {
             let limit = self.policy.sessions_per_owner as u64;
             let refusal = Error::QuotaExceeded {
@@ -575,9 +579,6 @@ impl Registry {
                 .push(Effect::Answer(claim.ticket, Err(refusal)));
             return;
         }
-        let lost = claim
-            .key
-            .map_or_else(Vec::new, |key| self.lost_members(claim, key));
         let id = claim.id.clone();
         let name = match &claim.wants {
             Wants::New(chosen, _) => Some(chosen.clone().unwrap_or_else(|| id.clone())),
@@ -624,8 +625,8 @@ impl Registry {
             session: session.id.clone(),
             epoch: session.epoch,
             outcome,
-            because,
-            lost,
+            because: told.because,
+            lost: told.lost,
             file: session.file,
             confirms_loss: claim.confirms_loss,
         };
@@ -656,7 +657,7 @@ impl Registry {
                 if take || (is_same && is_ours) {
                     self.end_session(&id);
                     self.forget_losses(claim.host, key);
-                    self.open(&claim, Outcome::FreshFirst, None);
+                    self.open_unasked(&claim, Outcome::FreshFirst);
                 } else {
                     self.refuse_name(&claim, key);
                 }

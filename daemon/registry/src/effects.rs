@@ -4,8 +4,8 @@ use alloc::vec::Vec;
 
 use mcp_sessiond_identity::ProcessId;
 use mcp_sessiond_proto::facts::ServerDigest;
-use mcp_sessiond_proto::types::{LostMember, Outcome};
-use mcp_sessiond_proto::{Epoch, Error, Loss, ServiceName, SessionId};
+use mcp_sessiond_proto::types::Outcome;
+use mcp_sessiond_proto::{Epoch, Error, Loss, LossRecord, ServiceName, SessionId};
 
 use super::{
     Claimant, KeeperRecord, OwnerRecord, ServerRecord, ServiceRecord, SessionRecord, TokenFile,
@@ -26,8 +26,8 @@ pub struct Lease {
     pub outcome: Outcome,
     /// What was lost before, and is told now.
     pub because: Option<Loss>,
-    /// The same of the members of its session.
-    pub lost: Vec<LostMember>,
+    /// What is on record of that, and of the members of its session.
+    pub lost: Vec<LossRecord>,
     /// The file that its token is in.
     pub file: TokenFile,
     /// Whether the claimer says that it has told what was lost.

@@ -61,7 +61,9 @@ use facts::Servers;
 use indexes::OfKey;
 use keepers::Served;
 use mcp_sessiond_identity::{Key, ProcessId};
-use mcp_sessiond_proto::{BackendName, Loss, RequestId, ServiceName, SessionId, Siblings};
+use mcp_sessiond_proto::{
+    BackendName, Loss, LossRecord, RequestId, ServiceName, SessionId, Siblings,
+};
 use owners::Owner;
 
 /// Milliseconds on a clock that never goes back. Where it began does not matter.
@@ -126,6 +128,10 @@ pub struct Registry {
     order: u64,
     /// The latest time that was told.
     now: Millis,
+    /// See [`Registry::time_of_day`].
+    time_of_day_ms: u64,
+    /// The number of the newest loss.
+    newest_loss: u64,
     effects: Vec<Effect>,
 }
 
@@ -159,6 +165,14 @@ impl Registry {
             servers: Servers::restore(snapshot.servers),
             order: 0,
             now: 0,
+            time_of_day_ms: 0,
+            newest_loss: snapshot
+                .owners
+                .iter()
+                .flat_map(|owner| &owner.losses)
+                .map(|(_, loss)| loss.id.0)
+                .max()
+                .unwrap_or_default(),
             effects: Vec::new(),
         };
         registry.owners = snapshot.owners.into_iter().map(Owner::restore).collect();
@@ -267,14 +281,9 @@ impl Registry {
     }
 
     /// What was lost last of a host's servers, and was told to none of them yet.
-    pub fn losses(&self, host: ProcessId) -> impl Iterator<Item = Loss> {
-        self.owners.get(&host).into_iter().flat_map(|owner| {
-            owner
-                .losses
-                .values()
-                .chain(owner.lost_members.values())
-                .copied()
-        })
+    pub fn losses(&self, host: ProcessId) -> impl Iterator<Item = &LossRecord> {
+        let losses = self.owners.get(&host).map(|owner| &owner.losses);
+        losses.into_iter().flatten().map(|(_, loss)| loss)
     }
 
     /// The time, before anything else that happens at it is told: refuses the claims that nobody

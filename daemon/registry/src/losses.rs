@@ -1,49 +1,122 @@
 //! What was lost of a host's servers, and has to be told to whoever claims next: it stays on record
 //! until that one has said that it was told.
 
+use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
 use mcp_sessiond_identity::{Key, ProcessId};
-use mcp_sessiond_proto::types::LostMember;
-use mcp_sessiond_proto::{BackendName, Epoch, Error, Loss, SessionId};
+use mcp_sessiond_proto::{BackendName, Epoch, Error, Loss, LossId, LossRecord, SessionId};
 
 use super::{Claim, Registry};
 
-/// Losses that are remembered of one host until they are told.
-const LOSSES_MAX: usize = 64;
+/// Losses that are remembered of one host until they are told: a daemon that was killed with all
+/// keepers of a full list has to tell of each, and of some servers beside them.
+const LOSSES_MAX: usize = super::records::BACKENDS_PER_SESSION + 64;
 
-/// The same of members of lists: a daemon that was killed with all keepers of a full list has to
-/// tell of each.
-const LOST_MEMBERS_MAX: usize = super::records::BACKENDS_PER_SESSION;
+/// Rules that are remembered of one host.
+const RULES_MAX: usize = 64;
+
+/// What a claim is told.
+#[derive(Debug, Default)]
+pub(super) struct Told {
+    /// Why it gets what it gets.
+    pub because: Option<Loss>,
+    /// What is on record of that, and of the members of its session.
+    pub lost: Vec<LossRecord>,
+}
 
 impl Registry {
-    /// Something is lost that a claim with this key may ask for.
-    pub(super) fn note_loss(&mut self, host: ProcessId, key: Key, loss: Loss) {
-        let Some(owner) = self.owners.get_mut(&host) else {
-            return;
-        };
-        if owner.losses.len() >= LOSSES_MAX && !owner.losses.contains_key(&key) {
-            owner.losses.pop_first();
-        }
-        if owner.losses.insert(key, loss) != Some(loss) {
-            self.save_owner(host);
-        }
+    /// The time of day, in ms since the Unix epoch, for what is recorded from now on.
+    pub fn time_of_day(&mut self, now_ms: u64) {
+        self.time_of_day_ms = now_ms;
     }
 
-    /// What a claim with this key has to be told, once.
-    pub(super) fn take_loss(
+    /// Something is lost that a claim with this key may ask for: the session's only backend, the
+    /// session, or the member of this name. It takes the place of what was lost of it before.
+    pub(super) fn note_loss(
         &mut self,
         host: ProcessId,
         key: Key,
-        former: Option<Key>,
-    ) -> Option<Loss> {
+        of: Option<BackendName>,
+        because: Loss,
+    ) -> Option<LossRecord> {
         let owner = self.owners.get_mut(&host)?;
-        let loss = owner.losses.remove(&key);
-        let former = former.and_then(|former| owner.losses.remove(&former));
-        if loss.or(former).is_some() {
-            self.save_owner(host);
+        owner
+            .losses
+            .retain(|(other, loss)| *other != key || loss.of != of);
+        if owner.losses.len() >= LOSSES_MAX {
+            owner.losses.remove(0);
         }
-        loss.or(former)
+        // Also after a restart, and where the clock goes back, no number is had twice.
+        self.newest_loss = (self.newest_loss + 1).max(self.time_of_day_ms);
+        let loss = LossRecord {
+            id: LossId(self.newest_loss),
+            at_ms: self.time_of_day_ms,
+            of,
+            because,
+        };
+        owner.losses.push((key, loss.clone()));
+        self.save_owner(host);
+        Some(loss)
+    }
+
+    /// What a claim is told that gets a fresh session under this key. `because`: the reason that was
+    /// found just now.
+    pub(super) fn told(&mut self, claim: &Claim, key: Key, because: Option<Loss>) -> Told {
+        let rule = self.take_rule(claim.host, key, claim.former);
+        let has_record = self.owners.get(&claim.host).is_some_and(|owner| {
+            let mut losses = owner.losses.iter();
+            losses.any(|(of, loss)| is_led(claim, key, of) && loss.of.is_none())
+        });
+        let new = because.or(rule.filter(|_| !has_record));
+        if let Some(new) = new.filter(|_| claim.confirms_loss) {
+            self.note_loss(claim.host, key, None, new);
+        }
+        let lost = self.carried(claim, key, |_| true);
+        let because = new.or_else(|| own(&lost));
+        Told { because, lost }
+    }
+
+    /// The same for a claim that asks for nothing that was before.
+    pub(super) fn told_of_members(&mut self, claim: &Claim) -> Told {
+        let lost = claim.key.map_or_else(Vec::new, |key| {
+            self.carried(claim, key, |loss| loss.of.is_some())
+        });
+        Told {
+            because: None,
+            lost,
+        }
+    }
+
+    /// What is on record of these losses for a claim with this key, one of each member. It stays
+    /// there, under the key by which the session is found from now on, where the claim says that it
+    /// will say when it was told.
+    pub(super) fn carried(
+        &mut self,
+        claim: &Claim,
+        key: Key,
+        which: impl Fn(&LossRecord) -> bool,
+    ) -> Vec<LossRecord> {
+        let Some(owner) = self.owners.get_mut(&claim.host) else {
+            return Vec::new();
+        };
+        let before = owner.losses.clone();
+        let is_meant = |(of, loss): &mut (Key, LossRecord)| is_led(claim, key, of) && which(loss);
+        // The newest is the last one.
+        let carried: BTreeMap<Option<BackendName>, LossRecord> = owner
+            .losses
+            .extract_if(.., is_meant)
+            .map(|(_, loss)| (loss.of.clone(), loss))
+            .collect();
+        if claim.confirms_loss {
+            let kept = carried.values().map(|loss| (key, loss.clone()));
+            owner.losses.extend(kept);
+            owner.losses.sort_by_key(|(_, loss)| loss.id);
+        }
+        if owner.losses != before {
+            self.save_owner(claim.host);
+        }
+        carried.into_values().collect()
     }
 
     /// A keeper is gone, and these processes with it, and so is its server: the only one that the
@@ -69,83 +142,34 @@ impl Registry {
         match of {
             // What belongs to a host ends with it.
             _ if exits.contains(&owner) => {}
-            None => self.note_loss(owner, key, why),
             Some(_) if is_attended && why.is_wanted() => {}
-            Some(of) => self.note_lost_member(owner, key, of.clone(), why),
+            of => {
+                self.note_loss(owner, key, of.cloned(), why);
+            }
         }
-    }
-
-    fn note_lost_member(&mut self, host: ProcessId, key: Key, of: BackendName, loss: Loss) {
-        let Some(owner) = self.owners.get_mut(&host) else {
-            return;
-        };
-        let of = (key, of);
-        if owner.lost_members.len() >= LOST_MEMBERS_MAX && !owner.lost_members.contains_key(&of) {
-            owner.lost_members.pop_first();
-        }
-        if owner.lost_members.insert(of, loss) != Some(loss) {
-            self.save_owner(host);
-        }
-    }
-
-    /// What a claim with this key has to be told of the members of its session. It stays on record,
-    /// under the key by which the session is found from now on, where the claim says that it will say
-    /// when it was told.
-    pub(super) fn lost_members(&mut self, claim: &Claim, key: Key) -> Vec<LostMember> {
-        let Some(owner) = self.owners.get_mut(&claim.host) else {
-            return Vec::new();
-        };
-        let led = |(of, _): &(Key, BackendName)| *of == key || Some(*of) == claim.former;
-        let before = owner.lost_members.clone();
-        let mut told = Vec::new();
-        for ((_, of), because) in owner.lost_members.extract_if(.., |of, _| led(of)) {
-            told.push(LostMember { of, because });
-        }
-        if claim.confirms_loss {
-            let kept = told
-                .iter()
-                .map(|lost| ((key, lost.of.clone()), lost.because));
-            owner.lost_members.extend(kept);
-        }
-        if owner.lost_members != before {
-            self.save_owner(claim.host);
-        }
-        told
     }
 
     /// Whoever begins afresh asks for nothing of what was before.
     pub(super) fn forget_losses(&mut self, host: ProcessId, key: Key) {
-        self.take_loss(host, key, None);
         let Some(owner) = self.owners.get_mut(&host) else {
             return;
         };
-        let before = owner.lost_members.len();
-        owner.lost_members.retain(|(of, _), _| *of != key);
-        if owner.lost_members.len() < before {
+        let before = owner.losses.len();
+        owner.losses.retain(|(of, _)| *of != key);
+        if owner.losses.len() < before {
             self.save_owner(host);
         }
     }
 
-    /// A claim carries a loss, which stays on record until its user was told.
-    pub(super) fn await_told(&mut self, claim: &Claim, key: Key, because: Option<Loss>) {
-        if let Some(because) = because.filter(|_| claim.confirms_loss) {
-            self.note_loss(claim.host, key, because);
-        }
-    }
-
     /// What was lost of this session's key is known from elsewhere, and its claimer will say that it
-    /// has told it.
-    pub fn carry_loss(&mut self, id: &SessionId, loss: Loss) {
-        let session = self.sessions.get(id);
-        if let Some((host, key)) =
-            session.and_then(|session| Some((session.owner, session.leading_key()?)))
-        {
-            self.note_loss(host, key, loss);
-        }
+    /// has told it. Returns what is on record of it.
+    pub fn carry_loss(&mut self, id: &SessionId, because: Loss) -> Option<LossRecord> {
+        let session = self.sessions.get(id)?;
+        let (host, key) = (session.owner, session.leading_key()?);
+        self.note_loss(host, key, None, because)
     }
 
-    /// The user of this session's claimer was told of a loss: of the session's own, or of that of
-    /// one of its members.
+    /// The user of this session's claimer was told of these losses.
     ///
     /// # Errors
     /// Those of a lease that is not the newest.
@@ -153,28 +177,17 @@ impl Registry {
         &mut self,
         id: &SessionId,
         epoch: Epoch,
-        of: Option<&BackendName>,
-        because: Loss,
+        losses: &[LossId],
     ) -> Result<(), Error> {
         self.check(id, epoch)?;
-        let session = self.sessions.get(id);
-        let Some((host, key)) =
-            session.and_then(|session| Some((session.owner, session.leading_key()?)))
-        else {
+        let host = self.sessions.get(id).map(|session| session.owner);
+        let owner = host.and_then(|host| Some((host, self.owners.get_mut(&host)?)));
+        let Some((host, owner)) = owner else {
             return Ok(());
         };
-        let Some(owner) = self.owners.get_mut(&host) else {
-            return Ok(());
-        };
-        let is_known = match of {
-            None => owner.losses.get(&key) == Some(&because),
-            Some(of) => owner.lost_members.get(&(key, of.clone())) == Some(&because),
-        };
-        if is_known {
-            match of {
-                None => owner.losses.remove(&key),
-                Some(of) => owner.lost_members.remove(&(key, of.clone())),
-            };
+        let before = owner.losses.len();
+        owner.losses.retain(|(_, loss)| !losses.contains(&loss.id));
+        if owner.losses.len() < before {
             self.save_owner(host);
         }
         Ok(())
@@ -189,7 +202,7 @@ impl Registry {
         if owner.rules.contains_key(&key) {
             return;
         }
-        if owner.rules.len() >= LOSSES_MAX {
+        if owner.rules.len() >= RULES_MAX {
             owner.rules.pop_first();
         }
         owner.rules.insert(key, Some(rule));
@@ -212,4 +225,15 @@ impl Registry {
         }
         own.or(former)
     }
+}
+
+/// Whether what is on record under a key is what this claim would ask for.
+fn is_led(claim: &Claim, key: Key, of: &Key) -> bool {
+    *of == key || Some(*of) == claim.former
+}
+
+/// The loss of the session itself, among those of its members.
+pub(super) fn own(lost: &[LossRecord]) -> Option<Loss> {
+    let own = lost.iter().find(|loss| loss.of.is_none())?;
+    Some(own.because)
 }

@@ -2,9 +2,10 @@
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::string::String;
+use alloc::vec::Vec;
 
 use mcp_sessiond_identity::{Key, ProcessId};
-use mcp_sessiond_proto::{BackendName, Loss, Resume, SessionId, Siblings};
+use mcp_sessiond_proto::{Loss, LossRecord, Resume, SessionId, Siblings};
 
 use super::records::ProgramDir;
 use super::{Effect, OwnerRecord, Registry, Rule, RuleSource, SessionRecord};
@@ -25,10 +26,8 @@ pub(super) struct Owner {
     /// Programs with their directories of which it has held sessions of two keys at once, or one
     /// whose key was doubtful.
     pub(super) ambiguous: BTreeSet<ProgramDir>,
-    /// What was lost last, by the key that led to it, and was not told yet.
-    pub(super) losses: BTreeMap<Key, Loss>,
-    /// See [`OwnerRecord::lost_members`].
-    pub(super) lost_members: BTreeMap<(Key, BackendName), Loss>,
+    /// See [`OwnerRecord::losses`].
+    pub(super) losses: Vec<(Key, LossRecord)>,
     /// See [`OwnerRecord::rules`].
     pub(super) rules: BTreeMap<Key, Option<Loss>>,
     /// The number of the last token file given to one of its sessions.
@@ -43,8 +42,7 @@ impl Owner {
             host_rule,
             multiplexing: false,
             ambiguous: BTreeSet::new(),
-            losses: BTreeMap::new(),
-            lost_members: BTreeMap::new(),
+            losses: Vec::new(),
             rules: BTreeMap::new(),
             files: 0,
         }
@@ -58,7 +56,6 @@ impl Owner {
             multiplexing,
             ambiguous,
             losses,
-            lost_members,
             rules,
         } = record;
         (
@@ -67,7 +64,6 @@ impl Owner {
                 multiplexing,
                 ambiguous,
                 losses,
-                lost_members,
                 rules,
                 ..Self::new(name, host_rule)
             },
@@ -82,7 +78,6 @@ impl Owner {
             multiplexing: self.multiplexing,
             ambiguous: self.ambiguous.clone(),
             losses: self.losses.clone(),
-            lost_members: self.lost_members.clone(),
             rules: self.rules.clone(),
         }
     }
@@ -220,7 +215,7 @@ impl Registry {
             return false;
         };
         self.end_session(&longest);
-        self.note_loss(host, key, Loss::Quota);
+        self.note_loss(host, key, None, Loss::Quota);
         true
     }
 

@@ -9,7 +9,8 @@ use mcp_sessiond_identity::{Key, ProcessId, SelfDescription, Traits};
 use mcp_sessiond_proto::backends::KeeperName;
 use mcp_sessiond_proto::facts::{Discover, ServerDigest};
 use mcp_sessiond_proto::{
-    BackendName, Epoch, Error, Loss, RequestId, Resume, ServiceName, SessionId, Siblings,
+    BackendName, Epoch, Error, Loss, LossRecord, RequestId, Resume, ServiceName, SessionId,
+    Siblings,
 };
 
 /// A SHA-256 digest.
@@ -32,10 +33,8 @@ pub struct OwnerRecord {
     /// Programs with their directories of which it has held sessions of two keys at once, or one
     /// whose key was doubtful.
     pub ambiguous: BTreeSet<ProgramDir>,
-    /// What was lost last, by the key that led to it, and was not told yet.
-    pub losses: BTreeMap<Key, Loss>,
-    /// The same of the members of lists, by the key of the list's session.
-    pub lost_members: BTreeMap<(Key, BackendName), Loss>,
+    /// What was lost and was not told yet, each with the key that led to it; the newest last.
+    pub losses: Vec<(Key, LossRecord)>,
     /// The keys whose used server has ended because of the host's rule: which rule the next claim
     /// is told, or None where it was told.
     pub rules: BTreeMap<Key, Option<Loss>>,

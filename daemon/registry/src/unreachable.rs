@@ -198,7 +198,7 @@ impl Registry {
             self.effects.push(Effect::Unreachable(id.clone(), loss));
             self.end_session(&id);
             if let Some(loss) = loss {
-                self.note_loss(owner, key, loss);
+                self.note_loss(owner, key, None, loss);
             }
         }
     }
@@ -272,7 +272,9 @@ impl Registry {
             self.end_session(&id);
             match loss {
                 Loss::Edited => edited = Some(loss),
-                loss => self.note_loss(claim.host, old, loss),
+                loss => {
+                    self.note_loss(claim.host, old, None, loss);
+                }
             }
         }
         edited

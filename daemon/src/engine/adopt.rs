@@ -107,8 +107,7 @@ impl RecordCopy {
             host_rule: self.host_rule,
             multiplexing: false,
             ambiguous: BTreeSet::new(),
-            losses: BTreeMap::new(),
-            lost_members: BTreeMap::new(),
+            losses: Vec::new(),
             rules: BTreeMap::new(),
         };
         let session = SessionRecord {

@@ -7,9 +7,9 @@ use mcp_sessiond_process::{
     SelfDescription, Traits, Walk, digest,
 };
 use mcp_sessiond_proto::debug::{Step, WhoAmI};
-use mcp_sessiond_proto::types::{LostMember, Outcome, TokenStatus};
+use mcp_sessiond_proto::types::{Outcome, TokenStatus};
 use mcp_sessiond_proto::{
-    ClaimRequest, Claimed, Error, Label, Named, Resume, SessionId, Siblings, Token,
+    ClaimRequest, Claimed, Error, Label, LossRecord, Named, Resume, SessionId, Siblings, Token,
 };
 use mcp_sessiond_registry::{
     Claim, Claimant, HostRule, Lease, Registry, Rule, RuleSource, SessionRecord, Wants,
@@ -348,7 +348,7 @@ impl Engine {
             epoch,
             outcome,
             because,
-            lost,
+            mut lost,
             file,
             confirms_loss,
         } = lease;
@@ -370,13 +370,13 @@ impl Engine {
         }
         let because = because.or_else(|| {
             let is_unknown = outcome == Outcome::FreshFirst;
-            let lost = is_unknown
+            let because = is_unknown
                 .then(|| self.lost_with_records(&record))
                 .flatten()?;
             if confirms_loss {
-                self.tell(|registry| registry.carry_loss(&record.id, lost));
+                lost.extend(self.tell(|registry| registry.carry_loss(&record.id, because)));
             }
-            Some(lost)
+            Some(because)
         });
         if let Some(because) = because {
             let (server, host, why) = (&record.program, record.owner.pid, because.sentence());
@@ -386,7 +386,8 @@ impl Engine {
                 tracing::warn!(session = %session, server, host, why, "a server begins afresh");
             }
         }
-        for LostMember { of, because } in &lost {
+        for LossRecord { of, because, .. } in &lost {
+            let Some(of) = of else { continue };
             let (host, why) = (record.owner.pid, because.sentence());
             tracing::warn!(session = %session, server = of.in_list(), host, why, "a server begins afresh");
         }

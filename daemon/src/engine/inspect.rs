@@ -25,7 +25,7 @@ impl Engine {
                     sessions: bounded(sessions.len()),
                     held: bounded(held.count()),
                     plural_keys: bounded(registry.plural_keys(host)),
-                    losses: registry.losses(host).collect(),
+                    losses: registry.losses(host).cloned().collect(),
                 }
             };
             let mut hosts: Vec<HostInfo> = registry.owners().map(host).collect();

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use mcp_sessiond_process::{ExitWatch, ProcessId};
 use mcp_sessiond_proto::backends::Counts;
+use mcp_sessiond_proto::time::now_ms;
 use mcp_sessiond_proto::{Epoch, Error};
 use mcp_sessiond_registry::{Lease, Millis, Registry, Ticket};
 use tokio::sync::oneshot;
@@ -70,6 +71,7 @@ impl State {
 
     pub(super) fn take_in_exits(&mut self, now: Millis) {
         self.registry.at(now);
+        self.registry.time_of_day(now_ms());
         let exited = self.exits.drain();
         for process in &exited {
             tracing::debug!(pid = process.pid, "a process has exited");

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use mcp_sessiond_process::fault;
 use mcp_sessiond_proto::types::{LeaseRef, StoreRequest, Stored};
-use mcp_sessiond_proto::{BackendName, Claimed, Epoch, Error, Loss, SessionId, Token};
+use mcp_sessiond_proto::{Claimed, Epoch, Error, LossId, SessionId, Token};
 use mcp_sessiond_registry::{Digest, NO_TOKEN, SessionRecord, TokenFile};
 
 use super::{Engine, State};
@@ -208,7 +208,7 @@ impl Engine {
         kept.kept().await
     }
 
-    /// The user of a session's claimer was told of a loss.
+    /// The user of a session's claimer was told of losses.
     ///
     /// # Errors
     /// When the lease is not the newest, or the records can't be written.
@@ -216,10 +216,9 @@ impl Engine {
         &self,
         session: &SessionId,
         epoch: Epoch,
-        of: Option<BackendName>,
-        because: Loss,
+        losses: &[LossId],
     ) -> Result<(), Error> {
-        self.tell_and_keep(|registry| registry.loss_told(session, epoch, of.as_ref(), because))
+        self.tell_and_keep(|registry| registry.loss_told(session, epoch, losses))
             .await
     }
 

@@ -110,7 +110,7 @@ fn records(directory: &Path) -> [Files; 2] {
     let mut ledger = Ledger::open(directory, BOOT).expect("made").ledger;
     for (host, number) in numbers() {
         let name = "host".into();
-        let (ambiguous, losses, lost_members, rules) = Default::default();
+        let (ambiguous, losses, rules) = Default::default();
         ledger.record(Effect::SaveOwner(OwnerRecord {
             host,
             name,
@@ -118,7 +118,6 @@ fn records(directory: &Path) -> [Files; 2] {
             multiplexing: false,
             ambiguous,
             losses,
-            lost_members,
             rules,
         }));
         let traits = Traits::unknown("server".into(), KeyDoubt::Executable);

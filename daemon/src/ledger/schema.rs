@@ -11,8 +11,8 @@ use mcp_sessiond_process::{
 use mcp_sessiond_proto::backends::KeeperName;
 use mcp_sessiond_proto::facts::ServerDigest;
 use mcp_sessiond_proto::{
-    BackendName, ClientName, Epoch, Label, Loss, RequestId, Resume, ServiceName, SessionId,
-    Siblings,
+    BackendName, ClientName, Epoch, Label, Loss, LossId, LossRecord, RequestId, Resume,
+    ServiceName, SessionId, Siblings,
 };
 use mcp_sessiond_registry::{
     Claimant, Digest, Effect, HostRule, KeeperRecord, Keepers, OwnerRecord, ProgramDir, Rule,
@@ -22,14 +22,14 @@ use rusqlite::types::{FromSql, FromSqlError, FromSqlResult, ToSql, ToSqlOutput, 
 use rusqlite::{Connection, Row, Transaction, params};
 
 use values::{
-    Process, conversation_bytes, conversation_of, loss_bytes, loss_of, member_loss_bytes,
-    member_losses_of, optional, parsed, rows, rule_bytes, rule_of,
+    Process, conversation_bytes, conversation_of, optional, parsed, record_bytes, records_of, rows,
+    rule_bytes, rule_of,
 };
 
 use crate::writer::{begin, check, check_format};
 
 /// Grows with every change of the tables. A database of another version is discarded.
-const VERSION: i64 = 9;
+const VERSION: i64 = 10;
 
 /// Why the records of a former boot are discarded.
 pub(super) const REBOOTED: &str = "it is from before the last reboot";
@@ -49,7 +49,7 @@ const FIRST: &str = "
 
 /// The steps from each version to the next, so that an upgrade of the daemon ends no session. A new
 /// database is made in the same steps.
-const UPGRADES: [(i64, &str); 8] = [
+const UPGRADES: [(i64, &str); 9] = [
     (1, "ALTER TABLE session ADD COLUMN name TEXT; ALTER TABLE session ADD COLUMN made_by TEXT;"),
     (
         2,
@@ -101,6 +101,12 @@ const UPGRADES: [(i64, &str); 8] = [
         ALTER TABLE session ADD COLUMN rule TEXT NOT NULL DEFAULT 'always library';",
     ),
     (8, "ALTER TABLE owner ADD COLUMN lost_members BLOB NOT NULL DEFAULT x'';"),
+    (
+        9,
+        // Each loss has a number and a time, and says of what it is.
+        "UPDATE owner SET losses = x'';
+        ALTER TABLE owner DROP COLUMN lost_members;",
+    ),
 ];
 
 /// What the database held.
@@ -216,12 +222,11 @@ fn apply(transaction: &Transaction<'_>, effect: &Effect) -> rusqlite::Result<()>
             .map(drop)
     };
     match effect {
-        Effect::SaveOwner(OwnerRecord { host, name, host_rule, multiplexing, ambiguous, losses, lost_members, rules }) => {
-            let losses: Vec<u8> = losses.iter().flat_map(|(key, loss)| loss_bytes(key, *loss)).collect();
-            let lost_members: Vec<u8> = lost_members.iter().flat_map(member_loss_bytes).collect();
+        Effect::SaveOwner(OwnerRecord { host, name, host_rule, multiplexing, ambiguous, losses, rules }) => {
+            let losses: Vec<u8> = losses.iter().flat_map(record_bytes).collect();
             let rules: Vec<u8> = rules.iter().flat_map(|(key, rule)| rule_bytes(key, *rule)).collect();
             execute(
-                "INSERT OR REPLACE INTO owner (host, name, row, crowded, doubles, losses, rules, lost_members) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
+                "INSERT OR REPLACE INTO owner (host, name, row, crowded, doubles, losses, rules) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
                 params![
                     Process(*host),
                     name,
@@ -230,7 +235,6 @@ fn apply(transaction: &Transaction<'_>, effect: &Effect) -> rusqlite::Result<()>
                     ambiguous.iter().flatten().copied().collect::<Vec<u8>>(),
                     losses,
                     rules,
-                    lost_members,
                 ],
             )
         }
@@ -337,7 +341,7 @@ fn apply(transaction: &Transaction<'_>, effect: &Effect) -> rusqlite::Result<()>
 fn snapshot(connection: &Connection) -> rusqlite::Result<Snapshot> {
     let owners = rows(
         connection,
-        "SELECT host, name, row, crowded, doubles, losses, rules, lost_members FROM owner",
+        "SELECT host, name, row, crowded, doubles, losses, rules FROM owner",
         |row| {
             let ambiguous: BTreeSet<ProgramDir> = row
                 .get::<_, Vec<u8>>(4)?
@@ -346,9 +350,7 @@ fn snapshot(connection: &Connection) -> rusqlite::Result<Snapshot> {
                 .iter()
                 .copied()
                 .collect();
-            let losses = row.get::<_, Vec<u8>>(5)?;
-            let losses: Option<BTreeMap<Key, Loss>> =
-                losses.chunks(Key::BYTES + 1).map(loss_of).collect();
+            let losses = records_of(&row.get::<_, Vec<u8>>(5)?);
             let rules = row.get::<_, Vec<u8>>(6)?;
             let rules: Option<BTreeMap<Key, Option<Loss>>> =
                 rules.chunks(Key::BYTES + 1).map(rule_of).collect();
@@ -359,8 +361,6 @@ fn snapshot(connection: &Connection) -> rusqlite::Result<Snapshot> {
                 multiplexing: row.get(3)?,
                 ambiguous,
                 losses: losses.ok_or(FromSqlError::InvalidType)?,
-                lost_members: member_losses_of(&row.get::<_, Vec<u8>>(7)?)
-                    .ok_or(FromSqlError::InvalidType)?,
                 rules: rules.ok_or(FromSqlError::InvalidType)?,
             })
         },

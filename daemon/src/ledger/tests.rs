@@ -311,7 +311,10 @@ async fn a_full_disk_is_said_and_got_over() {
 /// An upgrade of the daemon ends nobody's session.
 #[tokio::test]
 async fn what_former_versions_have_recorded_is_found() {
-    let to_8 = "ALTER TABLE owner DROP COLUMN lost_members; PRAGMA user_version = 8;";
+    let to_9 = "UPDATE owner SET losses = x''; ALTER TABLE owner ADD COLUMN lost_members BLOB NOT NULL DEFAULT x'';
+        PRAGMA user_version = 9;";
+    let to_8 =
+        format!("{to_9} ALTER TABLE owner DROP COLUMN lost_members; PRAGMA user_version = 8;");
     let to_7 = "ALTER TABLE owner DROP COLUMN rules; ALTER TABLE claimant DROP COLUMN resume;
         ALTER TABLE claimant DROP COLUMN users; ALTER TABLE session DROP COLUMN rule;
         PRAGMA user_version = 7;";
@@ -340,7 +343,17 @@ async fn what_former_versions_have_recorded_is_found() {
         "{to_2}; ALTER TABLE session DROP COLUMN name; ALTER TABLE session DROP COLUMN made_by; \
          PRAGMA user_version = 1"
     );
-    for downgrade in [to_1, to_2, to_3, to_4, to_5, to_6, to_7, to_8.to_owned()] {
+    for downgrade in [
+        to_1,
+        to_2,
+        to_3,
+        to_4,
+        to_5,
+        to_6,
+        to_7,
+        to_8,
+        to_9.to_owned(),
+    ] {
         what_was_recorded_is_found_after(&downgrade).await;
     }
 }

@@ -412,7 +412,7 @@ fn the_methods_are_those_of_the_service() {
         let params = match method {
             "store_token" => json!({"session": "s", "epoch": "1", "token": "aGk="}),
             "reject_token" | "release" | "find_backend" => json!({"session": "s", "epoch": "1"}),
-            "loss_told" => json!({"session": "s", "epoch": "1", "because": "killed"}),
+            "loss_told" => json!({"session": "s", "epoch": "1", "losses": ["7"]}),
             "service_secret" => json!({"service": "web", "rotate": true, "request": "r"}),
             "lease_service" => json!({"service": "web"}),
             "release_service" => json!({"service": "web", "epoch": "1"}),

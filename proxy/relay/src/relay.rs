@@ -6,6 +6,7 @@ pub(super) mod front;
 pub(super) mod handshake;
 pub(super) mod life;
 pub(super) mod liveness;
+pub(super) mod losses;
 pub(super) mod messages;
 pub(super) mod queue;
 #[cfg(test)]
@@ -24,6 +25,7 @@ use self::front::{Front, Numbered};
 use self::handshake::{Habits, Handshake};
 use self::life::{CloseHistory, Draining, Life};
 use self::liveness::Liveness;
+use self::losses::Losses;
 use self::queue::{Queue, ToBackend, ToFront};
 use crate::Millis;
 use crate::entry::Entry;
@@ -109,10 +111,7 @@ pub struct Relay {
     last_error: Option<String>,
     /// Whether the backend has done more than initialise and list for any front.
     used: bool,
-    /// Why the latest backend has ended, until its host's log was told.
-    unannounced: Option<String>,
-    /// Why backends have ended, as far as no front has told its host.
-    ended: VecDeque<String>,
+    losses: Losses,
     /// Whether any backend has written anything.
     heard: bool,
     /// Why the backend ended before it had written anything and before the host had sent
@@ -238,8 +237,7 @@ impl Relay {
             counts: Counts::default(),
             last_error: None,
             used: false,
-            unannounced: None,
-            ended: VecDeque::new(),
+            losses: Losses::default(),
             heard: false,
             died_silent: None,
         }
@@ -327,14 +325,18 @@ impl Relay {
         self.refuse_asks();
         let front = self.front.as_ref()?;
         let entry = self.to_front.pull(front.meets())?;
+        let mut is_used = false;
         for (_, part) in &entry.parts {
             if let ToFront::Ask(number, _) = part
                 && let Some(ask) = self.asks.open.get_mut(number)
             {
                 ask.kind.handed = Some(self.connections);
                 // The host has it now, and the backend waits for the answer.
-                self.used |= &*ask.method != "ping";
+                is_used |= &*ask.method != "ping";
             }
+        }
+        if is_used {
+            self.note_use();
         }
         Some(entry.line)
     }

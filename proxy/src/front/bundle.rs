@@ -231,13 +231,7 @@ fn serve_host(
     claim.program = Some(DISPLAY_NAME.to_owned());
     let mut has_said_to_wait = false;
     let door = loop {
-        let door = Door::new(
-            options.clone(),
-            claim.clone(),
-            program.clone(),
-            mask,
-            waits.keeper,
-        );
+        let door = Door::new(options.clone(), claim.clone(), program.clone(), mask, waits);
         let claimed = door.and_then(|mut door| {
             let claimed = door.claim(Instant::now() + waits.keeper)?;
             Ok((door, claimed))
@@ -256,9 +250,9 @@ fn serve_host(
     };
     let (unkept, claimed) = match door {
         Ok((door, claimed)) => {
-            let (releaser, teller) = (door.releaser(), door.confirm_loss());
-            let members = door.confirm_member();
-            (None, Some((releaser, teller, members, claimed)))
+            let (releaser, confirm) = (door.releaser(), door.confirm_loss());
+            let loss = door.carried_loss(&claimed);
+            (None, Some((releaser, loss, confirm, claimed)))
         }
         Err(why) => {
             print(&format_args!(
@@ -275,17 +269,16 @@ fn serve_host(
         .as_ref()
         .and_then(|(.., claimed)| claimed.because.filter(|because| !because.is_rule()));
     let lost_members = claimed.iter().flat_map(|(.., claimed)| &claimed.lost);
-    let lost_members = lost_members.map(|lost| lost.of.clone()).collect();
+    let lost_members = lost_members.filter_map(|lost| lost.of.clone()).collect();
     let (held, lease): (Option<_>, _) = claimed
         .map(
             |(
                 releaser,
-                teller,
-                members,
+                loss,
+                confirm,
                 Claimed {
                     session,
                     epoch,
-                    because,
                     lost,
                     outcome,
                     ..
@@ -293,8 +286,8 @@ fn serve_host(
             )| {
                 let to = stderr.clone();
                 let untold = Untold::new(move || {
-                    print_claim(&to, because, outcome, teller);
-                    print_lost_members(&to, lost, members.as_ref());
+                    print_claim(&to, loss, outcome);
+                    print_lost_members(&to, lost, confirm.as_ref());
                 });
                 ((releaser, untold), LeaseRef { session, epoch })
             },

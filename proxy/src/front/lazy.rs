@@ -12,7 +12,6 @@ use std::time::Instant;
 use bytes::Bytes;
 use mcp_sessiond_bundle::{Handshake, Lazy, Message, Pipe, Source, TrackedLine, WAITING};
 use mcp_sessiond_client::{ClaimRequest, Options};
-use mcp_sessiond_proto::Claimed;
 use tokio::sync::{mpsc, watch};
 
 use super::bundle::answer_memory::AnswerMemory;
@@ -100,12 +99,9 @@ fn serve_host(begun: FrontSetup<'_>, door: &mut Door) -> io::Result<Result<Infal
     // Not before the session was claimed: the daemon reads our environment then, and never again.
     forbid_core_dumps();
     leaver.leaves_by(leave.clone());
-    let Claimed {
-        because, outcome, ..
-    } = claimed;
-    let confirm = door.confirm_loss();
+    let (loss, outcome) = (door.carried_loss(&claimed), claimed.outcome);
     let untold = Untold::new(move || {
-        print_claim(&stderr, because, outcome, confirm);
+        print_claim(&stderr, loss, outcome);
     });
     let output: File = io::stdout().as_fd().try_clone_to_owned()?.into();
     let until_unread = output.try_clone()?;

@@ -101,26 +101,22 @@ fn serve_host(
         arguments: Vec::new(),
         title: None,
     };
-    let claimed =
-        Door::new(options.clone(), claim, program, mask, waits.keeper).and_then(|mut door| {
-            door.claim(Instant::now() + waits.keeper)
-                .map(|claimed| (door, claimed))
-        });
+    let claimed = Door::new(options.clone(), claim, program, mask, waits).and_then(|mut door| {
+        door.claim(Instant::now() + waits.keeper)
+            .map(|claimed| (door, claimed))
+    });
     let stderr = Stderr::new()?;
     let (lease, releaser, untold) = match claimed {
-        Ok((
-            door,
-            Claimed {
+        Ok((door, claimed)) => {
+            let (to, loss) = (stderr.clone(), door.carried_loss(&claimed));
+            let Claimed {
                 session,
                 epoch,
-                because,
                 outcome,
                 ..
-            },
-        )) => {
-            let (to, confirm) = (stderr.clone(), door.confirm_loss());
+            } = claimed;
             let untold = Untold::new(move || {
-                print_claim(&to, because, outcome, confirm);
+                print_claim(&to, loss, outcome);
             });
             let lease = LeaseRef { session, epoch };
             (Some(lease), Some(door.releaser()), Some(untold))

@@ -3,13 +3,13 @@
 use std::os::unix::net::UnixStream;
 use std::time::Instant;
 
-use mcp_sessiond_client::{Error, Loss, Outcome};
+use mcp_sessiond_client::{Error, Outcome};
 use mcp_sessiond_proto::Json;
 use mcp_sessiond_proto::backends::Attached;
 
 use super::keeper_watch::KeeperWatch;
 use crate::lines::LineBuffer;
-use crate::notices::ConfirmLoss;
+use crate::notices::CarriedLoss;
 use crate::waits::{ATTACH_WAIT, PAUSE, Waits};
 
 /// Bytes by which a message may have grown when the host's own ids are put back into it.
@@ -94,9 +94,7 @@ pub struct Attachment {
     /// How the front came to its session.
     pub outcome: Outcome,
     /// What was lost before.
-    pub because: Option<Loss>,
-    /// What tells the daemon that the host was told.
-    pub(crate) confirm_loss: Option<ConfirmLoss>,
+    pub(crate) loss: Option<CarriedLoss>,
     /// Variables that the server was started with in another way than this front, where the user
     /// has named it.
     pub differing: Vec<String>,

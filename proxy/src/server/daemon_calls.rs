@@ -4,10 +4,11 @@ use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use mcp_sessiond_client::{Control, Loss, Options};
-use mcp_sessiond_proto::BackendName;
+use mcp_sessiond_client::{Control, Options};
 use mcp_sessiond_proto::backends::{StopReason, StopRequest};
-use mcp_sessiond_proto::types::{LeaseRef, LossToldRequest};
+use mcp_sessiond_proto::losses::LossToldRequest;
+use mcp_sessiond_proto::types::LeaseRef;
+use mcp_sessiond_proto::{BackendName, LossId};
 
 /// How long a stop may take: a server has `backends.stop_wait_ms` to end, a minute at most.
 const STOP_WAIT: Duration = Duration::from_secs(75);
@@ -74,14 +75,13 @@ impl Stopper {
 }
 
 /// Tells the daemon that a user was told of a loss. If it can't be told, the next claim carries the
-/// loss once more. `of`: the member of a list whose loss it was.
-pub(super) fn loss_told(options: Options, lease: LeaseRef, of: Option<BackendName>, because: Loss) {
+/// loss once more.
+pub(super) fn loss_told(options: Options, lease: LeaseRef, loss: LossId) {
     let Ok(runtime) = Runtime::new() else { return };
     let request = LossToldRequest {
         session: lease.session,
         epoch: lease.epoch,
-        of,
-        because,
+        losses: vec![loss],
     };
     let control = Control::new(options.timeout(RELEASE_WAIT));
     let told = control.call(|connection, context| {

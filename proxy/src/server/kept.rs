@@ -14,9 +14,10 @@ use mcp_sessiond_proto::backends::{
 };
 use mcp_sessiond_proto::facts::ServerDigest;
 use mcp_sessiond_proto::services::FindRequest;
-use mcp_sessiond_proto::types::{LeaseRef, LostMember};
+use mcp_sessiond_proto::types::LeaseRef;
 use mcp_sessiond_proto::{
-    BackendName, ClaimRequest, Claimed, ClientName, Json, KeeperName, Loss, SessionId, paths,
+    BackendName, ClaimRequest, Claimed, ClientName, Json, KeeperName, Loss, LossId, SessionId,
+    paths,
 };
 use tokio::time::timeout_at;
 
@@ -30,9 +31,10 @@ use crate::keeper::dial::{DialError, Dialled, dial_until, dial_waiting};
 use crate::keeper::launch::{Launch, Report};
 use crate::keeper::silence::{Silence, stalled_sentence};
 use crate::lines::LineBuffer;
-use crate::notices::{ConfirmLoss, ConfirmMember, print};
+use crate::notices::{CarriedLoss, ConfirmLoss, print};
 use crate::program::Program;
 use crate::signals::GivenMask;
+use crate::waits::{Tell, Waits};
 
 /// How long nobody may listen on a keeper's socket, or the keeper refuse this front, before the
 /// daemon is asked to end it, as a part of what a host waits for us. A keeper that has only just
@@ -60,8 +62,10 @@ pub struct Door {
     lease: Arc<Mutex<Option<LeaseRef>>>,
     /// The keeper that was asked last, in vain so far.
     silence: Option<Silence>,
-    /// What a claim was told and no attachment has said yet.
-    because: Mutex<Option<Loss>>,
+    /// What a claim was told and no attachment has said yet, with its number on record.
+    told: Mutex<Option<(Loss, Option<LossId>)>>,
+    /// Where losses are told.
+    tell: Tell,
     /// The keeper has refused this front, since the former one has closed: whether the server had
     /// been used. The session has yet to be given up.
     closed: Option<bool>,
@@ -88,7 +92,9 @@ impl Door {
         claim: ClaimRequest,
         program: Program,
         mask: GivenMask,
-        wait: Duration,
+        Waits {
+            keeper: wait, tell, ..
+        }: Waits,
     ) -> Result<Self, NoBackend> {
         let failed = |error: &dyn std::fmt::Display| NoBackend::NoSession(None, error.to_string());
         let directory = paths::directory().map_err(|error| failed(&error))?;
@@ -107,7 +113,8 @@ impl Door {
             wait,
             lease,
             silence: None,
-            because: Mutex::default(),
+            told: Mutex::default(),
+            tell,
             closed: None,
             refusing: None,
             holds: false,
@@ -274,8 +281,8 @@ impl Door {
                 attached => break (outcome, found, attached?),
             }
         };
-        let because = self
-            .because
+        let told = self
+            .told
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .take();
@@ -286,8 +293,7 @@ impl Door {
             .unwrap_or_default();
         Ok(Attachment {
             outcome,
-            because,
-            confirm_loss: self.confirm_loss(),
+            loss: told.map(|(because, id)| self.carried(because, id)),
             differing,
             ..attached
         })
@@ -406,7 +412,8 @@ impl Door {
     /// Claims the session, and looks for its backend.
     async fn find(&self, until: Instant) -> Result<(Claimed, Option<Backend>), NoBackend> {
         let (claimed, found) = self.claim_and_find(until).await?;
-        if found.is_some() || claimed.outcome.is_fresh() || claimed.because.is_some() {
+        let is_told = self.loss_of(&claimed).is_some();
+        if found.is_some() || claimed.outcome.is_fresh() || is_told {
             return Ok((claimed, found));
         }
         // The daemon may have learned of the keeper's end between the two questions: another claim
@@ -437,12 +444,8 @@ impl Door {
             .map_err(late)?;
         let claimed = claimed.map_err(Self::no_session)?;
         // What follows may fail, and the next claim is not told again.
-        let of_member = claimed
-            .lost
-            .iter()
-            .find(|lost| Some(&lost.of) == self.backend.as_ref());
-        if let Some(because) = claimed.because.or(of_member.map(|lost| lost.because)) {
-            *self.because.lock().unwrap_or_else(PoisonError::into_inner) = Some(because);
+        if let Some(told) = self.loss_of(&claimed) {
+            *self.told.lock().unwrap_or_else(PoisonError::into_inner) = Some(told);
         }
         let lease = LeaseRef {
             session: claimed.session.clone(),
@@ -538,6 +541,8 @@ impl Door {
             initialize,
             service: None,
             continues: false,
+            refuses_after_loss: self.tell == Tell::Error,
+            lost: self.told_loss(),
         };
         let server = self.display_name();
         let silence = match &mut self.silence {
@@ -567,8 +572,7 @@ impl Door {
             control: Some(control.reader.into_inner()),
             attached,
             outcome: Outcome::Held,
-            because: None,
-            confirm_loss: self.confirm_loss(),
+            loss: None,
             differing: Vec::new(),
             watch: Some(KeeperWatch {
                 directory: self.directory.clone(),
@@ -604,22 +608,42 @@ impl Door {
         }
     }
 
+    /// What a claim has carried of this door's backend.
+    fn loss_of(&self, claimed: &Claimed) -> Option<(Loss, Option<LossId>)> {
+        let mut lost = claimed.lost.iter();
+        let own = lost.find(|loss| loss.of == self.backend);
+        let because = claimed.because.or(own.map(|loss| loss.because))?;
+        Some((because, own.map(|loss| loss.id)))
+    }
+
+    /// In a sentence what a claim was told and no attachment has said yet, where something was lost.
+    fn told_loss(&self) -> Option<String> {
+        let told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        let (because, _) = told.filter(|(because, _)| !because.is_wanted())?;
+        Some(because.sentence().to_owned())
+    }
+
+    /// The same, for its user.
+    pub(crate) fn carried_loss(&self, claimed: &Claimed) -> Option<CarriedLoss> {
+        let (because, id) = self.loss_of(claimed)?;
+        Some(self.carried(because, id))
+    }
+
+    fn carried(&self, because: Loss, id: Option<LossId>) -> CarriedLoss {
+        let confirm = self.confirm_loss();
+        CarriedLoss::new(because, move || {
+            if let Some((confirm, id)) = confirm.zip(id) {
+                confirm(id);
+            }
+        })
+    }
+
     /// What tells the daemon that a loss was told, under the lease that there is now.
     pub(crate) fn confirm_loss(&self) -> Option<ConfirmLoss> {
         let lease = self.lease.lock().unwrap_or_else(PoisonError::into_inner);
         let (options, lease) = (self.options.clone(), lease.clone()?);
-        let of = self.backend.clone();
-        Some(Box::new(move |loss| {
-            loss_told(options, lease, of, loss);
-        }))
-    }
-
-    /// The same for losses of the members of a list.
-    pub(crate) fn confirm_member(&self) -> Option<ConfirmMember> {
-        let lease = self.lease.lock().unwrap_or_else(PoisonError::into_inner);
-        let (options, lease) = (self.options.clone(), lease.clone()?);
-        Some(Arc::new(move |LostMember { of, because }| {
-            loss_told(options.clone(), lease.clone(), Some(of), because);
+        Some(Arc::new(move |loss| {
+            loss_told(options.clone(), lease.clone(), loss);
         }))
     }
 

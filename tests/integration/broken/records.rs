@@ -227,6 +227,8 @@ fn leases_of_the_former_daemon_are_stale_once_a_keeper_was_asked_whose_it_is() {
         initialize: None,
         service: None,
         continues: false,
+        refuses_after_loss: false,
+        lost: None,
     };
     let refused = asked(&KeeperRequest::Attach(attach));
     let is_stale = |error: &DialError| matches!(error, DialError::Refused(Error::StaleEpoch { newest, .. }) if *newest == epoch);

@@ -113,6 +113,8 @@ fn only_the_leaseholder_attaches() {
             initialize: None,
             service,
             continues,
+            refuses_after_loss: false,
+            lost: None,
         };
         match dial(backend.socket(), &KeeperRequest::Attach(attach)) {
             Err(DialError::Refused(error)) => error.code(),

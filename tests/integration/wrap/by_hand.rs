@@ -4,6 +4,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::process::Output;
 
 use mcp_sessiond_process::PinnedProcess;
+use mcp_sessiond_proto::time::now_ms;
 use mcp_sessiond_proxy::unkept::{self, Unkept};
 use mcp_sessiond_tests::{Backend, Client, Front, World, gone, lives, until};
 use nix::sys::signal::Signal;
@@ -562,6 +563,8 @@ fn what_was_lost_is_shown_until_a_server_is_told() {
         (&lost[0]["because"], &lost[0]["host"]),
         (&json!("killed"), &json!(std::process::id()))
     );
+    let at = lost[0]["at_ms"].as_u64().expect("a time");
+    assert!(at.abs_diff(now_ms()) < 60_000, "{lost}");
     // It names the file of settings, and folds its lines at 80 columns.
     let check = world
         .sessiond(&["doctor"])

@@ -17,6 +17,7 @@ use mcp_sessiond_proto::debug::{
 use mcp_sessiond_proto::facts::{Facts, FactsRequest, LearnRequest};
 use mcp_sessiond_proto::frame::Budget;
 use mcp_sessiond_proto::hello::{Answer, FRAME_MAX, Hello};
+use mcp_sessiond_proto::losses::LossToldRequest;
 use mcp_sessiond_proto::service::Sessiond as Service;
 use mcp_sessiond_proto::services::{
     FindRequest, SecretRequest, ServeRequest, Served, ServiceLease, ServiceSecret,
@@ -35,9 +36,7 @@ use mcp_sessiond_proto::streams::{
 use mcp_sessiond_proto::tasks::{
     CreateTaskRequest, ListTasksRequest, Task, TaskRef, UpdateTaskRequest, WaitTaskRequest,
 };
-use mcp_sessiond_proto::types::{
-    LeaseRef, LossToldRequest, Outcome, StoreRequest, Stored, TokenStatus,
-};
+use mcp_sessiond_proto::types::{LeaseRef, Outcome, StoreRequest, Stored, TokenStatus};
 use mcp_sessiond_proto::{ClaimRequest, Claimed, Epoch, Error, Token, codec, paths};
 use serde::Serialize;
 use serde::de::DeserializeOwned;

@@ -119,8 +119,17 @@ impl Book {
             host_rule: record.host_rule,
             multiplexing: record.multiplexing,
             ambiguous: record.ambiguous.clone(),
-            losses: record.losses.clone(),
-            lost_members: record.lost_members.clone(),
+            losses: record
+                .losses
+                .iter()
+                .filter(|(_, loss)| loss.of.is_none())
+                .map(|(key, loss)| (*key, loss.because))
+                .collect(),
+            lost_members: record
+                .losses
+                .iter()
+                .filter_map(|(key, loss)| Some(((*key, loss.of.clone()?), loss.because)))
+                .collect(),
             rules: record.rules.clone(),
         };
         let mut book = Self {
@@ -208,8 +217,10 @@ impl Book {
                 if used {
                     self.note_rule_of(&ended, key);
                 }
+                let recorded = self.take_recorded(claim, key);
                 let rule = self.take_rule(claim);
-                self.answer(claim, None, Outcome::FreshFirst, edited.or(rule));
+                let because = edited.or(recorded).or(rule);
+                self.answer(claim, None, Outcome::FreshFirst, because);
                 return self.reconsider(claim.host, key);
             }
         }
@@ -485,6 +496,14 @@ impl Book {
             host.lost_members.insert((key, of.clone()), loss);
             assert!(host.lost_members.len() < 64, "more than are remembered");
         }
+    }
+
+    /// What is on record for a claim with this key, which nobody is told again.
+    fn take_recorded(&mut self, claim: &Claim, key: Key) -> Option<Loss> {
+        let losses = &mut self.hosts.get_mut(&claim.host).expect("a host").losses;
+        let recorded = losses.remove(&key);
+        let former = claim.former.and_then(|former| losses.remove(&former));
+        recorded.or(former)
     }
 
     /// What a claim is told of the members of its session, which nobody is told again.

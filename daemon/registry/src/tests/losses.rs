@@ -1,8 +1,8 @@
 //! What is told of losses, and until when.
 
-use mcp_sessiond_proto::types::LostMember;
-
 use super::unreachable::of_two;
+use mcp_sessiond_proto::{KeeperName, LossId};
+
 use super::*;
 
 /// The claim of a process that says when it has told what was lost.
@@ -13,6 +13,17 @@ fn confirming(bench: &mut Bench, pid: u32) -> Lease {
     };
     let (_, lease) = bench.tell(claim).pop().expect("an answer");
     lease.expect("a lease")
+}
+
+/// Another keeper for the session, once the one before it is gone.
+fn keep(bench: &mut Bench, lease: &Lease, keeper: u32) {
+    bench.registry.swept(&process(keeper - 1));
+    let (process, name) = (process(keeper), KeeperName(keeper));
+    let record = KeeperRecord::new(process, name, "server".into());
+    bench
+        .registry
+        .keep_backend(&lease.session, lease.epoch, record)
+        .expect("the newest lease");
 }
 
 /// Whoever says later that it has told a loss may be killed before, or have a host that does not read.
@@ -33,17 +44,47 @@ fn a_loss_is_told_until_somebody_has_said_so() {
         assert_eq!(next.because, Some(Loss::Killed), "{pid}");
     }
     let last = confirming(&mut bench, 4);
-    let told =
-        |bench: &mut Bench, epoch, loss| bench.registry.loss_told(&last.session, epoch, None, loss);
+    let id = last.lost[0].id;
+    let told = |bench: &mut Bench, epoch, id| bench.registry.loss_told(&last.session, epoch, &[id]);
     // What was told is something else.
-    told(&mut bench, last.epoch, Loss::Lingered).expect("its lease");
+    told(&mut bench, last.epoch, LossId(id.0 + 1)).expect("its lease");
     assert_eq!(confirming(&mut bench, 4).because, Some(Loss::Killed));
-    let stale = told(&mut bench, Epoch(last.epoch.0 - 1), Loss::Killed);
+    let stale = told(&mut bench, Epoch(last.epoch.0 - 1), id);
     assert!(matches!(stale, Err(Error::StaleEpoch { .. })), "{stale:?}");
-    told(&mut bench, last.epoch, Loss::Killed).expect("its lease");
+    told(&mut bench, last.epoch, id).expect("its lease");
     assert_eq!(confirming(&mut bench, 4).because, None);
     bench.exit(&[4]);
     assert_eq!(confirming(&mut bench, 5).because, None);
+}
+
+/// The next server has gone the same way before the daemon hears that the end of the one before it
+/// was told.
+#[test]
+fn who_was_told_of_a_loss_was_not_told_of_the_next_one() {
+    let mut bench = Bench::new();
+    bench.registry.time_of_day(1_000_000);
+    bench.kept(1, 50, KEY);
+    bench.exit(&[50]);
+    let first = confirming(&mut bench, 1);
+    let at = |lease: &Lease| lease.lost[0].at_ms;
+    assert_eq!((first.because, at(&first)), (Some(Loss::Killed), 1_000_000));
+    bench.registry.time_of_day(1_002_000);
+    keep(&mut bench, &first, 51);
+    bench.exit(&[51]);
+    bench
+        .registry
+        .loss_told(&first.session, first.epoch, &[first.lost[0].id])
+        .expect("its lease");
+    let second = confirming(&mut bench, 1);
+    assert_eq!(
+        (second.because, at(&second)),
+        (Some(Loss::Killed), 1_002_000)
+    );
+    // Nor does a clock that goes back give a number twice.
+    bench.registry.time_of_day(5);
+    keep(&mut bench, &second, 52);
+    bench.exit(&[52]);
+    assert!(confirming(&mut bench, 1).lost[0].id > second.lost[0].id);
 }
 
 /// A daemon that is killed between the two would find neither the keeper nor what was lost.
@@ -57,7 +98,7 @@ fn a_loss_is_on_record_before_the_keeper_is_off_it() {
     let at =
         |such: &dyn Fn(&Effect) -> bool| effects.iter().position(such).expect("it is recorded");
     let loss = at(
-        &|effect| matches!(effect, Effect::SaveOwner(owner) if owner.losses.values().any(|loss| *loss == Loss::Killed)),
+        &|effect| matches!(effect, Effect::SaveOwner(owner) if owner.losses.iter().any(|(_, loss)| loss.because == Loss::Killed)),
     );
     let keeper = at(&|effect| matches!(effect, Effect::SaveKeeper(None, _)));
     assert!(loss < keeper, "{effects:?}");
@@ -70,43 +111,30 @@ fn the_loss_of_a_member_is_told_by_its_name_until_somebody_has_said_so() {
     of_two(&mut bench, 1, [51, 52]);
     bench.exit(&[51]);
     bench.exit(&[1]);
-    let lost = LostMember {
-        of: "files".parse().expect("a name"),
-        because: Loss::Killed,
+    let names = |lease: &Lease| -> Vec<String> {
+        let lost = lease.lost.iter().flat_map(|lost| &lost.of);
+        lost.map(ToString::to_string).collect()
     };
     for pid in [2, 3] {
         let next = confirming(&mut bench, pid);
         assert_eq!(
-            (next.because, &next.lost[..]),
-            (None, std::slice::from_ref(&lost))
+            (next.because, names(&next)),
+            (None, vec!["files".to_owned()])
         );
+        assert_eq!(next.lost[0].because, Loss::Killed);
         // An answer that did not arrive is asked for again.
-        assert_eq!(
-            confirming(&mut bench, pid).lost,
-            std::slice::from_ref(&lost)
-        );
+        assert_eq!(confirming(&mut bench, pid).lost, next.lost);
         bench.exit(&[pid]);
     }
     // Another one, which nobody could see.
     bench.exit(&[52]);
     let last = confirming(&mut bench, 4);
-    let names = |lease: &Lease| -> Vec<String> {
-        lease.lost.iter().map(|lost| lost.of.to_string()).collect()
-    };
     assert_eq!(names(&last), ["files", "web"]);
-    let mut told = |of: &LostMember, because| {
-        let told = bench
-            .registry
-            .loss_told(&last.session, last.epoch, Some(&of.of), because);
-        told.expect("its lease");
-        names(&confirming(&mut bench, 4))
-    };
-    assert_eq!(
-        told(&lost, Loss::Lingered).len(),
-        2,
-        "that was another loss"
-    );
-    assert_eq!(told(&lost, Loss::Killed), ["web"]);
+    let told = bench
+        .registry
+        .loss_told(&last.session, last.epoch, &[last.lost[0].id]);
+    told.expect("its lease");
+    assert_eq!(names(&confirming(&mut bench, 4)), ["web"]);
     bench.exit(&[4]);
     // Whoever does not say so was told by the answer.
     assert_eq!(names(&bench.claim(5)), ["web"]);
@@ -132,11 +160,10 @@ fn the_loss_of_a_member_is_confirmed_under_the_key_that_leads_to_its_session_now
         lease.expect("a lease")
     };
     let next = renamed(&mut bench, 2);
-    let of = next.lost.first().map(|lost| lost.of.clone());
     assert_eq!(next.lost.len(), 1);
     bench
         .registry
-        .loss_told(&next.session, next.epoch, of.as_ref(), Loss::Killed)
+        .loss_told(&next.session, next.epoch, &[next.lost[0].id])
         .expect("its lease");
     bench.exit(&[2]);
     assert_eq!(renamed(&mut bench, 3).lost, []);

@@ -18,22 +18,36 @@ pub(super) fn loss_of(bytes: &[u8]) -> Option<(Key, Loss)> {
     Some((Key::from_bytes(key)?, *Loss::ALL.get(usize::from(*number))?))
 }
 
-/// A member of a list: the bytes of its name, their number before them, and then as [`loss_bytes`].
-pub(super) fn member_loss_bytes(((key, of), loss): (&(Key, BackendName), &Loss)) -> Vec<u8> {
-    let name = of.as_str().as_bytes();
+/// The bytes of the name of what was lost, their number before them (0: it has none), then as
+/// [`loss_bytes`], and the loss's number and time.
+pub(super) fn record_bytes((key, loss): &(Key, LossRecord)) -> Vec<u8> {
+    let name = loss.of.as_ref().map_or("", BackendName::as_str).as_bytes();
     // A name has at most as many bytes as `BackendName` takes.
     let length = u8::try_from(name.len()).unwrap_or(u8::MAX);
-    [&[length][..], name, &loss_bytes(key, *loss)].concat()
+    let why = loss_bytes(key, loss.because);
+    let (id, at) = (loss.id.0.to_be_bytes(), loss.at_ms.to_be_bytes());
+    [&[length][..], name, &why, &id, &at].concat()
 }
 
-pub(super) fn member_losses_of(mut bytes: &[u8]) -> Option<BTreeMap<(Key, BackendName), Loss>> {
-    let mut losses = BTreeMap::new();
+pub(super) fn records_of(mut bytes: &[u8]) -> Option<Vec<(Key, LossRecord)>> {
+    let mut losses = Vec::new();
     while let Some((length, rest)) = bytes.split_first() {
         let (name, rest) = rest.split_at_checked(usize::from(*length))?;
-        let (loss, rest) = rest.split_at_checked(Key::BYTES + 1)?;
-        let (key, loss) = loss_of(loss)?;
-        let name = std::str::from_utf8(name).ok()?.parse().ok()?;
-        losses.insert((key, name), loss);
+        let (why, rest) = rest.split_at_checked(Key::BYTES + 1)?;
+        let (id, rest) = rest.split_first_chunk()?;
+        let (at, rest) = rest.split_first_chunk()?;
+        let (key, because) = loss_of(why)?;
+        let of = match std::str::from_utf8(name).ok()? {
+            "" => None,
+            name => Some(name.parse().ok()?),
+        };
+        let loss = LossRecord {
+            id: LossId(u64::from_be_bytes(*id)),
+            at_ms: u64::from_be_bytes(*at),
+            of,
+            because,
+        };
+        losses.push((key, loss));
         bytes = rest;
     }
     Some(losses)

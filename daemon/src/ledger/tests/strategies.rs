@@ -1,7 +1,7 @@
 //! Any effect that the registry may have.
 
 use mcp_sessiond_proto::facts::{Discover, ServerDigest};
-use mcp_sessiond_proto::{BackendName, Json};
+use mcp_sessiond_proto::{BackendName, Json, LossId, LossRecord};
 use mcp_sessiond_registry::ServerRecord;
 
 use super::*;
@@ -64,11 +64,21 @@ fn member() -> impl Strategy<Value = BackendName> {
     "[a-zé]{1,60}".prop_map(|name| name.parse().expect("a name"))
 }
 
+fn loss() -> impl Strategy<Value = LossRecord> {
+    let because = select(Loss::ALL.to_vec());
+    (any::<u64>(), any::<u64>(), option::of(member()), because).prop_map(
+        |(id, at_ms, of, because)| LossRecord {
+            id: LossId(id),
+            at_ms,
+            of,
+            because,
+        },
+    )
+}
+
 fn owner() -> impl Strategy<Value = OwnerRecord> {
     let ambiguous = proptest::collection::btree_set(any::<[u8; 32]>(), 0..4);
-    let losses = proptest::collection::btree_map(key(), select(Loss::ALL.to_vec()), 0..4);
-    let loss = select(Loss::ALL.to_vec());
-    let lost_members = proptest::collection::btree_map((key(), member()), loss, 0..4);
+    let losses = proptest::collection::vec((key(), loss()), 0..4);
     let rule = option::of(select(vec![Loss::Closed, Loss::Conversations]));
     let rules = proptest::collection::btree_map(key(), rule, 0..4);
     (
@@ -78,21 +88,17 @@ fn owner() -> impl Strategy<Value = OwnerRecord> {
         any::<bool>(),
         ambiguous,
         losses,
-        lost_members,
         rules,
     )
         .prop_map(
-            |(host, name, host_rule, multiplexing, ambiguous, losses, lost_members, rules)| {
-                OwnerRecord {
-                    host,
-                    name,
-                    host_rule,
-                    multiplexing,
-                    ambiguous,
-                    losses,
-                    lost_members,
-                    rules,
-                }
+            |(host, name, host_rule, multiplexing, ambiguous, losses, rules)| OwnerRecord {
+                host,
+                name,
+                host_rule,
+                multiplexing,
+                ambiguous,
+                losses,
+                rules,
             },
         )
 }

@@ -173,7 +173,7 @@ impl Relay {
             resumed: resumed && is_begun,
             waiting,
             lost,
-            ended: self.ended.iter().cloned().collect(),
+            ended: self.losses.untold(),
             ..Attached::default()
         }
     }
@@ -224,15 +224,6 @@ impl Relay {
         self.cancel_liveness_wait();
         self.forget_former();
         self.drain(now);
-    }
-
-    /// A front has told its host of so many ends of backends, the oldest first. Nobody reads what
-    /// was told to a host that only probes.
-    pub fn ends_told(&mut self, told: usize) {
-        if self.front.as_ref().is_some_and(|front| !front.tried) {
-            return;
-        }
-        self.ended.drain(..told.min(self.ended.len()));
     }
 
     /// Answers an ask in place of the host.

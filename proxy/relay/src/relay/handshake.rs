@@ -508,7 +508,7 @@ impl Relay {
 
     /// The host's log is told why this is another backend, where the backend may write there.
     fn announce_end(&mut self) {
-        let Some(why) = self.unannounced.take() else {
+        let Some(why) = self.losses.take_unannounced() else {
             return;
         };
         if self.handshake.told.logs && self.front.as_ref().is_some_and(|front| front.ready) {

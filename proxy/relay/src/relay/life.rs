@@ -10,7 +10,6 @@ use alloc::vec::Vec;
 use core::cell::OnceCell;
 
 use bytes::Bytes;
-use mcp_sessiond_proto::backends::ENDED_MAX;
 
 use super::queue::{ToBackend, ToFront};
 use super::{Call, Effect, Purpose, Relay};
@@ -154,28 +153,6 @@ impl Relay {
         self.on_backend_lost(Ending::Exited, now);
     }
 
-    /// The backend has ended by itself, and what it had in memory is lost. A host learns by the
-    /// answer to its `initialize` of one that ends at its start.
-    fn note_end(&mut self, why: &str) {
-        let is_awaited = self.front.is_some() && self.handshake.pending.is_some();
-        if self.connections == 0 || is_awaited || self.died_silent.is_some() {
-            return;
-        }
-        self.unannounced = Some(why.to_owned());
-        self.push_end(why.to_owned());
-        if self.front.is_some() {
-            self.effects.push(Effect::Ended(why.to_owned()));
-        }
-    }
-
-    /// What a front has to tell its host.
-    pub(super) fn push_end(&mut self, why: String) {
-        if self.ended.len() == ENDED_MAX {
-            self.ended.pop_front();
-        }
-        self.ended.push_back(why);
-    }
-
     /// The backend has exited on a probe. That is how servers of its kind say that they know no
     /// such request; the host goes on with `initialize`, and finds a fresh one.
     fn probe_ended_backend(&mut self, why: &str, now: Millis) {
@@ -234,6 +211,7 @@ impl Relay {
             "the server refused to be initialised again before it answered; the outcome is unknown",
         );
         self.handshake.revive = true;
+        self.note_replaced("it refused to be initialised again");
         self.on_backend_lost(Ending::Refused, now);
     }
 
@@ -501,6 +479,7 @@ impl Relay {
             "the running server did not answer a ping within {} ms",
             self.limits.ping_wait_ms
         );
+        self.note_replaced(&why);
         self.replace(why, FirstRequest::Initialize, true, now);
     }
 

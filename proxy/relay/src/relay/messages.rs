@@ -56,7 +56,7 @@ impl Relay {
             .iter()
             .any(|(_, part)| matches!(part, ToBackend::Other))
         {
-            self.used = true;
+            self.note_use();
             if let Some(front) = &mut self.front {
                 front.unparsed += 1;
             }
@@ -66,7 +66,10 @@ impl Relay {
     }
 
     fn front_message(&mut self, message: &Message<'_>, now: Millis) -> Verdict<ToBackend> {
-        self.used |= is_use(&message.kind);
+        let refused = self.refused_after_loss(&message.kind);
+        if refused.is_none() && is_use(&message.kind) {
+            self.note_use();
+        }
         if let Some(front) = &mut self.front {
             front.tried |=
                 !matches!(&message.kind, Kind::Request { method, .. } if only_asks(method));
@@ -74,6 +77,13 @@ impl Relay {
                 &message.kind,
                 Kind::Request { method, .. } if !only_asks(method) && method != "initialize"
             );
+        }
+        if let (Some(why), Kind::Request { id, .. }) = (refused, &message.kind) {
+            if let Some(front) = &mut self.front {
+                front.ready = true;
+            }
+            self.tell_front(own_messages::not_sent(id, &why));
+            return None;
         }
         match &message.kind {
             Kind::Request { id, method } => self.front_request(message, id, method, now),

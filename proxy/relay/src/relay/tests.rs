@@ -10,6 +10,7 @@ mod fuzz;
 mod handshake;
 mod liveness;
 mod lives;
+mod losses;
 mod model;
 mod oversized;
 mod probing;

@@ -23,7 +23,7 @@ use crate::front::open::{Open, refusals};
 use crate::front::probe::is_probe;
 use crate::id_prefix::IdPrefix;
 use crate::lines::{Line, Lines, PendingLine};
-use crate::notices::{duration, print_ended};
+use crate::notices::{CarriedLoss, duration, print_ended};
 use crate::server::attach::{Attaching, Attachment, KEEPER_REPLACED, NoBackend};
 use crate::server::kept::{Door, QUIET, QUIET_MAX};
 use crate::server::shared::place::Place;
@@ -78,7 +78,11 @@ impl Report {
         Self {
             lost: lost.filter(|_| !is_told && !attachment.attached.resumed),
             is_told,
-            rule: attachment.because.filter(|because| because.is_rule()),
+            rule: attachment
+                .loss
+                .as_ref()
+                .map(|loss| loss.because)
+                .filter(|because| because.is_rule()),
             attached: attachment.attached.clone(),
             control: control.and_then(|control| control.try_clone().ok()),
         }
@@ -238,10 +242,9 @@ impl Carrying {
             let door = self.door.as_ref();
             let said = door.map_or(KEEPER_REPLACED, |door| door.reattached());
             // The daemon, too, knows that the keeper is lost, and would have the next front say so.
-            let confirm = attachment.confirm_loss.take();
-            let lost = attachment.because.unwrap_or(Loss::Killed);
+            let loss = attachment.loss.take();
             self.stderr.print_then(&said, move || {
-                confirm.into_iter().for_each(|confirm| confirm(lost));
+                loss.into_iter().for_each(CarriedLoss::told);
             });
         }
     }

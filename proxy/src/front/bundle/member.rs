@@ -234,7 +234,7 @@ impl Source for Backend {
                     waits,
                     ..
                 } = &*own;
-                let door = Door::new(options.clone(), claim.clone(), program, *mask, waits.keeper)?;
+                let door = Door::new(options.clone(), claim.clone(), program, *mask, *waits)?;
                 Ok(door.for_backend(name, environment, home))
             };
             if let Some(shared) = shared {
@@ -309,7 +309,7 @@ impl Source for Backend {
                     waits,
                     ..
                 } = &*common;
-                let door = Door::new(options.clone(), claim.clone(), program, *mask, waits.keeper);
+                let door = Door::new(options.clone(), claim.clone(), program, *mask, *waits);
                 let until = Instant::now() + waits.keeper;
                 door.is_ok_and(|door| door.for_backend(name, Vec::new(), None).is_running(until))
             });

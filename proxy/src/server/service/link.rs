@@ -434,6 +434,8 @@ impl Connection {
             initialize: None,
             service: Some(service),
             continues: true,
+            refuses_after_loss: false,
+            lost: None,
         };
         let request = KeeperRequest::Attach(attach);
         let mut kept = std::mem::replace(silence, Silence::of(keeper));

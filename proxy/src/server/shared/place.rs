@@ -257,8 +257,7 @@ impl Place {
                 ..Attached::default()
             },
             outcome: Outcome::Held,
-            because: None,
-            confirm_loss: None,
+            loss: None,
             differing: Vec::new(),
             watch: None,
         })))

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures::StreamExt as _;
-use mcp_sessiond_client::{ClaimRequest, Label, Loss, Named, Options, SessionId, Start};
+use mcp_sessiond_client::{ClaimRequest, Label, Named, Options, SessionId, Start};
 use mcp_sessiond_process::executable;
 use mcp_sessiond_process::signals::not_ignored;
 use mcp_sessiond_process::socket::{self, Listener};
@@ -31,12 +31,12 @@ use super::{Reply, Report, Shared};
 use crate::keeper::launch;
 use crate::lines::{Line, Lines, PendingLine};
 use crate::memory::{forbid_core_dumps, give_back_once_started};
-use crate::notices::ConfirmLoss;
+use crate::notices::CarriedLoss;
 use crate::server::attach::{Attachment, NoBackend, attach_first};
 use crate::server::kept::{Door, Stopper};
 use crate::signals::GivenMask;
 use crate::stderr::confirm_ends;
-use crate::waits::Waits;
+use crate::waits::{Tell, Waits};
 
 /// Events of places that wait to be dealt with. More keep their places waiting.
 const EVENTS: usize = 64;
@@ -53,6 +53,8 @@ const WAITS: Waits = Waits {
     first_line: Duration::ZERO,
     keeper: Duration::from_secs(2),
     stop: Duration::from_secs(2),
+    // The first call may be another host's than the one that has used the server.
+    tell: Tell::Log,
 };
 
 /// How long places may take to read what was said last.
@@ -167,8 +169,8 @@ fn open(mask: GivenMask) -> Result<ReadyHost, Report> {
     let options = Options::default().start(Start::Never);
     let (environment, cwd) = shared.launch_env();
     let home = std::env::home_dir().filter(|home| home.is_dir());
-    let door = Door::new(options, claim, program, mask, WAITS.keeper)
-        .map_err(|error| failed(&error, false))?;
+    let door =
+        Door::new(options, claim, program, mask, WAITS).map_err(|error| failed(&error, false))?;
     let mut door = door.with_launch_env(environment, cwd.or(home));
     let attachment = loop {
         match attach_first(&mut door, WAITS) {
@@ -230,8 +232,7 @@ impl ReadyHost {
             lines,
             control,
             attached,
-            because,
-            confirm_loss,
+            loss,
             ..
         } = attachment;
         let placed = listener.try_clone()?;
@@ -245,16 +246,16 @@ impl ReadyHost {
         tokio::spawn(receive(listener, shared.key.clone(), sender));
         let began = Instant::now();
         let mut losses = Losses::default();
-        let lost = because.filter(|because| !because.is_rule() && !because.is_wanted());
-        if let Some(lost) = lost {
-            losses.note(lost.sentence().to_owned(), Source::Daemon, began);
+        let loss = loss.filter(|loss| !loss.because.is_wanted());
+        if let Some(loss) = &loss {
+            losses.note(loss.because.sentence().to_owned(), Source::Daemon, began);
         }
         for why in attached.ended {
             losses.note(why, Source::Keeper, began);
         }
         let mut sharer = ShareHost {
             losses,
-            confirm_loss: lost.zip(confirm_loss),
+            loss,
             seats: BTreeMap::new(),
             many: Multiplexer::new(attached.resumed),
             session,
@@ -309,8 +310,8 @@ struct Seat {
 struct ShareHost {
     many: Multiplexer,
     losses: Losses,
-    /// What the daemon has to hear of once a host was told, and what tells it.
-    confirm_loss: Option<(Loss, ConfirmLoss)>,
+    /// What the daemon has to hear of once a host was told.
+    loss: Option<CarriedLoss>,
     seats: BTreeMap<u64, Seat>,
     session: SessionId,
     began: Instant,
@@ -465,8 +466,8 @@ impl ShareHost {
                     }
                 }
                 Source::Daemon => {
-                    if let Some((loss, confirm)) = self.confirm_loss.take() {
-                        drop(tokio::task::spawn_blocking(move || confirm(loss)));
+                    if let Some(loss) = self.loss.take() {
+                        drop(tokio::task::spawn_blocking(move || loss.told()));
                     }
                 }
             }

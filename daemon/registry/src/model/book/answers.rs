@@ -113,10 +113,7 @@ impl Book {
                 }
             }
         }
-        let losses = &mut self.hosts.get_mut(&claim.host).expect("a host").losses;
-        let recorded = losses.remove(&key);
-        let former = claim.former.and_then(|former| losses.remove(&former));
-        let recorded = recorded.or(former);
+        let recorded = self.take_recorded(claim, key);
         let because = match entry {
             Some(number) => recorded.filter(|_| !self.entries[&number].keepers.contains_key(&None)),
             None => {

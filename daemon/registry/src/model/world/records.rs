@@ -89,15 +89,9 @@ impl World {
             record.key = record.key.map(former);
         }
         for owner in self.kept.owners.values_mut() {
-            owner.losses = owner
-                .losses
-                .iter()
-                .map(|(key, loss)| (former(*key), *loss))
-                .collect();
-            let lost = std::mem::take(&mut owner.lost_members).into_iter();
-            owner.lost_members = lost
-                .map(|((key, of), loss)| ((former(key), of), loss))
-                .collect();
+            for (key, _) in &mut owner.losses {
+                *key = former(*key);
+            }
             let rules = owner.rules.iter();
             owner.rules = rules.map(|(key, rule)| (former(*key), *rule)).collect();
         }

@@ -1,0 +1,121 @@
+//! Losses of backends: what fronts have to tell of them, and the call that is refused so that a model
+//! reads of one.
+
+use alloc::borrow::ToOwned;
+use alloc::collections::VecDeque;
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use mcp_sessiond_proto::backends::ENDED_MAX;
+
+use super::{Effect, Relay};
+use crate::message::Kind;
+
+/// The request that a model makes. Others are the host's own, and nobody reads their errors.
+const CALL: &str = "tools/call";
+
+/// What was lost.
+#[derive(Default)]
+pub(super) struct Losses {
+    /// Why backends have ended, as far as no front has told its host; the latest last.
+    ended: VecDeque<String>,
+    /// Why the latest backend has ended, until its host's log was told.
+    unannounced: Option<String>,
+    /// Whether the backend has been used since it was started.
+    used: bool,
+    /// Why a used backend is gone, until a call was made since.
+    unread: Option<String>,
+    /// Whether that call is refused with it.
+    refuses: bool,
+}
+
+impl Losses {
+    /// What the next front has to tell.
+    pub(super) fn untold(&self) -> Vec<String> {
+        self.ended.iter().cloned().collect()
+    }
+
+    /// What the host's log has to be told, once.
+    pub(super) fn take_unannounced(&mut self) -> Option<String> {
+        self.unannounced.take()
+    }
+
+    /// A backend is gone: `why`, in words that follow "the previous server".
+    fn note_unread(&mut self, why: String) {
+        if core::mem::take(&mut self.used) {
+            self.unread = Some(why);
+        }
+    }
+}
+
+impl Relay {
+    /// Whether the attached front wants the first call after the loss of a used backend refused, and
+    /// what it knows of one that was lost before this relay was there, in a sentence.
+    pub fn refuse_after_loss(&mut self, refuses: bool, lost: Option<String>) {
+        self.losses.refuses = refuses;
+        if lost.is_some() {
+            self.losses.unread = lost;
+        }
+    }
+
+    /// The backend is used.
+    pub(super) fn note_use(&mut self) {
+        self.used = true;
+        self.losses.used = true;
+    }
+
+    /// The backend has ended by itself, and what it had in memory is lost. A host learns by the
+    /// answer to its `initialize` of one that ends at its start.
+    pub(super) fn note_end(&mut self, why: &str) {
+        let is_awaited = self.front.is_some() && self.handshake.pending.is_some();
+        if self.connections == 0 || is_awaited || self.died_silent.is_some() {
+            return;
+        }
+        self.losses.unannounced = Some(why.to_owned());
+        self.losses
+            .note_unread(format!("the previous server has ended ({why})"));
+        self.push_end(why.to_owned());
+        if self.front.is_some() {
+            self.effects.push(Effect::Ended(why.to_owned()));
+        }
+    }
+
+    /// The backend is replaced, as it does not do what it should, and what it had in memory is lost.
+    pub(super) fn note_replaced(&mut self, why: &str) {
+        self.losses
+            .note_unread(format!("the previous server was replaced ({why})"));
+    }
+
+    /// What a front has to tell its host.
+    pub(super) fn push_end(&mut self, why: String) {
+        let ended = &mut self.losses.ended;
+        if ended.len() == ENDED_MAX {
+            ended.pop_front();
+        }
+        ended.push_back(why);
+    }
+
+    /// A front has told its host of so many ends of backends, the oldest first. Nobody reads what
+    /// was told to a host that only probes.
+    pub fn ends_told(&mut self, told: usize) {
+        if self.front.as_ref().is_some_and(|front| !front.tried) {
+            return;
+        }
+        let ended = &mut self.losses.ended;
+        ended.drain(..told.min(ended.len()));
+    }
+
+    /// The error for a message of the host's that is not made, as it is the first call after a loss.
+    pub(super) fn refused_after_loss(&mut self, kind: &Kind<'_>) -> Option<String> {
+        if !matches!(kind, Kind::Request { method, .. } if &**method == CALL) {
+            return None;
+        }
+        let why = self.losses.unread.take()?;
+        self.losses.refuses.then(|| {
+            format!(
+                "not sent: this server begins afresh, with nothing that it had in memory: {why}; repeat the call"
+            )
+        })
+    }
+}

@@ -1,0 +1,78 @@
+//! The first call after a loss, which is refused where a front wants a model to read of it.
+
+use super::*;
+
+fn not_sent(id: &str, why: &str) -> String {
+    let message = format!(
+        "not sent: this server begins afresh, with nothing that it had in memory: {why}; repeat the call"
+    );
+    format!(
+        r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":-32000,"message":"{message}","data":{{"outcome":"not_sent"}}}}}}"#
+    )
+}
+
+/// A backend that a front has used, and that is gone.
+fn used_and_gone() -> Bench {
+    let mut bench = Bench::initialized();
+    bench.front(&call("1"));
+    bench.backend_gets();
+    bench.backend(&answer("1"));
+    bench.front_gets();
+    bench.now += 10_000;
+    bench.dies();
+    bench
+}
+
+#[test]
+fn it_is_refused_once_and_nothing_else_is() {
+    let mut bench = used_and_gone();
+    bench.relay.refuse_after_loss(true, None);
+    bench.front(&ask("2", "resources/list"));
+    bench.front(&call("3"));
+    bench.front(&call("4"));
+    let why = "the previous server has ended (exit status: 1)";
+    assert_eq!(bench.front_gets(), [not_sent("3", why)]);
+    bench.starts();
+    let revival = bench.backend_gets();
+    assert_eq!(revival.len(), 1, "{revival:?}");
+    let number: serde_json::Value = serde_json::from_str(&revival[0]).expect("JSON");
+    bench.backend(&ANSWER.replace("ID", &number["id"].to_string()));
+    let sent = bench.backend_gets();
+    let of = |method: &str| sent.iter().filter(|line| line.contains(method)).count();
+    assert_eq!((of("resources/list"), of("tools/call")), (1, 1), "{sent:?}");
+}
+
+/// The call that is made is the sign that the loss was read elsewhere.
+#[test]
+fn a_front_that_does_not_want_it_makes_its_call() {
+    let mut bench = used_and_gone();
+    bench.front(&call("2"));
+    bench.relay.refuse_after_loss(true, None);
+    bench.front(&call("3"));
+    assert_eq!(bench.front_gets(), [""; 0]);
+}
+
+#[test]
+fn what_nobody_has_used_is_no_loss() {
+    let mut bench = Bench::initialized();
+    bench.relay.refuse_after_loss(true, None);
+    bench.now += 10_000;
+    bench.dies();
+    bench.front(&call("2"));
+    assert_eq!(bench.front_gets(), [""; 0]);
+}
+
+/// A call that was refused is no use of the fresh backend.
+#[test]
+fn what_was_lost_before_is_told_by_the_front() {
+    let mut bench = Bench::initialized();
+    bench
+        .relay
+        .refuse_after_loss(true, Some("its keeper has ended".into()));
+    bench.front(&call("2"));
+    assert_eq!(bench.front_gets(), [not_sent("2", "its keeper has ended")]);
+    assert!(!bench.relay.is_used());
+    bench.front(&call("3"));
+    assert_eq!(bench.front_gets(), [""; 0]);
+    assert_eq!(bench.backend_gets().len(), 1);
+}
