@@ -20,6 +20,9 @@ pub const PROBES_MAX: u32 = 2;
 /// The most bytes of a server's own error that are remembered. Others are answered with -32601.
 pub const DISCOVER_ERROR_MAX: usize = 4 * 1024;
 
+/// The most bytes of a `serverInfo.version` that are remembered. A longer one counts as none.
+pub const VERSION_MAX: usize = 128;
+
 /// Hex digits of a [`ServerDigest`].
 const DIGITS: usize = 32;
 
@@ -155,6 +158,9 @@ pub enum Learned {
     Probed {},
     /// A client has sent `initialize`: nobody has only probed for now.
     Initialized {},
+    /// A fresh one of which something is known has this `serverInfo.version`. What another version
+    /// has shown is forgotten.
+    Version(String),
     /// What was known may be wrong: the server was restarted by its user, or refuses `initialize`; or
     /// three connections in a row have only probed it.
     Forgotten {},

@@ -386,7 +386,12 @@ impl Start<'_> {
             let (program, waits) = (self.program.clone(), self.waits);
             let refused = Door::new(options, claim, program, *self.mask, waits)
                 .ok()
-                .and_then(|door| pass_through::take_name(door, waits.keeper));
+                .and_then(|door| {
+                    let home = self.launch_env.1.as_deref();
+                    pass_through::take_name(door, waits.keeper, |why| {
+                        may_run_unkept(why, &self.claim, self.program, home)
+                    })
+                });
             if let Some(refused) = refused {
                 return Ok(Attempt::Failed(refused));
             }

@@ -3,7 +3,7 @@
 
 use alloc::collections::BTreeMap;
 
-use mcp_sessiond_proto::facts::{FACTS_MS, Facts, Learned, ServerDigest};
+use mcp_sessiond_proto::facts::{FACTS_MS, Facts, Learned, ServerDigest, VERSION_MAX};
 
 use super::{Effect, Registry, ServerRecord};
 
@@ -67,6 +67,7 @@ impl Registry {
                 let record = ServerRecord {
                     server: server.clone(),
                     discover,
+                    version: None,
                     used_ms: now_ms,
                 };
                 let records = &mut self.servers.records;
@@ -90,6 +91,20 @@ impl Registry {
             Learned::Initialized {} => {
                 self.servers.probed.remove(server);
             }
+            Learned::Version(version) if version.len() <= VERSION_MAX => {
+                let Some(record) = self.servers.records.get_mut(server) else {
+                    return;
+                };
+                match &record.version {
+                    None => {
+                        record.version = Some(version);
+                        self.effects.push(Effect::SaveServer(record.clone()));
+                    }
+                    Some(known) if *known == version => {}
+                    Some(_) => self.forget_server(server),
+                }
+            }
+            Learned::Version(_) => {}
             Learned::Forgotten {} => {
                 self.servers.probed.remove(server);
                 self.forget_server(server);

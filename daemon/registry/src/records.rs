@@ -394,6 +394,8 @@ pub struct ServerRecord {
     pub server: ServerDigest,
     /// How it takes `server/discover`.
     pub discover: Discover,
+    /// The `serverInfo.version` of the one that has shown it, once that is known.
+    pub version: Option<String>,
     /// When that was last asked for, in ms since the Unix epoch; up to a day more has passed.
     pub used_ms: u64,
 }

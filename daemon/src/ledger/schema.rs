@@ -105,7 +105,8 @@ const UPGRADES: [(i64, &str); 9] = [
         9,
         // Each loss has a number and a time, and says of what it is.
         "UPDATE owner SET losses = x'';
-        ALTER TABLE owner DROP COLUMN lost_members;",
+        ALTER TABLE owner DROP COLUMN lost_members;
+        ALTER TABLE server ADD COLUMN version TEXT;",
     ),
 ];
 
@@ -321,11 +322,12 @@ fn apply(transaction: &Transaction<'_>, effect: &Effect) -> rusqlite::Result<()>
             execute("DELETE FROM keeper WHERE process = ?1", params![Process(*process)])
         }
         Effect::SaveServer(server) => execute(
-            "INSERT OR REPLACE INTO server (digest, discover, used_ms) VALUES (?1, ?2, ?3)",
+            "INSERT OR REPLACE INTO server (digest, discover, used_ms, version) VALUES (?1, ?2, ?3, ?4)",
             params![
                 server.server.as_str(),
                 serde_json::to_string(&server.discover).unwrap_or_default(),
                 server.used_ms.cast_signed(),
+                server.version,
             ],
         ),
         Effect::DropServer(server) => execute("DELETE FROM server WHERE digest = ?1", params![server.as_str()]),
@@ -469,13 +471,14 @@ fn snapshot(connection: &Connection) -> rusqlite::Result<Snapshot> {
     )?;
     let servers = rows(
         connection,
-        "SELECT digest, discover, used_ms FROM server",
+        "SELECT digest, discover, used_ms, version FROM server",
         |row| {
             let discover = serde_json::from_str(&row.get::<_, String>(1)?);
             Ok(ServerRecord {
                 server: parsed::<ServerDigest>(row, 0)?,
                 discover: discover.map_err(|_| FromSqlError::InvalidType)?,
                 used_ms: row.get::<_, i64>(2)?.cast_unsigned(),
+                version: row.get(3)?,
             })
         },
     )?;

@@ -312,7 +312,7 @@ async fn a_full_disk_is_said_and_got_over() {
 #[tokio::test]
 async fn what_former_versions_have_recorded_is_found() {
     let to_9 = "UPDATE owner SET losses = x''; ALTER TABLE owner ADD COLUMN lost_members BLOB NOT NULL DEFAULT x'';
-        PRAGMA user_version = 9;";
+        ALTER TABLE server DROP COLUMN version; PRAGMA user_version = 9;";
     let to_8 =
         format!("{to_9} ALTER TABLE owner DROP COLUMN lost_members; PRAGMA user_version = 8;");
     let to_7 = "ALTER TABLE owner DROP COLUMN rules; ALTER TABLE claimant DROP COLUMN resume;

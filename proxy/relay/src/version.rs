@@ -7,6 +7,7 @@ use core::fmt;
 
 use serde::Deserialize;
 use serde::de::IgnoredAny;
+use serde_json::Value;
 
 /// A version of the protocol, as it was written.
 #[derive(Clone, PartialEq, Eq, Default)]
@@ -120,6 +121,8 @@ pub(super) struct Told {
     pub lists: Vec<&'static str>,
     /// Whether it sends messages for its host's log.
     pub logs: bool,
+    /// Its own version (`serverInfo.version`).
+    pub own_version: Option<String>,
 }
 
 impl Told {
@@ -136,6 +139,8 @@ impl Told {
             protocol_version: Option<String>,
             #[serde(default)]
             capabilities: Capabilities,
+            #[serde(default)]
+            server_info: Value,
         }
         #[derive(Deserialize, Default)]
         #[serde(default)]
@@ -150,6 +155,7 @@ impl Told {
                 Result {
                     protocol_version,
                     capabilities,
+                    server_info,
                 },
         }) = serde_json::from_str(answer)
         else {
@@ -166,6 +172,7 @@ impl Told {
         Self {
             version: Version(protocol_version.unwrap_or_default().into()),
             logs: capabilities.logging.is_some(),
+            own_version: server_info["version"].as_str().map(Into::into),
             lists: lists
                 .into_iter()
                 .filter_map(|(has, method)| has.map(|_| method))

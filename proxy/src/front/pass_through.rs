@@ -13,6 +13,7 @@ use crate::program::{LaunchEnv, Program};
 use crate::server::attach::NoBackend;
 use crate::server::child::PlainChild;
 use crate::server::kept::{Door, Stopper};
+use crate::server::without_daemon::WithoutDaemon;
 use crate::signals::GivenMask;
 
 /// The exit code where the name is in use: it may work later (EX_TEMPFAIL of sysexits.h).
@@ -21,7 +22,12 @@ const TEMPORARY: u8 = 75;
 /// Why the command may not be run for a host that has named its server, if it may not: where the name belongs
 /// to somebody else, or a kept server has it. Until this process exits, nobody else
 /// gets the name.
-pub(super) fn take_name(mut door: Door, wait: Duration) -> Option<StartError> {
+/// `without` says what it may do for which there is no session.
+pub(super) fn take_name(
+    mut door: Door,
+    wait: Duration,
+    without: impl FnOnce(&NoBackend) -> WithoutDaemon,
+) -> Option<StartError> {
     let until = Instant::now() + wait;
     let refused = |why: String| {
         Some(StartError {
@@ -32,8 +38,17 @@ pub(super) fn take_name(mut door: Door, wait: Duration) -> Option<StartError> {
     match door.claim(until) {
         Ok(_) => {}
         Err(NoBackend::Taken(why)) => return refused(why),
-        // Without a daemon nothing is kept under the name.
-        Err(_) => return None,
+        Err(why) => match without(&why) {
+            WithoutDaemon::RunUnkept(lock) => {
+                // Until this process exits.
+                std::mem::forget(lock);
+                return None;
+            }
+            WithoutDaemon::Wait(why) | WithoutDaemon::Refuse(why) => return refused(why),
+        },
+    }
+    if let Some(why) = door.taken_without_daemon() {
+        return refused(why);
     }
     let releaser = door.releaser();
     if !door.for_backend(None, Vec::new(), None).is_running(until) {

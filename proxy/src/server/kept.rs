@@ -338,9 +338,7 @@ impl Door {
                 _ => return Err(NoBackend::Passing(why.to_string())),
             }
         }
-        // A front that has had no daemon may run a server of this name.
-        let name = self.claim.named.as_ref().map(|named| &named.name);
-        if let Some(taken) = name.and_then(|name| without_daemon::taken(&self.directory, name)) {
+        if let Some(taken) = self.taken_without_daemon() {
             return Err(NoBackend::Taken(taken));
         }
         let keeper = self.launch(lease, until)?;
@@ -400,6 +398,12 @@ impl Door {
                 "the process that keeps this server {said}, and the daemon has not ended it: {error}"
             )),
         }
+    }
+
+    /// Who runs a server of this door's name and has had no daemon, in a sentence, if anybody does.
+    pub(crate) fn taken_without_daemon(&self) -> Option<String> {
+        let name = &self.claim.named.as_ref()?.name;
+        without_daemon::taken(&self.directory, name)
     }
 
     /// Whether the backend has a keeper already.

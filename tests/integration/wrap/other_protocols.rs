@@ -113,6 +113,32 @@ fn another_protocol_gets_no_second_server_of_a_name() {
     assert!(stopped.expect("it runs").status.success());
 }
 
+#[test]
+fn another_protocol_gets_no_second_server_of_a_name_without_a_daemon_either() {
+    let world = keeping("");
+    let words = |own: &[&str]| {
+        let options = [own, &["--name", "mine"]].concat();
+        world.wrapping(&options, &tiny(&world))
+    };
+    let mut holder = Client::connected(world.front(&words(&["--no-start"])));
+    assert_eq!(holder.count(), 1);
+    let why = format!(
+        "(pid {}), which runs it without a daemon",
+        holder.pipe.pid()
+    );
+    let is_refused = |words: &[String]| {
+        let mut front = world.front(words);
+        front.send(&framed());
+        assert_eq!(front.wait().code(), Some(75));
+        front.errors.wait(&why);
+    };
+    is_refused(&words(&["--no-start"]));
+    // A daemon that has started since gives its lease, and does not know who has the name.
+    let _daemon = world.daemon();
+    is_refused(&words(&[]));
+    assert_eq!(holder.count(), 2);
+}
+
 /// White space and a byte order mark may stand before a message.
 #[test]
 fn a_message_behind_space_or_a_mark_is_json_rpc() {

@@ -53,6 +53,23 @@ fn connections_that_only_probe_are_counted_until_one_goes_on() {
     assert_eq!(registry.facts(&server(2), 0), knows(None, 1));
 }
 
+/// A package was upgraded under the same command: `npx` and `uvx` do.
+#[test]
+fn what_another_version_has_shown_is_forgotten() {
+    let mut registry = Bench::new().registry;
+    let version = |text: &str| Learned::Version(text.into());
+    // Nothing is known of it yet.
+    registry.learn(&server(1), version("1.0"), 0);
+    registry.learn(&server(1), Learned::Discover(Discover::Exits {}), 0);
+    for same in ["1.1", "1.1", &"9".repeat(129)] {
+        registry.learn(&server(1), version(same), 0);
+        let facts = registry.facts(&server(1), 0);
+        assert_eq!(facts, knows(Some(Discover::Exits {}), 0), "{same}");
+    }
+    registry.learn(&server(1), version("2.0"), 0);
+    assert_eq!(registry.facts(&server(1), 0), knows(None, 0));
+}
+
 #[test]
 fn servers_do_not_pile_up() {
     let mut registry = Bench::new().registry;

@@ -289,11 +289,15 @@ fn server() -> impl Strategy<Value = ServerRecord> {
         Discover::Exits {},
         Discover::Mute {},
     ];
-    (0..3_u8, select(discover), any::<u64>()).prop_map(|(server, discover, used_ms)| ServerRecord {
-        server: ServerDigest::of(&[server; 32]),
-        discover,
-        used_ms,
-    })
+    let version = option::of("[0-9.]{1,9}");
+    (0..3_u8, select(discover), any::<u64>(), version).prop_map(
+        |(server, discover, used_ms, version)| ServerRecord {
+            server: ServerDigest::of(&[server; 32]),
+            discover,
+            version,
+            used_ms,
+        },
+    )
 }
 
 pub(super) fn effect() -> impl Strategy<Value = Effect> {

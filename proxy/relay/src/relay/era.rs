@@ -7,6 +7,7 @@
 use alloc::borrow::ToOwned;
 use alloc::boxed::Box;
 use alloc::collections::BTreeSet;
+use alloc::string::String;
 use alloc::vec::Vec;
 use core::cell::OnceCell;
 
@@ -36,6 +37,8 @@ const PLAIN_REFUSAL: &str = r#"{"code":-32601,"message":"Method not found: serve
 pub(super) struct Era {
     /// What a fresh backend of this command does with the probe.
     known: Option<Discover>,
+    /// The `serverInfo.version` of the backend that was initialised last.
+    version: Option<String>,
     /// The probes that the running backend was handed before any `initialize`, and has not
     /// answered.
     unanswered: BTreeSet<u64>,
@@ -278,6 +281,18 @@ impl Relay {
         } else if !self.era.unanswered.is_empty() {
             // An answer that comes late corrects that.
             self.learn(Discover::Mute {});
+        }
+    }
+
+    /// A fresh backend has said of which version it is.
+    pub(super) fn era_has_version(&mut self) {
+        let version = &self.handshake.told.own_version;
+        let former = core::mem::replace(&mut self.era.version, version.clone());
+        if former.is_some() && version.is_some() && former != *version {
+            self.unlearn();
+        } else if let Some(version) = version.clone().filter(|_| self.era.known.is_some()) {
+            self.effects
+                .push(Effect::Learned(Learned::Version(version)));
         }
     }
 

@@ -319,6 +319,7 @@ impl Relay {
     pub(super) fn keep_answer(&mut self, message: &Message<'_>) {
         self.handshake.answer = Some(Bytes::copy_from_slice(message.raw));
         self.handshake.told = Told::of(message.text);
+        self.era_has_version();
     }
 
     /// The front that waited for the backend's answer gets it.

@@ -345,3 +345,34 @@ fn a_first_request_of_the_new_era_needs_no_probe() {
     bench.front(&call("0"));
     assert_eq!(bench.backend_gets(), [call("2")]);
 }
+
+/// The answer to `initialize` of a backend of this version.
+fn of_version(number: &str, version: &str) -> String {
+    let info = format!(r#""serverInfo":{{"name":"x","version":"{version}"}},"capabilities""#);
+    let answer = ANSWER.replacen(r#""capabilities""#, &info, 1);
+    answer.replace("ID", number)
+}
+
+/// The package was upgraded while its command stayed the same: what it did with a probe may have
+/// changed with it.
+#[test]
+fn what_another_version_has_shown_is_forgotten() {
+    let mut bench = knowing(refuses());
+    bench.front(&initialize("0", "2025-06-18", "{}"));
+    bench.backend_gets();
+    bench.backend(&of_version("0", "1.0"));
+    bench.front_gets();
+    bench.front(INITIALIZED);
+    bench.backend_gets();
+    let is_1_0 = Effect::Learned(Learned::Version("1.0".into()));
+    assert_eq!(bench.relay.effects(), [INITIALIZED_TOLD, is_1_0.clone()]);
+    for (version, told) in [("1.0", is_1_0), ("2.0", FORGOTTEN)] {
+        bench.now += 10_000;
+        bench.dies();
+        bench.starts();
+        let revival = bench.backend_gets().pop().expect("it is initialised again");
+        let revival: serde_json::Value = serde_json::from_str(&revival).expect("JSON");
+        bench.backend(&of_version(&revival["id"].to_string(), version));
+        assert_eq!(bench.relay.effects(), [told]);
+    }
+}

@@ -306,6 +306,7 @@ impl Wrapped {
                     Effect::Learned(Learned::Initialized {}) => self.probed = 0,
                     Effect::Learned(Learned::Forgotten {}) => self.known = None,
                     Effect::Learned(Learned::Probed {}) => self.probed += 1,
+                    Effect::Learned(Learned::Version(_)) => {}
                     Effect::Say(_) | Effect::Ended(_) => {}
                 }
             }
