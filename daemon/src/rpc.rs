@@ -17,7 +17,6 @@ use mcp_sessiond_proto::debug::{
     SessionParts, Setting, Stats, SweepRequest, TokenInfo, WhoAmI,
 };
 use mcp_sessiond_proto::facts::{Facts, FactsRequest, LearnRequest};
-use mcp_sessiond_proto::losses::LossToldRequest;
 use mcp_sessiond_proto::service::Sessiond;
 use mcp_sessiond_proto::services::{
     FindRequest, SecretRequest, ServeRequest, Served, ServiceLease, ServiceSecret,
@@ -36,7 +35,7 @@ use mcp_sessiond_proto::streams::{
 use mcp_sessiond_proto::tasks::{
     CreateTaskRequest, ListTasksRequest, Task, TaskRef, UpdateTaskRequest, WaitTaskRequest,
 };
-use mcp_sessiond_proto::types::{LeaseRef, StoreRequest, Stored};
+use mcp_sessiond_proto::types::{LeaseRef, LossToldRequest, StoreRequest, Stored};
 use mcp_sessiond_proto::{ClaimRequest, Claimed, Error};
 use tarpc::context::Context;
 

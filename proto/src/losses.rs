@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{BackendName, Epoch, SessionId};
+use crate::names::BackendName;
 
 /// The number of a loss: the next one of the same daemon has a greater one. In JSON: decimal text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -22,18 +22,6 @@ pub struct LossRecord {
     pub of: Option<BackendName>,
     /// Why.
     pub because: Loss,
-}
-
-/// A user was told of losses that a claim has carried. Sent by the process that has claimed.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct LossToldRequest {
-    /// The session that was claimed.
-    pub session: SessionId,
-    /// The epoch of the lease.
-    pub epoch: Epoch,
-    /// The losses. Those that are not on record any more are passed over.
-    pub losses: Vec<LossId>,
 }
 
 /// Why something that was kept is not there any more.

@@ -16,7 +16,6 @@ use crate::debug::{
 };
 use crate::error::Error;
 use crate::facts::{Facts, FactsRequest, LearnRequest};
-use crate::losses::LossToldRequest;
 use crate::services::{
     FindRequest, SecretRequest, ServeRequest, Served, ServiceLease, ServiceSecret,
 };
@@ -34,7 +33,7 @@ use crate::streams::{
 use crate::tasks::{
     CreateTaskRequest, ListTasksRequest, Task, TaskRef, UpdateTaskRequest, WaitTaskRequest,
 };
-use crate::types::{ClaimRequest, Claimed, LeaseRef, StoreRequest, Stored};
+use crate::types::{ClaimRequest, Claimed, LeaseRef, LossToldRequest, StoreRequest, Stored};
 
 /// The type of an answer; `()` for a call that has none.
 macro_rules! answer {

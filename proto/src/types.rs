@@ -6,7 +6,7 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use crate::losses::{Loss, LossRecord};
+use crate::losses::{Loss, LossId, LossRecord};
 use crate::text::is_harmful;
 use crate::token::Token;
 
@@ -356,6 +356,18 @@ pub struct ClaimRequest {
     /// its place. The value says whether the backend had been used.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub closed: Option<bool>,
+}
+
+/// A user was told of losses that a claim has carried. Sent by the process that has claimed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LossToldRequest {
+    /// The session that was claimed.
+    pub session: SessionId,
+    /// The epoch of the lease.
+    pub epoch: Epoch,
+    /// The losses. Those that are not on record any more are passed over.
+    pub losses: Vec<LossId>,
 }
 
 /// A granted claim: the lease, and the token that the session holds.

@@ -7,6 +7,7 @@ use alloc::vec::Vec;
 use mcp_sessiond_identity::{Key, ProcessId};
 use mcp_sessiond_proto::{BackendName, Epoch, Error, Loss, LossId, LossRecord, SessionId};
 
+use super::claims::{Told, own};
 use super::{Claim, Registry};
 
 /// Losses that are remembered of one host until they are told: a daemon that was killed with all
@@ -15,15 +16,6 @@ const LOSSES_MAX: usize = super::records::BACKENDS_PER_SESSION + 64;
 
 /// Rules that are remembered of one host.
 const RULES_MAX: usize = 64;
-
-/// What a claim is told.
-#[derive(Debug, Default)]
-pub(super) struct Told {
-    /// Why it gets what it gets.
-    pub because: Option<Loss>,
-    /// What is on record of that, and of the members of its session.
-    pub lost: Vec<LossRecord>,
-}
 
 impl Registry {
     /// The time of day, in ms since the Unix epoch, for what is recorded from now on.
@@ -230,10 +222,4 @@ impl Registry {
 /// Whether what is on record under a key is what this claim would ask for.
 fn is_led(claim: &Claim, key: Key, of: &Key) -> bool {
     *of == key || Some(*of) == claim.former
-}
-
-/// The loss of the session itself, among those of its members.
-pub(super) fn own(lost: &[LossRecord]) -> Option<Loss> {
-    let own = lost.iter().find(|loss| loss.of.is_none())?;
-    Some(own.because)
 }

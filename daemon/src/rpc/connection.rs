@@ -13,7 +13,6 @@ use mcp_sessiond_proto::backends::{
     LeftRequest, StopRequest,
 };
 use mcp_sessiond_proto::debug::{InspectRequest, Inspected, PAGE_MAX};
-use mcp_sessiond_proto::losses::LossToldRequest;
 use mcp_sessiond_proto::services::{FindRequest, SecretRequest, ServiceSecret};
 use mcp_sessiond_proto::sessions::{
     CreateRequest, OpenHandleRequest, OwnSessions, ResetRequest, Session, SessionRef, UpdateRequest,
@@ -21,7 +20,7 @@ use mcp_sessiond_proto::sessions::{
 use mcp_sessiond_proto::state::{StateEntry, WriteStateRequest};
 use mcp_sessiond_proto::streams::{AppendRequest, Appended, OpenStreamRequest, Stream, StreamRef};
 use mcp_sessiond_proto::tasks::{CreateTaskRequest, Task, UpdateTaskRequest};
-use mcp_sessiond_proto::types::{LeaseRef, Outcome, StoreRequest, Stored};
+use mcp_sessiond_proto::types::{LeaseRef, LossToldRequest, Outcome, StoreRequest, Stored};
 use mcp_sessiond_proto::{ClaimRequest, Claimed, Error, Json, SessionId};
 use mcp_sessiond_registry::Wants;
 

@@ -6,8 +6,7 @@ use std::time::Duration;
 
 use mcp_sessiond_client::{Control, Options};
 use mcp_sessiond_proto::backends::{StopReason, StopRequest};
-use mcp_sessiond_proto::losses::LossToldRequest;
-use mcp_sessiond_proto::types::LeaseRef;
+use mcp_sessiond_proto::types::{LeaseRef, LossToldRequest};
 use mcp_sessiond_proto::{BackendName, LossId};
 
 /// How long a stop may take: a server has `backends.stop_wait_ms` to end, a minute at most.

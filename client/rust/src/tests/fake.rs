@@ -17,7 +17,6 @@ use mcp_sessiond_proto::debug::{
 use mcp_sessiond_proto::facts::{Facts, FactsRequest, LearnRequest};
 use mcp_sessiond_proto::frame::Budget;
 use mcp_sessiond_proto::hello::{Answer, FRAME_MAX, Hello};
-use mcp_sessiond_proto::losses::LossToldRequest;
 use mcp_sessiond_proto::service::Sessiond as Service;
 use mcp_sessiond_proto::services::{
     FindRequest, SecretRequest, ServeRequest, Served, ServiceLease, ServiceSecret,
