@@ -47,6 +47,30 @@ fn a_server_of_the_file_outlives_its_wrap_and_begins_afresh_once_it_is_edited() 
     gone(pid);
 }
 
+/// What its user does on purpose is no loss, whatever the server is called by.
+#[test]
+fn it_is_stopped_and_restarted_by_its_name_which_is_no_loss() {
+    let world = world("");
+    let _daemon = world.daemon();
+    write_down(&world, &json!({}));
+    let mut client = connect(&world, &["@a counter".to_owned()]);
+    for verb in ["stop", "restart"] {
+        client.count();
+        let former = world.backend().pid();
+        let done = world.sessiond(&[verb, "a counter"]).output();
+        let done = done.expect("it runs");
+        assert!(done.status.success(), "{done:?}");
+        gone(former);
+        assert_eq!(client.count(), 1, "{verb}");
+    }
+    let status = world.sessiond(&["status", "--json"]).output();
+    let status = status.expect("it runs").stdout;
+    let status: Value = serde_json::from_slice(&status).expect("JSON");
+    assert_eq!(status["lost"], json!([]));
+    let told = client.pipe.errors.text();
+    assert!(!told.contains("lost") && !told.contains("killed"), "{told}");
+}
+
 /// Writes down a server that does nothing but store its variable KEY, which stands for this secret
 /// of the desktop's store. Returns the command that runs it, and where it stores the variable.
 fn write_down_keyring(world: &World, name: &str) -> (Command, PathBuf) {
